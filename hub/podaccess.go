@@ -4,19 +4,14 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/edgehub-io/edgehub/cache/transform"
 	"github.com/edgehub-io/edgehub/hub/config"
@@ -30,9 +25,6 @@ const (
 	// caMaxAge is when the CA is rotated. It does not expire, but whoever has stolen its key
 	// deceives no pod that started after a rotation.
 	caMaxAge = 365 * 24 * time.Hour
-	// serviceInterval is how often the Service of the apiserver is read, whose addresses the
-	// hub's certificate names. They change when a cluster is set up anew.
-	serviceInterval = time.Hour
 )
 
 // podAccess is how the node's pods find and trust the hub.
@@ -52,19 +44,15 @@ type issued struct {
 // openPodAccess reads or creates the node's CA under --root-dir.
 func openPodAccess(c *config.Config, log *slog.Logger) (*podAccess, error) {
 	p := &podAccess{config: c, log: log}
-	return p, p.open(nil)
+	if err := p.open(); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
-// open issues a certificate that names the hub's addresses for pods, and more, and replaces the
-// CA if that may not sign for one of them.
-func (p *podAccess) open(more []net.IP) error {
-	names := nodeca.Names{Addresses: more, DNS: []string{
-		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", p.config.NodeName,
-	}}
-	for _, address := range p.config.PodAddresses {
-		names.Addresses = append(names.Addresses, net.IP(address.AsSlice()))
-	}
-	ca, err := nodeca.Open(p.config.PodCAFile(), names)
+// open uses the CA that there is. It issues a certificate if that is another one than before.
+func (p *podAccess) open() error {
+	ca, err := nodeca.Open(p.config.PodCAFile(), nodeca.NamesOf(p.config.NodeName, p.config.PodAddresses))
 	if err != nil {
 		return err
 	}
@@ -86,39 +74,29 @@ func (p *podAccess) open(more []net.IP) error {
 	return nil
 }
 
-// run follows changes of the CA, and makes those that are due, until ctx ends. kept answers
-// requests with the node's identity, with what the apiserver sent.
-func (p *podAccess) run(ctx context.Context, kept http.RoundTripper) {
+// run follows changes of the CA, and makes those that are due, until ctx ends.
+func (p *podAccess) run(ctx context.Context) {
 	if p == nil {
 		return
 	}
 	ticker := time.NewTicker(caCheckInterval)
 	defer ticker.Stop()
-	var service []net.IP
-	var serviceRead time.Time
 	for failing := false; ; {
-		if service == nil || time.Since(serviceRead) > serviceInterval {
-			if read, err := readServiceIPs(ctx, kept); err == nil {
-				service, serviceRead = read, time.Now()
-			} else if ctx.Err() == nil {
-				p.log.Debug("the Service of the apiserver cannot be read; the hub's certificate names the addresses of before", "err", err)
-			}
-		}
-		err := p.keep(service)
-		if err != nil && !failing {
-			p.log.Error("the certificate for pods cannot be renewed; the one in use stays", "err", err)
-		}
-		failing = err != nil
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
+		err := p.keep()
+		if err != nil && !failing {
+			p.log.Error("the certificate for pods cannot be renewed; the one in use stays", "err", err)
+		}
+		failing = err != nil
 	}
 }
 
 // keep rotates the CA if it is old, and uses the CA that there is.
-func (p *podAccess) keep(service []net.IP) error {
+func (p *podAccess) keep() error {
 	if time.Since(p.issued.Load().created) > caMaxAge {
 		ca, err := nodeca.Load(p.config.PodCAFile())
 		if err == nil {
@@ -129,47 +107,11 @@ func (p *podAccess) keep(service []net.IP) error {
 		}
 	}
 	before := p.issued.Load()
-	err := p.open(service)
+	err := p.open()
 	if now := p.issued.Load(); now != before {
 		p.log.Info("the CA that pods verify the hub with was replaced; pods that trust the one before trust it, too", "file", p.config.PodCAFile())
 	}
 	return err
-}
-
-// readServiceIPs returns the addresses of the Service default/kubernetes.
-func readServiceIPs(ctx context.Context, kept http.RoundTripper) ([]net.IP, error) {
-	ctx, cancel := context.WithTimeout(authn.AsNode(ctx), caCheckInterval)
-	defer cancel()
-	const path = "/api/v1/namespaces/default/services/kubernetes"
-	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{
-		IsResourceRequest: true, Path: path, Verb: "get", APIPrefix: "api", APIVersion: "v1",
-		Namespace: "default", Resource: "services", Name: "kubernetes", Parts: []string{"services", "kubernetes"},
-	})
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://edgehub"+path, http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Accept", "application/json")
-	res, err := kept.RoundTrip(req)
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("GET %s: %s", path, res.Status)
-	}
-	const most = 1 << 20
-	var service corev1.Service
-	if err := json.NewDecoder(io.LimitReader(res.Body, most)).Decode(&service); err != nil {
-		return nil, fmt.Errorf("GET %s: %w", path, err)
-	}
-	ips := []net.IP{}
-	for _, text := range append(service.Spec.ClusterIPs, service.Spec.ClusterIP) {
-		if ip := net.ParseIP(text); ip != nil && !slices.ContainsFunc(ips, ip.Equal) {
-			ips = append(ips, ip)
-		}
-	}
-	return ips, nil
 }
 
 // transform returns what answers requests of the node's clients.

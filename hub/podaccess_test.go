@@ -7,16 +7,19 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/nodeca"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
@@ -159,12 +162,13 @@ func (n *node) awaitCertificate(t *testing.T, what string, ok func(leaf *x509.Ce
 func TestTheCertificateForPodsNamesTheAPIServer(t *testing.T) {
 	n := newNode(t, serveCluster)
 	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+	// As edgehub install does, which knows the address of the Service.
+	if _, err := nodeca.Open(n.config.PodCAFile(), nodeca.NamesOf("n1", n.config.PodAddresses), net.IPv4(10, 96, 0, 1)); err != nil {
+		t.Fatal(err)
+	}
 	n.start(t)
-	n.awaitCertificate(t, "for the address of the Service", func(leaf *x509.Certificate) bool {
-		return leaf.VerifyHostname("10.96.0.1") == nil
-	})
 	leaf := n.serves(t)[0]
-	for _, name := range []string{"127.0.0.2", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "n1"} {
+	for _, name := range []string{"10.96.0.1", "127.0.0.2", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "n1"} {
 		if err := leaf.VerifyHostname(name); err != nil {
 			t.Error(err)
 		}
@@ -178,9 +182,6 @@ func TestARotationOfTheCANeedsNoRestart(t *testing.T) {
 	n := newNode(t, serveCluster)
 	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
 	n.start(t)
-	n.awaitCertificate(t, "for the address of the Service", func(leaf *x509.Certificate) bool {
-		return leaf.VerifyHostname("10.96.0.1") == nil
-	})
 	before, first := n.podClient(t), n.serves(t)[0].AuthorityKeyId
 	ca, err := nodeca.Load(n.config.PodCAFile()) // as edgehub rotate-ca does, in another process
 	if err != nil {
@@ -240,7 +241,7 @@ func TestAnOldCAIsRotated(t *testing.T) {
 				t.Fatal(err)
 			}
 			p.issued.Store(&issued{ca: before, created: made, cert: p.issued.Load().cert})
-			if err := p.keep(nil); err != nil {
+			if err := p.keep(); err != nil {
 				t.Fatal(err)
 			}
 			if got := !bytes.Equal(p.issued.Load().ca, before); got != tt.rotated {
@@ -265,4 +266,78 @@ func TestTheStateOfPodAccessIsShown(t *testing.T) {
 		p.Pods != nil || !strings.Contains(p.Unknown, "--container-runtime-endpoint") {
 		t.Errorf("got %+v", p)
 	}
+}
+
+// TestPodAddressesLendNobodyTheNodesIdentity is as a program of the node's root, which gets that
+// identity on the plain port.
+func TestPodAddressesLendNobodyTheNodesIdentity(t *testing.T) {
+	const path, nodes = "/api/v1/namespaces/default/services/kubernetes", "Bearer first-token"
+	var sentAsNode atomic.Int64
+	n := newNode(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == path && strings.Contains(strings.Join(r.Header.Values("Authorization"), ","), nodes) {
+			sentAsNode.Add(1)
+		}
+		serveCluster(w, r)
+	})
+	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+	n.start(t)
+	pod := n.podClient(t)
+	for name, tt := range map[string]struct {
+		header  http.Header
+		refused bool // by the hub; otherwise the apiserver decides about the credentials as they are
+	}{
+		"no credentials":            {http.Header{}, true},
+		"a front proxy's headers":   {http.Header{"X-Remote-User": {"system:node:n1"}, "X-Remote-Group": {"system:nodes"}}, true},
+		"impersonation":             {http.Header{"Impersonate-User": {"system:node:n1"}, "Impersonate-Group": {"system:nodes"}}, true},
+		"an address of loopback":    {http.Header{"X-Forwarded-For": {"127.0.0.1"}, "Forwarded": {"for=127.0.0.1"}}, true},
+		"an empty token":            {http.Header{"Authorization": {"Bearer "}}, false},
+		"a password":                {http.Header{"Authorization": {"Basic bjE6bjE="}}, false},
+		"credentials that are lost": {http.Header{"Authorization": {"Bearer x"}, "Connection": {"Authorization"}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+n.config.PodServers()[0]+path, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header = tt.header
+			res, err := pod.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			if refused := res.StatusCode >= http.StatusBadRequest; refused != tt.refused {
+				t.Errorf("it answers %s", res.Status)
+			}
+		})
+	}
+	if got := sentAsNode.Load(); got != 0 {
+		t.Errorf("%d requests were sent with the node's credentials", got)
+	}
+	var service corev1.Service
+	readObject(t, http.DefaultClient, "http://"+n.config.ProxyAddress+path, "", &service)
+	if sentAsNode.Load() != 1 {
+		t.Error("the node's own request was not recognized by the test")
+	}
+}
+
+func TestPodsCannotTakeTheConnectionsOfKubelet(t *testing.T) {
+	n := newNode(t, serveCluster)
+	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+	n.config.MaxConnections = config.MinConnections
+	h, _ := n.start(t)
+	for range 2 * n.config.MaxConnections {
+		var dialer net.Dialer
+		conn, err := dialer.DialContext(t.Context(), "tcp", n.config.PodServers()[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	for deadline := time.Now().Add(10 * time.Second); !h.isFull("--dummy-if-ip"); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the port for pods has no limit")
+		}
+	}
+	var service corev1.Service
+	readObject(t, http.DefaultClient, "http://"+n.config.ProxyAddress+"/api/v1/namespaces/default/services/kubernetes", "", &service)
 }
