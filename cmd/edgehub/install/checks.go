@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/apiserver"
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/dummyif"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
@@ -97,7 +98,8 @@ func prepare(ctx context.Context, o *Options, given func(string) bool, earlier *
 	}
 	p.cloud = cloud
 	c.checkOnline(ctx, p)
-	c.checkPorts(p, earlier)
+	c.checkPorts(ctx, p, earlier)
+	c.checkPods(ctx, p, earlier)
 	c.checkDisk(p)
 	return p, c.result()
 }
@@ -213,7 +215,7 @@ func (c *checks) checkOnline(ctx context.Context, p *plan) {
 }
 
 // checkPorts checks that ports are free, or used by the sockets of the installed hub.
-func (c *checks) checkPorts(p *plan, earlier *installed) {
+func (c *checks) checkPorts(ctx context.Context, p *plan, earlier *installed) {
 	if !p.sockets {
 		return
 	}
@@ -224,7 +226,7 @@ func (c *checks) checkPorts(p *plan, earlier *installed) {
 	}
 	var config net.ListenConfig
 	for _, address := range sockets(p.config) {
-		if strings.Contains(held, "ListenStream="+address+"\n") {
+		if strings.Contains(held, "ListenStream="+address+"\n") || slices.Contains(p.config.PodServers(), address) {
 			continue
 		}
 		l, err := config.Listen(context.Background(), "tcp", address)
@@ -235,6 +237,25 @@ func (c *checks) checkPorts(p *plan, earlier *installed) {
 		l.Close()
 		c.ok("%s is free", address)
 	}
+	c.checkInterface(ctx, p, earlier)
+}
+
+// checkInterface checks that the addresses for pods can be set up. They are nobody's yet, so
+// their ports are free.
+func (c *checks) checkInterface(ctx context.Context, p *plan, earlier *installed) {
+	name := p.options.dummyIf(p.config)
+	if name == "" {
+		return
+	}
+	notes, err := dummyif.Check(ctx, name, p.config.PodAddresses, earlier != nil && earlier.Interface == name)
+	for _, note := range notes {
+		c.warn("%s", note)
+	}
+	if err != nil {
+		c.fail("the addresses for pods: %v", err)
+		return
+	}
+	c.ok("pods will reach the hub at %s, of the interface %s", strings.Join(p.config.PodServers(), " and "), name)
 }
 
 // checkDisk checks that there is space for a full cache, and for a second binary during an upgrade.
