@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install"
+	"github.com/edgehub-io/edgehub/cmd/internal/screen"
 	"github.com/edgehub-io/edgehub/cmd/internal/version"
 )
 
@@ -70,7 +71,7 @@ func runInstall(ctx context.Context, args []string) error {
 	}
 	ctx, stop := outliveTerminal(ctx)
 	defer stop()
-	return install.Install(ctx, o, fs.Changed, version.Get().Version, os.Stdout)
+	return install.Install(ctx, o, fs.Changed, version.Get().Version, screen.Safe(os.Stdout)) // owners of pods have any name
 }
 
 func runUninstall(ctx context.Context, args []string) error {
@@ -85,7 +86,7 @@ func runUninstall(ctx context.Context, args []string) error {
 	}
 	ctx, stop := outliveTerminal(ctx)
 	defer stop()
-	return install.Uninstall(ctx, o, os.Stdout)
+	return install.Uninstall(ctx, o, screen.Safe(os.Stdout))
 }
 
 // outliveTerminal makes a broken connection to the terminal end a change in order. Only output is lost.
