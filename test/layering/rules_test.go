@@ -11,9 +11,10 @@ var layers = map[string][]string{
 	"cmd/edgehub": {"cmd/edgehub/install", "cmd/internal", "hub", "hub/config"},
 	"cmd/edgehub/install": { // not hub: it checks flags, and starts nothing
 		"cache/transform", "cmd/edgehub/install/apiserver", "cmd/edgehub/install/dummyif", "cmd/edgehub/install/files",
-		"cmd/edgehub/install/podrestart", "cmd/edgehub/install/systemctl", "hub/config", "hub/durable", "hub/nodeca", "imagepull/engine", "ota/nodeapi",
+		"cmd/edgehub/install/kubelet", "cmd/edgehub/install/podrestart", "cmd/edgehub/install/systemctl", "hub/config", "hub/durable", "hub/nodeca", "imagepull/engine", "ota/nodeapi",
 	},
 	"cmd/edgehub/install/dummyif":    {},
+	"cmd/edgehub/install/kubelet":    {"cmd/edgehub/install/systemctl"},
 	"cmd/edgehub/install/podrestart": {"hub/podroute", "imagepull/engine", "ota/nodeapi"},
 	"cmd/edgehub/install/apiserver":  {"hub/kubeconfig"},
 	"cmd/edgehub/install/files":      {"hub/durable"},

@@ -18,6 +18,7 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/apiserver"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/dummyif"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/kubelet"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/podrestart"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 	"github.com/edgehub-io/edgehub/hub/config"
@@ -26,7 +27,7 @@ import (
 const (
 	hubService     = "edgehub.service"
 	hubSocket      = "edgehub.socket"
-	kubeletService = "kubelet.service"
+	kubeletService = kubelet.Service
 )
 
 // The files that an install writes.
@@ -71,13 +72,13 @@ type plan struct {
 }
 
 // newPlan renders all files, and compares them with those on the node.
-func newPlan(ctx context.Context, o *Options, k *kubelet, earlier *installed, version string) (*plan, error) {
-	p := &plan{options: o, version: version, first: earlier == nil, endpoint: k.endpoint}
+func newPlan(ctx context.Context, o *Options, k *kubelet.Kubelet, earlier *installed, version string) (*plan, error) {
+	p := &plan{options: o, version: version, first: earlier == nil, endpoint: k.Endpoint}
 	env, extra, err := environment(o)
 	if err != nil {
 		return nil, err
 	}
-	args := o.hubArgs(k.endpoint, k.rootDir())
+	args := o.hubArgs(k.Endpoint, k.RootDir())
 	if p.config, err = hubConfig(append(slices.Clone(args), extra...)); err != nil {
 		return nil, err
 	}
@@ -108,7 +109,7 @@ func newPlan(ctx context.Context, o *Options, k *kubelet, earlier *installed, ve
 }
 
 // values returns pairs of a placeholder and its value, for the templates.
-func (p *plan) values(ctx context.Context, args, extra []string, k *kubelet) ([]string, error) {
+func (p *plan) values(ctx context.Context, args, extra []string, k *kubelet.Kubelet) ([]string, error) {
 	server, err := p.options.kubeletServer(p.config)
 	if err != nil {
 		return nil, err
@@ -125,7 +126,7 @@ func (p *plan) values(ctx context.Context, args, extra []string, k *kubelet) ([]
 	if p.options.KubeletPort == securePort { // TLS, with the hub's certificate pinned as the CA, and kubelet's own
 		pinned := cmp.Or(p.config.TLSCertFile, filepath.Join(p.config.PKIDir(), "serving.crt"))
 		authority = "\n    certificate-authority: " + pinned
-		user = "\n    client-certificate: " + k.certificate() + "\n    client-key: " + k.certificate()
+		user = "\n    client-certificate: " + k.Certificate() + "\n    client-key: " + k.Certificate()
 	}
 	var comment, address string
 	lines, err := dummyif.UnitLines(ctx, p.options.DummyIfName, p.config.PodAddresses)

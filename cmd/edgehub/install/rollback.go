@@ -11,6 +11,7 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/apiserver"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/dummyif"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/kubelet"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
 
@@ -34,19 +35,19 @@ func (j *journal) originalNode(ctx context.Context) (name string, c *apiserver.C
 	if j.Installed != nil {
 		*o = j.Installed.Options
 	}
-	k, err := inspectKubelet(ctx)
+	k, err := kubelet.Inspect(ctx)
 	if err != nil {
 		return "", nil, ""
 	}
 	if o.Kubeconfig == "" {
 		o.Kubeconfig = "/etc/kubernetes/kubelet.conf"
-		if used := k.flags["kubeconfig"]; used != kubeletKubeconfig {
+		if used := k.Flags["kubeconfig"]; used != kubeletKubeconfig {
 			o.Kubeconfig = used
 		}
 	}
 	quiet := &checks{out: io.Discard}
 	c = quiet.checkIdentity(o, k, true)
-	return o.NodeName, c, k.endpoint
+	return o.NodeName, c, k.Endpoint
 }
 
 // rollback restores everything as it was before the change in progress, and restarts the services

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/kubelet"
 	"github.com/edgehub-io/edgehub/hub/config"
 )
 
@@ -23,7 +24,7 @@ func writeUnits(t *testing.T) (folder string) {
 		ServeAddress: "127.0.0.1:10267", ProxyAddress: "127.0.0.1:10261", SecureAddress: "127.0.0.1:10268",
 		Options: config.Options{RootDir: "/var/lib/edgehub", ShutdownGrace: 5 * time.Second},
 	}}
-	values, err := p.values(t.Context(), []string{"--node-name=edge1"}, nil, &kubelet{})
+	values, err := p.values(t.Context(), []string{"--node-name=edge1"}, nil, &kubelet.Kubelet{})
 	if err != nil {
 		t.Fatal(err)
 	}
