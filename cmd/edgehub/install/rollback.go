@@ -62,6 +62,9 @@ func (j *journal) rollback(ctx context.Context, c *apiserver.Client, name string
 	if err := dummyif.Remove(ctx, ch.Interface); err != nil {
 		return err
 	}
+	if ch.Interface != "" && ch.Kubelet {
+		fmt.Fprintln(out, "pods that have started since kubelet was restarted have no apiserver: delete them")
+	}
 	if err := j.restore(ch.Before); err != nil {
 		return err
 	}
