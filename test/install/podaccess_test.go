@@ -125,6 +125,17 @@ func TestPodAccess(t *testing.T) {
 			n.contains(out, "reaches the apiserver at ["+hubIP+":10268")
 			n.hasInterface(true)
 		}},
+		{"a transform that is off leads no pod to the hub, and one that is on again does", func(n *node) {
+			out := n.must("/usr/local/bin/edgehub", "install", "--", "--transforms=root-ca")
+			n.contains(out, "restarting kubelet")
+			n.deletePod(cni)
+			if got := cni.get(n, "/env/KUBERNETES_SERVICE_HOST"); got != apiserverIP {
+				n.t.Errorf("a pod that started without the transform has %s", got)
+			}
+			n.contains(n.must("/usr/local/bin/edgehub", "install", "--restart-pods-selector=app=cni", "--"), "restarting kubelet", "restarting pod kube-system/cni-")
+			n.usesHub(cni)
+			n.usesHub(agent)
+		}},
 		{"uninstall strands no pod", func(n *node) {
 			out, err := n.edgehub(hub, "uninstall")
 			n.fails(err, "exit status 1")

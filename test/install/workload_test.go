@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -126,6 +127,27 @@ func (w *workload) address(ctx context.Context, n *node) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%d pods of %s, and none has an address", len(pods.Items), w.name)
+}
+
+// deletePod deletes the workload's pod, and waits until it is gone.
+func (n *node) deletePod(w *workload) {
+	n.t.Helper()
+	pods := n.client.CoreV1().Pods(w.namespace)
+	list, err := pods.List(n.t.Context(), metav1.ListOptions{LabelSelector: "app=" + w.name})
+	if err != nil || len(list.Items) != 1 {
+		n.t.Fatalf("%d pods of %s: %v", len(list.Items), w.name, err)
+	}
+	old := list.Items[0].Name
+	if err := pods.Delete(n.t.Context(), old, metav1.DeleteOptions{}); err != nil {
+		n.t.Fatal(err)
+	}
+	n.eventually("pod "+old+" is gone", func(ctx context.Context) error {
+		_, err := pods.Get(ctx, old, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("it is there: %w", err)
+	})
 }
 
 // bring puts a program that `make build` has built into the machine.
