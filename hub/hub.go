@@ -38,6 +38,7 @@ type Hub struct {
 	images     *images                // nil: images are not pulled
 	cert       *servertls.Certificate // nil until a port needs it
 	pods       *podAccess             // nil: pods do not use the hub
+	podList    *ota.Pods              // of this node
 	transforms *transforms
 	callers    *access.Callers
 	conns      *access.Connections
@@ -74,7 +75,7 @@ func New(c *config.Config, userAgent string, r *prometheus.Registry, log *slog.L
 	}
 	h := &Hub{config: c, log: log, upstream: upstream, outage: loadOutage(c.RootDir, upstream, log), cache: kept}
 	if len(c.PodAddresses) > 0 {
-		if h.pods, err = openPodAccess(c); err != nil {
+		if h.pods, err = openPodAccess(c, log); err != nil {
 			return nil, errors.Join(err, h.Close())
 		}
 	}
@@ -116,6 +117,7 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 	if err != nil {
 		return err
 	}
+	h.podList = pods
 	options := ota.Options{
 		NodeName:   h.config.NodeName,
 		Pods:       pods,

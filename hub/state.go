@@ -97,13 +97,14 @@ func (h *Hub) nodeIsAway() bool {
 type cacheState struct {
 	Cloud      nodeapi.CloudState `json:"cloud"`
 	Transforms []string           `json:"transforms,omitempty"` // that are active
+	PodAccess  *nodeapi.PodAccess `json:"podAccess,omitempty"`
 	Services   *topology.Summary  `json:"serviceFilters,omitempty"`
 	Views      []cache.ViewState  `json:"views"`
 }
 
 func (h *Hub) cacheState() cacheState {
 	up := h.upstream.State()
-	state := cacheState{Cloud: nodeapi.CloudState{Up: up.Up, Since: up.Since}, Views: h.cache.State()}
+	state := cacheState{Cloud: nodeapi.CloudState{Up: up.Up, Since: up.Since}, Views: h.cache.State(), PodAccess: h.podAccessState()}
 	state.Transforms, state.Services = h.transforms.names, h.transforms.topology.Summary()
 	for _, s := range up.Servers {
 		one := nodeapi.APIServerState{Address: s.Address, Up: s.Up, Since: s.Since}

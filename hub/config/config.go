@@ -21,6 +21,9 @@ const (
 	CheckOff      CallerCheck = "off"
 )
 
+// PodCAName is the name of PodCAFile in PKIDir.
+const PodCAName = "pods-ca.pem"
+
 // Config is the hub's configuration: validated Options, and values derived from them. It is
 // not changed after hub.New.
 type Config struct {
@@ -57,6 +60,9 @@ func (o *Options) Config() (*Config, error) {
 
 // PKIDir is the directory of the hub's own certificates.
 func (c *Config) PKIDir() string { return filepath.Join(c.RootDir, "pki") }
+
+// PodCAFile is the CA that the node's pods verify the hub with, and its key.
+func (c *Config) PodCAFile() string { return filepath.Join(c.PKIDir(), PodCAName) }
 
 // PodServers are the hub's addresses for pods, as host:port.
 func (c *Config) PodServers() []string {

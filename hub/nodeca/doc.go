@@ -12,8 +12,9 @@
 // Most pods read the CAs that they trust once, when they start. So a new CA is signed by the
 // one before it, and the hub sends that signature with its certificate: a pod that knows only
 // an older CA trusts the new one through it, and no pod notices a rotation. If a key was stolen,
-// that is not wanted: remove the folder, restart the hub, and then the node's pods.
+// that is not wanted: remove the file, restart the hub and kubelet, and then the node's pods.
 //
-// A CA is one file, which is replaced as a whole. CAs and certificates do not expire, because
-// the clock of a node may be wrong: see package servertls.
+// A CA is one file, which is replaced as a whole, under a lock on its folder. CAs and
+// certificates do not expire, because the clock of a node may be wrong: see package servertls.
+// The hub rotates its CA by age instead.
 package nodeca

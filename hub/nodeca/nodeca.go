@@ -14,8 +14,11 @@ import (
 	"io/fs"
 	"math/big"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"syscall"
 	"time"
 
 	"github.com/edgehub-io/edgehub/hub/durable"
@@ -27,37 +30,90 @@ type Names struct {
 	Addresses []net.IP
 }
 
-// CA is the certificate authority of a node. Concurrent use is safe; the process must be the
-// only one that rotates it.
-type CA struct {
-	file  string
-	names Names
+// NamesOf returns the names by which the pods of a node find its hub: those of the apiserver in a
+// cluster, and the hub's addresses for pods.
+func NamesOf(node string, hub []netip.Addr) Names {
+	n := Names{DNS: []string{
+		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", node,
+	}}
+	for _, address := range hub {
+		n.Addresses = append(n.Addresses, net.IP(address.AsSlice()))
+	}
+	return n
 }
 
-// Open opens the CA in a file, with its key, and creates it if it does not exist. A CA with
-// constraints other than names is replaced, as by Rotate, since it could not sign for them.
-func Open(file string, names Names) (*CA, error) {
-	ca := &CA{file: file, names: names}
-	a, err := ca.read()
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if err = os.MkdirAll(filepath.Dir(file), 0o700); err == nil {
-			err = ca.replace(nil)
-		}
-	case err == nil && !a.isFor(names):
-		err = ca.replace(a)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the CA of this node's hub, in %s: %w", file, err)
+// CA is the certificate authority of a node. Concurrent use is safe, also by several processes.
+type CA struct{ file string }
+
+// Load opens the CA in a file, which must exist.
+func Load(file string) (*CA, error) {
+	ca := &CA{file}
+	if _, err := ca.read(); err != nil {
+		return nil, ca.wrap(err)
 	}
 	return ca, nil
+}
+
+// Open opens the CA in a file, with its key. If the file does not exist, or its CA may not sign for
+// all names, Open creates one that nobody has signed: names that an older CA may not sign for
+// could not be served to pods that trust it, since clients compare all names of a certificate with
+// the constraints of all its signers. A CA that is created may sign for more addresses, too.
+func Open(file string, names Names, more ...net.IP) (*CA, error) {
+	ca := &CA{file}
+	err := os.MkdirAll(filepath.Dir(file), 0o700)
+	if err == nil {
+		err = ca.change(func(a *authority) error {
+			if a != nil && a.covers(names) {
+				return nil
+			}
+			names.Addresses = append(slices.Clone(names.Addresses), more...)
+			return ca.replace(nil, names)
+		})
+	}
+	if err != nil {
+		return nil, ca.wrap(err)
+	}
+	return ca, nil
+}
+
+// Created returns when the CA replaced the one before it, by this machine's clock.
+func (ca *CA) Created() (time.Time, error) {
+	info, err := os.Stat(ca.file)
+	if err != nil {
+		return time.Time{}, ca.wrap(err)
+	}
+	return info.ModTime(), nil
+}
+
+// change calls f with the CA, or with nil if there is none, while no other process changes it.
+func (ca *CA) change(f func(*authority) error) error {
+	folder, err := os.Open(filepath.Dir(ca.file))
+	if err != nil {
+		return err
+	}
+	defer folder.Close() // unlocks it
+	if err := syscall.Flock(int(folder.Fd()), syscall.LOCK_EX); err != nil {
+		return fmt.Errorf("lock the folder: %w", err)
+	}
+	a, err := ca.read()
+	if errors.Is(err, fs.ErrNotExist) {
+		return f(nil)
+	}
+	if err != nil {
+		return err
+	}
+	return f(a)
+}
+
+func (ca *CA) wrap(err error) error {
+	return fmt.Errorf("the CA of this node's hub, in %s: %w", ca.file, err)
 }
 
 // Certificate returns the certificate that clients of the hub have to trust, in PEM.
 func (ca *CA) Certificate() ([]byte, error) {
 	a, err := ca.read()
 	if err != nil {
-		return nil, fmt.Errorf("the CA of this node's hub, in %s: %w", ca.file, err)
+		return nil, ca.wrap(err)
 	}
 	return encode("CERTIFICATE", a.cert.Raw), nil
 }
@@ -65,18 +121,20 @@ func (ca *CA) Certificate() ([]byte, error) {
 // Rotate replaces the CA by one with a new key. The caller has to issue the serving certificate
 // anew.
 func (ca *CA) Rotate() error {
-	a, err := ca.read()
-	if err == nil {
-		err = ca.replace(a)
-	}
+	err := ca.change(func(a *authority) error {
+		if a == nil {
+			return fs.ErrNotExist
+		}
+		return ca.replace(a, a.names())
+	})
 	if err != nil {
 		return fmt.Errorf("rotate the CA of this node's hub, in %s: %w", ca.file, err)
 	}
 	return nil
 }
 
-// Issue returns a certificate for all names of the CA, with a new key. It is followed by what
-// clients need that know an older CA.
+// Issue returns a certificate for all names that the CA may sign for, with a new key. It is
+// followed by what clients need that know an older CA.
 func (ca *CA) Issue() (*tls.Certificate, error) {
 	a, err := ca.read()
 	if err != nil {
@@ -86,10 +144,11 @@ func (ca *CA) Issue() (*tls.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
+	names := a.names()
 	der, err := sign(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: "edgehub", Organization: []string{"edgehub"}},
-		DNSNames:    ca.names.DNS,
-		IPAddresses: ca.names.Addresses,
+		DNSNames:    names.DNS,
+		IPAddresses: names.Addresses,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}, key.Public(), a)
@@ -131,7 +190,7 @@ func (ca *CA) read() (*authority, error) {
 }
 
 // replace writes a new CA, which old signs, too, unless it is nil.
-func (ca *CA) replace(old *authority) error {
+func (ca *CA) replace(old *authority, names Names) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
@@ -143,8 +202,8 @@ func (ca *CA) replace(old *authority) error {
 		BasicConstraintsValid:       true,
 		IsCA:                        true,
 		PermittedDNSDomainsCritical: true,
-		PermittedDNSDomains:         ca.names.DNS,
-		PermittedIPRanges:           networks(ca.names.Addresses),
+		PermittedDNSDomains:         names.DNS,
+		PermittedIPRanges:           networks(names.Addresses),
 	}
 	der, err := sign(template, key.Public(), &authority{cert: template, key: key})
 	if err != nil {
@@ -169,10 +228,29 @@ func (ca *CA) replace(old *authority) error {
 	return durable.Write(ca.file, content)
 }
 
-// isFor reports whether a may sign for names, and for no others.
-func (a *authority) isFor(names Names) bool {
-	want := x509.Certificate{PermittedDNSDomains: names.DNS, PermittedIPRanges: networks(names.Addresses)}
-	return fmt.Sprint(a.cert.PermittedDNSDomains, a.cert.PermittedIPRanges) == fmt.Sprint(want.PermittedDNSDomains, want.PermittedIPRanges)
+// names returns what a may sign certificates for.
+func (a *authority) names() Names {
+	n := Names{DNS: a.cert.PermittedDNSDomains}
+	for _, network := range a.cert.PermittedIPRanges {
+		n.Addresses = append(n.Addresses, network.IP)
+	}
+	return n
+}
+
+// covers reports whether a may sign for all names.
+func (a *authority) covers(names Names) bool {
+	own := a.names()
+	for _, name := range names.DNS {
+		if !slices.Contains(own.DNS, name) {
+			return false
+		}
+	}
+	for _, address := range names.Addresses {
+		if !slices.ContainsFunc(own.Addresses, address.Equal) {
+			return false
+		}
+	}
+	return true
 }
 
 // networks returns a network of one address for each address.

@@ -110,6 +110,82 @@ func TestANewCAIsNotTrustedByPodsOfTheOldOne(t *testing.T) {
 	}
 }
 
+func TestACAThatIsForMoreNamesIsKept(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	installed, err := nodeca.Open(file, names, net.IPv4(10, 96, 0, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := bundle(t, installed)
+	ca := open(t, file, names) // as the hub, which does not know the address of the Service
+	if err := handshake(t, issue(t, ca), roots, "10.96.0.1"); err != nil {
+		t.Errorf("the certificate lacks a name that the CA is for: %v", err)
+	}
+	if got := issue(t, ca); len(got.Certificate) != 1 {
+		t.Errorf("the CA was replaced: %d certificates", len(got.Certificate))
+	}
+}
+
+func TestACAForOtherAddressesIsNotSignedByTheOneBefore(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	open(t, file, names)
+	moved := nodeca.Names{DNS: names.DNS, Addresses: []net.IP{net.IPv4(169, 254, 3, 1)}}
+	ca := open(t, file, moved)
+	if err := handshake(t, issue(t, ca), bundle(t, ca), "169.254.3.1"); err != nil {
+		t.Errorf("a pod that starts now: %v", err)
+	}
+	if got := issue(t, ca); len(got.Certificate) != 1 {
+		t.Errorf("%d certificates are sent to pods, of which they need one", len(got.Certificate))
+	}
+}
+
+func TestNoNameIsServedThatAnOlderCAMayNotSignFor(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	ca := open(t, file, names)
+	before := bundle(t, ca)
+	if err := ca.Rotate(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nodeca.Open(file, names, net.IPv4(10, 96, 0, 1)); err != nil { // the CA is there: no more names
+		t.Fatal(err)
+	}
+	if err := handshake(t, issue(t, ca), before, "kubernetes.default.svc"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRotationsByTwoProcessesLoseNoCA(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	first := open(t, file, names)
+	roots := bundle(t, first)
+	other, err := nodeca.Load(file) // each opens the folder anew, as another process does
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 4)
+	for _, ca := range []*nodeca.CA{first, other, first, other} {
+		go func() { failed <- ca.Rotate() }()
+	}
+	for range cap(failed) {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+	cert := issue(t, first)
+	if want := 1 + 4; len(cert.Certificate) != want {
+		t.Errorf("%d certificates; want %d", len(cert.Certificate), want)
+	}
+	if err := handshake(t, cert, roots, "node1"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestACAThatDoesNotExistIsNotRotated(t *testing.T) {
+	if _, err := nodeca.Load(filepath.Join(t.TempDir(), "ca.pem")); err == nil {
+		t.Error("it was loaded")
+	}
+}
+
 func TestTheKeyIsForItsOwnerOnly(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pki", "ca.pem")
 	open(t, file, names)

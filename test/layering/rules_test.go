@@ -10,17 +10,21 @@ const module = "github.com/edgehub-io/edgehub"
 var layers = map[string][]string{
 	"cmd/edgehub": {"cmd/edgehub/install", "cmd/internal", "hub", "hub/config"},
 	"cmd/edgehub/install": { // not hub: it checks flags, and starts nothing
-		"cmd/edgehub/install/apiserver", "cmd/edgehub/install/files", "cmd/edgehub/install/systemctl", "hub/config", "hub/durable",
+		"cache/transform", "cmd/edgehub/install/apiserver", "cmd/edgehub/install/dummyif", "cmd/edgehub/install/files",
+		"cmd/edgehub/install/kubelet", "cmd/edgehub/install/podrestart", "cmd/edgehub/install/systemctl", "hub/config", "hub/durable", "hub/nodeca", "imagepull/engine", "ota/nodeapi",
 	},
-	"cmd/edgehub/install/apiserver": {"hub/kubeconfig"},
-	"cmd/edgehub/install/files":     {"hub/durable"},
-	"cmd/edgehub/install/systemctl": {},
-	"cmd/edgehub-controller":        {"cmd/internal", "controller"},
-	"cmd/edgehubctl":                {"cmd/internal", "ota/nodeapi", "ota/upgrade"},
-	"cmd/kubectl-edgehub":           {"cmd/internal", "controller/daemonset", "controller/rollout", "ota/upgrade"},
-	"cmd/internal":                  {},
+	"cmd/edgehub/install/dummyif":    {},
+	"cmd/edgehub/install/kubelet":    {"cmd/edgehub/install/systemctl"},
+	"cmd/edgehub/install/podrestart": {"hub/podroute", "imagepull/engine", "ota/nodeapi"},
+	"cmd/edgehub/install/apiserver":  {"hub/kubeconfig"},
+	"cmd/edgehub/install/files":      {"hub/durable"},
+	"cmd/edgehub/install/systemctl":  {},
+	"cmd/edgehub-controller":         {"cmd/internal", "controller"},
+	"cmd/edgehubctl":                 {"cmd/internal", "ota/nodeapi", "ota/upgrade"},
+	"cmd/kubectl-edgehub":            {"cmd/internal", "controller/daemonset", "controller/rollout", "ota/upgrade"},
+	"cmd/internal":                   {},
 	"hub": {
-		"cache", "cache/topology", "cache/transform", "hub/access", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/feed", "hub/nodeca", "hub/servertls", "hub/systemd",
+		"cache", "cache/topology", "cache/transform", "hub/access", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/feed", "hub/nodeca", "hub/podroute", "hub/servertls", "hub/systemd",
 		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/coreclient", "ota/nodeapi", "proxy", "proxy/authn", "proxy/upstream",
 	},
 	"hub/access":      {"hub/config", "hub/csrf", "hub/peer", "ota/nodeapi", "proxy/authn"},
@@ -32,6 +36,7 @@ var layers = map[string][]string{
 	"hub/kubeconfig":  {"proxy/upstream"},
 	"hub/nodeca":      {"hub/durable"},
 	"hub/peer":        {},
+	"hub/podroute":    {"imagepull/engine", "ota/nodeapi", "ota/upgrade"}, // edgehub install asks the same
 	"hub/servertls":   {"hub/config", "hub/durable", "hub/csrf", "hub/kubeconfig", "proxy/authn"},
 	"hub/systemd":     {},
 	"hub/feed":        {"cache/topology"}, // it reads through the hub, as any client

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/podrestart"
 	"github.com/edgehub-io/edgehub/hub/config"
 )
 
@@ -28,6 +29,8 @@ type Options struct {
 	KubeletOnly   bool   `json:"kubeletOnly,omitempty"`
 	DummyIfName   string `json:"dummyIfName,omitempty"`
 	DummyIfIP     string `json:"dummyIfIP,omitempty"`
+
+	Restart podrestart.Options `json:"-"` // of pods that bypass the hub
 
 	Extra []string `json:"-"` // flags of the hub, kept in the environment file
 
@@ -65,6 +68,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.KubeletOnly, "kubelet-only", false, "lead only kubelet to the hub: pods go on using the apiserver, and what runs in them does not survive a reboot without the cloud")
 	fs.StringVar(&o.DummyIfName, "dummy-if-name", o.DummyIfName, "dummy interface, which the install sets up, with the addresses at which pods reach the hub")
 	fs.StringVar(&o.DummyIfIP, "dummy-if-ip", "", "these addresses, as a comma list; empty: 169.254.2.1 and, where the node has IPv6, fd00::2:1")
+	o.Restart.AddFlags(fs, "started before, and so bypass the hub")
 	fs.IntVar(&o.ProxyPort, "proxy-port", o.ProxyPort, "the hub's port that lends the node's identity to programs on the node; 0: none, with --kubelet-port=10268")
 }
 
@@ -101,6 +105,10 @@ func (o *Options) validate() error {
 	if !interfaceName.MatchString(o.DummyIfName) {
 		errs = append(errs, fmt.Errorf("--dummy-if-name: %q is no name of an interface: up to 15 letters, digits, dots, dashes and underscores", o.DummyIfName))
 	}
+	if o.KubeletOnly && o.Restart.Given() {
+		errs = append(errs, errors.New("--restart-pods has pods use the hub, and --kubelet-only has them not: leave one of them out"))
+	}
+	errs = append(errs, o.Restart.Validate())
 	if o.Wait <= 0 {
 		errs = append(errs, fmt.Errorf("--wait: %v is no time to wait", o.Wait))
 	}
@@ -138,8 +146,11 @@ func (o *Options) podAddresses() string {
 		return o.DummyIfIP
 	}
 	const v4, v6 = "169.254.2.1", "fd00::2:1"
-	if disabled, err := os.ReadFile("/proc/sys/net/ipv6/conf/all/disable_ipv6"); err != nil || strings.TrimSpace(string(disabled)) != "0" {
-		return v4
+	for _, interfaces := range []string{"all", "default"} { // the latter are those that are yet to come
+		disabled, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + interfaces + "/disable_ipv6")
+		if err != nil || strings.TrimSpace(string(disabled)) != "0" {
+			return v4
+		}
 	}
 	return v4 + "," + v6
 }
@@ -159,6 +170,14 @@ func hubConfig(args []string) (*config.Config, error) {
 		return nil, fmt.Errorf("flags of the hub: %w", err)
 	}
 	return c, nil
+}
+
+// dummyIf returns the name of the interface with addresses for pods, or "".
+func (o *Options) dummyIf(c *config.Config) string {
+	if len(c.PodAddresses) == 0 {
+		return ""
+	}
+	return o.DummyIfName
 }
 
 // sockets returns the addresses on which the hub listens.
