@@ -50,31 +50,6 @@ func (c *Cluster) askService(ctx context.Context, web string) error {
 	return err
 }
 
-// podsAnswer asks CoreDNS and the web server themselves.
-func (c *Cluster) podsAnswer(ctx context.Context, say Say) error {
-	if err := c.eventually(ctx, say, "CoreDNS knows web.default.svc.cluster.local", func(ctx context.Context) error {
-		ip, err := c.podIP(ctx, "coredns")
-		if err != nil {
-			return err
-		}
-		resolver := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return c.machines[edge].Dial(ctx, network, net.JoinHostPort(ip, "53"))
-		}}
-		_, err = resolver.LookupHost(ctx, "web.default.svc.cluster.local.")
-		return err
-	}); err != nil {
-		return err
-	}
-	return c.eventually(ctx, say, "the web server answers", func(ctx context.Context) error {
-		ip, err := c.podIP(ctx, "web")
-		if err != nil {
-			return err
-		}
-		_, err = c.get(ctx, "http://"+net.JoinHostPort(ip, "8080")+"/hostname")
-		return err
-	})
-}
-
 func (c *Cluster) informerAnswers(ctx context.Context, path string, words ...string) error {
 	ip, err := c.podIP(ctx, "informer")
 	if err != nil {

@@ -11,11 +11,6 @@ import (
 	"time"
 )
 
-// localEndpoints is whether the hub keeps EndpointSlices up to date with this node's pods, and
-// leads kubernetes.default.svc to itself, while the cloud is away. Without it a Service does not
-// find a pod that came back with another address, and the story asks the pods themselves.
-const localEndpoints = false
-
 // patience is how long a step waits for what others do.
 const patience = 3 * time.Minute
 
@@ -31,10 +26,6 @@ type Step struct {
 
 // Story returns all steps. The first needs a cluster that was just started.
 func Story() []Step {
-	services := "CoreDNS knows a Service's name, and the pod behind it answers at its own address"
-	if localEndpoints {
-		services = "a Service's name resolves, its ClusterIP answers, and so does kubernetes.default.svc"
-	}
 	return []Step{
 		{"kubeadm init makes a control plane, and flannel its pod network", (*Cluster).makeControlPlane},
 		{"kubeadm join with a bootstrap token makes a machine the node edge", (*Cluster).makeNode},
@@ -44,7 +35,7 @@ func Story() []Step {
 		{"the uplink is cut: what was sent is lost, and nobody answers", (*Cluster).cutUplink},
 		{"the node loses power, and boots without the cloud", (*Cluster).losePower},
 		{"its pods are Running and Ready", (*Cluster).podsComeBack},
-		{services, (*Cluster).servicesAnswer},
+		{"a Service's name resolves, its ClusterIP answers, and so does kubernetes.default.svc", (*Cluster).servicesAnswer},
 		{"a program with an informer has the cluster's state", (*Cluster).informerSynced},
 		{"the uplink is mended: the cloud sees the node, and no pod is started anew", (*Cluster).mendUplink},
 	}
@@ -226,12 +217,6 @@ func (c *Cluster) podsComeBack(ctx context.Context, say Say) error {
 }
 
 func (c *Cluster) servicesAnswer(ctx context.Context, say Say) error {
-	if !localEndpoints {
-		if err := c.podsAnswer(ctx, say); err != nil {
-			return err
-		}
-		return c.sayElapsed(ctx, say, "their first answers")
-	}
 	if err := c.serviceAnswers(ctx, say); err != nil {
 		return err
 	}
@@ -279,9 +264,7 @@ func (c *Cluster) mendUplink(ctx context.Context, say Say) error {
 	}
 	var missed error // of the Service's answers meanwhile
 	if err := c.eventually(ctx, say, "the cloud knows the containers that were started meanwhile, and no others", func(ctx context.Context) error {
-		if localEndpoints {
-			missed = cmp.Or(missed, c.askService(ctx, web))
-		}
+		missed = cmp.Or(missed, c.askService(ctx, web))
 		now, err := c.containers(ctx)
 		if err == nil && now != before {
 			err = fmt.Errorf("containers were:\n%sand are:\n%s", before, now)
