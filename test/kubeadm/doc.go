@@ -17,9 +17,8 @@
 //
 // The machines share the host's kernel. They have control groups of version 1 where the host has,
 // since a controller belongs to one version at a time; kubeadm's check of that
-// (SystemVerification) is ignored then, as its own message says to do. Where the kernel has no
-// dummy interfaces, the machines' ip makes an ifb for each, which has no device either.
-// containerd leaves oom_score_adj alone where it may not lower it. etcd does not sync, kube-proxy
-// leaves the kernel's settings of connection tracking alone, and the web server's and the DNS's
-// Services have internalTrafficPolicy: Local, so that a node on its own uses what runs on it.
+// (SystemVerification) is ignored then, as its own message says to do. containerd leaves
+// oom_score_adj alone where it may not lower it. etcd does not sync, kube-proxy leaves the
+// kernel's settings of connection tracking alone, and the web server's and the DNS's Services
+// have internalTrafficPolicy: Local, so that a node on its own uses what runs on it.
 package kubeadm

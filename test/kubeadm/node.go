@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"text/template"
 
 	"github.com/edgehub-io/edgehub/test/install/machine"
@@ -106,38 +104,9 @@ func (c *Cluster) prepare(ctx context.Context, m *machine.Machine) error {
 			return err
 		}
 	}
-	if err := replaceDummy(ctx, m); err != nil {
-		return err
-	}
 	if err := c.registry.WriteHosts(m.Path("/etc/containerd/certs.d"), c.registry.Addr()); err != nil {
 		return err
 	}
 	_, err := m.Run(ctx, "sh", "-c", "systemctl daemon-reload && systemctl enable --now forward.service containerd.service && systemctl enable kubelet.service")
 	return err
-}
-
-// ipWithoutDummy stands before ip on a machine whose kernel has no dummy interfaces. ifb is a
-// driver that has no device either.
-const ipWithoutDummy = `#!/bin/sh
-set -f
-exec %s $(printf '%%s\n' "$@" | sed 's/^dummy$/ifb/')
-`
-
-// replaceDummy has ip make other interfaces where the kernel lacks those that edgehub install
-// asks for.
-func replaceDummy(ctx context.Context, m *machine.Machine) error {
-	const name = "edgehub-probe"
-	out, err := m.Run(ctx, "ip", "link", "add", name, "type", "dummy")
-	if err == nil {
-		_, err = m.Run(ctx, "ip", "link", "delete", name)
-		return err
-	}
-	if !strings.Contains(out, "Unknown device type") {
-		return err
-	}
-	ip, err := exec.LookPath("ip")
-	if err != nil {
-		return err
-	}
-	return m.Write("/usr/local/sbin/ip", fmt.Sprintf(ipWithoutDummy, ip), 0o755)
 }
