@@ -149,8 +149,10 @@ race_suites := ./transparency $(addprefix ./integration/,rollout engine controll
 program_suites := ./integration/cache ./soak \
 	$(filter-out ./integration/cache $(race_suites),$(patsubst test/%,./%,$(wildcard test/integration/*))) \
 	./chaos/cache ./fuzzcache ./attack
-# These start containerd and kubelet, which takes root. They wait most of their time.
+# These start containerd and kubelet, which takes root. They wait most of their time, kubeadm
+# for the end of e2e.
 node_suites := ./e2e/... ./install/... ./kubeadm/...
+as_root = $(if $(filter 0,$(shell id -u)),$(1))
 
 # What random and long suites do in `make test`; alone, each has a target below.
 short := ROUNDS=50 FIRST_SEED=1 DURATION=3m CUT_EVERY=30s SECONDS=60 SEED=1
@@ -165,8 +167,8 @@ test-integration: build ## run the tests that need an apiserver, and as root tho
 	fi
 	cd test/cluster && go test -count=1 -timeout 20m ./...
 	cd test && $(short) go test -count=1 -p 3 -parallel $(crash_rounds) -timeout 40m \
-		$$( (( EUID == 0 )) && echo "$(node_suites)" ) $(program_suites)
-	cd test && SEEDS=10 FIRST_SEED=1 go test -race -count=1 -timeout 30m $(race_suites)
+		$(call as_root,./e2e/... ./install/...) $(program_suites) $(call as_root,./kubeadm/...)
+	cd test && SEEDS=10 FIRST_SEED=1 go test -race -count=1 -p 3 -timeout 30m $(race_suites)
 	cd test/alerts && go test -count=1 -timeout 5m ./...
 
 # OUTAGE=3m takes the cloud away for longer than everything takes to be tried.
