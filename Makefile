@@ -41,9 +41,10 @@ dist_environment := CGO_ENABLED=0 GOTOOLCHAIN=go$(shell awk '$$1 == "go" { print
 hub_size_limit := 40000000
 
 # Folders with a go.mod. test/cluster/kubernetes is one file that pulls in all of
-# Kubernetes; linting it would cost minutes. test/cluster/containerd* have no code.
+# Kubernetes; linting it would cost minutes. So are coredns and flannel beside it; containerd*
+# and flannelcni have no code.
 modules := $(patsubst %/go.mod,%,$(wildcard ./go.mod ./test/go.mod ./test/alerts/go.mod ./test/cluster/go.mod ./deploy/dist/go.mod))
-tidy_modules := $(modules) ./test/cluster/kubernetes ./test/cluster/containerd17 ./test/cluster/containerd2 ./.ci/tools
+tidy_modules := $(modules) $(addprefix ./test/cluster/,kubernetes containerd17 containerd2 coredns flannel flannelcni) ./.ci/tools
 
 golangci_lint := .ci/bin/golangci-lint
 
@@ -71,6 +72,7 @@ race_packages := gcc libc6-dev
 node_packages := containerd runc containernetworking-plugins iptables conntrack ethtool socat iproute2
 # Units are checked with it, and a node is turned over under it, as process 1 of a test's own.
 install_packages := systemd
+kubeadm_packages := $(install_packages) curl
 # Completion is tested in each of these.
 shell_packages := bash zsh fish
 
@@ -147,8 +149,10 @@ race_suites := ./transparency $(addprefix ./integration/,rollout engine controll
 program_suites := ./integration/cache ./soak \
 	$(filter-out ./integration/cache $(race_suites),$(patsubst test/%,./%,$(wildcard test/integration/*))) \
 	./chaos/cache ./fuzzcache ./attack
-# These start containerd and kubelet, which takes root. They wait most of their time.
-node_suites := ./e2e/... ./install/...
+# These start containerd and kubelet, which takes root. They wait most of their time, kubeadm
+# for the end of e2e.
+node_suites := ./e2e/... ./install/... ./kubeadm/...
+as_root = $(if $(filter 0,$(shell id -u)),$(1))
 
 # What random and long suites do in `make test`; alone, each has a target below.
 short := ROUNDS=50 FIRST_SEED=1 DURATION=3m CUT_EVERY=30s SECONDS=60 SEED=1
@@ -157,21 +161,21 @@ short := ROUNDS=50 FIRST_SEED=1 DURATION=3m CUT_EVERY=30s SECONDS=60 SEED=1
 test-integration: build ## run the tests that need an apiserver, and as root those that need nodes
 	@.ci/packages $(race_packages)
 	@if (( EUID == 0 )); then \
-		.ci/packages $(node_packages) $(install_packages) strace; \
+		.ci/packages $(node_packages) $(kubeadm_packages) strace; \
 	else \
 		echo "NOT RUN: $(node_suites). They start containerd and kubelet, which need root: sudo make test-e2e"; \
 	fi
 	cd test/cluster && go test -count=1 -timeout 20m ./...
 	cd test && $(short) go test -count=1 -p 3 -parallel $(crash_rounds) -timeout 40m \
-		$$( (( EUID == 0 )) && echo "$(node_suites)" ) $(program_suites)
-	cd test && SEEDS=10 FIRST_SEED=1 go test -race -count=1 -timeout 30m $(race_suites)
+		$(call as_root,./e2e/... ./install/...) $(program_suites) $(call as_root,./kubeadm/...)
+	cd test && SEEDS=10 FIRST_SEED=1 go test -race -count=1 -p 3 -timeout 30m $(race_suites)
 	cd test/alerts && go test -count=1 -timeout 5m ./...
 
 # OUTAGE=3m takes the cloud away for longer than everything takes to be tried.
 .PHONY: test-e2e
 test-e2e: build ## run only the tests that need nodes; root needed
 	@if (( EUID != 0 )); then echo "these tests start containerd and kubelet, which need root: sudo make test-e2e" >&2; exit 1; fi
-	@.ci/packages $(node_packages) $(install_packages)
+	@.ci/packages $(node_packages) $(kubeadm_packages)
 	cd test && go test -count=1 -timeout 40m $(node_suites)
 
 .PHONY: chaos-rollout
@@ -221,6 +225,20 @@ demo: build cluster-command ## play an upgrade on a cluster with two nodes; root
 .PHONY: demo-down
 demo-down: cluster-command ## stop what make demo left running, and keep its logs
 	@test/demo/run down
+
+.PHONY: demo-node
+demo-node: build kubeadm-command ## make a node with kubeadm, install the hub, take cloud and power away; root needed
+	@.ci/packages $(node_packages) $(kubeadm_packages)
+	@bin/edgehub-kubeadm up --hub bin/edgehub
+
+.PHONY: demo-node-down
+demo-node-down: kubeadm-command ## stop what make demo-node left running
+	@bin/edgehub-kubeadm down
+
+# Without -trimpath: it builds the pods' programs, and has to know where its sources are.
+.PHONY: kubeadm-command
+kubeadm-command:
+	cd test && CGO_ENABLED=0 go build -buildvcs=false -o ../bin/ ./kubeadm/cmd/edgehub-kubeadm
 
 .PHONY: cluster-command
 cluster-command:

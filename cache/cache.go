@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/disk"
 	"github.com/edgehub-io/edgehub/cache/identity"
+	"github.com/edgehub-io/edgehub/cache/localendpoints"
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/pages"
 	"github.com/edgehub-io/edgehub/cache/pause"
@@ -53,6 +55,10 @@ type Options struct {
 	Peer func(context.Context) string
 	// NodeName is the node whose kubelet this cache serves. Required.
 	NodeName string
+
+	// PodServers are the addresses at which pods reach the hub, at most one of each family. While
+	// the cloud is away, the EndpointSlice of the apiservers leads there. Without any, it stays.
+	PodServers []netip.AddrPort
 
 	// MaxBytes bounds the size of the cache; the default is 256 MiB.
 	MaxBytes int64
@@ -96,6 +102,8 @@ type Cache struct {
 	answers *offline.Answers
 	metrics *metrics
 	log     *slog.Logger
+	// endpoints computes EndpointSlices from the node's pods.
+	endpoints *localendpoints.Tracker
 
 	lister  *relist.Lister
 	watches *watch.Watches
@@ -177,7 +185,13 @@ func (c *Cache) load() error {
 	if c.writes, err = newWrites(c); err != nil {
 		return err
 	}
-	c.answers = offline.New(offline.Options{Views: c.views, Overlay: c.writes.overlay, Now: time.Now, Log: c.log})
+	c.endpoints = localendpoints.New(localendpoints.Options{
+		Views: c.views, Overlay: c.writes.overlay, Node: c.opts.NodeName, APIServer: c.opts.PodServers,
+		IsUp: c.isUp, Jitter: c.opts.ReconnectJitter, Now: time.Now, Log: c.log,
+	})
+	c.answers = offline.New(offline.Options{
+		Views: c.views, Overlay: c.writes.overlay, Endpoints: c.endpoints, Now: time.Now, Log: c.log,
+	})
 	c.watches = watch.New(watch.Options{
 		Lister: c.lister, Up: c.up, IsUp: c.isUp, Overlay: c.writes.overlay, Answers: c.answers, Jitter: c.opts.ReconnectJitter,
 	})
@@ -315,7 +329,7 @@ func (c *Cache) stopTasks() {
 	c.tasks.Wait()
 }
 
-// watchCloud records each loss of the cloud, as seen by the node.
+// watchCloud records each loss and return of the cloud, as seen by the node.
 func (c *Cache) watchCloud(ctx context.Context) error {
 	ctx = c.opts.AsNode(ctx)
 	for {
@@ -325,9 +339,11 @@ func (c *Cache) watchCloud(ctx context.Context) error {
 		case <-c.up.Lost(ctx):
 		}
 		c.outages.Lost()
+		c.endpoints.Lost()
 		if err := c.up.WaitUp(ctx); err != nil {
 			return nil //nolint:nilerr // it is ctx's
 		}
+		c.endpoints.Returned()
 	}
 }
 

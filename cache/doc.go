@@ -33,6 +33,13 @@
 // that a client opens after that. The kubelet sees this in its own watch, and writes its
 // status to the cloud. Until then the overlay is kept, because the cloud may be lost again.
 //
+// # EndpointSlices
+//
+// While the cloud is away, EndpointSlices follow the pods of the node. Package localendpoints
+// computes them from the node's views of its pods and from the overlay. They are shown like the
+// node's own status, and package watch also changes the slices of the cloud until it has caught up.
+// Nothing of it is stored: views have what an apiserver sent.
+//
 // # Invariants
 //
 //   - Bytes are relayed unchanged, also those that the cache cannot decode.

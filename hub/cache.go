@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 
@@ -36,6 +37,7 @@ func openCache(c *config.Config, upstream *upstream.Upstream, r prometheus.Regis
 		AsNode:           authn.AsNode,
 		Peer:             access.PeerOf,
 		NodeName:         c.NodeName,
+		PodServers:       podServers(c),
 		MaxBytes:         c.CacheMaxBytes,
 		Key:              key,
 		TokenGrace:       c.OfflineTokenGrace,
@@ -50,6 +52,15 @@ func openCache(c *config.Config, upstream *upstream.Upstream, r prometheus.Regis
 		return nil, fmt.Errorf("--root-dir %s: %w", c.RootDir, err)
 	}
 	return kept, nil
+}
+
+// podServers are the addresses at which pods reach the hub; none if they do not use it.
+func podServers(c *config.Config) []netip.AddrPort {
+	var servers []netip.AddrPort
+	for _, address := range c.PodAddresses {
+		servers = append(servers, netip.AddrPortFrom(address, uint16(c.ProxySecurePort)))
+	}
+	return servers
 }
 
 // unreachable reports whether err means that a request reached no apiserver.

@@ -26,22 +26,25 @@ import (
 
 // Hub is one node's hub.
 type Hub struct {
-	config   *config.Config
-	log      *slog.Logger
-	proxy    *proxy.Proxy
-	cache    *cache.Cache
-	upstream *upstream.Upstream
-	outage   *outage
-	creds    *credentials.Node
-	ports    []port                 // the first is in process, for the hub's own requests
-	own      *http.Transport        // for the hub's own requests
-	images   *images                // nil: images are not pulled
-	cert     *servertls.Certificate // nil until a port needs it
-	callers  *access.Callers
-	conns    *access.Connections
-	sockets  systemd.Listeners // inherited, and not used by a port yet
-	systemd  *systemd.Notifier
-	serving  atomic.Bool
+	config     *config.Config
+	log        *slog.Logger
+	proxy      *proxy.Proxy
+	cache      *cache.Cache
+	upstream   *upstream.Upstream
+	outage     *outage
+	creds      *credentials.Node
+	ports      []port                 // the first is in process, for the hub's own requests
+	own        *http.Transport        // for the hub's own requests
+	images     *images                // nil: images are not pulled
+	cert       *servertls.Certificate // nil until a port needs it
+	pods       *podAccess             // nil: pods do not use the hub
+	podList    *ota.Pods              // of this node
+	transforms *transforms
+	callers    *access.Callers
+	conns      *access.Connections
+	sockets    systemd.Listeners // inherited, and not used by a port yet
+	systemd    *systemd.Notifier
+	serving    atomic.Bool
 }
 
 // New reads the node's credentials and binds the hub's ports. userAgent is sent with the hub's
@@ -70,7 +73,15 @@ func New(c *config.Config, userAgent string, r *prometheus.Registry, log *slog.L
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{config: c, log: log, upstream: upstream, outage: loadOutage(c.RootDir, upstream, log), cache: kept, proxy: proxy.New(kept, log, proxy.NewMetrics(r))}
+	h := &Hub{config: c, log: log, upstream: upstream, outage: loadOutage(c.RootDir, upstream, log), cache: kept}
+	if len(c.PodAddresses) > 0 {
+		if h.pods, err = openPodAccess(c, log); err != nil {
+			return nil, errors.Join(err, h.Close())
+		}
+	}
+	var answers http.RoundTripper
+	h.transforms, answers = newTransforms(c, h.pods, kept, r, log)
+	h.proxy = proxy.New(answers, log, proxy.NewMetrics(r))
 	if h.creds, err = credentials.New(source, id, upstream, r, log); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
@@ -99,10 +110,14 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 	if err := h.creds.Enroll(cloud, r); err != nil {
 		return err
 	}
+	if err := h.transforms.read(h.config, cloud, h.log); err != nil {
+		return err
+	}
 	pods, err := ota.NewPods(cloud)
 	if err != nil {
 		return err
 	}
+	h.podList = pods
 	options := ota.Options{
 		NodeName:   h.config.NodeName,
 		Pods:       pods,

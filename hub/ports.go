@@ -81,8 +81,15 @@ func (h *Hub) listenTLS() error {
 		return err
 	}
 	who := authn.ClientCert("system:node:"+h.config.NodeName, h.creds.ClientCAs, h.nodeIsAway, h.config.OfflineTokenGrace)
+	handler := h.proxy.Handler(who)
+	for _, address := range h.config.PodServers() {
+		err := h.listen("--dummy-if-ip", address, &http.Server{Handler: handler, MaxHeaderBytes: proxyHeader, TLSConfig: h.pods.serverConfig()})
+		if err != nil {
+			return fmt.Errorf("%w: the address has to be there first, on a dummy interface; edgehub install sets that up", err)
+		}
+	}
 	return h.listen("--proxy-secure-port", h.config.SecureAddress, &http.Server{
-		Handler: h.proxy.Handler(who), MaxHeaderBytes: proxyHeader, TLSConfig: cert.ServerConfig(),
+		Handler: handler, MaxHeaderBytes: proxyHeader, TLSConfig: cert.ServerConfig(),
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cache"
+	"github.com/edgehub-io/edgehub/cache/topology"
 	"github.com/edgehub-io/edgehub/hub/access"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/proxy/authn"
@@ -94,13 +95,17 @@ func (h *Hub) nodeIsAway() bool {
 
 // cacheState is the answer to GET /debug/cache.
 type cacheState struct {
-	Cloud nodeapi.CloudState `json:"cloud"`
-	Views []cache.ViewState  `json:"views"`
+	Cloud      nodeapi.CloudState `json:"cloud"`
+	Transforms []string           `json:"transforms,omitempty"` // that are active
+	PodAccess  *nodeapi.PodAccess `json:"podAccess,omitempty"`
+	Services   *topology.Summary  `json:"serviceFilters,omitempty"`
+	Views      []cache.ViewState  `json:"views"`
 }
 
 func (h *Hub) cacheState() cacheState {
 	up := h.upstream.State()
-	state := cacheState{Cloud: nodeapi.CloudState{Up: up.Up, Since: up.Since}, Views: h.cache.State()}
+	state := cacheState{Cloud: nodeapi.CloudState{Up: up.Up, Since: up.Since}, Views: h.cache.State(), PodAccess: h.podAccessState()}
+	state.Transforms, state.Services = h.transforms.names, h.transforms.topology.Summary()
 	for _, s := range up.Servers {
 		one := nodeapi.APIServerState{Address: s.Address, Up: s.Up, Since: s.Since}
 		if s.Err != nil {

@@ -39,10 +39,10 @@ func NewPods(config *rest.Config) (*Pods, error) {
 	return &Pods{client}, nil
 }
 
-// list returns the pods of a node from the apiserver, or from the cache while the cloud is away.
+// List returns the pods of a node from the apiserver, or from the cache while the cloud is away.
 // It makes the kubelet's query: a node may list pods only by this selector, and the kubelet's
 // watch keeps the cache's view of it up to date.
-func (p *Pods) list(ctx context.Context, node string) (*corev1.PodList, error) {
+func (p *Pods) List(ctx context.Context, node string) (*corev1.PodList, error) {
 	list := new(corev1.PodList)
 	err := p.client.Get().MaxRetries(0).
 		Resource("pods").
@@ -62,7 +62,7 @@ func (p *Pods) delete(ctx context.Context, namespace, name string, options metav
 func (s *server) listPods(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), cloudTimeout)
 	defer cancel()
-	list, err := s.Pods.list(ctx, s.NodeName)
+	list, err := s.Pods.List(ctx, s.NodeName)
 	if err != nil {
 		return s.cloudFailure(r.Context(), err, "list the pods of node "+s.NodeName)
 	}

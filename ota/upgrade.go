@@ -69,7 +69,7 @@ func (s *server) upgradePod(caller context.Context, name types.NamespacedName) (
 // find returns the pod if this node runs it, and otherwise nil. While the cloud can be reached,
 // the pod comes from the apiserver: the next step may delete it.
 func (s *server) find(ctx context.Context, name types.NamespacedName) (*corev1.Pod, error) {
-	list, err := s.Pods.list(ctx, s.NodeName)
+	list, err := s.Pods.List(ctx, s.NodeName)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package identity
 import (
 	"encoding/base64"
 	"encoding/json"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -97,4 +98,14 @@ func IssuedTo(token, namespace, name string) (User, bool) {
 	ok := namespace != "" && name != "" && u.UID != "" && c.Subject == u.Name &&
 		c.Kubernetes.Namespace == namespace && c.Kubernetes.ServiceAccount.Name == name
 	return u, ok
+}
+
+// ClaimedAccount returns the service account, as namespace/name, that a request's bearer token
+// claims to be of, or "". The claim is not verified: it must not give anything to the caller.
+func ClaimedAccount(h http.Header) string {
+	account, ok := strings.CutPrefix(claimsOf(Bearer(h)).Subject, serviceAccountFor)
+	if !ok {
+		return ""
+	}
+	return strings.Replace(account, ":", "/", 1)
 }

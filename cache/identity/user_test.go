@@ -2,6 +2,7 @@ package identity
 
 import (
 	"encoding/base64"
+	"net/http"
 	"testing"
 	"time"
 
@@ -93,5 +94,27 @@ func TestTheServiceAccountsOfANamespaceAreOneTenant(t *testing.T) {
 	}
 	if key := account("ns", "a").Key(); testing.AllocsPerRun(100, func() { quota.Tenant(key) }) > 0 {
 		t.Error("it allocates")
+	}
+}
+
+func TestAClaimedAccountIsThatOfTheSubject(t *testing.T) {
+	bearer := func(claims string) string {
+		return "Bearer e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
+	}
+	for name, tt := range map[string]struct {
+		headers []string
+		want    string
+	}{
+		"a service account":         {[]string{bearer(`{"sub":"system:serviceaccount:kube-system:kube-proxy"}`)}, "kube-system/kube-proxy"},
+		"a user":                    {[]string{bearer(`{"sub":"kube-system/kube-proxy"}`)}, ""},
+		"a subject with more parts": {[]string{bearer(`{"sub":"system:serviceaccount:a:b:c"}`)}, "a/b:c"},
+		"two headers":               {[]string{bearer(`{"sub":"system:serviceaccount:a:b"}`), "Bearer x"}, ""},
+		"no token of this kind":     {[]string{"Bearer x"}, ""},
+		"no JSON":                   {[]string{bearer(`x`)}, ""},
+		"nothing":                   {nil, ""},
+	} {
+		if got := ClaimedAccount(http.Header{"Authorization": tt.headers}); got != tt.want {
+			t.Errorf("%s: got %q", name, got)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/edgehub-io/edgehub/cache/localendpoints"
 	"github.com/edgehub-io/edgehub/cache/overlay"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/view"
@@ -22,10 +23,11 @@ type Answers struct {
 
 // Options are options of answers. All are required.
 type Options struct {
-	Views   *view.Views
-	Overlay *overlay.Overlay
-	Now     func() time.Time
-	Log     *slog.Logger
+	Views     *view.Views
+	Overlay   *overlay.Overlay
+	Endpoints *localendpoints.Tracker
+	Now       func() time.Time
+	Log       *slog.Logger
 }
 
 // New returns answers from views.

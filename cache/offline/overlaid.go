@@ -7,6 +7,7 @@ import (
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/localendpoints"
 	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/overlay"
 	"github.com/edgehub-io/edgehub/cache/query"
@@ -17,12 +18,18 @@ import (
 )
 
 // While the cloud is away, the node's own status of itself and of its pods is applied to
-// cached objects, whoever reads them. Package overlay keeps the status. This file decides which
-// updates belong to a view; package watch shows them to open watches. Versions stay the same.
+// cached objects, whoever reads them, and EndpointSlices follow the pods. Package overlay keeps
+// the status, package localendpoints computes the slices. This file decides which updates belong
+// to a view; package watch shows them to open watches. The versions of lists stay the same.
 
 // ShowsStatus reports whether updates of the overlay are applied to a view.
 func ShowsStatus(v *view.View) bool {
-	return v.Repr.Metadata == "" && overlay.Shows(v.Key.Group, v.Key.Resource)
+	return v.Repr.Metadata == "" && overlay.Shows(v.Key.Group, v.Key.Resource) || ShowsEndpoints(v)
+}
+
+// ShowsEndpoints reports whether updates of a view are computed from the node's pods.
+func ShowsEndpoints(v *view.View) bool {
+	return v.Repr.Metadata == "" && localendpoints.Shows(v.Key.Group, v.Key.Version, v.Key.Resource)
 }
 
 // Placed is the effect of an update on a view.
@@ -36,7 +43,10 @@ type Placed struct {
 
 // StatusUpdates returns the updates of the view's resource.
 func (a *Answers) StatusUpdates(v *view.View) []*overlay.Update {
-	if !ShowsStatus(v) {
+	switch {
+	case ShowsEndpoints(v):
+		return a.Endpoints.Updates(v)
+	case !ShowsStatus(v):
 		return nil
 	}
 	return a.Overlay.Updates(v.Key.Group, v.Key.Version, v.Key.Resource)
@@ -146,14 +156,24 @@ func OverlayKey(i *apirequest.RequestInfo) overlay.Key {
 }
 
 // overlaid applies the overlay to an object: all changes if the node reads it, or else only the
-// status.
+// status. A slice is computed from the node's pods.
 func (r *Request) overlaid(o view.Object) view.Object {
-	key, own := OverlayKey(r.Info), r.Node
-	u := r.Answers.Overlay.Find(key)
-	if u == nil || o.Repr.Metadata != "" || !own && !overlay.Shows(key.Group, key.Resource) {
+	if o.Repr.Metadata != "" {
 		return o
 	}
-	laid, err := u.Lay(overlay.Object{Type: o.Type, Encoding: o.Repr.Encoding, Bare: o.Bare}, own)
+	key, own := OverlayKey(r.Info), r.Node
+	cached := overlay.Object{Type: o.Type, Encoding: o.Repr.Encoding, Bare: o.Bare}
+	var u *overlay.Update
+	switch {
+	case localendpoints.Shows(key.Group, key.Version, key.Resource):
+		u = r.Answers.Endpoints.Over(cached)
+	case own || overlay.Shows(key.Group, key.Resource):
+		u = r.Answers.Overlay.Find(key)
+	}
+	if u == nil {
+		return o
+	}
+	laid, err := u.Lay(cached, own)
 	if err != nil {
 		r.Answers.Log.Error("status of the node cannot be laid over what is cached", "resource", key.Resource, "name", key.Name, "err", err)
 		return o

@@ -46,11 +46,19 @@ func (o *Overlay) Recent() []*Update {
 	return out
 }
 
-// Revision increases with each update and each Drop.
+// Revision increases with each update, Drop and Touch.
 func (o *Overlay) Revision() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.revision
+}
+
+// Touch notifies whoever shows updates that computed ones may have changed. See Computed.
+func (o *Overlay) Touch() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.revision++
+	o.changedLocked()
 }
 
 // OnChange calls fn after each change, until stop is called. fn must not block or call back.

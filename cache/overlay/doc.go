@@ -16,6 +16,8 @@
 //     copy of the same object at the same version.
 //   - Updates of pods and nodes are also in a table, for a restart of the hub; those of leases
 //     are in memory only.
+//   - Computed updates, of package localendpoints, are in no Overlay. Touch announces them to
+//     those that show updates.
 //
 // # Life cycle
 //

@@ -24,6 +24,16 @@ type Update struct {
 
 	labels labels.Set
 	fields fields.Set // of a pod
+
+	lay func(cached Object) (Object, error) // of a computed update
+}
+
+// Computed returns an update that nobody has written: it follows from the cached object and from
+// what the hub knows besides. lay returns the object that everybody reads instead of the cached
+// one; it must always return the same, and is called by any goroutine. The update is in no
+// Overlay, nor on disk.
+func Computed(key Key, t wire.TypeMeta, uid, resourceVersion string, revision uint64, lay func(cached Object) (Object, error)) *Update {
+	return &Update{Object: Object{Type: t}, Key: key, UID: uid, ResourceVersion: resourceVersion, Revision: revision, lay: lay}
 }
 
 // isShown is Shows for the key's resource.
@@ -58,6 +68,8 @@ func (u *Update) Lay(cached Object, own bool) (Object, error) {
 	switch {
 	case !u.Over(&m, own):
 		return cached, nil
+	case u.lay != nil:
+		return u.lay(cached)
 	case own && (u.ResourceVersion == string(m.ResourceVersion) || !u.Key.isShown()):
 		return u.Object, nil
 	}

@@ -3,6 +3,8 @@ package view
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +26,16 @@ func (v *View) Denied() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.header.Denied
+}
+
+// MemberNames returns the names of the view's members, as far as they can be read.
+func (v *View) MemberNames() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.stale.Load() || v.loadLocked() != nil {
+		return nil
+	}
+	return slices.Collect(maps.Keys(v.index))
 }
 
 // NewReader returns a reader of the view's members. Until it is closed, members that exist now

@@ -13,7 +13,8 @@
 // requests initial events, replaying: offline.go.
 //
 // Waiting watches show the status that the node reports while the cloud is away, and revert
-// it after the cloud is back: held.go.
+// it after the cloud is back: held.go. EndpointSlices follow the node's pods likewise:
+// endpoints.go.
 //
 // [Watches] is safe for concurrent use. Like any body, a stream is for one goroutine; it has
 // no lock, and is never called under one.

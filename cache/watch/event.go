@@ -116,6 +116,9 @@ func (s *stream) bookmark(f *wire.Frame) {
 		return
 	}
 	s.initial, s.at = false, version
+	if len(s.held.shown) > 0 {
+		s.startSettling()
+	}
 	s.view.Template.Store(s.req)
 	if s.builder == nil {
 		s.view.MarkSeen(version)

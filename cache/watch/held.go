@@ -32,8 +32,8 @@ type heldStatus struct {
 	shown    map[string]shownStatus
 	settled  bool // the status was reverted, and the cloud was not lost since
 
-	settle *time.Timer  // runs while relaying, if status was shown
-	due    *atomic.Bool // set when it fires
+	stop func()       // while relaying, if status was shown: stops what will set due
+	due  *atomic.Bool // set when it is time to revert what was shown
 }
 
 // shownStatus is the last status of an object that a watch has shown.
@@ -57,8 +57,9 @@ func (h *heldStatus) overtaken(name string) {
 }
 
 func (h *heldStatus) stopSettling() {
-	if h.settle != nil {
-		h.settle.Stop()
+	if h.stop != nil {
+		h.stop()
+		h.stop = nil
 	}
 }
 
@@ -100,7 +101,7 @@ func (s *stream) showStatus() bool {
 		return false
 	}
 	s.held.looked = revision
-	if s.held.settled && s.watches.IsUp() {
+	if s.held.settled && s.watches.IsUp() || offline.ShowsEndpoints(s.view) && !s.isAway() {
 		return false
 	}
 	s.held.settled = false
@@ -108,11 +109,15 @@ func (s *stream) showStatus() bool {
 	if src == nil {
 		return false
 	}
-	for _, u := range s.watches.Answers.StatusUpdates(src.View) {
+	updates := s.watches.Answers.StatusUpdates(src.View)
+	for _, u := range updates {
 		if len(s.out) >= maxBuffered {
 			return true // the rest at the next call
 		}
 		s.showUpdate(src, u)
+	}
+	if offline.ShowsEndpoints(s.view) {
+		s.revertExcept(src, updates)
 	}
 	s.held.revision = revision
 	if len(s.out) > 0 {
@@ -174,14 +179,19 @@ func (s *stream) showObject(src *offline.Source, kind watch.EventType, u *overla
 // resumes at once. An event of the cloud for an object reverts its status, too.
 func (s *stream) settleLater() {
 	if !s.resumed && s.at != "" && offline.ShowsStatus(s.view) {
-		for _, u := range s.watches.Overlay.Recent() { // the client may have listed offline
+		for _, u := range s.recent() { // the client may have listed offline
 			name := query.MemberName(u.Key.Namespace, u.Key.Name)
 			if e, ok := s.view.Member(name); ok && versions.Compare(e.Version, u.ResourceVersion) <= 0 {
 				s.held.note(name, u, true)
 			}
 		}
 	}
-	if s.held.stopSettling(); len(s.held.shown) == 0 {
+	s.held.stopSettling()
+	if offline.ShowsEndpoints(s.view) {
+		s.settleEndpoints()
+		return
+	}
+	if len(s.held.shown) == 0 {
 		return
 	}
 	after := SettleAfter
@@ -190,10 +200,19 @@ func (s *stream) settleLater() {
 	}
 	body, due := s.upstream, &atomic.Bool{}
 	s.held.due = due
-	s.held.settle = time.AfterFunc(after, func() {
+	timer := time.AfterFunc(after, func() {
 		due.Store(true)
 		_ = body.Close() // ends the Read of relay
 	})
+	s.held.stop = func() { timer.Stop() }
+}
+
+// recent returns the updates that a client of the view may have seen.
+func (s *stream) recent() []*overlay.Update {
+	if offline.ShowsEndpoints(s.view) {
+		return s.watches.Answers.Endpoints.Recent(s.view)
+	}
+	return s.watches.Overlay.Recent()
 }
 
 // isSettling reports whether settleLater has closed upstream.

@@ -82,7 +82,7 @@ func (s *stream) take(f *wire.Frame) {
 			return
 		}
 	}
-	s.out = append(s.out, f.Raw...)
+	s.relayEvent(f)
 }
 
 // relayUnread relays a frame that is no readable event. The state of the view after it is

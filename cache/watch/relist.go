@@ -41,7 +41,7 @@ func (s *stream) relist() {
 		s.expire()
 		return
 	}
-	s.out = append(s.out, f.Events...)
+	s.relayDiff(f.Events)
 	s.at = f.To
 	s.sendBookmark()
 	s.lostAt, s.suspect = s.watches.Now(), false

@@ -30,6 +30,8 @@ type Upstream interface {
 	// WaitUp returns nil as soon as the user of a request with ctx can reach an
 	// apiserver, or ctx's error.
 	WaitUp(ctx context.Context) error
+	// Lost returns a channel that is closed while the user of a request with ctx can reach none.
+	Lost(ctx context.Context) <-chan struct{}
 }
 
 // Options are options of watches. All are required.

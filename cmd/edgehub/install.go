@@ -7,10 +7,12 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install"
+	"github.com/edgehub-io/edgehub/cmd/internal/screen"
 	"github.com/edgehub-io/edgehub/cmd/internal/version"
 )
 
@@ -20,15 +22,39 @@ back if the node does not come back.
 
   edgehub install --dry-run
   edgehub install
+  edgehub install --restart-pods=kube-system         and have those pods use the hub now
   edgehub install -- --cache-max-bytes=536870912     further flags of the hub
 
 Flags:
 `
 
-const uninstallUsage = `edgehub uninstall puts everything back that edgehub install has changed.
+const uninstallUsage = `edgehub uninstall puts everything back that edgehub install has changed. Pods that use
+the hub need it until they restart: --restart-pods=all restarts them.
 
 Flags:
 `
+
+const rotateUsage = `edgehub rotate-ca replaces the CA that this node's pods verify the hub with. No pod
+notices. The hub does the same once a year by itself.
+
+Flags:
+`
+
+func runRotateCA(ctx context.Context, args []string) error {
+	fs := newFlags("edgehub rotate-ca", rotateUsage)
+	wait := rotateFlags(fs)
+	if err := fs.Parse(args); err != nil {
+		return flagError(err, "edgehub rotate-ca")
+	}
+	if fs.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q: edgehub rotate-ca takes flags only; see edgehub rotate-ca --help", fs.Arg(0))
+	}
+	return install.RotateCA(ctx, *wait, os.Stdout)
+}
+
+func rotateFlags(fs *pflag.FlagSet) (wait *time.Duration) {
+	return fs.Duration("wait", install.DefaultWait, "how long the hub may take to use the new CA")
+}
 
 func runInstall(ctx context.Context, args []string) error {
 	o := install.NewOptions()
@@ -45,7 +71,7 @@ func runInstall(ctx context.Context, args []string) error {
 	}
 	ctx, stop := outliveTerminal(ctx)
 	defer stop()
-	return install.Install(ctx, o, fs.Changed, version.Get().Version, os.Stdout)
+	return install.Install(ctx, o, fs.Changed, version.Get().Version, screen.Safe(os.Stdout)) // owners of pods have any name
 }
 
 func runUninstall(ctx context.Context, args []string) error {
@@ -60,7 +86,7 @@ func runUninstall(ctx context.Context, args []string) error {
 	}
 	ctx, stop := outliveTerminal(ctx)
 	defer stop()
-	return install.Uninstall(ctx, o, os.Stdout)
+	return install.Uninstall(ctx, o, screen.Safe(os.Stdout))
 }
 
 // outliveTerminal makes a broken connection to the terminal end a change in order. Only output is lost.

@@ -25,6 +25,7 @@ const usage = `edgehub stands between the Kubernetes clients of one edge node an
   edgehub --node-name NAME --server-addr https://APISERVER:6443 --kubeconfig FILE
   edgehub install      turns a kubeadm node over to a hub, or upgrades it; see --help
   edgehub uninstall    gives it back
+  edgehub rotate-ca    replaces the CA that the node's pods verify the hub with
 
 Flags:
 `
@@ -48,11 +49,9 @@ func hubFlags(options *config.Options, logs *cli.LogOptions) (fs *pflag.FlagSet,
 }
 
 func run(ctx context.Context, args []string) error {
-	if len(args) > 0 && args[0] == "install" {
-		return runInstall(ctx, args[1:])
-	}
-	if len(args) > 0 && args[0] == "uninstall" {
-		return runUninstall(ctx, args[1:])
+	commands := map[string]func(context.Context, []string) error{"install": runInstall, "uninstall": runUninstall, "rotate-ca": runRotateCA}
+	if len(args) > 0 && commands[args[0]] != nil {
+		return commands[args[0]](ctx, args[1:])
 	}
 	options, logs := config.NewOptions(), cli.LogOptions{}
 	fs, showVersion := hubFlags(options, &logs)
@@ -64,7 +63,7 @@ func run(ctx context.Context, args []string) error {
 		return nil
 	}
 	if fs.NArg() > 0 {
-		return fmt.Errorf("unknown command %q: want install, uninstall, or flags of the hub; see edgehub --help", fs.Arg(0))
+		return fmt.Errorf("unknown command %q: want install, uninstall, rotate-ca, or flags of the hub; see edgehub --help", fs.Arg(0))
 	}
 	c, err := options.Config()
 	if err := errors.Join(err, logs.Validate()); err != nil {

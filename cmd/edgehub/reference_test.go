@@ -22,7 +22,9 @@ func TestFlagsReference(t *testing.T) {
 	installs, uninstalls := newFlags("edgehub install", ""), newFlags("edgehub uninstall", "")
 	install.NewOptions().AddFlags(installs)
 	new(install.UninstallOptions).AddFlags(uninstalls)
-	for section, fs := range map[string]*pflag.FlagSet{"edgehub": hubs, "edgehub install": installs, "edgehub uninstall": uninstalls} {
+	rotates := newFlags("edgehub rotate-ca", "")
+	rotateFlags(rotates)
+	for section, fs := range map[string]*pflag.FlagSet{"edgehub": hubs, "edgehub install": installs, "edgehub uninstall": uninstalls, "edgehub rotate-ca": rotates} {
 		if err := reference.Check("flags.md", section, reference.Flags(fs)); err != nil {
 			t.Error(err)
 		}

@@ -105,6 +105,7 @@ const helpStatus = `
 Show how the hub on this node is doing.
 
   edgehubctl status
+  edgehubctl status -o wide         also the pods that bypass the hub
   edgehubctl status -o json
 
 What the lines mean:
@@ -114,6 +115,10 @@ What the lines mean:
   cache      what is kept for the time without the cloud. The oldest is the one that no
              apiserver has confirmed for longest; incomplete are those that nobody
              watched until they were whole
+  pods       how many use the hub as their apiserver, and where. A pod that started
+             before the hub was installed bypasses it, and so needs the cloud
+  transforms what pods find the hub by; edgehub --transforms turns them off
+  pods' CA   what pods verify the hub with; edgehub rotate-ca replaces it
   images     what is pulled ahead of upgrades, and how far that is
 
 Exit codes: 0 the hub is ready, with the cloud or without, 1 failed, 2 wrong words,

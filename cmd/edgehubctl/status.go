@@ -23,6 +23,9 @@ type hubReport struct {
 	Cloud      *nodeapi.CloudState `json:"cloud"`
 	Cache      *cacheReport        `json:"cache"`
 	ImagePulls []nodeapi.ImagePull `json:"imagePulls"`
+	// PodAccess is absent if the hub serves only kubelet, or is of an earlier version.
+	PodAccess  *nodeapi.PodAccess `json:"podAccess,omitempty"`
+	Transforms []string           `json:"transforms,omitempty"` // that are active
 }
 
 // cacheReport sums up what is kept for the time without the cloud.
@@ -47,6 +50,9 @@ type viewState struct {
 	Updated   time.Time `json:"updated,omitzero"`
 }
 
+// wide is an --output of status.
+const wide = "wide"
+
 func status(ctx context.Context, c *call) error {
 	r, err := c.hubReport(ctx)
 	if err != nil {
@@ -56,6 +62,9 @@ func status(ctx context.Context, c *call) error {
 		err = printJSON(c.out, r)
 	} else {
 		fmt.Fprint(c.out, r.text(time.Now()))
+		if c.output == wide {
+			fmt.Fprint(c.out, r.bypassTable())
+		}
 	}
 	if err == nil && !r.Ready {
 		return endf(exitNotNow, "%s", r.Readiness)
@@ -75,6 +84,9 @@ func (c *call) hubReport(ctx context.Context) (*hubReport, error) {
 	var kept struct {
 		Cloud *nodeapi.CloudState `json:"cloud"`
 		Views []viewState         `json:"views"`
+
+		PodAccess  *nodeapi.PodAccess `json:"podAccess"`
+		Transforms []string           `json:"transforms"`
 	}
 	if err := c.hub.readIfKnown(ctx, nodeapi.Cache, &kept); err != nil {
 		return nil, err
@@ -82,6 +94,7 @@ func (c *call) hubReport(ctx context.Context) (*hubReport, error) {
 	if r.Cloud = kept.Cloud; kept.Views != nil {
 		r.Cache = sumUp(kept.Views)
 	}
+	r.PodAccess, r.Transforms = kept.PodAccess, kept.Transforms
 	pulls, err := c.hub.imagePulls(ctx)
 	r.ImagePulls = append(r.ImagePulls, pulls...)
 	return r, err
@@ -120,6 +133,7 @@ func (r *hubReport) text(now time.Time) string {
 	if r.Cache != nil {
 		line("cache", "%s", r.Cache.line(now))
 	}
+	r.accessLines(line)
 	line("images", "%s", queueLine(r.ImagePulls))
 	if len(r.ImagePulls) > 0 {
 		out.WriteString("\n" + pullTable(r.ImagePulls, now))
@@ -183,4 +197,54 @@ func pullTable(pulls []nodeapi.ImagePull, now time.Time) string {
 		}
 	}
 	return format.Table([]string{"POD", "REVISION", "IMAGE", "STATE"}, rows)
+}
+
+// accessLines describe how pods reach the hub.
+func (r *hubReport) accessLines(line func(label, format string, args ...any)) {
+	a := r.PodAccess
+	if a == nil {
+		return
+	}
+	servers := strings.Join(a.Addresses, ", ")
+	if a.Pods == nil {
+		line("pods", "may use the hub at %s; which do is not known: %s", servers, a.Unknown)
+	} else {
+		through := len(a.Pods) - len(bypassing(a))
+		line("pods", "%d use the hub at %s; %d bypass it until they restart", through, servers, len(a.Pods)-through)
+	}
+	if len(r.Transforms) == 0 {
+		line("transforms", "none: pods that start bypass the hub")
+	} else {
+		line("transforms", "%s", strings.Join(r.Transforms, ", "))
+	}
+	line("pods' CA", "since %s; it does not expire", a.CACreated.UTC().Format(time.DateOnly))
+}
+
+func bypassing(a *nodeapi.PodAccess) []nodeapi.PodRoute {
+	var pods []nodeapi.PodRoute
+	for _, p := range a.Pods {
+		if p.Route == nodeapi.Bypass {
+			pods = append(pods, p)
+		}
+	}
+	return pods
+}
+
+// bypassTable lists the pods that bypass the hub, or returns "".
+func (r *hubReport) bypassTable() string {
+	if r.PodAccess == nil {
+		return ""
+	}
+	var rows [][]string
+	for _, p := range bypassing(r.PodAccess) {
+		how := "edgehub install --restart-pods=" + p.Namespace + " restarts it"
+		if p.Keep != "" {
+			how = p.Keep
+		}
+		rows = append(rows, []string{podName{p.Namespace, p.Name}.String(), p.Owner, how})
+	}
+	if len(rows) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\n%s", format.Table([]string{"BYPASSES THE HUB", "OWNER", "UNTIL IT RESTARTS"}, rows))
 }

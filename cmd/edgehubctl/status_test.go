@@ -96,3 +96,43 @@ func TestStatusThatBreaksOff(t *testing.T) {
 		h.edgehubctl(t, "status").is(t, exitFailed, "", "error: the hub does not answer on "+h.address+": EOF\n")
 	}
 }
+
+// leading is a hub that three pods use, or bypass.
+func leading(t *testing.T, access nodeapi.PodAccess) *fakeHub {
+	access.Addresses = []string{"169.254.2.1:10268", "[fd00::2:1]:10268"}
+	access.CACreated = time.Date(2026, 11, 22, 1, 2, 3, 0, time.UTC)
+	return healthy(t).on("GET", nodeapi.Cache, sends(map[string]any{
+		"cloud": nodeapi.CloudState{Up: true, Since: ago(3 * time.Hour)}, "views": []viewState{},
+		"podAccess": access, "transforms": []string{"apiserver-service", "root-ca"},
+	}))
+}
+
+func TestStatusShowsWhichPodsUseTheHub(t *testing.T) {
+	h := leading(t, nodeapi.PodAccess{Pods: []nodeapi.PodRoute{
+		{Namespace: "kube-system", Name: "kube-proxy-x", Route: nodeapi.ThroughHub, Owner: "DaemonSet/kube-proxy"},
+		{Namespace: "shop", Name: "bare", Route: nodeapi.Bypass, Keep: "it has no controller that would replace it"},
+		{Namespace: "shop", Name: "web-1", Route: nodeapi.Bypass, Owner: "ReplicaSet/web"},
+	}})
+	const lines = `pods        1 use the hub at 169.254.2.1:10268, [fd00::2:1]:10268; 2 bypass it until they restart
+transforms  apiserver-service, root-ca
+pods' CA    since 2026-11-22; it does not expire
+images      none are pulled ahead
+`
+	h.edgehubctl(t, "status").has(t, exitDone, lines, "")
+	h.edgehubctl(t, "status", "-o", "wide").has(t, exitDone, lines+`
+BYPASSES THE HUB   OWNER            UNTIL IT RESTARTS
+shop/bare          -                it has no controller that would replace it
+shop/web-1         ReplicaSet/web   edgehub install --restart-pods=shop restarts it
+`, "")
+	h.edgehubctl(t, "status", "-o", "json").has(t, exitDone, `"name": "web-1"`, "")
+}
+
+func TestStatusOfAHubThatDoesNotKnowWhichPodsUseIt(t *testing.T) {
+	h := leading(t, nodeapi.PodAccess{Unknown: "containerd is away"})
+	h.edgehubctl(t, "status", "-o", "wide").has(t, exitDone,
+		"pods        may use the hub at 169.254.2.1:10268, [fd00::2:1]:10268; which do is not known: containerd is away\n", "")
+}
+
+func TestOnlyStatusIsWide(t *testing.T) {
+	healthy(t).edgehubctl(t, "pods", "-o", "wide").has(t, exitUsage, "", "want json")
+}

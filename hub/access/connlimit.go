@@ -160,11 +160,14 @@ func (c *limitedConn) Close() error {
 type Connections struct {
 	registry prometheus.Registerer
 	refused  *prometheus.CounterVec
+
+	mu    sync.Mutex
+	ports map[string][]*Listener // by flag; one for each address
 }
 
 // NewConnections registers the metrics on r.
 func NewConnections(r prometheus.Registerer) *Connections {
-	c := &Connections{registry: r, refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+	c := &Connections{registry: r, ports: map[string][]*Listener{}, refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "edgehub_connections_refused_total",
 		Help: "Connections that were closed at once since too many were open, by the flag of their port.",
 	}, []string{"port"})}
@@ -172,14 +175,32 @@ func NewConnections(r prometheus.Registerer) *Connections {
 	return c
 }
 
-// Limit returns l with a limit of maxOpen connections, for the port of this flag.
+// Limit returns l with a limit of maxOpen connections, for the port of this flag. The addresses of
+// one flag share their metrics, and each has its own limit.
 func (c *Connections) Limit(flag string, l *net.TCPListener, maxOpen int, isNode func(net.Conn) bool, log *slog.Logger) *Listener {
 	port := strings.TrimPrefix(flag, "--")
 	listener := newListener(l, maxOpen, isNode, c.refused.WithLabelValues(port), log.With("port", port))
-	c.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name:        "edgehub_connections",
-		Help:        "Open connections, by the flag of their port.",
-		ConstLabels: prometheus.Labels{"port": port},
-	}, func() float64 { return float64(listener.open.Load()) }))
+	c.mu.Lock()
+	c.ports[port] = append(c.ports[port], listener)
+	isFirst := len(c.ports[port]) == 1
+	c.mu.Unlock()
+	if isFirst {
+		c.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name:        "edgehub_connections",
+			Help:        "Open connections, by the flag of their port.",
+			ConstLabels: prometheus.Labels{"port": port},
+		}, func() float64 { return c.open(port) }))
+	}
 	return listener
+}
+
+// open returns how many connections a port has, at all its addresses.
+func (c *Connections) open(port string) float64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var sum int64
+	for _, l := range c.ports[port] {
+		sum += l.open.Load()
+	}
+	return float64(sum)
 }

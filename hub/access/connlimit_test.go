@@ -5,11 +5,13 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 // flood opens connections to a limited listener, which accepts all of them.
@@ -170,5 +172,26 @@ func TestAConnectionThatWasAcceptedIsServedAfterClose(t *testing.T) {
 	second.Close()
 	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("a third Accept: %v", err)
+	}
+}
+
+func TestAPortWithTwoAddressesHasOneGauge(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	connections := NewConnections(registry)
+	for range 2 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		limited := connections.Limit("--dummy-if-ip", l.(*net.TCPListener), 4, func(net.Conn) bool { return true }, slog.New(slog.DiscardHandler))
+		t.Cleanup(func() { limited.Close() })
+		limited.open.Add(1)
+	}
+	const want = `# HELP edgehub_connections Open connections, by the flag of their port.
+# TYPE edgehub_connections gauge
+edgehub_connections{port="dummy-if-ip"} 2
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "edgehub_connections"); err != nil {
+		t.Error(err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"net/url"
 	"path/filepath"
+	"slices"
 )
 
 // CallerCheck determines whether callers on the plain port are checked before they get the node's
@@ -20,6 +21,9 @@ const (
 	CheckOff      CallerCheck = "off"
 )
 
+// PodCAName is the name of PodCAFile in PKIDir.
+const PodCAName = "pods-ca.pem"
+
 // Config is the hub's configuration: validated Options, and values derived from them. It is
 // not changed after hub.New.
 type Config struct {
@@ -31,6 +35,7 @@ type Config struct {
 	ProxyAddress  string // host:port of the plain proxy port, or empty
 	SecureAddress string // host:port of the TLS proxy port, or empty
 	ProxyHost     netip.Addr
+	PodAddresses  []netip.Addr // DummyIfIP: where pods reach ProxySecurePort
 
 	IdentityUIDs []uint32 // NodeIdentityUsers
 	PullRate     int64    // PullBandwidth in bytes a second, or 0
@@ -45,6 +50,7 @@ func (o *Options) Config() (*Config, error) {
 	c.checkCallers(&p)
 	c.checkPulls(&p)
 	c.checkAddresses(&p)
+	c.checkPods(&p)
 	c.checkServers(&p)
 	if len(p) > 0 {
 		return nil, errors.Join(p...)
@@ -55,6 +61,18 @@ func (o *Options) Config() (*Config, error) {
 // PKIDir is the directory of the hub's own certificates.
 func (c *Config) PKIDir() string { return filepath.Join(c.RootDir, "pki") }
 
+// PodCAFile is the CA that the node's pods verify the hub with, and its key.
+func (c *Config) PodCAFile() string { return filepath.Join(c.PKIDir(), PodCAName) }
+
+// PodServers are the hub's addresses for pods, as host:port.
+func (c *Config) PodServers() []string {
+	var servers []string
+	for _, address := range c.PodAddresses {
+		servers = append(servers, netip.AddrPortFrom(address, uint16(c.ProxySecurePort)).String())
+	}
+	return servers
+}
+
 // CheckLoop returns an error if server is the hub itself, as in the kubeconfig of a kubelet that
 // already talks to the hub.
 func (c *Config) CheckLoop(server *url.URL) error {
@@ -62,7 +80,8 @@ func (c *Config) CheckLoop(server *url.URL) error {
 	if host == "localhost" {
 		host = "127.0.0.1"
 	}
-	if own := net.JoinHostPort(host, server.Port()); own == c.ProxyAddress || own == c.SecureAddress {
+	own := net.JoinHostPort(host, server.Port())
+	if own == c.ProxyAddress || own == c.SecureAddress || slices.Contains(c.PodServers(), own) {
 		return fmt.Errorf("%s is this hub itself: name the apiserver in the cloud", server.Host)
 	}
 	return nil

@@ -157,3 +157,14 @@ func TestErrorsOfServerAddrKeepSecrets(t *testing.T) {
 		t.Errorf("--server-addr: %v", err)
 	}
 }
+
+func TestServiceAccountsOfFilters(t *testing.T) {
+	for value, valid := range map[string]bool{"a/b": true, "a/b,c/d": true, "": true, "a": false, "/a": false, "a/": false, "a/b/c": false, "system:serviceaccount:a:b": false} {
+		for _, flag := range []string{"--service-topology-accounts=", "--service-proxy-accounts="} {
+			_, err := configOf(t, "--node-name=n1", flag+value)
+			if valid != (err == nil) || err != nil && !strings.Contains(err.Error(), strings.Trim(flag, "-=")) {
+				t.Errorf("%s%s: %v", flag, value, err)
+			}
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/edgehub-io/edgehub/cache/transform"
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
@@ -19,16 +20,20 @@ type Options struct {
 	BootstrapFile string // empty: the hub has no certificate of its own
 	RootDir       string
 
-	BindAddress       string
-	ServePort         int
-	ServeClientCAFile string // or empty: the node's HTTP API is plain, and on loopback
-	ServeToContainers bool   // on loopback
-	BindProxyAddress  string
-	ProxyPort         int    // 0: off
-	ProxySecurePort   int    // 0: off
-	TLSCertFile       string // with TLSKeyFile, or empty
-	TLSKeyFile        string
-	ClientCAFile      string // or empty: the kubeconfig's
+	BindAddress             string
+	ServePort               int
+	ServeClientCAFile       string // or empty: the node's HTTP API is plain, and on loopback
+	ServeToContainers       bool   // on loopback
+	BindProxyAddress        string
+	ProxyPort               int    // 0: off
+	ProxySecurePort         int    // 0: off
+	TLSCertFile             string // with TLSKeyFile, or empty
+	TLSKeyFile              string
+	ClientCAFile            string // or empty: the kubeconfig's
+	DummyIfIP               string // as a list, or empty: pods do not use the hub
+	Transforms              []string
+	ServiceTopologyAccounts []string
+	ServiceProxyAccounts    []string
 
 	CallerCheck       CallerCheck
 	NodeIdentityUsers []uint
@@ -80,6 +85,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.TLSCertFile, "tls-cert-file", "", "certificate of the ports with TLS; empty: a self-signed one, kept under --root-dir")
 	fs.StringVar(&o.TLSKeyFile, "tls-private-key-file", "", "private key for --tls-cert-file")
 	fs.StringVar(&o.ClientCAFile, "client-ca-file", "", "CAs of the client certificates that the TLS port accepts; empty: the CA in --kubeconfig")
+	fs.StringVar(&o.DummyIfIP, "dummy-if-ip", "", "addresses, one IPv4 and one IPv6 at most, as a comma list, at which the node's pods reach --proxy-secure-port: those of a dummy interface that `edgehub install` sets up; empty: pods are not led to the hub")
+	fs.StringSliceVar(&o.Transforms, "transforms", transform.Names(), "what some clients read otherwise than the apiserver sent it: what the node's own programs read, so that pods that start use the hub ("+transform.APIServerService+", "+transform.RootCA+", "+transform.KubeProxy+"; not without --dummy-if-ip), and the filters of Services that ask for them ("+transform.ServiceTopology+", "+transform.DiscardService+", "+transform.NodePortIsolation+"); as a comma list")
+	fs.StringSliceVar(&o.ServiceTopologyAccounts, "service-topology-accounts", []string{"kube-system/kube-proxy", "kube-system/coredns"}, "service accounts, as NAMESPACE/NAME in a comma list, that read the EndpointSlices of a Service as its annotation openyurt.io/topologyKeys asks")
+	fs.StringSliceVar(&o.ServiceProxyAccounts, "service-proxy-accounts", []string{"kube-system/kube-proxy"}, "service accounts, as NAMESPACE/NAME in a comma list, of programs that carry the traffic of Services, as kube-proxy does: they do not read Services that their annotations svc.openyurt.io/discard or nodeport.openyurt.io/listen take off this node")
 	fs.StringVar((*string)(&o.CallerCheck), "caller-check", string(CheckAuto), "whether --proxy-port lends the node's identity only to programs of --node-identity-users outside of containers: required, auto (where the hub can tell, and it warns where not) or off")
 	fs.UintSliceVar(&o.NodeIdentityUsers, "node-identity-users", []uint{0}, "IDs of the users whose programs get the node's identity, as a comma list")
 	fs.IntVar(&o.MaxConnections, "max-connections", 4096, "how many connections each port may have open; the last quarter is for the node's own programs")

@@ -5,12 +5,14 @@ import (
 	"math"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/edgehub-io/edgehub/cache/transform"
 	"github.com/edgehub-io/edgehub/hub/kubeconfig"
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
@@ -109,6 +111,38 @@ func (c *Config) checkAddresses(p *problems) {
 			p.add("serve-port", "--proxy-port and --proxy-secure-port have to differ: two of them are %s", clash[0])
 			break
 		}
+	}
+}
+
+// checkPods validates how pods reach the hub.
+func (c *Config) checkPods(p *problems) {
+	for _, name := range c.Transforms {
+		p.addIf(!slices.Contains(transform.Names(), name), "transforms", "%q is unknown: there are %s", name, strings.Join(transform.Names(), ", "))
+	}
+	p.accounts("service-topology-accounts", c.ServiceTopologyAccounts)
+	p.accounts("service-proxy-accounts", c.ServiceProxyAccounts)
+	if c.DummyIfIP == "" {
+		return
+	}
+	p.addIf(c.ProxySecurePort == 0, "dummy-if-ip", "needs --proxy-secure-port, through which pods use the hub")
+	for word := range strings.SplitSeq(c.DummyIfIP, ",") {
+		address := p.host("dummy-if-ip", strings.TrimSpace(word)).Unmap()
+		if !address.IsValid() {
+			continue
+		}
+		p.addIf(address.IsLoopback() || address.IsUnspecified() || address.IsMulticast(), "dummy-if-ip",
+			"%s is no address at which a pod could reach this node: the usual ones are 169.254.2.1 and fd00::2:1", address)
+		p.addIf(slices.ContainsFunc(c.PodAddresses, func(a netip.Addr) bool { return a.Is4() == address.Is4() }), "dummy-if-ip",
+			"has two addresses of the family of %s: a Service can name one", address)
+		c.PodAddresses = append(c.PodAddresses, address)
+	}
+}
+
+// accounts validates the names of service accounts.
+func (p *problems) accounts(flag string, names []string) {
+	for _, name := range names {
+		namespace, account, ok := strings.Cut(name, "/")
+		p.addIf(!ok || namespace == "" || account == "" || strings.ContainsAny(account, "/:"), flag, "%q is no service account: write NAMESPACE/NAME", name)
 	}
 }
 

@@ -63,6 +63,18 @@ func (l *machineLock) release() error {
 	return err
 }
 
+// ClaimMachine takes the machine as a cluster with nodes does, for nodes that are not of a
+// [Cluster], and returns what gives it back. While another has it, it says so and waits.
+func ClaimMachine(ctx context.Context, dir string, log io.Writer) (release func() error, err error) {
+	lock, err := lockMachine(ctx, dir, func(holder string) {
+		fmt.Fprintf(log, "waiting for the cluster in %s, which has nodes, to stop\n", holder)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return lock.release, nil
+}
+
 func lockHolder(ctx context.Context) string {
 	const unknown = "(unknown)"
 	var dialer net.Dialer

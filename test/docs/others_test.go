@@ -64,11 +64,8 @@ var others = map[string]string{
 	"--controllers":                                 "yurt-manager",
 
 	"apps.openyurt.io/binding":           "OpenYurt",
-	"apps.openyurt.io/nodepool":          "OpenYurt",
 	"node.openyurt.io/autonomy-duration": "OpenYurt",
-	"nodeport.openyurt.io/listen":        "OpenYurt",
 	"openyurt.io/is-edge-worker":         "OpenYurt; deploy/base reads it",
-	"openyurt.io/topologyKeys":           "OpenYurt",
 
 	"cmd/yurthub/app/options/options.go": "OpenYurt",
 	"docs/components/lite-apiserver.md":  "SuperEdge",

@@ -10,29 +10,36 @@ const module = "github.com/edgehub-io/edgehub"
 var layers = map[string][]string{
 	"cmd/edgehub": {"cmd/edgehub/install", "cmd/internal", "hub", "hub/config"},
 	"cmd/edgehub/install": { // not hub: it checks flags, and starts nothing
-		"cmd/edgehub/install/apiserver", "cmd/edgehub/install/files", "cmd/edgehub/install/systemctl", "hub/config", "hub/durable",
+		"cache/transform", "cmd/edgehub/install/apiserver", "cmd/edgehub/install/dummyif", "cmd/edgehub/install/files",
+		"cmd/edgehub/install/kubelet", "cmd/edgehub/install/podrestart", "cmd/edgehub/install/systemctl", "hub/config", "hub/durable", "hub/nodeca", "imagepull/engine", "ota/nodeapi",
 	},
-	"cmd/edgehub/install/apiserver": {"hub/kubeconfig"},
-	"cmd/edgehub/install/files":     {"hub/durable"},
-	"cmd/edgehub/install/systemctl": {},
-	"cmd/edgehub-controller":        {"cmd/internal", "controller"},
-	"cmd/edgehubctl":                {"cmd/internal", "ota/nodeapi", "ota/upgrade"},
-	"cmd/kubectl-edgehub":           {"cmd/internal", "controller/daemonset", "controller/rollout", "ota/upgrade"},
-	"cmd/internal":                  {},
+	"cmd/edgehub/install/dummyif":    {},
+	"cmd/edgehub/install/kubelet":    {"cmd/edgehub/install/systemctl"},
+	"cmd/edgehub/install/podrestart": {"hub/podroute", "imagepull/engine", "ota/nodeapi"},
+	"cmd/edgehub/install/apiserver":  {"hub/kubeconfig"},
+	"cmd/edgehub/install/files":      {"hub/durable"},
+	"cmd/edgehub/install/systemctl":  {},
+	"cmd/edgehub-controller":         {"cmd/internal", "controller"},
+	"cmd/edgehubctl":                 {"cmd/internal", "ota/nodeapi", "ota/upgrade"},
+	"cmd/kubectl-edgehub":            {"cmd/internal", "controller/daemonset", "controller/rollout", "ota/upgrade"},
+	"cmd/internal":                   {},
 	"hub": {
-		"cache", "hub/access", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/servertls", "hub/systemd",
+		"cache", "cache/topology", "cache/transform", "hub/access", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/feed", "hub/nodeca", "hub/podroute", "hub/servertls", "hub/systemd",
 		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/coreclient", "ota/nodeapi", "proxy", "proxy/authn", "proxy/upstream",
 	},
 	"hub/access":      {"hub/config", "hub/csrf", "hub/peer", "ota/nodeapi", "proxy/authn"},
-	"hub/config":      {"hub/kubeconfig", "proxy/upstream"},
+	"hub/config":      {"cache/transform", "hub/kubeconfig", "proxy/upstream"}, // the names of the transforms
 	"hub/credentials": {"hub/config", "hub/enroll", "hub/kubeconfig", "proxy/upstream"},
 	"hub/durable":     {},
 	"hub/enroll":      {"hub/durable", "proxy/authn"},
 	"hub/csrf":        {},
 	"hub/kubeconfig":  {"proxy/upstream"},
+	"hub/nodeca":      {"hub/durable"},
 	"hub/peer":        {},
+	"hub/podroute":    {"imagepull/engine", "ota/nodeapi", "ota/upgrade"}, // edgehub install asks the same
 	"hub/servertls":   {"hub/config", "hub/durable", "hub/csrf", "hub/kubeconfig", "proxy/authn"},
 	"hub/systemd":     {},
+	"hub/feed":        {"cache/topology"}, // it reads through the hub, as any client
 	"proxy":           {"proxy/authn", "proxy/limits", "proxy/upstream"},
 	"proxy/authn":     {},
 	"proxy/limits":    {}, // nor anything of Kubernetes
@@ -71,7 +78,7 @@ var layers = map[string][]string{
 	// disk, what is known of single objects, and views; then what answers offline, what lists
 	// views again, and watches.
 	"cache": {
-		"cache/convert", "cache/discovery", "cache/disk", "cache/identity", "cache/negotiation", "cache/offline", "cache/overlay",
+		"cache/convert", "cache/discovery", "cache/disk", "cache/identity", "cache/localendpoints", "cache/negotiation", "cache/offline", "cache/overlay",
 		"cache/pages", "cache/patch", "cache/pause",
 		"cache/query", "cache/quota", "cache/records", "cache/relist", "cache/review", "cache/satoken", "cache/spool", "cache/store", "cache/store/writeback",
 		"cache/table", "cache/tee", "cache/versions", "cache/view", "cache/watch", "cache/wire",
@@ -83,8 +90,8 @@ var layers = map[string][]string{
 	"cache/identity":    {"cache/fairqueue", "cache/quota", "cache/store"},
 	"cache/negotiation": {"cache/wire"},
 	"cache/offline": {
-		"cache/convert", "cache/fairqueue", "cache/negotiation", "cache/overlay", "cache/query", "cache/quota", "cache/store",
-		"cache/tee", "cache/versions", "cache/view", "cache/wire",
+		"cache/convert", "cache/fairqueue", "cache/localendpoints", "cache/negotiation", "cache/overlay", "cache/query", "cache/quota",
+		"cache/store", "cache/tee", "cache/versions", "cache/view", "cache/wire",
 	},
 	"cache/overlay": {"cache/convert", "cache/patch", "cache/wire"},
 	"cache/pages":   {"cache/query", "cache/quota", "cache/view"},
@@ -107,7 +114,14 @@ var layers = map[string][]string{
 	"cache/store/writeback": {"cache/pause", "cache/store"},
 	"cache/table":           {"cache/store"},
 	"cache/tee":             {"cache/negotiation", "cache/wire"},
-	"cache/versions":        {},
+	// What the node's own programs read is changed outside the cache, which keeps what the apiserver sent.
+	"cache/transform": {"cache/identity", "cache/negotiation", "cache/tee", "cache/topology", "cache/wire"},
+	"cache/topology":  {}, // it decides, and reads nothing itself
+	// It decides what is shown of a cached slice, and keeps none.
+	"cache/localendpoints": {
+		"cache/convert", "cache/overlay", "cache/query", "cache/store", "cache/versions", "cache/view", "cache/wire",
+	},
+	"cache/versions": {},
 	"cache/view": {
 		"cache/convert", "cache/disk", "cache/identity", "cache/negotiation", "cache/query", "cache/quota", "cache/records",
 		"cache/store", "cache/store/writeback", "cache/versions", "cache/wire",
@@ -167,10 +181,10 @@ var chosen = map[string]dependency{
 	"k8s.io/api":                             {},
 	"k8s.io/apimachinery":                    {},
 	"k8s.io/client-go":                       {},
-	"k8s.io/klog/v2":                         {},                                                                                                                                       // to send its lines through log/slog
-	"k8s.io/component-helpers/scheduling":    {only: []string{"controller/rollout"}},                                                                                                   // which nodes should run a daemon
-	"k8s.io/apiserver/pkg/endpoints/request": {only: []string{"proxy", "proxy/upstream", "proxy/upstream/liveness", "hub", "cache", "cache/identity", "cache/offline", "cache/query"}}, // how an apiserver reads a path
-	"github.com/gorilla/mux":                 {only: []string{"ota"}},                                                                                                                  // it redirects paths, so it never stands in front of the apiserver
+	"k8s.io/klog/v2":                         {},                                                                                                                                                          // to send its lines through log/slog
+	"k8s.io/component-helpers/scheduling":    {only: []string{"controller/rollout"}},                                                                                                                      // which nodes should run a daemon
+	"k8s.io/apiserver/pkg/endpoints/request": {only: []string{"proxy", "proxy/upstream", "proxy/upstream/liveness", "hub", "cache", "cache/identity", "cache/offline", "cache/query", "cache/transform"}}, // how an apiserver reads a path
+	"github.com/gorilla/mux":                 {only: []string{"ota"}},                                                                                                                                     // it redirects paths, so it never stands in front of the apiserver
 	"github.com/prometheus/client_golang":    {},
 	"github.com/spf13/pflag":                 {},
 	"github.com/munnerz/goautoneg":           {only: []string{"cache/negotiation"}}, // how an apiserver reads Accept
@@ -181,17 +195,18 @@ var chosen = map[string]dependency{
 	"golang.org/x/term":                      {only: []string{"cmd/internal"}},                        // whether somebody watches, and how wide the window is
 
 	// To speak with containerd and with registries as CRI does.
-	"github.com/containerd/containerd/v2":  {only: engineLayers},                                                                  // its client, and the resolver that reads certs.d
-	"github.com/containerd/containerd/api": {only: []string{"imagepull/engine"}},                                                  // its events
-	"github.com/containerd/errdefs":        {only: engineLayers},                                                                  // what its errors are
-	"github.com/containerd/log":            {only: []string{"imagepull/engine"}},                                                  // to silence its client, which logs requests
-	"github.com/containerd/platforms":      {only: engineLayers},                                                                  // which image of an index CRI takes
-	"github.com/containerd/typeurl/v2":     {only: []string{"imagepull/engine"}},                                                  // how its events are packed
-	"github.com/distribution/reference":    {only: append([]string{"imagepull/engineapi", "imagepull/keyring"}, engineLayers...)}, // how kubelet and CRI read an image's name
-	"github.com/opencontainers/go-digest":  {only: append([]string{"imagepull/queue"}, engineLayers...)},                          // types of what containerd keeps
-	"github.com/opencontainers/image-spec": {only: append([]string{"imagepull/engineapi"}, engineLayers...)},                      // the same
-	"github.com/sirupsen/logrus":           {only: []string{"imagepull/engine"}},                                                  // the type of the log that is silenced
-	"golang.org/x/time":                    {only: append([]string{"cache/spool"}, engineLayers...)},                              // limits on Events per second and on bandwidth
-	"google.golang.org/grpc":               {only: []string{"imagepull/engine"}},                                                  // one connection for containerd's API and CRI's
-	"k8s.io/cri-api":                       {only: []string{"imagepull/engine"}},                                                  // which snapshotter CRI uses, and where
+	"github.com/containerd/containerd/v2":           {only: engineLayers},                                                                  // its client, and the resolver that reads certs.d
+	"github.com/containerd/containerd/api":          {only: []string{"imagepull/engine"}},                                                  // its events
+	"github.com/containerd/errdefs":                 {only: engineLayers},                                                                  // what its errors are
+	"github.com/containerd/log":                     {only: []string{"imagepull/engine"}},                                                  // to silence its client, which logs requests
+	"github.com/containerd/platforms":               {only: engineLayers},                                                                  // which image of an index CRI takes
+	"github.com/containerd/typeurl/v2":              {only: []string{"imagepull/engine"}},                                                  // how its events are packed
+	"github.com/distribution/reference":             {only: append([]string{"imagepull/engineapi", "imagepull/keyring"}, engineLayers...)}, // how kubelet and CRI read an image's name
+	"github.com/opencontainers/go-digest":           {only: append([]string{"imagepull/queue"}, engineLayers...)},                          // types of what containerd keeps
+	"github.com/opencontainers/image-spec":          {only: append([]string{"imagepull/engineapi"}, engineLayers...)},                      // the same
+	"github.com/sirupsen/logrus":                    {only: []string{"imagepull/engine"}},                                                  // the type of the log that is silenced
+	"golang.org/x/time":                             {only: append([]string{"cache/spool"}, engineLayers...)},                              // limits on Events per second and on bandwidth
+	"google.golang.org/protobuf/encoding/protowire": {only: []string{"cache/transform"}},                                                   // one field of a protobuf message is replaced, the others stay byte by byte
+	"google.golang.org/grpc":                        {only: []string{"imagepull/engine"}},                                                  // one connection for containerd's API and CRI's
+	"k8s.io/cri-api":                                {only: []string{"imagepull/engine"}},                                                  // which snapshotter CRI uses, and where
 }

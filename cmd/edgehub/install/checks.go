@@ -19,7 +19,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/apiserver"
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/dummyif"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/kubelet"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
 
@@ -71,20 +73,20 @@ func prepare(ctx context.Context, o *Options, given func(string) bool, earlier *
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	k, err := inspectKubelet(ctx)
+	k, err := kubelet.Inspect(ctx)
 	if err != nil {
 		c.fail("%v", err)
 		return nil, c.result()
 	}
-	c.ok("kubelet runs (process %d)", k.pid)
-	if err := checkKubeletUnit(ctx); err != nil {
+	c.ok("kubelet runs (process %d)", k.PID)
+	if err := kubelet.CheckUnit(ctx); err != nil {
 		c.fail("%v", err)
 	} else {
 		c.ok("kubelet.service takes KUBELET_KUBECONFIG_ARGS, as kubeadm sets it up")
 	}
 	c.checkRuntime(k)
 	if o.Kubeconfig == "" {
-		o.Kubeconfig = k.flag("kubeconfig", "/etc/kubernetes/kubelet.conf")
+		o.Kubeconfig = k.Flag("kubeconfig", "/etc/kubernetes/kubelet.conf")
 	}
 	cloud := c.checkIdentity(o, k, earlier != nil)
 	if cloud == nil {
@@ -97,7 +99,8 @@ func prepare(ctx context.Context, o *Options, given func(string) bool, earlier *
 	}
 	p.cloud = cloud
 	c.checkOnline(ctx, p)
-	c.checkPorts(p, earlier)
+	c.checkPorts(ctx, p, earlier)
+	c.checkPods(ctx, p, earlier)
 	c.checkDisk(p)
 	return p, c.result()
 }
@@ -116,24 +119,24 @@ func (c *checks) checkUnmodified(earlier *installed, force bool) {
 	}
 }
 
-func (c *checks) checkRuntime(k *kubelet) {
-	socket := strings.TrimPrefix(k.endpoint, "unix://")
+func (c *checks) checkRuntime(k *kubelet.Kubelet) {
+	socket := strings.TrimPrefix(k.Endpoint, "unix://")
 	info, err := os.Stat(socket)
 	switch {
-	case k.endpoint == "":
+	case k.Endpoint == "":
 		c.fail("neither kubelet's flags nor its configuration name a container runtime endpoint")
 	case err != nil:
 		c.fail("container runtime: %v", err)
 	case info.Mode()&os.ModeSocket == 0:
 		c.fail("container runtime: %s is no socket", socket)
 	default:
-		c.ok("container runtime at %s", k.endpoint)
+		c.ok("container runtime at %s", k.Endpoint)
 	}
 }
 
 // checkIdentity checks the node's identity. It returns nil if no further check is possible. A hub may
 // be upgraded with an expired certificate, since the newer version may be the fix.
-func (c *checks) checkIdentity(o *Options, k *kubelet, upgrade bool) *apiserver.Client {
+func (c *checks) checkIdentity(o *Options, k *kubelet.Kubelet, upgrade bool) *apiserver.Client {
 	var servers []string
 	for word := range strings.SplitSeq(o.ServerAddr, ",") {
 		if word = strings.TrimSpace(word); word != "" {
@@ -161,7 +164,7 @@ func (c *checks) checkIdentity(o *Options, k *kubelet, upgrade bool) *apiserver.
 	if o.NodeName == "" {
 		o.NodeName = name
 	}
-	override := k.flag("hostname-override", o.NodeName)
+	override := k.Flag("hostname-override", o.NodeName)
 	switch {
 	case !isNode || name != o.NodeName || override != o.NodeName:
 		c.fail("the certificate in %s is %s's, kubelet calls the node %s, and the node name is to be %s: they have to agree",
@@ -176,7 +179,7 @@ func (c *checks) checkIdentity(o *Options, k *kubelet, upgrade bool) *apiserver.
 	}
 	c.checkReadable("--kubeconfig", o.Kubeconfig)
 	c.checkReadable("--bootstrap-file", o.BootstrapFile)
-	if _, err := os.Stat(k.certificate()); err != nil && o.KubeletPort == securePort {
+	if _, err := os.Stat(k.Certificate()); err != nil && o.KubeletPort == securePort {
 		c.fail("--kubelet-port=%d needs kubelet's own, rotated certificate: %v", securePort, err)
 	}
 	return cloud
@@ -213,7 +216,7 @@ func (c *checks) checkOnline(ctx context.Context, p *plan) {
 }
 
 // checkPorts checks that ports are free, or used by the sockets of the installed hub.
-func (c *checks) checkPorts(p *plan, earlier *installed) {
+func (c *checks) checkPorts(ctx context.Context, p *plan, earlier *installed) {
 	if !p.sockets {
 		return
 	}
@@ -224,10 +227,13 @@ func (c *checks) checkPorts(p *plan, earlier *installed) {
 	}
 	var config net.ListenConfig
 	for _, address := range sockets(p.config) {
-		if strings.Contains(held, "ListenStream="+address+"\n") {
+		if strings.Contains(held, "ListenStream="+address+"\n") || slices.Contains(p.config.PodServers(), address) {
 			continue
 		}
 		l, err := config.Listen(context.Background(), "tcp", address)
+		if errors.Is(err, syscall.EADDRNOTAVAIL) && slices.Contains(p.config.PodServers(), address) {
+			continue // the unit of the socket sets the address up: until then no program can use it
+		}
 		if err != nil {
 			c.fail("%s is not free: %v", address, err)
 			continue
@@ -235,6 +241,25 @@ func (c *checks) checkPorts(p *plan, earlier *installed) {
 		l.Close()
 		c.ok("%s is free", address)
 	}
+	c.checkInterface(ctx, p, earlier)
+}
+
+// checkInterface checks that the addresses for pods can be set up. They are nobody's yet, so
+// their ports are free.
+func (c *checks) checkInterface(ctx context.Context, p *plan, earlier *installed) {
+	name := p.options.dummyIf(p.config)
+	if name == "" {
+		return
+	}
+	notes, err := dummyif.Check(ctx, name, p.config.PodAddresses, earlier != nil && earlier.Interface == name)
+	for _, note := range notes {
+		c.warn("%s", note)
+	}
+	if err != nil {
+		c.fail("the addresses for pods: %v", err)
+		return
+	}
+	c.ok("pods will reach the hub at %s, of the interface %s", strings.Join(p.config.PodServers(), " and "), name)
 }
 
 // checkDisk checks that there is space for a full cache, and for a second binary during an upgrade.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/dummyif"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
@@ -50,7 +51,7 @@ func Install(ctx context.Context, o *Options, given func(string) bool, version s
 	}
 	if p.upToDate() {
 		fmt.Fprintln(out, "\nedgehub is installed and runs as asked already; nothing was changed")
-		return nil
+		return p.restartPods(ctx, out)
 	}
 	p.print(out, false)
 	fmt.Fprintln(out)
@@ -69,12 +70,15 @@ func Install(ctx context.Context, o *Options, given func(string) bool, version s
 		return err
 	}
 	fmt.Fprintf(out, "done: node %s lives behind edgehub %s\n", o.NodeName, version)
-	return nil
+	return p.restartPods(ctx, out)
 }
 
 // begin backs up the files that the plan replaces, and records the change.
 func (j *journal) begin(p *plan) error {
 	c := &change{Before: map[string]files.Entry{}, Sockets: p.sockets}
+	if name := p.options.dummyIf(p.config); j.Installed == nil || j.Installed.Interface != name {
+		c.Interface = name
+	}
 	for _, f := range p.all {
 		e, err := j.backUp(f.path)
 		if err != nil {
@@ -99,6 +103,7 @@ func (j *journal) commit(p *plan) error {
 	done := &installed{
 		Options: *p.options, Version: p.version, RootDir: p.config.RootDir,
 		Originals: j.Change.Before, Folders: j.Change.Folders, Written: map[string]files.Entry{},
+		Interface: p.options.dummyIf(p.config), PodServers: p.config.PodServers(), Transforms: p.config.Transforms,
 	}
 	if earlier := j.Installed; earlier != nil {
 		done.Originals, done.Folders = earlier.Originals, slices.Concat(earlier.Folders, j.Change.Folders)
@@ -121,6 +126,9 @@ func (p *plan) apply(ctx context.Context, j *journal, out io.Writer) error {
 		if _, err := systemctl.Run(ctx, "stop", hubService, hubSocket); err != nil {
 			return err
 		}
+		if err := dummyif.Remove(ctx, p.oldIf); err != nil {
+			return err
+		}
 	}
 	if err := p.writeFiles(ctx, func(path string) bool { return path != dropInFile }); err != nil {
 		return err
@@ -129,6 +137,9 @@ func (p *plan) apply(ctx context.Context, j *journal, out io.Writer) error {
 		// The unit allows writing to this folder only; StateDirectory= creates just the default one.
 		if err := os.MkdirAll(p.config.RootDir, 0o700); err != nil {
 			return fmt.Errorf("make the hub's folder: %w", err)
+		}
+		if err := p.createPodCA(ctx, out); err != nil {
+			return err
 		}
 		fmt.Fprintln(out, "starting the hub")
 		if err := p.startHub(ctx); err != nil {
@@ -172,7 +183,7 @@ func (p *plan) writeFiles(ctx context.Context, chosen func(path string) bool) er
 func (p *plan) startHub(ctx context.Context) error {
 	if p.sockets {
 		if _, err := systemctl.Run(ctx, "start", hubSocket); err != nil {
-			return err
+			return fmt.Errorf("%w%s", err, systemctl.Journal(context.WithoutCancel(ctx), hubSocket))
 		}
 	}
 	readyURL := "http://" + p.config.ServeAddress + "/v1/readyz"

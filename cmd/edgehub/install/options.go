@@ -1,15 +1,20 @@
 package install
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/podrestart"
 	"github.com/edgehub-io/edgehub/hub/config"
 )
 
@@ -21,6 +26,11 @@ type Options struct {
 	BootstrapFile string `json:"bootstrapFile,omitempty"`
 	KubeletPort   int    `json:"kubeletPort"`
 	ProxyPort     int    `json:"proxyPort"`
+	KubeletOnly   bool   `json:"kubeletOnly,omitempty"`
+	DummyIfName   string `json:"dummyIfName,omitempty"`
+	DummyIfIP     string `json:"dummyIfIP,omitempty"`
+
+	Restart podrestart.Options `json:"-"` // of pods that bypass the hub
 
 	Extra []string `json:"-"` // flags of the hub, kept in the environment file
 
@@ -41,7 +51,7 @@ const DefaultWait = 2 * time.Minute
 
 // NewOptions returns the defaults.
 func NewOptions() *Options {
-	return &Options{KubeletPort: plainPort, ProxyPort: plainPort, Wait: DefaultWait}
+	return &Options{KubeletPort: plainPort, ProxyPort: plainPort, DummyIfName: "edgehub-dummy0", Wait: DefaultWait}
 }
 
 // AddFlags binds o to fs.
@@ -55,6 +65,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "the node's own kubeconfig; empty: the one that kubelet uses now")
 	fs.StringVar(&o.BootstrapFile, "bootstrap-file", "", "bootstrap kubeconfig, for a client certificate of the hub's own; empty: the hub uses kubelet's")
 	fs.IntVar(&o.KubeletPort, "kubelet-port", o.KubeletPort, "where kubelet talks to the hub: 10261, plain HTTP on loopback, or 10268, TLS with kubelet's own certificate")
+	fs.BoolVar(&o.KubeletOnly, "kubelet-only", false, "lead only kubelet to the hub: pods go on using the apiserver, and what runs in them does not survive a reboot without the cloud")
+	fs.StringVar(&o.DummyIfName, "dummy-if-name", o.DummyIfName, "dummy interface, which the install sets up, with the addresses at which pods reach the hub")
+	fs.StringVar(&o.DummyIfIP, "dummy-if-ip", "", "these addresses, as a comma list; empty: 169.254.2.1 and, where the node has IPv6, fd00::2:1")
+	o.Restart.AddFlags(fs, "started before, and so bypass the hub")
 	fs.IntVar(&o.ProxyPort, "proxy-port", o.ProxyPort, "the hub's port that lends the node's identity to programs on the node; 0: none, with --kubelet-port=10268")
 }
 
@@ -67,6 +81,9 @@ func (o *Options) inherit(earlier Options, given func(string) bool) {
 		"bootstrap-file": func() { o.BootstrapFile = earlier.BootstrapFile },
 		"kubelet-port":   func() { o.KubeletPort = earlier.KubeletPort },
 		"proxy-port":     func() { o.ProxyPort = earlier.ProxyPort },
+		"kubelet-only":   func() { o.KubeletOnly = earlier.KubeletOnly },
+		"dummy-if-name":  func() { o.DummyIfName = cmp.Or(earlier.DummyIfName, o.DummyIfName) },
+		"dummy-if-ip":    func() { o.DummyIfIP = earlier.DummyIfIP },
 	} {
 		if !given(name) {
 			take()
@@ -85,6 +102,13 @@ func (o *Options) validate() error {
 	if o.ProxyPort == 0 && o.KubeletPort == plainPort {
 		errs = append(errs, fmt.Errorf("--proxy-port=0 takes away the port that kubelet would use: add --kubelet-port=%d", securePort))
 	}
+	if !interfaceName.MatchString(o.DummyIfName) {
+		errs = append(errs, fmt.Errorf("--dummy-if-name: %q is no name of an interface: up to 15 letters, digits, dots, dashes and underscores", o.DummyIfName))
+	}
+	if o.KubeletOnly && o.Restart.Given() {
+		errs = append(errs, errors.New("--restart-pods has pods use the hub, and --kubelet-only has them not: leave one of them out"))
+	}
+	errs = append(errs, o.Restart.Validate())
 	if o.Wait <= 0 {
 		errs = append(errs, fmt.Errorf("--wait: %v is no time to wait", o.Wait))
 	}
@@ -104,10 +128,31 @@ func (o *Options) hubArgs(endpoint, kubeletRoot string) []string {
 	add("--bootstrap-file", o.BootstrapFile)
 	add("--container-runtime-endpoint", endpoint)
 	add("--kubelet-root-dir", kubeletRoot)
+	if !o.KubeletOnly {
+		add("--dummy-if-ip", o.podAddresses())
+	}
 	if o.ProxyPort != plainPort {
 		args = append(args, "--proxy-port="+strconv.Itoa(o.ProxyPort))
 	}
 	return args
+}
+
+// interfaceName is the form of names that the kernel and `ip` take.
+var interfaceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}$`)
+
+// podAddresses are the addresses at which pods reach the hub: those of yurthub, by default.
+func (o *Options) podAddresses() string {
+	if o.DummyIfIP != "" {
+		return o.DummyIfIP
+	}
+	const v4, v6 = "169.254.2.1", "fd00::2:1"
+	for _, interfaces := range []string{"all", "default"} { // the latter are those that are yet to come
+		disabled, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + interfaces + "/disable_ipv6")
+		if err != nil || strings.TrimSpace(string(disabled)) != "0" {
+			return v4
+		}
+	}
+	return v4 + "," + v6
 }
 
 // hubConfig returns the hub's configuration for these flags.
@@ -127,9 +172,18 @@ func hubConfig(args []string) (*config.Config, error) {
 	return c, nil
 }
 
+// dummyIf returns the name of the interface with addresses for pods, or "".
+func (o *Options) dummyIf(c *config.Config) string {
+	if len(c.PodAddresses) == 0 {
+		return ""
+	}
+	return o.DummyIfName
+}
+
 // sockets returns the addresses on which the hub listens.
 func sockets(c *config.Config) []string {
-	return slices.DeleteFunc([]string{c.ProxyAddress, c.ServeAddress, c.SecureAddress}, func(a string) bool { return a == "" })
+	all := append([]string{c.ProxyAddress, c.ServeAddress, c.SecureAddress}, c.PodServers()...)
+	return slices.DeleteFunc(all, func(a string) bool { return a == "" })
 }
 
 // kubeletServer returns the URL at which kubelet reaches the hub.

@@ -2,7 +2,6 @@ package install
 
 import (
 	"errors"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,14 +39,6 @@ func TestAnUpgradeKeepsTheOptionsOfTheInstall(t *testing.T) {
 	o.inherit(Options{NodeName: "edge1", KubeletPort: securePort, ServerAddr: "https://old.example.com"}, func(name string) bool { return name == "server-addr" })
 	if o.NodeName != "edge1" || o.KubeletPort != securePort || o.ProxyPort != 0 || o.ServerAddr != "https://new.example.com" {
 		t.Errorf("%+v", o)
-	}
-}
-
-func TestFlagsOfKubelet(t *testing.T) {
-	got := parseFlags([]string{"/usr/bin/kubelet", "--config=/etc/a.yaml", "--node-ip", "192.0.2.1", "--v", "--x=", "-y=1"})
-	want := map[string]string{"config": "/etc/a.yaml", "node-ip": "192.0.2.1", "v": "", "x": "", "y": "1"}
-	if !maps.Equal(got, want) {
-		t.Errorf("%v, not %v", got, want)
 	}
 }
 

@@ -16,7 +16,10 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/apiserver"
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/dummyif"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/kubelet"
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/podrestart"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 	"github.com/edgehub-io/edgehub/hub/config"
 )
@@ -24,7 +27,7 @@ import (
 const (
 	hubService     = "edgehub.service"
 	hubSocket      = "edgehub.socket"
-	kubeletService = "kubelet.service"
+	kubeletService = kubelet.Service
 )
 
 // The files that an install writes.
@@ -62,16 +65,20 @@ type plan struct {
 	kubelet bool              // kubelet is restarted
 	cloud   *apiserver.Client // with the node's own credentials
 	first   bool              // no hub is installed
+
+	endpoint string           // of containerd
+	bypass   []podrestart.Pod // that bypass the hub, or will
+	oldIf    string           // an interface of the hub that is installed, which is removed first
 }
 
 // newPlan renders all files, and compares them with those on the node.
-func newPlan(ctx context.Context, o *Options, k *kubelet, earlier *installed, version string) (*plan, error) {
-	p := &plan{options: o, version: version, first: earlier == nil}
+func newPlan(ctx context.Context, o *Options, k *kubelet.Kubelet, earlier *installed, version string) (*plan, error) {
+	p := &plan{options: o, version: version, first: earlier == nil, endpoint: k.Endpoint}
 	env, extra, err := environment(o)
 	if err != nil {
 		return nil, err
 	}
-	args := o.hubArgs(k.endpoint, k.rootDir())
+	args := o.hubArgs(k.Endpoint, k.RootDir())
 	if p.config, err = hubConfig(append(slices.Clone(args), extra...)); err != nil {
 		return nil, err
 	}
@@ -90,12 +97,19 @@ func newPlan(ctx context.Context, o *Options, k *kubelet, earlier *installed, ve
 	if err := p.addFiles(values, env); err != nil {
 		return nil, err
 	}
+	if earlier != nil && (earlier.Interface != o.dummyIf(p.config) || !slices.Equal(earlier.PodServers, p.config.PodServers())) {
+		p.oldIf = earlier.Interface
+	}
 	err = p.compare(ctx)
+	// kubelet reads what leads pods to the hub once, and then only what changes in the cloud.
+	if earlier != nil && (!slices.Equal(earlier.PodServers, p.config.PodServers()) || !slices.Equal(earlier.Transforms, p.config.Transforms)) {
+		p.kubelet = true
+	}
 	return p, err
 }
 
 // values returns pairs of a placeholder and its value, for the templates.
-func (p *plan) values(ctx context.Context, args, extra []string, k *kubelet) ([]string, error) {
+func (p *plan) values(ctx context.Context, args, extra []string, k *kubelet.Kubelet) ([]string, error) {
 	server, err := p.options.kubeletServer(p.config)
 	if err != nil {
 		return nil, err
@@ -112,13 +126,23 @@ func (p *plan) values(ctx context.Context, args, extra []string, k *kubelet) ([]
 	if p.options.KubeletPort == securePort { // TLS, with the hub's certificate pinned as the CA, and kubelet's own
 		pinned := cmp.Or(p.config.TLSCertFile, filepath.Join(p.config.PKIDir(), "serving.crt"))
 		authority = "\n    certificate-authority: " + pinned
-		user = "\n    client-certificate: " + k.certificate() + "\n    client-key: " + k.certificate()
+		user = "\n    client-certificate: " + k.Certificate() + "\n    client-key: " + k.Certificate()
+	}
+	var comment, address string
+	lines, err := dummyif.UnitLines(ctx, p.options.DummyIfName, p.config.PodAddresses)
+	if err != nil {
+		return nil, err
+	}
+	if len(lines) > 0 {
+		comment = "\n# Pods reach the hub at the addresses of " + p.options.DummyIfName + ", which outlives this unit."
+		address = "\n" + strings.Join(lines, "\n")
 	}
 	const afterGrace = 15 * time.Second // for requests that are cut, and the cache's last write
 	return []string{
 		"{{BINARY}}", binaryFile, "{{ENV_FILE}}", envFile, "{{KUBELET_KUBECONFIG}}", kubeletKubeconfig,
 		"{{ARGS}}", strings.Join(args, " "), "{{EXTRA}}", strings.Join(extra, " "),
 		"{{SOCKETS}}", "\nListenStream=" + strings.Join(sockets(p.config), "\nListenStream="),
+		"{{ADDRESS_COMMENT}}", comment, "{{ADDRESS}}", address,
 		"{{BACKOFF}}", backoff,
 		"{{STOP_SECONDS}}", strconv.Itoa(int((p.config.ShutdownGrace + afterGrace).Seconds())),
 		"{{ROOT_DIR}}", rootDir,
@@ -247,6 +271,7 @@ func (p *plan) print(w io.Writer, texts bool) {
 	if !texts {
 		return
 	}
+	printBypassing(w, p.bypass)
 	for _, f := range p.changed {
 		if f.Kind == files.KindFile && f.path != binaryFile {
 			fmt.Fprintf(w, "\n--- %s\n%s", f.path, f.content)
@@ -263,8 +288,15 @@ func (p *plan) commands() []string {
 	if p.sockets && !p.first {
 		all = append(all, "systemctl stop "+hubService+" "+hubSocket)
 	}
+	if p.sockets && p.oldIf != "" {
+		all = append(all, "ip link delete dev "+p.oldIf)
+	}
 	if p.sockets {
-		all = append(all, "systemctl start "+hubSocket)
+		start := "systemctl start " + hubSocket
+		if name := p.options.dummyIf(p.config); name != "" {
+			start += ", which sets up the interface " + name
+		}
+		all = append(all, start)
 	}
 	if p.restart {
 		all = append(all, "systemctl restart "+hubService, fmt.Sprintf("wait until the hub is ready, and the node reads itself through it (at most %v)", p.options.Wait))

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/podrestart"
 	"github.com/edgehub-io/edgehub/hub/durable"
 )
 
@@ -32,6 +33,12 @@ type installed struct {
 	Written   map[string]files.Entry `json:"written"`
 	Folders   []string               `json:"folders"` // created by the install, the outermost first
 	RootDir   string                 `json:"rootDir"` // of the hub
+
+	// Interface has the addresses in PodServers, HOST:PORT, at which pods reach the hub. Both are
+	// empty if pods are not led to it.
+	Interface  string   `json:"interface,omitempty"`
+	PodServers []string `json:"podServers,omitempty"`
+	Transforms []string `json:"transforms,omitempty"`
 }
 
 // change is an install or uninstall in progress. If it is interrupted, an install is rolled back, and
@@ -45,6 +52,11 @@ type change struct {
 	Kubelet   bool                   `json:"kubelet"` // the change restarts it, or has done so
 	// FreshRoot is the hub's root folder, if the change creates it.
 	FreshRoot string `json:"freshRoot,omitempty"`
+	// Interface is the dummy interface that an install sets up, if there was none.
+	Interface string `json:"interface,omitempty"`
+	// Restart are the pods that an uninstall restarts; with Strand, it does not care for others.
+	Restart podrestart.Options `json:"restart,omitzero"`
+	Strand  bool               `json:"strand,omitempty"`
 }
 
 // errBusy is returned while another install or uninstall is running.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/apiserver"
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/kubelet"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
 
@@ -74,12 +75,12 @@ func (j *journal) restartKubelet(ctx context.Context, c *apiserver.Client, name 
 		return err
 	}
 	err := waitFor(ctx, wait, "node "+name+" does not become Ready", func(ctx context.Context) error {
-		k, err := inspectKubelet(ctx)
+		k, err := kubelet.Inspect(ctx)
 		if err != nil {
 			return err
 		}
-		if kubeconfig != "" && k.flags["kubeconfig"] != kubeconfig {
-			return &permanentError{fmt.Errorf("kubelet was started with --kubeconfig=%s in spite of %s: another drop-in wins over it, see systemctl cat kubelet", k.flags["kubeconfig"], dropInFile)}
+		if kubeconfig != "" && k.Flags["kubeconfig"] != kubeconfig {
+			return &permanentError{fmt.Errorf("kubelet was started with --kubeconfig=%s in spite of %s: another drop-in wins over it, see systemctl cat kubelet", k.Flags["kubeconfig"], dropInFile)}
 		}
 		return c.Ready(ctx, name, since)
 	})

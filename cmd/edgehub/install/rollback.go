@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/apiserver"
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/dummyif"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/kubelet"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
 
@@ -23,29 +25,29 @@ func (j *journal) recoverChange(ctx context.Context, wait time.Duration, out io.
 		return j.uninstall(ctx, wait, out)
 	}
 	fmt.Fprintln(out, "an earlier install was broken off")
-	name, cloud := j.originalNode(ctx)
+	name, cloud, _ := j.originalNode(ctx)
 	return j.rollback(ctx, cloud, name, wait, out)
 }
 
 // originalNode returns the node's name and a client with its own credentials, or nil if there are none.
-func (j *journal) originalNode(ctx context.Context) (name string, c *apiserver.Client) {
+func (j *journal) originalNode(ctx context.Context) (name string, c *apiserver.Client, endpoint string) {
 	o := NewOptions()
 	if j.Installed != nil {
 		*o = j.Installed.Options
 	}
-	k, err := inspectKubelet(ctx)
+	k, err := kubelet.Inspect(ctx)
 	if err != nil {
-		return "", nil
+		return "", nil, ""
 	}
 	if o.Kubeconfig == "" {
 		o.Kubeconfig = "/etc/kubernetes/kubelet.conf"
-		if used := k.flags["kubeconfig"]; used != kubeletKubeconfig {
+		if used := k.Flags["kubeconfig"]; used != kubeletKubeconfig {
 			o.Kubeconfig = used
 		}
 	}
 	quiet := &checks{out: io.Discard}
 	c = quiet.checkIdentity(o, k, true)
-	return o.NodeName, c
+	return o.NodeName, c, k.Endpoint
 }
 
 // rollback restores everything as it was before the change in progress, and restarts the services
@@ -56,6 +58,12 @@ func (j *journal) rollback(ctx context.Context, c *apiserver.Client, name string
 	first := j.Installed == nil
 	if first || ch.Sockets {
 		forHubUnits(ctx, "stop")
+	}
+	if err := dummyif.Remove(ctx, ch.Interface); err != nil {
+		return err
+	}
+	if ch.Interface != "" && ch.Kubelet {
+		fmt.Fprintln(out, "pods that have started since kubelet was restarted have no apiserver: delete them")
 	}
 	if err := j.restore(ch.Before); err != nil {
 		return err

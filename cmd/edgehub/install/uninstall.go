@@ -2,17 +2,23 @@ package install
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/dummyif"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/podrestart"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
+	"github.com/edgehub-io/edgehub/hub/config"
+	"github.com/edgehub-io/edgehub/hub/durable"
 )
 
 // UninstallOptions are the options of an uninstall.
@@ -21,21 +27,24 @@ type UninstallOptions struct {
 	DryRun bool
 	Force  bool
 	Purge  bool
+
+	Restart podrestart.Options // of pods that use the hub
 }
 
 // AddFlags binds o to fs.
 func (o *UninstallOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.DryRun, "dry-run", false, "say what would be put back, and change nothing")
 	fs.DurationVar(&o.Wait, "wait", DefaultWait, "how long the node may take to be Ready on its own")
-	fs.BoolVar(&o.Force, "force", false, "also where a file was changed since edgehub wrote it, and while the apiserver cannot be reached")
+	fs.BoolVar(&o.Force, "force", false, "also where a file was changed since edgehub wrote it, while the apiserver cannot be reached, and where pods lose their apiserver")
 	fs.BoolVar(&o.Purge, "purge", false, "also remove the hub's folder: its cache and its certificates")
+	o.Restart.AddFlags(fs, "started behind the hub, and so would lose their apiserver")
 }
 
 // Uninstall restores every file as it was before the first install, byte for byte, and removes
 // what was not there. It then waits until the node is Ready without the hub; if that fails, it
 // returns an error, but does not undo the uninstall.
 func Uninstall(ctx context.Context, o UninstallOptions, out io.Writer) error {
-	if err := checkPrerequisites(); err != nil {
+	if err := errors.Join(checkPrerequisites(), o.Restart.Validate()); err != nil {
 		return err
 	}
 	r, err := readRecord()
@@ -47,13 +56,16 @@ func Uninstall(ctx context.Context, o UninstallOptions, out io.Writer) error {
 		return nil
 	}
 	if o.DryRun {
-		return r.describe(out)
+		return r.describe(ctx, &o, out)
 	}
 	j, err := openJournal()
 	if err != nil {
 		return err
 	}
 	defer j.close()
+	if err := j.setRestart(&o); err != nil {
+		return err
+	}
 	if err := j.recoverChange(ctx, max(o.Wait, DefaultWait), out); err != nil {
 		return err
 	}
@@ -61,17 +73,29 @@ func Uninstall(ctx context.Context, o UninstallOptions, out io.Writer) error {
 		fmt.Fprintln(out, "done: edgehub is not installed on this node")
 		return nil
 	}
-	if err := j.checkUninstall(ctx, o.Force, out); err != nil {
+	if err := j.checkUninstall(ctx, &o, out); err != nil {
 		return err
 	}
-	j.Change = &change{Uninstall: true, Purge: o.Purge}
+	j.Change = &change{Uninstall: true, Purge: o.Purge, Restart: o.Restart, Strand: o.Force}
 	if err := j.save(); err != nil {
 		return err
 	}
 	return j.uninstall(ctx, o.Wait, out)
 }
 
-func (r record) describe(out io.Writer) error {
+// setRestart has an uninstall that was broken off go on with the options of this one.
+func (j *journal) setRestart(o *UninstallOptions) error {
+	if j.Change == nil || !j.Change.Uninstall {
+		return nil
+	}
+	j.Change.Purge = j.Change.Purge || o.Purge
+	if o.Restart.Given() || o.Force {
+		j.Change.Restart, j.Change.Strand = o.Restart, o.Force
+	}
+	return j.save()
+}
+
+func (r record) describe(ctx context.Context, o *UninstallOptions, out io.Writer) error {
 	if r.Change != nil {
 		fmt.Fprintln(out, "an earlier change was broken off; it would be cleared up first")
 	}
@@ -86,18 +110,36 @@ func (r record) describe(out io.Writer) error {
 		}
 		fmt.Fprintf(out, "  %s  %s\n", word, path)
 	}
-	fmt.Fprintln(out, "commands:\n  systemctl restart "+kubeletService+", and wait until the node is Ready\n  systemctl stop "+hubService+" "+hubSocket)
+	fmt.Fprintln(out, "commands:\n  systemctl restart "+kubeletService+", and wait until the node is Ready")
+	restart, stop := "", "  systemctl stop "+hubService+" "+hubSocket
+	if o.Restart.Given() {
+		restart = "  restart pods that use the hub, one at a time\n"
+	}
+	if r.Installed.Interface != "" {
+		stop += "\n  ip link delete dev " + r.Installed.Interface
+	}
+	fmt.Fprintln(out, restart+stop)
+	j := &journal{record: r}
+	name, cloud, endpoint := j.originalNode(ctx)
+	behind, err := podsBehind(ctx, name, cloud, endpoint, r.Installed, &o.Restart)
+	if err != nil {
+		fmt.Fprintf(out, "\nit is not known which pods use the hub: %v\n", err)
+	} else if len(behind) > 0 {
+		fmt.Fprintln(out, "\npods that started behind the hub, and need it until they restart:")
+		podrestart.Print(out, behind)
+	}
 	fmt.Fprintln(out, "\nnothing was changed: --dry-run")
 	return nil
 }
 
-// checkUninstall returns an error if files were modified, or if the node cannot reach the
-// apiserver and depends on the hub.
-func (j *journal) checkUninstall(ctx context.Context, force bool, out io.Writer) error {
+// checkUninstall returns an error if files were modified, if the node cannot reach the apiserver
+// and depends on the hub, or if pods do that are not to be restarted.
+func (j *journal) checkUninstall(ctx context.Context, o *UninstallOptions, out io.Writer) error {
+	force := o.Force
 	fmt.Fprintln(out, "checks:")
 	c := &checks{out: out}
 	c.checkUnmodified(j.Installed, force)
-	name, cloud := j.originalNode(ctx)
+	name, cloud, endpoint := j.originalNode(ctx)
 	var err error
 	if cloud != nil {
 		_, err = cloud.Node(ctx, name)
@@ -114,7 +156,54 @@ func (j *journal) checkUninstall(ctx context.Context, force bool, out io.Writer)
 	default:
 		c.fail("the apiserver does not answer, and without the hub the node would have nothing to live on: wait until it is back, or say --force: %v", err)
 	}
+	behind, err := podsBehind(ctx, name, cloud, endpoint, j.Installed, &o.Restart)
+	c.checkBehind(behind, err, force)
 	return c.result()
+}
+
+// checkBehind checks that all pods that use the hub will be restarted.
+func (c *checks) checkBehind(behind []podrestart.Pod, err error, force bool) {
+	switch {
+	case err != nil && force:
+		c.warn("it is not known which pods use the hub: %v", err)
+	case err != nil:
+		c.fail("it is not known which pods use the hub, and would lose their apiserver; --force leaves all the same: %v", err)
+	}
+	for i := range behind {
+		p := &behind[i]
+		switch {
+		case p.Selected:
+			c.ok("pod %s uses the hub, and will be restarted", p)
+		case force:
+			c.warn("pod %s uses the hub, and loses its apiserver: delete it", p)
+		case p.Keep != "":
+			c.fail("pod %s uses the hub and would lose its apiserver, and edgehub does not restart it: %s. Delete it first, or say --force to leave it without", p, p.Keep)
+		default:
+			c.fail("pod %s uses the hub and would lose its apiserver: --restart-pods=%s restarts it, --restart-pods=all all, and --force leaves it without", p, p.Namespace)
+		}
+	}
+}
+
+// restartBehind restarts the pods that use the hub, now that kubelet does not. It returns an error
+// if the hub has to stay for some.
+func (j *journal) restartBehind(ctx context.Context, out io.Writer) error {
+	name, cloud, endpoint := j.originalNode(ctx)
+	o := &j.Change.Restart
+	behind, err := podsBehind(ctx, name, cloud, endpoint, j.Installed, o)
+	if err == nil && o.Given() && len(behind) > 0 {
+		var pods *nodePods
+		if pods, err = openNodePods(name, cloud, endpoint, out); err == nil {
+			defer pods.close()
+			err = pods.Restart(ctx, behind, o.Timeout)
+		}
+		if err == nil {
+			behind, err = podsBehind(ctx, name, cloud, endpoint, j.Installed, o)
+		}
+	}
+	if err == nil && len(behind) > 0 {
+		err = fmt.Errorf("pod %s and %d others use it, and were not to be restarted; --restart-pods=all restarts them", &behind[0], len(behind)-1)
+	}
+	return err
 }
 
 // uninstall switches kubelet to the apiserver, and then removes the hub. Each step may be repeated
@@ -127,13 +216,21 @@ func (j *journal) uninstall(ctx context.Context, wait time.Duration, out io.Writ
 	if _, err := systemctl.Run(ctx, "daemon-reload"); err != nil {
 		return err
 	}
-	name, cloud := j.originalNode(ctx)
+	name, cloud, _ := j.originalNode(ctx)
 	fmt.Fprintln(out, "restarting kubelet on its own, and waiting until the node is Ready")
 	notReady := j.restartKubelet(ctx, cloud, name, wait, "")
 	if ctx.Err() != nil {
 		return fmt.Errorf("uninstall was broken off; run it again to finish: %w", context.Cause(ctx))
 	}
+	if err := j.restartBehind(ctx, out); err != nil && !j.Change.Strand {
+		return fmt.Errorf("kubelet uses the apiserver again, but the hub stays, because pods use it; run uninstall again to finish: %w", errors.Join(err, notReady))
+	} else if err != nil {
+		fmt.Fprintf(out, "pods lose their apiserver, by --force: %v\n", err)
+	}
 	forHubUnits(ctx, "stop")
+	if err := dummyif.Remove(ctx, j.Installed.Interface); err != nil {
+		return err
+	}
 	if err := j.restore(originals); err != nil {
 		return err
 	}
@@ -142,6 +239,11 @@ func (j *journal) uninstall(ctx context.Context, wait time.Duration, out io.Writ
 	}
 	forHubUnits(ctx, "reset-failed")
 	root, purge := j.Installed.RootDir, j.Change.Purge
+	if !j.Change.Strand { // those that lose their apiserver find it again after another install
+		if err := durable.Remove(filepath.Join(root, "pki", config.PodCAName)); err != nil {
+			return fmt.Errorf("remove the CA that pods verified the hub with: %w", err)
+		}
+	}
 	if purge {
 		if err := os.RemoveAll(root); err != nil {
 			return fmt.Errorf("remove the hub's folder: %w", err)

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/kubelet"
 	"github.com/edgehub-io/edgehub/hub/config"
 )
 
@@ -23,7 +25,11 @@ func writeUnits(t *testing.T) (folder string) {
 		ServeAddress: "127.0.0.1:10267", ProxyAddress: "127.0.0.1:10261", SecureAddress: "127.0.0.1:10268",
 		Options: config.Options{RootDir: "/var/lib/edgehub", ShutdownGrace: 5 * time.Second},
 	}}
-	values, err := p.values(t.Context(), []string{"--node-name=edge1"}, nil, &kubelet{})
+	if os.Geteuid() == 0 { // it takes root to find out which interfaces the kernel has
+		p.config.PodAddresses = []netip.Addr{netip.MustParseAddr("169.254.2.1"), netip.MustParseAddr("fd00::2:1")}
+		p.config.ProxySecurePort = securePort
+	}
+	values, err := p.values(t.Context(), []string{"--node-name=edge1"}, nil, &kubelet.Kubelet{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// groupName is the machine's control group in each hierarchy of the host.
-const groupName = "edgehub-machine"
+// groupPrefix and a machine's name are the name of its control group in each hierarchy of
+// the host.
+const groupPrefix = "edgehub-"
 
 // Hierarchy is one of control groups: Options is what it is mounted with, empty for
 // version 2.
@@ -59,13 +60,13 @@ func controllers(options string) string {
 }
 
 // makeGroups makes the machine's groups.
-func makeGroups() error {
+func makeGroups(machine string) error {
 	all, err := Hierarchies()
 	if err != nil {
 		return err
 	}
 	for _, h := range all {
-		group := filepath.Join(h.Path, groupName)
+		group := filepath.Join(h.Path, groupPrefix+machine)
 		if err := os.MkdirAll(group, 0o755); err != nil {
 			return err
 		}
@@ -83,13 +84,13 @@ func makeGroups() error {
 }
 
 // joinGroups moves a process into them.
-func joinGroups(pid int) error {
+func joinGroups(machine string, pid int) error {
 	all, err := Hierarchies()
 	if err != nil {
 		return err
 	}
 	for _, h := range all {
-		if err := os.WriteFile(filepath.Join(h.Path, groupName, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(h.Path, groupPrefix+machine, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o644); err != nil {
 			return err
 		}
 	}
@@ -98,7 +99,7 @@ func joinGroups(pid int) error {
 
 // removeGroups removes what is left of them when the machine has ended. A group is busy
 // for a moment after its last process.
-func removeGroups() error {
+func removeGroups(machine string) error {
 	all, err := Hierarchies()
 	if err != nil {
 		return err
@@ -106,7 +107,7 @@ func removeGroups() error {
 	for _, h := range all {
 		deadline := time.Now().Add(time.Minute)
 		for {
-			err := removeGroup(filepath.Join(h.Path, groupName))
+			err := removeGroup(filepath.Join(h.Path, groupPrefix+machine))
 			if err == nil {
 				break
 			}

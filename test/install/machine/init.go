@@ -57,7 +57,9 @@ func becomeMachine(argument string) error {
 
 // plan is what the test passes to the first process.
 type plan struct {
+	Name   string
 	Folder string            // on the host: for mount points
+	Disk   string            // on the host: what is written; empty: memory
 	Binds  map[string]string // by the path in the machine, what of the host's is there
 }
 
@@ -79,12 +81,26 @@ func arrange(p plan) error {
 	do := &mounts{}
 	do.mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 	do.mount("tmpfs", memory, "tmpfs", 0, "mode=0755")
-	do.mkdir(memory+"/upper", memory+"/work")
-	do.mount("overlay", root, "overlay", 0, "lowerdir=/,upperdir="+memory+"/upper,workdir="+memory+"/work")
-	// The host's own units and what it has enabled stay out.
-	for _, dir := range []string{"/etc/systemd/system", "/run", "/tmp", "/dev", "/var/lib/kubelet", "/var/lib/containerd", "/var/log", "/var/tmp"} {
+	disk := memory
+	if p.Disk != "" {
+		disk = p.Disk
+	}
+	do.mkdir(disk+"/upper", disk+"/work")
+	do.mount("overlay", root, "overlay", 0, "lowerdir=/,upperdir="+disk+"/upper,workdir="+disk+"/work")
+	for _, dir := range []string{"/run", "/tmp", "/dev", "/var/tmp"} {
 		do.mkdir(root + dir)
 		do.mount("tmpfs", root+dir, "tmpfs", 0, "mode=0755")
+	}
+	// The host's own units and what it has enabled stay out, and its containers.
+	for _, dir := range []string{"/etc/systemd/system", "/var/lib/kubelet", "/var/lib/containerd", "/var/log"} {
+		do.mkdir(root + dir)
+		if p.Disk == "" {
+			do.mount("tmpfs", root+dir, "tmpfs", 0, "mode=0755")
+			continue
+		}
+		own := filepath.Join(p.Disk, "folders", dir)
+		do.mkdir(own)
+		do.bind(own, root+dir)
 	}
 	do.mount("proc", root+"/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 	do.settings(root, memory)
@@ -92,6 +108,7 @@ func arrange(p plan) error {
 	do.cgroups(root)
 	do.devices(root)
 	do.files(root, p.Binds)
+	do.write(root+"/etc/hostname", []byte(p.Name+"\n"))
 	if do.err != nil {
 		return do.err
 	}

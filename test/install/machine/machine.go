@@ -17,23 +17,35 @@ import (
 	"time"
 )
 
-// The addresses of host and machine on the wire between them, from the range that is
-// set aside for tests of network devices (RFC 2544).
-const (
-	HostIP    = "198.19.250.1"
-	IP        = "198.19.250.2"
-	hostWire  = "edgehubm"
-	bootLimit = 2 * time.Minute
-)
+// bootLimit is how long a machine may take to boot.
+const bootLimit = 2 * time.Minute
 
-// Machine is a machine that runs. There is one at a time, for its addresses and its
-// control group have fixed names: what one that crashed has left is found by the next.
+// Options describe a machine.
+type Options struct {
+	// Name is the machine's host name. There is one machine of a name at a time, for its
+	// control group, interface and lock are named for it: what one that crashed has left is
+	// found by the next. At most 7 bytes long, for the sake of the interface.
+	Name string
+	// Binds are files of the host's, by their path in the machine.
+	Binds map[string]string
+	// Disk is a folder of the host's on a file system that can be the upper layer of an
+	// overlay. It keeps what the machine writes, except in /run, /tmp and /var/tmp, for the
+	// next PowerOn. Empty: memory keeps it, until the power is off.
+	Disk string
+	// Wire is how the machine reaches the host.
+	Wire Wire
+}
+
+// Machine is a machine that runs, or whose power is off. Its methods must not be called at
+// the same time as PowerOff, PowerOn and Stop.
 type Machine struct {
-	lock   *os.File
-	folder string
-	cmd    *exec.Cmd
-	ended  chan error // one result, when the first process has been waited for
-	output bytes.Buffer
+	options Options
+	lock    *os.File
+	folder  string
+	cut     bool       // off the bridge
+	cmd     *exec.Cmd  // nil: the power is off
+	ended   chan error // one result, when the first process has been waited for
+	output  bytes.Buffer
 }
 
 // Missing returns why no machine can be booted here; empty: one can.
@@ -52,25 +64,28 @@ func Missing() string {
 	return ""
 }
 
-// Boot returns when systemd reports that the machine has started. binds are files of the
+// Boot boots a machine that is alone on its wire with the host. binds are files of the
 // host's, by their path in the machine.
 func Boot(ctx context.Context, binds map[string]string) (*Machine, error) {
-	m := &Machine{ended: make(chan error, 1)}
-	err := m.boot(ctx, binds)
+	return New(ctx, Options{Name: "machine", Binds: binds, Wire: Wire{Host: HostIP + "/30", Address: IP + "/30"}})
+}
+
+// New boots a machine. It returns when systemd reports that the machine has started. Another
+// machine of that name is waited for.
+func New(ctx context.Context, o Options) (*Machine, error) {
+	m := &Machine{options: o}
+	err := m.prepare(ctx)
+	if err == nil {
+		err = m.PowerOn(ctx)
+	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("boot a machine: %w", err), m.Stop())
+		return nil, errors.Join(fmt.Errorf("boot machine %s: %w", o.Name, err), m.Stop())
 	}
 	return m, nil
 }
 
-func (m *Machine) boot(ctx context.Context, binds map[string]string) error {
+func (m *Machine) prepare(ctx context.Context) error {
 	if err := m.takeLock(ctx); err != nil {
-		return err
-	}
-	if err := removeGroups(); err != nil { // of one that crashed
-		return err
-	}
-	if err := makeGroups(); err != nil {
 		return err
 	}
 	var err error
@@ -82,12 +97,24 @@ func (m *Machine) boot(ctx context.Context, binds map[string]string) error {
 			return err
 		}
 	}
-	input, err := m.start(binds)
+	return nil
+}
+
+// PowerOn boots a machine whose power is off, and returns when systemd reports that it has
+// started.
+func (m *Machine) PowerOn(ctx context.Context) error {
+	if err := removeGroups(m.options.Name); err != nil { // of one that crashed
+		return err
+	}
+	if err := makeGroups(m.options.Name); err != nil {
+		return err
+	}
+	input, err := m.start()
 	if err != nil {
 		return err
 	}
 	defer input.Close()
-	if err := joinGroups(m.cmd.Process.Pid); err != nil {
+	if err := joinGroups(m.options.Name, m.cmd.Process.Pid); err != nil {
 		return err
 	}
 	if err := m.wire(ctx); err != nil {
@@ -112,9 +139,25 @@ func (m *Machine) boot(ctx context.Context, binds map[string]string) error {
 	}
 }
 
-// takeLock waits until no other machine runs.
+// PowerOff ends all that runs in the machine at once, as a power failure does. What was
+// written stays if the machine has a disk, even what was not synced: the host lives on.
+func (m *Machine) PowerOff() error {
+	if m.cmd == nil {
+		return nil
+	}
+	var errs []error
+	_ = m.cmd.Process.Kill()
+	if err := <-m.ended; err == nil { // the kernel has ended all others by then
+		errs = append(errs, errors.New("the machine's first process had ended by itself"))
+	}
+	m.cmd = nil
+	errs = append(errs, m.unwire(), removeGroups(m.options.Name))
+	return errors.Join(errs...)
+}
+
+// takeLock waits until no other machine of this name runs.
 func (m *Machine) takeLock(ctx context.Context) error {
-	lock, err := os.OpenFile(filepath.Join(os.TempDir(), "edgehub-machine.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := os.OpenFile(filepath.Join(os.TempDir(), "edgehub-"+m.options.Name+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
@@ -131,8 +174,8 @@ func (m *Machine) takeLock(ctx context.Context) error {
 }
 
 // start starts the first process, which waits until its input ends.
-func (m *Machine) start(binds map[string]string) (io.Closer, error) {
-	argument, err := json.Marshal(plan{m.folder, binds})
+func (m *Machine) start() (io.Closer, error) {
+	argument, err := json.Marshal(plan{m.options.Name, m.folder, m.options.Disk, m.options.Binds})
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +183,9 @@ func (m *Machine) start(binds map[string]string) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.cmd = exec.Command(self) //nolint:noctx // it lives until Stop
+	m.output.Reset()
+	m.ended = make(chan error, 1)
+	m.cmd = exec.Command(self) //nolint:noctx // it lives until PowerOff
 	m.cmd.Env = append(os.Environ(), initVariable+"="+string(argument))
 	m.cmd.Stdout, m.cmd.Stderr = &m.output, &m.output
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -165,27 +210,6 @@ func (m *Machine) start(binds map[string]string) (io.Closer, error) {
 		return nil, err
 	}
 	return input, nil
-}
-
-// wire joins host and machine. The host's end goes with the machine's.
-func (m *Machine) wire(ctx context.Context) error {
-	pid := strconv.Itoa(m.cmd.Process.Pid)
-	inside := []string{"nsenter", "--target", pid, "--net"}
-	_ = exec.CommandContext(ctx, "ip", "link", "delete", hostWire).Run() // of one that crashed
-	for _, c := range [][]string{
-		{"ip", "link", "add", hostWire, "type", "veth", "peer", "name", "eth0", "netns", pid},
-		{"ip", "address", "add", HostIP + "/30", "dev", hostWire},
-		{"ip", "link", "set", hostWire, "up"},
-		append(inside, "ip", "link", "set", "lo", "up"),
-		append(inside, "ip", "address", "add", IP+"/30", "dev", "eth0"),
-		append(inside, "ip", "link", "set", "eth0", "up"),
-		append(inside, "ip", "route", "add", "default", "via", HostIP),
-	} {
-		if out, err := exec.CommandContext(ctx, c[0], c[1:]...).CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w: %s", strings.Join(c, " "), err, out)
-		}
-	}
-	return nil
 }
 
 // PID is the first process, as the host counts.
@@ -221,21 +245,13 @@ func (m *Machine) Write(path, content string, mode os.FileMode) error {
 	return os.WriteFile(m.Path(path), []byte(content), mode)
 }
 
-// Stop ends all that runs in the machine, and leaves nothing of it.
+// Stop ends all that runs in the machine, and leaves nothing of it but its disk.
 func (m *Machine) Stop() error {
 	if m.lock == nil {
 		return nil
 	}
 	defer m.lock.Close()
-	var errs []error
-	if m.cmd != nil {
-		_ = m.cmd.Process.Kill()
-		if err := <-m.ended; err == nil { // the kernel has ended all others by then
-			errs = append(errs, errors.New("the machine's first process had ended by itself"))
-		}
-	}
-	_ = exec.CommandContext(context.Background(), "ip", "link", "delete", hostWire).Run() // it goes by itself, when the kernel gets round to it
-	errs = append(errs, removeGroups())
+	errs := []error{m.PowerOff()}
 	if m.folder != "" {
 		errs = append(errs, os.RemoveAll(m.folder))
 	}

@@ -1,4 +1,5 @@
-package install
+// Package kubelet reads how the node's kubelet was started, and checks its unit.
+package kubelet
 
 import (
 	"context"
@@ -14,33 +15,36 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
 
-// kubelet is how the node's kubelet was started, according to its command line. Files may have changed
+// Service is kubelet's unit.
+const Service = "kubelet.service"
+
+// Kubelet is how the node's kubelet was started, according to its command line. Files may have changed
 // since.
-type kubelet struct {
-	pid      int
-	flags    map[string]string
-	endpoint string // of containerd: unix:///…
+type Kubelet struct {
+	PID      int
+	Flags    map[string]string // by name, without dashes
+	Endpoint string            // of containerd: unix:///…
 }
 
-// inspectKubelet reads how the running kubelet was started.
-func inspectKubelet(ctx context.Context) (*kubelet, error) {
-	values, err := systemctl.Properties(ctx, kubeletService, "LoadState", "ActiveState", "MainPID")
+// Inspect reads how the running kubelet was started.
+func Inspect(ctx context.Context) (*Kubelet, error) {
+	values, err := systemctl.Properties(ctx, Service, "LoadState", "ActiveState", "MainPID")
 	if err != nil {
 		return nil, err
 	}
 	if values["LoadState"] != "loaded" {
 		return nil, errors.New("there is no kubelet.service here: is this a node that kubeadm has set up?")
 	}
-	k := &kubelet{}
-	if k.pid, err = strconv.Atoi(values["MainPID"]); err != nil || k.pid == 0 {
+	k := &Kubelet{}
+	if k.PID, err = strconv.Atoi(values["MainPID"]); err != nil || k.PID == 0 {
 		return nil, fmt.Errorf("kubelet.service is %s: start it first; a node that does not work is not turned over", values["ActiveState"])
 	}
-	line, err := commandLine(k.pid)
+	line, err := commandLine(k.PID)
 	if err != nil {
 		return nil, fmt.Errorf("read kubelet's command line: %w", err)
 	}
-	k.flags = parseFlags(strings.Split(strings.TrimRight(string(line), "\x00"), "\x00"))
-	k.endpoint, err = k.findEndpoint()
+	k.Flags = parseFlags(strings.Split(strings.TrimRight(string(line), "\x00"), "\x00"))
+	k.Endpoint, err = k.findEndpoint()
 	return k, err
 }
 
@@ -77,25 +81,27 @@ func parseFlags(args []string) map[string]string {
 	return flags
 }
 
-func (k *kubelet) flag(name, fallback string) string {
-	if value := k.flags[name]; value != "" {
+// Flag returns the value of a flag, or fallback if it is empty.
+func (k *Kubelet) Flag(name, fallback string) string {
+	if value := k.Flags[name]; value != "" {
 		return value
 	}
 	return fallback
 }
 
-func (k *kubelet) rootDir() string { return k.flag("root-dir", "/var/lib/kubelet") }
+// RootDir returns kubelet's --root-dir.
+func (k *Kubelet) RootDir() string { return k.Flag("root-dir", "/var/lib/kubelet") }
 
-// certificate returns the path of kubelet's rotated client certificate and its key.
-func (k *kubelet) certificate() string {
-	return filepath.Join(k.flag("cert-dir", filepath.Join(k.rootDir(), "pki")), "kubelet-client-current.pem")
+// Certificate returns the path of kubelet's rotated client certificate and its key.
+func (k *Kubelet) Certificate() string {
+	return filepath.Join(k.Flag("cert-dir", filepath.Join(k.RootDir(), "pki")), "kubelet-client-current.pem")
 }
 
 // findEndpoint returns the endpoint of the container runtime, from the flag or kubelet's
 // configuration file.
-func (k *kubelet) findEndpoint() (string, error) {
-	endpoint := k.flags["container-runtime-endpoint"]
-	if file := k.flags["config"]; file != "" {
+func (k *Kubelet) findEndpoint() (string, error) {
+	endpoint := k.Flags["container-runtime-endpoint"]
+	if file := k.Flags["config"]; file != "" {
 		content, err := os.ReadFile(file)
 		if err != nil {
 			return "", fmt.Errorf("kubelet's configuration: %w", err)
@@ -113,10 +119,10 @@ func (k *kubelet) findEndpoint() (string, error) {
 	return endpoint, nil
 }
 
-// checkKubeletUnit returns an error unless kubelet.service uses the variable that the drop-in
+// CheckUnit returns an error unless kubelet.service uses the variable that the drop-in
 // sets, and nothing overrides the drop-in.
-func checkKubeletUnit(ctx context.Context) error {
-	values, err := systemctl.Properties(ctx, kubeletService, "Environment", "ExecStart", "EnvironmentFiles", "FragmentPath", "DropInPaths")
+func CheckUnit(ctx context.Context) error {
+	values, err := systemctl.Properties(ctx, Service, "Environment", "ExecStart", "EnvironmentFiles", "FragmentPath", "DropInPaths")
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,41 @@
+package localendpoints
+
+import (
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The EndpointSlices that the apiservers write for themselves: one for each family has this name.
+const apiServerName = "kubernetes"
+
+// isAPIServer reports whether a slice has the addresses of the apiservers.
+func isAPIServer(namespace, name string) bool {
+	return namespace == metav1.NamespaceDefault && name == apiServerName
+}
+
+// LeadToHub returns the slice of the apiservers with the hub as its only endpoint, at the address
+// of the slice's family, and whether there is one. The Service's cluster IP then leads to the hub.
+func LeadToHub(slice *discoveryv1.EndpointSlice, hub []netip.AddrPort) (*discoveryv1.EndpointSlice, bool) {
+	for _, address := range hub {
+		if address.Addr().Is4() != (slice.AddressType == discoveryv1.AddressTypeIPv4) {
+			continue
+		}
+		out := slice.DeepCopy()
+		ready, terminating := true, false
+		out.Endpoints = []discoveryv1.Endpoint{{
+			Addresses:  []string{address.Addr().String()},
+			Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &ready, Terminating: &terminating},
+		}}
+		port := int32(address.Port())
+		for i := range out.Ports {
+			if p := &out.Ports[i]; p.Protocol == nil || *p.Protocol == corev1.ProtocolTCP {
+				p.Port = &port
+			}
+		}
+		return out, true
+	}
+	return slice, false
+}

@@ -1,0 +1,20 @@
+// Package nodeca is the certificate authority of one node's hub. It signs the certificate with
+// which the hub serves pods, and nothing else.
+//
+// Pods of the node trust it, next to the cluster's CA: package cache/transform appends its
+// certificate to kube-root-ca.crt as the node's kubelet reads it. The cluster's CA signs no
+// certificate for kubernetes.default.svc on a node, so what is stolen from a node deceives no
+// pod of another one. Constraints in the CA's own certificate limit the names that it may sign;
+// clients check them.
+//
+// # Rotation
+//
+// Most pods read the CAs that they trust once, when they start. So a new CA is signed by the
+// one before it, and the hub sends that signature with its certificate: a pod that knows only
+// an older CA trusts the new one through it, and no pod notices a rotation. If a key was stolen,
+// that is not wanted: remove the file, restart the hub and kubelet, and then the node's pods.
+//
+// A CA is one file, which is replaced as a whole, under a lock on its folder. CAs and
+// certificates do not expire, because the clock of a node may be wrong: see package servertls.
+// The hub rotates its CA by age instead.
+package nodeca

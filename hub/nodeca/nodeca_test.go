@@ -1,0 +1,214 @@
+package nodeca_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/edgehub-io/edgehub/hub/nodeca"
+)
+
+var names = nodeca.Names{
+	DNS:       []string{"kubernetes.default.svc", "node1"},
+	Addresses: []net.IP{net.IPv4(169, 254, 2, 1), net.ParseIP("fd00::2:1")},
+}
+
+func open(t *testing.T, file string, n nodeca.Names) *nodeca.CA {
+	t.Helper()
+	ca, err := nodeca.Open(file, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ca
+}
+
+// bundle is what a pod that starts now trusts.
+func bundle(t *testing.T, ca *nodeca.CA) *x509.CertPool {
+	t.Helper()
+	pem, err := ca.Certificate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		t.Fatalf("not a certificate: %s", pem)
+	}
+	return pool
+}
+
+// handshake connects as a client that trusts roots and expects a name.
+func handshake(t *testing.T, cert *tls.Certificate, roots *x509.CertPool, name string) error {
+	t.Helper()
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{*cert}, MinVersion: tls.VersionTLS12})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		if conn, err := l.Accept(); err == nil {
+			_ = conn.(*tls.Conn).HandshakeContext(t.Context())
+			conn.Close()
+		}
+	}()
+	dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: name, MinVersion: tls.VersionTLS12}}
+	conn, err := dialer.DialContext(t.Context(), "tcp", l.Addr().String())
+	if err == nil {
+		conn.Close()
+	}
+	return err
+}
+
+func issue(t *testing.T, ca *nodeca.CA) *tls.Certificate {
+	t.Helper()
+	cert, err := ca.Issue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert
+}
+
+func TestNoPodNoticesARotation(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pki", "ca.pem")
+	ca := open(t, file, names)
+	pods := []*x509.CertPool{bundle(t, ca)} // by the CA that was there when they started
+	for range 4 {
+		if err := ca.Rotate(); err != nil {
+			t.Fatal(err)
+		}
+		pods = append(pods, bundle(t, ca))
+	}
+	cert := issue(t, open(t, file, names)) // after a restart of the hub
+	for i, roots := range pods {
+		for _, name := range []string{"kubernetes.default.svc", "node1", "169.254.2.1", "fd00::2:1"} {
+			if err := handshake(t, cert, roots, name); err != nil {
+				t.Errorf("a pod from %d rotations ago connects to %s: %v", len(pods)-1-i, name, err)
+			}
+		}
+	}
+}
+
+func TestAStolenCASignsForNoOtherName(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	stolen := bundle(t, open(t, file, names))
+	other := nodeca.Names{DNS: []string{"registry.example.com"}, Addresses: []net.IP{net.IPv4(10, 0, 0, 1)}}
+	ca := open(t, file, other) // the thief changes the names: the CA is replaced, signed by the stolen one
+	for _, name := range []string{"registry.example.com", "10.0.0.1"} {
+		if err := handshake(t, issue(t, ca), stolen, name); err == nil {
+			t.Errorf("a pod takes it for %s", name)
+		}
+	}
+}
+
+func TestANewCAIsNotTrustedByPodsOfTheOldOne(t *testing.T) {
+	dir := t.TempDir()
+	old := bundle(t, open(t, filepath.Join(dir, "old.pem"), names))
+	if err := handshake(t, issue(t, open(t, filepath.Join(dir, "new.pem"), names)), old, "node1"); err == nil {
+		t.Error("a CA that nobody signed is trusted")
+	}
+}
+
+func TestACAThatIsForMoreNamesIsKept(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	installed, err := nodeca.Open(file, names, net.IPv4(10, 96, 0, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := bundle(t, installed)
+	ca := open(t, file, names) // as the hub, which does not know the address of the Service
+	if err := handshake(t, issue(t, ca), roots, "10.96.0.1"); err != nil {
+		t.Errorf("the certificate lacks a name that the CA is for: %v", err)
+	}
+	if got := issue(t, ca); len(got.Certificate) != 1 {
+		t.Errorf("the CA was replaced: %d certificates", len(got.Certificate))
+	}
+}
+
+func TestACAForOtherAddressesIsNotSignedByTheOneBefore(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	open(t, file, names)
+	moved := nodeca.Names{DNS: names.DNS, Addresses: []net.IP{net.IPv4(169, 254, 3, 1)}}
+	ca := open(t, file, moved)
+	if err := handshake(t, issue(t, ca), bundle(t, ca), "169.254.3.1"); err != nil {
+		t.Errorf("a pod that starts now: %v", err)
+	}
+	if got := issue(t, ca); len(got.Certificate) != 1 {
+		t.Errorf("%d certificates are sent to pods, of which they need one", len(got.Certificate))
+	}
+}
+
+func TestNoNameIsServedThatAnOlderCAMayNotSignFor(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	ca := open(t, file, names)
+	before := bundle(t, ca)
+	if err := ca.Rotate(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nodeca.Open(file, names, net.IPv4(10, 96, 0, 1)); err != nil { // the CA is there: no more names
+		t.Fatal(err)
+	}
+	if err := handshake(t, issue(t, ca), before, "kubernetes.default.svc"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRotationsByTwoProcessesLoseNoCA(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	first := open(t, file, names)
+	roots := bundle(t, first)
+	other, err := nodeca.Load(file) // each opens the folder anew, as another process does
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 4)
+	for _, ca := range []*nodeca.CA{first, other, first, other} {
+		go func() { failed <- ca.Rotate() }()
+	}
+	for range cap(failed) {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+	cert := issue(t, first)
+	if want := 1 + 4; len(cert.Certificate) != want {
+		t.Errorf("%d certificates; want %d", len(cert.Certificate), want)
+	}
+	if err := handshake(t, cert, roots, "node1"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestACAThatDoesNotExistIsNotRotated(t *testing.T) {
+	if _, err := nodeca.Load(filepath.Join(t.TempDir(), "ca.pem")); err == nil {
+		t.Error("it was loaded")
+	}
+}
+
+func TestTheKeyIsForItsOwnerOnly(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pki", "ca.pem")
+	open(t, file, names)
+	for path, want := range map[string]os.FileMode{file: 0o600, filepath.Dir(file): 0o700} {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := info.Mode().Perm(); got != want {
+			t.Errorf("%s has mode %v, want %v", path, got, want)
+		}
+	}
+}
+
+func TestADamagedFileIsNamed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(file, []byte("no key"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nodeca.Open(file, names); err == nil {
+		t.Fatal("it was opened")
+	}
+	if got, _ := os.ReadFile(file); string(got) != "no key" {
+		t.Errorf("it was replaced by %q", got)
+	}
+}

@@ -1,0 +1,128 @@
+package hub
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/edgehub-io/edgehub/cache/transform"
+	"github.com/edgehub-io/edgehub/hub/config"
+	"github.com/edgehub-io/edgehub/hub/nodeca"
+)
+
+const (
+	// caCheckInterval is how often the CA's file is read, which `edgehub rotate-ca` replaces.
+	caCheckInterval = 5 * time.Second
+	// caMaxAge is when the CA is rotated. It does not expire, but whoever has stolen its key
+	// deceives no pod that started after a rotation.
+	caMaxAge = 365 * 24 * time.Hour
+)
+
+// podAccess is how the node's pods find and trust the hub.
+type podAccess struct {
+	config *config.Config
+	log    *slog.Logger
+	issued atomic.Pointer[issued]
+}
+
+// issued is the CA in use, with a certificate of it.
+type issued struct {
+	ca      []byte // PEM
+	created time.Time
+	cert    *tls.Certificate
+}
+
+// openPodAccess reads or creates the node's CA under --root-dir.
+func openPodAccess(c *config.Config, log *slog.Logger) (*podAccess, error) {
+	p := &podAccess{config: c, log: log}
+	if err := p.open(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// open uses the CA that there is. It issues a certificate if that is another one than before.
+func (p *podAccess) open() error {
+	ca, err := nodeca.Open(p.config.PodCAFile(), nodeca.NamesOf(p.config.NodeName, p.config.PodAddresses))
+	if err != nil {
+		return err
+	}
+	now := &issued{}
+	if now.created, err = ca.Created(); err != nil {
+		return err
+	}
+	if now.ca, err = ca.Certificate(); err != nil {
+		return err
+	}
+	if before := p.issued.Load(); before != nil && bytes.Equal(before.ca, now.ca) {
+		return nil
+	}
+	// If the CA is replaced in between, the next check issues a certificate again.
+	if now.cert, err = ca.Issue(); err != nil {
+		return err
+	}
+	p.issued.Store(now)
+	return nil
+}
+
+// run follows changes of the CA, and makes those that are due, until ctx ends.
+func (p *podAccess) run(ctx context.Context) {
+	if p == nil {
+		return
+	}
+	ticker := time.NewTicker(caCheckInterval)
+	defer ticker.Stop()
+	for failing := false; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		err := p.keep()
+		if err != nil && !failing {
+			p.log.Error("the certificate for pods cannot be renewed; the one in use stays", "err", err)
+		}
+		failing = err != nil
+	}
+}
+
+// keep rotates the CA if it is old, and uses the CA that there is.
+func (p *podAccess) keep() error {
+	if time.Since(p.issued.Load().created) > caMaxAge {
+		ca, err := nodeca.Load(p.config.PodCAFile())
+		if err == nil {
+			err = ca.Rotate()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	before := p.issued.Load()
+	err := p.open()
+	if now := p.issued.Load(); now != before {
+		p.log.Info("the CA that pods verify the hub with was replaced; pods that trust the one before trust it, too", "file", p.config.PodCAFile())
+	}
+	return err
+}
+
+// transforms are those by which the node's pods get to use the hub.
+func (p *podAccess) transforms() []transform.Transform {
+	return []transform.Transform{
+		transform.NewAPIServerService(p.config.PodAddresses, uint16(p.config.ProxySecurePort)),
+		transform.NewRootCA(func() []byte { return p.issued.Load().ca }),
+		transform.NewKubeProxy(fmt.Sprintf("https://%s", p.config.PodServers()[0])),
+	}
+}
+
+// serverConfig is that of the ports at the addresses for pods.
+func (p *podAccess) serverConfig() *tls.Config {
+	return &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return p.issued.Load().cert, nil },
+		ClientAuth:     tls.RequestClientCert,
+	}
+}

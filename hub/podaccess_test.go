@@ -1,0 +1,385 @@
+package hub
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/hub/config"
+	"github.com/edgehub-io/edgehub/hub/nodeca"
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+)
+
+// serveCluster answers with the two objects by which a pod finds and trusts its apiserver.
+func serveCluster(w http.ResponseWriter, r *http.Request) {
+	var o any
+	switch r.URL.Path {
+	case "/api/v1/namespaces/default/services/kubernetes":
+		o = corev1.Service{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes", UID: "u1", ResourceVersion: "5"},
+			Spec:       corev1.ServiceSpec{ClusterIP: "10.96.0.1", Ports: []corev1.ServicePort{{Port: 443}}},
+		}
+	case "/api/v1/namespaces/a/configmaps/kube-root-ca.crt":
+		o = corev1.ConfigMap{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "kube-root-ca.crt", UID: "u2", ResourceVersion: "6"},
+			Data:       map[string]string{"ca.crt": "the cluster's CA\n"},
+		}
+	default:
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(o)
+}
+
+// read gets an object as a client of one of the hub's ports.
+func readObject(t *testing.T, client *http.Client, url, token string, into any) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(body, into); err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s: %v: %s", url, res.Status, err, body)
+	}
+}
+
+func TestAPodFindsAndTrustsTheHubByWhatKubeletReads(t *testing.T) {
+	n := newNode(t, serveCluster)
+	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+	n.start(t)
+	kubelet := "http://" + n.config.ProxyAddress
+
+	var service corev1.Service
+	readObject(t, http.DefaultClient, kubelet+"/api/v1/namespaces/default/services/kubernetes", "", &service)
+	if service.Spec.ClusterIP != "127.0.0.2" || int(service.Spec.Ports[0].Port) != n.config.ProxySecurePort {
+		t.Errorf("pods get the address %s:%d", service.Spec.ClusterIP, service.Spec.Ports[0].Port)
+	}
+	var cas corev1.ConfigMap
+	readObject(t, http.DefaultClient, kubelet+"/api/v1/namespaces/a/configmaps/kube-root-ca.crt", "", &cas)
+	if !strings.HasPrefix(cas.Data["ca.crt"], "the cluster's CA\n") {
+		t.Errorf("the cluster's CA is gone: %s", cas.Data["ca.crt"])
+	}
+
+	// The pod sees the Service as it is, with its own token.
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(cas.Data["ca.crt"]))
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	defer transport.CloseIdleConnections()
+	pod := &http.Client{Transport: transport}
+	readObject(t, pod, "https://"+n.config.PodServers()[0]+"/api/v1/namespaces/default/services/kubernetes", "pod-token", &service)
+	if service.Spec.ClusterIP != "10.96.0.1" || service.Spec.Ports[0].Port != 443 {
+		t.Errorf("a pod reads %s:%d", service.Spec.ClusterIP, service.Spec.Ports[0].Port)
+	}
+	if state := n.debugCache(t); !strings.Contains(state, `"transforms"`) {
+		t.Errorf("GET /debug/cache: %s", state)
+	}
+}
+
+// While the cloud is away, the cluster IP of the apiservers leads to the hub.
+func TestTheAPIServersEndpointsAreTheHubWithoutTheCloud(t *testing.T) {
+	const path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
+	port := int32(6443)
+	slice := discoveryv1.EndpointSlice{
+		TypeMeta:    metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"},
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "default", Name: "kubernetes", UID: "u1", ResourceVersion: "50"},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}}},
+		Ports:       []discoveryv1.EndpointPort{{Port: &port}},
+	}
+	n := newNode(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != path {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(slice)
+	})
+	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+	n.start(t)
+	read := func() string {
+		var got discoveryv1.EndpointSlice
+		readObject(t, http.DefaultClient, "http://"+n.config.ProxyAddress+path, "", &got)
+		return fmt.Sprintf("%s:%d", got.Endpoints[0].Addresses[0], *got.Ports[0].Port)
+	}
+	if got := read(); got != "192.0.2.1:6443" {
+		t.Errorf("with the cloud it has %s", got)
+	}
+	n.api.CloseClientConnections()
+	n.api.Close()
+	got, want := "", n.config.PodServers()[0]
+	for deadline := time.Now().Add(time.Minute); got != want && time.Now().Before(deadline); {
+		got = read()
+	}
+	if got != want {
+		t.Errorf("without the cloud it has %s, want %s", got, want)
+	}
+}
+
+func TestATransformCanBeTurnedOff(t *testing.T) {
+	n := newNode(t, serveCluster)
+	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+	n.config.Transforms = []string{"root-ca"}
+	n.start(t)
+	var service corev1.Service
+	readObject(t, http.DefaultClient, "http://"+n.config.ProxyAddress+"/api/v1/namespaces/default/services/kubernetes", "", &service)
+	if service.Spec.ClusterIP != "10.96.0.1" {
+		t.Errorf("it was transformed: %s", service.Spec.ClusterIP)
+	}
+}
+
+func (n *node) debugCache(t *testing.T) string {
+	t.Helper()
+	_, body := fetch(t, http.DefaultClient, "http://"+n.config.ServeAddress+"/debug/cache")
+	return body
+}
+
+// podClient returns a client that trusts what kubelet mounts into pods now, and no other CA.
+func (n *node) podClient(t *testing.T) *http.Client {
+	t.Helper()
+	var cas corev1.ConfigMap
+	readObject(t, http.DefaultClient, "http://"+n.config.ProxyAddress+"/api/v1/namespaces/a/configmaps/kube-root-ca.crt", "", &cas)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(cas.Data["ca.crt"]))
+	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	return &http.Client{Transport: transport}
+}
+
+// serves returns the certificates that the hub sends to pods.
+func (n *node) serves(t *testing.T) []*x509.Certificate {
+	t.Helper()
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the certificate is what is looked at
+	conn, err := dialer.DialContext(t.Context(), "tcp", n.config.PodServers()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	return conn.(*tls.Conn).ConnectionState().PeerCertificates
+}
+
+// awaitCertificate waits until the hub's certificate for pods is as expected.
+func (n *node) awaitCertificate(t *testing.T, what string, ok func(leaf *x509.Certificate) bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * caCheckInterval); ; time.Sleep(20 * time.Millisecond) {
+		leaf := n.serves(t)[0]
+		if ok(leaf) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the certificate for pods is not %s: %v %v", what, leaf.DNSNames, leaf.IPAddresses)
+		}
+	}
+}
+
+func TestTheCertificateForPodsNamesTheAPIServer(t *testing.T) {
+	n := newNode(t, serveCluster)
+	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+	// As edgehub install does, which knows the address of the Service.
+	if _, err := nodeca.Open(n.config.PodCAFile(), nodeca.NamesOf("n1", n.config.PodAddresses), net.IPv4(10, 96, 0, 1)); err != nil {
+		t.Fatal(err)
+	}
+	n.start(t)
+	leaf := n.serves(t)[0]
+	for _, name := range []string{"10.96.0.1", "127.0.0.2", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "n1"} {
+		if err := leaf.VerifyHostname(name); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := leaf.VerifyHostname("registry.example.com"); err == nil {
+		t.Error("it is for every name")
+	}
+}
+
+func TestARotationOfTheCANeedsNoRestart(t *testing.T) {
+	n := newNode(t, serveCluster)
+	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+	n.start(t)
+	before, first := n.podClient(t), n.serves(t)[0].AuthorityKeyId
+	ca, err := nodeca.Load(n.config.PodCAFile()) // as edgehub rotate-ca does, in another process
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ca.Rotate(); err != nil {
+		t.Fatal(err)
+	}
+	n.awaitCertificate(t, "signed by the new CA", func(leaf *x509.Certificate) bool {
+		return !bytes.Equal(leaf.AuthorityKeyId, first)
+	})
+	const path = "/api/v1/namespaces/default/services/kubernetes"
+	var service corev1.Service
+	readObject(t, before, "https://"+n.config.PodServers()[0]+path, "pod-token", &service)         // a pod that runs
+	readObject(t, n.podClient(t), "https://"+n.config.PodServers()[0]+path, "pod-token", &service) // one that starts
+	roots := x509.NewCertPool()
+	pem, err := ca.Certificate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots.AppendCertsFromPEM(pem)
+	if _, err := n.serves(t)[0].Verify(x509.VerifyOptions{Roots: roots, DNSName: "127.0.0.2"}); err != nil {
+		t.Errorf("the certificate is not of the new CA: %v", err)
+	}
+}
+
+func TestPodsMayUseBothFamilies(t *testing.T) {
+	n := newNode(t, serveCluster)
+	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("::1")}
+	n.start(t)
+	pod := n.podClient(t)
+	for _, server := range n.config.PodServers() {
+		var service corev1.Service
+		readObject(t, pod, "https://"+server+"/api/v1/namespaces/default/services/kubernetes", "pod-token", &service)
+	}
+}
+
+func TestAnOldCAIsRotated(t *testing.T) {
+	n := newNode(t, serveCluster)
+	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+	p, err := openPodAccess(n.config, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		age     time.Duration
+		rotated bool
+	}{
+		"it is a year old": {caMaxAge + time.Hour, true},
+		"it is younger":    {caMaxAge - time.Hour, false},
+		"the clock was set back since it was made": {-10 * caMaxAge, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := p.issued.Load().ca
+			made := time.Now().Add(-tt.age)
+			if err := os.Chtimes(n.config.PodCAFile(), made, made); err != nil {
+				t.Fatal(err)
+			}
+			p.issued.Store(&issued{ca: before, created: made, cert: p.issued.Load().cert})
+			if err := p.keep(); err != nil {
+				t.Fatal(err)
+			}
+			if got := !bytes.Equal(p.issued.Load().ca, before); got != tt.rotated {
+				t.Errorf("rotated: %v, want %v", got, tt.rotated)
+			}
+		})
+	}
+}
+
+func TestTheStateOfPodAccessIsShown(t *testing.T) {
+	n := newNode(t, serveCluster)
+	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+	n.start(t)
+	var state struct {
+		PodAccess *nodeapi.PodAccess `json:"podAccess"`
+	}
+	if err := json.Unmarshal([]byte(n.debugCache(t)), &state); err != nil {
+		t.Fatal(err)
+	}
+	p := state.PodAccess
+	if p == nil || len(p.Addresses) != 1 || p.Addresses[0] != n.config.PodServers()[0] || time.Since(p.CACreated) > time.Hour ||
+		p.Pods != nil || !strings.Contains(p.Unknown, "--container-runtime-endpoint") {
+		t.Errorf("got %+v", p)
+	}
+}
+
+// TestPodAddressesLendNobodyTheNodesIdentity is as a program of the node's root, which gets that
+// identity on the plain port.
+func TestPodAddressesLendNobodyTheNodesIdentity(t *testing.T) {
+	const path, nodes = "/api/v1/namespaces/default/services/kubernetes", "Bearer first-token"
+	var sentAsNode atomic.Int64
+	n := newNode(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == path && strings.Contains(strings.Join(r.Header.Values("Authorization"), ","), nodes) {
+			sentAsNode.Add(1)
+		}
+		serveCluster(w, r)
+	})
+	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+	n.start(t)
+	pod := n.podClient(t)
+	for name, tt := range map[string]struct {
+		header  http.Header
+		refused bool // by the hub; otherwise the apiserver decides about the credentials as they are
+	}{
+		"no credentials":            {http.Header{}, true},
+		"a front proxy's headers":   {http.Header{"X-Remote-User": {"system:node:n1"}, "X-Remote-Group": {"system:nodes"}}, true},
+		"impersonation":             {http.Header{"Impersonate-User": {"system:node:n1"}, "Impersonate-Group": {"system:nodes"}}, true},
+		"an address of loopback":    {http.Header{"X-Forwarded-For": {"127.0.0.1"}, "Forwarded": {"for=127.0.0.1"}}, true},
+		"an empty token":            {http.Header{"Authorization": {"Bearer "}}, false},
+		"a password":                {http.Header{"Authorization": {"Basic bjE6bjE="}}, false},
+		"credentials that are lost": {http.Header{"Authorization": {"Bearer x"}, "Connection": {"Authorization"}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+n.config.PodServers()[0]+path, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header = tt.header
+			res, err := pod.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			if refused := res.StatusCode >= http.StatusBadRequest; refused != tt.refused {
+				t.Errorf("it answers %s", res.Status)
+			}
+		})
+	}
+	if got := sentAsNode.Load(); got != 0 {
+		t.Errorf("%d requests were sent with the node's credentials", got)
+	}
+	var service corev1.Service
+	readObject(t, http.DefaultClient, "http://"+n.config.ProxyAddress+path, "", &service)
+	if sentAsNode.Load() != 1 {
+		t.Error("the node's own request was not recognized by the test")
+	}
+}
+
+func TestPodsCannotTakeTheConnectionsOfKubelet(t *testing.T) {
+	n := newNode(t, serveCluster)
+	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+	n.config.MaxConnections = config.MinConnections
+	h, _ := n.start(t)
+	for range 2 * n.config.MaxConnections {
+		var dialer net.Dialer
+		conn, err := dialer.DialContext(t.Context(), "tcp", n.config.PodServers()[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	for deadline := time.Now().Add(10 * time.Second); !h.isFull("--dummy-if-ip"); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the port for pods has no limit")
+		}
+	}
+	var service corev1.Service
+	readObject(t, http.DefaultClient, "http://"+n.config.ProxyAddress+"/api/v1/namespaces/default/services/kubernetes", "", &service)
+}

@@ -1,0 +1,53 @@
+package kubeadm
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/edgehub-io/edgehub/test/install/machine"
+)
+
+// TestNodeIsAutonomous has each step of the story come true. See [Story].
+func TestNodeIsAutonomous(t *testing.T) {
+	if why := machine.Missing(); why != "" {
+		t.Skip("NOT RUN: a kubeadm cluster on two machines with systemd: " + why)
+	}
+	hub, err := filepath.Abs("../../bin/edgehub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute) // the first one builds Kubernetes, and another may have the host
+	defer cancel()
+	c, err := Start(ctx, Options{Dir: filepath.Join(t.TempDir(), "machines"), Hub: hub, Log: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			c.logJournals(t)
+		}
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, step := range Story() {
+		if !t.Run(step.Name, func(t *testing.T) {
+			if err := step.Run(c, t.Context(), t.Logf); err != nil {
+				t.Fatal(err)
+			}
+		}) {
+			return
+		}
+	}
+}
+
+func (c *Cluster) logJournals(t *testing.T) {
+	t.Helper()
+	for name, m := range c.machines {
+		out, err := m.Run(context.Background(), "journalctl", "--no-pager", "--lines=100", "--output=short")
+		t.Logf("the end of %s's journal: %v\n%s", name, err, out)
+	}
+}
