@@ -1,0 +1,229 @@
+package cache
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/edgehub-io/edgehub/cache/localendpoints"
+	"github.com/edgehub-io/edgehub/cache/watch"
+)
+
+// kubelet reports at once what it sees that the cloud does not have, and the cloud's slices follow.
+func TestEndpointsWhenTheCloudCatchesUp(t *testing.T) {
+	for name, tt := range map[string]struct {
+		offline *corev1.Pod // what kubelet reports in the outage
+		want    []string    // what the watch gets after that
+	}{
+		"nothing has changed here": {nil, nil},
+		"a pod has another address": {
+			nodePod("a", "", "10.0.0.7", true), []string{"MODIFIED 10.0.0.7 10.0.9.9"},
+		},
+	} {
+		for _, forgotten := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, relist %v", name, forgotten), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					p := startProxied(t, newSliceCloud(), withPodServers)
+					p.lose()
+					ip := "10.0.0.1"
+					if tt.offline != nil {
+						ip = tt.offline.Status.PodIP
+						p.report(tt.offline)
+					}
+					// The cloud took the node for dead, and changed the other endpoint meanwhile.
+					down := webSlice("200", webEndpoint("a", "10.0.0.1", false))
+					down.Endpoints[1].Addresses = []string{"10.0.9.8"}
+					p.cloud.set("210", down, otherSlice("91"), apiServerSlice("92"))
+					if forgotten {
+						p.cloud.on("watch", func(r *http.Request) *http.Response {
+							if r.URL.Query().Get("resourceVersion") == "100" && strings.Contains(r.URL.Path, "slices") {
+								return respond(http.StatusGone, "{}")
+							}
+							return p.cloud.follow(r)
+						})
+					}
+					p.cloud.comeBack()
+					feed, pods := p.resumed()
+					send(t, pods, podObjectEvent("MODIFIED", nodePod("a", "150", "10.0.0.1", false)))
+					if !forgotten {
+						send(t, feed, sliceEvent("MODIFIED", down))
+					}
+					synctest.Wait()
+					time.Sleep(time.Second)
+					p.cloud.pods = []*corev1.Pod{nodePod("a", "400", ip, true)}
+					p.report(nodePod("a", "", ip, true)) // kubelet, online
+					up := webSlice("300", webEndpoint("a", ip, true))
+					send(t, feed, sliceEvent("MODIFIED", up))
+					time.Sleep(2 * time.Minute)
+					want := append(slices.Clone(tt.want), "MODIFIED "+ip+" 10.0.9.8", "MODIFIED "+ip+" 10.0.9.9")
+					if got := watched(t, p.proxy, "web-1"); !slices.Equal(got, want) {
+						t.Errorf("the watch gets %q, want %q", got, want)
+					}
+					if n := p.cloud.count("watch"); n > 6 {
+						t.Errorf("watches were opened %d times", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Whatever the cloud says, or does not say, after the time for it clients have its slices.
+func TestEndpointsWhenTheCloudDoesNotCatchUp(t *testing.T) {
+	const settled = localendpoints.SettleAfter
+	down := webSlice("200", webEndpoint("a", "10.0.0.1", false))
+	for name, tt := range map[string]struct {
+		pod    *corev1.Pod // in kubelet's watch, after the return
+		sent   string      // to kube-proxy's watch
+		before []string
+		after  []string
+		within time.Duration
+	}{
+		"the pod was changed by the cloud":               {nodePod("a", "150", "10.0.0.1", false), "", nil, []string{"MODIFIED 10.0.0.1 10.0.9.9"}, settled},
+		"the cloud took the node for dead":               {nodePod("a", "150", "10.0.0.1", false), sliceEvent("MODIFIED", down), []string{"MODIFIED 10.0.0.7 10.0.9.9"}, []string{"MODIFIED !10.0.0.1 10.0.9.9"}, settled},
+		"the slice is gone":                              {nodePod("a", "150", "10.0.0.1", false), sliceEvent("DELETED", webSlice("200", webEndpoint("a", "10.0.0.1", false))), []string{"DELETED !10.0.0.1 10.0.9.9"}, nil, settled},
+		"the endpoint is gone":                           {nodePod("a", "150", "10.0.0.1", false), sliceEvent("MODIFIED", webSlice("200")), []string{"MODIFIED 10.0.9.9"}, nil, settled},
+		"a pod of the node that nobody here knows":       {nodePod("a", "150", "10.0.0.1", false), sliceEvent("MODIFIED", webSlice("200", webEndpoint("new", "10.0.0.20", true))), []string{"MODIFIED 10.0.0.20 10.0.9.9"}, nil, settled},
+		"kubelet does not know that it has to report":    {nil, "", nil, []string{"MODIFIED 10.0.0.1 10.0.9.9"}, watch.SettleAfter + settled},
+		"the same, and the cloud took the node for dead": {nil, sliceEvent("MODIFIED", down), []string{"MODIFIED 10.0.0.7 10.0.9.9"}, []string{"MODIFIED !10.0.0.1 10.0.9.9"}, watch.SettleAfter + settled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := startProxied(t, newSliceCloud())
+				p.lose()
+				p.report(nodePod("a", "", "10.0.0.7", true))
+				offline := []string{"MODIFIED 10.0.0.7 10.0.9.9"}
+				p.cloud.comeBack()
+				feed, pods := p.resumed()
+				if tt.pod != nil {
+					send(t, pods, podObjectEvent("MODIFIED", tt.pod))
+				}
+				send(t, feed, tt.sent)
+				time.Sleep(tt.within - 2*time.Second)
+				if got, want := watched(t, p.proxy, "web-1"), slices.Concat(offline, tt.before); !slices.Equal(got, want) {
+					t.Errorf("until then the watch gets %q, want %q", got, want)
+				}
+				time.Sleep(10 * time.Second)
+				if got, want := watched(t, p.proxy, "web-1"), slices.Concat(offline, tt.before, tt.after); !slices.Equal(got, want) {
+					t.Errorf("in the end the watch gets %q, want %q", got, want)
+				}
+				if p.proxy.ended() {
+					t.Error("the watch has ended")
+				}
+				select {
+				case feed = <-p.cloud.sliceFeeds: // opened again to show what the cloud has
+				default:
+				}
+				send(t, feed, sliceEvent("MODIFIED", webSlice("300", webEndpoint("a", "10.0.0.30", false))))
+				synctest.Wait()
+				if got, want := watched(t, p.proxy, "web-1"), "MODIFIED !10.0.0.30 10.0.9.9"; got[len(got)-1] != want {
+					t.Errorf("later the watch gets %q, want %q", got, want)
+				}
+			})
+		})
+	}
+}
+
+// While the cloud catches up, kubelet reports to it: its slices follow.
+func TestEndpointsFollowKubeletAfterTheReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startProxied(t, newSliceCloud())
+		p.lose()
+		p.cloud.comeBack()
+		feed, _ := p.resumed()
+		p.report(nodePod("a", "", "10.0.0.1", false))
+		send(t, feed, sliceEvent("MODIFIED", webSlice("200", webEndpoint("a", "10.0.0.1", false))))
+		synctest.Wait()
+		if got, want := watched(t, p.proxy, "web-1"), []string{"MODIFIED !10.0.0.1 10.0.9.9"}; !slices.Equal(got, want) {
+			t.Errorf("the watch gets %q, want %q", got, want)
+		}
+	})
+}
+
+// The cloud comes and goes: no address that works is withdrawn.
+func TestEndpointsOverShortReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startProxied(t, newSliceCloud())
+		p.lose()
+		p.report(nodePod("a", "", "10.0.0.7", true))
+		for n := range 4 {
+			p.cloud.set(fmt.Sprint(200+n), p.cloud.slices...)
+			p.cloud.comeBack()
+			feed, pods := p.resumed()
+			send(t, pods, podObjectEvent("MODIFIED", nodePod("a", fmt.Sprint(150+n), "10.0.0.1", false)))
+			send(t, feed, sliceEvent("MODIFIED", webSlice(fmt.Sprint(200+n), webEndpoint("a", "10.0.0.1", false))))
+			synctest.Wait()
+			p.cloud.sliceFeeds <- feed
+			p.cloud.podFeeds <- pods
+			time.Sleep(3 * time.Second)
+			p.lose()
+		}
+		// Once in the first outage, and for each event of the cloud.
+		if got, want := watched(t, p.proxy, "web-1"), slices.Repeat([]string{"MODIFIED 10.0.0.7 10.0.9.9"}, 5); !slices.Equal(got, want) {
+			t.Errorf("the watch gets %q, want %q", got, want)
+		}
+		if got := p.read(urlProxySlices, protobuf); shownSlice(got) != "10.0.0.7 10.0.9.9" {
+			t.Errorf("the list has %q", shownSlice(got))
+		}
+	})
+}
+
+// A client lists in the outage, and opens its watch after it.
+func TestAWatchOpenedAfterTheReturnGetsTheCloudsEndpoints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startProxied(t, newSliceCloud(), withPodServers)
+		p.lose()
+		p.report(nodePod("a", "", "10.0.0.7", true))
+		p.read(urlProxySlices, "application/json")
+		p.proxy.stop()
+		p.cloud.comeBack()
+		pods := p.opened(p.cloud.podFeeds)
+		send(t, pods, podObjectEvent("MODIFIED", nodePod("a", "150", "10.0.0.1", false)))
+		w := startWatch(as(t.Context(), kubeProxy), t, p.Cache, watchSlices+"&resourceVersion=100")
+		time.Sleep(5 * time.Second)
+		if got, want := watched(t, w, "kubernetes"), []string{"MODIFIED 192.0.2.1:6443"}; !slices.Equal(got, want) {
+			t.Errorf("at once the watch gets %q, want %q", got, want)
+		}
+		if got := watched(t, w, "web-1"); len(got) != 0 {
+			t.Errorf("at once the watch gets %q", got)
+		}
+		time.Sleep(20 * time.Second)
+		if got, want := watched(t, w, "web-1"), []string{"MODIFIED 10.0.0.1 10.0.9.9"}; !slices.Equal(got, want) {
+			t.Errorf("then the watch gets %q, want %q", got, want)
+		}
+	})
+}
+
+// A client whose watch cannot go on reads everything again, by WatchList.
+func TestInitialEventsWhileTheCloudCatchesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startProxied(t, newSliceCloud())
+		p.lose()
+		p.cloud.comeBack()
+		p.opened(p.cloud.sliceFeeds)
+		w := startWatch(as(t.Context(), kubeProxy), t, p.Cache, watchSlices+listWatch)
+		feed := p.opened(p.cloud.sliceFeeds)
+		send(t, feed, sliceEvent("ADDED", webSlice("200", webEndpoint("a", "10.0.0.1", false))),
+			`{"type":"BOOKMARK","object":{"kind":"EndpointSlice","apiVersion":"discovery.k8s.io/v1","metadata":{"resourceVersion":"210","annotations":{"k8s.io/initial-events-end":"true"}}}}`+"\n")
+		time.Sleep(5 * time.Second)
+		want := []string{"ADDED 10.0.0.1 10.0.9.9"}
+		if got := watched(t, w, "web-1"); !slices.Equal(got, want) {
+			t.Errorf("initial events are %q, want %q", got, want)
+		}
+		time.Sleep(20 * time.Second)
+		if got, want := watched(t, w, "web-1"), append(want, "MODIFIED !10.0.0.1 10.0.9.9"); !slices.Equal(got, want) {
+			t.Errorf("then the watch gets %q, want %q", got, want)
+		}
+		for _, v := range p.views.All() { // it has the cloud's slices
+			if v.Key.Labels != "" && v.Position() != "210" {
+				t.Errorf("%s is at %s", v, v.Position())
+			}
+		}
+	})
+}
