@@ -21,9 +21,7 @@ import (
 // TestNode is the life of one node with a hub, from the first look to the last trace.
 // Each part begins where the one before has ended.
 func TestNode(t *testing.T) {
-	if why := machine.Missing(); why != "" {
-		t.Skip("NOT RUN: install, upgrade and uninstall on a machine with systemd: " + why)
-	}
+	machine.Need(t, "install, upgrade and uninstall on a machine with systemd")
 	n := newNode(t)
 	hub, pod, before := n.build(false), n.startPod(), n.tree()
 	parts := []struct {

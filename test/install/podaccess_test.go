@@ -23,9 +23,7 @@ const (
 
 // TestPodAccess is how pods of a node come to use its hub, and leave it again.
 func TestPodAccess(t *testing.T) {
-	if why := machine.Missing(); why != "" {
-		t.Skip("NOT RUN: pods that use a hub, on a machine with systemd: " + why)
-	}
+	machine.Need(t, "pods that use a hub, on a machine with systemd")
 	n := newNode(t)
 	n.allowSecrets()
 	agent := n.startDaemonSet("kube-system", "agent", true)

@@ -12,9 +12,7 @@ import (
 
 // TestNodeIsAutonomous has each step of the story come true. See [Story].
 func TestNodeIsAutonomous(t *testing.T) {
-	if why := machine.Missing(); why != "" {
-		t.Skip("NOT RUN: a kubeadm cluster on two machines with systemd: " + why)
-	}
+	machine.Need(t, "a kubeadm cluster on two machines with systemd")
 	hub, err := filepath.Abs("../../bin/edgehub")
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 )
 
@@ -62,6 +63,20 @@ func Missing() string {
 		return "ip is not installed (Debian's package iproute2)"
 	}
 	return ""
+}
+
+// Need skips a test of what this describes where no machine can be booted. As root, where the
+// environment variable CI is set, the test fails instead: whatever is missing can be installed.
+func Need(t testing.TB, what string) {
+	t.Helper()
+	why := Missing()
+	switch {
+	case why == "":
+	case os.Geteuid() == 0 && os.Getenv("CI") != "":
+		t.Fatalf("%s cannot be tested: %s", what, why)
+	default:
+		t.Skipf("NOT RUN: %s: %s", what, why)
+	}
 }
 
 // Boot boots a machine that is alone on its wire with the host. binds are files of the
