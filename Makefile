@@ -46,7 +46,8 @@ hub_size_limit := 40000000
 modules := $(patsubst %/go.mod,%,$(wildcard ./go.mod ./test/go.mod ./test/alerts/go.mod ./test/cluster/go.mod ./deploy/dist/go.mod))
 tidy_modules := $(modules) $(addprefix ./test/cluster/,kubernetes containerd17 containerd2 coredns flannel flannelcni) ./.ci/tools
 
-golangci_lint := .ci/bin/golangci-lint
+# Outside the checkout, so that a fresh clone finds it built: minutes on a slow machine.
+golangci_lint := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/edgehub/golangci-lint-$(shell cat .ci/tools/go.mod .ci/tools/go.sum | sha256sum | cut -c 1-12)
 
 # How long soak lasts, and how often the link is cut meanwhile.
 DURATION ?= 30m
@@ -73,8 +74,6 @@ node_packages := containerd runc containernetworking-plugins iptables conntrack 
 # Units are checked with it, and a node is turned over under it, as process 1 of a test's own.
 install_packages := systemd
 kubeadm_packages := $(install_packages) curl
-# Completion is tested in each of these.
-shell_packages := bash zsh fish
 
 # $(call each,folders,command) runs command in each folder and stops at the first
 # that fails.
@@ -126,57 +125,32 @@ lint-tidy:
 .PHONY: lint-code
 lint-code: $(golangci_lint)
 	@$(call each,$(modules),go vet ./...)
-	@$(call each,$(modules),$(abspath $(golangci_lint)) run --config $(abspath .golangci.yml) ./...)
+	@$(call each,$(modules),$(golangci_lint) run --config $(abspath .golangci.yml) ./...)
 
-$(golangci_lint): .ci/tools/go.mod .ci/tools/go.sum
+$(golangci_lint):
 	@echo "building golangci-lint: some minutes the first time"
-	cd .ci/tools && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o $(abspath $@) github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	cd .ci/tools && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o $@.partial github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@mv $@.partial $@
+
+# What each suite is, needs and runs stands in test/suites/suites.go. -trimpath, so that a
+# fresh clone need not compile what another one has compiled.
+suites = cd test && export GOFLAGS='-trimpath -buildvcs=false' && go build -o ../bin/edgehub-suites ./suites && exec ../bin/edgehub-suites
 
 .PHONY: test
-test: test-unit test-integration ## run all tests; without root all but those that need nodes
+test: ## the gate, what every change must pass: lint, unit tests, an apiserver, a node, an install
+	@$(suites)
 
-.PHONY: test-unit
-test-unit: ## run the tests that need no cluster
-	@.ci/packages $(race_packages)
-	@if (( EUID == 0 )); then .ci/packages $(install_packages) $(shell_packages); fi
-	go test -race -timeout 30m ./...
-	cd test && go test -count=1 ./layering ./docs ./bench/results ./bench/chart
+.PHONY: test-all
+test-all: ## all suites and a table of them; ONLY=cache,node repeats a part, SEED=7 the random ones
+	@$(suites) --all $(if $(ONLY),--only=$(ONLY)) $(if $(SEED),--seed=$(SEED))
 
-# Suites that run the product in the test's process are compiled with the race detector. The
-# others start its programs, and would only be slower with it. A few run at a time, so the
-# longest come first.
-race_suites := ./transparency $(addprefix ./integration/,rollout engine controller plugin ota) ./chaos/rollout ./internal/...
-program_suites := ./integration/cache ./soak \
-	$(filter-out ./integration/cache $(race_suites),$(patsubst test/%,./%,$(wildcard test/integration/*))) \
-	./chaos/cache ./fuzzcache ./attack
-# These start containerd and kubelet, which takes root. They wait most of their time, kubeadm
-# for the end of e2e.
-node_suites := ./e2e/... ./install/... ./kubeadm/...
-as_root = $(if $(filter 0,$(shell id -u)),$(1))
+.PHONY: test-list
+test-list: ## list the suites, and what each needs
+	@$(suites) --list
 
-# What random and long suites do in `make test`; alone, each has a target below.
-short := ROUNDS=50 FIRST_SEED=1 DURATION=3m CUT_EVERY=30s SECONDS=60 SEED=1
-
-.PHONY: test-integration
-test-integration: build ## run the tests that need an apiserver, and as root those that need nodes
-	@.ci/packages $(race_packages)
-	@if (( EUID == 0 )); then \
-		.ci/packages $(node_packages) $(kubeadm_packages) strace; \
-	else \
-		echo "NOT RUN: $(node_suites). They start containerd and kubelet, which need root: sudo make test-e2e"; \
-	fi
-	cd test/cluster && go test -count=1 -timeout 20m ./...
-	cd test && $(short) go test -count=1 -p 3 -parallel $(crash_rounds) -timeout 40m \
-		$(call as_root,./e2e/... ./install/...) $(program_suites) $(call as_root,./kubeadm/...)
-	cd test && SEEDS=10 FIRST_SEED=1 go test -race -count=1 -p 3 -timeout 30m $(race_suites)
-	cd test/alerts && go test -count=1 -timeout 5m ./...
-
-# OUTAGE=3m takes the cloud away for longer than everything takes to be tried.
-.PHONY: test-e2e
-test-e2e: build ## run only the tests that need nodes; root needed
-	@if (( EUID != 0 )); then echo "these tests start containerd and kubelet, which need root: sudo make test-e2e" >&2; exit 1; fi
-	@.ci/packages $(node_packages) $(kubeadm_packages)
-	cd test && go test -count=1 -timeout 40m $(node_suites)
+# One suite: make test-unit, make test-e2e.
+test-%:
+	@$(suites) --only=$* $(if $(SEED),--seed=$(SEED))
 
 .PHONY: chaos-rollout
 chaos-rollout: ## break rollouts at random; SEEDS=200 for a long run, FIRST_SEED=n to begin there
@@ -246,4 +220,4 @@ cluster-command:
 
 .PHONY: clean
 clean: ## remove what was built in this folder
-	rm -rf bin dist .ci/bin
+	rm -rf bin dist

@@ -40,7 +40,7 @@ type measure struct {
 // is what the heap was at its largest, as far as the kernel has not been given it back.
 // There are as many goroutines, and open files, as there are connections and requests
 // under way. A leak of one goroutine for each watch and cut, the least that would be one,
-// is a hundred times as much in the three minutes of make test.
+// is a hundred times as much in the three minutes of make test-all.
 var measures = []measure{
 	{"heap MB", 1e6, "go_memstats_heap_alloc_bytes", 0.10, 4e6},
 	{"resident MB", 1e6, "process_resident_memory_bytes", 0.15, 8e6},

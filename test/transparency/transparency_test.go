@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +38,16 @@ func TestSameAnswersAsTheApiserver(t *testing.T) {
 				t.Run(c.name, func(t *testing.T) { w.compare(t, c) })
 			}
 			t.Run("LIST page by page", func(t *testing.T) { w.comparePages(t, configMaps+"?limit=3") })
+		})
+	}
+}
+
+// Long lists are the apiserver's, too, byte for byte.
+func TestLongListsAreTheApiservers(t *testing.T) {
+	f := newFixture(t)
+	f.fillMany(t)
+	for _, w := range f.ways {
+		t.Run(w.name, func(t *testing.T) {
 			t.Run("LIST of 50,000 items", func(t *testing.T) {
 				a := w.compare(t, call{path: "/api/v1/namespaces/many/configmaps?resourceVersion=0", header: accept(protobuf), status: 200})
 				if n := bytes.Count(a.body, []byte("\x04many")); n < manyItems {
@@ -176,40 +185,42 @@ func (w way) comparePages(t *testing.T, path string) {
 func (f *fixture) fill(t *testing.T) string {
 	t.Helper()
 	ctx := t.Context()
-	for _, namespace := range []string{"many"} {
-		if _, err := f.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+	if _, err := f.create(ctx, "default", "large", map[string]string{"k": strings.Repeat("0123456789", 100_000)}, nil); err != nil {
+		t.Fatal(err)
+	}
+	from, err := f.create(ctx, "default", "cm", map[string]string{"k": "v"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10 {
+		if _, err := f.create(ctx, "default", fmt.Sprintf("list-%d", i), nil, map[string]string{"n": fmt.Sprint(i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	began := time.Now()
-	create := func(ctx context.Context, namespace, name string, data map[string]string, labels map[string]string) (*corev1.ConfigMap, error) {
-		return f.client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Data: data,
-		}, metav1.CreateOptions{FieldManager: "fixture"})
+	return from.ResourceVersion
+}
+
+// fillMany makes the objects of a long list.
+func (f *fixture) fillMany(t *testing.T) {
+	t.Helper()
+	if _, err := f.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "many"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
-	g, gctx := errgroup.WithContext(ctx)
+	g, ctx := errgroup.WithContext(t.Context())
 	g.SetLimit(32)
 	for i := range manyItems {
 		g.Go(func() error {
-			_, err := create(gctx, "many", fmt.Sprintf("m-%05d", i), map[string]string{"k": "v"}, nil)
+			_, err := f.create(ctx, "many", fmt.Sprintf("m-%05d", i), map[string]string{"k": "v"}, nil)
 			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("made %d objects in %v", manyItems, time.Since(began).Round(time.Second))
-	if _, err := create(ctx, "default", "large", map[string]string{"k": strings.Repeat("0123456789", 100_000)}, nil); err != nil {
-		t.Fatal(err)
-	}
-	from, err := create(ctx, "default", "cm", map[string]string{"k": "v"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 10 {
-		if _, err := create(ctx, "default", fmt.Sprintf("list-%d", i), nil, map[string]string{"n": fmt.Sprint(i)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return from.ResourceVersion
+}
+
+func (f *fixture) create(ctx context.Context, namespace, name string, data, labels map[string]string) (*corev1.ConfigMap, error) {
+	return f.client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Data: data,
+	}, metav1.CreateOptions{FieldManager: "fixture"})
 }

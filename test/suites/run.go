@@ -1,0 +1,303 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"gotest.tools/gotestsum/testjson"
+)
+
+// runVariable is in the environment of everything that a run starts. Its value names the process
+// that runs the suites, so that what a killed run has left can be told from what a live one uses.
+const runVariable = "EDGEHUB_TEST_RUN"
+
+// keptLogs is how many logs of earlier runs are kept.
+const keptLogs = 20
+
+// runner runs suites and remembers what became of them. It is for one goroutine.
+type runner struct {
+	out     io.Writer // for whoever waits: a line for each package, failures, the table
+	log     *logFile  // everything
+	root    string    // the checkout
+	commit  string    // "b7be4e3", with a + if there are changes besides
+	seed    int
+	results []result
+	tests   counts
+
+	repeating bool // the tests that failed
+}
+
+// counts are of tests, subtests included.
+type counts struct{ passed, skipped int }
+
+// result is what became of one suite.
+type result struct {
+	suite    suite
+	took     time.Duration
+	machine  load
+	notRun   string // the reason
+	failures []*failure
+}
+
+func newRunner(ctx context.Context, seed int, out io.Writer) (*runner, error) {
+	root, err := checkout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &runner{out: out, root: root, seed: seed, commit: describe(ctx, root)}
+	if r.log, err = openLog(r.commit); err != nil {
+		return nil, err
+	}
+	fmt.Fprintln(out, "the whole log:", r.log.Name())
+	return r, os.Setenv(runVariable, fmt.Sprint(os.Getpid()))
+}
+
+// describe names the commit of a checkout.
+func describe(ctx context.Context, root string) string {
+	git := func(args ...string) string {
+		out, _ := exec.CommandContext(ctx, "git", append([]string{"-C", root}, args...)...).Output()
+		return strings.TrimSpace(string(out))
+	}
+	commit := git("rev-parse", "--short=7", "HEAD")
+	if commit == "" {
+		return "unknown"
+	}
+	if git("status", "--porcelain") != "" {
+		commit += "+"
+	}
+	return commit
+}
+
+// logFile is written by the readers of a command's two streams at once.
+type logFile struct {
+	mu sync.Mutex
+	*os.File
+}
+
+func (l *logFile) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.File.Write(p)
+}
+
+func openLog(commit string) (*logFile, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return nil, fmt.Errorf("find the cache folder: %w", err)
+	}
+	folder := filepath.Join(cache, "edgehub", "logs")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return nil, err
+	}
+	old, err := filepath.Glob(filepath.Join(folder, "*.log")) // sorted, and their names begin with the time
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range old[:max(0, len(old)-keptLogs+1)] {
+		_ = os.Remove(name)
+	}
+	name := fmt.Sprintf("%s-%s.log", time.Now().UTC().Format("20060102T150405"), strings.TrimSuffix(commit, "+"))
+	file, err := os.Create(filepath.Join(folder, name))
+	return &logFile{File: file}, err
+}
+
+// suite runs all steps of a suite, also after one has failed.
+func (r *runner) suite(ctx context.Context, s suite) {
+	res := result{suite: s}
+	defer func() { r.results = append(r.results, res) }()
+	if ctx.Err() != nil {
+		res.notRun = "interrupted"
+		return
+	}
+	r.say("\n== %s: %s", s.name, s.what)
+	if s.root && os.Geteuid() != 0 {
+		res.notRun = "needs root"
+		r.say("NOT RUN: it needs root")
+		return
+	}
+	began, before := time.Now(), look()
+	if s.nodes {
+		r.clean(ctx, &res)
+		defer r.clean(ctx, &res)
+	}
+	for _, st := range s.prepared() {
+		res.failures = append(res.failures, r.step(ctx, s, st)...)
+	}
+	res.took, res.machine = time.Since(began), look().since(before)
+	if len(res.failures) > 0 {
+		r.say("-- %s failed, %s", s.name, res.machine)
+	}
+}
+
+// step runs a command or tests, and returns what failed.
+func (r *runner) step(ctx context.Context, s suite, st step) []*failure {
+	if len(st.command) > 0 {
+		return r.command(ctx, s, st)
+	}
+	return r.goTest(ctx, s, st, st.args)
+}
+
+func (r *runner) start(ctx context.Context, s suite, st step, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = filepath.Join(r.root, st.dir)
+	cmd.Env = os.Environ()
+	for name, value := range s.environment(r.seed) {
+		if _, set := os.LookupEnv(name); !set {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = time.Minute
+	fmt.Fprintf(r.log, "+ cd %s; %s %s\n", filepath.Join(".", st.dir), name, strings.Join(args, " "))
+	return cmd
+}
+
+func (r *runner) command(ctx context.Context, s suite, st step) []*failure {
+	cmd := r.start(ctx, s, st, st.command[0], st.command[1:]...)
+	out, err := cmd.CombinedOutput()
+	_, _ = r.log.Write(out)
+	words := strings.Join(st.command, " ")
+	if err == nil {
+		r.say("ok   %s", words)
+		return nil
+	}
+	f := &failure{suite: s, step: st, pkg: words, output: fmt.Sprintf("%s%s: %v\n", out, words, err)}
+	r.say("FAIL %s", words)
+	return []*failure{f}
+}
+
+// goTest runs go test. What it returns are the root tests that failed, and packages that failed
+// outside of any test.
+func (r *runner) goTest(ctx context.Context, s suite, st step, args []string) []*failure {
+	cmd := r.start(ctx, s, st, "go", append([]string{"test", "-json", "-count=1", "-timeout=" + testTimeout.String()}, args...)...)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return []*failure{{suite: s, step: st, pkg: "go test", output: err.Error()}}
+	}
+	stderr, err := cmd.StderrPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return []*failure{{suite: s, step: st, pkg: "go test", output: err.Error()}}
+	}
+	events := &events{runner: r}
+	execution, scanErr := testjson.ScanTestOutput(testjson.ScanConfig{
+		Stdout: stdout, Stderr: stderr, Handler: events, IgnoreNonJSONOutputLines: true,
+	})
+	err = errors.Join(scanErr, cmd.Wait())
+	failures := collect(s, st, execution)
+	r.count(execution)
+	if err != nil && len(failures) == 0 { // what does not compile, or go test itself
+		failures = append(failures, &failure{suite: s, step: st, pkg: "go test " + strings.Join(args, " "), output: events.text() + err.Error() + "\n"})
+	}
+	for _, f := range failures {
+		if f.test == "" {
+			f.output = events.text() + f.output
+		}
+	}
+	return failures
+}
+
+// count counts each test once.
+func (r *runner) count(execution *testjson.Execution) {
+	if r.repeating {
+		return
+	}
+	for _, pkg := range execution.Packages() {
+		r.tests.passed += len(execution.Package(pkg).Passed)
+		r.tests.skipped += len(execution.Package(pkg).Skipped)
+	}
+}
+
+// collect groups what failed by root tests.
+func collect(s suite, st step, execution *testjson.Execution) []*failure {
+	var all []*failure
+	for _, name := range execution.Packages() {
+		pkg := execution.Package(name)
+		byRoot := map[string]*failure{}
+		for _, tc := range pkg.Failed {
+			root, _ := tc.Test.Split()
+			f := byRoot[root]
+			if f == nil {
+				f = &failure{suite: s, step: st, pkg: name, test: root}
+				byRoot[root] = f
+				all = append(all, f)
+			}
+			for _, line := range execution.OutputLines(tc) {
+				if !strings.HasPrefix(line, "=== ") { // RUN, PAUSE, CONT
+					f.output += line
+				}
+			}
+		}
+		if pkg.Result() == testjson.ActionFail && len(pkg.Failed) == 0 {
+			f := &failure{suite: s, step: st, pkg: name}
+			var text strings.Builder
+			_ = pkg.WriteOutputTo(&text, 0)
+			f.output = text.String()
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// events shows and logs what go test prints.
+type events struct {
+	*runner
+	mu   sync.Mutex
+	lost strings.Builder // what belongs to no package: compilers' errors
+}
+
+func (e *events) Event(event testjson.TestEvent, _ *testjson.Execution) error {
+	switch {
+	case event.Action == testjson.ActionBuild:
+		return e.Err(strings.TrimSuffix(event.Output, "\n"))
+	case event.Action == testjson.ActionOutput:
+		_, err := io.WriteString(e.log, event.Output)
+		return err
+	case event.Test != "" && event.Action == testjson.ActionFail:
+		e.show("--- FAIL: %s %s (%.1fs)", short(event.Package), event.Test, event.Elapsed)
+	case event.Test == "" && event.Action == testjson.ActionPass:
+		e.show("ok   %s %.1fs", short(event.Package), event.Elapsed)
+	case event.Test == "" && event.Action == testjson.ActionFail:
+		e.show("FAIL %s %.1fs", short(event.Package), event.Elapsed)
+	}
+	return nil
+}
+
+// Err gets what go test prints beside the events.
+func (e *events) Err(text string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lost.WriteString(text + "\n")
+	_, err := io.WriteString(e.log, text+"\n")
+	return err
+}
+
+func (e *events) text() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.lost.String()
+}
+
+// show is for who waits. The log has it already, in go test's words.
+func (r *runner) show(format string, args ...any) { fmt.Fprintf(r.out, format+"\n", args...) }
+
+// say is for both.
+func (r *runner) say(format string, args ...any) {
+	r.show(format, args...)
+	fmt.Fprintf(r.log, format+"\n", args...)
+}
+
+// short is a package without the name of the product's module.
+func short(pkg string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(pkg, "github.com/edgehub-io/edgehub"), "/")
+}

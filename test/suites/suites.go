@@ -1,0 +1,237 @@
+package main
+
+import (
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// testTimeout ends a package's tests that hang. It is no bound on what they do: each has a
+// patience of its own.
+const testTimeout = 45 * time.Minute
+
+// suite is a part of the tests that runs by itself: make test-all ONLY=name.
+type suite struct {
+	name, what string
+	gate       bool // every change must pass it
+	root       bool // it takes root
+	nodes      bool // it starts machines or containerd: what killed runs have left is removed before and after
+	quiet      bool // it has bounds on time or memory, and a machine that does other work may fail it
+	random     bool // it takes a seed
+	// answers are the packages, or folders of them, whose failures are wrong answers, or something
+	// lost or invented, unless they say that something did not happen in time. "" is all.
+	answers  []string
+	packages []string          // Debian's, installed first
+	env      map[string]string // for what is not set already
+	steps    []step
+}
+
+// step is a command, or tests.
+type step struct {
+	dir     string   // below the checkout
+	command []string // or else:
+	args    []string // of go test
+}
+
+// Debian's packages: cgo links the race detector.
+var (
+	compilers = []string{"gcc", "libc6-dev"}
+	machines  = []string{"containerd", "runc", "containernetworking-plugins", "iptables", "conntrack", "ethtool", "socat", "iproute2"}
+	systemd   = []string{"systemd", "curl"}
+	shells    = []string{"bash", "zsh", "fish"} // completion is tested in each
+)
+
+// measured is how tests with a bound on time or memory are named. They run in a suite of their
+// own, one at a time.
+const measured = "^TestMeasured"
+
+// all are the suites, in the order in which they run: those of the gate first, the cheapest
+// first. One runs at a time.
+func all() []suite {
+	everywhere := []string{""}
+	return []suite{
+		{
+			name: "lint", what: "format, go.mod files, vet and golangci-lint", gate: true,
+			steps: []step{{command: []string{"make", "--no-print-directory", "lint"}}},
+		},
+		{
+			name: "unit", what: "all unit tests, with the race detector", gate: true,
+			packages: slices.Concat(compilers, asRoot(append(shells, "systemd")...)),
+			answers:  []string{"cache", "proxy", "ota", "imagepull"},
+			steps:    []step{{args: []string{"-race", "./..."}}},
+		},
+		{
+			name: "rules", what: "imports, docs, and the tests' own helpers", gate: true,
+			steps: []step{
+				inTest("./layering", "./docs", "./bench/...", "./suites", "./internal/..."),
+				{dir: "test/cluster", args: []string{"./freeport", "./link", "./images"}},
+			},
+		},
+		{
+			name: "build", what: "the programs that the suites below run", gate: true,
+			steps: []step{{command: []string{"make", "--no-print-directory", "build"}}},
+		},
+		{
+			name: "cache", what: "what a client of the hub reads online and offline, beside a real apiserver", gate: true,
+			answers: everywhere,
+			steps:   []step{inTest("-parallel=6", "-skip="+measured, "./integration/cache")},
+		},
+		{
+			name: "api", what: "OTA's API, admission policies, secrets and service filters, beside a real apiserver", gate: true,
+			packages: compilers,
+			answers:  []string{"test/integration/secrets", "test/integration/servicefilters"},
+			steps: []step{
+				inTest("-p=1", "./integration/admission", "./integration/secrets", "./integration/servicefilters"),
+				inTest("-race", "./integration/ota"),
+			},
+		},
+		{
+			name: "transparency", what: "answers through the hub are the apiserver's", gate: true,
+			packages: compilers, answers: everywhere,
+			steps: []step{inTest("-race", "-run=^TestSameAnswersAsTheApiserver$", "./transparency")},
+		},
+		{
+			name: "node", what: "one node's life: pods, pre-pull, upgrade, outage, reboot, return", gate: true, root: true, nodes: true,
+			packages: slices.Concat(machines, systemd),
+			steps: []step{inTest("-run=^("+strings.Join([]string{
+				"TestNodesAreReadyThroughTheirHubs", "TestPodComesChangesAndGoes", "TestOwnerUpgradesHisNode",
+				"TestUpgradeAfterPrepullFetchesNothing", "TestPodsLiveOnWhileTheCloudIsAway", "TestPodsComeBackAfterARebootWithoutTheCloud",
+			}, "|")+")$", "./e2e")},
+		},
+		{
+			name: "uninstall", what: "edgehub install, an outage, edgehub uninstall", gate: true, root: true, nodes: true,
+			packages: slices.Concat(machines, systemd),
+			steps: []step{inTest("-run=^TestNode$/^("+strings.Join([]string{
+				"an_install_leaves_.*", "without_the_cloud_.*", "uninstall_refuses_.*", "uninstall_after_.*",
+			}, "|")+")$", "./install")},
+		},
+
+		{
+			name: "cluster", what: "the tests' own cluster, with an inventory of the whole machine", root: true, nodes: true,
+			packages: machines, env: map[string]string{"EDGEHUB_INVENTORY": "1"},
+			steps: []step{{dir: "test/cluster", args: []string{"-p=1", "./..."}}},
+		},
+		{
+			name: "integration", what: "callers, certificates, manifests, releases and pre-pull through the API", nodes: true,
+			packages: asRoot(machines...), answers: []string{"test/integration/callers"},
+			steps: []step{inTest("-p=1", "-skip="+measured, "./integration/callers", "./integration/certificate", "./integration/deploy",
+				"./integration/dist", "./integration/imagepull")},
+		},
+		{
+			name: "rollout", what: "rollouts, the controller and kubectl edgehub, with the race detector",
+			packages: compilers,
+			steps:    []step{inTest("-race", "-p=1", "-skip="+measured, "./integration/rollout", "./integration/controller", "./integration/plugin")},
+		},
+		{
+			name: "engine", what: "pulls, on each version of containerd, with the race detector", root: true, nodes: true,
+			packages: slices.Concat(compilers, machines),
+			steps:    []step{inTest("-race", "-skip="+measured, "./integration/engine")},
+		},
+		{
+			name: "clients", what: "informers, long lists, and requests that end badly, through a hub with the race detector",
+			packages: compilers, answers: everywhere,
+			steps: []step{inTest("-race", "-skip="+measured+"|^TestSameAnswersAsTheApiserver$", "./transparency")},
+		},
+		{
+			name: "e2e", what: "three nodes and everything that happens to them", root: true, nodes: true,
+			packages: slices.Concat(machines, systemd),
+			steps:    []step{inTest("-skip="+measured, "./e2e")},
+		},
+		{
+			name: "install", what: "edgehub install, upgrade and uninstall on a machine with systemd", root: true, nodes: true,
+			packages: slices.Concat(machines, systemd),
+			steps:    []step{inTest("-skip="+measured, "./install/...")},
+		},
+		{
+			name: "kubeadm", what: "a kubeadm node with kube-proxy, flannel and CoreDNS, without the cloud", root: true, nodes: true,
+			packages: slices.Concat(machines, systemd),
+			steps:    []step{inTest("./kubeadm/...")},
+		},
+		{
+			name: "alerts", what: "alerts and dashboards, with Prometheus' own rules engine",
+			steps: []step{{dir: "test/alerts", args: []string{"./..."}}},
+		},
+		{
+			name: "attack", what: "no caller gets at another's data", random: true, answers: everywhere,
+			steps: []step{inTest("./attack")},
+		},
+		{
+			name: "chaos", what: "rollouts, broken at random; SEEDS=10", random: true, answers: everywhere,
+			packages: compilers, env: map[string]string{"SEEDS": "10"},
+			steps: []step{inTest("-race", "./chaos/rollout")},
+		},
+		{
+			name: "crash", what: "the hub killed and its files spoilt at random; ROUNDS=50", random: true, answers: everywhere,
+			env:   map[string]string{"ROUNDS": "50"},
+			steps: []step{inTest("-parallel=4", "./chaos/cache")}, // rounds wait more than they compute
+		},
+		{
+			name: "fuzz", what: "what clients of a hub see, against etcd's history; SECONDS=60", random: true, answers: everywhere,
+			env:   map[string]string{"SECONDS": "60"},
+			steps: []step{inTest("./fuzzcache")},
+		},
+		{
+			name: "soak", what: "a hub with 200 pods whose link is cut each half minute; DURATION=3m", quiet: true,
+			env:   map[string]string{"DURATION": "3m", "CUT_EVERY": "30s"},
+			steps: []step{inTest("./soak")},
+		},
+		{
+			name: "measured", what: "tests with bounds on time or memory", quiet: true, root: true, nodes: true,
+			packages: machines,
+			steps:    []step{inTest("-p=1", "-parallel=1", "-run="+measured, "./integration/...")},
+		},
+	}
+}
+
+// inTest are tests of the module test.
+func inTest(args ...string) step { return step{dir: "test", args: args} }
+
+// judges reports whether a failure in a package is a wrong answer.
+func (s suite) judges(pkg string) bool {
+	return slices.ContainsFunc(s.answers, func(folder string) bool {
+		return folder == "" || pkg == folder || strings.HasPrefix(pkg, folder+"/")
+	})
+}
+
+// prepared are a suite's steps, and before them one that installs what they need.
+func (s suite) prepared() []step {
+	if len(s.packages) == 0 {
+		return s.steps
+	}
+	return append([]step{{command: append([]string{".ci/packages"}, s.packages...)}}, s.steps...)
+}
+
+// environment is what a suite runs with, unless it is set already.
+func (s suite) environment(seed int) map[string]string {
+	env := map[string]string{}
+	for name, value := range s.env {
+		env[name] = value
+	}
+	if s.random {
+		env["SEED"], env["FIRST_SEED"] = strconv.Itoa(seed), strconv.Itoa(seed)
+	}
+	return env
+}
+
+func (s suite) needs() []string {
+	var all []string
+	for _, need := range []struct {
+		it   bool
+		word string
+	}{{s.root, "root"}, {s.quiet, "a quiet machine"}, {s.random, "a seed"}} {
+		if need.it {
+			all = append(all, need.word)
+		}
+	}
+	return all
+}
+
+// asRoot are packages that a test does without where it does not run as root.
+func asRoot(packages ...string) []string {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	return packages
+}
