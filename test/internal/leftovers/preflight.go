@@ -29,15 +29,24 @@ func (e *NotReadyError) Error() string {
 	return "this machine cannot run the tests: " + strings.Join(all, "; ")
 }
 
-// What tests need: twice the most that was measured on two cores, from the start of a suite
-// with nodes to its end.
+// What tests need, with what was measured on two cores.
 const (
-	needTemp      = 4 << 30  // bytes
-	needMemory    = 3 << 30  // bytes
-	needInotify   = 60       // instances
-	needPorts     = 8        // blocks
-	needCache     = 1 << 30  // bytes: what a change has go build again
-	needColdCache = 20 << 30 // bytes: where Kubernetes has to be built; modules are 5 GiB of it
+	// needTemp is in bytes. The install suite has 0.13 GiB in its folders at most, and
+	// kubeadm 0.5 GiB while it builds; the rest is for disks of machines and linkers.
+	needTemp = 4 << 30
+	// needMemory is in bytes. With a control plane and a machine 0.5 GiB less was available
+	// than without. The rest is an estimate, for two linkers and the race detector.
+	needMemory = 3 << 30
+	// needInotify is in instances: a machine with kubelet and containerd has 19, and kubeadm
+	// two such machines.
+	needInotify = 40
+	// needPorts is in blocks: each process that takes ports has one. This is an estimate.
+	needPorts = 8
+	// needCache is in bytes, for what a change has go build again: an estimate.
+	needCache = 1 << 30
+	// needColdCache is in bytes, where Kubernetes has to be built: all modules and all that
+	// the go command keeps were 19 GiB.
+	needColdCache = 20 << 30
 )
 
 // Preflight returns nil if this machine can run the tests, with nodes or without, or a
