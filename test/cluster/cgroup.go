@@ -126,17 +126,51 @@ func delegateV2(group string) error {
 // remove kills what lives in the groups of all nodes, or in those of the node that
 // is named, and removes them.
 func (t cgroupTree) remove(ctx context.Context, node ...string) error {
+	var errs []error
+	for _, root := range t.roots() {
+		errs = append(errs, RemoveGroup(ctx, filepath.Join(append([]string{root}, node...)...)))
+	}
+	return errors.Join(errs...)
+}
+
+// roots are where the groups of all nodes are, in every hierarchy.
+func (t cgroupTree) roots() []string {
 	mounts := slices.Clone(t.v1)
 	if t.v2 != "" {
 		mounts = append(mounts, t.v2)
 	}
-	var errs []error
-	for _, mount := range mounts {
-		root := filepath.Join(append([]string{mount, cgroupRoot}, node...)...)
-		// A group is busy for a moment after its last process has ended.
-		errs = append(errs, poll(ctx, func(context.Context) error { return removeGroup(root) }))
+	for i, mount := range mounts {
+		mounts[i] = filepath.Join(mount, cgroupRoot)
 	}
-	if err := errors.Join(errs...); err != nil {
+	return mounts
+}
+
+// ListGroup calls found with a control group and the processes in it and in those below,
+// if it exists.
+func ListGroup(group string, found func(kind, name string)) error {
+	if !exists(group) {
+		return nil
+	}
+	found("control group", group)
+	return filepath.WalkDir(group, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return nil //nolint:nilerr // it has gone meanwhile
+		}
+		pids, _ := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+		for _, pid := range strings.Fields(string(pids)) {
+			if name, err := os.ReadFile("/proc/" + pid + "/comm"); err == nil {
+				found("process", strings.TrimSpace(string(name))+" ("+pid+")")
+			}
+		}
+		return nil
+	})
+}
+
+// RemoveGroup kills what lives in a control group and in those below it, and removes them.
+// One that is not there is no error.
+func RemoveGroup(ctx context.Context, group string) error {
+	// A group is busy for a moment after its last process has ended.
+	if err := poll(ctx, func(context.Context) error { return removeGroup(group) }); err != nil {
 		return fmt.Errorf("remove control groups: %w", err)
 	}
 	return nil

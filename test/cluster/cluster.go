@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/edgehub-io/edgehub/test/cluster/images"
+	"github.com/edgehub-io/edgehub/test/cluster/tempdir"
 )
 
 // Cluster is a running cluster. Its methods may be called from several
@@ -24,7 +24,7 @@ type Cluster struct {
 	log        *progress
 	components components
 	launcher   *launcher
-	lock       *os.File // held on the folder while the cluster runs
+	lock       *tempdir.FileLock // held on the folder while the cluster runs
 
 	control *controlPlane
 	issued  atomic.Int64 // numbers the files of ClientCert

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/edgehub-io/edgehub/test/cluster/images"
+	"github.com/edgehub-io/edgehub/test/cluster/tempdir"
 )
 
 // ContainerdOptions describe which containerd to start. The zero value is the one that
@@ -37,8 +38,8 @@ type ContainerdOptions struct {
 type Containerd struct {
 	*Process
 	dir      string
-	temp     bool
-	state    string // short: there is a socket in it
+	temp     *tempdir.Dir // dir, if it was made here
+	state    *tempdir.Dir // short: there is a socket in it
 	hosts    string
 	launcher *launcher
 	first    bool // nothing had made defaultState before
@@ -63,7 +64,7 @@ func StartContainerd(ctx context.Context, o ContainerdOptions) (*Containerd, err
 
 // newContainerdAlone returns what there is to close even with an error.
 func newContainerdAlone(ctx context.Context, o ContainerdOptions) (*Containerd, error) {
-	c := &Containerd{Process: &Process{name: "containerd"}, dir: o.Dir, temp: o.Dir == "", hosts: o.HostsDir, first: !exists(defaultState)}
+	c := &Containerd{Process: &Process{name: "containerd"}, dir: o.Dir, hosts: o.HostsDir, first: !exists(defaultState)}
 	program, err := findContainerd(ctx, o.Version, newProgress(o.Log))
 	if err != nil {
 		return c, err
@@ -79,7 +80,7 @@ func newContainerdAlone(ctx context.Context, o ContainerdOptions) (*Containerd, 
 	}
 	config := containerdSettings{
 		root:        filepath.Join(c.dir, "root"),
-		state:       c.state,
+		state:       c.state.Path,
 		socket:      c.Socket(),
 		snapshotter: o.Snapshotter,
 		pause:       "none.example.com/pause:1", // for pods, which there are none of
@@ -108,10 +109,11 @@ func newContainerdAlone(ctx context.Context, o ContainerdOptions) (*Containerd, 
 
 func (c *Containerd) makeFolders() error {
 	var err error
-	if c.temp {
-		if c.dir, err = os.MkdirTemp("", "edgehub-containerd-"); err != nil {
-			return fmt.Errorf("make its folder: %w", err)
+	if c.dir == "" {
+		if c.temp, err = tempdir.Make("containerd"); err != nil {
+			return err
 		}
+		c.dir = c.temp.Path
 	}
 	if c.dir, err = filepath.Abs(c.dir); err != nil {
 		return err
@@ -124,14 +126,12 @@ func (c *Containerd) makeFolders() error {
 	}
 	// The path of a socket may have 107 bytes, and the folders of tests have long
 	// names.
-	if c.state, err = os.MkdirTemp("", "ctrd-"); err != nil {
-		return fmt.Errorf("make a folder for its socket: %w", err)
-	}
-	return nil
+	c.state, err = tempdir.Make("ctrd")
+	return err
 }
 
 // Socket is where its API is, the same after each start.
-func (c *Containerd) Socket() string { return filepath.Join(c.state, "containerd.sock") }
+func (c *Containerd) Socket() string { return filepath.Join(c.state.Path, "containerd.sock") }
 
 // Dir is where its content, its configuration and its log are.
 func (c *Containerd) Dir() string { return c.dir }
@@ -154,11 +154,10 @@ func (c *Containerd) Close() error {
 		c.launcher.close()
 		c.launcher = nil
 	}
-	if c.state != "" {
-		errs = append(errs, os.RemoveAll(c.state))
-	}
-	if c.temp && c.dir != "" {
-		errs = append(errs, os.RemoveAll(c.dir))
+	for _, dir := range []*tempdir.Dir{c.state, c.temp} {
+		if dir != nil {
+			errs = append(errs, dir.Remove())
+		}
 	}
 	return errors.Join(errs...)
 }

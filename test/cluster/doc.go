@@ -35,7 +35,7 @@
 // After Stop, and after a Start that failed: the logs in LogDir, nothing else.
 // When the program that called Start is killed, the kernel kills the cluster
 // with it. What is left then, empty control groups, a bridge and files, goes
-// with the next Start or TakeDown. No setting of the host's kernel, firewall or
+// with the next Start or TakeDown, or by RemoveStray and Abandoned. No setting of the host's kernel, firewall or
 // files is changed at any time.
 //
 // # What is different from a real cluster

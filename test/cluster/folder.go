@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
-	"syscall"
+
+	"github.com/edgehub-io/edgehub/test/cluster/tempdir"
 )
 
 // stateFolders are what a cluster keeps in its folder besides the logs.
@@ -35,17 +35,12 @@ func (c *Cluster) openDir() error {
 }
 
 // lockDir takes the lock on a cluster's folder, and leaves word who has it.
-func lockDir(dir string) (*os.File, error) {
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("lock the cluster's folder: %w", err)
-	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = lock.Close()
+func lockDir(dir string) (*tempdir.FileLock, error) {
+	lock, err := tempdir.Lock(filepath.Join(dir, "lock"))
+	if errors.Is(err, tempdir.ErrLocked) {
 		return nil, &inUseError{dir: dir}
 	}
-	if err := os.WriteFile(lock.Name(), []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
-		_ = lock.Close()
+	if err != nil {
 		return nil, fmt.Errorf("lock the cluster's folder: %w", err)
 	}
 	return lock, nil
@@ -75,4 +70,33 @@ func removeState(dir string) error {
 // path is a file or folder of the cluster's.
 func (c *Cluster) path(elements ...string) string {
 	return filepath.Join(append([]string{c.dir}, elements...)...)
+}
+
+// Abandoned are the folders below os.TempDir() of clusters whose program was killed, among
+// them those that a test has with testing.T.TempDir. They are this process's now. A folder
+// in which a cluster was stopped is none: its logs are kept for people.
+func Abandoned() ([]*tempdir.Dir, error) {
+	var all []*tempdir.Dir
+	for _, pattern := range []string{tempdir.Prefix + "*", "Test*/[0-9]*"} {
+		taken, err := tempdir.Take(filepath.Join(os.TempDir(), pattern, "lock"))
+		if err != nil {
+			return nil, err
+		}
+		for _, dir := range taken {
+			if hasState(dir.Path) {
+				all = append(all, dir)
+			} else {
+				err = errors.Join(err, dir.Release())
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// hasState reports whether a cluster has been in a folder, and not been stopped.
+func hasState(dir string) bool {
+	return exists(filepath.Join(dir, "logs")) && exists(filepath.Join(dir, "pki"))
 }

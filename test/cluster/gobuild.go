@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/edgehub-io/edgehub/test/cluster/tempdir"
 )
 
 const buildReportPeriod = 10 * time.Second
@@ -111,7 +113,7 @@ func (r recipe) prepare(ctx context.Context) (*goBuild, error) {
 // that was interrupted leaves nothing that looks whole.
 func (b *goBuild) run(ctx context.Context, result string, log *progress) error {
 	log.step("building %s %s; once per machine, %s; it is kept as %s", b.title, b.version, b.took, result)
-	partial := result + ".partial"
+	partial := result + partialSuffix
 	defer os.RemoveAll(partial)
 	output, packages := partial, []string{"."}
 	if len(b.programs) > 0 {
@@ -125,6 +127,36 @@ func (b *goBuild) run(ctx context.Context, result string, log *progress) error {
 	}
 	log.step("%s %s is built", b.title, b.version)
 	return nil
+}
+
+// partialSuffix ends the name of a result that is not finished.
+const partialSuffix = ".partial"
+
+// RemoveUnfinishedBuilds removes what a program has left that was killed while it built,
+// and calls found with each before. While another program builds, it does nothing.
+func RemoveUnfinishedBuilds(found func(kind, name string)) error {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return fmt.Errorf("find the cache folder: %w", err)
+	}
+	left, err := filepath.Glob(filepath.Join(cache, "edgehub", "*"+partialSuffix))
+	if err != nil || len(left) == 0 {
+		return err
+	}
+	lock, err := tempdir.Lock(filepath.Join(cache, "edgehub", "build.lock"))
+	if errors.Is(err, tempdir.ErrLocked) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	var errs []error
+	for _, partial := range left {
+		found("unfinished build", partial)
+		errs = append(errs, os.RemoveAll(partial))
+	}
+	return errors.Join(errs...)
 }
 
 func (b *goBuild) compile(ctx context.Context, target string, packages []string, log *progress) error {

@@ -48,13 +48,12 @@ func (n network) create() error {
 // crashed among them, with the pods' interfaces on them: those go anyway, but
 // only when the kernel gets round to it.
 func removeBridges() error {
-	bridges, err := filepath.Glob("/sys/class/net/" + bridgePrefix + "*/bridge")
+	bridges, err := findBridges()
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, bridge := range bridges {
-		device := filepath.Dir(bridge)
+	for _, device := range bridges {
 		ports, err := os.ReadDir(filepath.Join(device, "brif"))
 		errs = append(errs, err)
 		for _, port := range ports {
@@ -63,6 +62,15 @@ func removeBridges() error {
 		errs = append(errs, removeInterface(filepath.Base(device)))
 	}
 	return errors.Join(errs...)
+}
+
+// findBridges returns them as their folders in /sys.
+func findBridges() ([]string, error) {
+	bridges, err := filepath.Glob("/sys/class/net/" + bridgePrefix + "*/bridge")
+	for i, bridge := range bridges {
+		bridges[i] = filepath.Dir(bridge)
+	}
+	return bridges, err
 }
 
 func removeInterface(name string) error {

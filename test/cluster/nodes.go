@@ -20,7 +20,7 @@ func (c *Cluster) prepareNodes(ctx context.Context) error {
 	}
 	c.http = newHTTPClient()
 	var err error
-	c.machine, err = lockMachine(ctx, c.dir, func(holder string) {
+	c.machine, err = lockMachine(ctx, nodesLock, c.dir, func(holder string) {
 		c.log.step("the cluster in %s has the addresses of the nodes; waiting until it is stopped", holder)
 	})
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/edgehub-io/edgehub/test/cluster/tempdir"
 )
 
 // TakeDown stops the cluster that runs in dir in another program, by asking that
@@ -36,8 +38,8 @@ func TakeDown(ctx context.Context, dir string) error {
 }
 
 // takeOver returns with the lock on the folder, when its holder has ended.
-func takeOver(ctx context.Context, dir string) (*os.File, error) {
-	var lock *os.File
+func takeOver(ctx context.Context, dir string) (*tempdir.FileLock, error) {
+	var lock *tempdir.FileLock
 	told := false
 	err := poll(ctx, func(context.Context) error {
 		var err error
@@ -72,18 +74,35 @@ func endHolder(dir string) error {
 // removeStrayTraces removes what nodes have left in the kernel, unless they are
 // another cluster's.
 func removeStrayTraces(ctx context.Context) error {
+	_, err := RemoveStray(ctx, func(string, string) {})
+	return err
+}
+
+// RemoveStray ends what runs in the control groups of nodes, and removes those and the
+// bridges, the ones of machines that [ClaimMachine] is for among them. It calls found with
+// the kind and the name of each thing before. While a cluster with nodes lives, RemoveStray
+// does nothing, and returns where that is.
+func RemoveStray(ctx context.Context, found func(kind, name string)) (holder string, err error) {
 	if os.Geteuid() != 0 {
-		return nil // there were no nodes
+		return "", nil // there were no nodes
 	}
-	ctx, cancel := context.WithTimeout(ctx, pollInterval)
-	defer cancel()
-	machine, err := lockMachine(ctx, "", func(string) {})
-	if err != nil {
-		return nil
+	machine, holder, err := tryMachine(ctx, nodesLock, "(a program that removes what clusters have left)")
+	if machine == nil {
+		return holder, err
 	}
+	defer func() { err = errors.Join(err, machine.release()) }()
 	cgroups, err := findCgroups()
-	if err == nil {
-		err = removeTraces(cgroups)
+	if err != nil {
+		return "", err
 	}
-	return errors.Join(err, machine.release())
+	for _, group := range cgroups.roots() {
+		if err := ListGroup(group, found); err != nil {
+			return "", err
+		}
+	}
+	bridges, err := findBridges()
+	for _, bridge := range bridges {
+		found("interface", filepath.Base(bridge))
+	}
+	return "", errors.Join(err, removeTraces(cgroups))
 }

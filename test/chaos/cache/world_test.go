@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/edgehub-io/edgehub/test/cluster/link"
 	"github.com/edgehub-io/edgehub/test/internal/fakeapiserver"
 	"github.com/edgehub-io/edgehub/test/internal/freeport"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 )
 
 const (
@@ -52,7 +52,7 @@ type world struct {
 	api   string // URL
 
 	hub    *exec.Cmd // nil while it does not run
-	gone   chan struct{}
+	gone   <-chan struct{}
 	output *os.File
 }
 
@@ -126,15 +126,10 @@ func (w *world) launch() {
 	w.t.Helper()
 	cmd := exec.Command(w.binary, w.args...) // killed by the round
 	cmd.Stdout, cmd.Stderr = w.output, w.output
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
+	gone, err := hubproc.StartAndWait(cmd)
+	if err != nil {
 		w.t.Fatal(err)
 	}
-	gone := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // killed, or seen by serves
-		close(gone)
-	}()
 	w.hub, w.gone = cmd, gone
 }
 

@@ -54,14 +54,12 @@ func Take() (int, error) {
 // claim locks a block of ports that no process has, and adds it to left.
 func claim() error {
 	for _, block := range rand.Perm(blocks) {
-		name := filepath.Join(os.TempDir(), "edgehub-ports-"+strconv.Itoa(first+block*blockSize))
-		file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o666)
+		file, err := lock(block)
 		if err != nil {
 			return fmt.Errorf("claim ports: %w", err)
 		}
-		if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-			_ = file.Close()
-			continue // another process has it
+		if file == nil {
+			continue
 		}
 		claimed = append(claimed, file)
 		for i := range blockSize {
@@ -70,4 +68,41 @@ func claim() error {
 		return nil
 	}
 	return errors.New("claim ports: other processes have them all")
+}
+
+func lockFile(block int) string {
+	return filepath.Join(os.TempDir(), "edgehub-ports-"+strconv.Itoa(first+block*blockSize))
+}
+
+// lock locks a block; nil: another process has it.
+func lock(block int) (*os.File, error) {
+	file, err := os.OpenFile(lockFile(block), os.O_CREATE|os.O_RDWR, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = file.Close()
+		return nil, nil //nolint:nilerr // as above
+	}
+	return file, nil
+}
+
+// Blocks counts those that no process has claimed, of all that there are. Each process
+// that takes ports claims one, and another when that is used up.
+func Blocks() (free, all int, err error) {
+	for block := range blocks {
+		if _, err := os.Stat(lockFile(block)); os.IsNotExist(err) {
+			free++ // nobody ever had it
+			continue
+		}
+		file, err := lock(block)
+		if err != nil {
+			return 0, 0, fmt.Errorf("count ports: %w", err)
+		}
+		if file != nil {
+			free++
+			_ = file.Close()
+		}
+	}
+	return free, blocks, nil
 }

@@ -1,15 +1,15 @@
 package machine
 
 import (
+	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/edgehub-io/edgehub/test/cluster"
 )
 
 // groupPrefix and a machine's name are the name of its control group in each hierarchy of
@@ -97,46 +97,17 @@ func joinGroups(machine string, pid int) error {
 	return nil
 }
 
-// removeGroups removes what is left of them when the machine has ended. A group is busy
-// for a moment after its last process.
+// removeGroups kills what is left in them when the machine has ended, and removes them.
 func removeGroups(machine string) error {
 	all, err := Hierarchies()
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var errs []error
 	for _, h := range all {
-		deadline := time.Now().Add(time.Minute)
-		for {
-			err := removeGroup(filepath.Join(h.Path, groupPrefix+machine))
-			if err == nil {
-				break
-			}
-			if time.Now().After(deadline) {
-				return err
-			}
-			<-time.After(50 * time.Millisecond)
-		}
+		errs = append(errs, cluster.RemoveGroup(ctx, filepath.Join(h.Path, groupPrefix+machine)))
 	}
-	return nil
-}
-
-func removeGroup(group string) error {
-	entries, err := os.ReadDir(group)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if e.IsDir() {
-			if err := removeGroup(filepath.Join(group, e.Name())); err != nil {
-				return err
-			}
-		}
-	}
-	if err := unix.Rmdir(group); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return errors.Join(errs...)
 }

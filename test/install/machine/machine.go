@@ -16,6 +16,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/cluster/tempdir"
 )
 
 // bootLimit is how long a machine may take to boot.
@@ -41,8 +44,8 @@ type Options struct {
 // the same time as PowerOff, PowerOn and Stop.
 type Machine struct {
 	options Options
-	lock    *os.File
-	folder  string
+	unlock  func() error // nil: there is nothing to stop
+	folder  *tempdir.Dir
 	cut     bool       // off the bridge
 	cmd     *exec.Cmd  // nil: the power is off
 	ended   chan error // one result, when the first process has been waited for
@@ -100,15 +103,15 @@ func New(ctx context.Context, o Options) (*Machine, error) {
 }
 
 func (m *Machine) prepare(ctx context.Context) error {
+	var err error
+	if m.folder, err = tempdir.Make("machine"); err != nil {
+		return err
+	}
 	if err := m.takeLock(ctx); err != nil {
 		return err
 	}
-	var err error
-	if m.folder, err = os.MkdirTemp("", "edgehub-machine-"); err != nil {
-		return err
-	}
 	for _, name := range []string{"root", "memory"} {
-		if err := os.Mkdir(filepath.Join(m.folder, name), 0o755); err != nil {
+		if err := os.Mkdir(filepath.Join(m.folder.Path, name), 0o755); err != nil {
 			return err
 		}
 	}
@@ -172,25 +175,24 @@ func (m *Machine) PowerOff() error {
 
 // takeLock waits until no other machine of this name runs.
 func (m *Machine) takeLock(ctx context.Context) error {
-	lock, err := os.OpenFile(filepath.Join(os.TempDir(), "edgehub-"+m.options.Name+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return err
-	}
-	for syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+	for {
+		unlock, _, err := cluster.TryClaim(ctx, lockName(m.options.Name), m.folder.Path)
+		if m.unlock = unlock; unlock != nil || err != nil {
+			return err
+		}
 		select {
 		case <-ctx.Done():
-			lock.Close()
 			return fmt.Errorf("wait for another machine to stop: %w", ctx.Err())
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-	m.lock = lock
-	return nil
 }
+
+func lockName(machine string) string { return "machine-" + machine }
 
 // start starts the first process, which waits until its input ends.
 func (m *Machine) start() (io.Closer, error) {
-	argument, err := json.Marshal(plan{m.options.Name, m.folder, m.options.Disk, m.options.Binds})
+	argument, err := json.Marshal(plan{m.options.Name, m.folder.Path, m.options.Disk, m.options.Binds})
 	if err != nil {
 		return nil, err
 	}
@@ -262,13 +264,16 @@ func (m *Machine) Write(path, content string, mode os.FileMode) error {
 
 // Stop ends all that runs in the machine, and leaves nothing of it but its disk.
 func (m *Machine) Stop() error {
-	if m.lock == nil {
-		return nil
+	var errs []error
+	if m.unlock != nil {
+		errs = append(errs, m.PowerOff())
 	}
-	defer m.lock.Close()
-	errs := []error{m.PowerOff()}
-	if m.folder != "" {
-		errs = append(errs, os.RemoveAll(m.folder))
+	if m.folder != nil {
+		errs = append(errs, m.folder.Remove())
 	}
+	if m.unlock != nil {
+		errs = append(errs, m.unlock())
+	}
+	m.folder, m.unlock = nil, nil
 	return errors.Join(errs...)
 }

@@ -29,7 +29,9 @@ type Wire struct {
 }
 
 // hostEnd is the host's end of the wire.
-func (m *Machine) hostEnd() string { return "edgehub-" + m.options.Name }
+func (m *Machine) hostEnd() string { return wirePrefix + m.options.Name }
+
+const wirePrefix = "edgehub-"
 
 // wire joins host and machine. The host's end goes with the machine's.
 func (m *Machine) wire(ctx context.Context) error {
@@ -67,11 +69,17 @@ func (m *Machine) wire(ctx context.Context) error {
 // unwire removes the host's end, and with it the machine's: by itself it goes when the kernel
 // gets round to it.
 func (m *Machine) unwire() error {
-	ctx := context.Background()
-	if _, err := net.InterfaceByName(m.hostEnd()); err != nil {
-		return nil //nolint:nilerr // it is gone already
+	err := ip(context.Background(), "link", "delete", m.hostEnd())
+	if !m.wired() {
+		return nil // the kernel may have been faster
 	}
-	return ip(ctx, "link", "delete", m.hostEnd())
+	return err
+}
+
+// wired reports whether there is a host's end.
+func (m *Machine) wired() bool {
+	_, err := net.InterfaceByName(m.hostEnd())
+	return err == nil
 }
 
 // Cut takes the machine off the bridge: what it sends is lost, and nobody answers, as behind

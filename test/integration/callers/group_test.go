@@ -43,10 +43,11 @@ func hierarchy(t *testing.T) string {
 }
 
 // putInto moves a process into a group of this name, in a folder of the test's own, which
-// is named like a slice of systemd. Both go with the test.
+// is named like a slice of systemd and has this process's ID: package leftovers looks whether
+// that lives. Both go with the test.
 func putInto(t *testing.T, group string) func(pid int) {
 	t.Helper()
-	root := filepath.Join(hierarchy(t), fmt.Sprintf("edgehub-callers-%08x.slice", rand.Uint32()))
+	root := filepath.Join(hierarchy(t), fmt.Sprintf("edgehub-callers-%d-%08x.slice", os.Getpid(), rand.Uint32()))
 	dir := filepath.Join(root, group)
 	t.Cleanup(func() { // after the process has ended
 		for ; len(dir) >= len(root); dir = filepath.Dir(dir) {

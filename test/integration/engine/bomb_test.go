@@ -12,6 +12,7 @@ import (
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/cluster/images/hostile"
 	"github.com/edgehub-io/edgehub/test/internal/pulltest"
+	"github.com/edgehub-io/edgehub/test/internal/smalldisk"
 )
 
 // TestGzipBomb becomes a hundred times as large when it is unpacked. The disk is not
@@ -37,7 +38,7 @@ func TestGzipBomb(t *testing.T) {
 		for version, d := range daemons {
 			t.Run(name+"/"+version, func(t *testing.T) {
 				t.Parallel()
-				disk := mountDisk(t, bomb.disk)
+				disk := smalldisk.MountWith(t, bomb.disk)
 				r := newRig(t, version, pulltest.StartContainerd(t, cluster.ContainerdOptions{Version: d.version, Dir: disk, Snapshotter: "native"}))
 				h := r.hostile()
 				layer := h.Put(hostile.Layer, content)
@@ -67,21 +68,6 @@ func TestGzipBomb(t *testing.T) {
 			})
 		}
 	}
-}
-
-// mountDisk is a file system of its own.
-func mountDisk(t *testing.T, options string) string {
-	t.Helper()
-	disk := t.TempDir()
-	if err := syscall.Mount("edgehub-test", disk, "tmpfs", 0, options); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(disk, 0); err != nil {
-			t.Error(err)
-		}
-	})
-	return disk
 }
 
 func statfs(t *testing.T, folder string) (s syscall.Statfs_t) {

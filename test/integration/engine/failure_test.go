@@ -18,6 +18,7 @@ import (
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/cluster/images"
 	"github.com/edgehub-io/edgehub/test/internal/pulltest"
+	"github.com/edgehub-io/edgehub/test/internal/smalldisk"
 )
 
 // TestRefusedNames cannot be pulled, ever.
@@ -207,7 +208,7 @@ func TestNoRoom(t *testing.T) {
 	for version, d := range daemons {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			disk := mountDisk(t, "size=64m")
+			disk := smalldisk.Mount(t, 64)
 			r := newRig(t, version, pulltest.StartContainerd(t, cluster.ContainerdOptions{Version: d.version, Dir: disk, Snapshotter: "native"}))
 
 			big := r.ballast(5, 20<<20)

@@ -23,18 +23,18 @@ func (h *Hub) Start() {
 	command := append(append(h.wrap[:len(h.wrap):len(h.wrap)], h.binary), h.args...)
 	cmd := exec.CommandContext(context.WithoutCancel(h.t.Context()), command[0], command[1:]...) // a cleanup may need it
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if h.exited, err = startAndWait(cmd); err != nil {
+	if h.exited, err = StartAndWait(cmd); err != nil {
 		h.t.Fatal(err)
 	}
 	h.process = cmd
 	h.awaitServing()
 }
 
-// startAndWait starts a process, and returns a channel that is closed once it has been
-// waited for. The thread that has started it stays as long: Pdeathsig is sent when that
+// StartAndWait starts a process, and returns a channel that is closed once it has been
+// waited for. It ends with this program, and is in a process group of its own. The thread that has started it stays as long: Pdeathsig is sent when that
 // ends, and threads of others that start containers do.
-func startAndWait(cmd *exec.Cmd) (<-chan struct{}, error) {
+func StartAndWait(cmd *exec.Cmd) (<-chan struct{}, error) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started, exited := make(chan error, 1), make(chan struct{})
 	go func() {
 		defer close(exited)

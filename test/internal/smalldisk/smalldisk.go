@@ -4,6 +4,7 @@ package smalldisk
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"syscall"
 	"testing"
 )
@@ -12,11 +13,21 @@ import (
 // folder. Without the rights to mount it skips the test, with the reason.
 func Mount(t testing.TB, size int) string {
 	t.Helper()
+	return MountWith(t, fmt.Sprintf("size=%dm", size))
+}
+
+// SourcePrefix begins what such a file system is mounted from, in /proc/mounts: the ID of
+// the test's process follows.
+const SourcePrefix = "edgehub-test-"
+
+// MountWith is Mount with options of tmpfs.
+func MountWith(t testing.TB, options string) string {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("NOT RUN: a full disk is tested on a tmpfs, and only root may mount one")
 	}
 	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", size)); err != nil {
+	if err := syscall.Mount(SourcePrefix+strconv.Itoa(os.Getpid()), dir, "tmpfs", 0, options); err != nil {
 		t.Skipf("NOT RUN: a full disk is tested on a tmpfs, and here none can be mounted: %v", err)
 	}
 	t.Cleanup(func() {

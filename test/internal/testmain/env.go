@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/cluster/tempdir"
 	"github.com/edgehub-io/edgehub/test/internal/fleet"
 )
 
@@ -58,10 +59,12 @@ func run(m *testing.M, name string, prepare func(context.Context, *Env) error) (
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	s := new(Env)
-	if s.Dir, err = os.MkdirTemp("", "edgehub-"+name+"-test-"); err != nil {
+	dir, err := tempdir.Make(name + "-test")
+	if err != nil {
 		return 1, err
 	}
-	defer func() { err = errors.Join(err, s.takeDown(), os.RemoveAll(s.Dir)) }()
+	s.Dir = dir.Path
+	defer func() { err = errors.Join(err, s.takeDown(), dir.Remove()) }()
 	if err := prepare(ctx, s); err != nil {
 		return 1, err
 	}

@@ -1,0 +1,26 @@
+package leftovers
+
+import "github.com/edgehub-io/edgehub/test/cluster/tempdir"
+
+// runVariable tells processes in which folder of a Run they make temporary folders: those of
+// testing.T.TempDir, and what the go command works in.
+const runVariable = "GOTMPDIR"
+
+// Run is a folder for all that a run of tests writes, so that Clean finds it, and the
+// processes of the run, when the run was killed.
+type Run struct{ dir *tempdir.Dir }
+
+// NewRun makes the folder. It is the run's until Close, or until this process ends.
+func NewRun() (*Run, error) {
+	dir, err := tempdir.Make("run")
+	if err != nil {
+		return nil, err
+	}
+	return &Run{dir}, nil
+}
+
+// Env is for the environment of the processes that the run starts.
+func (r *Run) Env() string { return runVariable + "=" + r.dir.Path }
+
+// Close removes the folder, when the run's processes have ended.
+func (r *Run) Close() error { return r.dir.Remove() }
