@@ -57,7 +57,7 @@ func (r *runner) repeat(ctx context.Context) {
 			}
 			r.say("\n== once more, alone: %s", f.name())
 			if f.suite.nodes {
-				r.clean(ctx, res)
+				r.clean(ctx, f.suite, res)
 			}
 			again := r.goTest(ctx, f.suite, f.step, f.step.alone(f.pkg, f.test))
 			f.flaky = len(again) == 0 && ctx.Err() == nil

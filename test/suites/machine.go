@@ -1,11 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/edgehub-io/edgehub/test/internal/leftovers"
 )
 
 // load is how busy the machine was meanwhile.
@@ -57,7 +61,17 @@ func (l load) since(before load) load {
 }
 
 // preflight returns why this machine cannot run the suites, and what to do.
-func (r *runner) preflight(_ []suite) error { return nil }
+func preflight(suites []suite) error {
+	nodes := os.Geteuid() == 0 && slices.ContainsFunc(suites, func(s suite) bool { return s.nodes })
+	return leftovers.Preflight(nodes)
+}
 
-// clean ends and removes what a killed run has left.
-func (r *runner) clean(_ context.Context, _ *result) {}
+// clean ends and removes what a killed run has left. What stays fails the suite.
+func (r *runner) clean(ctx context.Context, s suite, res *result) {
+	var found bytes.Buffer
+	err := leftovers.Clean(context.WithoutCancel(ctx), &found)
+	r.say("%s", strings.TrimSpace(found.String()))
+	if err != nil {
+		res.failures = append(res.failures, &failure{suite: s, pkg: "cleaning", output: err.Error()})
+	}
+}

@@ -29,6 +29,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/pflag"
+
+	"github.com/edgehub-io/edgehub/test/internal/leftovers"
 )
 
 const (
@@ -70,21 +72,31 @@ func run(ctx context.Context, o options, out io.Writer) int {
 		list(out, chosen)
 		return 0
 	}
+	if err := preflight(chosen); err != nil {
+		fmt.Fprintln(out, "suites:", err)
+		return exitMachine
+	}
+	folder, err := leftovers.NewRun()
+	if err != nil {
+		fmt.Fprintln(out, "suites:", err)
+		return exitMachine
+	}
 	r, err := newRunner(ctx, o.seed, out)
 	if err != nil {
 		fmt.Fprintln(out, "suites:", err)
 		return exitMachine
 	}
-	defer r.log.Close()
-	if err := r.preflight(chosen); err != nil {
-		fmt.Fprintln(out, "THIS MACHINE CANNOT RUN THE TESTS:", err)
-		return exitMachine
-	}
+	r.env = append(r.env, folder.Env())
 	for _, s := range chosen {
 		r.suite(ctx, s)
 	}
 	r.repeat(ctx)
-	return r.report(ctx)
+	if err := folder.Close(); err != nil {
+		r.say("the run's folder stays: %v", err)
+	}
+	code := r.report(ctx)
+	_ = r.log.Close()
+	return code
 }
 
 // choose returns the suites that are asked for, in their order.

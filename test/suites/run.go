@@ -15,10 +15,6 @@ import (
 	"gotest.tools/gotestsum/testjson"
 )
 
-// runVariable is in the environment of everything that a run starts. Its value names the process
-// that runs the suites, so that what a killed run has left can be told from what a live one uses.
-const runVariable = "EDGEHUB_TEST_RUN"
-
 // keptLogs is how many logs of earlier runs are kept.
 const keptLogs = 20
 
@@ -29,6 +25,7 @@ type runner struct {
 	root    string    // the checkout
 	commit  string    // "b7be4e3", with a + if there are changes besides
 	seed    int
+	env     []string // of all that is started
 	results []result
 	tests   counts
 
@@ -57,7 +54,7 @@ func newRunner(ctx context.Context, seed int, out io.Writer) (*runner, error) {
 		return nil, err
 	}
 	fmt.Fprintln(out, "the whole log:", r.log.Name())
-	return r, os.Setenv(runVariable, fmt.Sprint(os.Getpid()))
+	return r, nil
 }
 
 // describe names the commit of a checkout.
@@ -125,8 +122,8 @@ func (r *runner) suite(ctx context.Context, s suite) {
 	}
 	began, before := time.Now(), look()
 	if s.nodes {
-		r.clean(ctx, &res)
-		defer r.clean(ctx, &res)
+		r.clean(ctx, s, &res)
+		defer r.clean(ctx, s, &res)
 	}
 	for _, st := range s.prepared() {
 		res.failures = append(res.failures, r.step(ctx, s, st)...)
@@ -148,7 +145,7 @@ func (r *runner) step(ctx context.Context, s suite, st step) []*failure {
 func (r *runner) start(ctx context.Context, s suite, st step, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = filepath.Join(r.root, st.dir)
-	cmd.Env = os.Environ()
+	cmd.Env = append(os.Environ(), r.env...)
 	for name, value := range s.environment(r.seed) {
 		if _, set := os.LookupEnv(name); !set {
 			cmd.Env = append(cmd.Env, name+"="+value)

@@ -65,7 +65,7 @@ func all() []suite {
 		{
 			name: "rules", what: "imports, docs, and the tests' own helpers", gate: true,
 			steps: []step{
-				inTest("./layering", "./docs", "./bench/...", "./suites", "./internal/..."),
+				inTest("-skip=^TestCleanRemoves", "./layering", "./docs", "./bench/...", "./suites", "./internal/..."),
 				{dir: "test/cluster", args: []string{"./freeport", "./link", "./images"}},
 			},
 		},
@@ -111,7 +111,7 @@ func all() []suite {
 		{
 			name: "cluster", what: "the tests' own cluster, with an inventory of the whole machine", root: true, nodes: true,
 			packages: machines, env: map[string]string{"EDGEHUB_INVENTORY": "1"},
-			steps: []step{{dir: "test/cluster", args: []string{"-p=1", "./..."}}},
+			steps: []step{{dir: "test/cluster", args: []string{"-p=1", "./..."}}, inTest("-run=^TestCleanRemoves", "./internal/leftovers")},
 		},
 		{
 			name: "integration", what: "callers, certificates, manifests, releases and pre-pull through the API", nodes: true,
@@ -147,7 +147,8 @@ func all() []suite {
 		{
 			name: "kubeadm", what: "a kubeadm node with kube-proxy, flannel and CoreDNS, without the cloud", root: true, nodes: true,
 			packages: slices.Concat(machines, systemd),
-			steps:    []step{inTest("./kubeadm/...")},
+			// It builds pods' programs from where its sources are.
+			steps: []step{inTest("-trimpath=false", "./kubeadm/...")},
 		},
 		{
 			name: "alerts", what: "alerts and dashboards, with Prometheus' own rules engine",
