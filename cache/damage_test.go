@@ -72,12 +72,13 @@ func TestAMissingObjectIsDamage(t *testing.T) {
 				loseObject(t, dir, "ns/b")
 
 				u.goAway()
-				c = startIn(t, dir, u)
-				startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
+				c = openCache(t, dir, u)
+				w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
 				before, _ := c.disk.Now()
 				if got := get(t, c, url); !strings.Contains(got, "damaged") {
 					t.Errorf("with an object missing: %q", got)
 				}
+				runCache(t, c) // only now: at the loss of the cloud the hub reads the pods, too
 				time.Sleep(disk.FirstReopen)
 				if after, _ := c.disk.Now(); after == before {
 					t.Error("the damaged file is still in use")
@@ -90,6 +91,8 @@ func TestAMissingObjectIsDamage(t *testing.T) {
 				time.Sleep(2 * records.SweepEvery)
 				u.goAway()
 				expect(t, c, "after the cloud was back", urlPods, "100: a=50 b=51")
+				w.stop() // before the cache ends, which looks for what is held
+				<-w.done
 			})
 		})
 	}
