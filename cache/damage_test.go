@@ -2,6 +2,7 @@ package cache
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -35,25 +36,42 @@ func valueOf(t *testing.T, c prometheus.Counter) float64 {
 // references to it, as if a page were lost.
 func loseObject(t *testing.T, dir, word string) {
 	t.Helper()
+	lose(t, dir, word, func(tx *bolt.Tx, each func(*bolt.Bucket)) { each(tx.Bucket([]byte("objects"))) })
+}
+
+// loseMembers removes the members whose names contain a word from all views of a cache file.
+func loseMembers(t *testing.T, dir, word string) {
+	t.Helper()
+	lose(t, dir, word, func(tx *bolt.Tx, each func(*bolt.Bucket)) {
+		views := tx.Bucket([]byte("members"))
+		_ = views.ForEachBucket(func(id []byte) error { each(views.Bucket(id)); return nil })
+	})
+}
+
+// lose removes the first key that contains a word from each of the buckets of a cache file.
+func lose(t *testing.T, dir, word string, buckets func(tx *bolt.Tx, each func(*bolt.Bucket))) {
+	t.Helper()
 	db, err := bolt.Open(filepath.Join(dir, "cache.db"), 0o600, &bolt.Options{Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
 	lost := 0
-	err = db.Update(func(tx *bolt.Tx) error {
-		objects := tx.Bucket([]byte("objects"))
-		cursor := objects.Cursor()
-		for key, _ := cursor.First(); key != nil; key, _ = cursor.Next() {
-			if strings.Contains(string(key), word) {
-				lost++
-				return objects.Delete(key)
+	err = db.Update(func(tx *bolt.Tx) (err error) {
+		buckets(tx, func(bucket *bolt.Bucket) {
+			cursor := bucket.Cursor()
+			for key, _ := cursor.First(); key != nil; key, _ = cursor.Next() {
+				if strings.Contains(string(key), word) {
+					lost++
+					err = errors.Join(err, bucket.Delete(key))
+					return
+				}
 			}
-		}
-		return nil
+		})
+		return err
 	})
-	if err != nil || lost != 1 {
-		t.Fatalf("%d objects were lost: %v", lost, err)
+	if err != nil || lost == 0 {
+		t.Fatalf("%d keys were lost: %v", lost, err)
 	}
 }
 
