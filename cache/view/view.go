@@ -228,9 +228,14 @@ func (v *View) dropLocked() {
 	v.removeFromDiskLocked()
 }
 
-// dropDamagedLocked removes a view that is damaged on disk.
+// dropDamagedLocked removes a view that is damaged on disk. While another file replaces the damaged
+// one, it does not remove the view from that: Views.Load takes it from there.
 func (v *View) dropDamagedLocked() {
 	v.recordServedLocked()
+	if v.disk.IsReplacing() {
+		v.forgetLocked()
+		return
+	}
 	v.removeFromDiskLocked()
 }
 
