@@ -224,6 +224,7 @@ func (x *exchange) cached(q *query.Query) (view.Object, error) {
 		}
 		var o view.Object
 		if o, err = copies[i].Object(); err == nil {
+			copies[i].MarkServed() // the answer to the write shows it
 			return o, nil
 		}
 	}

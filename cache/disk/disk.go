@@ -43,6 +43,8 @@ type Disk struct {
 	options Options
 	log     *slog.Logger
 	failing atomic.Bool // the last commit failed
+	// replacing is set while the state in memory may be that of a file that another has replaced.
+	replacing atomic.Bool
 
 	Interned interned
 	Seed     maphash.Seed // of entry.quick
@@ -165,6 +167,8 @@ func (d *Disk) reopen(ctx context.Context) bool {
 
 // Use replaces the store.
 func (d *Disk) Use(s *store.Store) {
+	d.replacing.Store(true)
+	defer d.replacing.Store(false)
 	d.mu.Lock()
 	d.store, d.writer, d.openErr = s, d.newWriter(s), nil
 	d.mu.Unlock()
@@ -177,6 +181,10 @@ func (d *Disk) Close() error {
 	s, _ := d.Now()
 	return s.Close()
 }
+
+// IsReplacing reports whether Use has not returned: what cannot be read may be in the file that is
+// replaced.
+func (d *Disk) IsReplacing() bool { return d.replacing.Load() }
 
 // IsFailing reports whether the last commit failed.
 func (d *Disk) IsFailing() bool { return d.failing.Load() }

@@ -79,7 +79,7 @@ func (r *Request) object(c *view.Copy, to negotiation.Representation) (*http.Res
 	if err != nil {
 		return nil, err
 	}
-	c.View.MarkServed()
+	c.MarkServed()
 	return r.Respond(http.StatusOK, r.overlaid(o), to)
 }
 

@@ -169,8 +169,11 @@ func (b *listBody) fill() {
 		b.to = w
 		return b.list.WriteItem(item)
 	})
-	if again {
+	switch {
+	case again:
 		*b.list = before
+	case err == nil && len(b.Snapshot.Members) == 0: // in protobuf this is the end
+		b.Snapshot.MarkServed()
 	}
 	b.err = err
 }
@@ -183,7 +186,7 @@ func (b *listBody) end() {
 		return
 	}
 	b.Out.fill(b.production, b.to)
-	b.source.View.MarkServed()
+	b.Snapshot.MarkServed()
 	b.err = io.EOF
 }
 

@@ -63,7 +63,7 @@ func (b *objectBody) fill() {
 		return nil
 	})
 	if b.err = err; err == nil && all {
-		b.copy.View.MarkServed()
+		b.copy.MarkServed()
 		b.err = io.EOF
 	}
 }

@@ -34,8 +34,9 @@ type watched struct {
 	seen   []string                           // their resourceVersions
 }
 
-// openWatch opens a watch; query is without watch=true.
-func openWatch(t *testing.T, mediaType, user string, info request.RequestInfo, query string, before func(*filters)) *watched {
+// openWatch opens a watch; query is without watch=true. It is read from at once: before sets what
+// the filters know, and the answers to LISTs, of no Services otherwise.
+func openWatch(t *testing.T, mediaType, user string, info request.RequestInfo, query string, before func(*watched)) *watched {
 	t.Helper()
 	in, out := io.Pipe()
 	w := &watched{upstream: out}
@@ -48,10 +49,10 @@ func openWatch(t *testing.T, mediaType, user string, info request.RequestInfo, q
 		}
 		return &http.Response{StatusCode: http.StatusOK, Request: r, Header: http.Header{"Content-Type": {mediaType + ";stream=watch"}}, Body: in, ContentLength: -1}
 	})
-	if before != nil {
-		before(w.filters)
-	}
 	w.answerLists(serviceList(100))
+	if before != nil {
+		before(w)
+	}
 	res := w.send(user, info, "watch=true&"+query)
 	t.Cleanup(func() { out.Close() })
 	go w.read(res.Body)
@@ -190,8 +191,8 @@ func TestAWatchFollowsTheAnnotationsOfServices(t *testing.T) {
 
 func TestEventsAreFilteredAsTheyCome(t *testing.T) {
 	inBubbles(t, func(t *testing.T, mediaType string) {
-		w := openWatch(t, mediaType, coreDNS, slicesInfo("watch"), "allowWatchBookmarks=true&resourceVersion=100", func(f *filters) {
-			f.annotate("a/s", topology.KeysAnnotation, nodeOnly, 99)
+		w := openWatch(t, mediaType, coreDNS, slicesInfo("watch"), "allowWatchBookmarks=true&resourceVersion=100", func(w *watched) {
+			w.annotate("a/s", topology.KeysAnnotation, nodeOnly, 99)
 		})
 		w.want()
 		w.sends(watch.Added, slice("a", "s", 110))
@@ -240,12 +241,12 @@ func TestAResumedWatchMakesUpForWhatTheClientHasMissed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := openWatch(t, runtime.ContentTypeProtobuf, kubeProxy, slicesInfo("watch"), "allowWatchBookmarks=true&resourceVersion="+tt.from, func(f *filters) {
+				w := openWatch(t, runtime.ContentTypeProtobuf, kubeProxy, slicesInfo("watch"), "allowWatchBookmarks=true&resourceVersion="+tt.from, func(w *watched) {
+					w.answerLists(sliceList(200, slice("a", "s", 80), slice("a", "plain", 81)))
 					if tt.setUp != nil {
-						tt.setUp(f)
+						tt.setUp(w.filters)
 					}
 				})
-				w.answerLists(sliceList(200, slice("a", "s", 80), slice("a", "plain", 81)))
 				w.want(tt.want...)
 				w.wantLists(min(len(tt.want), 1))
 			})
@@ -286,8 +287,8 @@ func TestAServiceThatBeginsOrCeasesToBeDroppedIsDeletedOrAdded(t *testing.T) {
 func TestNodePortsFollowTheNodesPool(t *testing.T) {
 	inBubbles(t, func(t *testing.T, mediaType string) {
 		listens := map[string]string{topology.ListenAnnotation: "p2"}
-		w := openWatch(t, mediaType, kubeProxy, servicesInfo("watch"), "allowWatchBookmarks=true&resourceVersion=100", func(f *filters) {
-			f.annotate("a/s", topology.ListenAnnotation, "p2", 90)
+		w := openWatch(t, mediaType, kubeProxy, servicesInfo("watch"), "allowWatchBookmarks=true&resourceVersion=100", func(w *watched) {
+			w.annotate("a/s", topology.ListenAnnotation, "p2", 90)
 		})
 		w.answerLists(serviceList(200, annotatedService("s", corev1.ServiceTypeNodePort, 90, listens), annotatedService("other", corev1.ServiceTypeNodePort, 91, nil)))
 		w.want()
@@ -308,13 +309,13 @@ func TestNodePortsFollowTheNodesPool(t *testing.T) {
 // must not have.
 func TestAClientOfAnEarlierHubLosesWhatItMustNotHave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := openWatch(t, runtime.ContentTypeJSON, kubeProxy, servicesInfo("watch"), "resourceVersion=95", func(f *filters) {
-			f.annotate("a/s", topology.ListenAnnotation, "p2", 90)
-			f.annotate("a/on", topology.ListenAnnotation, "p1", 90)
+		w := openWatch(t, runtime.ContentTypeJSON, kubeProxy, servicesInfo("watch"), "resourceVersion=95", func(w *watched) {
+			w.answerLists(serviceList(200,
+				annotatedService("s", corev1.ServiceTypeNodePort, 90, map[string]string{topology.ListenAnnotation: "p2"}),
+				annotatedService("on", corev1.ServiceTypeNodePort, 90, map[string]string{topology.ListenAnnotation: "p1"})))
+			w.annotate("a/s", topology.ListenAnnotation, "p2", 90)
+			w.annotate("a/on", topology.ListenAnnotation, "p1", 90)
 		})
-		w.answerLists(serviceList(200,
-			annotatedService("s", corev1.ServiceTypeNodePort, 90, map[string]string{topology.ListenAnnotation: "p2"}),
-			annotatedService("on", corev1.ServiceTypeNodePort, 90, map[string]string{topology.ListenAnnotation: "p1"})))
 		w.want("DELETED a/s", "MODIFIED a/on")
 	})
 }
@@ -359,9 +360,9 @@ func TestAListThatFailsIsRepeated(t *testing.T) {
 // The hub is asked before it knows anything: it answers after a while, and makes up for it.
 func TestAWatchThatIsOpenedTooEarlyIsFilteredLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := openWatch(t, runtime.ContentTypeJSON, kubeProxy, slicesInfo("watch"), "resourceVersion=100", func(f *filters) {
-			f.annotate("a/s", topology.KeysAnnotation, "openyurt.io/nodepool", 90)
-			f.state.SetNode(map[string]string{topology.PoolLabel: "p7"}, "99") // whose members are not known
+		w := openWatch(t, runtime.ContentTypeJSON, kubeProxy, slicesInfo("watch"), "resourceVersion=100", func(w *watched) {
+			w.annotate("a/s", topology.KeysAnnotation, "openyurt.io/nodepool", 90)
+			w.state.SetNode(map[string]string{topology.PoolLabel: "p7"}, "99") // whose members are not known
 		})
 		w.answerLists(sliceList(200, slice("a", "s", 80)))
 		w.sends(watch.Modified, slice("a", "s", 101))

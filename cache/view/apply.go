@@ -43,7 +43,14 @@ func (v *View) Apply(from string, c *Change) Applied {
 func (v *View) applyLocked(from string, c *Change) Applied {
 	v.Highest.Raise(c.Version)
 	a := v.followsLocked(from, c.Version)
-	if a == Gap { // the client gets the event nevertheless
+	if a == Changed && v.loadLocked() != nil {
+		v.records.Damaged(v.Key.UserResource(), c.Version)
+		a = Gap
+	}
+	switch a {
+	case Unchanged:
+		v.served = true // the client has a state that an older snapshot may lack
+	case Gap: // the client gets the event nevertheless
 		v.seenLocked(c.Version)
 		if c.Name != "" {
 			v.records.Forgot(v.Key.UserResource(), c.Version)
@@ -54,9 +61,6 @@ func (v *View) applyLocked(from string, c *Change) Applied {
 	}
 	if a != Changed {
 		return a
-	}
-	if v.loadLocked() != nil {
-		return Gap
 	}
 	update := store.Change{ID: v.DiskID(), Op: store.Update, From: v.version}
 	v.version, v.header.Updated, v.served = c.Version, v.disk.Clock(), true

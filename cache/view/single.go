@@ -30,14 +30,16 @@ func (v *View) KeepSingle(t wire.TypeMeta, name, began, version string, object [
 		v.dropDamagedLocked()
 	}
 	if v.loadLocked() != nil {
+		v.records.Damaged(v.Key.UserResource(), version) // the client has it, the view does not
 		return
 	}
+	v.served = true
 	o := store.NewObject(name, version, object)
 	v.noteReadLocked(name)
 	if old, ok := v.index[name]; ok && (old.is(entryOf(&o)) || versions.Compare(old.Version, version) > 0 && !provesRestore(began, version)) {
 		return
 	}
-	v.header.APIVersion, v.header.Kind, v.served = t.APIVersion, t.Kind, true
+	v.header.APIVersion, v.header.Kind = t.APIVersion, t.Kind
 	name = strings.Clone(name) // it may be part of a URL
 	o.Name = name
 	v.setLocked(name, entryOf(&o))

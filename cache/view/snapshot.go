@@ -23,10 +23,16 @@ type Snapshot struct {
 	// Added are members without bytes: they match the query only with the node's own status,
 	// which was written offline.
 	Added map[string]bool
+
+	view   *View
+	losses int // of the view
 }
 
 // Close closes the reader. It must be called once.
 func (s *Snapshot) Close() { s.Reader.Close() }
+
+// MarkServed must be called before a client gets the end of an answer with these members.
+func (s *Snapshot) MarkServed() { s.view.markServed(s.losses, s.Version) }
 
 // unwritten are objects that were not on disk yet, by name. It is read-only.
 type unwritten struct{ objects map[string][]byte }
@@ -48,7 +54,7 @@ func (v *View) Snapshot() (*Snapshot, error) {
 	return &Snapshot{
 		Version: v.version, Changed: v.header.Changed, Reader: reader,
 		Meta:    wire.ListMeta{TypeMeta: v.header.typeMeta(), ResourceVersion: v.version, Sorted: v.header.Sorted},
-		Members: v.sortedLocked(), pending: v.unwrittenLocked(w),
+		Members: v.sortedLocked(), pending: v.unwrittenLocked(w), view: v, losses: v.losses,
 	}, nil
 }
 

@@ -67,6 +67,7 @@ type View struct {
 	backlogSize int        // in bytes
 	onDisk      bool       // the view was read from the disk, or queued for it
 	served      bool       // a client of this process has read it: it must not go back to an older state
+	losses      int        // how often damage has taken the state, or a snapshot replaced it
 	members     int        // according to the header on disk; until loaded
 }
 
@@ -158,16 +159,26 @@ func (v *View) forget() {
 	v.forgetLocked()
 }
 
-// MarkServed records that a client has received the view's state, or one of its members.
-func (v *View) MarkServed() {
+// markServed records that a client has received the view's state at a version, or one of its
+// members. losses is View.losses at the time of reading: if damage has taken that state
+// meanwhile, recordServedLocked was called too early to know.
+func (v *View) markServed(losses int, version string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.served = true
+	if v.losses == losses {
+		v.served = true
+		return
+	}
+	if !v.Key.Single {
+		v.seenLocked(version)
+	}
+	v.records.Damaged(v.Key.UserResource(), version)
 }
 
 // recordServedLocked records which versions clients have received from the view. It must be
 // called before the state is lost by damage, or replaced by an older one from a snapshot.
 func (v *View) recordServedLocked() {
+	v.losses++
 	if !v.served {
 		return
 	}
@@ -217,9 +228,14 @@ func (v *View) dropLocked() {
 	v.removeFromDiskLocked()
 }
 
-// dropDamagedLocked removes a view that is damaged on disk.
+// dropDamagedLocked removes a view that is damaged on disk. While another file replaces the damaged
+// one, it does not remove the view from that: Views.Load takes it from there.
 func (v *View) dropDamagedLocked() {
 	v.recordServedLocked()
+	if v.disk.IsReplacing() {
+		v.forgetLocked()
+		return
+	}
 	v.removeFromDiskLocked()
 }
 
