@@ -156,3 +156,72 @@ func TestAHubStartsWhateverPageIsDamaged(t *testing.T) {
 		}
 	}
 }
+
+// Invariant 15: where an object's bytes or its place in a list are damaged, what needs them is
+// refused until it is read again, and nothing is short. The rest is served.
+func TestADamagedRecordIsRefusedUntilItIsReadAgain(t *testing.T) {
+	const urlOfA = urlPods + "?fieldSelector=metadata.name%3Da"
+	for name, bucket := range map[string]string{"the object": "objects", "its membership": "members"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
+				u.on("list", func(r *http.Request) *http.Response {
+					if r.URL.Query().Has("fieldSelector") {
+						return respond(http.StatusOK, podsJSON("100", podJSON("a", "50")))
+					}
+					return respond(http.StatusOK, podsJSON("100", podJSON("a", "50"), podJSON("b", "51")))
+				})
+				c := openCache(t, dir, u)
+				stop := runCache(t, c)
+				get(t, c, urlPods)
+				get(t, c, urlOfA)
+				stop()
+				flipRecord(t, dir, bucket, "ns/b")
+				u.goAway()
+				c = startIn(t, dir, u)
+				for _, url := range []string{urlPods, urlPodB} {
+					if got := get(t, c, url); strings.Contains(got, "=") || got == "404" {
+						t.Errorf("offline, %s is %q", url, got)
+					}
+				}
+				if body, err := readBody(t.Context(), t, c, urlInitial+"&timeoutSeconds=1"); err == nil && bytes.Contains(body, []byte("initial-events-end")) {
+					t.Errorf("initial events are said to be whole: %s", body)
+				}
+				expect(t, c, "offline, a list without it", urlOfA, "100: a=50")
+				u.comeBack()
+				get(t, c, urlPods)
+				u.goAway()
+				expect(t, c, "read again", urlPods, "100: a=50 b=51")
+			})
+		})
+	}
+}
+
+// flipRecord flips a bit in the records whose key contains a word.
+func flipRecord(t *testing.T, dir, bucket, word string) {
+	t.Helper()
+	db, err := bolt.Open(filepath.Join(dir, "cache.db"), 0o600, &bolt.Options{Timeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	flipped := 0
+	var flip func(b *bolt.Bucket) error
+	flip = func(b *bolt.Bucket) error {
+		return b.ForEach(func(key, value []byte) error {
+			if value == nil {
+				return flip(b.Bucket(key))
+			}
+			if !strings.Contains(string(key), word) {
+				return nil
+			}
+			flipped++
+			value = bytes.Clone(value)
+			value[len(value)-1] ^= 1
+			return b.Put(key, value)
+		})
+	}
+	if err := db.Update(func(tx *bolt.Tx) error { return flip(tx.Bucket([]byte(bucket))) }); err != nil || flipped == 0 {
+		t.Fatalf("%d records were damaged: %v", flipped, err)
+	}
+}

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -58,6 +59,7 @@ func TestGoneAndForbiddenObjectsAreNotServedOffline(t *testing.T) {
 		"a 404 that says nothing":                   {[]step{asks(urlPodA), answers("get", 404, "404 page not found"), asks(urlPodA)}, "a=50", never},
 		"a 404 for what a list view has":            {[]step{asks(urlPods, urlPodA), answers("get", 404, notFound("pods", "a")), asks(urlPodA)}, "404", all},
 		"a read object that its reader has deleted": {[]step{asks(urlPodA), answers("delete", 200, podJSON("a", "60")), deletes}, "404", never},
+		"a listed object that a reader has deleted": {[]step{asks(urlPods), answers("delete", 200, podJSON("a", "60")), deletes}, "404", all},
 		"an object whose deletion was refused":      {[]step{asks(urlPodA), answers("delete", 409, "{}"), deletes}, "a=50", never},
 		"a refused read":                            {[]step{asks(urlPodA), answers("get", 403, "{}"), asks(urlPodA)}, denied, never},
 		"a refused read of what was listed":         {[]step{asks(urlPods), answers("get", 403, "{}"), asks(urlPodA)}, denied, all},
@@ -69,6 +71,17 @@ func TestGoneAndForbiddenObjectsAreNotServedOffline(t *testing.T) {
 		"a list that failed":                        {[]step{asks(urlPods), answers("list", 500, "{}"), asks(urlPods)}, "a=50", all},
 		"a watch that is refused when it goes on":   {[]step{asks(urlPods), watches("100"), answers("watch", 403, "{}"), breaksOff}, never, denied},
 		"a list of the hub's own that is refused":   {[]step{asks(urlPods), answers("list", 403, "{}"), watches("150"), leaves}, never, denied},
+		"a refused list, and then a watch from it":  {[]step{asks(urlPods), answers("list", 403, "{}"), asks(urlPods), watches("100"), leaves}, "a=50", all},
+		"a kind that is gone, and is watched again": {[]step{asks(urlPods), answers("list", 404, "{}"), asks(urlPods), watches("100"), leaves}, "a=50", all},
+	}
+	for _, code := range []int{400, 401, 409, 410, 429, 500, 502, 503, 504} {
+		tests[fmt.Sprint("everything is answered with ", code)] = struct {
+			do           []step
+			object, list string
+		}{[]step{
+			asks(urlPods, urlPodA), answers("list", code, "{}"), answers("get", code, "{}"), answers("watch", code, "{}"),
+			asks(urlPods, urlPodA, urlWatch+"&resourceVersion=100"),
+		}, "a=50", all}
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -84,6 +97,14 @@ func TestGoneAndForbiddenObjectsAreNotServedOffline(t *testing.T) {
 				for _, when := range []string{"offline", "offline, and after a restart"} {
 					if got := get(t, c, urlPodA); got != test.object {
 						t.Errorf("%s, the object: %q, want %q", when, got, test.object)
+					}
+					for _, form := range []string{protobuf, "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"} {
+						if test.object != denied {
+							break // it may be there, and is described from JSON only
+						}
+						if got := ask(context.WithValue(t.Context(), acceptKey{}, form), t, c, http.MethodGet, urlPodA); got != denied {
+							t.Errorf("%s, the object as %s: %q, want %q", when, form, got, denied)
+						}
 					}
 					if got := get(t, c, urlPods); got != test.list {
 						t.Errorf("%s, the list: %q, want %q", when, got, test.list)

@@ -21,6 +21,10 @@ import (
 // requestPeriod is the time between two requests that are no watches: 20 a second.
 const requestPeriod = 50 * time.Millisecond
 
+// leavePeriod is the time between two requests that are given up: a leak of a goroutine for each
+// would be twenty times what is allowed in three minutes.
+const leavePeriod = 200 * time.Millisecond
+
 // A request that was under way when the link broke may end in one of two ways more. A write
 // may have been carried out or not: 504 says so. What an answer has begun with has been
 // passed on already, and it breaks off with the link, as it would without a hub.
@@ -164,6 +168,31 @@ func (r *requests) run(ctx context.Context) error {
 		c, req := k.make(random, n)
 		all.Go(func() { r.judge(c, k, c.do(r.w.t.Context(), req)) })
 	}
+}
+
+// leave makes requests that their clients give up: before the answer, in the middle of a list, or of
+// a watch. Nothing may be left of them in the hub.
+func (w *world) leave(ctx context.Context) error {
+	const path = "/api/v1/namespaces/" + namespace + "/configmaps"
+	random := rand.New(rand.NewPCG(5, 0))
+	for n := 0; pause(ctx, leavePeriod); n++ {
+		c, query := w.pods[random.IntN(pods)], ""
+		if n%2 == 0 {
+			query = "?watch=true&resourceVersion=0"
+		}
+		patient, leave := context.WithTimeout(ctx, time.Duration(1+random.IntN(100))*time.Millisecond)
+		req, err := http.NewRequestWithContext(patient, http.MethodGet, c.base+path+query, http.NoBody)
+		if err != nil {
+			leave()
+			return err
+		}
+		if res, err := c.http.Do(req); err == nil { // or it has left before
+			_, _ = io.CopyN(io.Discard, res.Body, random.Int64N(5000))
+			res.Body.Close()
+		}
+		leave()
+	}
+	return nil
 }
 
 // judge looks whether an answer is one that a client expects.

@@ -41,7 +41,7 @@ func TestTheHubStaysAsItIs(t *testing.T) {
 	cuts := newCuts(t, w.hub.Link, every)
 	s := newSamples(w, cuts, began)
 	r := newRequests(w, cuts)
-	together(t, length, cuts.run, w.change, r.run, s.run)
+	together(t, length, cuts.run, w.change, r.run, w.leave, s.run)
 
 	w.settle()
 	r.eventsArrived()

@@ -8,15 +8,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/metadata/metadatainformer"
-	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-
-	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // metadataAccept is what client-go's metadata informers accept, with plain JSON last as
@@ -55,54 +48,6 @@ func TestAcceptOrder_MetadataComesBeforeWholeObjects(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// client-go's metadata informers work offline where whole objects were read.
-func TestAcceptOrder_MetadataInformersOffline(t *testing.T) {
-	t.Parallel()
-	h, s := newHub(t), newSpace(t)
-	s.fill("c", 3)
-	h.node.servedList(t, s.path, asJSON)
-	h.lose()
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
-	plainJSONLast := roundTrip(func(r *http.Request) (*http.Response, error) {
-		r = r.Clone(r.Context())
-		r.Header.Set("Accept", r.Header.Get("Accept")+","+asJSON)
-		return transport.RoundTrip(r)
-	})
-	client, err := metadata.NewForConfig(&rest.Config{Host: h.node.url, QPS: -1, Transport: plainJSONLast})
-	if err != nil {
-		t.Fatal(err)
-	}
-	maps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	informer := metadatainformer.NewFilteredMetadataInformer(client, maps, s.name, 0, toolscache.Indexers{}, nil).Informer()
-	stop, done := make(chan struct{}), make(chan struct{})
-	go func() { defer close(done); informer.Run(stop) }()
-	defer func() { close(stop); <-done }()
-	poll.Until(t, patience, "the informer has what was read", func() bool { return informer.HasSynced() && len(informer.GetStore().List()) == 4 })
-}
-
-// offline as online, a client that takes anything gets JSON.
-func TestAcceptOrder_AnythingIsJSON(t *testing.T) {
-	t.Parallel()
-	h, s := newHub(t), newSpace(t)
-	s.fill("c", 3)
-	version := h.node.servedList(t, s.path, protobuf).version
-	h.node.get(t, s.one("c-001"), protobuf)
-	h.lose()
-	for _, accept := range []string{"*/*", ""} {
-		for path, direct := range map[string]string{s.path: s.path + "?resourceVersionMatch=Exact&resourceVersion=" + version, s.one("c-001"): s.one("c-001")} {
-			got, want := h.node.get(t, path, accept), env.direct.get(t, direct, asJSON)
-			if got.header.Get("Content-Type") != asJSON || !sameJSON(t, got.body, want.body) {
-				t.Errorf("GET %s, Accept %q: %v; want %v", path, accept, got, want)
-			}
-		}
-		w := h.node.watch(t, with(s.path, watchListQuery), accept)
-		if items, _ := w.initial(t); len(items) != 4 || w.header.Get("Content-Type") != asJSON {
-			t.Errorf("WATCH, Accept %q: %v in %s", accept, items, w.header.Get("Content-Type"))
-		}
 	}
 }
 

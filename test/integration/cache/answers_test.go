@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -60,60 +59,6 @@ func TestAConvertedWatchGoesOn(t *testing.T) {
 	for _, w := range []*stream{fresh, held} {
 		w.expect(t, watch.Modified, "c-001")
 		w.expect(t, watch.Deleted, "c-000")
-	}
-}
-
-// a client that reads a list slowly gets the list as it was, though all of it is
-// replaced meanwhile; or it gets an error.
-func TestASlowReaderGetsOneVersion(t *testing.T) {
-	t.Parallel()
-	h, s := newHub(t), newSpace(t)
-	s.large("c", 20, 400_000)
-	l := h.node.servedList(t, s.path, protobuf)
-	h.awaitDisk()
-	h.cut()
-	res, err := h.node.open(t.Context(), request{path: s.path, accept: protobuf})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	begin := make([]byte, 100_000)
-	if _, err := io.ReadFull(res.Body, begin); err != nil {
-		t.Fatal(err)
-	}
-	h.connect()
-	for _, name := range l.names() {
-		s.change(name, "replaced")
-	}
-	h.node.servedList(t, s.path, protobuf)
-	h.awaitDisk()
-	rest, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Logf("the list broke off: %v", err)
-		return
-	}
-	answer{status: res.StatusCode, body: append(begin, rest...)}.served(t, s.path, protobuf)
-}
-
-// a list of exactly one version is that or none.
-func TestAListOfExactlyOneVersion(t *testing.T) {
-	t.Parallel()
-	h, s := newHub(t), newSpace(t)
-	s.fill("c", 2)
-	old := h.node.servedList(t, s.path, protobuf).version
-	s.change("c-001", "changed")
-	l := h.node.servedList(t, s.path, protobuf)
-	h.cut()
-	exact := func(version string) string {
-		return s.path + "?resourceVersionMatch=Exact&resourceVersion=" + version
-	}
-	if a := h.node.do(t, request{path: exact(l.version), accept: protobuf}); a.status == http.StatusOK {
-		a.served(t, s.path, protobuf)
-	} else {
-		a.unavailableStatus(t)
-	}
-	if a := h.node.do(t, request{path: exact(old), accept: protobuf}); a.status == http.StatusOK {
-		t.Errorf("asked for %s exactly, got %s", old, a.listing(t).version)
 	}
 }
 

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -210,56 +208,4 @@ func (th *things) addDefault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// Two apiservers of different versions stand behind one address: whichever answers, a
-// client reads offline what it was sent, and never a mixture.
-func TestContents_TwoApiserversOfDifferentVersions(t *testing.T) {
-	t.Parallel()
-	for _, accept := range []string{protobuf, asJSON} {
-		for size, field := range map[string]string{"the same length": "FIELD", "another length": "a field that the newer apiserver knows"} {
-			t.Run(accept+", "+size, func(t *testing.T) {
-				t.Parallel()
-				f, newer := newFake(t), atomic.Bool{}
-				f.script(func(w http.ResponseWriter, r *http.Request) {
-					text := "field"
-					if newer.Load() {
-						text = field
-					}
-					answering(t, ofVersion(r, text), accept)(w, r)
-				}, nil)
-				h := newHubBefore(t, f)
-				one := fakeMaps + "/c-001"
-				some, others := fakeMaps+"?labelSelector=all", fakeMaps+"?labelSelector=others"
-				all := reads{}
-				all.read(t, h.node, accept, fakeMaps)
-				newer.Store(true)
-				all.read(t, h.node, accept, some, one) // of the same objects, at the same versions
-				newer.Store(false)
-				all.read(t, h.node, accept, others)
-				newer.Store(true)
-				all.read(t, h.node, accept, others) // the list again, at the same version
-				h.cut()
-				all.same(t, "offline", h.node)
-				h.stop()
-				h.start()
-				all.same(t, "after a restart", h.node)
-			})
-		}
-	}
-}
-
-// ofVersion is the collection, or what is asked for of it, from an apiserver whose
-// objects have this text.
-func ofVersion(r *http.Request, text string) runtime.Object {
-	if name := strings.TrimPrefix(r.URL.Path, fakeMaps+"/"); name != r.URL.Path {
-		object := fakeMap(name, 2)
-		object.Data["field"] = text
-		return &object
-	}
-	list := fakeList(100, 3, "")
-	for i := range list.Items {
-		list.Items[i].Data["field"] = text
-	}
-	return list
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,47 +53,6 @@ func sameJSON(t *testing.T, a, b []byte) bool {
 		t.Fatal(err)
 	}
 	return reflect.DeepEqual(x, y)
-}
-
-// what was read in JSON serves a client that would rather have protobuf.
-func TestThePreferredRepresentationThatIsThere(t *testing.T) {
-	t.Parallel()
-	h, s := newHub(t), newSpace(t)
-	s.fill("c", 3)
-	list := h.node.get(t, s.path, asJSON)
-	h.cut()
-	for _, accept := range []string{asJSON, "*/*", asJSON + ";q=0.9," + table} {
-		if got := h.node.get(t, s.path, accept); !bytes.Equal(got.body, list.body) {
-			t.Errorf("%s: %v", accept, got)
-		}
-	}
-	if l := h.node.get(t, s.path, kubelet).listing(t); len(l.items) != 4 {
-		t.Errorf("the list has %v", l.names())
-	}
-}
-
-// a type that the hub does not know cannot be converted, and the answer to the client is an error.
-func TestAnUnknownTypeIsNotAcceptable(t *testing.T) {
-	t.Parallel()
-	f := newFake(t)
-	// The same length, so that the lengths in the message stay true.
-	body := bytes.ReplaceAll(encode(t, fakeList(100, 3, ""), protobuf), []byte("ConfigMapList"), []byte("ConfigZapList"))
-	f.script(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", protobuf)
-		_, _ = w.Write(body)
-	}, nil)
-	h := newHubBefore(t, f)
-	h.node.get(t, fakeMaps, protobuf)
-	h.cut()
-	if got := h.node.get(t, fakeMaps, protobuf); !bytes.Equal(got.body, body) {
-		t.Errorf("protobuf: %v", got)
-	}
-	for _, path := range []string{fakeMaps, fakeMaps + "/c-001"} {
-		a := h.node.refused(t, request{path: path, accept: asJSON}, http.StatusNotAcceptable)
-		if !strings.Contains(string(a.body), string(metav1.StatusReasonNotAcceptable)) {
-			t.Errorf("%s: want a Status; got %v", path, a)
-		}
-	}
 }
 
 // only metadata is a representation of its own, which a list of whole objects also gives.
@@ -150,21 +108,6 @@ func TestCustomResources(t *testing.T) {
 	h.stop()
 	h.start()
 	check("after a restart")
-}
-
-// a custom resource that only a WatchList has brought is listed as an apiserver would.
-func TestCustomResourcesFromAWatchList(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	group := s.name + ".example"
-	things := defineThings(t, group)
-	things.create(t, s.name, "t-1")
-	things.create(t, s.name, "t-2")
-	h := newHub(t)
-	path := "/apis/" + group + "/v1/namespaces/" + s.name + "/things"
-	h.node.watch(t, with(path, watchListQuery), asJSON).initial(t)
-	h.cut()
-	h.node.servedList(t, path, asJSON)
 }
 
 // things are custom resources of a kind of the test's own.

@@ -125,25 +125,6 @@ func TestAPodOfTheNodeThatIsDeleted(t *testing.T) {
 	h.afterwards(t, h.readsAs(path, http.StatusNotFound))
 }
 
-// a DELETE that is a dry run changes nothing; with a body an apiserver does not look at the
-// query.
-func TestADryRunOfADeletion(t *testing.T) {
-	t.Parallel()
-	h, s := newHub(t), newSpace(t)
-	s.fill("c", 4)
-	h.node.servedList(t, s.path, protobuf)
-	h.deletes(t, s.one("c-000")+"?dr%79Run=All", "")
-	h.deletes(t, s.one("c-001"), `{"kind":"DeleteOptions","apiVersion":"v1","dryRun":["All"]}`)
-	h.deletes(t, s.one("c-002")+"?dryRun=All", `{"kind":"DeleteOptions","apiVersion":"v1"}`)
-	h.deletes(t, s.path+"?dryRun=All", "")
-	h.afterwards(t, func(t *testing.T) {
-		h.readsAs(s.one("c-000"), http.StatusOK)(t)
-		h.readsAs(s.one("c-001"), http.StatusOK)(t)
-		h.readsAs(s.one("c-002"), http.StatusNotFound)(t)
-		h.readsAs(s.one("c-003"), http.StatusOK)(t)
-	})
-}
-
 // after a deletion of many objects it is not known which are gone, until a list says so, or
 // a GET.
 func TestADeletionOfMany(t *testing.T) {

@@ -66,30 +66,3 @@ func TestNoBookmarksForThoseWhoDoNotAsk(t *testing.T) {
 		t.Errorf("got %+v", e)
 	}
 }
-
-// nothing is left of watches that were held offline when their clients have gone, on
-// either port.
-func TestNothingIsLeftOfHeldWatches(t *testing.T) {
-	t.Parallel()
-	h, s := newHub(t), newSpace(t)
-	s.fill("c", 2)
-	alice := h.as(s.account("alice"))
-	list := h.node.servedList(t, s.path, protobuf)
-	alice.servedList(t, s.path, protobuf)
-	h.lose()
-	before := h.takeStock()
-	var streams []*stream
-	for range 30 {
-		streams = append(streams,
-			h.node.watch(t, with(s.path, watchQuery+"&resourceVersion="+list.version), protobuf),
-			h.node.watch(t, with(s.path, watchListQuery), asJSON),
-			alice.watch(t, with(s.path, watchListQuery), protobuf))
-	}
-	if held := h.takeStock(); held.goroutines < before.goroutines+30 {
-		t.Fatalf("the watches are not held: before %+v, now %+v", before, held)
-	}
-	for _, w := range streams {
-		w.stop()
-	}
-	h.awaitStock(before)
-}

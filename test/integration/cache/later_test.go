@@ -1,88 +1,16 @@
 package cache
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
-
-// offline, a token that was issued for a pod is given again, and no other, also after a
-// restart of the hub.
-func TestTokensAreGivenAgain(t *testing.T) {
-	t.Parallel()
-	h, s := newHub(t), newSpace(t)
-	pod := s.pod(h.name, "p")
-	path := "/api/v1/namespaces/" + s.name + "/serviceaccounts/default/token"
-	ask := func(c *client, uid, audience, accept string) answer {
-		t.Helper()
-		hour := int64(3607)
-		body := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-			ExpirationSeconds: &hour,
-			BoundObjectRef:    &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: "p", UID: pod.UID},
-		}}
-		body.Spec.BoundObjectRef.UID = types.UID(uid)
-		if audience != "" {
-			body.Spec.Audiences = []string{audience}
-		}
-		info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), accept)
-		var out bytes.Buffer
-		if err := scheme.Codecs.EncoderForVersion(info.Serializer, authenticationv1.SchemeGroupVersion).Encode(body, &out); err != nil {
-			t.Fatal(err)
-		}
-		return c.send(t, http.MethodPost, path, accept, accept, out.Bytes())
-	}
-	token := func(a answer) string {
-		t.Helper()
-		if a.status != http.StatusCreated {
-			t.Fatal(a)
-		}
-		return decodeAs[*authenticationv1.TokenRequest](t, a).Status.Token
-	}
-	token(ask(h.node, string(pod.UID), "", protobuf)) // the last one counts
-	issued := token(ask(h.node, string(pod.UID), "", protobuf))
-	vault := token(ask(h.node, string(pod.UID), "vault", asJSON))
-	alice := h.as(s.account("alice"))
-	alice.get(t, s.path, protobuf)
-	check := func() {
-		t.Helper()
-		if got := token(ask(h.node, string(pod.UID), "", protobuf)); got != issued {
-			t.Error("another token than the last that was issued")
-		}
-		if got := token(ask(h.node, string(pod.UID), "vault", asJSON)); got != vault {
-			t.Error("another token than the last that was issued for this audience")
-		}
-		if got := token(ask(h.node, string(pod.UID), "", asJSON)); got != issued {
-			t.Error("asked in JSON: another token than the last that was issued")
-		}
-		ask(h.node, string(pod.UID), "elsewhere", protobuf).unavailableStatus(t)
-		ask(h.node, "11111111-1111-1111-1111-111111111111", "", protobuf).unavailableStatus(t)
-		ask(alice, string(pod.UID), "", protobuf).unavailableStatus(t)
-	}
-	h.lose()
-	check()
-	h.stop()
-	h.start()
-	check()
-	// The token is real: the cloud takes it.
-	h.connect()
-	holder := newClient(env.ServerURL(), rootsOnly(t), true)
-	defer holder.close()
-	holder.token = issued
-	if a := holder.do(t, request{path: "/version"}); a.status != http.StatusOK {
-		t.Errorf("the apiserver does not take the token: %v", a)
-	}
-}
 
 func (a answer) unavailableStatus(t *testing.T) {
 	t.Helper()

@@ -142,43 +142,6 @@ func TestInvariant06_TheVersionOfAList(t *testing.T) {
 	}
 }
 
-// invariant 6: a bookmark moves the version, and nothing else. A real apiserver sends one
-// about every minute.
-func TestInvariant06_ABookmarkMovesTheVersion(t *testing.T) {
-	t.Parallel()
-	f := newFake(t)
-	frames := make(chan []byte)
-	f.script(answering(t, fakeList(100, 5, ""), asJSON), sending(asJSON, frames))
-	h := newHubBefore(t, f)
-	before := h.node.get(t, fakeMaps, asJSON)
-	w := h.node.watch(t, fakeMaps+"?"+watchQuery+"&resourceVersion=100", asJSON)
-	send(t, frames, []byte(`{"type":"BOOKMARK","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"150"}}}`+"\n"))
-	if e := w.next(t); e.kind != watch.Bookmark || e.version != "150" {
-		t.Fatalf("got %+v", e)
-	}
-	h.cut()
-	want := bytes.Replace(before.body, []byte(`"resourceVersion":"100"`), []byte(`"resourceVersion":"150"`), 1)
-	if after := h.node.get(t, fakeMaps, asJSON); !bytes.Equal(after.body, want) {
-		t.Errorf("got %v", after)
-	}
-}
-
-// a LIST that is older than what is known is ignored: two apiservers need not be
-// equally far.
-func TestAnOlderListIsIgnored(t *testing.T) {
-	t.Parallel()
-	f := newFake(t)
-	f.script(answering(t, fakeList(200, 5, ""), protobuf), nil)
-	h := newHubBefore(t, f)
-	before := h.node.get(t, fakeMaps, protobuf)
-	f.script(answering(t, fakeList(150, 2, ""), protobuf), nil)
-	h.node.get(t, fakeMaps+"?resourceVersion=0", protobuf)
-	h.cut()
-	if after := h.node.get(t, fakeMaps, protobuf); !bytes.Equal(after.body, before.body) {
-		t.Errorf("the list is not what it was: %v", after)
-	}
-}
-
 // a LIST that asks for more than is known is answered as an apiserver does that is not
 // that far: client-go then asks without a version.
 func TestAListAboveTheKnownVersion(t *testing.T) {

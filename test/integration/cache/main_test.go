@@ -1,8 +1,8 @@
 // Package cache shows by its tests what must be true of the hub's cache: that what a
 // node read while it was online is what it reads while the cloud is away, and nothing
 // else. The hub is a process of its own, seen over HTTP only; before it stand a real
-// apiserver and a link that fails on demand. A scripted apiserver takes the real one's
-// place only where that cannot be made to fail as the test needs it.
+// apiserver and a link that fails on demand. What a real apiserver cannot be made to send
+// is tested in cache, and what comes at random in test/chaos/cache and test/fuzzcache.
 //
 // The design has 24 invariants. A test that guards one says so: "invariant 7". Number
 // 22, kubelets restarted and machines rebooted, needs real nodes: see test/e2e.

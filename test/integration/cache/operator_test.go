@@ -17,37 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// offline, what tells a client what the apiserver is, and what it serves, is what it
-// last said.
-func TestDiscoveryAndVersionOffline(t *testing.T) {
-	t.Parallel()
-	h := newHub(t)
-	const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-	type read struct{ path, accept string }
-	online := map[read]answer{}
-	for _, r := range []read{
-		{"/version", asJSON}, {"/api", asJSON}, {"/apis", asJSON}, {"/api", aggregated}, {"/apis", aggregated},
-		{"/api/v1", asJSON}, {"/api/v1", protobuf}, {"/apis/apps/v1", asJSON}, {"/apis/apps", asJSON}, {"/healthz", ""},
-	} {
-		online[r] = h.node.get(t, r.path, r.accept)
-	}
-	check := func(when string) {
-		t.Helper()
-		for r, want := range online {
-			got := h.node.do(t, request{path: r.path, accept: r.accept})
-			if got.status != http.StatusOK || !bytes.Equal(got.body, want.body) || got.header.Get("Content-Type") != want.header.Get("Content-Type") {
-				t.Errorf("%s GET %s (%s): %v, %s; want %v", when, r.path, r.accept, got, got.header.Get("Content-Type"), want)
-			}
-		}
-		h.node.do(t, request{path: "/apis/batch/v1", accept: asJSON}).unavailable(t)
-	}
-	h.cut()
-	check("offline")
-	h.stop()
-	h.start()
-	check("after a restart")
-}
-
 // what an operator sees while the cloud is there and while it is away.
 func TestWhatAnOperatorSees(t *testing.T) {
 	t.Parallel()

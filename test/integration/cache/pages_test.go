@@ -1,12 +1,7 @@
 package cache
 
 import (
-	"bytes"
-	"io"
-	"net/http"
 	"testing"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // invariant 3: a LIST in pages is, offline, all of them, at once.
@@ -44,60 +39,6 @@ func readPages(t *testing.T, c *client, path, accept string) (pages int, version
 		}
 	}
 	return pages, version
-}
-
-// invariant 3: a LIST in pages that does not get to its last is none.
-func TestInvariant03_AMissingPageLeavesTheListBefore(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name   string
-		second http.HandlerFunc
-		lost   bool // the cloud, after the first page
-	}{
-		{name: "the cloud is lost", lost: true},
-		{name: "500", second: failing(http.StatusInternalServerError, metav1.StatusReasonInternalError)},
-		{name: "410, the token is too old", second: failing(http.StatusGone, metav1.StatusReasonExpired)},
-		{name: "an aborted page", second: func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", protobuf)
-			_, _ = io.WriteString(w, "k8s\x00")
-			_ = http.NewResponseController(w).Flush()
-			panic(http.ErrAbortHandler)
-		}},
-		{name: "nobody asks for it", second: nil},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			f := newFake(t)
-			f.script(answering(t, fakeList(100, 5, ""), protobuf), nil)
-			h := newHubBefore(t, f)
-			before := h.node.get(t, fakeMaps, protobuf)
-			first := answering(t, fakeList(200, 3, "token"), protobuf)
-			f.script(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Query().Get("continue") == "" {
-					first(w, r)
-					return
-				}
-				c.second(w, r)
-			}, nil)
-			if l := h.node.get(t, fakeMaps+"?limit=3", protobuf).listing(t); l.next != "token" {
-				t.Fatalf("the first page is %v", l)
-			}
-			second := request{path: fakeMaps + "?limit=3&continue=token", accept: protobuf}
-			switch {
-			case c.lost:
-				h.cut()
-				if a := h.node.do(t, second); a.status != http.StatusServiceUnavailable && a.status != http.StatusGone {
-					t.Errorf("the second page, with the cloud away: %v", a)
-				}
-			case c.second != nil:
-				h.node.try(t.Context(), second)
-			}
-			h.cut()
-			if after := h.node.get(t, fakeMaps, protobuf); !bytes.Equal(after.body, before.body) {
-				t.Errorf("the list is not what it was: %v", after)
-			}
-		})
-	}
 }
 
 // invariant 3: pages of two readers at once do not get mixed up.

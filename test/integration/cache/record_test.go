@@ -78,44 +78,6 @@ func TestLeavingASelectorIsNoDeletion(t *testing.T) {
 	}
 }
 
-// defect 11: what was gone for a GET stays gone, whatever an older list has.
-func TestA404IsNewerThanAnOlderList(t *testing.T) {
-	t.Parallel()
-	h, s := newHub(t), newSpace(t)
-	s.fill("c", 2)
-	h.node.servedList(t, s.path, protobuf)
-	h.node.get(t, s.one("c-001"), asJSON)
-	s.remove("c-001")
-	h.node.refused(t, request{path: s.one("c-001"), accept: protobuf}, http.StatusNotFound)
-	h.afterwards(t, func(t *testing.T) {
-		h.readsAs(s.one("c-001"), http.StatusNotFound)(t)
-		h.readsAs(s.one("c-000"), http.StatusOK)(t)
-		if l := h.node.servedList(t, s.path, protobuf); len(l.items) != 3 { // with kube-root-ca.crt
-			t.Errorf("the list is not the snapshot it was: %v", l.names())
-		}
-	})
-}
-
-// defect 11: what the user has deleted stays deleted, whatever an older list has.
-func TestADeletionIsNewerThanAnOlderList(t *testing.T) {
-	t.Parallel()
-	h, s := newHub(t), newSpace(t)
-	s.fill("c", 3)
-	h.node.servedList(t, s.path, protobuf)
-	for i, accept := range []string{protobuf, asJSON} {
-		name := s.one(fmt.Sprintf("c-%03d", i))
-		h.node.get(t, name, accept)
-		if a := h.node.do(t, request{method: http.MethodDelete, path: name, accept: accept}); a.status != http.StatusOK {
-			t.Fatal(a)
-		}
-	}
-	h.afterwards(t, func(t *testing.T) {
-		h.readsAs(s.one("c-000"), http.StatusNotFound)(t)
-		h.readsAs(s.one("c-001"), http.StatusNotFound)(t)
-		h.readsAs(s.one("c-002"), http.StatusOK)(t)
-	})
-}
-
 // defect 11: a copy in one representation follows the events of a watch in the other.
 func TestACopyFollowsAWatchInTheOtherRepresentation(t *testing.T) {
 	t.Parallel()

@@ -148,3 +148,8 @@ func (c *client) refused(t *testing.T, r request, status int) answer {
 	}
 	return a
 }
+
+// rootsOnly trusts the apiserver and shows it no certificate.
+func rootsOnly(t *testing.T) *tls.Config {
+	return &tls.Config{RootCAs: rawclient.Roots(t, env.CAFile())}
+}

@@ -33,7 +33,6 @@ type follower struct {
 	version  string
 	lists    int
 	ends     int      // of watches, however they ended
-	breaks   bool     // streams may break: see allowBreaks
 	deleted  []string // names, in order
 	problems []string
 }
@@ -123,7 +122,7 @@ func (f *follower) take(e event) bool {
 	defer f.mu.Unlock()
 	if e.err != nil {
 		f.ends++
-		if !f.breaks && !errors.Is(e.err, io.EOF) && !errors.Is(e.err, context.Canceled) {
+		if !errors.Is(e.err, io.EOF) && !errors.Is(e.err, context.Canceled) {
 			f.problems = append(f.problems, "the stream broke: "+e.err.Error())
 		}
 		return false
@@ -169,13 +168,6 @@ func (f *follower) take(e event) bool {
 	}
 	f.version = e.version
 	return true
-}
-
-// allowBreaks is for tests that break the streams themselves.
-func (f *follower) allowBreaks() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.breaks = true
 }
 
 // before reports whether version a comes before b.

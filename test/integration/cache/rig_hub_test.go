@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"testing"
 
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-
 	"github.com/edgehub-io/edgehub/test/cluster/link"
 	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 	"github.com/edgehub-io/edgehub/test/internal/rawclient"
@@ -56,17 +54,6 @@ func newHubIn(t *testing.T, e environment, options ...hubOption) *hub {
 	if h.certFile, h.keyFile, err = e.ClientCert(h.User, "system:nodes"); err != nil {
 		t.Fatal(err)
 	}
-	h.start()
-	return h
-}
-
-// newHubBefore starts a hub before a scripted apiserver.
-func newHubBefore(t *testing.T, f *fake, options ...hubOption) *hub {
-	t.Helper()
-	h := makeHub(t, f.server.URL, options...)
-	h.Identify(
-		&clientcmdapi.Cluster{Server: f.server.URL, CertificateAuthorityData: f.caPEM()},
-		&clientcmdapi.AuthInfo{Token: "node"})
 	h.start()
 	return h
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/edgehub-io/edgehub/test/internal/metric"
-	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // metric is the sum of the metric's values over all labels, of which the line has to
@@ -41,34 +40,4 @@ func (h *hub) logged(words ...string) bool {
 		}
 	}
 	return false
-}
-
-// stock is what a hub holds in its hands.
-type stock struct{ goroutines, files float64 }
-
-func (h *hub) takeStock() stock {
-	h.t.Helper()
-	goroutines, ok := h.metric("go_goroutines")
-	files, okFiles := h.metric("process_open_fds")
-	if !ok || !okFiles {
-		h.t.Fatal("the hub does not tell how many goroutines and files it has")
-	}
-	return stock{goroutines, files}
-}
-
-// awaitStock waits until the hub holds about what it held before: pools and connections
-// that are kept for reuse may differ.
-func (h *hub) awaitStock(before stock) {
-	h.t.Helper()
-	var now stock
-	defer func() {
-		if h.t.Failed() {
-			h.t.Logf("before %+v, now %+v", before, now)
-		}
-	}()
-	const moreGoroutines, moreFiles = 15, 8
-	poll.Until(h.t, patience, "goroutines and files are as many as before", func() bool {
-		now = h.takeStock()
-		return now.goroutines <= before.goroutines+moreGoroutines && now.files <= before.files+moreFiles
-	})
 }

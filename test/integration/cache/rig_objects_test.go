@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -12,7 +13,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/edgehub-io/edgehub/test/internal/poll"
@@ -144,29 +147,6 @@ func (s *space) account(name string) string {
 	return s.token(name)
 }
 
-// accounts makes so many service accounts that may read here, and returns a token of each.
-func (s *space) accounts(n int) (tokens []string) {
-	s.t.Helper()
-	ctx := s.t.Context()
-	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "all"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "system:serviceaccounts:" + s.name}},
-	}
-	if _, err := s.env.client.RbacV1().RoleBindings(s.name).Create(ctx, binding, metav1.CreateOptions{}); err != nil {
-		s.t.Fatal(err)
-	}
-	for i := range n {
-		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("one-of-many-", i)}}
-		if _, err := s.env.client.CoreV1().ServiceAccounts(s.name).Create(ctx, account, metav1.CreateOptions{}); err != nil {
-			s.t.Fatal(err)
-		}
-		tokens = append(tokens, s.token(account.Name))
-	}
-	s.awaitAccess(s, "one-of-many-0", true)
-	return tokens
-}
-
 func (s *space) token(account string) string {
 	s.t.Helper()
 	token, err := s.env.client.CoreV1().ServiceAccounts(s.name).CreateToken(s.t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
@@ -213,4 +193,18 @@ func (s *space) awaitAccess(home *space, account string, allowed bool) {
 	poll.Until(s.t, patience, fmt.Sprintf("access of %s is %v", account, allowed), func() bool {
 		return (tokenOnly.try(s.t.Context(), request{path: s.path}).status == 200) == allowed
 	})
+}
+
+// encode writes an object as an apiserver does.
+func encode(t *testing.T, object runtime.Object, mediaType string) []byte {
+	t.Helper()
+	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), mediaType)
+	if !ok {
+		t.Fatalf("no serializer for %s", mediaType)
+	}
+	var out bytes.Buffer
+	if err := scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion).Encode(object, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
 }

@@ -182,37 +182,6 @@ func TestNodeStatus_BetweenListAndWatch(t *testing.T) {
 	}
 }
 
-// what the node has reported outlives the hub, and a brief return of the cloud, until the
-// cloud has something newer.
-func TestNodeStatus_SurvivesAHubRestart(t *testing.T) {
-	t.Parallel()
-	p := newReportingPod(t)
-	h := p.h
-	h.node.get(t, p.path, protobuf)
-	h.lose()
-	p.report(t, corev1.PodRunning, "198.18.3.1")
-	h.awaitDisk()
-	h.kill()
-	h.start()
-	hasIP(t, "LIST", h.node.get(t, p.path, protobuf).body, "198.18.3.1")
-	hasIP(t, "GET", h.node.get(t, p.path+"/p", asJSON).body, "198.18.3.1")
-	h.connect()
-	h.node.servedList(t, p.path, protobuf)
-	h.stop()
-	h.cut()
-	h.start()
-	hasIP(t, "LIST after a brief return", h.node.get(t, p.path, protobuf).body, "198.18.3.1")
-	hasIP(t, "GET after a brief return", h.node.get(t, p.path+"/p", asJSON).body, "198.18.3.1")
-	h.connect()
-	p.report(t, corev1.PodRunning, "198.18.3.2")
-	h.node.servedList(t, p.path, protobuf)
-	h.stop()
-	h.cut()
-	h.start()
-	h.node.servedList(t, p.path, protobuf)
-	hasIP(t, "LIST", h.node.get(t, p.path, protobuf).body, "198.18.3.2")
-}
-
 // the node's API and client-go informers see it, too.
 func TestNodeStatus_InTheNodesAPIAndInInformers(t *testing.T) {
 	t.Parallel()

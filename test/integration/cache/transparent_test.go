@@ -3,7 +3,6 @@ package cache
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,7 +12,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/watch"
 )
 
 // invariant 1: online, the body that a client gets is upstream's, byte for byte, after
@@ -131,112 +129,6 @@ func TestInvariant17_TablesPass(t *testing.T) {
 	a := h.node.get(t, s.path, table+","+asJSON) // as kubectl asks
 	if got := a.listing(t); got.version != list.version || len(got.items) != len(list.items) {
 		t.Errorf("want the plain list in place of the Table; got %v", a)
-	}
-}
-
-// invariant 17: frames that cannot be read, and CBOR, pass as they came, and so does
-// what comes after them. What the cache could not read it does not claim to know.
-func TestInvariant17_UndecodableFramesPass(t *testing.T) {
-	t.Parallel()
-	event := func(kind watch.EventType, object string, mediaType string) []byte {
-		if mediaType == asJSON {
-			return []byte(fmt.Sprintf(`{"type":%q,"object":%s}`+"\n", kind, object))
-		}
-		return []byte(object)
-	}
-	good := func(name string, version int) string {
-		m := fakeMap(name, version)
-		m.Kind, m.APIVersion = "ConfigMap", "v1"
-		return strings.TrimSpace(string(encode(t, &m, asJSON)))
-	}
-	for _, c := range []struct {
-		name, accept, contentType string
-		frames                    [][]byte
-	}{
-		{"JSON that is none, between good events", asJSON, asJSON, [][]byte{
-			event(watch.Added, good("x", 101), asJSON),
-			[]byte(`{"type":"ADDED","object":{"kind":]]` + "\n"),
-			event(watch.Added, good("y", 103), asJSON),
-		}},
-		{"an event of a type that nobody knows", asJSON, asJSON, [][]byte{
-			event("RENAMED", good("x", 101), asJSON),
-			event(watch.Added, good("y", 103), asJSON),
-		}},
-		{"protobuf frames full of noise", protobuf, protobuf + ";stream=watch", [][]byte{
-			{0, 0, 0, 5, 0xff, 0xff, 0xff, 0xff, 0xff},
-			{0, 0, 0, 3, 1, 2, 3},
-		}},
-		{"CBOR", "application/cbor", "application/cbor-seq", [][]byte{
-			{0xd9, 0xd9, 0xf7, 0xa1, 0x44, 't', 'y', 'p', 'e', 0x45, 'A', 'D', 'D', 'E', 'D'},
-			{0xd9, 0xd9, 0xf7, 0xa0},
-		}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			f := newFake(t)
-			frames := make(chan []byte)
-			f.script(answering(t, fakeList(100, 5, ""), asJSON), sending(c.contentType, frames))
-			h := newHubBefore(t, f)
-			before := h.node.get(t, fakeMaps, asJSON)
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			res, err := h.node.open(ctx, request{path: fakeMaps + "?" + watchQuery + "&resourceVersion=100", accept: c.accept})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer res.Body.Close()
-			for i, frame := range c.frames {
-				send(t, frames, frame)
-				got := make([]byte, len(frame))
-				if _, err := io.ReadFull(res.Body, got); err != nil || !bytes.Equal(got, frame) {
-					t.Fatalf("frame %d: sent %q, got %q, %v", i, frame, got, err)
-				}
-			}
-			h.cut()
-			after := h.node.do(t, request{path: fakeMaps, accept: asJSON})
-			if after.status == http.StatusServiceUnavailable {
-				return // it says that it does not know
-			}
-			l := after.listing(t)
-			want := before.listing(t)
-			if c.frames[0][0] == '{' && number(t, l.version) == 101 { // x was read before the noise
-				want.version, want.items["default/x"] = "101", "101"
-			}
-			if l.version != want.version || differences(l.items, want.items) != differences(want.items, want.items) {
-				t.Errorf("the list is at version %s:\n%s", l.version, differences(l.items, want.items))
-			}
-		})
-	}
-}
-
-// invariant 17: a LIST whose body is not what it says passes as well.
-func TestInvariant17_UndecodableListsPass(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ name, contentType, body string }{
-		{"JSON that is none", asJSON, `{"kind":"ConfigMapList","items":[}`},
-		{"protobuf that is none", protobuf, "k8s\x00\xff\xff\xff"},
-		{"CBOR", "application/cbor", "\xd9\xd9\xf7\xa0"},
-		{"a type that nobody knows", "text/x-nothing", "nothing"},
-		{"an empty body", asJSON, ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			f := newFake(t)
-			f.script(answering(t, fakeList(100, 5, ""), asJSON), nil)
-			h := newHubBefore(t, f)
-			before := h.node.get(t, fakeMaps, asJSON)
-			f.script(func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Type", c.contentType)
-				_, _ = io.WriteString(w, c.body)
-			}, nil)
-			if a := h.node.get(t, fakeMaps, asJSON); string(a.body) != c.body {
-				t.Errorf("sent %q, got %v", c.body, a)
-			}
-			h.cut()
-			if after := h.node.get(t, fakeMaps, asJSON); !bytes.Equal(after.body, before.body) {
-				t.Errorf("the list is not what it was: %v", after)
-			}
-		})
 	}
 }
 

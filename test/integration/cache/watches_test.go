@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -140,52 +139,6 @@ func TestInvariant08_AnOlderStreamBringsNothingBack(t *testing.T) {
 	}
 }
 
-// invariant 8: the same to the letter, with streams that stand still at the worst moment: a
-// second watch that has sent a change and not yet of the deletion behind it, and a
-// list that was made before the deletion and comes after it.
-func TestInvariant08_LateNewsIsNoNews(t *testing.T) {
-	t.Parallel()
-	f := newFake(t)
-	f.script(answering(t, fakeList(100, 5, ""), asJSON), nil)
-	h := newHubBefore(t, f)
-	h.node.get(t, fakeMaps, asJSON)
-	open := func() (*stream, chan<- []byte) {
-		t.Helper()
-		frames := make(chan []byte)
-		f.script(nil, sending(asJSON, frames))
-		return h.node.watch(t, fakeMaps+"?"+watchQuery+"&resourceVersion=100", asJSON), frames
-	}
-	first, one := open()
-	second, two := open()
-
-	late, asked := make(chan struct{}), make(chan struct{})
-	list := answering(t, fakeList(101, 5, ""), asJSON)
-	f.script(func(w http.ResponseWriter, r *http.Request) {
-		close(asked)
-		<-late
-		list(w, r)
-	}, nil)
-	read := make(chan answer, 1)
-	go func() { read <- h.node.try(t.Context(), request{path: fakeMaps, accept: asJSON}) }()
-	<-asked
-
-	send(t, one, modified(t, "c-001", 101))
-	send(t, one, bytes.Replace(modified(t, "c-001", 102), []byte("MODIFIED"), []byte("DELETED"), 1))
-	first.expect(t, watch.Modified, "c-001")
-	first.expect(t, watch.Deleted, "c-001")
-	send(t, two, modified(t, "c-001", 101))
-	second.expect(t, watch.Modified, "c-001")
-	close(late)
-	if l := (<-read).listing(t); len(l.items) != 5 || l.version != "101" {
-		t.Fatalf("the late list is at %s with %v", l.version, l.names())
-	}
-	h.cut()
-	if l := h.node.get(t, fakeMaps, asJSON).listing(t); len(l.items) != 4 || l.version != "102" {
-		t.Errorf("the list is at %s with %v; want 102, without c-001", l.version, l.names())
-	}
-	h.node.refused(t, request{path: fakeMaps + "/c-001", accept: asJSON}, http.StatusNotFound)
-}
-
 // invariant 9: a WatchList online is enough for LIST and WatchList offline.
 func TestInvariant09_AWatchListIsEnough(t *testing.T) {
 	t.Parallel()
@@ -226,42 +179,6 @@ func TestInvariant09_AWatchListIsEnough(t *testing.T) {
 			h.stop()
 			h.start()
 			check("after a restart")
-		})
-	}
-}
-
-// invariant 9: a WatchList that breaks off before its end bookmark leaves nothing, or
-// what was there before.
-func TestInvariant09_AWatchListWithoutItsEndIsNone(t *testing.T) {
-	t.Parallel()
-	added := func(name string, version int) []byte {
-		m := fakeMap(name, version)
-		m.Kind, m.APIVersion = "ConfigMap", "v1"
-		return fmt.Appendf(nil, `{"type":"ADDED","object":%s}`+"\n", encode(t, &m, asJSON))
-	}
-	for _, known := range []bool{false, true} {
-		t.Run(fmt.Sprintf("a list is known: %v", known), func(t *testing.T) {
-			t.Parallel()
-			f := newFake(t)
-			frames := make(chan []byte)
-			f.script(answering(t, fakeList(100, 5, ""), asJSON), sending(asJSON, frames))
-			h := newHubBefore(t, f)
-			if known {
-				h.node.get(t, fakeMaps, asJSON)
-			}
-			w := h.node.watch(t, fakeMaps+"?"+watchListQuery, asJSON)
-			send(t, frames, added("x", 150))
-			send(t, frames, added("y", 151))
-			w.expect(t, watch.Added, "x")
-			w.expect(t, watch.Added, "y")
-			h.cut()
-			if !known {
-				h.node.refused(t, request{path: fakeMaps, accept: asJSON}, http.StatusServiceUnavailable)
-				return
-			}
-			if l := h.node.get(t, fakeMaps, asJSON).listing(t); l.version != "100" || len(l.items) != 5 {
-				t.Errorf("the list is at %s with %v", l.version, l.names())
-			}
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -107,34 +106,6 @@ func TestTheStatusOfTheNodeIsOverlaid(t *testing.T) {
 	}
 }
 
-// the same for pods; the pods of the API and of its list are the same.
-func TestTheStatusOfPodsIsOverlaid(t *testing.T) {
-	t.Parallel()
-	h, s := newHub(t), newSpace(t)
-	s.pod(h.name, "p")
-	path := "/api/v1/namespaces/" + s.name + "/pods/p"
-	h.node.watch(t, "/api/v1/pods?"+watchListQuery+"&fieldSelector=spec.nodeName%3D"+h.name, protobuf).initial(t)
-	uid := decodeAs[*corev1.Pod](t, h.node.get(t, path, protobuf)).UID
-	h.lose()
-	patch := func(uid, phase string) answer {
-		t.Helper()
-		body := fmt.Appendf(nil, `{"metadata":{"uid":%q},"status":{"phase":%q,"conditions":[{"type":"Ready","status":"True"}]}}`, uid, phase)
-		return h.node.send(t, http.MethodPatch, path+"/status", protobuf, strategic, body)
-	}
-	if a := patch(string(uid), "Running"); a.status != http.StatusOK || decodeAs[*corev1.Pod](t, a).Status.Phase != corev1.PodRunning {
-		t.Fatal(a)
-	}
-	pod := decodeAs[*corev1.Pod](t, h.node.get(t, path, protobuf))
-	if pod.Status.Phase != corev1.PodRunning || len(pod.Status.Conditions) == 0 || pod.Spec.NodeName != h.name {
-		t.Errorf("GET after PATCH: %+v", pod.Status)
-	}
-	if a := patch("11111111-1111-1111-1111-111111111111", "Failed"); a.status != http.StatusConflict {
-		t.Errorf("the status of another pod of that name: %v", a)
-	}
-	h.node.refused(t, request{method: http.MethodPatch, path: path, contentType: strategic, body: []byte(`{"metadata":{"labels":{"a":"b"}}}`)}, http.StatusServiceUnavailable)
-	h.node.refused(t, request{method: http.MethodDelete, path: path}, http.StatusServiceUnavailable)
-}
-
 // pod makes a pod on a node.
 func (s *space) pod(node, name string) *corev1.Pod {
 	s.t.Helper()
@@ -150,65 +121,6 @@ func (s *space) pod(node, name string) *corev1.Pod {
 		return err == nil
 	})
 	return made
-}
-
-// offline, a lease is renewed as often as the kubelet likes.
-func TestTheLeaseIsOverlaid(t *testing.T) {
-	t.Parallel()
-	h := newHub(t)
-	body := func(version, renewed string) []byte {
-		return fmt.Appendf(nil, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":%q,"namespace":"kube-node-lease","resourceVersion":%q},
-			"spec":{"holderIdentity":%q,"leaseDurationSeconds":40,"renewTime":%q}}`, h.name, version, h.name, renewed)
-	}
-	read := func(a answer) (version, renewed string) {
-		t.Helper()
-		var lease struct {
-			Metadata struct {
-				ResourceVersion string `json:"resourceVersion"`
-			} `json:"metadata"`
-			Spec struct {
-				RenewTime string `json:"renewTime"`
-			} `json:"spec"`
-		}
-		if err := json.Unmarshal(a.body, &lease); err != nil || a.status >= 300 {
-			t.Fatalf("%v: %v", err, a)
-		}
-		return lease.Metadata.ResourceVersion, lease.Spec.RenewTime
-	}
-	if err := h.ensureLeaseNamespace(); err != nil {
-		t.Fatal(err)
-	}
-	const first = "2026-01-01T00:00:00.000000Z"
-	version, _ := read(h.node.send(t, http.MethodPost, leases, asJSON, asJSON, body("", first)))
-	h.node.get(t, leases+"/"+h.name, asJSON)
-	h.lose()
-	for _, renewed := range []string{"2026-01-01T00:00:10.000000Z", "2026-01-01T00:00:20.000000Z"} {
-		var got string
-		if version, got = read(h.node.send(t, http.MethodPut, leases+"/"+h.name, asJSON, asJSON, body(version, renewed))); got != renewed {
-			t.Errorf("PUT says it was renewed at %s, want %s", got, renewed)
-		}
-		if _, got = read(h.node.get(t, leases+"/"+h.name, asJSON)); got != renewed {
-			t.Errorf("GET says it was renewed at %s, want %s", got, renewed)
-		}
-	}
-	h.connect()
-	online, renewed := read(h.node.get(t, leases+"/"+h.name, asJSON))
-	if renewed != first {
-		t.Errorf("with the cloud back, the lease was renewed at %s", renewed)
-	}
-	// What the kubelet has from the outage is good for its next renewal.
-	if version != online {
-		t.Errorf("offline, renewals have made version %s of %s", version, online)
-	}
-}
-
-func (h *hub) ensureLeaseNamespace() error {
-	var err error
-	poll.Until(h.t, patience, "the namespace of leases", func() bool {
-		_, err = env.client.CoreV1().Namespaces().Get(h.t.Context(), "kube-node-lease", metav1.GetOptions{})
-		return err == nil
-	})
-	return err
 }
 
 // overlays are for the node itself, and for what it is responsible for.

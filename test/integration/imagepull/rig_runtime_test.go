@@ -26,12 +26,11 @@ func (r *rig) criImages() map[string]*cri.Image {
 	return out
 }
 
-// awaitImage waits until the kubelet would see the image, which must be pinned if this containerd supports
-// pinning.
+// awaitImage waits until the kubelet would see the image, which must be pinned.
 func (r *rig) awaitImage(reference string) {
 	r.Helper()
 	r.eventually("CRI shows "+reference, func() bool { return r.criImages()[reference] != nil })
-	if image := r.criImages()[reference]; image.Pinned != (r.version != "1.6") {
+	if image := r.criImages()[reference]; !image.Pinned {
 		r.Errorf("CRI shows %v", image)
 	}
 }

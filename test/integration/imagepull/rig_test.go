@@ -24,40 +24,28 @@ type rig struct {
 	node       string
 	namespace  string
 	containerd *cluster.Containerd // may be nil
-	version    string              // of containerd
 	registry   *images.Registry
 }
 
-// versions are the tested versions of containerd.
-var versions = map[string]cluster.ContainerdVersion{ //nolint:gochecknoglobals // a constant
-	"1.6": cluster.ContainerdInstalled,
-	"2":   cluster.Containerd2,
-}
-
-// each runs a test with each version of containerd. The test starts the hub.
+// each runs a test with containerd; test/integration/engine tests each version of it. The test starts
+// the hub.
 func each(t *testing.T, test func(*rig), args ...string) {
 	t.Helper()
-	for version := range versions {
-		t.Run(version, func(t *testing.T) {
-			t.Parallel()
-			test(newRig(t, version, cluster.ContainerdOptions{}, args...))
-		})
-	}
+	test(newRig(t, args...))
 }
 
 // newRig returns a node with containerd. args are additional flags of the hub.
-func newRig(t *testing.T, version string, o cluster.ContainerdOptions, args ...string) *rig {
+func newRig(t *testing.T, args ...string) *rig {
 	t.Helper()
 	cluster.NeedRoot(t)
-	o.Version = versions[version]
-	containerd, registry := pulltest.StartContainerd(t, o), pulltest.ServeRegistry(t)
+	containerd, registry := pulltest.StartContainerd(t, cluster.ContainerdOptions{Version: cluster.Containerd2}), pulltest.ServeRegistry(t)
 	if err := containerd.Trust(registry); err != nil {
 		t.Fatal(err)
 	}
 	r := newBareRig(t, append([]string{
 		"--container-runtime-endpoint=unix://" + containerd.Socket(), "--registry-config-dir=" + containerd.HostsDir(),
 	}, args...)...)
-	r.containerd, r.version, r.registry = containerd, version, registry
+	r.containerd, r.registry = containerd, registry
 	return r
 }
 

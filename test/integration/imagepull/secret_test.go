@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/edgehub-io/edgehub/test/cluster"
 )
 
 // TestSecret stays where it belongs, in the hub's cache, when it is refused, and when it
@@ -43,7 +41,7 @@ func TestSecret(t *testing.T) {
 func TestSecretOfTheNode(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	r := newRig(t, "2", cluster.ContainerdOptions{}, "--kubelet-root-dir="+dir)
+	r := newRig(t, "--kubelet-root-dir="+dir)
 	reference, _ := r.push("private", "2", r.layer(1, 100<<10))
 	r.registry.Require("private", user, "another password")
 	r.must(os.WriteFile(filepath.Join(dir, "config.json"), r.dockerConfig(password), 0o600))
