@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,6 +19,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/edgehub-io/edgehub/test/internal/freeport"
 	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
@@ -53,7 +53,7 @@ func (o *output) String() string {
 // startReplica starts one with short leases. It is killed at the end of the test.
 func startReplica(t *testing.T, args ...string) *replica {
 	t.Helper()
-	r := &replica{t: t, addr: freeAddr(t), output: &output{}, exited: make(chan struct{})}
+	r := &replica{t: t, addr: freeport.Address(t), output: &output{}, exited: make(chan struct{})}
 	r.cmd = exec.Command(env.binary, append([]string{
 		"--kubeconfig=" + writeKubeconfig(t),
 		"--metrics-addr=" + r.addr, "--health-probe-addr=" + r.addr,
@@ -123,16 +123,6 @@ func (r *replica) healthy() bool {
 	health, _ := r.get("/healthz")
 	ready, _ := r.get("/readyz")
 	return health == http.StatusOK && ready == http.StatusOK
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // writeKubeconfig has the rights of deploy/.
