@@ -27,7 +27,7 @@ import (
 
 const (
 	nodeName = "edge1"
-	patience = 2 * time.Minute
+	patience = 5 * time.Minute
 )
 
 // node is a machine that is a node as kubeadm sets one up: its own kubelet.service with
