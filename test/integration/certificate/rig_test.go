@@ -13,6 +13,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -38,10 +39,7 @@ func newNode(t *testing.T, options hubproc.Options) *node {
 	n := &node{t: t}
 	options.Binary, options.Server = env.hubBin, env.ServerURL()
 	n.Hub = hubproc.New(t, options)
-	var err error
-	if n.mark, err = env.audit.Mark(); err != nil {
-		t.Fatal(err)
-	}
+	n.remark()
 	n.ns = "ns-" + n.Name
 	if _, err := env.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n.ns}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -100,6 +98,63 @@ func (n *node) bootstrapUser() string {
 
 // certFile is where the hub keeps its certificate.
 func (n *node) certFile() string { return filepath.Join(n.Root, "pki", "hub.kubeconfig") }
+
+// certificate is what is in it.
+func (n *node) certificate() string {
+	n.t.Helper()
+	data, err := os.ReadFile(n.certFile())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return string(data)
+}
+
+// replaceCertificate puts another certificate in its place, which ends then. The hub is not running.
+func (n *node) replaceCertificate(end time.Time) {
+	n.t.Helper()
+	certFile, keyFile, err := env.ClientCertUntil(end, n.User, "system:nodes")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	config, err := clientcmd.LoadFromFile(n.certFile())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for _, user := range config.AuthInfos {
+		user.ClientCertificate, user.ClientKey = certFile, keyFile
+		user.ClientCertificateData, user.ClientKeyData = nil, nil
+	}
+	if err := clientcmdapi.FlattenConfig(config); err != nil { // the data, not the names
+		n.t.Fatal(err)
+	}
+	if err := clientcmd.WriteToFile(*config, n.certFile()); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// makeDue has the hub renew its certificate as soon as it is started: it counts from when the
+// certificate was written.
+func (n *node) makeDue() {
+	n.t.Helper()
+	longAgo := time.Now().AddDate(-10, 0, 0) // their life is a year
+	if err := os.Chtimes(n.certFile(), longAgo, longAgo); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// approveRenewals binds for this node what `kubeadm init` binds for all nodes
+// (kubeadm:node-autoapprove-certificate-rotation): before, its renewals wait.
+func (n *node) approveRenewals() {
+	n.t.Helper()
+	_, err := env.client.RbacV1().ClusterRoleBindings().Create(n.t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "renewals-" + n.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: renewalRole},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: n.User}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
 
 func (n *node) pendingFile() string { return filepath.Join(n.Root, "pki", "hub.key.pending") }
 
@@ -162,8 +217,17 @@ func (n *node) expires() time.Time {
 	return time.Unix(int64(n.metric("edgehub_client_certificate_expiration_timestamp_seconds")), 0)
 }
 
-// asked is the requests that the apiserver has seen for this node since it was made:
-// those of the node, and those that bootstrappers made for it.
+// remark has asked begin here.
+func (n *node) remark() {
+	n.t.Helper()
+	var err error
+	if n.mark, err = env.audit.Mark(); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// asked is the requests that the apiserver has seen for this node since the mark: those of
+// the node, and those that bootstrappers made for it.
 func (n *node) asked(matches func(audit.Request) bool) []audit.Request {
 	n.t.Helper()
 	all, err := env.audit.Since(n.mark)
