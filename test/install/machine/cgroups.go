@@ -97,27 +97,46 @@ func joinGroups(machine string, pid int) error {
 	return nil
 }
 
-// removeGroups removes what is left of them when the machine has ended. A group is busy
-// for a moment after its last process.
+// removeGroups ends what is left of the machine, and removes its groups. A group is busy until its
+// last process is gone.
 func removeGroups(machine string) error {
 	all, err := Hierarchies()
 	if err != nil {
 		return err
 	}
 	for _, h := range all {
-		deadline := time.Now().Add(time.Minute)
-		for {
-			err := removeGroup(filepath.Join(h.Path, groupPrefix+machine))
+		group := filepath.Join(h.Path, groupPrefix+machine)
+		for deadline := time.Now().Add(2 * time.Minute); ; <-time.After(50 * time.Millisecond) {
+			err := errors.Join(killGroup(group), removeGroup(group))
 			if err == nil {
 				break
 			}
 			if time.Now().After(deadline) {
 				return err
 			}
-			<-time.After(50 * time.Millisecond)
 		}
 	}
 	return nil
+}
+
+// killGroup kills the processes in a group and in those below it. It is called until there are none:
+// a process may have made another meanwhile.
+func killGroup(group string) error {
+	return filepath.WalkDir(group, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil || d.Name() != "cgroup.procs" {
+			return err
+		}
+		pids, err := os.ReadFile(path)
+		for field := range strings.FieldsSeq(string(pids)) {
+			if pid, err := strconv.Atoi(field); err == nil && pid > 0 { // 0: of another namespace
+				_ = unix.Kill(pid, unix.SIGKILL) // it may be gone
+			}
+		}
+		return err
+	})
 }
 
 func removeGroup(group string) error {
