@@ -60,10 +60,8 @@ func TestWrongWordsAreAnsweredOnce(t *testing.T) {
 	f.AwaitEvent(reason, "Warning", `"OTAA"`, "OTA or AdvancedRollingUpdate")
 
 	// Looked at again and again, it is not reported again.
-	for i := range 5 {
-		seen := r.reconciles(t)
-		f.Patch(`{"metadata":{"labels":{"touched":"%d"}}}`, i)
-		rolloutenv.Eventually(t, "the DaemonSet was looked at again", func() bool { return r.reconciles(t) > seen })
+	for range 5 {
+		lookAgain(t, r, f)
 	}
 	// Other words are answered anew, which also shows that nothing before them is
 	// still on its way: Events are written in order.

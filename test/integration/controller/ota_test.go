@@ -141,9 +141,7 @@ func settled(t *testing.T, r *running, f *fixture) {
 		n, ok := r.metric(t, "edgehub_controller_daemonset_pods", map[string]string{"namespace": f.Namespace, "state": "needs_upgrade"})
 		return ok && n == nodes
 	})
-	seen := r.reconciles(t)
-	f.Patch(`{"metadata":{"labels":{"touched":"%v"}}}`, seen)
-	rolloutenv.Eventually(t, "the DaemonSet was looked at again", func() bool { return r.reconciles(t) > seen })
+	lookAgain(t, r, f)
 }
 
 func TestAMarkThatSomebodyRemovesComesBack(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
@@ -125,6 +126,15 @@ func (r *running) reconciles(t *testing.T) float64 {
 	t.Helper()
 	n, _ := r.metric(t, "edgehub_controller_reconciles_total", map[string]string{"result": "success"})
 	return n
+}
+
+// lookAgain changes f, and waits until r has reconciled it once more. The value is new each time, also
+// for a controller that counts from zero again: a patch that changes nothing wakes nobody.
+func lookAgain(t *testing.T, r *running, f *fixture) {
+	t.Helper()
+	seen := r.reconciles(t)
+	f.Patch(`{"metadata":{"labels":{"touched":"%d"}}}`, time.Now().UnixNano())
+	rolloutenv.Eventually(t, "the DaemonSet was looked at again", func() bool { return r.reconciles(t) > seen })
 }
 
 // recorder keeps what a controller asks of the apiserver.
