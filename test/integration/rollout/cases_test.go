@@ -61,8 +61,9 @@ func TestNodesWithoutAPodUseUpTheMaximum(t *testing.T) {
 
 func TestThePercentageIsOfTheReadyNodes(t *testing.T) {
 	p := newPlay(t, 1, map[string]string{rollout.MaxUnavailableAnnotation: "50%"})
-	p.start()
+	c := p.start()
 	p.cutOff(names(3, 10)...)
+	t.Cleanup(func() { _ = c.Stop() }) // before the nodes are back, of which half may be unavailable
 	p.AwaitCondition(rollout.CompleteCondition, corev1.ConditionTrue, rollout.ReasonComplete)
 	p.broken("app:2")
 	p.SetImage("app:2")
