@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/test/install/machine"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // TestNode is the life of one node with a hub, from the first look to the last trace.
@@ -50,7 +51,7 @@ func TestNode(t *testing.T) {
 			n.contains(n.must(hub, "install"), "done: node "+nodeName)
 			n.behindHub("http://127.0.0.1:10261")
 			n.lives(pod)
-			n.eventually("the pod is the same", func(ctx context.Context) error {
+			poll.Check(n.t.Context(), n.t, "the pod is the same", func(ctx context.Context) error {
 				now, err := n.container(ctx)
 				if err == nil && now != pod {
 					err = fmt.Errorf("it is %s", now)
@@ -232,7 +233,7 @@ func (n *node) behindHub(server string) {
 // saysItIs waits until the hub's status line in systemd begins with a word.
 func (n *node) saysItIs(word string) {
 	n.t.Helper()
-	n.eventually("systemd shows that the hub is "+word, func(context.Context) error {
+	poll.Check(n.t.Context(), n.t, "systemd shows that the hub is "+word, func(context.Context) error {
 		if text := n.systemctl("show", "edgehub.service", "--property=StatusText", "--value"); !strings.HasPrefix(text, word) {
 			return errors.New(text)
 		}
@@ -252,7 +253,7 @@ func (n *node) survivesOutage(pod string) {
 	n.systemctl("start", "kubelet.service")
 	n.saysItIs("offline since")
 	client := &http.Client{Transport: &http.Transport{DialContext: n.Dial, DisableKeepAlives: true}}
-	n.eventually("kubelet is well", func(ctx context.Context) error {
+	poll.Check(n.t.Context(), n.t, "kubelet is well", func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:10248/healthz", http.NoBody)
 		if err != nil {
 			return err
@@ -292,7 +293,7 @@ func (n *node) watchdog() {
 	}
 	// Until one of its signs of life came, systemd shows when the hub was started.
 	pid, signs := show("MainPID"), map[string]bool{}
-	n.eventually("the hub gives signs of life", func(context.Context) error {
+	poll.Check(n.t.Context(), n.t, "the hub gives signs of life", func(context.Context) error {
 		signs[show("WatchdogTimestampMonotonic")] = true
 		if len(signs) < 3 {
 			return fmt.Errorf("there were %v", signs)
@@ -305,7 +306,7 @@ func (n *node) watchdog() {
 	if _, err := n.Run(n.t.Context(), "sh", "-c", "kill -STOP "+pid); err != nil {
 		n.t.Fatal(err)
 	}
-	n.eventually("another process serves", func(context.Context) error {
+	poll.Check(n.t.Context(), n.t, "another process serves", func(context.Context) error {
 		state := show("MainPID,ActiveState")
 		if strings.Contains(state, pid) || !strings.Contains(state, "\nactive") && !strings.HasPrefix(state, "active") {
 			return errors.New(state)

@@ -13,6 +13,8 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 const (
@@ -154,7 +156,7 @@ func (l *load) goesOn() {
 		return l.requests, l.open, slices.Clone(l.wrong)
 	}
 	before, _, _ := state()
-	l.node.eventually("the load goes on", func(context.Context) error {
+	poll.Check(l.node.t.Context(), l.node.t, "the load goes on", func(context.Context) error {
 		if requests, open, wrong := state(); requests < before+50 || open < openWatches {
 			return fmt.Errorf("%d requests were answered, %d watches are open; what went wrong: %v", requests-before, open, wrong)
 		}

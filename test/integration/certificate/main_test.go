@@ -27,9 +27,6 @@ import (
 )
 
 const (
-	// patience is how long anything may take that has to happen at some time. It is long
-	// since the machine may be busy, and only spent when something is wrong.
-	patience = 5 * time.Minute
 	// life is that of a certificate that expires while a test runs: long enough for what has
 	// to be done before, also where the machine is busy.
 	life = 2 * time.Minute

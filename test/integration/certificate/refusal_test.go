@@ -10,6 +10,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/edgehub-io/edgehub/test/internal/hubproc"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // The node's certificate is not the hub's to renew, and expires. The node is served from
@@ -82,7 +83,7 @@ func TestARestartWithACertificateThatHasExpired(t *testing.T) {
 	n.makeDue() // long since
 	n.Start()
 	plain := n.plain()
-	eventually(t, "the node is served", func() bool { return plain.get(t, n.podsPath()).code == http.StatusOK })
+	poll.Eventually(t, "the node is served", func() bool { return plain.get(t, n.podsPath()).code == http.StatusOK })
 	n.awaitReadyz(http.StatusOK, "OK, the node's certificate, which expired ", "is refused by the apiserver since ",
 		"the apiserver does not take the credentials in --bootstrap-file "+n.bootstrap)
 	if a := plain.get(t, n.podsPath()); a.code != http.StatusOK || !strings.Contains(a.body, `"app"`) {

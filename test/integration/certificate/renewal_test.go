@@ -16,6 +16,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/test/internal/audit"
 	"github.com/edgehub-io/edgehub/test/internal/hubproc"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // While the certificate is renewed, with itself, no request fails, and a watch does not even
@@ -37,7 +38,7 @@ func TestACertificateIsRenewedWhileAWatchIsOpen(t *testing.T) {
 	stop := n.steady(n.plain(), n.plain())
 	first := n.certificate()
 	n.approveRenewals()
-	eventually(t, "the certificate is renewed", func() bool { return n.certificate() != first })
+	poll.Eventually(t, "the certificate is renewed", func() bool { return n.certificate() != first })
 	n.createPod("new")
 	w.expect(t, "ADDED new")
 	stop()
@@ -58,7 +59,7 @@ func TestACertificateIsRenewedWhileAWatchIsOpen(t *testing.T) {
 	n.makeDue()
 	second := n.certificate()
 	n.Start()
-	eventually(t, "the renewed certificate is renewed", func() bool { return n.certificate() != second })
+	poll.Eventually(t, "the renewed certificate is renewed", func() bool { return n.certificate() != second })
 	if users := n.certificatesAskedFor(); !slices.Equal(users, []string{n.User, n.User}) {
 		t.Errorf("certificates were asked for by %v", users)
 	}
@@ -106,7 +107,7 @@ func TestKubeletsRotatedCertificateIsTakenUp(t *testing.T) {
 		t.Errorf("the certificate is good until %v, want %v", got, first)
 	}
 	rotate(second)
-	eventually(t, "the hub has the other certificate", func() bool { return n.expires().Equal(second) })
+	poll.Eventually(t, "the hub has the other certificate", func() bool { return n.expires().Equal(second) })
 	n.createPod("after")
 	w.expect(t, "ADDED after")
 	stop()
@@ -147,7 +148,7 @@ func TestAnOutageLongerThanTheCertificate(t *testing.T) {
 	}
 	n.cut()
 	stopPlain, stopKubelet := n.steady(n.plain()), n.steady(kubelet, n.secure(kubeletCert, kubeletKey, ""))
-	eventually(t, "all certificates have expired", func() bool { return time.Now().After(end.Add(time.Second)) })
+	poll.Eventually(t, "all certificates have expired", func() bool { return time.Now().After(end.Add(time.Second)) })
 	n.createPod("meanwhile")
 	stopKubelet()
 	n.remark()

@@ -21,6 +21,7 @@ import (
 	"github.com/edgehub-io/edgehub/test/internal/audit"
 	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 	"github.com/edgehub-io/edgehub/test/internal/metric"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // node is a node with a hub, and a pod that is bound to it.
@@ -188,7 +189,7 @@ func (n *node) awaitReadyz(code int, parts ...string) {
 	n.t.Helper()
 	var last answer
 	defer func() { n.t.Logf("readyz: %v", last) }()
-	eventually(n.t, fmt.Sprintf("readyz says %d %q", code, parts), func() bool {
+	poll.Eventually(n.t, fmt.Sprintf("readyz says %d %q", code, parts), func() bool {
 		last = n.readyz()
 		return last.code == code && !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(last.body, part) })
 	})
@@ -197,7 +198,7 @@ func (n *node) awaitReadyz(code int, parts ...string) {
 // awaitOK waits until all is well.
 func (n *node) awaitOK() {
 	n.t.Helper()
-	eventually(n.t, "readyz says OK", func() bool { return n.readyz() == answer{http.StatusOK, "OK"} })
+	poll.Eventually(n.t, "readyz says OK", func() bool { return n.readyz() == answer{http.StatusOK, "OK"} })
 }
 
 // metric is the sum of a metric of the hub's.
@@ -252,7 +253,7 @@ func (n *node) certificatesAskedFor() (users []string) {
 func (n *node) account() (token string) {
 	n.t.Helper()
 	accounts := env.client.CoreV1().ServiceAccounts(n.ns)
-	eventually(n.t, "the namespace has a service account", func() bool {
+	poll.Eventually(n.t, "the namespace has a service account", func() bool {
 		made, err := accounts.CreateToken(n.t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 		if err == nil {
 			token = made.Status.Token
@@ -276,17 +277,6 @@ func (n *node) connect() {
 	n.t.Helper()
 	if err := n.Link.Up(); err != nil {
 		n.t.Fatal(err)
-	}
-}
-
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !done() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", patience, what)
-		}
-		time.Sleep(20 * time.Millisecond) // a poll
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/edgehub-io/edgehub/test/internal/freeport"
-	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // replica is edgehub-controller as a process.
@@ -91,7 +91,7 @@ func (r *replica) code() int {
 			return false
 		}
 	}
-	rolloutenv.Eventually(r.t, "the process has ended", ended)
+	poll.Eventually(r.t, "the process has ended", ended)
 	return r.cmd.ProcessState.ExitCode()
 }
 
@@ -164,9 +164,9 @@ func startPair(t *testing.T) (leader, follower *replica) {
 	t.Helper()
 	freshLease(t)
 	leader = startReplica(t)
-	rolloutenv.Eventually(t, "the first replica leads", leader.leads)
+	poll.Eventually(t, "the first replica leads", leader.leads)
 	follower = startReplica(t)
-	rolloutenv.Eventually(t, "both are healthy and ready", func() bool { return leader.healthy() && follower.healthy() })
+	poll.Eventually(t, "both are healthy and ready", func() bool { return leader.healthy() && follower.healthy() })
 	if follower.leads() {
 		t.Fatal("both replicas lead")
 	}
@@ -192,7 +192,7 @@ func TestALeaderThatIsToldToStopReleasesTheLease(t *testing.T) {
 	if code := leader.code(); code != 0 {
 		t.Errorf("exit code %d after SIGTERM, want 0", code)
 	}
-	rolloutenv.Eventually(t, "the other replica leads", follower.leads)
+	poll.Eventually(t, "the other replica leads", follower.leads)
 	// A released lease names nobody and is valid for a second; an expired one
 	// would have been counted as a transition as well, but after 4 s.
 	follower.signal(syscall.SIGTERM)
@@ -219,7 +219,7 @@ func TestAFollowerThatIsToldToStopEnds(t *testing.T) {
 func TestALeaderThatLosesItsLeaseEnds(t *testing.T) {
 	freshLease(t)
 	leader := startReplica(t)
-	rolloutenv.Eventually(t, "it leads", leader.leads)
+	poll.Eventually(t, "it leads", leader.leads)
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // it is renewed meanwhile
 		l := lease(t)
 		other := "another"

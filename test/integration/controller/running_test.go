@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/controller"
-	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // running is a controller in this process.
@@ -75,7 +75,7 @@ func startWith(t *testing.T, o controller.Options) *running {
 		})
 	}
 	t.Cleanup(r.stop)
-	rolloutenv.Eventually(t, "the controller has seen every DaemonSet", r.c.Synced)
+	poll.Eventually(t, "the controller has seen every DaemonSet", r.c.Synced)
 	return r
 }
 
@@ -89,7 +89,7 @@ func checkNothingLeft(t *testing.T, transport http.RoundTripper, already goleak.
 			t.Errorf("the controller left something behind: %v", left)
 		}
 	}()
-	rolloutenv.Eventually(t, "nothing of the controller runs any more", func() bool {
+	poll.Eventually(t, "nothing of the controller runs any more", func() bool {
 		utilnet.CloseIdleConnectionsFor(transport)
 		utilnet.CloseIdleConnectionsFor(env.adminTransport)
 		left = goleak.Find(already)
@@ -134,7 +134,7 @@ func lookAgain(t *testing.T, r *running, f *fixture) {
 	t.Helper()
 	seen := r.reconciles(t)
 	f.Patch(`{"metadata":{"labels":{"touched":"%d"}}}`, time.Now().UnixNano())
-	rolloutenv.Eventually(t, "the DaemonSet was looked at again", func() bool { return r.reconciles(t) > seen })
+	poll.Eventually(t, "the DaemonSet was looked at again", func() bool { return r.reconciles(t) > seen })
 }
 
 // recorder keeps what a controller asks of the apiserver.

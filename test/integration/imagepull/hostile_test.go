@@ -8,7 +8,6 @@ import (
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/test/cluster/images/hostile"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
-	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
 // TestRegistryThatSlowsDown sends a byte each 0.9 seconds from the midst of a layer on. It
@@ -38,7 +37,7 @@ func TestRegistryThatSlowsDown(t *testing.T) {
 		r.eventually("the layer has begun to come in", func() bool { return h.Sent() > begin })
 		start := time.Now()
 		r.askOnceMarked(good.pod.Name)
-		poll.Until(r, window+rolloutenv.Patience, "the other pod's image is there", func() bool {
+		poll.Until(r, window+poll.Patience, "the other pod's image is there", func() bool {
 			return r.state(good.pod.Name).State == nodeapi.Ready
 		})
 		r.Logf("the other pod's image was there after %v", time.Since(start))

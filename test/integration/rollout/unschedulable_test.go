@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
@@ -34,7 +35,7 @@ func pending(t *testing.T, d *rolloutenv.DaemonSet) int {
 func heal(t *testing.T, d *rolloutenv.DaemonSet, before func()) time.Duration {
 	t.Helper()
 	request(d, "100", "app:2")
-	rolloutenv.Eventually(t, "no pod can be scheduled", func() bool { return pending(t, d) == nodes })
+	poll.Eventually(t, "no pod can be scheduled", func() bool { return pending(t, d) == nodes })
 	before()
 	begin := time.Now()
 	request(d, "10m", "app:3")
