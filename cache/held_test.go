@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/watch"
 )
 
@@ -253,6 +254,33 @@ func TestTheNextOutageShowsTheStatusOfTheCloud(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What the apiservers sent last may be stored while a list is answered without them: the list shows the
+// status of each pod as the list has it.
+func TestAListThatTheViewHasMovedOnFromShowsTheStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
+		startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
+		feed := <-u.feeds
+		u.goAway()
+		reportStatus(t, c, "a", "10.0.0.1")
+		v := c.views.All()[0]
+		snap, err := v.Snapshot()
+		if err != nil || snap == nil {
+			t.Fatalf("got %v, %v", snap, err)
+		}
+		defer snap.Close()
+		send(t, feed, podEvent("MODIFIED", "a", "150"))
+		synctest.Wait()
+		if e, _ := v.Member("ns/a"); e.Version != "150" {
+			t.Fatalf("the view has version %s of the pod, want 150", e.Version)
+		}
+		status := c.answers.WithStatus(&offline.Source{View: v, Repr: v.Repr}, snap)
+		if status.Shown["ns/a"] == nil {
+			t.Errorf("the status is not shown over version 50: %v", status)
+		}
+	})
 }
 
 // A client may have a version that a killed hub has lost, and so a newer pod than the hub. The

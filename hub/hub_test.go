@@ -23,6 +23,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/servertls"
+	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -53,11 +54,10 @@ users: [{name: u, user: {tokenFile: token}}]
 contexts: [{name: x, context: {cluster: c, user: u}}]
 current-context: x
 `, api.URL))
-	ports := freePorts(t, 3)
 	var err error
 	o := config.NewOptions()
 	o.NodeName, o.Kubeconfig, o.RootDir = "n1", n.path("kubeconfig"), n.path("root")
-	o.ServePort, o.ProxyPort, o.ProxySecurePort = ports[0], ports[1], ports[2]
+	o.ServePort, o.ProxyPort, o.ProxySecurePort = proxytest.FreePort(t), proxytest.FreePort(t), proxytest.FreePort(t)
 	o.RuntimeEndpoint = "" // these clouds expect nobody but the test
 	n.config, err = o.Config()
 	if err != nil {
@@ -111,20 +111,6 @@ func (n *node) run(t *testing.T, h *Hub) (stop func() error) {
 		http.DefaultClient.CloseIdleConnections()
 	})
 	return stop
-}
-
-func freePorts(t *testing.T, n int) []int {
-	t.Helper()
-	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports
 }
 
 func fetch(t *testing.T, client *http.Client, url string) (int, string) {

@@ -8,22 +8,14 @@ import (
 	"strings"
 	"testing"
 	"time"
-)
 
-// until waits until a condition holds.
-func until(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 20 s: %s", what)
-		}
-	}
-}
+	"github.com/edgehub-io/edgehub/proxy/proxytest"
+)
 
 // offlineSince returns since when the hub reports the cloud as away.
 func offlineSince(t *testing.T, n *node, h *Hub) string {
 	t.Helper()
-	until(t, "the hub knows that the cloud is away", func() bool {
+	proxytest.Until(t, "the hub knows that the cloud is away", func() bool {
 		fetch(t, http.DefaultClient, "http://"+n.config.ProxyAddress+"/version")
 		return h.offline() != ""
 	})
@@ -94,7 +86,7 @@ func TestAnOutageThatIsOverIsRemoved(t *testing.T) {
 			h, _ := n.start(t)
 			fetch(t, http.DefaultClient, "http://"+n.config.ProxyAddress+"/version")
 			if strings.Contains(text, "20") {
-				until(t, "the file is gone", func() bool {
+				proxytest.Until(t, "the file is gone", func() bool {
 					_, err := os.Stat(n.path("root/outage.json"))
 					return errors.Is(err, fs.ErrNotExist)
 				})

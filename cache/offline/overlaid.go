@@ -34,11 +34,11 @@ func ShowsEndpoints(v *view.View) bool {
 
 // Placed is the effect of an update on a view.
 type Placed struct {
-	Name   string     // of the member
-	Member bool       // the cached view has the object
-	Entry  view.Entry // of a member
-	Bare   []byte     // of a member: the cached object
-	Fits   bool       // the view selects the updated object
+	Name    string // of the member
+	Member  bool   // the cached view has the object
+	Version string // of a member
+	Bare    []byte // of a member: the cached object
+	Fits    bool   // the view selects the updated object
 }
 
 // StatusUpdates returns the updates of the view's resource.
@@ -52,23 +52,37 @@ func (a *Answers) StatusUpdates(v *view.View) []*overlay.Update {
 	return a.Overlay.Updates(v.Key.Group, v.Key.Version, v.Key.Resource)
 }
 
-// Place returns the effect of an update on a view, and false if there is none.
+// Place returns the effect of an update on a view as it is now, and false if there is none.
 func (a *Answers) Place(v *view.View, u *overlay.Update) (Placed, bool) {
 	p := Placed{Name: query.MemberName(u.Key.Namespace, u.Key.Name)}
+	e, ok := v.Member(p.Name)
+	p.Member, p.Version = ok, e.Version
+	return a.place(v, u, p, func() ([]byte, error) { return v.Read(p.Name, e) })
+}
+
+// placeIn returns the effect of an update on a snapshot of a view, which may have moved on since.
+func (a *Answers) placeIn(snap *view.Snapshot, v *view.View, u *overlay.Update) (Placed, bool) {
+	p := Placed{Name: query.MemberName(u.Key.Namespace, u.Key.Name)}
+	m, ok := snap.Find(p.Name)
+	p.Member, p.Version = ok, m.ResourceVersion
+	return a.place(v, u, p, func() ([]byte, error) { return snap.Read(m) })
+}
+
+func (a *Answers) place(v *view.View, u *overlay.Update, p Placed, read func() ([]byte, error)) (Placed, bool) {
 	own := v.Key.User == query.NodeUser
-	if p.Entry, p.Member = v.Member(p.Name); !p.Member {
+	if !p.Member {
 		if !own || !overlay.SelectsStatus(v.Key.Fields) {
 			return p, false
 		}
 		p.Fits = u.Matches(v.Key.Namespace, v.Key.Labels, v.Key.Fields) && a.isCached(v, u)
 		return p, true
 	}
-	m := wire.Meta{UID: []byte(u.UID), ResourceVersion: []byte(p.Entry.Version)}
+	m := wire.Meta{UID: []byte(u.UID), ResourceVersion: []byte(p.Version)}
 	if !u.Over(&m, own) {
 		return p, false // another version: the object need not be read
 	}
 	var err error
-	if p.Bare, err = v.Read(p.Name, p.Entry); err != nil {
+	if p.Bare, err = read(); err != nil {
 		a.Log.Error("cached object cannot be read", "err", err)
 		return p, false
 	}
@@ -104,7 +118,7 @@ func (a *Answers) WithStatus(src *Source, snap *view.Snapshot) Status {
 	s := Status{map[string]*overlay.Update{}, map[string]*overlay.Update{}}
 	added := map[string]bool{}
 	for _, u := range updates {
-		p, ok := a.Place(src.View, u)
+		p, ok := a.placeIn(snap, src.View, u)
 		switch {
 		case !ok:
 		case !p.Fits:

@@ -90,6 +90,28 @@ func (v *View) sortedLocked() []store.Member {
 	return v.sorted
 }
 
+// Find returns a member by its name. It must be called before members were added or removed.
+func (s *Snapshot) Find(name string) (store.Member, bool) {
+	i, ok := slices.BinarySearchFunc(s.Members, name, func(m store.Member, name string) int { return strings.Compare(m.Name, name) })
+	if !ok {
+		return store.Member{}, false
+	}
+	return s.Members[i], true
+}
+
+// Read returns the bytes of a member.
+func (s *Snapshot) Read(m store.Member) ([]byte, error) {
+	if b, ok := s.unwritten(m); ok {
+		return b, nil
+	}
+	var b []byte
+	_, err := s.Reader.Read([]store.Member{m}, func(o store.Object) error {
+		b = slices.Clone(o.Bytes)
+		return nil
+	})
+	return b, err
+}
+
 // Next calls fn for the next members, about limit bytes or one larger member, and removes
 // them from the snapshot. The bytes are valid until fn returns.
 func (s *Snapshot) Next(limit int, fn func(store.Object) error) error {

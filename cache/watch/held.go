@@ -132,7 +132,7 @@ func (s *stream) showUpdate(src *offline.Source, u *overlay.Update) {
 		return
 	}
 	p, ok := s.watches.Answers.Place(src.View, u)
-	if !ok || p.Member && versions.Compare(p.Entry.Version, s.at) > 0 {
+	if !ok || p.Member && versions.Compare(p.Version, s.at) > 0 {
 		return // the client does not have this object yet
 	}
 	there := p.Member

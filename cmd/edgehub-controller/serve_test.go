@@ -60,17 +60,6 @@ func get(t *testing.T, s *server, path string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-// freeAddr is an address that was free a moment ago.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 func TestMetricsAndProbesAreServedApart(t *testing.T) {
 	s := start(t, &config{metricsAddr: "127.0.0.1:0", probeAddr: "localhost:0"}, probes{synced: func() bool { return true }})
 	if len(s) != 2 {
@@ -88,8 +77,7 @@ func TestMetricsAndProbesAreServedApart(t *testing.T) {
 }
 
 func TestEqualAddressesAreOneServer(t *testing.T) {
-	addr := freeAddr(t)
-	s := start(t, &config{metricsAddr: addr, probeAddr: addr}, probes{synced: func() bool { return true }})
+	s := start(t, &config{metricsAddr: "127.0.0.1:0", probeAddr: "127.0.0.1:0"}, probes{synced: func() bool { return true }})
 	if len(s) != 1 {
 		t.Fatalf("got %d servers, want 1", len(s))
 	}

@@ -11,7 +11,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -90,12 +92,38 @@ func URLs(t testing.TB, servers ...string) []*url.URL {
 // RefusedURL is an address where nothing listens.
 func RefusedURL(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return "https://127.0.0.1:" + strconv.Itoa(FreePort(t))
+}
+
+// FreePort returns a port of 127.0.0.1 where the caller may listen, also more than once, and that
+// nobody else gets until the test ends. A socket is bound to the port and does not listen: Linux gives
+// the port to no connection and no listener that asks for any. SO_REUSEADDR, which net.Listen sets,
+// too, lets listen who names it.
+//
+// Suites in the module of tests have test/internal/freeport, which does the same.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	s, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(s)
+	}
+	syscall.ForkLock.RUnlock()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return "https://" + l.Addr().String()
+	t.Cleanup(func() { _ = syscall.Close(s) })
+	if err := syscall.Bind(s, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.SetsockoptInt(s, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		t.Fatal(err)
+	}
+	bound, err := syscall.Getsockname(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bound.(*syscall.SockaddrInet4).Port
 }
 
 // Until waits until another goroutine has made holds true.

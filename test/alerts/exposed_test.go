@@ -8,10 +8,10 @@ package alerts
 
 import (
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -24,6 +24,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller"
 	"github.com/edgehub-io/edgehub/hub"
 	"github.com/edgehub-io/edgehub/hub/config"
+	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
 // exposed are the labels of each metric that hub or controller can expose, by the
@@ -149,16 +150,4 @@ func newRegistry() *prometheus.Registry {
 	return registry
 }
 
-func freePort(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
-}
+func freePort(t *testing.T) string { return strconv.Itoa(proxytest.FreePort(t)) }

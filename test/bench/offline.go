@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"github.com/edgehub-io/edgehub/test/cluster/freeport"
 )
 
 const (
@@ -72,7 +74,7 @@ func (b *bench) offlineList(ctx context.Context, e *edge) (err error) {
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "./bench/plain").CombinedOutput(); err != nil {
 		return fmt.Errorf("build the plain server: %w: %s", err, out)
 	}
-	address, err := freeAddress()
+	address, err := freeport.Address()
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"github.com/edgehub-io/edgehub/test/cluster/freeport"
 )
 
 const (
@@ -25,7 +27,7 @@ func (b *bench) startTargets(ctx context.Context) error {
 	var addresses [4]string
 	for i := range addresses {
 		var err error
-		if addresses[i], err = freeAddress(); err != nil {
+		if addresses[i], err = freeport.Address(); err != nil {
 			return err
 		}
 	}

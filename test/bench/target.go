@@ -64,11 +64,3 @@ func (t *target) resident() (int64, error) { return process.Resident(t.cmd.Proce
 
 // cpu is the processor time that the process has used.
 func (t *target) cpu() (time.Duration, error) { return process.CPU(t.cmd.Process.Pid) }
-
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
-}

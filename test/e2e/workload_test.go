@@ -2,22 +2,23 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // patience is how long anything may take that a cluster does by itself.
-const patience = 90 * time.Second
+const patience = poll.Patience
 
 // eventually polls until check returns "", and fails with what it returned last.
 func eventually(t *testing.T, what string, check func(context.Context) string) {
@@ -28,14 +29,12 @@ func eventually(t *testing.T, what string, check func(context.Context) string) {
 // eventuallyWithin is eventually until ctx ends.
 func eventuallyWithin(ctx context.Context, t *testing.T, what string, check func(context.Context) string) {
 	t.Helper()
-	said := "nothing yet"
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		said = check(ctx)
-		return said == "", nil
+	poll.Check(ctx, t, what, func(ctx context.Context) error {
+		if said := check(ctx); said != "" {
+			return errors.New(said)
+		}
+		return nil
 	})
-	if err != nil {
-		t.Fatalf("%s: %s", what, said)
-	}
 }
 
 // namespace makes a namespace that is deleted, with its pods, when the test ends.

@@ -36,9 +36,11 @@ func TestWhatClientsSeeIsWhatEtcdHad(t *testing.T) {
 	writers.Go(func() { kubelet.reportStatuses(writing, r) })
 	followers := w.startClients(ctx, writing, &readers, &writers)
 
-	playing, stopPlaying := context.WithTimeout(ctx, length)
-	w.play(playing, w.random(1))
-	stopPlaying()
+	w.playFor(ctx, length, 1)
+	for more := uint64(2); more < 6 && len(w.lacking(length)) > 0; more++ { // which faults come, and when, is random
+		w.note("playing on: %v", w.lacking(length))
+		w.playFor(ctx, length/4, more)
+	}
 	w.note("the end: all is whole")
 	stopWriting()
 	writers.Wait()
@@ -46,6 +48,13 @@ func TestWhatClientsSeeIsWhatEtcdHad(t *testing.T) {
 	cancel()
 	readers.Wait()
 	w.didEnough(length)
+}
+
+// playFor plays faults for a while. Each call begins with cuts.
+func (w *world) playFor(ctx context.Context, length time.Duration, stream uint64) {
+	ctx, cancel := context.WithTimeout(ctx, length)
+	defer cancel()
+	w.play(ctx, w.random(stream))
 }
 
 func number(t *testing.T, name string, otherwise uint64) uint64 {
@@ -204,9 +213,9 @@ func (w *world) bounded() {
 	}
 }
 
-// didEnough fails the test if too little has happened for it to prove anything.
-func (w *world) didEnough(length time.Duration) {
-	w.t.Helper()
+// lacking returns what has not happened often enough for the test to prove anything.
+func (w *world) lacking(length time.Duration) []string {
+	var out []string
 	minutes := length.Minutes()
 	for what, least := range map[string]float64{
 		"cuts": 3, "changes of a default": 0.5, "lists, offline": 20, "gets, offline": 40, "lists, foul": 100, "gets, foul": 200,
@@ -214,8 +223,17 @@ func (w *world) didEnough(length time.Duration) {
 		"statuses written": 10, "statuses reported while the cloud was away": 5, "reported statuses seen offline": 5,
 	} {
 		if float64(w.done(what)) < least*min(minutes, 10) {
-			w.report("too little was done", "%d %s in %v", w.done(what), what, length)
+			out = append(out, fmt.Sprintf("%d %s in %v", w.done(what), what, length))
 		}
+	}
+	return out
+}
+
+// didEnough fails the test if too little has happened for it to prove anything.
+func (w *world) didEnough(length time.Duration) {
+	w.t.Helper()
+	for _, what := range w.lacking(length) {
+		w.report("too little was done", "%s", what)
 	}
 	for _, what := range []string{"lists", "gets"} {
 		answered := w.done(what + " offline of what was read before: answered")

@@ -36,3 +36,31 @@ func TestAReportIsLostWithTheHubThatAnsweredIt(t *testing.T) {
 		}
 	}
 }
+
+// The hub keeps one report for each pod. One that was on its way when a pod was asked for may lie over
+// another version of the pod than the copy that is shown.
+func TestALaterReportTakesThePlaceOfThoseBefore(t *testing.T) {
+	asked := time.Now()
+	for name, tc := range map[string]struct {
+		rev      int64
+		answered time.Duration // after the pod was asked for
+		due      bool
+	}{
+		"over a newer version, before":  {6, -time.Second, false},
+		"over a newer version, later":   {6, time.Second, false},
+		"over the same version, before": {5, -time.Second, true},
+		"over the same version, later":  {5, time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all, earlier, later := &statuses{}, &report{n: 1, uid: "u"}, &report{n: 2, uid: "u"}
+			stored := &state{rev: 5, namespace: first, name: "p-0", uid: "u"}
+			all.add(stored.key(), earlier)
+			all.settle(earlier, stored, asked.Add(-time.Minute))
+			all.add(stored.key(), later)
+			all.settle(later, &state{rev: tc.rev, uid: "u"}, asked.Add(tc.answered))
+			if _, ok := all.due(stored, asked); ok != tc.due {
+				t.Errorf("it has to be shown: %t, want %t", ok, tc.due)
+			}
+		})
+	}
+}

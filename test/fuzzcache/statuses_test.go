@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -99,15 +100,29 @@ func (all *statuses) due(stored *state, asked time.Time) (due report, ok bool) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	for _, r := range all.of[stored.key()] {
+		// There is one for each pod: if it lies over another version, none is over this one.
+		over := r.uid == stored.uid && r.rev == stored.rev
 		switch {
 		case !r.certain:
 			ok = false // it may have taken the place of those before
 		case r.at.Before(asked):
-			// There is one for each pod: if it lies over another version, none is over this one.
-			due, ok = *r, r.uid == stored.uid && r.rev == stored.rev
+			due, ok = *r, over
+		case !over:
+			ok = false // it was answered later, and may have taken their place before
 		}
 	}
 	return due, ok
+}
+
+// describe returns the reports about a pod, with when they were answered.
+func (all *statuses) describe(key string, asked time.Time) string {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	var text []string
+	for _, r := range all.of[key] {
+		text = append(text, fmt.Sprintf("%d over %d (certain: %t) %s", r.n, r.rev, r.certain, r.at.Sub(asked)))
+	}
+	return strings.Join(text, ", ")
 }
 
 // explains reports whether a user may be shown got of a pod that was stored like that.
@@ -172,7 +187,7 @@ func (c *client) judgeReport(what string, stored, got *state, a *answer) bool {
 		return true
 	}
 	if c.shownReport(stored, got) < due.n {
-		c.w.report("a pod without the status that the node has reported", "%s, %s: %v; want report %d or a later one", c.name, what, got, due.n)
+		c.w.report("a pod without the status that the node has reported", "%s, %s: %v; want report %d or a later one, of %s", c.name, what, got, due.n, c.w.statuses.describe(stored.key(), a.began))
 		return false
 	}
 	c.w.did("reported statuses seen offline")

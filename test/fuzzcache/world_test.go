@@ -83,7 +83,7 @@ func (w *world) prepare() {
 	for _, namespace := range []string{first, second} {
 		_, err := admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 		w.must(err)
-		w.eventually("the default service account", func() bool {
+		poll.Eventually(w.t, "the default service account", func() bool {
 			_, err := admin.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
 			return err == nil
 		})
@@ -97,11 +97,6 @@ func (w *world) prepare() {
 	}, metav1.CreateOptions{})
 	w.must(err)
 	w.makeKind()
-}
-
-func (w *world) eventually(what string, holds func() bool) {
-	w.t.Helper()
-	poll.Until(w.t, patience, what, holds)
 }
 
 // definition is the kind of Widgets, which have a colour by default.
@@ -123,7 +118,7 @@ func (w *world) makeKind() {
 	raw := env.admins[0].Discovery().RESTClient()
 	w.must(raw.Post().AbsPath(definitions).SetHeader("Content-Type", asJSON).Body([]byte(definition(""))).Do(w.t.Context()).Error())
 	for _, admin := range env.admins {
-		w.eventually("widgets are served", func() bool {
+		poll.Eventually(w.t, "widgets are served", func() bool {
 			return admin.Discovery().RESTClient().Get().AbsPath(widgets.path("")).Do(w.t.Context()).Error() == nil
 		})
 	}
@@ -175,7 +170,7 @@ func (w *world) makeUsers() {
 		w.direct = append(w.direct, &client{user: direct, name: "direct", base: server, http: rawclient.New(config, true)})
 	}
 	for _, u := range w.users { // access is known to all apiservers before anybody complains
-		w.eventually("access of "+u.name, func() bool {
+		poll.Eventually(w.t, "access of "+u.name, func() bool {
 			for _, q := range u.queries[:1] {
 				for range 6 { // the hub asks one after the other
 					if u.newClient("probe", u.name != "node").do(w.t.Context(), http.MethodGet, q.path(), asJSON, "", nil).code != http.StatusOK {

@@ -6,15 +6,21 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
-const hubURL = "http://127.0.0.1:10261"
+const (
+	hubURL      = "http://127.0.0.1:10261"
+	openWatches = 3
+)
 
 // load is a pod's programs at work: requests at a fixed pace, each on a connection of
 // its own or on one that is kept, and watches that are opened again when they end.
@@ -26,6 +32,7 @@ type load struct {
 
 	mu       sync.Mutex
 	requests int
+	open     int           // watches
 	watches  int           // that ended as a watch should
 	slowest  time.Duration // of the requests
 	wrong    []string
@@ -40,7 +47,7 @@ func (n *node) startLoad() *load {
 	for _, client := range []*http.Client{kept, fresh} {
 		l.done.Go(func() { l.ask(ctx, client) })
 	}
-	for range 3 {
+	for range openWatches {
 		l.done.Go(func() { l.watch(ctx, kept) })
 	}
 	return l
@@ -104,17 +111,20 @@ func (l *load) ask(ctx context.Context, client *http.Client) {
 	}
 }
 
-// watch keeps a watch open. It may end, but only as one that the server ends.
+// watch keeps a watch open. It may end, but only as one that the server ends. One that was wrong is
+// counted, and is the last.
 func (l *load) watch(ctx context.Context, client *http.Client) {
 	for ctx.Err() == nil {
-		opened := time.Now()
 		res, err := l.get(ctx, client, "/api/v1/namespaces/default/pods?watch=true")
+		if err == nil && res.StatusCode != http.StatusOK {
+			res.Body.Close()
+			err = fmt.Errorf("%s", res.Status)
+		}
 		if err == nil {
+			l.isOpen(+1)
 			_, err = io.Copy(io.Discard, res.Body)
 			res.Body.Close()
-			if res.StatusCode != http.StatusOK {
-				err = fmt.Errorf("%s", res.Status)
-			}
+			l.isOpen(-1)
 		}
 		l.mu.Lock()
 		switch {
@@ -125,24 +135,30 @@ func (l *load) watch(ctx context.Context, client *http.Client) {
 			l.watches++
 		}
 		l.mu.Unlock()
-		if time.Since(opened) < 50*time.Millisecond {
-			return // one that does not stay open was counted, and is enough
+		if err != nil {
+			return
 		}
 	}
 }
 
-// goesOn returns when a second's worth of requests more has been answered.
+func (l *load) isOpen(more int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open += more
+}
+
+// goesOn returns when a second's worth of requests more has been answered, and all watches are open.
 func (l *load) goesOn() {
 	l.node.t.Helper()
-	answered := func() int {
+	state := func() (requests, open int, wrong []string) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.requests
+		return l.requests, l.open, slices.Clone(l.wrong)
 	}
-	before := answered()
-	l.node.eventually("the load goes on", func(context.Context) error {
-		if n := answered() - before; n < 50 {
-			return fmt.Errorf("%d requests were answered", n)
+	before, _, _ := state()
+	poll.Check(l.node.t.Context(), l.node.t, "the load goes on", func(context.Context) error {
+		if requests, open, wrong := state(); requests < before+50 || open < openWatches {
+			return fmt.Errorf("%d requests were answered, %d watches are open; what went wrong: %v", requests-before, open, wrong)
 		}
 		return nil
 	})
@@ -157,7 +173,7 @@ func (l *load) end() {
 	if len(l.wrong) > 0 {
 		l.node.t.Errorf("%d times a client saw an error, first: %s", len(l.wrong), l.wrong[0])
 	}
-	if l.requests < 50 || l.watches == 0 {
-		l.node.t.Errorf("too little was tried: %d requests, %d watches ended", l.requests, l.watches)
+	if l.watches == 0 {
+		l.node.t.Error("no watch has ended: the upgrade was not tried")
 	}
 }

@@ -23,12 +23,10 @@ import (
 	"github.com/edgehub-io/edgehub/test/cluster/images"
 	"github.com/edgehub-io/edgehub/test/cluster/link"
 	"github.com/edgehub-io/edgehub/test/install/machine"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
-const (
-	nodeName = "edge1"
-	patience = 2 * time.Minute
-)
+const nodeName = "edge1"
 
 // node is a machine that is a node as kubeadm sets one up: its own kubelet.service with
 // kubeadm's drop-in, and kubelet straight at the apiserver.
@@ -342,7 +340,7 @@ func (n *node) must(path string, args ...string) string {
 
 func (n *node) awaitReady() {
 	n.t.Helper()
-	n.eventually("the node is Ready", func(ctx context.Context) error {
+	poll.Check(n.t.Context(), n.t, "the node is Ready", func(ctx context.Context) error {
 		object, err := n.client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -354,21 +352,4 @@ func (n *node) awaitReady() {
 		}
 		return fmt.Errorf("conditions: %v", object.Status.Conditions)
 	})
-}
-
-func (n *node) eventually(what string, check func(context.Context) error) {
-	n.t.Helper()
-	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
-	defer cancel()
-	for {
-		err := check(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			n.t.Fatalf("not within %v: %s: %v", patience, what, err)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
 }

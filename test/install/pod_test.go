@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 const podName = "app"
@@ -26,7 +28,7 @@ func (n *node) startPod() string {
 		n.t.Fatal(err)
 	}
 	var id string
-	n.eventually("the pod runs", func(ctx context.Context) error {
+	poll.Check(n.t.Context(), n.t, "the pod runs", func(ctx context.Context) error {
 		var err error
 		id, err = n.container(ctx)
 		return err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/test/install/machine"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 const (
@@ -298,7 +299,7 @@ func (w *workload) get(n *node, path string) string {
 	n.t.Helper()
 	client := &http.Client{Transport: &http.Transport{DialContext: n.Dial, DisableKeepAlives: true}}
 	var body string
-	n.eventually("pod "+w.name+" answers "+path, func(ctx context.Context) error {
+	poll.Check(n.t.Context(), n.t, "pod "+w.name+" answers "+path, func(ctx context.Context) error {
 		address, err := w.address(ctx, n)
 		if err != nil {
 			return err

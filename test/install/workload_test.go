@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 const caFile = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
@@ -141,7 +143,7 @@ func (n *node) deletePod(w *workload) {
 	if err := pods.Delete(n.t.Context(), old, metav1.DeleteOptions{}); err != nil {
 		n.t.Fatal(err)
 	}
-	n.eventually("pod "+old+" is gone", func(ctx context.Context) error {
+	poll.Check(n.t.Context(), n.t, "pod "+old+" is gone", func(ctx context.Context) error {
 		_, err := pods.Get(ctx, old, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil

@@ -12,7 +12,7 @@ import (
 )
 
 // patience is how long a step waits for what others do.
-const patience = 3 * time.Minute
+const patience = 10 * time.Minute
 
 // Say writes a line of a step's.
 type Say func(format string, args ...any)

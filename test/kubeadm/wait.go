@@ -20,6 +20,7 @@ func (c *Cluster) eventually(ctx context.Context, say Say, what string, check fu
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	began := time.Now()
+	var last error // the check's last that the time's end did not cause
 	for {
 		err := check(ctx)
 		if err == nil {
@@ -28,9 +29,12 @@ func (c *Cluster) eventually(ctx context.Context, say Say, what string, check fu
 			}
 			return nil
 		}
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("not within %s: %s: %w", since(began), what, err)
+			return fmt.Errorf("not within %s: %s: %w", since(began), what, last)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,6 +17,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/edgehub-io/edgehub/test/bench/process"
+	"github.com/edgehub-io/edgehub/test/cluster/freeport"
 )
 
 // As in deploy/.
@@ -58,7 +58,7 @@ type controller struct {
 
 // startController returns when it has seen every DaemonSet.
 func (w *world) startController(ctx context.Context) (*controller, error) {
-	address, err := freeAddress()
+	address, err := freeport.Address()
 	if err != nil {
 		return nil, err
 	}
@@ -130,12 +130,4 @@ func (c *controller) usage() (cpu time.Duration, resident, peak int64, err error
 	resident, errResident := process.Resident(pid)
 	peak, errPeak := process.Peak(pid)
 	return cpu, resident, peak, errors.Join(errCPU, errResident, errPeak)
-}
-
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }

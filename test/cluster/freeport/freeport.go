@@ -1,9 +1,9 @@
 // Package freeport finds TCP ports of 127.0.0.1 for what tests start.
 //
 // They are below the range that Linux uses for outgoing connections (from 32768 on,
-// ip_local_port_range), so that what is down for a while finds its port free when it
-// comes back; and no other process that uses this package gets them, as long as this
-// one lives: tests of several packages run beside each other.
+// ip_local_port_range), also in network namespaces that tests make. This process keeps a socket
+// bound to each port until it ends, which never listens: what is started may listen there, also
+// again after it was down, and nobody else gets the port, in this process or another.
 package freeport
 
 import (
@@ -12,97 +12,67 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
-	"sync"
 	"syscall"
 )
 
 const (
 	first = 20000
 	last  = 32767
-	// blockSize is how many ports a process claims at once.
-	blockSize = 64
-	blocks    = (last - first + 1) / blockSize
-)
-
-var (
-	mu      sync.Mutex //nolint:gochecknoglobals // ports are the machine's
-	left    []int      //nolint:gochecknoglobals // of the blocks that are claimed; guarded by mu
-	claimed []*os.File //nolint:gochecknoglobals // locked until the process ends; guarded by mu
 )
 
 // Take returns a port that is free, and that nobody else is given.
 func Take() (int, error) {
-	mu.Lock()
-	defer mu.Unlock()
-	for {
-		if len(left) == 0 {
-			if err := claim(); err != nil {
-				return 0, err
-			}
-		}
-		port := left[0]
-		left = left[1:]
-		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	port, _, err := take() // the socket is open until the process ends
+	return port, err
+}
+
+// take does not listen to find out what is free: a process that this one starts meanwhile would have
+// the listener, too, until it runs its program, and the port would not be free at once.
+func take() (port, socket int, err error) {
+	for _, offset := range rand.Perm(last - first + 1) {
+		socket, err := reserve(first + offset)
 		if err == nil {
-			return port, listener.Close()
+			return first + offset, socket, nil
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return 0, 0, fmt.Errorf("reserve a port: %w", err)
 		}
 	}
+	return 0, 0, errors.New("reserve a port: all are in use")
 }
 
-// claim locks a block of ports that no process has, and adds it to left.
-func claim() error {
-	for _, block := range rand.Perm(blocks) {
-		file, err := lock(block)
-		if err != nil {
-			return fmt.Errorf("claim ports: %w", err)
-		}
-		if file == nil {
-			continue
-		}
-		claimed = append(claimed, file)
-		for i := range blockSize {
-			left = append(left, first+block*blockSize+i)
-		}
-		return nil
-	}
-	return errors.New("claim ports: other processes have them all")
+// Address is a port of Take's, with the host.
+func Address() (string, error) {
+	port, err := Take()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), err
 }
 
-func lockFile(block int) string {
-	return filepath.Join(os.TempDir(), "edgehub-ports-"+strconv.Itoa(first+block*blockSize))
-}
-
-// lock locks a block; nil: another process has it.
-func lock(block int) (*os.File, error) {
-	file, err := os.OpenFile(lockFile(block), os.O_CREATE|os.O_RDWR, 0o666)
+// reserve binds a socket to the port. SO_REUSEADDR is not set before: the port is nobody else's. It
+// is set then: whoever sets it, too, as Go's net.Listen does, may listen as long as nobody else does.
+func reserve(port int) (socket int, err error) {
+	socket, err = syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, err
+		return 0, os.NewSyscallError("socket", err)
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = file.Close()
-		return nil, nil //nolint:nilerr // as above
+	err = syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: port})
+	if err == nil {
+		err = syscall.SetsockoptInt(socket, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
 	}
-	return file, nil
+	if err != nil {
+		_ = syscall.Close(socket)
+	}
+	return socket, err
 }
 
-// Blocks counts those that no process has claimed, of all that there are. Each process
-// that takes ports claims one, and another when that is used up.
-func Blocks() (free, all int, err error) {
-	for block := range blocks {
-		if _, err := os.Stat(lockFile(block)); os.IsNotExist(err) {
-			free++ // nobody ever had it
-			continue
-		}
-		file, err := lock(block)
-		if err != nil {
-			return 0, 0, fmt.Errorf("count ports: %w", err)
-		}
-		if file != nil {
+// Free counts the ports that Take could return, up to enough.
+func Free(enough int) int {
+	free := 0
+	for port := first; port <= last && free < enough; port++ {
+		if socket, err := reserve(port); err == nil {
+			_ = syscall.Close(socket)
 			free++
-			_ = file.Close()
 		}
 	}
-	return free, blocks, nil
+	return free
 }

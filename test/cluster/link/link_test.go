@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -266,9 +265,9 @@ func newLink(t *testing.T, target string) *Link {
 // freeAddress returns an address where nothing listens, and that nothing else takes.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	port, err := freeport.Take()
+	address, err := freeport.Address()
 	must(t, err)
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	return address
 }
 
 func echo(t *testing.T) string {

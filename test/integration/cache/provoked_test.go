@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/bits"
 	"net/http"
 	"strings"
 	"sync"
@@ -34,19 +35,27 @@ func TestNoCallerCanProvokeALoss(t *testing.T) {
 	h.node.servedList(t, s.path, protobuf)
 	stranger := h.as("garbage")
 	for _, path := range provocations(s)[:3] {
-		if a := stranger.do(t, request{path: path, accept: asJSON}); a.status != http.StatusGatewayTimeout && a.status != http.StatusUnauthorized {
-			t.Errorf("GET %s: %v; want the apiserver's own answer", path, a)
+		switch a := stranger.do(t, request{path: path, accept: asJSON}); a.status {
+		case http.StatusUnauthorized, http.StatusGatewayTimeout:
+		case http.StatusBadGateway: // its time was over while it answered: it breaks off
+			if !strings.Contains(string(a.body), "received from peer") {
+				t.Errorf("GET %s: %v; want what the apiserver does", path, a)
+			}
+		default:
+			t.Errorf("GET %s: %v; want what the apiserver does", path, a)
 		}
 	}
 	mark := env.audit.mark(t)
-	ctx, end := context.WithTimeout(t.Context(), 8*time.Second)
+	const shortest, fewest = 8 * time.Second, 20 // writes: a busy machine takes longer for them
+	began := time.Now()
+	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	var all sync.WaitGroup
 	for i := range 6 {
 		all.Go(func() { provoke(ctx, h.as("garbage"), provocations(s), i) })
 	}
 	writes, refused := 0, 0
-	for ctx.Err() == nil {
+	for time.Since(began) < shortest || writes < fewest {
 		body := fmt.Sprintf(`{"data":{"write":"%d"}}`, writes)
 		a := h.node.do(t, request{method: http.MethodPatch, path: s.one("c"), accept: asJSON, contentType: "application/merge-patch+json", body: []byte(body)})
 		if writes++; a.status != http.StatusOK {
@@ -54,8 +63,10 @@ func TestNoCallerCanProvokeALoss(t *testing.T) {
 			t.Logf("write %d: %v", writes, a)
 		}
 	}
+	end()
 	all.Wait()
-	if refused > 0 || writes < 20 {
+	took := time.Since(began)
+	if refused > 0 {
 		t.Errorf("%d of %d writes of the node were refused", refused, writes)
 	}
 	if h.logged("counts as lost") || h.logged("cannot be reached") {
@@ -67,8 +78,8 @@ func TestNoCallerCanProvokeALoss(t *testing.T) {
 			questions++
 		}
 	}
-	if questions == 0 || questions > 6 { // at 0, 1, 3 and 7 s
-		t.Errorf("the hub asked the apiserver %d times; want some, and few", questions)
+	if most := 2 + bits.Len(1+uint(took/time.Second)); questions == 0 || questions > most { // at 0, 1, 3, 7 s ...
+		t.Errorf("the hub asked the apiserver %d times in %v; want some, and at most %d", questions, took, most)
 	}
 }
 

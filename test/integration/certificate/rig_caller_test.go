@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
@@ -67,7 +68,7 @@ func (c *caller) open(ctx context.Context, method, path, body string) (*http.Res
 // do returns code 0 where nothing is answered.
 func (c *caller) do(t *testing.T, method, path, body string) answer {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), poll.Patience)
 	defer cancel()
 	res, err := c.open(ctx, method, path, body)
 	if err != nil {

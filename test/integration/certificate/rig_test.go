@@ -13,6 +13,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -20,6 +21,7 @@ import (
 	"github.com/edgehub-io/edgehub/test/internal/audit"
 	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 	"github.com/edgehub-io/edgehub/test/internal/metric"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // node is a node with a hub, and a pod that is bound to it.
@@ -38,10 +40,7 @@ func newNode(t *testing.T, options hubproc.Options) *node {
 	n := &node{t: t}
 	options.Binary, options.Server = env.hubBin, env.ServerURL()
 	n.Hub = hubproc.New(t, options)
-	var err error
-	if n.mark, err = env.audit.Mark(); err != nil {
-		t.Fatal(err)
-	}
+	n.remark()
 	n.ns = "ns-" + n.Name
 	if _, err := env.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n.ns}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -101,6 +100,63 @@ func (n *node) bootstrapUser() string {
 // certFile is where the hub keeps its certificate.
 func (n *node) certFile() string { return filepath.Join(n.Root, "pki", "hub.kubeconfig") }
 
+// certificate is what is in it.
+func (n *node) certificate() string {
+	n.t.Helper()
+	data, err := os.ReadFile(n.certFile())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return string(data)
+}
+
+// replaceCertificate puts another certificate in its place, which ends then. The hub is not running.
+func (n *node) replaceCertificate(end time.Time) {
+	n.t.Helper()
+	certFile, keyFile, err := env.ClientCertUntil(end, n.User, "system:nodes")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	config, err := clientcmd.LoadFromFile(n.certFile())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for _, user := range config.AuthInfos {
+		user.ClientCertificate, user.ClientKey = certFile, keyFile
+		user.ClientCertificateData, user.ClientKeyData = nil, nil
+	}
+	if err := clientcmdapi.FlattenConfig(config); err != nil { // the data, not the names
+		n.t.Fatal(err)
+	}
+	if err := clientcmd.WriteToFile(*config, n.certFile()); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// makeDue has the hub renew its certificate as soon as it is started: it counts from when the
+// certificate was written.
+func (n *node) makeDue() {
+	n.t.Helper()
+	longAgo := time.Now().AddDate(-10, 0, 0) // their life is a year
+	if err := os.Chtimes(n.certFile(), longAgo, longAgo); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// approveRenewals binds for this node what `kubeadm init` binds for all nodes
+// (kubeadm:node-autoapprove-certificate-rotation): before, its renewals wait.
+func (n *node) approveRenewals() {
+	n.t.Helper()
+	_, err := env.client.RbacV1().ClusterRoleBindings().Create(n.t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "renewals-" + n.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: renewalRole},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: n.User}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
 func (n *node) pendingFile() string { return filepath.Join(n.Root, "pki", "hub.key.pending") }
 
 // createPod makes a pod that is bound to the node.
@@ -133,7 +189,7 @@ func (n *node) awaitReadyz(code int, parts ...string) {
 	n.t.Helper()
 	var last answer
 	defer func() { n.t.Logf("readyz: %v", last) }()
-	eventually(n.t, fmt.Sprintf("readyz says %d %q", code, parts), func() bool {
+	poll.Eventually(n.t, fmt.Sprintf("readyz says %d %q", code, parts), func() bool {
 		last = n.readyz()
 		return last.code == code && !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(last.body, part) })
 	})
@@ -142,7 +198,7 @@ func (n *node) awaitReadyz(code int, parts ...string) {
 // awaitOK waits until all is well.
 func (n *node) awaitOK() {
 	n.t.Helper()
-	eventually(n.t, "readyz says OK", func() bool { return n.readyz() == answer{http.StatusOK, "OK"} })
+	poll.Eventually(n.t, "readyz says OK", func() bool { return n.readyz() == answer{http.StatusOK, "OK"} })
 }
 
 // metric is the sum of a metric of the hub's.
@@ -162,8 +218,17 @@ func (n *node) expires() time.Time {
 	return time.Unix(int64(n.metric("edgehub_client_certificate_expiration_timestamp_seconds")), 0)
 }
 
-// asked is the requests that the apiserver has seen for this node since it was made:
-// those of the node, and those that bootstrappers made for it.
+// remark has asked begin here.
+func (n *node) remark() {
+	n.t.Helper()
+	var err error
+	if n.mark, err = env.audit.Mark(); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// asked is the requests that the apiserver has seen for this node since the mark: those of
+// the node, and those that bootstrappers made for it.
 func (n *node) asked(matches func(audit.Request) bool) []audit.Request {
 	n.t.Helper()
 	all, err := env.audit.Since(n.mark)
@@ -188,7 +253,7 @@ func (n *node) certificatesAskedFor() (users []string) {
 func (n *node) account() (token string) {
 	n.t.Helper()
 	accounts := env.client.CoreV1().ServiceAccounts(n.ns)
-	eventually(n.t, "the namespace has a service account", func() bool {
+	poll.Eventually(n.t, "the namespace has a service account", func() bool {
 		made, err := accounts.CreateToken(n.t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 		if err == nil {
 			token = made.Status.Token
@@ -212,17 +277,6 @@ func (n *node) connect() {
 	n.t.Helper()
 	if err := n.Link.Up(); err != nil {
 		n.t.Fatal(err)
-	}
-}
-
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !done() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", patience, what)
-		}
-		time.Sleep(20 * time.Millisecond) // a poll
 	}
 }
 

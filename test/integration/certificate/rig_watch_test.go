@@ -14,6 +14,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // watch is an open watch of a node's pods.
@@ -72,7 +74,7 @@ func (w *watch) read(body io.ReadCloser) {
 // expect waits for an event, and fails if the watch has ended.
 func (w *watch) expect(t *testing.T, event string) {
 	t.Helper()
-	eventually(t, "the watch has "+event, func() bool {
+	poll.Eventually(t, "the watch has "+event, func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.err != nil {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
@@ -42,7 +43,7 @@ func newDaemonSet(t *testing.T, annotations map[string]string) *fixture {
 		spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} // nobody marks the nodes as ready
 	})
 	f := &fixture{DaemonSet: ds, t: t}
-	rolloutenv.Eventually(t, "the DaemonSet has a pod on each node", func() bool { return len(f.pods()) == nodes })
+	poll.Eventually(t, "the DaemonSet has a pod on each node", func() bool { return len(f.pods()) == nodes })
 	return f
 }
 
@@ -91,7 +92,7 @@ func (f *fixture) replace(pod string) {
 	if err := env.admin.CoreV1().Pods(f.Namespace).Delete(f.t.Context(), pod, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
 		f.t.Fatal(err)
 	}
-	rolloutenv.Eventually(f.t, "the deleted pod has a successor", func() bool {
+	poll.Eventually(f.t, "the deleted pod has a successor", func() bool {
 		pods := f.pods()
 		return pods[pod] == nil && len(pods) == nodes
 	})
@@ -131,7 +132,7 @@ func (f *fixture) await(want map[string]int) {
 			f.t.Logf("the pods are %v, want %v", got, want)
 		}
 	}()
-	rolloutenv.Eventually(f.t, fmt.Sprintf("the pods are %v", want), func() bool {
+	poll.Eventually(f.t, fmt.Sprintf("the pods are %v", want), func() bool {
 		got = f.marks()
 		return maps.Equal(got, want)
 	})

@@ -7,13 +7,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // The namespace enforces the restricted Pod Security Standard, so pods are proof
 // that the Deployment meets it.
 func TestDeployMakesTwoReplicas(t *testing.T) {
-	rolloutenv.Eventually(t, "there are two pods of the controller", func() bool {
+	poll.Eventually(t, "there are two pods of the controller", func() bool {
 		list, err := env.admin.CoreV1().Pods(systemNamespace).List(t.Context(), metav1.ListOptions{
 			LabelSelector: "app.kubernetes.io/name=edgehub-controller"})
 		return err == nil && len(list.Items) == 2

@@ -8,7 +8,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
-	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // prepulls waits until n pods have their nodes pull this image unasked, and returns
@@ -16,7 +16,7 @@ import (
 func (f *fixture) prepulls(image string, n int) map[string]time.Time {
 	f.t.Helper()
 	var out map[string]time.Time
-	rolloutenv.Eventually(f.t, "the pods tell their nodes to pull", func() bool {
+	poll.Eventually(f.t, "the pods tell their nodes to pull", func() bool {
 		out = map[string]time.Time{}
 		for _, pod := range f.pods() {
 			target, ok, err := upgrade.TargetOf(pod)
@@ -97,11 +97,11 @@ func TestAWrongPrepullIsAnswered(t *testing.T) {
 			return false
 		}
 	}
-	rolloutenv.Eventually(t, "the condition says so", invalid(corev1.ConditionTrue))
+	poll.Eventually(t, "the condition says so", invalid(corev1.ConditionTrue))
 	if f.marks()[unmarked] != nodes {
 		t.Errorf("pods were marked: %v", f.marks())
 	}
 	f.Annotate(upgrade.PrepullAnnotation, "True")
 	f.await(map[string]int{upToDate: nodes})
-	rolloutenv.Eventually(t, "the condition says that it is settled", invalid(corev1.ConditionFalse))
+	poll.Eventually(t, "the condition says that it is settled", invalid(corev1.ConditionFalse))
 }

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 func TestEverySpellingOptsIn(t *testing.T) {
@@ -45,7 +45,7 @@ func TestOptingOutStopsTheWatchesAndTheMetric(t *testing.T) {
 	f.Annotate(strategyKey, nil)
 	f.await(map[string]int{unmarked: nodes})
 	f.AwaitEvent("UpgradeMarksRemoved", "Normal", "3 pods")
-	rolloutenv.Eventually(t, "no watch is left", func() bool {
+	poll.Eventually(t, "no watch is left", func() bool {
 		return r.openWatches(f.Namespace, "pods")+r.openWatches(f.Namespace, "controllerrevisions") == 0
 	})
 	if _, ok := r.metric(t, "edgehub_controller_daemonset_pods", map[string]string{"namespace": f.Namespace}); ok {
@@ -60,10 +60,8 @@ func TestWrongWordsAreAnsweredOnce(t *testing.T) {
 	f.AwaitEvent(reason, "Warning", `"OTAA"`, "OTA or AdvancedRollingUpdate")
 
 	// Looked at again and again, it is not reported again.
-	for i := range 5 {
-		seen := r.reconciles(t)
-		f.Patch(`{"metadata":{"labels":{"touched":"%d"}}}`, i)
-		rolloutenv.Eventually(t, "the DaemonSet was looked at again", func() bool { return r.reconciles(t) > seen })
+	for range 5 {
+		lookAgain(t, r, f)
 	}
 	// Other words are answered anew, which also shows that nothing before them is
 	// still on its way: Events are written in order.
@@ -80,7 +78,7 @@ func TestWrongWordsAreAnsweredOnce(t *testing.T) {
 	}
 	// The first words again are a change, and counted up on the first Event.
 	f.Annotate(strategyKey, "OTAA")
-	rolloutenv.Eventually(t, "they have been told twice", func() bool {
+	poll.Eventually(t, "they have been told twice", func() bool {
 		for message, count := range f.Events(reason) {
 			if strings.Contains(message, `"OTAA"`) && count == 2 {
 				return true
@@ -125,7 +123,7 @@ func TestWrongWordsLaterLeaveThePodsAsTheyAre(t *testing.T) {
 	sent, seen := len(r.patches(f.Namespace)), r.reconciles(t)
 	f.Annotate(strategyKey, "OTAA")
 	f.AwaitEvent("InvalidUpdateStrategy", "Warning", `"OTAA"`)
-	rolloutenv.Eventually(t, "what the change led to is done", func() bool { return r.reconciles(t) > seen })
+	poll.Eventually(t, "what the change led to is done", func() bool { return r.reconciles(t) > seen })
 	if got := len(r.patches(f.Namespace)); got != sent || f.marks()[needsOne] != nodes {
 		t.Errorf("%d patches were sent, and the pods are %v", got-sent, f.marks())
 	}

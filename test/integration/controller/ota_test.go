@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/ota/upgrade"
-	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 func hashOf(pod *corev1.Pod) string { return pod.Labels[appsv1.ControllerRevisionHashLabelKey] }
@@ -46,13 +46,13 @@ func TestAnUpgradeAndItsUndo(t *testing.T) {
 		n, _ := r.metric(t, "edgehub_controller_daemonset_pods", map[string]string{"namespace": f.Namespace, "daemonset": name, "state": state})
 		return n
 	}
-	rolloutenv.Eventually(t, "the metric counts 2 and 1", func() bool { return gauge("needs_upgrade") == 2 && gauge("up_to_date") == 1 })
+	poll.Eventually(t, "the metric counts 2 and 1", func() bool { return gauge("needs_upgrade") == 2 && gauge("up_to_date") == 1 })
 
 	// kubectl rollout undo: the pods that never left v1 are at the target again,
 	// and the one that took v2 is not.
 	all := f.uids()
 	f.Kubectl("rollout", "undo", "daemonset/"+name)
-	rolloutenv.Eventually(t, "all conditions are about "+v1, func() bool { // one pod after the other
+	poll.Eventually(t, "all conditions are about "+v1, func() bool { // one pod after the other
 		for _, pod := range f.pods() {
 			if upgrade.RevisionOf(upgrade.Condition(pod, upgrade.NeedCondition)) != v1 {
 				return false
@@ -137,13 +137,11 @@ func TestNothingIsPatchedThatIsRight(t *testing.T) {
 // settled waits until r has counted f's pods, and then looked at f again.
 func settled(t *testing.T, r *running, f *fixture) {
 	t.Helper()
-	rolloutenv.Eventually(t, "the pods are counted", func() bool {
+	poll.Eventually(t, "the pods are counted", func() bool {
 		n, ok := r.metric(t, "edgehub_controller_daemonset_pods", map[string]string{"namespace": f.Namespace, "state": "needs_upgrade"})
 		return ok && n == nodes
 	})
-	seen := r.reconciles(t)
-	f.Patch(`{"metadata":{"labels":{"touched":"%v"}}}`, seen)
-	rolloutenv.Eventually(t, "the DaemonSet was looked at again", func() bool { return r.reconciles(t) > seen })
+	lookAgain(t, r, f)
 }
 
 func TestAMarkThatSomebodyRemovesComesBack(t *testing.T) {
@@ -168,7 +166,7 @@ func TestTheTargetFollowsASecondChange(t *testing.T) {
 		f.patchStatus(pod, `{"status":{"conditions":[{"type":"PodNeedUpgrade","lastTransitionTime":"`+since+`"}]}}`)
 	}
 	f.SetImage("app:3")
-	rolloutenv.Eventually(t, "every pod names the newer image", func() bool {
+	poll.Eventually(t, "every pod names the newer image", func() bool {
 		for _, pod := range f.pods() {
 			if target, ok, err := upgrade.TargetOf(pod); !ok || err != nil || target.Containers[0].Image != "app:3" {
 				return false
@@ -194,7 +192,7 @@ func TestTheTargetHasMinReadySeconds(t *testing.T) {
 	f.await(map[string]int{needsOne: nodes})
 	for _, seconds := range []int32{7, 9, 0} { // it is no part of the revision
 		f.Patch(`{"spec":{"minReadySeconds":%v}}`, seconds)
-		rolloutenv.Eventually(t, fmt.Sprintf("every pod names %d seconds", seconds), func() bool {
+		poll.Eventually(t, fmt.Sprintf("every pod names %d seconds", seconds), func() bool {
 			for _, pod := range f.pods() {
 				if target, ok, err := upgrade.TargetOf(pod); !ok || err != nil || target.MinReadySeconds != seconds {
 					return false
@@ -212,11 +210,11 @@ func TestADaemonSetMadeAgainUnderTheSameName(t *testing.T) {
 	f.await(map[string]int{upToDate: nodes})
 	ds := f.Get()
 	f.Kubectl("delete", "daemonset", name, "--cascade=orphan")
-	rolloutenv.Eventually(t, "the metric is gone", func() bool {
+	poll.Eventually(t, "the metric is gone", func() bool {
 		_, ok := r.metric(t, "edgehub_controller_daemonset_pods", map[string]string{"namespace": f.Namespace})
 		return !ok
 	})
-	rolloutenv.Eventually(t, "no watch is left", func() bool {
+	poll.Eventually(t, "no watch is left", func() bool {
 		return r.openWatches(f.Namespace, "pods")+r.openWatches(f.Namespace, "controllerrevisions") == 0
 	})
 	again := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{strategyKey: "OTA"}}, Spec: ds.Spec}

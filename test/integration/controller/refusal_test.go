@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/edgehub-io/edgehub/controller"
-	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // Pods that cannot be marked hold up no other, and are marked when they can be.
@@ -24,7 +24,7 @@ func TestARefusalOfSomePodsDoesNotHoldUpTheOthers(t *testing.T) {
 	f.SetImage("app:2")
 	f.await(map[string]int{needsOne: 1, upToDate: nodes - 1})
 	f.AwaitEvent("MarkingFailed", "Warning", "2 of 3 not done", "not this pod")
-	rolloutenv.Eventually(t, "it is tried again", func() bool {
+	poll.Eventually(t, "it is tried again", func() bool {
 		n, _ := r.metric(t, "edgehub_controller_pod_patches_total", map[string]string{"result": "error"})
 		return n > nodes
 	})
@@ -68,7 +68,7 @@ func (f *fixture) refuse(pods ...string) (allow func()) {
 	if _, err := policies.ValidatingAdmissionPolicyBindings().Create(f.t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		f.t.Fatal(err)
 	}
-	rolloutenv.Eventually(f.t, "the policy is in force", func() bool {
+	poll.Eventually(f.t, "the policy is in force", func() bool {
 		_, err := env.admin.CoreV1().Pods(f.Namespace).Patch(f.t.Context(), pods[0], types.StrategicMergePatchType,
 			[]byte(`{"metadata":{"annotations":{"probe":"1"}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, "status")
 		return apierrors.IsInvalid(err)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,7 +19,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/retry"
 
-	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
+	"github.com/edgehub-io/edgehub/test/internal/freeport"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // replica is edgehub-controller as a process.
@@ -53,7 +53,7 @@ func (o *output) String() string {
 // startReplica starts one with short leases. It is killed at the end of the test.
 func startReplica(t *testing.T, args ...string) *replica {
 	t.Helper()
-	r := &replica{t: t, addr: freeAddr(t), output: &output{}, exited: make(chan struct{})}
+	r := &replica{t: t, addr: freeport.Address(t), output: &output{}, exited: make(chan struct{})}
 	r.cmd = exec.Command(env.binary, append([]string{
 		"--kubeconfig=" + writeKubeconfig(t),
 		"--metrics-addr=" + r.addr, "--health-probe-addr=" + r.addr,
@@ -91,7 +91,7 @@ func (r *replica) code() int {
 			return false
 		}
 	}
-	rolloutenv.Eventually(r.t, "the process has ended", ended)
+	poll.Eventually(r.t, "the process has ended", ended)
 	return r.cmd.ProcessState.ExitCode()
 }
 
@@ -123,16 +123,6 @@ func (r *replica) healthy() bool {
 	health, _ := r.get("/healthz")
 	ready, _ := r.get("/readyz")
 	return health == http.StatusOK && ready == http.StatusOK
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // writeKubeconfig has the rights of deploy/.
@@ -174,9 +164,9 @@ func startPair(t *testing.T) (leader, follower *replica) {
 	t.Helper()
 	freshLease(t)
 	leader = startReplica(t)
-	rolloutenv.Eventually(t, "the first replica leads", leader.leads)
+	poll.Eventually(t, "the first replica leads", leader.leads)
 	follower = startReplica(t)
-	rolloutenv.Eventually(t, "both are healthy and ready", func() bool { return leader.healthy() && follower.healthy() })
+	poll.Eventually(t, "both are healthy and ready", func() bool { return leader.healthy() && follower.healthy() })
 	if follower.leads() {
 		t.Fatal("both replicas lead")
 	}
@@ -202,7 +192,7 @@ func TestALeaderThatIsToldToStopReleasesTheLease(t *testing.T) {
 	if code := leader.code(); code != 0 {
 		t.Errorf("exit code %d after SIGTERM, want 0", code)
 	}
-	rolloutenv.Eventually(t, "the other replica leads", follower.leads)
+	poll.Eventually(t, "the other replica leads", follower.leads)
 	// A released lease names nobody and is valid for a second; an expired one
 	// would have been counted as a transition as well, but after 4 s.
 	follower.signal(syscall.SIGTERM)
@@ -229,7 +219,7 @@ func TestAFollowerThatIsToldToStopEnds(t *testing.T) {
 func TestALeaderThatLosesItsLeaseEnds(t *testing.T) {
 	freshLease(t)
 	leader := startReplica(t)
-	rolloutenv.Eventually(t, "it leads", leader.leads)
+	poll.Eventually(t, "it leads", leader.leads)
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // it is renewed meanwhile
 		l := lease(t)
 		other := "another"

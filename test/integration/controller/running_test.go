@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
@@ -18,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/controller"
-	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // running is a controller in this process.
@@ -74,7 +75,7 @@ func startWith(t *testing.T, o controller.Options) *running {
 		})
 	}
 	t.Cleanup(r.stop)
-	rolloutenv.Eventually(t, "the controller has seen every DaemonSet", r.c.Synced)
+	poll.Eventually(t, "the controller has seen every DaemonSet", r.c.Synced)
 	return r
 }
 
@@ -88,7 +89,7 @@ func checkNothingLeft(t *testing.T, transport http.RoundTripper, already goleak.
 			t.Errorf("the controller left something behind: %v", left)
 		}
 	}()
-	rolloutenv.Eventually(t, "nothing of the controller runs any more", func() bool {
+	poll.Eventually(t, "nothing of the controller runs any more", func() bool {
 		utilnet.CloseIdleConnectionsFor(transport)
 		utilnet.CloseIdleConnectionsFor(env.adminTransport)
 		left = goleak.Find(already)
@@ -125,6 +126,15 @@ func (r *running) reconciles(t *testing.T) float64 {
 	t.Helper()
 	n, _ := r.metric(t, "edgehub_controller_reconciles_total", map[string]string{"result": "success"})
 	return n
+}
+
+// lookAgain changes f, and waits until r has reconciled it once more. The value is new each time, also
+// for a controller that counts from zero again: a patch that changes nothing wakes nobody.
+func lookAgain(t *testing.T, r *running, f *fixture) {
+	t.Helper()
+	seen := r.reconciles(t)
+	f.Patch(`{"metadata":{"labels":{"touched":"%d"}}}`, time.Now().UnixNano())
+	poll.Eventually(t, "the DaemonSet was looked at again", func() bool { return r.reconciles(t) > seen })
 }
 
 // recorder keeps what a controller asks of the apiserver.

@@ -8,27 +8,25 @@ package deploy
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/internal/audit"
 	"github.com/edgehub-io/edgehub/test/internal/fleet"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 	"github.com/edgehub-io/edgehub/test/internal/testmain"
 )
 
 const (
 	// moduleRoot is the product's, seen from this folder.
 	moduleRoot = "../../.."
-	// patience is how long something may take; it is only spent when something is
-	// wrong.
-	patience = 2 * time.Minute
 
 	// As in deploy/.
 	systemNamespace = "edgehub-system"
@@ -74,20 +72,12 @@ func prepare(ctx context.Context, s *testmain.Env) (err error) {
 // eventually polls until check returns no problem, and fails with the last one.
 func eventually(t *testing.T, what string, check func() string) {
 	t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		said := check()
-		if said == "" {
-			return
+	poll.Check(t.Context(), t, what, func(context.Context) error {
+		if said := check(); said != "" {
+			return errors.New(said)
 		}
-		select {
-		case <-deadline:
-			t.Fatalf("after %v it is still not so that %s: %s", patience, what, said)
-		case <-tick.C:
-		}
-	}
+		return nil
+	})
 }
 
 func words(err error) string {
@@ -104,7 +94,7 @@ func get(t *testing.T, url string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: poll.Patience}
 	res, err := client.Do(req)
 	if err != nil {
 		return ""

@@ -229,10 +229,11 @@ func TestNoRoom(t *testing.T) {
 			r.refused(frugal, engineapi.NoSpace, engineapi.Request{Image: reference})
 
 			// Somebody else takes the room while the layer comes in.
-			r.registry.SetRate(5 << 20)
-			done := r.pullUntil(r.Context(), r.engine, reference, small[0], 1<<20)
+			r.registry.SetRate(64 << 10) // a minute for the rest, until the disk is full
+			done := r.pullUntil(r.Context(), r.engine, reference, small[0], 256<<10)
 			filler := filepath.Join(disk, "filler")
 			_ = os.WriteFile(filler, make([]byte, 64<<20), 0o644) // it ends when the disk is full
+			r.registry.SetRate(0)
 			r.reason(<-done, engineapi.NoSpace)
 			r.must(os.Remove(filler))
 			r.pull(reference)

@@ -20,6 +20,7 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/cluster/images"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 	"github.com/edgehub-io/edgehub/test/internal/pulltest"
 )
 
@@ -137,19 +138,7 @@ func (r *rig) pullOnceBack(e *engine.Engine, image string) {
 // eventually tries until do works.
 func (r *rig) eventually(do func() error) {
 	r.Helper()
-	for deadline := time.Now().Add(patience); ; {
-		err := do()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			r.Fatal(err)
-		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-r.Context().Done():
-		}
-	}
+	poll.Check(r.Context(), r.T, "it succeeds", func(context.Context) error { return do() })
 }
 
 // refused pulls, which must fail with the reason, and returns the failure.

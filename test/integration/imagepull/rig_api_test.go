@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // answer is what a caller of the node's API gets to see.
@@ -33,7 +33,7 @@ func (a answer) String() string {
 
 // caller is somebody with curl: each call has a connection of its own.
 func caller() *http.Client {
-	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: rolloutenv.Patience}
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: poll.Patience}
 }
 
 func (r *rig) call(ctx context.Context, method, path string) answer {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
-	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // daemon is a DaemonSet with one pod, on the rig's node.
@@ -208,7 +208,7 @@ func (d *daemon) awaitCondition(want string) {
 // the condition last.
 func (d *daemon) record() (until func(last string) []string) {
 	d.Helper()
-	ctx, cancel := context.WithTimeout(d.Context(), rolloutenv.Patience)
+	ctx, cancel := context.WithTimeout(d.Context(), poll.Patience)
 	w, err := env.admin.CoreV1().Pods(d.namespace).Watch(ctx, metav1.ListOptions{
 		FieldSelector: "metadata.name=" + d.pod.Name, ResourceVersion: d.pod.ResourceVersion,
 	})

@@ -60,6 +60,9 @@ func (r *rig) expectNoSecret() {
 			return err
 		}
 		text, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) { // it has just been renamed
+			return nil
+		}
 		texts[path] = string(text)
 		return err
 	})

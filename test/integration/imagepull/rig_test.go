@@ -12,8 +12,8 @@ import (
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/cluster/images"
 	"github.com/edgehub-io/edgehub/test/internal/hubproc"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 	"github.com/edgehub-io/edgehub/test/internal/pulltest"
-	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
 // rig is one node with its hub, containerd and registry, and a namespace with pods on the node. Each hub
@@ -83,7 +83,7 @@ func (r *rig) must(err error) {
 
 func (r *rig) eventually(what string, done func() bool) {
 	r.Helper()
-	rolloutenv.Eventually(r.T, what, done)
+	poll.Eventually(r.T, what, done)
 }
 
 // layer returns a layer of random bytes that no other test has.
@@ -122,7 +122,7 @@ func (r *rig) awaitBytes(layer v1.Layer, n int64) {
 	r.Helper()
 	digest, err := layer.Digest()
 	r.must(err)
-	ctx, cancel := context.WithTimeout(r.Context(), rolloutenv.Patience)
+	ctx, cancel := context.WithTimeout(r.Context(), poll.Patience)
 	defer cancel()
 	r.must(r.registry.AwaitBytes(ctx, digest, n))
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // Exit codes of edgehubctl, as documented in its help.
@@ -64,7 +65,7 @@ type call struct {
 
 func (e *edgehubctl) start(t *testing.T, args ...string) *call {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), poll.Patience)
 	t.Cleanup(cancel)
 	c := &call{t: t, cmd: exec.CommandContext(ctx, e.program, append(args, "--address", e.address)...), done: make(chan error, 1)}
 	c.cmd.Stdout, c.cmd.Stderr = &c.out, &c.out
@@ -78,7 +79,7 @@ func (e *edgehubctl) start(t *testing.T, args ...string) *call {
 // awaitOutput waits until the output has words in it.
 func (c *call) awaitOutput(words string) {
 	c.t.Helper()
-	eventually(c.t, fmt.Sprintf("edgehubctl says %q", words), func() bool {
+	poll.Eventually(c.t, fmt.Sprintf("edgehubctl says %q", words), func() bool {
 		if strings.Contains(c.out.String(), words) {
 			return true
 		}
@@ -219,7 +220,7 @@ func upgraded(t *testing.T, admin kubernetes.Interface, ctl *edgehubctl, name st
 // newRevisionOf is the hash of the revision that is not that of the old pod.
 func newRevisionOf(t *testing.T, admin kubernetes.Interface, name string, old *corev1.Pod) (hash string) {
 	t.Helper()
-	eventually(t, "DaemonSet "+name+" has a new revision", func() bool {
+	poll.Eventually(t, "DaemonSet "+name+" has a new revision", func() bool {
 		list, err := admin.AppsV1().ControllerRevisions(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + name})
 		if err != nil {
 			t.Fatal(err)

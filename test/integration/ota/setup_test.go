@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,14 +20,10 @@ import (
 
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
-const (
-	namespace = "default"
-	// patience is how long a controller may take for its part. It is long since
-	// the machine may be busy, and only spent when something is wrong.
-	patience = 2 * time.Minute
-)
+const namespace = "default"
 
 // startCluster starts a control plane with two nodes that no kubelet looks
 // after.
@@ -205,7 +200,7 @@ func daemonPods(t *testing.T, admin kubernetes.Interface, name string) map[strin
 func waitForPods(t *testing.T, admin kubernetes.Interface, app string, n int) map[string]*corev1.Pod {
 	t.Helper()
 	byNode := map[string]*corev1.Pod{}
-	eventually(t, fmt.Sprintf("%d pods of %s are on nodes", n, app), func() bool {
+	poll.Eventually(t, fmt.Sprintf("%d pods of %s are on nodes", n, app), func() bool {
 		clear(byNode)
 		list, err := admin.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + app})
 		if err != nil {
@@ -221,25 +216,10 @@ func waitForPods(t *testing.T, admin kubernetes.Interface, app string, n int) ma
 	return byNode
 }
 
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	for !done() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("not within %s: %s", patience, what)
-		case <-ticker.C:
-		}
-	}
-}
-
 // setConditions gives pod these conditions, as controller and hub would.
 func setConditions(t *testing.T, admin kubernetes.Interface, pod *corev1.Pod, conditions ...corev1.PodCondition) {
 	t.Helper()
-	eventually(t, "the conditions of pod "+pod.Name+" are set", func() bool {
+	poll.Eventually(t, "the conditions of pod "+pod.Name+" are set", func() bool {
 		fresh, err := admin.CoreV1().Pods(namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)

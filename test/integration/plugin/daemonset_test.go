@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 const (
@@ -41,7 +43,7 @@ func newDaemonSet(t *testing.T, annotations map[string]string) *fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(f.remove)
-	eventually(t, "each node has an available pod", func() bool { return f.get().Status.NumberAvailable == int32(len(nodeNames)) })
+	poll.Eventually(t, "each node has an available pod", func() bool { return f.get().Status.NumberAvailable == int32(len(nodeNames)) })
 	return f
 }
 
@@ -50,7 +52,7 @@ func (f *fixture) remove() {
 	ctx := context.Background()
 	background := metav1.DeletePropagationBackground
 	_ = env.admin.AppsV1().DaemonSets(f.namespace).Delete(ctx, "web", metav1.DeleteOptions{PropagationPolicy: &background}) // it may be gone
-	eventually(f.t, "its pods are gone", func() bool {
+	poll.Eventually(f.t, "its pods are gone", func() bool {
 		list, err := env.admin.CoreV1().Pods(f.namespace).List(ctx, metav1.ListOptions{})
 		return err == nil && len(list.Items) == 0
 	})
@@ -69,7 +71,7 @@ func (f *fixture) get() *appsv1.DaemonSet {
 func (f *fixture) change(image string) {
 	f.t.Helper()
 	f.patch(`{"spec":{"template":{"spec":{"containers":[{"name":"app","image":%q}]}}}}`, image)
-	eventually(f.t, "Kubernetes has taken note of the new template", func() bool {
+	poll.Eventually(f.t, "Kubernetes has taken note of the new template", func() bool {
 		ds := f.get()
 		return ds.Status.ObservedGeneration == ds.Generation
 	})
@@ -119,7 +121,7 @@ func (f *fixture) replace(node string) {
 	if err := env.admin.CoreV1().Pods(f.namespace).Delete(f.t.Context(), old.Name, metav1.DeleteOptions{}); err != nil {
 		f.t.Fatal(err)
 	}
-	eventually(f.t, "node "+node+" runs another pod", func() bool {
+	poll.Eventually(f.t, "node "+node+" runs another pod", func() bool {
 		pod := f.pod(node)
 		return pod != nil && pod.UID != old.UID && len(pod.Status.ContainerStatuses) > 0
 	})

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // answer is what a person gets to see, and a script.
@@ -97,7 +99,7 @@ func start(t *testing.T, args ...string) *running {
 // sees waits until the output has words in it.
 func (r *running) sees(words string) {
 	r.t.Helper()
-	eventually(r.t, "the output has "+words+" in it", func() bool { return strings.Contains(r.out.String(), words) })
+	poll.Eventually(r.t, "the output has "+words+" in it", func() bool { return strings.Contains(r.out.String(), words) })
 }
 
 // ends waits for the end and checks the exit code.
@@ -108,21 +110,7 @@ func (r *running) ends(code int) {
 		if got := exitCode(r.t, err); got != code {
 			r.t.Errorf("got exit code %d, want %d; output:\n%s", got, code, r.out)
 		}
-	case <-time.After(patience):
+	case <-time.After(poll.Patience):
 		r.t.Fatalf("it has not ended; output so far:\n%s", r.out)
-	}
-}
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(patience)
-	for !is() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("after %v it is still not so that %s", patience, what)
-		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 
@@ -18,13 +17,8 @@ import (
 	"github.com/edgehub-io/edgehub/test/internal/testmain"
 )
 
-const (
-	// moduleRoot is the product's, seen from this folder.
-	moduleRoot = "../../.."
-	// patience is how long something may take; it is only spent when something is
-	// wrong.
-	patience = 2 * time.Minute
-)
+// moduleRoot is the product's, seen from this folder.
+const moduleRoot = "../../.."
 
 // nodeNames are the nodes of the cluster.
 var nodeNames = []string{"node1", "node2", "node3", "node4"}

@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // TestTheKubectlOfATestClusterFindsPlugins runs the script that edgehub-cluster gives to
@@ -35,7 +37,7 @@ func TestTheKubectlOfATestClusterFindsPlugins(t *testing.T) {
 func TestKubectlCompletesThePluginsArguments(t *testing.T) {
 	f := newDaemonSet(t, map[string]string{strategyKey: advanced})
 	const want = "ds/web\n:4\n" // 4: no names of files
-	eventually(t, "kubectl completes the DaemonSet", func() bool {
+	poll.Eventually(t, "kubectl completes the DaemonSet", func() bool {
 		got := kubectl(t, "__complete", "edgehub", "--namespace="+f.namespace, "status", "ds/")
 		if got.out != want {
 			t.Logf("got %q and %q, exit code %d; want %q", got.out, got.err, got.code, want)

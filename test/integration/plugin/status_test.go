@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 func TestStatusOfARolloutInTheMiddle(t *testing.T) {
@@ -187,7 +188,7 @@ func TestAWatchOutlivesTheAPIServer(t *testing.T) {
 	if err := env.cluster.APIServer().Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the apiserver answers", func() bool {
+	poll.Eventually(t, "the apiserver answers", func() bool {
 		_, err := env.admin.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 		return err == nil
 	})
@@ -258,6 +259,6 @@ func TestFewRightsAreEnough(t *testing.T) {
 func TestNodesThatShouldNotRunItAreLeftOut(t *testing.T) {
 	f := newDaemonSet(t, map[string]string{strategyKey: advanced})
 	f.patch(`{"spec":{"template":{"spec":{"nodeSelector":{%q:"node1"}}}}}`, corev1.LabelHostname)
-	eventually(t, "the other nodes' pods are gone", func() bool { return f.pod("node2") == nil && f.pod("node3") == nil && f.pod("node4") == nil })
+	poll.Eventually(t, "the other nodes' pods are gone", func() bool { return f.pod("node2") == nil && f.pod("node3") == nil && f.pod("node4") == nil })
 	edgehub(t, "status", "ds/web", "-n", f.namespace).expect(t, 2, "updated          0  of 1")
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
@@ -61,8 +62,9 @@ func TestNodesWithoutAPodUseUpTheMaximum(t *testing.T) {
 
 func TestThePercentageIsOfTheReadyNodes(t *testing.T) {
 	p := newPlay(t, 1, map[string]string{rollout.MaxUnavailableAnnotation: "50%"})
-	p.start()
+	c := p.start()
 	p.cutOff(names(3, 10)...)
+	t.Cleanup(func() { _ = c.Stop() }) // before the nodes are back, of which half may be unavailable
 	p.AwaitCondition(rollout.CompleteCondition, corev1.ConditionTrue, rollout.ReasonComplete)
 	p.broken("app:2")
 	p.SetImage("app:2")
@@ -122,7 +124,7 @@ func TestANodeThatBecomesReadyIsUpgradedThoughNothingElseChanges(t *testing.T) {
 		got := p.Get()
 		return int(got.Status.NumberReady) == nodes && int(got.Status.DesiredNumberScheduled) == nodes
 	}
-	rolloutenv.Eventually(t, "Kubernetes counts all pods as Ready", ready)
+	poll.Eventually(t, "Kubernetes counts all pods as Ready", ready)
 	p.connect("n7")
 	p.Await("app:2", nodes)
 	p.AwaitCondition(rollout.CompleteCondition, corev1.ConditionTrue, rollout.ReasonComplete)
@@ -176,7 +178,7 @@ func TestTheMaximumHoldsThoughTheControllerIsKilledAgainAndAgain(t *testing.T) {
 	for i := range 12 {
 		c := s.StartController(t, options(), p.Guard)
 		n := len(p.Deleted())
-		rolloutenv.Eventually(t, "it has deleted something, or is done", func() bool {
+		poll.Eventually(t, "it has deleted something, or is done", func() bool {
 			return len(p.Deleted()) > n || len(p.With("app:2")) == nodes
 		})
 		rest(time.Duration(i*7) * time.Millisecond)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
-	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // newPrepullPlay has images first, and a timeout that no test lives to see.
@@ -43,7 +43,7 @@ func (p *play) targets() map[string]upgrade.Target {
 func (p *play) awaitTargets(image string, n int) map[string]upgrade.Target {
 	p.t.Helper()
 	var out map[string]upgrade.Target
-	rolloutenv.Eventually(p.t, fmt.Sprintf("%d nodes are told to pull %s", n, image), func() bool {
+	poll.Eventually(p.t, fmt.Sprintf("%d nodes are told to pull %s", n, image), func() bool {
 		out = p.targets()
 		for _, target := range out {
 			if target.Containers[0].Image != image {
@@ -129,7 +129,7 @@ func TestAfterTheTimeoutPodsGoWithoutTheirImages(t *testing.T) {
 	p.SetImage("app:2")
 	p.awaitTargets("app:2", nodes)
 	begin := time.Now()
-	rolloutenv.Eventually(t, "the first pods are deleted", func() bool { return len(p.Deleted()) > 0 })
+	poll.Eventually(t, "the first pods are deleted", func() bool { return len(p.Deleted()) > 0 })
 	if took := time.Since(begin); took < 2*time.Second { // a time is in whole seconds
 		t.Errorf("the first pod was deleted %v after its node was told to pull, want 4 s", took)
 	}
@@ -194,7 +194,7 @@ func TestAnotherControllerGoesOnWaiting(t *testing.T) {
 	c.Kill()
 	rest(time.Second)
 	c = s.StartController(t, options(), p.Guard)
-	rolloutenv.Eventually(t, "it counts those that wait", func() bool {
+	poll.Eventually(t, "it counts those that wait", func() bool {
 		return gauge(t, c, "edgehub_controller_rollout_nodes_awaiting_images", p.Namespace) == nodes-1
 	})
 	p.keeps(1, "the other images are not there")
@@ -243,11 +243,11 @@ func TestANodeThatIsAwayPullsWhenItIsBack(t *testing.T) {
 	p.Await("app:2", nodes-1) // by the timeout
 	p.AwaitCondition(rollout.ProgressingCondition, corev1.ConditionFalse, rollout.ReasonWaiting)
 	p.connect("n7")
-	rolloutenv.Eventually(t, "n7 is Ready", func() bool {
+	poll.Eventually(t, "n7 is Ready", func() bool {
 		return p.Condition(rollout.ProgressingCondition).Reason == rollout.ReasonUpdating
 	})
 	begin := time.Now()
-	rolloutenv.Eventually(t, "n7's pod is deleted", func() bool { return slices.Contains(p.Deleted(), "n7") })
+	poll.Eventually(t, "n7's pod is deleted", func() bool { return slices.Contains(p.Deleted(), "n7") })
 	if took := time.Since(begin); took < 2*time.Second {
 		t.Errorf("it was deleted %v after n7 was back, want 4 s", took)
 	}
@@ -273,9 +273,9 @@ func TestPodsStopTellingWhenAnotherStrategyIsAskedFor(t *testing.T) {
 	}
 	rest(time.Second) // a time that is written anew is another one
 	p.Annotate(strategy, "OTA")
-	rolloutenv.Eventually(t, "owners are told", needed(nodes))
+	poll.Eventually(t, "owners are told", needed(nodes))
 	p.Annotate(strategy, "AdvancedRollingUpdate")
-	rolloutenv.Eventually(t, "owners are told nothing", needed(0))
+	poll.Eventually(t, "owners are told nothing", needed(0))
 	p.keeps(0, "no node has the images")
 	for node, target := range p.awaitTargets("app:2", nodes) {
 		if !target.Prepull.Equal(first[node].Prepull) {

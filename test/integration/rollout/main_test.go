@@ -19,6 +19,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller"
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
@@ -94,7 +95,7 @@ func (p *play) fail(nodes ...string) {
 		s.Fleet.Fail(p.Pods()[n])
 	}
 	p.t.Cleanup(s.Fleet.Heal)
-	rolloutenv.Eventually(p.t, fmt.Sprintf("the pods on %v are not Ready", nodes), func() bool {
+	poll.Eventually(p.t, fmt.Sprintf("the pods on %v are not Ready", nodes), func() bool {
 		return int(p.Get().Status.NumberReady) == int(p.Get().Status.DesiredNumberScheduled)-len(nodes)
 	})
 }
@@ -114,8 +115,8 @@ func (p *play) stands(reason string, deleted ...string) {
 			p.t.Logf("deleted %v", p.Deleted())
 		}
 	}()
-	rolloutenv.Eventually(p.t, fmt.Sprintf("the pods on %v are deleted", deleted), func() bool { return len(p.Deleted()) >= len(deleted) })
-	rolloutenv.Eventually(p.t, "the reason is "+reason, func() bool { return p.Condition(rollout.ProgressingCondition).Reason == reason })
+	poll.Eventually(p.t, fmt.Sprintf("the pods on %v are deleted", deleted), func() bool { return len(p.Deleted()) >= len(deleted) })
+	poll.Eventually(p.t, "the reason is "+reason, func() bool { return p.Condition(rollout.ProgressingCondition).Reason == reason })
 	rest(3 * settle)
 	got := p.Deleted()
 	slices.Sort(got)

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
@@ -140,8 +141,8 @@ func TestAPodThatServesAgainByNowIsNotTakenForIdle(t *testing.T) {
 	p.Annotate(rollout.PausedAnnotation, nil)
 	rest(late / 2)
 	s.Fleet.Heal()
-	rolloutenv.Eventually(t, "the pod serves again", func() bool { return int(p.Get().Status.NumberReady) == nodes })
-	rolloutenv.Eventually(t, "the controller goes on", func() bool { return len(p.Deleted()) > 0 })
+	poll.Eventually(t, "the pod serves again", func() bool { return int(p.Get().Status.NumberReady) == nodes })
+	poll.Eventually(t, "the controller goes on", func() bool { return len(p.Deleted()) > 0 })
 	if p.Deleted()[0] == last {
 		t.Errorf("the pod on %s went first, which was taken for one that serves nobody", last)
 	}
@@ -238,10 +239,10 @@ func TestAfterARestartPodsHaveToBeSeenReadyAgain(t *testing.T) {
 	p := newPlay(t, 1, nil, func(ds *appsv1.DaemonSet) { ds.Spec.MinReadySeconds = 3 })
 	p.start().Kill()
 	p.SetImage("app:2")
-	rolloutenv.Eventually(t, "Kubernetes has seen it", func() bool { return p.Get().Status.ObservedGeneration == p.Get().Generation })
+	poll.Eventually(t, "Kubernetes has seen it", func() bool { return p.Get().Status.ObservedGeneration == p.Get().Generation })
 	begin := time.Now()
 	s.StartController(t, options(), p.Guard)
-	rolloutenv.Eventually(t, "the first pod is deleted", func() bool { return len(p.Deleted()) == 1 })
+	poll.Eventually(t, "the first pod is deleted", func() bool { return len(p.Deleted()) == 1 })
 	if took := time.Since(begin); took < 3*time.Second {
 		t.Errorf("the first pod was deleted after %v: nobody had seen the others be Ready for 3 s", took)
 	}
@@ -329,7 +330,7 @@ func (p *play) halt(n int) []string {
 	p.broken("app:2")
 	p.SetImage("app:2")
 	for _, node := range lost {
-		rolloutenv.Eventually(p.t, node+" has its new pod", func() bool {
+		poll.Eventually(p.t, node+" has its new pod", func() bool {
 			pod := p.Pods()[node]
 			return pod != nil && pod.Spec.Containers[0].Image == "app:2"
 		})
@@ -354,7 +355,7 @@ func TestSwitchingToOTAAndBackAndAway(t *testing.T) {
 			return !slices.ContainsFunc(types, func(t appsv1.DaemonSetConditionType) bool { return p.Condition(t).Type != "" })
 		}
 	}
-	rolloutenv.Eventually(t, "the conditions are withdrawn", gone(rollout.CompleteCondition, rollout.ProgressingCondition, rollout.HaltedCondition))
+	poll.Eventually(t, "the conditions are withdrawn", gone(rollout.CompleteCondition, rollout.ProgressingCondition, rollout.HaltedCondition))
 	if _, ok := nodesIn(t, c, p.Namespace, rollout.Updated); ok {
 		t.Error("the metric is still there")
 	}
@@ -372,13 +373,13 @@ func TestSwitchingToOTAAndBackAndAway(t *testing.T) {
 			return got == n
 		}
 	}
-	rolloutenv.Eventually(t, "the pods are marked", marked(nodes))
+	poll.Eventually(t, "the pods are marked", marked(nodes))
 	if len(p.Deleted()) > 0 {
 		t.Error("pods were deleted with OTA")
 	}
 	p.Annotate(strategy, "auto")
 	p.Await("app:2", nodes)
-	rolloutenv.Eventually(t, "no pod is marked", marked(0))
+	poll.Eventually(t, "no pod is marked", marked(0))
 	p.Annotate(strategy, "nonsense")
 	p.AwaitCondition(rollout.InvalidCondition, corev1.ConditionTrue, rollout.ReasonInvalid, "nonsense")
 	p.AwaitCondition(rollout.CompleteCondition, corev1.ConditionFalse, rollout.ReasonInvalid)
@@ -389,7 +390,7 @@ func TestSwitchingToOTAAndBackAndAway(t *testing.T) {
 	}
 	p.Annotate(strategy, nil)
 	s.StartController(t, options(), p.Guard)
-	rolloutenv.Eventually(t, "nothing is said any more", gone(rollout.CompleteCondition, rollout.ProgressingCondition, rollout.HaltedCondition, rollout.InvalidCondition))
+	poll.Eventually(t, "nothing is said any more", gone(rollout.CompleteCondition, rollout.ProgressingCondition, rollout.HaltedCondition, rollout.InvalidCondition))
 }
 
 func TestWithoutOnDeleteKubernetesDoesIt(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/test/internal/hubproc"
-	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 	"github.com/edgehub-io/edgehub/test/internal/secretscan"
 )
 
@@ -44,7 +44,7 @@ func newRig(t *testing.T, env *environment, args ...string) *rig {
 	ns, err := env.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "secrets-"}}, metav1.CreateOptions{})
 	r.must(err)
 	r.namespace = ns.Name
-	rolloutenv.Eventually(t, "the namespace has a service account", func() bool {
+	poll.Eventually(t, "the namespace has a service account", func() bool {
 		_, err := env.admin.CoreV1().ServiceAccounts(r.namespace).Get(t.Context(), "default", metav1.GetOptions{})
 		return err == nil
 	})

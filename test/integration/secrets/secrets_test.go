@@ -16,7 +16,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/edgehub-io/edgehub/test/internal/freeport"
-	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 	"github.com/edgehub-io/edgehub/test/internal/secretscan"
 )
 
@@ -109,7 +109,7 @@ func (r *rig) use() {
 
 	r.must(r.hub.Link.Refuse())
 	r.hub.Link.Reset()
-	rolloutenv.Eventually(r.T, "the hub is offline", func() bool {
+	poll.Eventually(r.T, "the hub is offline", func() bool {
 		r.send(http.MethodGet, r.hub.Plain+"/version", "") // it notices when it is asked
 		_, body := r.send(http.MethodGet, r.hub.API+"/v1/readyz", "")
 		return strings.Contains(body, "offline")
@@ -202,7 +202,7 @@ func (r *rig) damageKubeconfig() {
 		Server:   "https://u:" + r.plant("a password in the server's URL", "planted-server-Pa55word") + "@127.0.0.1:1",
 		ProxyURL: "ftp://u:" + r.plant("a password in the proxy's URL", "planted-ftp-Pa55word") + "@127.0.0.1:1",
 	}, &clientcmdapi.AuthInfo{Token: r.plant("a token beside them", "planted-token-beside")})
-	rolloutenv.Eventually(r.T, "the hub has seen a damaged kubeconfig", func() bool {
+	poll.Eventually(r.T, "the hub has seen a damaged kubeconfig", func() bool {
 		log, err := os.ReadFile(r.hub.Log)
 		r.must(err)
 		return strings.Contains(string(log), "cannot be read again")

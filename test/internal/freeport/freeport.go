@@ -2,8 +2,6 @@
 package freeport
 
 import (
-	"net"
-	"strconv"
 	"testing"
 
 	"github.com/edgehub-io/edgehub/test/cluster/freeport"
@@ -22,5 +20,9 @@ func On127(t testing.TB) int {
 // Address is a free port of 127.0.0.1, with the host.
 func Address(t testing.TB) string {
 	t.Helper()
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(On127(t)))
+	address, err := freeport.Address()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address
 }

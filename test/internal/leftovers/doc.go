@@ -16,8 +16,6 @@
 //	processes                                    they run in such a control group, or from
 //	                                             such a folder, or work on it
 //
-// Nothing else is touched, nor what a run owns that lives. Not removed are the files
-// edgehub-ports-*: others may be about to lock them. Neither are folders
-// that tests keep for people because they have failed: the logs of clusters, and
-// edgehub-crash-*.
+// Nothing else is touched, nor what a run owns that lives. Not removed are folders that tests keep
+// for people because they have failed: the logs of clusters, and edgehub-crash-*.
 package leftovers

@@ -34,14 +34,14 @@ const (
 	// needTemp is in bytes. The install suite has 0.13 GiB in its folders at most, and
 	// kubeadm 0.5 GiB while it builds; the rest is for disks of machines and linkers.
 	needTemp = 4 << 30
-	// needMemory is in bytes. With a control plane and a machine 0.5 GiB less was available
-	// than without. The rest is an estimate, for two linkers and the race detector.
+	// needMemory is in bytes: an estimate, for a control plane, a machine, two linkers and the
+	// race detector.
 	needMemory = 3 << 30
 	// needInotify is in instances: a machine with kubelet and containerd has 19, and kubeadm
 	// two such machines.
 	needInotify = 40
-	// needPorts is in blocks: each process that takes ports has one. This is an estimate.
-	needPorts = 8
+	// needPorts is of those that freeport gives: an estimate, with several times what a suite takes.
+	needPorts = 500
 	// needCache is in bytes, for what a change has go build again: an estimate.
 	needCache = 1 << 30
 	// needColdCache is in bytes, where Kubernetes has to be built: all modules and all that
@@ -62,8 +62,9 @@ func Preflight(nodes bool) error {
 	}
 	errs := []error{
 		e.disks(os.TempDir(), cache),
-		e.memory(), e.inotify(), e.ports(),
+		e.memory(), e.inotify(),
 	}
+	e.ports()
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("look whether this machine can run the tests: %w", err)
 	}
@@ -172,12 +173,10 @@ func (e *NotReadyError) inotify() error {
 	return nil
 }
 
-func (e *NotReadyError) ports() error {
-	free, all, err := freeport.Blocks()
-	if err == nil && free < needPorts {
-		e.add("ports", fmt.Sprintf("%d of %d blocks are free", free, all), strconv.Itoa(needPorts), "end other runs of tests")
+func (e *NotReadyError) ports() {
+	if free := freeport.Free(needPorts); free < needPorts {
+		e.add("ports", fmt.Sprintf("%d are free", free), strconv.Itoa(needPorts), "end other runs of tests")
 	}
-	return err
 }
 
 // size is in words for people.

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,16 +17,6 @@ import (
 
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
-
-// Patience is far beyond what anything here takes; a test that waits this long has
-// failed.
-const Patience = 2 * time.Minute
-
-// Eventually polls until done holds.
-func Eventually(t testing.TB, what string, done func() bool) {
-	t.Helper()
-	poll.Until(t, Patience, what, done)
-}
 
 // DaemonSet is one in a namespace of its own.
 type DaemonSet struct {
@@ -47,7 +36,7 @@ func (s *Env) NewDaemonSet(t testing.TB, annotations map[string]string, change .
 	all := map[string]string{"apps.openyurt.io/update-strategy": "AdvancedRollingUpdate"}
 	maps.Copy(all, annotations)
 	d := s.Create(t, all, change...)
-	Eventually(t, "every node that should has a pod that is Ready", func() bool {
+	poll.Eventually(t, "every node that should has a pod that is Ready", func() bool {
 		got := d.Get()
 		return got.Status.DesiredNumberScheduled > 0 && got.Status.NumberReady == got.Status.DesiredNumberScheduled &&
 			got.Status.ObservedGeneration == got.Generation
@@ -107,7 +96,7 @@ func (d *DaemonSet) Remake(orphan bool) {
 		d.t.Fatal(err)
 	}
 	again := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: Name, Annotations: ds.Annotations}, Spec: ds.Spec}
-	Eventually(d.t, "the DaemonSet is made again", func() bool {
+	poll.Eventually(d.t, "the DaemonSet is made again", func() bool {
 		_, err := daemonSets.Create(d.t.Context(), again, metav1.CreateOptions{})
 		return err == nil
 	})
@@ -191,7 +180,7 @@ func (d *DaemonSet) With(image string) []string {
 // Await waits until so many nodes have a pod with this image that is Ready.
 func (d *DaemonSet) Await(image string, n int) {
 	d.t.Helper()
-	Eventually(d.t, fmt.Sprintf("%d nodes have a pod with %s that is Ready", n, image), func() bool { return len(d.With(image)) == n })
+	poll.Eventually(d.t, fmt.Sprintf("%d nodes have a pod with %s that is Ready", n, image), func() bool { return len(d.With(image)) == n })
 }
 
 // Condition returns a condition, the zero value if it is not there.
@@ -215,7 +204,7 @@ func (d *DaemonSet) AwaitCondition(t appsv1.DaemonSetConditionType, status corev
 			d.t.Logf("condition %s is %s, %s: %s", t, got.Status, got.Reason, got.Message)
 		}
 	}()
-	Eventually(d.t, fmt.Sprintf("condition %s is %s because of %s %q", t, status, reason, words), func() bool {
+	poll.Eventually(d.t, fmt.Sprintf("condition %s is %s because of %s %q", t, status, reason, words), func() bool {
 		got = d.Condition(t)
 		return got.Status == status && got.Reason == reason && holds(got.Message, words)
 	})
@@ -240,7 +229,7 @@ func (d *DaemonSet) Events(reason string) map[string]int32 {
 // AwaitEvent waits for an Event with these words.
 func (d *DaemonSet) AwaitEvent(reason string, words ...string) {
 	d.t.Helper()
-	Eventually(d.t, fmt.Sprintf("an Event %s says %q", reason, words), func() bool {
+	poll.Eventually(d.t, fmt.Sprintf("an Event %s says %q", reason, words), func() bool {
 		for message := range d.Events(reason) {
 			if holds(message, words) {
 				return true

@@ -80,17 +80,19 @@ func (g *Guard) Deleted() []string {
 	return slices.Clone(g.deleted)
 }
 
-// watch looks, then sends the request.
+// watch looks, then sends the request. What the controller could know is judged by when the request
+// arrived: it may wait here for others.
 func (g *Guard) watch(namespace, pod string, dead *atomic.Bool, send func() (*http.Response, error)) (*http.Response, error) {
 	if namespace != g.namespace {
 		return send()
 	}
+	arrived := time.Now()
 	g.one.Lock()
 	defer g.one.Unlock()
 	if dead.Load() {
 		return nil, errKilled
 	}
-	victim, wrong := g.look(pod)
+	victim, wrong := g.look(pod, arrived)
 	response, err := send()
 	if err == nil && response.StatusCode == http.StatusOK { // else a precondition kept it from being done
 		g.mu.Lock()
@@ -102,7 +104,7 @@ func (g *Guard) watch(namespace, pod string, dead *atomic.Bool, send func() (*ht
 }
 
 // look returns the pod's node, and what would be wrong with its deletion.
-func (g *Guard) look(pod string) (victim string, wrong []string) {
+func (g *Guard) look(pod string, arrived time.Time) (victim string, wrong []string) {
 	ctx := context.Background()
 	nodes, err := g.admin.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -120,12 +122,12 @@ func (g *Guard) look(pod string) (victim string, wrong []string) {
 			victim = rollout.NodeOf(p)
 		}
 	}
-	return victim, g.judge(nodes.Items, on, victim)
+	return victim, g.judge(nodes.Items, on, victim, arrived)
 }
 
 // judge counts the Ready nodes without an available pod, as they are once the
 // victim's is gone.
-func (g *Guard) judge(nodes []corev1.Node, on map[string][]*corev1.Pod, victim string) (wrong []string) {
+func (g *Guard) judge(nodes []corev1.Node, on map[string][]*corev1.Pod, victim string, arrived time.Time) (wrong []string) {
 	if !available(on[victim]) {
 		return nil // it serves nobody
 	}
@@ -140,7 +142,7 @@ func (g *Guard) judge(nodes []corev1.Node, on map[string][]*corev1.Pod, victim s
 		}
 		if !nodeReady(n) {
 			switch {
-			case g.excused(n.Name):
+			case g.excused(n.Name, arrived):
 				ready++
 			case n.Name == victim:
 				wrong = append(wrong, fmt.Sprintf("the pod on %s was deleted, which is not Ready", victim))
@@ -148,7 +150,7 @@ func (g *Guard) judge(nodes []corev1.Node, on map[string][]*corev1.Pod, victim s
 			continue
 		}
 		ready++
-		if n.Name == victim || (!available(on[n.Name]) && !g.excused(n.Name)) {
+		if n.Name == victim || (!available(on[n.Name]) && !g.excused(n.Name, arrived)) {
 			down = append(down, n.Name)
 		}
 	}
@@ -159,10 +161,10 @@ func (g *Guard) judge(nodes []corev1.Node, on map[string][]*corev1.Pod, victim s
 	return wrong
 }
 
-func (g *Guard) excused(node string) bool {
+func (g *Guard) excused(node string, arrived time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return time.Since(g.faults[node]) < lenience
+	return arrived.Sub(g.faults[node]) < lenience
 }
 
 func available(pods []*corev1.Pod) bool {
