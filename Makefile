@@ -75,9 +75,8 @@ node_packages := containerd runc containernetworking-plugins iptables conntrack 
 install_packages := systemd
 kubeadm_packages := $(install_packages) curl
 
-# $(call each,folders,command) runs command in each folder and stops at the first
-# that fails.
-each = for module in $(1); do echo "$$module: $(2)"; (cd "$$module" && $(2)); done
+# $(call each,folders,command) runs command in each folder, and fails if it failed in one.
+each = failed=; for module in $(1); do echo "$$module: $(2)"; (cd "$$module" && $(2)) || failed=yes; done; [[ -z $$failed ]]
 
 .PHONY: help
 help: ## list the targets
@@ -111,7 +110,7 @@ size: build ## check that the hub's binary is small enough for a node
 	(( size <= $(hub_size_limit) ))
 
 .PHONY: lint
-lint: lint-format lint-tidy lint-code ## check format, go.mod files and code
+lint: lint-format lint-tidy lint-vet lint-code ## check format, go.mod files and code
 
 .PHONY: lint-format
 lint-format:
@@ -122,9 +121,12 @@ lint-format:
 lint-tidy:
 	@$(call each,$(tidy_modules),go mod tidy -diff)
 
+.PHONY: lint-vet
+lint-vet:
+	@$(call each,$(modules),go vet ./...)
+
 .PHONY: lint-code
 lint-code: $(golangci_lint)
-	@$(call each,$(modules),go vet ./...)
 	@$(call each,$(modules),$(golangci_lint) run --config $(abspath .golangci.yml) ./...)
 
 $(golangci_lint):

@@ -2,7 +2,6 @@ package cache
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -284,9 +283,10 @@ func beginAnswer(t *testing.T, c *Cache, url string) (end func() string) {
 	}
 	return func() string {
 		defer cancel()
-		if _, err := io.Copy(&w, res.Body); errors.Join(err, res.Body.Close()) != nil {
+		if _, err := io.Copy(&w, res.Body); err != nil {
 			t.Error(err)
 		}
+		_ = res.Body.Close()
 		if strings.Contains(url, "watch") {
 			return w.heard(t)
 		}

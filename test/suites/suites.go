@@ -54,7 +54,7 @@ func all() []suite {
 	return []suite{
 		{
 			name: "lint", what: "format, go.mod files, vet and golangci-lint", gate: true,
-			steps: []step{{command: []string{"make", "--no-print-directory", "lint"}}},
+			steps: makeEach("lint-format", "lint-tidy", "lint-vet", "lint-code"),
 		},
 		{
 			name: "unit", what: "all unit tests, with the race detector", gate: true,
@@ -71,7 +71,7 @@ func all() []suite {
 		},
 		{
 			name: "build", what: "the programs that the suites below run", gate: true,
-			steps: []step{{command: []string{"make", "--no-print-directory", "build"}}},
+			steps: makeEach("build"),
 		},
 		{
 			name: "cache", what: "what a client of the hub reads online and offline, beside a real apiserver", gate: true,
@@ -188,6 +188,15 @@ func all() []suite {
 
 // inTest are tests of the module test.
 func inTest(args ...string) step { return step{dir: "test", args: args} }
+
+// makeEach are targets of the Makefile.
+func makeEach(targets ...string) []step {
+	var steps []step
+	for _, target := range targets {
+		steps = append(steps, step{command: []string{"make", "--no-print-directory", target}})
+	}
+	return steps
+}
 
 // judges reports whether a failure in a package is a wrong answer.
 func (s suite) judges(pkg string) bool {
