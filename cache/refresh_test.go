@@ -60,13 +60,13 @@ func TestOpenWatchesAskForListsLessAndLess(t *testing.T) {
 	}{
 		"the apiserver is overloaded": {
 			list:   func(*http.Request) *http.Response { return respond(http.StatusServiceUnavailable, "{}") },
-			events: time.Second, total: time.Hour, first: 2 * time.Second, longest: relist.MaxPause,
+			events: time.Second, total: 30 * time.Minute, first: 2 * time.Second, longest: relist.MaxPause,
 		},
 		"the disk is full": {
 			list: func(*http.Request) *http.Response {
 				return respond(http.StatusOK, podsJSON("100", podJSON("a", "50")))
 			},
-			lose: true, events: time.Second, total: time.Hour, first: 2 * time.Second, longest: relist.MaxPause,
+			lose: true, events: time.Second, total: 30 * time.Minute, first: 2 * time.Second, longest: relist.MaxPause,
 		},
 		"who may watch may not list": {
 			list:   func(*http.Request) *http.Response { return respond(http.StatusForbidden, "{}") },
