@@ -30,10 +30,13 @@ func Take() (int, error) {
 // take does not listen to find out what is free: a process that this one starts meanwhile would have
 // the listener, too, until it runs its program, and the port would not be free at once.
 func take() (port, socket int, err error) {
-	for _, offset := range rand.Perm(last - first + 1) {
-		socket, err := reserve(first + offset)
+	const ports = last - first + 1
+	start := rand.IntN(ports)
+	for i := range ports {
+		port := first + (start+i)%ports
+		socket, err := reserve(port)
 		if err == nil {
-			return first + offset, socket, nil
+			return port, socket, nil
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) {
 			return 0, 0, fmt.Errorf("reserve a port: %w", err)
