@@ -74,6 +74,8 @@ func prepare(ctx context.Context, s *testmain.Env) (err error) {
 	}
 	env.Cluster, err = s.StartCluster(ctx, cluster.Options{
 		APIServerArgs: append(env.audit.Args(), "--enable-bootstrap-token-auth"),
+		// It would delete the pods after a minute, since there are no Node objects.
+		ControllerManagerArgs: []string{"--controllers=*,-pod-garbage-collector-controller"},
 	})
 	if err != nil {
 		return err

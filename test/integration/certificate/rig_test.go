@@ -28,9 +28,10 @@ import (
 type node struct {
 	*hubproc.Hub
 	t         *testing.T
-	bootstrap string // --bootstrap-file
-	token     string // in it
-	mark      int64  // in the audit log
+	api       *caller // of the node's HTTP API: one, since it is asked often
+	bootstrap string  // --bootstrap-file
+	token     string  // in it
+	mark      int64   // in the audit log
 	ns        string
 }
 
@@ -40,6 +41,7 @@ func newNode(t *testing.T, options hubproc.Options) *node {
 	n := &node{t: t}
 	options.Binary, options.Server = env.hubBin, env.ServerURL()
 	n.Hub = hubproc.New(t, options)
+	n.api = n.caller(n.API, "", nil)
 	n.remark()
 	n.ns = "ns-" + n.Name
 	if _, err := env.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n.ns}}, metav1.CreateOptions{}); err != nil {
@@ -180,7 +182,7 @@ func (n *node) podsPath() string { return "/api/v1/pods?fieldSelector=spec.nodeN
 // readyz is the hub's answer at /readyz.
 func (n *node) readyz() answer {
 	n.t.Helper()
-	a := n.caller(n.API, "", nil).get(n.t, "/v1/readyz")
+	a := n.api.get(n.t, "/v1/readyz")
 	return answer{a.code, strings.TrimSpace(a.body)}
 }
 
@@ -204,7 +206,7 @@ func (n *node) awaitOK() {
 // metric is the sum of a metric of the hub's.
 func (n *node) metric(name string) float64 {
 	n.t.Helper()
-	a := n.caller(n.API, "", nil).get(n.t, "/metrics")
+	a := n.api.get(n.t, "/metrics")
 	sum, found, err := metric.Sum(a.body, name)
 	if err != nil || !found {
 		n.t.Fatalf("metric %s: %v, %v", name, found, err)
