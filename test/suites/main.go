@@ -4,6 +4,7 @@
 //	go run ./suites --all                every suite
 //	go run ./suites --only=cache,node    these
 //	go run ./suites --list               what there is, and what each needs
+//	go run ./suites --check              only whether this machine can run the gate
 //
 // Every suite runs, also after one has failed. When all have ended, a test that failed runs once
 // more, alone; if it passes then, the run passes, and the test is listed as FLAKY with its first
@@ -41,9 +42,9 @@ const (
 )
 
 type options struct {
-	all, list bool
-	only      []string
-	seed      int
+	all, list, check bool
+	only             []string
+	seed             int
 }
 
 func main() {
@@ -51,6 +52,7 @@ func main() {
 	flags := pflag.NewFlagSet("suites", pflag.ContinueOnError)
 	flags.BoolVar(&o.all, "all", false, "run every suite, not only the gate")
 	flags.BoolVar(&o.list, "list", false, "list the suites, and run none")
+	flags.BoolVar(&o.check, "check", false, "only check whether this machine can run them")
 	flags.StringSliceVar(&o.only, "only", nil, "run only these suites, of all: names, with commas between them")
 	flags.IntVar(&o.seed, "seed", 1+rand.IntN(1_000_000), "the seed of random suites")
 	if err := flags.Parse(os.Args[1:]); err != nil {
@@ -75,6 +77,9 @@ func run(ctx context.Context, o options, out io.Writer) int {
 	if err := preflight(chosen); err != nil {
 		fmt.Fprintln(out, "suites:", err)
 		return exitMachine
+	}
+	if o.check {
+		return 0
 	}
 	folder, err := leftovers.NewRun()
 	if err != nil {

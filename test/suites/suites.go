@@ -82,10 +82,8 @@ func all() []suite {
 			name: "api", what: "OTA's API, admission policies, secrets and service filters, beside a real apiserver", gate: true,
 			packages: compilers,
 			answers:  []string{"test/integration/secrets", "test/integration/servicefilters"},
-			steps: []step{
-				inTest("-p=1", "./integration/admission", "./integration/secrets", "./integration/servicefilters"),
-				inTest("-race", "./integration/ota"),
-			},
+			// Two packages at a time: servicefilters waits for most of its time.
+			steps: []step{inTest("-race", "-p=2", "./integration/servicefilters", "./integration/ota", "./integration/secrets", "./integration/admission")},
 		},
 		{
 			name: "transparency", what: "answers through the hub are the apiserver's", gate: true,
@@ -95,7 +93,7 @@ func all() []suite {
 		{
 			name: "node", what: "one node's life: pods, pre-pull, upgrade, outage, reboot, return", gate: true, root: true, nodes: true,
 			packages: slices.Concat(machines, systemd),
-			steps: []step{inTest("-run=^("+strings.Join([]string{
+			steps: []step{inTest("-parallel=4", "-run=^("+strings.Join([]string{
 				"TestNodesAreReadyThroughTheirHubs", "TestPodComesChangesAndGoes", "TestOwnerUpgradesHisNode",
 				"TestUpgradeAfterPrepullFetchesNothing", "TestPodsLiveOnWhileTheCloudIsAway", "TestPodsComeBackAfterARebootWithoutTheCloud",
 			}, "|")+")$", "./e2e")},
@@ -137,7 +135,7 @@ func all() []suite {
 		{
 			name: "e2e", what: "three nodes and everything that happens to them", root: true, nodes: true,
 			packages: slices.Concat(machines, systemd),
-			steps:    []step{inTest("-skip="+measured, "./e2e")},
+			steps:    []step{inTest("-parallel=4", "-skip="+measured, "./e2e")}, // each on a node of its own, where they wait
 		},
 		{
 			name: "install", what: "edgehub install, upgrade and uninstall on a machine with systemd", root: true, nodes: true,
