@@ -29,8 +29,9 @@ func TestKilledAtAnyInstant(t *testing.T) {
 	}
 	dir := t.TempDir()
 	committed := [testViews]int{}
+	instants := rand.New(rand.NewPCG(12, 1))
 	for round := range rounds {
-		runAndKill(t, dir, time.Duration(1+rand.IntN(120))*time.Millisecond, &committed)
+		runAndKill(t, dir, time.Duration(1+instants.IntN(120))*time.Millisecond, &committed)
 		s := mustOpen(t, dir, store.Options{})
 		if r := s.Recovery(); r.Cause != nil {
 			t.Fatalf("round %d: a kill damaged the file: %v", round, r.Cause)
