@@ -76,7 +76,7 @@ func all() []suite {
 		{
 			name: "cache", what: "what a client of the hub reads online and offline, beside a real apiserver", gate: true,
 			answers: everywhere,
-			steps:   []step{inTest("-parallel=6", "-skip="+measured, "./integration/cache")},
+			steps:   []step{inTest("-parallel=10", "-skip="+measured, "./integration/cache")},
 		},
 		{
 			name: "api", what: "OTA's API, admission policies, secrets and service filters, beside a real apiserver", gate: true,

@@ -159,11 +159,13 @@ func TestInvariant20_NothingIsListedForNobody(t *testing.T) {
 // invariant 21: after a restore of etcd, with versions that go backwards, what clients
 // have through the hub converges to what the apiserver has, offline reads included.
 func TestInvariant21_ARestoreOfEtcdConverges(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		online bool // the hub sees the apiserver go and come; else the link is cut meanwhile
 	}{{"seen by the hub", true}, {"behind the hub's back", false}} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel() // each breaks an apiserver of its own
 			world := newWorld(t)
 			h, s := newHubIn(t, world), newSpaceIn(t, world)
 			s.fill("old", 5)
