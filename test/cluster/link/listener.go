@@ -7,15 +7,17 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
 	// openBacklog is the length of the queue of connections not yet accepted;
 	// Linux's default for net.core.somaxconn.
 	openBacklog = 4096
-	// plugTimeout is how long a connection attempt over loopback takes at most
-	// when something answers it, with a wide margin.
-	plugTimeout = 100 * time.Millisecond
+	// plugTimeout is how long one connection attempt may take. Linux answers it at
+	// once unless the queue is full: then it is never answered.
+	plugTimeout = time.Second
 	maxPlugs    = 16
 )
 
@@ -107,13 +109,34 @@ func (l *listener) plug() error {
 	}
 	dialer := net.Dialer{Timeout: plugTimeout}
 	for range maxPlugs {
-		plug, err := dialer.Dial("tcp", l.Addr().String())
-		if err != nil {
-			return nil // full
+		full, err := l.isFull()
+		if err != nil || full {
+			return err
 		}
-		l.plugs[plug.LocalAddr().String()] = plug
+		// An attempt that fails proves nothing: on a busy machine it may not have begun in time.
+		if plug, err := dialer.Dial("tcp", l.Addr().String()); err == nil {
+			l.plugs[plug.LocalAddr().String()] = plug
+		}
 	}
 	return fmt.Errorf("link: black hole at %s: it still answers after %d connections", l.Addr(), maxPlugs)
+}
+
+// isFull reports whether the system answers no further connection: the queue of those not yet
+// accepted is longer than its limit.
+func (l *listener) isFull() (full bool, err error) {
+	raw, err := l.SyscallConn()
+	if err != nil {
+		return false, err
+	}
+	controlErr := raw.Control(func(fd uintptr) {
+		var info *unix.TCPInfo
+		// Of a socket that listens, these two fields are the queue's length and its limit: see
+		// tcp_get_info in Linux' net/ipv4/tcp.c.
+		if info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			full = info.Unacked > info.Sacked
+		}
+	})
+	return full, errors.Join(err, controlErr)
 }
 
 // unplug accepts again.
