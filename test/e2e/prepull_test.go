@@ -221,6 +221,32 @@ func TestUpgradeAfterPrepullFetchesNothing(t *testing.T) {
 	d.expectLetGo()
 }
 
+// TestMeasuredUpgradeTakesLessAfterPrepull measures both over a thin line. README.md has the figures.
+func TestMeasuredUpgradeTakesLessAfterPrepull(t *testing.T) {
+	const size, rate = 100 * megabyte, 5 * megabyte
+	d := newDaemon(t, "prepull-times", "node1")
+	env.Registry().SetRate(rate)
+
+	d.release("v2", size)
+	without := d.upgrade()
+
+	d.release("v3", size)
+	began := time.Now()
+	d.pull()
+	d.awaitReady()
+	t.Logf("the pre-pull of %d MB at %d MB/s took %v", size/megabyte, rate/megabyte, time.Since(began).Round(time.Millisecond))
+	d.awaitCondition()
+	with := d.upgrade()
+	t.Logf("from POST upgrade until the new version serves: %v without pre-pull, %v with it",
+		without.Round(time.Millisecond), with.Round(time.Millisecond))
+	if without < size/rate*time.Second {
+		t.Errorf("without pre-pull it took %v, which is less than the line needs", without)
+	}
+	if with > without/2 {
+		t.Errorf("with pre-pull it took %v, without it %v", with, without)
+	}
+}
+
 // TestPrepulledImageSurvivesGarbageCollection has kubelet remove all images that it
 // takes for unused, while one waits for its upgrade. The node's containerd, 1.6, tells kubelet of no
 // pins: the hub has to put the image back.

@@ -173,8 +173,10 @@ func (r *runner) command(ctx context.Context, s suite, st step) []*failure {
 
 // goTest runs go test. What it returns are the root tests that failed, and packages that failed
 // outside of any test.
+//
+// Vet is off, since the suite lint has it for all packages.
 func (r *runner) goTest(ctx context.Context, s suite, st step, args []string) []*failure {
-	cmd := r.start(ctx, s, st, "go", append([]string{"test", "-json", "-count=1", "-timeout=" + testTimeout.String()}, args...)...)
+	cmd := r.start(ctx, s, st, "go", append([]string{"test", "-json", "-count=1", "-vet=off", "-timeout=" + testTimeout.String()}, args...)...)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return []*failure{{suite: s, step: st, pkg: "go test", output: err.Error()}}

@@ -38,8 +38,7 @@ func Clean(ctx context.Context, log io.Writer) error {
 	for _, folder := range folders {
 		// A mount that stays is somebody's files.
 		if mounted, err := mountsBelow(folder.Path); err != nil || len(mounted) > 0 {
-			errs = append(errs, fmt.Errorf("remove %s: something is mounted in it: %s %w", folder.Path, mounted, err))
-			errs = append(errs, folder.Release())
+			errs = append(errs, fmt.Errorf("remove %s: something is mounted in it: %s %w", folder.Path, mounted, err), folder.Release())
 			continue
 		}
 		r.found("folder", folder.Path)
