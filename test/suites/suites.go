@@ -179,7 +179,7 @@ func all() []suite {
 		{
 			name: "measured", what: "tests with bounds on time or memory", quiet: true, root: true, nodes: true,
 			packages: machines,
-			steps:    []step{inTest("-p=1", "-parallel=1", "-run="+measured, "./integration/...", "./e2e")},
+			steps:    []step{inTest("-p=1", "-parallel=1", "-run="+measured, "./integration/cache", "./integration/rollout", "./e2e")},
 		},
 	}
 }
