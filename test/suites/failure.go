@@ -46,13 +46,26 @@ func (f *failure) conclusive() string {
 	}
 }
 
-// repeat runs each failed test once more, alone, if that can clear it.
+// repeat runs each failed test once more, alone, if that can clear it. More than maxFlaky fail
+// the run either way, so they are not.
 func (r *runner) repeat(ctx context.Context) {
 	r.repeating = true
+	due := 0
+	for _, res := range r.results {
+		for _, f := range res.failures {
+			if f.final = f.conclusive(); f.final == "" {
+				due++
+			}
+		}
+	}
 	for i := range r.results {
 		res := &r.results[i]
 		for _, f := range res.failures {
-			if f.final = f.conclusive(); f.final != "" || ctx.Err() != nil {
+			switch {
+			case f.final != "" || ctx.Err() != nil:
+				continue
+			case due > maxFlaky:
+				f.final = fmt.Sprintf("one of %d, more than the %d that may be flaky", due, maxFlaky)
 				continue
 			}
 			r.say("\n== once more, alone: %s", f.name())

@@ -35,6 +35,13 @@ func once(t *testing.T, message string) {
 func TestSlow(t *testing.T) { once(t, "not within 2m0s: the pod is Ready") }
 func TestWrong(t *testing.T) { once(t, "read a=1, want a=2") }
 `,
+	"late/late_test.go": `package late
+import "testing"
+func Test1(t *testing.T) { t.Fatal("late") }
+func Test2(t *testing.T) { t.Fatal("late") }
+func Test3(t *testing.T) { t.Fatal("late") }
+func Test4(t *testing.T) { t.Fatal("late") }
+`,
 	"broken/broken_test.go": "package broken\nfunc TestBroken(t *testing.T) {}\n",
 	"noexit/noexit_test.go": "package noexit\nimport (\"os\"; \"testing\")\nfunc TestMain(m *testing.M) { println(\"no cluster\"); os.Exit(1) }\nfunc TestNever(t *testing.T) {}\n",
 	"panics/panics_test.go": "package panics\nimport \"testing\"\nfunc TestPanics(t *testing.T) { var m map[int]int; m[1] = 1 }\n",
@@ -108,6 +115,9 @@ func TestWhatFailsIsSeen(t *testing.T) {
 		},
 		"a panic is not repeated": {
 			[]suite{tests("panics", "./panics")}, exitFailed, []string{"FAILED: example.com/m/panics TestPanics", "assignment to entry in nil map"}, []string{"once more"},
+		},
+		"what more fail than may be flaky are not repeated": {
+			[]suite{tests("late", "./late")}, exitFailed, []string{"FAILED: example.com/m/late Test4", "one of 4, more than the 3 that may be flaky"}, []string{"once more"},
 		},
 		"what does not compile": {
 			[]suite{tests("broken", "./broken", "./good")}, exitFailed, []string{"undefined: testing", "FAILED: example.com/m/broken", "ok   example.com/m/good"}, []string{"once more"},

@@ -66,7 +66,7 @@ func all() []suite {
 			name: "rules", what: "imports, docs, and the tests' own helpers", gate: true,
 			steps: []step{
 				inTest("-skip=^TestCleanRemoves", "./layering", "./docs", "./bench/...", "./suites", "./internal/..."),
-				{dir: "test/cluster", args: []string{"./freeport", "./link", "./images"}},
+				{dir: "test/cluster", args: []string{"./freeport", "./link", "./images", "./tempdir"}},
 			},
 		},
 		{
@@ -112,7 +112,7 @@ func all() []suite {
 			steps: []step{{dir: "test/cluster", args: []string{"-p=1", "./..."}}, inTest("-run=^TestCleanRemoves", "./internal/leftovers")},
 		},
 		{
-			name: "integration", what: "callers, certificates, manifests, releases and pre-pull through the API", nodes: true,
+			name: "integration", what: "callers, certificates, manifests, releases and pre-pull through the API", nodes: true, quiet: true,
 			packages: asRoot(machines...), answers: []string{"test/integration/callers"},
 			steps: []step{inTest("-p=1", "-skip="+measured, "./integration/callers", "./integration/certificate", "./integration/deploy",
 				"./integration/dist", "./integration/imagepull")},
@@ -123,7 +123,7 @@ func all() []suite {
 			steps:    []step{inTest("-race", "-p=1", "-skip="+measured, "./integration/rollout", "./integration/controller", "./integration/plugin")},
 		},
 		{
-			name: "engine", what: "pulls, on each version of containerd, with the race detector", root: true, nodes: true,
+			name: "engine", what: "pulls, on each version of containerd, with the race detector", root: true, nodes: true, quiet: true,
 			packages: slices.Concat(compilers, machines),
 			steps:    []step{inTest("-race", "-skip="+measured, "./integration/engine")},
 		},

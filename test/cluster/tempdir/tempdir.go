@@ -56,7 +56,8 @@ func Abandoned() ([]*Dir, error) {
 	return Take(filepath.Join(os.TempDir(), Prefix+"*", lockName))
 }
 
-// Take takes the folders that have a file of this pattern on which nobody holds a lock.
+// Take takes the folders of this process's user that have a file of this pattern on which nobody
+// holds a lock. What others have named so is theirs, also for root.
 func Take(pattern string) ([]*Dir, error) {
 	files, err := filepath.Glob(pattern)
 	if err != nil {
@@ -64,11 +65,24 @@ func Take(pattern string) ([]*Dir, error) {
 	}
 	var all []*Dir
 	for _, file := range files {
+		if !own(filepath.Dir(file)) {
+			continue
+		}
 		if lock, err := Lock(file); err == nil { // else its process lives, or it has gone
 			all = append(all, &Dir{filepath.Dir(file), lock})
 		}
 	}
 	return all, nil
+}
+
+// own reports whether a path is a folder, and no link, of this process's user.
+func own(path string) bool {
+	info, err := os.Lstat(path)
+	if err != nil || !info.IsDir() {
+		return false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Uid) == os.Geteuid()
 }
 
 // ErrLocked is returned for a file that another has locked.
