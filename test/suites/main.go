@@ -104,17 +104,22 @@ func run(ctx context.Context, o options, out io.Writer) int {
 	return code
 }
 
-// choose returns the suites that are asked for, in their order.
+// choose returns the suites that are asked for, in their order, and the one that builds their
+// programs.
 func choose(suites []suite, o options) ([]suite, error) {
 	for _, name := range o.only {
 		if !slices.ContainsFunc(suites, func(s suite) bool { return s.name == name }) {
 			return nil, fmt.Errorf("there is no suite %q; there are: %s", name, strings.Join(names(suites), ", "))
 		}
 	}
+	only := o.only
+	if slices.ContainsFunc(suites, func(s suite) bool { return s.programs && slices.Contains(only, s.name) }) {
+		only = append(slices.Clone(only), "build")
+	}
 	return slices.DeleteFunc(suites, func(s suite) bool {
 		switch {
-		case len(o.only) > 0:
-			return !slices.Contains(o.only, s.name)
+		case len(only) > 0:
+			return !slices.Contains(only, s.name)
 		case o.all || o.list:
 			return false
 		default:

@@ -20,6 +20,7 @@ type suite struct {
 	nodes      bool // it starts machines or containerd: what killed runs have left is removed before and after
 	quiet      bool // it has bounds on time or memory, and a machine that does other work may fail it
 	random     bool // it takes a seed
+	programs   bool // it runs those in bin/, so the suite build is chosen with it
 	// answers are the packages, or folders of them, whose failures are wrong answers, or something
 	// lost or invented, unless they say that something did not happen in time. "" is all.
 	answers  []string
@@ -91,7 +92,7 @@ func all() []suite {
 			steps: []step{inTest("-race", "-run=^TestSameAnswersAsTheApiserver$", "./transparency")},
 		},
 		{
-			name: "node", what: "one node's life: pods, pre-pull, upgrade, outage, reboot, return", gate: true, root: true, nodes: true,
+			name: "node", what: "one node's life: pods, pre-pull, upgrade, outage, reboot, return", gate: true, root: true, nodes: true, programs: true,
 			packages: slices.Concat(machines, systemd),
 			steps: []step{inTest("-parallel=4", "-run=^("+strings.Join([]string{
 				"TestNodesAreReadyThroughTheirHubs", "TestPodComesChangesAndGoes", "TestOwnerUpgradesHisNode",
@@ -99,7 +100,7 @@ func all() []suite {
 			}, "|")+")$", "./e2e")},
 		},
 		{
-			name: "uninstall", what: "edgehub install, an outage, edgehub uninstall", gate: true, root: true, nodes: true,
+			name: "uninstall", what: "edgehub install, an outage, edgehub uninstall", gate: true, root: true, nodes: true, programs: true,
 			packages: slices.Concat(machines, systemd),
 			steps: []step{inTest("-run=^TestNode$/^("+strings.Join([]string{
 				"an_install_leaves_.*", "without_the_cloud_.*", "uninstall_refuses_.*", "uninstall_after_.*",
@@ -133,17 +134,17 @@ func all() []suite {
 			steps: []step{inTest("-race", "-skip="+measured+"|^TestSameAnswersAsTheApiserver$", "./transparency")},
 		},
 		{
-			name: "e2e", what: "three nodes and everything that happens to them", root: true, nodes: true,
+			name: "e2e", what: "three nodes and everything that happens to them", root: true, nodes: true, programs: true,
 			packages: slices.Concat(machines, systemd),
 			steps:    []step{inTest("-parallel=4", "-skip="+measured, "./e2e")}, // each on a node of its own, where they wait
 		},
 		{
-			name: "install", what: "edgehub install, upgrade and uninstall on a machine with systemd", root: true, nodes: true,
+			name: "install", what: "edgehub install, upgrade and uninstall on a machine with systemd", root: true, nodes: true, programs: true,
 			packages: slices.Concat(machines, systemd),
 			steps:    []step{inTest("-skip="+measured, "./install/...")},
 		},
 		{
-			name: "kubeadm", what: "a kubeadm node with kube-proxy, flannel and CoreDNS, without the cloud", root: true, nodes: true,
+			name: "kubeadm", what: "a kubeadm node with kube-proxy, flannel and CoreDNS, without the cloud", root: true, nodes: true, programs: true,
 			packages: slices.Concat(machines, systemd),
 			// It builds pods' programs from where its sources are.
 			steps: []step{inTest("-trimpath=false", "./kubeadm/...")},
@@ -162,7 +163,7 @@ func all() []suite {
 			steps: []step{inTest("-race", "./chaos/rollout")},
 		},
 		{
-			name: "crash", what: "the hub killed and its files spoilt at random; ROUNDS=50", random: true, answers: everywhere,
+			name: "crash", what: "the hub killed and its files spoilt at random; ROUNDS=50", random: true, programs: true, answers: everywhere,
 			env:   map[string]string{"ROUNDS": "50"},
 			steps: []step{inTest("-parallel=4", "./chaos/cache")}, // rounds wait more than they compute
 		},
@@ -172,12 +173,12 @@ func all() []suite {
 			steps: []step{inTest("./fuzzcache")},
 		},
 		{
-			name: "soak", what: "a hub with 200 pods whose link is cut each half minute; DURATION=3m", quiet: true,
+			name: "soak", what: "a hub with 200 pods whose link is cut each half minute; DURATION=3m", quiet: true, programs: true,
 			env:   map[string]string{"DURATION": "3m", "CUT_EVERY": "30s"},
 			steps: []step{inTest("./soak")},
 		},
 		{
-			name: "measured", what: "tests with bounds on time or memory", quiet: true, root: true, nodes: true,
+			name: "measured", what: "tests with bounds on time or memory", quiet: true, root: true, nodes: true, programs: true,
 			packages: machines,
 			steps:    []step{inTest("-p=1", "-parallel=1", "-run="+measured, "./integration/cache", "./integration/rollout", "./e2e")},
 		},

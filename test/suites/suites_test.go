@@ -154,21 +154,22 @@ func TestTheGateIsNeitherRandomNorMeasured(t *testing.T) {
 }
 
 func TestChoose(t *testing.T) {
-	suites := []suite{{name: "a", gate: true}, {name: "b"}, {name: "c", gate: true}}
+	suites := []suite{{name: "a", gate: true}, {name: "b"}, {name: "c", gate: true}, {name: "build", gate: true}, {name: "d", programs: true}}
 	for what, c := range map[string]struct {
 		o    options
 		want string
 	}{
-		"the gate":                        {options{}, "a c"},
-		"all":                             {options{all: true}, "a b c"},
+		"the gate":                        {options{}, "a c build"},
+		"all":                             {options{all: true}, "a b c build d"},
 		"what is named, in its own order": {options{all: true, only: []string{"b", "a"}}, "a b"},
+		"with the programs that it runs":  {options{only: []string{"d"}}, "build d"},
 	} {
 		chosen, err := choose(slices.Clone(suites), c.o)
 		if got := strings.Join(names(chosen), " "); got != c.want || err != nil {
 			t.Errorf("%s: %q, %v; want %q", what, got, err, c.want)
 		}
 	}
-	if _, err := choose(suites, options{only: []string{"x"}}); err == nil || !strings.Contains(err.Error(), `no suite "x"; there are: a, b, c`) {
+	if _, err := choose(suites, options{only: []string{"x"}}); err == nil || !strings.Contains(err.Error(), `no suite "x"; there are: a, b, c, build, d`) {
 		t.Errorf("an unknown suite: %v", err)
 	}
 }
