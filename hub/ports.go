@@ -88,8 +88,9 @@ func (h *Hub) listenTLS() error {
 			return fmt.Errorf("%w: the address has to be there first, on a dummy interface; edgehub install sets that up", err)
 		}
 	}
+	program := access.CheckCSRF(authn.LoopbackFor(h.callers.RefuseOthers))
 	return h.listen("--proxy-secure-port", h.config.SecureAddress, &http.Server{
-		Handler: handler, MaxHeaderBytes: proxyHeader, TLSConfig: cert.ServerConfig(),
+		Handler: h.proxy.Handler(authn.OrOwnProgram(who, program, h.nodeIsAway)), MaxHeaderBytes: proxyHeader, TLSConfig: cert.ServerConfig(),
 	})
 }
 

@@ -141,6 +141,15 @@ func (c *Callers) Refuse(r *http.Request) error {
 	return nil
 }
 
+// RefuseOthers is Refuse for a port where callers prove who they are by other means, too: where
+// callers cannot be told apart, it refuses all.
+func (c *Callers) RefuseOthers(r *http.Request) error {
+	if c.peers == nil {
+		return errors.New("the hub cannot tell on this machine who calls, or is not to (--caller-check)")
+	}
+	return c.Refuse(r)
+}
+
 // CheckCSRF wraps next and denies the node's identity to requests that may come from a web
 // page in a browser on this node. It does not check callers with credentials of their own: a
 // website has none.

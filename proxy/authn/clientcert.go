@@ -82,7 +82,7 @@ func (v *verifiedCert) check(nodeUser string, rest []*x509.Certificate, now time
 func (v *verifiedCert) validAt(now time.Time, away func() bool, grace time.Duration) error {
 	early, late := now.Before(v.leaf.NotBefore), now.After(v.leaf.NotAfter)
 	refuse := func(format string, args ...any) error {
-		return fmt.Errorf("%w: client certificate of %q: %s", ErrUnauthenticated, v.leaf.Subject.CommonName, fmt.Sprintf(format, args...))
+		return fmt.Errorf("%w: client certificate of %q: %w: %s", ErrUnauthenticated, v.leaf.Subject.CommonName, errOutsideValidity, fmt.Sprintf(format, args...))
 	}
 	switch {
 	case !early && !late:

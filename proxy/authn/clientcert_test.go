@@ -127,3 +127,48 @@ func TestAnExpiredClientCertCountsNoMoreWhenTheCloudIsBack(t *testing.T) {
 		t.Errorf("back: %v, %v", id, err)
 	}
 }
+
+// kubelet presents no certificate once its own has expired, and that one when it asks for a new one.
+func TestAKubeletWhoseCertificateHasExpired(t *testing.T) {
+	ca := proxytest.NewAuthority(t)
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.Cert)
+	cert := func(user string, left time.Duration) []*x509.Certificate {
+		return []*x509.Certificate{ca.Client(t, user, x509.ExtKeyUsageClientAuth, time.Now().Add(left)).Leaf}
+	}
+	expired := cert("system:node:n1", -time.Minute)
+	for name, tt := range map[string]struct {
+		certs     []*x509.Certificate
+		header    http.Header
+		away, own bool
+		want      Identity
+		err       string
+	}{
+		"none while the cloud is away":                           {away: true, own: true, want: Node},
+		"none while the cloud is away, from elsewhere":           {away: true, err: "neither a bearer token nor the node's own client certificate was presented; this request has no credentials, and the node's are lent to the node's own programs only: a container"},
+		"none while the cloud is there":                          {own: true, err: "neither a bearer token nor"},
+		"the expired one while the cloud is there":               {certs: expired, own: true, want: Node},
+		"the expired one while the cloud is there, by a thief":   {certs: expired, err: "counts only while the cloud is away"},
+		"an administrator's, by a program of the node":           {certs: cert("kubernetes-admin", time.Hour), own: true, away: true, err: `"kubernetes-admin"'s, not`},
+		"another node's that has expired, by one of this node's": {certs: cert("system:node:n2", -time.Minute), own: true, away: true, err: `"system:node:n2"'s, not`},
+		"a token of a program of the node":                       {header: http.Header{"Authorization": {"Bearer x"}}, own: true, away: true, want: Caller},
+	} {
+		t.Run(name, func(t *testing.T) {
+			away := func() bool { return tt.away }
+			program := LoopbackFor(func(*http.Request) error {
+				if tt.own {
+					return nil
+				}
+				return errors.New("a container")
+			})
+			authenticate := OrOwnProgram(ClientCert("system:node:n1", func() *x509.CertPool { return pool }, away, time.Nanosecond), program, away)
+			got, err := authenticate(&http.Request{Header: tt.header, TLS: &tls.ConnectionState{PeerCertificates: tt.certs}})
+			if tt.err == "" && (err != nil || got != tt.want) {
+				t.Errorf("got %v, %v", got, err)
+			}
+			if tt.err != "" && (!errors.Is(err, ErrUnauthenticated) || !strings.Contains(err.Error(), tt.err)) {
+				t.Errorf("error %v, want ErrUnauthenticated with %q", err, tt.err)
+			}
+		})
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +17,8 @@ import (
 
 // TestKubeletOnTheTLSPort is about a kubelet that has no other way than the hub's TLS port:
 // it is let in with a certificate of its own, which it has rotated through the hub, and
-// does there what kubelets do, with a cloud and, after a restart, without.
+// does there what kubelets do, with a cloud and, after a restart, without, also when the outage
+// outlives its certificate. Then it gets a new one.
 func TestKubeletOnTheTLSPort(t *testing.T) {
 	e := newEdge(t, "tls", onTLS)
 	if conn, err := net.DialTimeout("tcp", strings.TrimPrefix(e.node.HubURL(), "http://"), time.Second); err == nil {
@@ -26,17 +28,7 @@ func TestKubeletOnTheTLSPort(t *testing.T) {
 	if code, body := e.asNobody(); code != http.StatusUnauthorized {
 		t.Errorf("without a certificate: %d %s", code, body)
 	}
-	eventually(t, "kubelet has rotated its certificate", func(context.Context) string {
-		file, err := e.node.KubeletCert()
-		if err != nil {
-			return err.Error()
-		}
-		pair, err := tls.LoadX509KeyPair(file, file)
-		if err == nil && time.Until(pair.Leaf.NotAfter) < 24*time.Hour {
-			err = fmt.Errorf("it is good until %v", pair.Leaf.NotAfter)
-		}
-		return words(err)
-	})
+	e.expectRotated()
 
 	e.create("app", nil)
 	app := e.running("app")
@@ -47,6 +39,7 @@ func TestKubeletOnTheTLSPort(t *testing.T) {
 	k.followLogs(t, app.pod)
 
 	e.cut("refused")
+	e.endCertificate()
 	untouched := e.steady(map[string]started{"app": app})
 	if err := e.node.KubeletProcess().Restart(t.Context()); err != nil {
 		t.Fatal(err)
@@ -58,7 +51,49 @@ func TestKubeletOnTheTLSPort(t *testing.T) {
 	}
 	awaitUpstream(t, e.node, 1)
 	e.expectRestarts(app.pod, 1)
+	e.expectRotated()
 	awaitNode(t, e.node, true)
+}
+
+// expectRotated waits until kubelet has a certificate for more than a day.
+func (e *edge) expectRotated() {
+	e.t.Helper()
+	eventually(e.t, "kubelet has rotated its certificate", func(context.Context) string {
+		file, err := e.node.KubeletCert()
+		if err != nil {
+			return err.Error()
+		}
+		pair, err := tls.LoadX509KeyPair(file, file)
+		if err == nil && time.Until(pair.Leaf.NotAfter) < 24*time.Hour {
+			err = fmt.Errorf("it is good until %v", pair.Leaf.NotAfter)
+		}
+		return words(err)
+	})
+}
+
+// endCertificate gives kubelet a certificate that has ended, as after an outage that lasts longer
+// than one. kubelet presents none then.
+func (e *edge) endCertificate() {
+	e.t.Helper()
+	certFile, keyFile, err := env.ClientCertUntil(time.Now().Add(-time.Minute), "system:node:"+e.node.Name(), "system:nodes")
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	file, err := e.node.KubeletCert()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	var pair []byte
+	for _, part := range []string{certFile, keyFile} {
+		text, err := os.ReadFile(part)
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		pair = append(pair, text...)
+	}
+	if err := os.WriteFile(file, pair, 0o600); err != nil {
+		e.t.Fatal(err)
+	}
 }
 
 // asNobody asks for the node on the TLS port, without credentials.
