@@ -31,7 +31,7 @@ func OrOwnProgram(certificate, program Authenticator, away func() bool) Authenti
 		}
 		id, programErr := program(r)
 		if programErr != nil {
-			return id, fmt.Errorf("%w; %s", err, programErr)
+			return id, fmt.Errorf("%w; %s", err, programErr.Error())
 		}
 		return id, nil
 	}

@@ -20,6 +20,8 @@ var others = map[string]string{
 	"--with-key": "systemd-creds",
 
 	"--all":    "skopeo",
+	"--cacert": "curl",
+	"--cert":   "curl",
 	"--check":  "sha256sum",
 	"--input":  "docker load",
 	"--strict": "sha256sum",

@@ -49,7 +49,7 @@ func TestNode(t *testing.T) {
 		}},
 		{"an install leaves the node Ready behind its hub, and its pods alone", func(n *node) {
 			n.contains(n.must(hub, "install"), "done: node "+nodeName)
-			n.behindHub("http://127.0.0.1:10261")
+			n.behindHub()
 			n.lives(pod)
 			poll.Check(n.t.Context(), n.t, "the pod is the same", func(ctx context.Context) error {
 				now, err := n.container(ctx)
@@ -91,21 +91,25 @@ func TestNode(t *testing.T) {
 			n.awaitReady()
 			n.lives(pod)
 		}},
-		{"kubelet over TLS without the plain port, and a hub with a certificate of its own", func(n *node) {
+		{"a hub with a certificate of its own, and with the plain port", func(n *node) {
 			hidden, err := n.edgehub(hub, "install", "--bootstrap-file="+n.script("exit 1"))
 			n.fails(err, "nothing was changed")
 			n.contains(hidden, "the hub sees nothing of /root/")
-			n.must(hub, "install", "--kubelet-port=10268", "--proxy-port=0", "--bootstrap-file="+n.bootstrapFile())
-			n.behindHub("https://127.0.0.1:10268")
+			n.must(hub, "install", "--bootstrap-file="+n.bootstrapFile())
+			n.behindHub()
 			n.wasBootstrapped()
-			if conn, err := n.Dial(n.t.Context(), "tcp", "127.0.0.1:10261"); err == nil {
-				conn.Close()
-				n.t.Error("port 10261 is open")
-			}
+			n.opens("127.0.0.1:10261", false)
 			n.must(n.build(true), "install") // what was chosen stays
-			n.behindHub("https://127.0.0.1:10268")
-			n.must(hub, "install", "--kubelet-port=10261", "--proxy-port=10261") // other sockets
-			n.behindHub("http://127.0.0.1:10261")
+			n.behindHub()
+			n.must(hub, "install", "--proxy-port=10261") // other sockets
+			n.behindHub()
+			n.opens("127.0.0.1:10261", true)
+		}},
+		{"a squatter on the hub's ports hears nothing of kubelet", func(n *node) { n.losesItsPorts(hub, pod, "--proxy-port=0") }},
+		{"nor when kubelet leaves the plain port of an earlier version", func(n *node) {
+			n.asEarlier(hub)
+			n.losesItsPorts(hub, pod, "--proxy-port=0", "--force")
+			n.opens("127.0.0.1:10261", false)
 			n.must(hub, "uninstall")
 			n.unchanged(before, "/var/lib/edgehub")
 			n.awaitReady()
@@ -215,19 +219,37 @@ func (n *node) losesTheCloud(hub string) {
 	n.awaitReady()
 }
 
-// behindHub fails the test unless kubelet talks to the hub and to nobody else.
-func (n *node) behindHub(server string) {
+// behindHub fails the test unless kubelet talks to the hub, over TLS, and to nobody else.
+func (n *node) behindHub() {
 	n.t.Helper()
 	n.awaitReady()
-	n.contains(string(n.read(n.Path("/etc/kubernetes/edgehub-kubelet.conf"))), "server: "+server)
-	pid := n.systemctl("show", "kubelet.service", "--property=MainPID", "--value")
-	line, err := n.Run(n.t.Context(), "cat", "/proc/"+pid+"/cmdline")
-	if err != nil || !strings.Contains(line, "--kubeconfig=/etc/kubernetes/edgehub-kubelet.conf") {
-		n.t.Errorf("kubelet runs with %q, %v", line, err)
-	}
+	n.contains(string(n.read(n.Path("/etc/kubernetes/edgehub-kubelet.conf"))), "server: https://127.0.0.1:10268", "certificate-authority: /var/lib/edgehub/pki/serving.crt")
+	n.contains(n.kubeletCommand(), "--kubeconfig=/etc/kubernetes/edgehub-kubelet.conf")
 	n.contains(n.systemctl("show", "kubelet.service", "--property=After"), "edgehub.service")
 	n.contains(n.systemctl("is-enabled", "edgehub.service", "edgehub.socket"), "enabled\nenabled")
 	n.saysItIs("online")
+}
+
+// kubeletCommand is the command line of the kubelet that runs.
+func (n *node) kubeletCommand() string {
+	n.t.Helper()
+	pid := n.systemctl("show", "kubelet.service", "--property=MainPID", "--value")
+	line, err := n.Run(n.t.Context(), "cat", "/proc/"+pid+"/cmdline")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return line
+}
+
+func (n *node) opens(address string, want bool) {
+	n.t.Helper()
+	conn, err := n.Dial(n.t.Context(), "tcp", address)
+	if err == nil {
+		conn.Close()
+	}
+	if (err == nil) != want {
+		n.t.Errorf("port %s: %v", address, err)
+	}
 }
 
 // saysItIs waits until the hub's status line in systemd begins with a word.
@@ -282,7 +304,7 @@ func (n *node) upgradeFails(line, word string, args ...string) {
 	n.fails(err, "everything was put back as it was")
 	n.contains(out, word, "the end of the journal of edgehub.service")
 	n.unchanged(installed)
-	n.behindHub("http://127.0.0.1:10261")
+	n.behindHub()
 }
 
 // watchdog is as installed: a shorter one could end a hub that is only slow.

@@ -9,7 +9,10 @@ import (
 
 // get is what curl on the edge node gets.
 func (c *Cluster) get(ctx context.Context, url string) (string, error) {
-	return c.machines[edge].Run(ctx, "curl", "--silent", "--show-error", "--fail-with-body", "--max-time", "5", url)
+	// As kubelet does, if it is the hub.
+	const cert = "/var/lib/kubelet/pki/kubelet-client-current.pem"
+	return c.machines[edge].Run(ctx, "curl", "--silent", "--show-error", "--fail-with-body", "--max-time", "5",
+		"--cacert", "/var/lib/edgehub/pki/serving.crt", "--cert", cert, "--key", cert, url)
 }
 
 // podIP is the address of one of the edge node's pods.

@@ -40,7 +40,7 @@ func (c *Cluster) pods(ctx context.Context) ([]corev1.Pod, error) {
 
 // podsOffline are the same in the hub's eyes.
 func (c *Cluster) podsOffline(ctx context.Context) ([]corev1.Pod, error) {
-	text, err := c.get(ctx, "http://127.0.0.1:10261/api/v1/pods?fieldSelector=spec.nodeName%3D"+edge)
+	text, err := c.get(ctx, "https://127.0.0.1:10268/api/v1/pods?fieldSelector=spec.nodeName%3D"+edge)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ var layers = map[string][]string{
 	"cmd/edgehub": {"cmd/edgehub/install", "cmd/internal", "hub", "hub/config"},
 	"cmd/edgehub/install": { // not hub: it checks flags, and starts nothing
 		"cache/transform", "cmd/edgehub/install/apiserver", "cmd/edgehub/install/dummyif", "cmd/edgehub/install/files",
-		"cmd/edgehub/install/kubelet", "cmd/edgehub/install/podrestart", "cmd/edgehub/install/systemctl", "hub/config", "hub/durable", "hub/nodeca", "imagepull/engine", "ota/nodeapi",
+		"cmd/edgehub/install/kubelet", "cmd/edgehub/install/podrestart", "cmd/edgehub/install/systemctl", "hub/config", "hub/durable", "hub/kubeconfig", "hub/nodeca", "imagepull/engine", "ota/nodeapi",
 	},
 	"cmd/edgehub/install/dummyif":    {},
 	"cmd/edgehub/install/kubelet":    {"cmd/edgehub/install/systemctl"},

@@ -98,6 +98,12 @@ func prepare(ctx context.Context, o *Options, given func(string) bool, earlier *
 		return nil, c.result()
 	}
 	p.cloud = cloud
+	if p.onPlain {
+		c.warn("kubelet talks to the hub in plain HTTP so far, where it cannot tell the hub from another program; from now on over TLS")
+	}
+	if earlier != nil && o.ProxyPort == plainPort && !given("proxy-port") {
+		c.warn("the plain port %d stays open for the node's own programs; --proxy-port=0 closes it", plainPort)
+	}
 	c.checkOnline(ctx, p)
 	c.checkPorts(ctx, p, earlier)
 	c.checkPods(ctx, p, earlier)
@@ -179,9 +185,6 @@ func (c *checks) checkIdentity(o *Options, k *kubelet.Kubelet, upgrade bool) *ap
 	}
 	c.checkReadable("--kubeconfig", o.Kubeconfig)
 	c.checkReadable("--bootstrap-file", o.BootstrapFile)
-	if _, err := os.Stat(k.Certificate()); err != nil && o.KubeletPort == securePort {
-		c.fail("--kubelet-port=%d needs kubelet's own, rotated certificate: %v", securePort, err)
-	}
 	return cloud
 }
 
@@ -220,14 +223,13 @@ func (c *checks) checkPorts(ctx context.Context, p *plan, earlier *installed) {
 	if !p.sockets {
 		return
 	}
-	var held string
-	if earlier != nil {
-		content, _ := os.ReadFile(socketFile)
-		held = string(content)
+	var held []string
+	if earlier != nil && socketsAreOpen(ctx) {
+		held = installedSockets()
 	}
 	var config net.ListenConfig
 	for _, address := range sockets(p.config) {
-		if strings.Contains(held, "ListenStream="+address+"\n") || slices.Contains(p.config.PodServers(), address) {
+		if slices.Contains(held, address) || slices.Contains(p.config.PodServers(), address) {
 			continue
 		}
 		l, err := config.Listen(context.Background(), "tcp", address)
@@ -235,13 +237,32 @@ func (c *checks) checkPorts(ctx context.Context, p *plan, earlier *installed) {
 			continue // the unit of the socket sets the address up: until then no program can use it
 		}
 		if err != nil {
-			c.fail("%s is not free: %v", address, err)
+			c.fail("%s is not free: %v%s", address, err, heldBy(ctx, address))
 			continue
 		}
 		l.Close()
 		c.ok("%s is free", address)
 	}
 	c.checkInterface(ctx, p, earlier)
+}
+
+// installedSockets are the addresses in the hub's unit for sockets.
+func installedSockets() []string {
+	content, _ := os.ReadFile(socketFile) // nothing is installed
+	var all []string
+	for line := range strings.Lines(string(content)) {
+		if address, ok := strings.CutPrefix(strings.TrimSpace(line), "ListenStream="); ok {
+			all = append(all, address)
+		}
+	}
+	return all
+}
+
+// socketsAreOpen reports whether systemd has opened the installed hub's sockets. After a rollback
+// another program may have their ports.
+func socketsAreOpen(ctx context.Context) bool {
+	values, err := systemctl.Properties(ctx, hubSocket, "ActiveState")
+	return err == nil && values["ActiveState"] == "active"
 }
 
 // checkInterface checks that the addresses for pods can be set up. They are nobody's yet, so

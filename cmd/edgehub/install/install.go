@@ -122,6 +122,12 @@ func (j *journal) commit(p *plan) error {
 // apply writes the files and restarts the services. Kubelet's drop-in comes last: until the hub
 // answers, kubelet is not affected if this program or the machine fails.
 func (p *plan) apply(ctx context.Context, j *journal, out io.Writer) error {
+	if p.sockets && p.onPlain {
+		// It would talk to whoever takes the port meanwhile.
+		if err := j.stopKubelet(ctx); err != nil {
+			return err
+		}
+	}
 	if p.sockets && !p.first {
 		if _, err := systemctl.Run(ctx, "stop", hubService, hubSocket); err != nil {
 			return err
@@ -183,7 +189,7 @@ func (p *plan) writeFiles(ctx context.Context, chosen func(path string) bool) er
 func (p *plan) startHub(ctx context.Context) error {
 	if p.sockets {
 		if _, err := systemctl.Run(ctx, "start", hubSocket); err != nil {
-			return fmt.Errorf("%w%s", err, systemctl.Journal(context.WithoutCancel(ctx), hubSocket))
+			return fmt.Errorf("%w%s%s", err, heldBy(ctx, sockets(p.config)...), systemctl.Journal(context.WithoutCancel(ctx), hubSocket))
 		}
 	}
 	readyURL := "http://" + p.config.ServeAddress + "/v1/readyz"

@@ -51,7 +51,7 @@ const DefaultWait = 2 * time.Minute
 
 // NewOptions returns the defaults.
 func NewOptions() *Options {
-	return &Options{KubeletPort: plainPort, ProxyPort: plainPort, DummyIfName: "edgehub-dummy0", Wait: DefaultWait}
+	return &Options{KubeletPort: securePort, DummyIfName: "edgehub-dummy0", Wait: DefaultWait}
 }
 
 // AddFlags binds o to fs.
@@ -64,22 +64,22 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ServerAddr, "server-addr", "", "apiservers, as a comma list of https://HOST:PORT; empty: the one that kubelet's kubeconfig names")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "the node's own kubeconfig; empty: the one that kubelet uses now")
 	fs.StringVar(&o.BootstrapFile, "bootstrap-file", "", "bootstrap kubeconfig, for a client certificate of the hub's own; empty: the hub uses kubelet's")
-	fs.IntVar(&o.KubeletPort, "kubelet-port", o.KubeletPort, "where kubelet talks to the hub: 10261, plain HTTP on loopback, or 10268, TLS with kubelet's own certificate")
+	fs.IntVar(&o.KubeletPort, "kubelet-port", o.KubeletPort, "where kubelet talks to the hub: 10268, TLS, where either end proves who it is; there is no other choice any more")
 	fs.BoolVar(&o.KubeletOnly, "kubelet-only", false, "lead only kubelet to the hub: pods go on using the apiserver, and what runs in them does not survive a reboot without the cloud")
 	fs.StringVar(&o.DummyIfName, "dummy-if-name", o.DummyIfName, "dummy interface, which the install sets up, with the addresses at which pods reach the hub")
 	fs.StringVar(&o.DummyIfIP, "dummy-if-ip", "", "these addresses, as a comma list; empty: 169.254.2.1 and, where the node has IPv6, fd00::2:1")
 	o.Restart.AddFlags(fs, "started before, and so bypass the hub")
-	fs.IntVar(&o.ProxyPort, "proxy-port", o.ProxyPort, "the hub's port that lends the node's identity to programs on the node; 0: none, with --kubelet-port=10268")
+	fs.IntVar(&o.ProxyPort, "proxy-port", o.ProxyPort, "10261: also offer the apiserver over plain HTTP to the node's own programs, which cannot tell the hub there from any other program; 0: do not")
 }
 
-// inherit keeps the options of an earlier install whose flags are not given now.
+// inherit keeps the options of an earlier install whose flags are not given now. Kubelet's port is
+// none of them: earlier versions had kubelet use the plain one.
 func (o *Options) inherit(earlier Options, given func(string) bool) {
 	for name, take := range map[string]func(){
 		"node-name":      func() { o.NodeName = earlier.NodeName },
 		"server-addr":    func() { o.ServerAddr = earlier.ServerAddr },
 		"kubeconfig":     func() { o.Kubeconfig = earlier.Kubeconfig },
 		"bootstrap-file": func() { o.BootstrapFile = earlier.BootstrapFile },
-		"kubelet-port":   func() { o.KubeletPort = earlier.KubeletPort },
 		"proxy-port":     func() { o.ProxyPort = earlier.ProxyPort },
 		"kubelet-only":   func() { o.KubeletOnly = earlier.KubeletOnly },
 		"dummy-if-name":  func() { o.DummyIfName = cmp.Or(earlier.DummyIfName, o.DummyIfName) },
@@ -93,14 +93,15 @@ func (o *Options) inherit(earlier Options, given func(string) bool) {
 
 func (o *Options) validate() error {
 	var errs []error
-	if o.KubeletPort != plainPort && o.KubeletPort != securePort {
-		errs = append(errs, fmt.Errorf("--kubelet-port: %d is neither %d (plain HTTP on loopback) nor %d (TLS)", o.KubeletPort, plainPort, securePort))
+	switch o.KubeletPort {
+	case securePort:
+	case plainPort:
+		errs = append(errs, fmt.Errorf("--kubelet-port: at %d, kubelet cannot tell the hub from another program that has taken the port, and would run what that says: leave the flag out, for %d", plainPort, securePort))
+	default:
+		errs = append(errs, fmt.Errorf("--kubelet-port: %d is not %d (TLS)", o.KubeletPort, securePort))
 	}
 	if o.ProxyPort != plainPort && o.ProxyPort != 0 {
 		errs = append(errs, fmt.Errorf("--proxy-port: %d is neither %d nor 0 (none)", o.ProxyPort, plainPort))
-	}
-	if o.ProxyPort == 0 && o.KubeletPort == plainPort {
-		errs = append(errs, fmt.Errorf("--proxy-port=0 takes away the port that kubelet would use: add --kubelet-port=%d", securePort))
 	}
 	if !interfaceName.MatchString(o.DummyIfName) {
 		errs = append(errs, fmt.Errorf("--dummy-if-name: %q is no name of an interface: up to 15 letters, digits, dots, dashes and underscores", o.DummyIfName))
@@ -131,10 +132,7 @@ func (o *Options) hubArgs(endpoint, kubeletRoot string) []string {
 	if !o.KubeletOnly {
 		add("--dummy-if-ip", o.podAddresses())
 	}
-	if o.ProxyPort != plainPort {
-		args = append(args, "--proxy-port="+strconv.Itoa(o.ProxyPort))
-	}
-	return args
+	return append(args, "--proxy-port="+strconv.Itoa(o.ProxyPort))
 }
 
 // interfaceName is the form of names that the kernel and `ip` take.
@@ -187,17 +185,13 @@ func sockets(c *config.Config) []string {
 }
 
 // kubeletServer returns the URL at which kubelet reaches the hub.
-func (o *Options) kubeletServer(c *config.Config) (string, error) {
-	scheme, address := "http", c.ProxyAddress
-	if o.KubeletPort == securePort {
-		scheme, address = "https", c.SecureAddress
-	}
-	host, port, err := net.SplitHostPort(address)
+func kubeletServer(c *config.Config) (string, error) {
+	host, port, err := net.SplitHostPort(c.SecureAddress)
 	if err != nil {
-		return "", fmt.Errorf("--kubelet-port=%d: the hub's flags turn that port off", o.KubeletPort)
+		return "", errors.New("kubelet reaches the hub over TLS, and the hub's flags turn that port off: leave --proxy-secure-port=0 out")
 	}
 	if ip := net.ParseIP(host); ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	return scheme + "://" + net.JoinHostPort(host, port), nil
+	return "https://" + net.JoinHostPort(host, port), nil
 }

@@ -2,11 +2,13 @@ package install
 
 import (
 	"errors"
+	"fmt"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/edgehub-io/edgehub/hub/config"
 )
@@ -16,7 +18,7 @@ func TestInvalidOptionsAreRejected(t *testing.T) {
 		change func(o *Options)
 		want   string
 	}{
-		"the port that kubelet uses is off":           {func(o *Options) { o.ProxyPort = 0 }, "add --kubelet-port=10268"},
+		"a port where kubelet trusts whoever listens": {func(o *Options) { o.KubeletPort = plainPort }, "cannot tell the hub from another program"},
 		"a port that the hub does not have":           {func(o *Options) { o.KubeletPort = 6443 }, "--kubelet-port: 6443"},
 		"no time to wait":                             {func(o *Options) { o.Wait = 0 }, "--wait"},
 		"a flag that an environment file would break": {func(o *Options) { o.Extra = []string{"--root-dir=/a b"} }, "spaces"},
@@ -35,9 +37,10 @@ func TestInvalidOptionsAreRejected(t *testing.T) {
 }
 
 func TestAnUpgradeKeepsTheOptionsOfTheInstall(t *testing.T) {
-	o := &Options{KubeletPort: plainPort, ProxyPort: plainPort, ServerAddr: "https://new.example.com", Wait: time.Second}
-	o.inherit(Options{NodeName: "edge1", KubeletPort: securePort, ServerAddr: "https://old.example.com"}, func(name string) bool { return name == "server-addr" })
-	if o.NodeName != "edge1" || o.KubeletPort != securePort || o.ProxyPort != 0 || o.ServerAddr != "https://new.example.com" {
+	o := NewOptions()
+	o.ServerAddr = "https://new.example.com"
+	o.inherit(Options{NodeName: "edge1", KubeletPort: plainPort, ProxyPort: plainPort, ServerAddr: "https://old.example.com"}, func(name string) bool { return name == "server-addr" })
+	if o.NodeName != "edge1" || o.KubeletPort != securePort || o.ProxyPort != plainPort || o.ServerAddr != "https://new.example.com" {
 		t.Errorf("%+v", o)
 	}
 }
@@ -79,5 +82,23 @@ func TestFoldersWithForeignFilesAreRejected(t *testing.T) {
 	}
 	if err := checkRootDir(root); err == nil || !strings.Contains(err.Error(), "log") {
 		t.Errorf("a folder with others' things in it: %v", err)
+	}
+}
+
+func TestWhoHoldsAPort(t *testing.T) {
+	if _, err := exec.LookPath("ss"); err != nil {
+		t.Skip("NOT RUN: who has a port: ss is not installed (Debian's package iproute2)")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	want := fmt.Sprintf("; process %d (install.test) listens on %s", os.Getpid(), l.Addr())
+	if got := heldBy(t.Context(), "127.0.0.1:1", l.Addr().String()); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := heldBy(t.Context()); got != "" {
+		t.Errorf("of no address: %q", got)
 	}
 }

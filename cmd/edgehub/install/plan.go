@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"embed"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,7 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/podrestart"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 	"github.com/edgehub-io/edgehub/hub/config"
+	"github.com/edgehub-io/edgehub/hub/kubeconfig"
 )
 
 const (
@@ -69,11 +71,13 @@ type plan struct {
 	endpoint string           // of containerd
 	bypass   []podrestart.Pod // that bypass the hub, or will
 	oldIf    string           // an interface of the hub that is installed, which is removed first
+	onPlain  bool             // kubelet is to leave the plain port, which earlier versions had it use
 }
 
 // newPlan renders all files, and compares them with those on the node.
 func newPlan(ctx context.Context, o *Options, k *kubelet.Kubelet, earlier *installed, version string) (*plan, error) {
 	p := &plan{options: o, version: version, first: earlier == nil, endpoint: k.Endpoint}
+	p.onPlain = earlier != nil && earlier.Options.KubeletPort == plainPort
 	env, extra, err := environment(o)
 	if err != nil {
 		return nil, err
@@ -110,11 +114,15 @@ func newPlan(ctx context.Context, o *Options, k *kubelet.Kubelet, earlier *insta
 
 // values returns pairs of a placeholder and its value, for the templates.
 func (p *plan) values(ctx context.Context, args, extra []string, k *kubelet.Kubelet) ([]string, error) {
-	server, err := p.options.kubeletServer(p.config)
+	server, err := kubeletServer(p.config)
 	if err != nil {
 		return nil, err
 	}
-	var rootDir, backoff, authority string
+	credentials, err := clientCertificate(k, p.options.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	var rootDir, backoff string
 	if p.config.RootDir != config.NewOptions().RootDir { // which StateDirectory= covers
 		rootDir = "\nReadWritePaths=" + p.config.RootDir
 	}
@@ -122,12 +130,8 @@ func (p *plan) values(ctx context.Context, args, extra []string, k *kubelet.Kube
 	if systemctl.Version(ctx) >= stepsSince {
 		backoff = "\nRestartSteps=6\nRestartMaxDelaySec=30"
 	}
-	user := " {}"
-	if p.options.KubeletPort == securePort { // TLS, with the hub's certificate pinned as the CA, and kubelet's own
-		pinned := cmp.Or(p.config.TLSCertFile, filepath.Join(p.config.PKIDir(), "serving.crt"))
-		authority = "\n    certificate-authority: " + pinned
-		user = "\n    client-certificate: " + k.Certificate() + "\n    client-key: " + k.Certificate()
-	}
+	// The hub's certificate is pinned as the CA. It has no end, and is not renewed.
+	pinned := cmp.Or(p.config.TLSCertFile, filepath.Join(p.config.PKIDir(), "serving.crt"))
 	var comment, address string
 	lines, err := dummyif.UnitLines(ctx, p.options.DummyIfName, p.config.PodAddresses)
 	if err != nil {
@@ -146,8 +150,27 @@ func (p *plan) values(ctx context.Context, args, extra []string, k *kubelet.Kube
 		"{{BACKOFF}}", backoff,
 		"{{STOP_SECONDS}}", strconv.Itoa(int((p.config.ShutdownGrace + afterGrace).Seconds())),
 		"{{ROOT_DIR}}", rootDir,
-		"{{KUBELET_SERVER}}", server, "{{AUTHORITY}}", authority, "{{USER}}", user,
+		"{{KUBELET_SERVER}}", server, "{{AUTHORITY}}", pinned, "{{CREDENTIALS}}", credentials,
 	}, nil
+}
+
+// clientCertificate returns lines of a kubeconfig with kubelet's client certificate: the one that it
+// rotates or, if it does not, that of the node's own kubeconfig.
+func clientCertificate(k *kubelet.Kubelet, ownKubeconfig string) (string, error) {
+	lines := func(suffix, certificate, key string) string {
+		return "\n    client-certificate" + suffix + ": " + certificate + "\n    client-key" + suffix + ": " + key
+	}
+	if _, err := os.Stat(k.Certificate()); err == nil {
+		return lines("", k.Certificate(), k.Certificate()), nil
+	}
+	own, err := kubeconfig.LoadREST(ownKubeconfig)
+	if err != nil {
+		return "", fmt.Errorf("find kubelet's client certificate: %w", err)
+	}
+	if own.CertFile != "" {
+		return lines("", own.CertFile, own.KeyFile), nil
+	}
+	return lines("-data", base64.StdEncoding.EncodeToString(own.CertData), base64.StdEncoding.EncodeToString(own.KeyData)), nil
 }
 
 // addFiles lists the files. env is the content of the environment file; nil: the template's.
@@ -240,6 +263,7 @@ func (p *plan) compare(ctx context.Context) error {
 	if err != nil || files.Sum(running) != p.all[0].Sum {
 		p.restart = true
 	}
+	p.sockets = p.sockets || !socketsAreOpen(ctx)
 	p.restart = p.restart || p.sockets
 	return nil
 }
@@ -284,6 +308,9 @@ func (p *plan) commands() []string {
 	var all []string
 	if len(p.changed) > 0 {
 		all = append(all, "systemctl daemon-reload")
+	}
+	if p.sockets && p.onPlain {
+		all = append(all, "systemctl stop "+kubeletService)
 	}
 	if p.sockets && !p.first {
 		all = append(all, "systemctl stop "+hubService+" "+hubSocket)

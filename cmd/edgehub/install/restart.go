@@ -64,11 +64,8 @@ func readOwnNode(ctx context.Context, name string) error {
 // kubeconfig is not empty, kubelet must have been started with it. If c is nil, restartKubelet does not
 // wait.
 func (j *journal) restartKubelet(ctx context.Context, c *apiserver.Client, name string, wait time.Duration, kubeconfig string) error {
-	if j.Change != nil && !j.Change.Kubelet {
-		j.Change.Kubelet = true
-		if err := j.save(); err != nil {
-			return err
-		}
+	if err := j.noteKubelet(); err != nil {
+		return err
 	}
 	since := time.Now()
 	if _, err := systemctl.Run(ctx, "restart", kubeletService); err != nil || c == nil {
@@ -88,6 +85,24 @@ func (j *journal) restartKubelet(ctx context.Context, c *apiserver.Client, name 
 		return fmt.Errorf("%w%s", err, systemctl.Journal(context.WithoutCancel(ctx), kubeletService))
 	}
 	return nil
+}
+
+// stopKubelet records that kubelet has to be started, and stops it. Pods live on.
+func (j *journal) stopKubelet(ctx context.Context) error {
+	if err := j.noteKubelet(); err != nil {
+		return err
+	}
+	_, err := systemctl.Run(ctx, "stop", kubeletService)
+	return err
+}
+
+// noteKubelet records that the change affects kubelet: a rollback restarts it.
+func (j *journal) noteKubelet() error {
+	if j.Change == nil || j.Change.Kubelet {
+		return nil
+	}
+	j.Change.Kubelet = true
+	return j.save()
 }
 
 // permanentError is an error that waiting does not resolve.

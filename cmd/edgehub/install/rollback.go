@@ -56,6 +56,11 @@ func (j *journal) rollback(ctx context.Context, c *apiserver.Client, name string
 	fmt.Fprintln(out, "putting everything back as it was")
 	ch := j.Change
 	first := j.Installed == nil
+	if !first && ch.Sockets && j.Installed.Options.KubeletPort == plainPort {
+		if err := j.stopKubelet(ctx); err != nil { // it would talk to whoever takes the port meanwhile
+			return err
+		}
+	}
 	if first || ch.Sockets {
 		forHubUnits(ctx, "stop")
 	}
@@ -78,9 +83,10 @@ func (j *journal) rollback(ctx context.Context, c *apiserver.Client, name string
 		if ch.FreshRoot != "" {
 			errs = append(errs, os.RemoveAll(ch.FreshRoot))
 		}
+	} else if _, err := systemctl.Run(ctx, "start", hubSocket); err != nil {
+		errs = append(errs, fmt.Errorf("%w%s", err, heldBy(ctx, installedSockets()...)), j.bypassHub(ctx, out))
 	} else {
-		_, err := systemctl.Run(ctx, "start", hubSocket)
-		errs = append(errs, err, restartHub(ctx, wait, ""))
+		errs = append(errs, restartHub(ctx, wait, ""))
 	}
 	if ch.Kubelet {
 		if c != nil {
@@ -92,6 +98,20 @@ func (j *journal) rollback(ctx context.Context, c *apiserver.Client, name string
 	errs = append(errs, j.save())
 	j.prune()
 	return errors.Join(errs...)
+}
+
+// bypassHub leads kubelet to the apiserver, since the hub's ports are not the hub's: nobody, or
+// another program, would answer kubelet there.
+func (j *journal) bypassHub(ctx context.Context, out io.Writer) error {
+	fmt.Fprintln(out, "the hub's ports cannot be opened: until edgehub install succeeds, kubelet talks to the apiserver itself, and pods that use the hub have none")
+	if err := j.restore(map[string]files.Entry{dropInFile: j.Installed.Originals[dropInFile]}); err != nil {
+		return err
+	}
+	delete(j.Installed.Written, dropInFile) // it is not somebody's change
+	if _, err := systemctl.Run(ctx, "daemon-reload"); err != nil {
+		return err
+	}
+	return j.noteKubelet()
 }
 
 // forHubUnits runs a command of systemctl for the hub's units, which may not exist: stop, or

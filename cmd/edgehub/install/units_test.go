@@ -13,6 +13,9 @@ import (
 	"github.com/edgehub-io/edgehub/hub/config"
 )
 
+const ownKubeconfig = `{clusters: [{name: c, cluster: {server: "https://127.0.0.1:6443"}}], contexts: [{name: c, context: {cluster: c, user: node}}],
+current-context: c, users: [{name: node, user: {client-certificate-data: Y2VydA==, client-key-data: a2V5}}]}`
+
 // writeUnits renders the units for a node, with this test in place of the hub.
 func writeUnits(t *testing.T) (folder string) {
 	t.Helper()
@@ -29,11 +32,15 @@ func writeUnits(t *testing.T) (folder string) {
 		p.config.PodAddresses = []netip.Addr{netip.MustParseAddr("169.254.2.1"), netip.MustParseAddr("fd00::2:1")}
 		p.config.ProxySecurePort = securePort
 	}
+	p.options.Kubeconfig = filepath.Join(folder, "kubelet.conf")
+	if err := os.WriteFile(p.options.Kubeconfig, []byte(ownKubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	values, err := p.values(t.Context(), []string{"--node-name=edge1"}, nil, &kubelet.Kubelet{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{hubService, hubSocket} {
+	for _, name := range []string{hubService, hubSocket, "edgehub-kubelet.conf"} {
 		text, err := render(name, values)
 		if err != nil {
 			t.Fatal(err)
@@ -79,4 +86,29 @@ func TestSystemdAcceptsTheUnits(t *testing.T) {
 func TestServiceIsHardened(t *testing.T) {
 	out := analyze(t, "security", "--offline=true", "--no-pager", "--threshold=25", filepath.Join(writeUnits(t), hubService))
 	t.Log(out[max(0, strings.LastIndex(out, "Overall")):])
+}
+
+// Kubelet authenticates the hub, and proves who it is by the certificate that it has.
+func TestKubeletsWayToTheHub(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(writeUnits(t), "edgehub-kubelet.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"  cluster:\n    server: https://127.0.0.1:10268\n    certificate-authority: /var/lib/edgehub/pki/serving.crt\n",
+		"  user:\n    client-certificate-data: Y2VydA==\n    client-key-data: a2V5\n", // it rotates none
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	pki := t.TempDir()
+	rotated := &kubelet.Kubelet{Flags: map[string]string{"cert-dir": pki}}
+	if err := os.WriteFile(rotated.Certificate(), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := "\n    client-certificate: " + rotated.Certificate() + "\n    client-key: " + rotated.Certificate()
+	if got, err := clientCertificate(rotated, ""); err != nil || got != want {
+		t.Errorf("%q, %v; want %q", got, err, want)
+	}
 }
