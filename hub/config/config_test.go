@@ -21,13 +21,13 @@ func configOf(t *testing.T, args ...string) (*Config, error) {
 	return o.Config()
 }
 
-func TestDefaultsAreYurthubs(t *testing.T) {
+func TestDefaultsAreYurthubsButForThePlainPort(t *testing.T) {
 	c, err := configOf(t, "--node-name=n1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := []string{c.ProxyAddress, c.SecureAddress, c.ServeAddress, string(c.Balance)}
-	want := []string{"127.0.0.1:10261", "127.0.0.1:10268", "127.0.0.1:10267", "rr"}
+	want := []string{"", "127.0.0.1:10268", "127.0.0.1:10267", "rr"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -78,10 +78,10 @@ func TestBadFlagsAreNamed(t *testing.T) {
 		"lb-mode":                     {[]string{"--node-name=n", "--lb-mode=random"}, []string{"--lb-mode", "random", "rr", "priority"}},
 		"serve-port 0":                {[]string{"--node-name=n", "--serve-port=0"}, []string{"--serve-port", "0"}},
 		"a port too high":             {[]string{"--node-name=n", "--proxy-port=70000"}, []string{"--proxy-port", "70000"}},
-		"no proxy port at all":        {[]string{"--node-name=n", "--proxy-port=0", "--proxy-secure-port=0"}, []string{"--proxy-port", "--proxy-secure-port"}},
+		"no proxy port at all":        {[]string{"--node-name=n", "--proxy-secure-port=0"}, []string{"--proxy-port", "--proxy-secure-port"}},
 		"two on one port":             {[]string{"--node-name=n", "--proxy-port=10267"}, []string{"--serve-port", "127.0.0.1:10267"}},
 		"a name to bind to":           {[]string{"--node-name=n", "--bind-address=localhost"}, []string{"--bind-address", "localhost"}},
-		"the plain port for everyone": {[]string{"--node-name=n", "--bind-proxy-address=0.0.0.0"}, []string{"--bind-proxy-address", "--proxy-port=0"}},
+		"the plain port for everyone": {[]string{"--node-name=n", "--bind-proxy-address=0.0.0.0", "--proxy-port=10261"}, []string{"--bind-proxy-address", "leave --proxy-port out"}},
 		"the node's API for everyone": {[]string{"--node-name=n", "--bind-address=192.0.2.7"}, []string{"--bind-address", "192.0.2.7", "loopback"}},
 		"half a key pair":             {[]string{"--node-name=n", "--tls-cert-file=a.crt"}, []string{"--tls-cert-file", "--tls-private-key-file"}},
 		"a negative grace":            {[]string{"--node-name=n", "--shutdown-grace-period=-1s"}, []string{"--shutdown-grace-period", "-1s"}},
@@ -129,7 +129,7 @@ func TestBandwidth(t *testing.T) {
 }
 
 func TestSecurePortAloneMayBeForEveryone(t *testing.T) {
-	if _, err := configOf(t, "--node-name=n", "--bind-proxy-address=0.0.0.0", "--proxy-port=0"); err != nil {
+	if _, err := configOf(t, "--node-name=n", "--bind-proxy-address=0.0.0.0"); err != nil {
 		t.Error(err)
 	}
 }

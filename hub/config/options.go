@@ -80,7 +80,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ServeClientCAFile, "serve-client-ca-file", "", "CAs of the client certificates that may use the node's HTTP API, which is offered over TLS then; required where --bind-address is not on loopback")
 	fs.BoolVar(&o.ServeToContainers, "serve-to-containers", false, "let pods on the host's network, and other containers, use the node's HTTP API on loopback; without, health and metrics are all they get")
 	fs.StringVar(&o.BindProxyAddress, "bind-proxy-address", "127.0.0.1", "IP address of both proxy ports")
-	fs.IntVar(&o.ProxyPort, "proxy-port", 10261, "port on which the apiserver is offered over plain HTTP; it lends the node's identity to callers without credentials; 0: off")
+	fs.IntVar(&o.ProxyPort, "proxy-port", 0, "10261, say: port on which the apiserver is also offered over plain HTTP; it lends the node's identity to programs of the node without credentials, which cannot tell the hub there from any other program: not for kubelet; 0: off")
 	fs.IntVar(&o.ProxySecurePort, "proxy-secure-port", 10268, "port on which the apiserver is offered over TLS, to callers with a token or the node's client certificate; 0: off")
 	fs.StringVar(&o.TLSCertFile, "tls-cert-file", "", "certificate of the ports with TLS; empty: a self-signed one, kept under --root-dir")
 	fs.StringVar(&o.TLSKeyFile, "tls-private-key-file", "", "private key for --tls-cert-file")

@@ -104,7 +104,7 @@ func (c *Config) checkAddresses(p *problems) {
 	p.addIf(serveHost.IsValid() && !serveHost.IsLoopback() && c.ServeClientCAFile == "",
 		"bind-address", "%s is not on loopback, and whoever reaches the node's HTTP API may upgrade its pods: add --serve-client-ca-file=FILE with the CAs of the client certificates that may, or leave --bind-address out", serveHost)
 	p.addIf(c.ProxyHost.IsValid() && !c.ProxyHost.IsLoopback() && c.ProxyPort != 0,
-		"bind-proxy-address", "%s is not on loopback, and --proxy-port lends the node's identity to whoever reaches it: add --proxy-port=0 to offer --proxy-secure-port alone", c.ProxyHost)
+		"bind-proxy-address", "%s is not on loopback, and --proxy-port lends the node's identity to whoever reaches it: leave --proxy-port out, to offer --proxy-secure-port alone", c.ProxyHost)
 	p.addIf(c.ProxyPort == 0 && c.ProxySecurePort == 0, "proxy-port", "and --proxy-secure-port are both 0: nothing would be offered to the node's clients")
 	for _, clash := range [][2]string{{c.ServeAddress, c.ProxyAddress}, {c.ServeAddress, c.SecureAddress}, {c.ProxyAddress, c.SecureAddress}} {
 		if clash[0] != "" && clash[0] == clash[1] {

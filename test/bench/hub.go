@@ -36,7 +36,7 @@ func (b *bench) newEdge(apiserver, kubeconfig, dir string) (*edge, error) {
 	ip := fmt.Sprintf("127.77.%d.%d", b.edges/250, 1+b.edges%250)
 	return &edge{link: l, bin: b.hubBin, address: ip + ":10261", api: "http://" + ip + ":10267", args: []string{
 		"--node-name=bench", "--kubeconfig=" + kubeconfig, "--server-addr=https://" + l.Addr(), "--root-dir=" + filepath.Join(b.dir, dir),
-		"--bind-address=" + ip, "--bind-proxy-address=" + ip, "--proxy-secure-port=0", "--log-level=error",
+		"--bind-address=" + ip, "--bind-proxy-address=" + ip, "--proxy-port=10261", "--proxy-secure-port=0", "--log-level=error",
 	}}, nil
 }
 

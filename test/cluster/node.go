@@ -149,8 +149,8 @@ func (n *Node) newHub() (*Process, error) {
 			"--kubelet-root-dir=" + n.path("var-lib", "kubelet"),
 			"--image-pull-min-free=0", // a developer's disk may be full
 		}
-		if n.onTLS() {
-			args = append(args, "--proxy-port=0")
+		if !n.onTLS() {
+			args = append(args, "--proxy-port="+strconv.Itoa(hubPort))
 		}
 		if more := n.cluster.options.HubArgs; more != nil {
 			args = append(args, more(n.name)...)

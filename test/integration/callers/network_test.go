@@ -56,7 +56,7 @@ func hubFlagsFor(t *testing.T, server string, ca []byte) []string {
 	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	return []string{"--node-name=n", "--kubeconfig=" + kubeconfig, "--root-dir=" + dir, "--container-runtime-endpoint=", "--shutdown-grace-period=1s"}
+	return []string{"--node-name=n", "--kubeconfig=" + kubeconfig, "--root-dir=" + dir, "--proxy-port=10261", "--container-runtime-endpoint=", "--shutdown-grace-period=1s"}
 }
 
 // startBare runs a hub that does not start, and returns what it prints.
