@@ -56,6 +56,7 @@ type bench struct {
 	client     kubernetes.Interface // straight to the apiserver
 	direct     *target              // the same, for watches
 	targets    [2]*target           // bare, hub
+	overTLS    [2]*target           // the same as kubelet uses them; the hub is the same process
 	edges      int                  // that have been made
 	part       string               // that is being measured
 	rows       []results.Row        // that have been printed

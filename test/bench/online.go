@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,8 @@ import (
 const (
 	// limit is how much longer than with the bare proxy anything may take.
 	limit = 1.25
+	// kubeletLimit is that of what all of a node goes through: kubelet's way.
+	kubeletLimit = 1.10
 	// idleWatches is what a kubelet with a few pods has open, and a little more.
 	idleWatches = 30
 
@@ -24,7 +27,7 @@ const (
 
 func (b *bench) startTargets(ctx context.Context) error {
 	c, dir := b.cluster, b.dir
-	var addresses [4]string
+	var addresses [5]string
 	for i := range addresses {
 		var err error
 		if addresses[i], err = freeport.Address(); err != nil {
@@ -40,15 +43,36 @@ func (b *bench) startTargets(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.targets[0], err = startTarget(ctx, "bare", addresses[0], exec.CommandContext(ctx, bareBin,
-		"--listen="+addresses[0], "--server="+c.ServerURL(), "--ca="+c.CAFile(), "--cert="+cert, "--key="+key))
-	if err != nil {
+	bare := func(address string, more ...string) (*target, error) {
+		args := append(more, "--listen="+address, "--server="+c.ServerURL(), "--ca="+c.CAFile(), "--cert="+cert, "--key="+key)
+		return startTarget(ctx, "bare", address, exec.CommandContext(ctx, bareBin, args...))
+	}
+	if b.targets[0], err = bare(addresses[0]); err != nil {
 		return err
 	}
 	b.targets[1], err = startTarget(ctx, "hub", addresses[1], exec.CommandContext(ctx, b.hubBin,
 		"--node-name=bench", "--kubeconfig="+c.Kubeconfig(), "--root-dir="+filepath.Join(dir, "hub"), "--log-level=warn",
 		"--proxy-port="+port(1), "--proxy-secure-port="+port(2), "--serve-port="+port(3)))
-	return err
+	if err != nil {
+		return err
+	}
+	cert, key, err = c.ClientCert("system:node:bench", "system:nodes")
+	if err != nil {
+		return err
+	}
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return err
+	}
+	if b.overTLS[0], err = bare(addresses[4], "--tls"); err != nil {
+		return err
+	}
+	hub := *b.targets[1]
+	b.overTLS[1] = &hub
+	for i, address := range []string{addresses[4], addresses[2]} {
+		b.overTLS[i].speakTLS(address, pair)
+	}
+	return nil
 }
 
 // online compares with the bare proxy.
@@ -57,7 +81,7 @@ func (b *bench) online(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() {
-		for _, t := range b.targets {
+		for _, t := range append(b.targets[:], b.overTLS[0]) {
 			err = errors.Join(err, t.stop())
 		}
 	}()
@@ -67,6 +91,11 @@ func (b *bench) online(ctx context.Context) (err error) {
 	}
 	b.showDetail("resident, idle", "MB", megabytes(idle))
 	get, err := b.requests(ctx, "GET pod, p50", "/api/v1/namespaces/"+namespace+"/pods/"+podName(1), getsPerRound, b.targets, limit)
+	if err != nil {
+		return err
+	}
+	b.show(get.row())
+	get, err = b.requests(ctx, "GET pod as kubelet, over TLS, p50", "/api/v1/namespaces/"+namespace+"/pods/"+podName(1), getsPerRound, b.overTLS, kubeletLimit)
 	if err != nil {
 		return err
 	}

@@ -20,11 +20,12 @@ func main() {
 	ca := pflag.String("ca", "", "CA of the apiserver")
 	cert := pflag.String("cert", "", "client certificate")
 	key := pflag.String("key", "", "client key")
+	overTLS := pflag.Bool("tls", false, "serve over TLS, with the client certificate")
 	pflag.Parse()
-	log.Fatal(serve(*listen, *server, *ca, *cert, *key))
+	log.Fatal(serve(*listen, *server, *ca, *cert, *key, *overTLS))
 }
 
-func serve(listen, server, ca, cert, key string) error {
+func serve(listen, server, ca, cert, key string, overTLS bool) error {
 	target, err := url.Parse(server)
 	if err != nil {
 		return err
@@ -45,6 +46,9 @@ func serve(listen, server, ca, cert, key string) error {
 		TLSClientConfig:    &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}},
 		ForceAttemptHTTP2:  true,
 		DisableCompression: true, // or it would ask for gzip by itself, and undo it
+	}
+	if overTLS {
+		return http.ListenAndServeTLS(listen, cert, key, proxy)
 	}
 	return http.ListenAndServe(listen, proxy)
 }
