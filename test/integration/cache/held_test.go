@@ -41,8 +41,8 @@ func TestAHeldWatchEndsInTime(t *testing.T) {
 	h.cut()
 	began := time.Now()
 	w := h.node.watch(t, with(s.path, watchQuery+"&timeoutSeconds=3&resourceVersion="+l.version), protobuf)
-	for {
-		e := w.next(t)
+	for deadline := time.After(patience); ; {
+		e := w.nextBefore(t, deadline)
 		if e.err != nil {
 			break
 		}

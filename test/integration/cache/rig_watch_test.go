@@ -112,14 +112,19 @@ func (s *stream) read(ctx context.Context, frames *wire.FrameReader) {
 // next returns the next event, bookmarks and the end of the stream among them.
 func (s *stream) next(t *testing.T) event {
 	t.Helper()
+	return s.nextBefore(t, time.After(patience))
+}
+
+func (s *stream) nextBefore(t *testing.T, deadline <-chan time.Time) event {
+	t.Helper()
 	if s.status != http.StatusOK {
 		t.Fatalf("the watch was answered with %d: %.300q", s.status, s.body)
 	}
 	select {
 	case e := <-s.events:
 		return e
-	case <-time.After(patience):
-		t.Fatalf("nothing came on the watch for %s", patience)
+	case <-deadline:
+		t.Fatalf("what has to come did not come on the watch for %s", patience)
 		return event{}
 	}
 }
@@ -127,8 +132,9 @@ func (s *stream) next(t *testing.T) event {
 // change returns the next event that is about an object.
 func (s *stream) change(t *testing.T) event {
 	t.Helper()
+	deadline := time.After(patience) // bookmarks come for as long as it waits
 	for {
-		e := s.next(t)
+		e := s.nextBefore(t, deadline)
 		if e.err != nil || e.kind == watch.Error {
 			t.Fatalf("the watch has ended: %+v", e)
 		}
@@ -217,8 +223,9 @@ func (s *stream) expired(t *testing.T, take func(event) bool) bool {
 	if s.status == http.StatusGone {
 		return true
 	}
+	deadline := time.After(patience)
 	for {
-		e := s.next(t)
+		e := s.nextBefore(t, deadline)
 		if e.kind == watch.Error && e.code == http.StatusGone {
 			return true
 		}
