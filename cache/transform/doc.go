@@ -23,8 +23,9 @@
 // A client is known by the service account that its bearer token names. The claim is not
 // verified here, and need not be: an answer is filtered after the apiserver, or offline the
 // cache, has accepted the token, and a filter only takes away from what the caller may read. A
-// forged claim gives its author less in its own answers, and changes nobody else's. For the
-// same reason it is no access control: with another token the same user reads everything.
+// forged claim gives its author less in its own answers, and changes nobody else's. Nor does it
+// have the topology read, or wait for it. For the same reason it is no access control: with
+// another token the same user reads everything.
 //
 // What cannot be filtered passes: kube-proxy must not lose all Services because of one author's.
 //

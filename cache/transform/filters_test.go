@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -134,6 +136,43 @@ func itemsOf(t *testing.T, o runtime.Object) (items []string) {
 		t.Fatalf("a %T", o)
 	}
 	return items
+}
+
+// A token that nobody has vouched for has nothing read as the node, and its request waits for nothing.
+func TestARefusedRequestWaitsForNoTopology(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFilters(t, "application/json", nil)
+		s := topology.New("n1", slog.New(slog.DiscardHandler)) // nothing is known yet
+		f.transport = transform.New(roundTripper(func(r *http.Request) *http.Response { return f.next(r) }), transform.Options{
+			IsNode:     func(context.Context) bool { return false },
+			Transforms: []transform.Transform{transform.NewServiceTopology(s, []string{"kube-system/kube-proxy"})},
+			Topology:   s, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+		})
+		wanted := func() bool {
+			select {
+			case <-s.Wanted():
+				return true
+			default:
+				return false
+			}
+		}
+		for _, code := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable, http.StatusOK} {
+			began := time.Now()
+			f.next = func(r *http.Request) *http.Response {
+				if wanted() {
+					t.Errorf("the topology is read before %d", code)
+				}
+				if waited := time.Since(began); waited > 0 {
+					t.Errorf("the request is sent after %v, and refused with %d", waited, code)
+				}
+				return &http.Response{StatusCode: code, Request: r, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader("{}"))}
+			}
+			f.send(kubeProxy, slicesInfo("list"), "")
+			if accepted := code == http.StatusOK; wanted() != accepted || time.Since(began) > 0 != accepted {
+				t.Errorf("after %d, the topology is read: %t, and the answer took %v", code, wanted(), time.Since(began))
+			}
+		}
+	})
 }
 
 // slice has an endpoint on each of four nodes, and one on none.

@@ -54,13 +54,13 @@ func New(next http.RoundTripper, o Options) *Transport {
 // RoundTrip transforms the answer if the request reads objects that a Transform is for.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	a := &answer{transport: t, transforms: t.matching(r)}
-	if len(a.transforms) > 0 && a.filters() {
-		t.await(r.Context())
-		_, a.generation, _ = t.opts.Topology.Changes(topology.Slices, 0)
-	}
 	res, err := t.next.RoundTrip(r)
 	if err != nil || len(a.transforms) == 0 || res.StatusCode != http.StatusOK {
 		return res, err
+	}
+	if a.filters() { // not before the token, whose claim has chosen them, was accepted
+		t.await(r.Context())
+		_, a.generation, _ = t.opts.Topology.Changes(topology.Slices, 0)
 	}
 	a.encoding = negotiation.ParseContentType(res.Header.Get("Content-Type")).Encoding
 	info, _ := request.RequestInfoFrom(r.Context())
@@ -127,7 +127,7 @@ type answer struct {
 	transport  *Transport
 	transforms []*Transform
 	encoding   wire.Encoding
-	generation uint64 // of the topology, before the request was sent
+	generation uint64 // of the topology, before the first object is decided
 }
 
 // filters reports whether the transforms are filters: those of a caller are, or are not.
