@@ -26,7 +26,7 @@ func (w *writes) load() error {
 	disk, log := w.cache.disk, w.cache.log
 	tokens, tokensErr := satoken.Open(disk, satoken.Options{Logger: log})
 	paths, pathsErr := discovery.Open(disk, discovery.Options{Logger: log})
-	reviews, reviewsErr := review.Open(disk, review.Options{TTL: w.cache.opts.AuthorizationTTL, Logger: log})
+	reviews, reviewsErr := review.Open(disk, review.Options{TTL: w.cache.opts.AuthorizationTTL, Grace: w.cache.opts.TokenGrace, Logger: log})
 	if err := errors.Join(tokensErr, pathsErr, reviewsErr); err != nil {
 		return err
 	}

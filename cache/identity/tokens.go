@@ -155,10 +155,20 @@ func (t *Tokens) Offline(token *Token, user string) error {
 	switch {
 	case r == nil || r.key != user:
 		return ErrUnknown
-	case t.opts.Grace > 0 && !r.expires.IsZero() && t.opts.Now().After(r.expires.Add(t.opts.Grace)):
+	case isOver(r.expires, t.opts.Grace, t.opts.Now()):
 		return ErrExpired
 	}
 	return nil
+}
+
+// Expired reports whether the grace of a token that an apiserver has accepted is over, and it
+// identifies nobody while the cloud is away; see Options.Grace.
+func Expired(token string, grace time.Duration, now time.Time) bool {
+	return isOver(expiry(token), grace, now)
+}
+
+func isOver(expires time.Time, grace time.Duration, now time.Time) bool {
+	return grace > 0 && !expires.IsZero() && now.After(expires.Add(grace))
 }
 
 // Issued records a token that an apiserver has just issued to this user.

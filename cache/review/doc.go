@@ -7,7 +7,8 @@
 // A positive answer of an apiserver (authenticated, allowed) is stored, and repeated to the
 // same question: the same token and audiences, or the same SubjectAccessReviewSpec. It is
 // valid for a limited time after the apiserver last gave it. A negative answer deletes the
-// stored one.
+// stored one. A token is nobody's from the time at which its holder may not read any more: its
+// expiry, and --offline-token-grace after that.
 //
 // The answer to any other question is no: the token is not authenticated, access is not
 // allowed, with the reason. An error would be as safe, but kubelet's webhook retries for a

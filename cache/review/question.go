@@ -34,6 +34,7 @@ func Wanted(resource schema.GroupVersionResource) bool { return kinds[resource] 
 type question struct {
 	object runtime.Object
 	kind   string
+	token  string   // under review; "" in a SubjectAccessReview
 	parts  []string // all that decides the answer
 
 	// Of the answer:
@@ -70,7 +71,7 @@ func decode(resource schema.GroupVersionResource, body []byte, contentType strin
 
 func tokenQuestion(r *authenticationv1.TokenReview) *question {
 	return &question{
-		object: r, kind: kindToken, parts: append([]string{kindToken, r.Spec.Token}, sorted(r.Spec.Audiences)...),
+		object: r, kind: kindToken, token: r.Spec.Token, parts: append([]string{kindToken, r.Spec.Token}, sorted(r.Spec.Audiences)...),
 		user: r.Status.User.Username, positive: r.Status.Authenticated && r.Status.Error == "", status: &r.Status,
 		deny: func(reason string) { r.Status = authenticationv1.TokenReviewStatus{Error: reason} },
 	}

@@ -22,6 +22,9 @@ type Options struct {
 	// TTL is how long an answer is repeated. With 0 no answer is stored, and every question
 	// is answered with no.
 	TTL time.Duration
+	// Grace is how long after its expiry a token is still its user's; 0 is the whole outage. See
+	// identity.Options.
+	Grace time.Duration
 	// MaxCount and MaxBytes bound the answers about all users together: 1,000 and 4 MiB
 	// by default. An answer has some 500 bytes, and a user of a kubelet's API needs two
 	// to ten.
@@ -166,7 +169,11 @@ func (k *Reviews) Answer(resource schema.GroupVersionResource, request []byte, r
 	if err != nil {
 		return nil, "", err
 	}
-	return asked.answer(k.status(k.table.Key(asked.parts...)), why, accept)
+	status := k.status(k.table.Key(asked.parts...))
+	if status != nil && identity.Expired(asked.token, k.opts.Grace, time.Now()) {
+		status, why = nil, "edgehub: "+identity.ErrExpired.Error()
+	}
+	return asked.answer(status, why, accept)
 }
 
 // status returns the stored status, or nil.

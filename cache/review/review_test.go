@@ -1,6 +1,7 @@
 package review_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/review"
 	"github.com/edgehub-io/edgehub/cache/table"
 	"github.com/edgehub-io/edgehub/cache/table/tabletest"
@@ -271,6 +273,37 @@ func TestAYesExpires(t *testing.T) {
 			t.Error("turned off, it remembers")
 		}
 	})
+}
+
+// A token is whoever's it was for as long as it is good for reading.
+func TestAYesAboutATokenEndsWithTheTokensGrace(t *testing.T) {
+	for name, tc := range map[string]struct {
+		grace, after time.Duration // of the token's expiry
+		want         string
+	}{
+		"within its grace":         {time.Minute, time.Minute, "yes jane u g v"},
+		"after its grace":          {time.Minute, time.Minute + time.Second, "no edgehub: " + identity.ErrExpired.Error()},
+		"after it, without an end": {0, time.Hour, "yes jane u g v"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var disk tabletest.Store
+				o := review.Options{TTL: 24 * time.Hour, Grace: tc.grace}
+				k := open(t, &disk, o)
+				expires := time.Now().Add(time.Hour)
+				claims := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"exp":%d}`, expires.Unix()))
+				token := tokenReview("header." + claims + ".signature")
+				keep(t, k, token, authenticated(token, "jane"))
+				time.Sleep(time.Until(expires) + tc.after)
+				for range 2 {
+					if got := answerTo(t, k, token, kubelet); got != tc.want {
+						t.Errorf("%s, want %s", got, tc.want)
+					}
+					k = open(t, &disk, o)
+				}
+			})
+		})
+	}
 }
 
 // The clock of each synctest bubble starts in 2000.
