@@ -31,7 +31,7 @@ func (w *writes) load() error {
 		return err
 	}
 	w.persisted.Store(&persisted{tokens, paths, reviews})
-	return nil
+	return tokens.Each(w.cache.tokens.Recall)
 }
 
 // keepPath caches an apiserver's version and discovery.

@@ -76,6 +76,7 @@ func (w *writes) whileUp(ctx context.Context) {
 	var tasks sync.WaitGroup
 	tasks.Go(func() { w.replay(ctx) })
 	tasks.Go(func() { w.settle(ctx) })
+	tasks.Go(func() { w.confirm(ctx) })
 	select {
 	case <-ctx.Done():
 	case <-lost:

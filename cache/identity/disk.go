@@ -74,6 +74,11 @@ func (t *Tokens) Load(salt []byte) error {
 	t.salt, t.tokens = salt, map[hash]*record{}
 	clear(t.byUser)
 	for h, r := range found {
+		if known := before[h]; known != nil && same && known.user == r.user {
+			r = known
+		} else if r.reviewed.After(t.opts.Now()) { // the clock was set back
+			r.reviewed = time.Time{}
+		}
 		t.setLocked(h, r)
 	}
 	for h, r := range before {

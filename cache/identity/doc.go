@@ -9,7 +9,7 @@
 // Reviews are queued fairly by peer, so that a peer that sends many new tokens delays only
 // its own. The review is a SelfSubjectReview with this token and no other credentials, or,
 // where users may not create those, a TokenReview as the node. Its result, a user name and
-// UID, is stored with a salted hash of the token; the token itself is never stored. A token
+// UID, is stored with a salted hash of the token; the token itself is in memory only. A token
 // that an apiserver has just issued through the hub is known from that answer, before its
 // first use.
 //
@@ -18,8 +18,10 @@
 // # How a token is forgotten
 //
 // If an apiserver answers 401 to a known token, a review confirms that it is refused: a
-// kubelet or an aggregated apiserver behind that apiserver may also answer 401. Tokens are
-// also forgotten if their user has too many; see maxPerUser.
+// kubelet or an aggregated apiserver behind that apiserver may also answer 401. While the cloud
+// is there, [Tokens.Confirm] has known tokens reviewed again, and forgets those that
+// are refused or could not be reviewed for long; see package confirm. Tokens are also forgotten if
+// their user has too many; see maxPerUser.
 //
 // # Concurrency
 //

@@ -85,7 +85,9 @@ type record struct {
 	used     atomic.Int64 // in Unix nanoseconds
 	written  atomic.Int64 // used, as stored
 
-	confirmed time.Time // time of the last review after a 401; guarded by Tokens.mu
+	// Guarded by Tokens.mu:
+	confirmed time.Time // when a known token was last reviewed, or was to be
+	secret    secret    // the zero value after a restart
 }
 
 // New returns empty Tokens; Load loads the stored ones.
@@ -135,6 +137,7 @@ func (t *Tokens) Salt() []byte {
 func (t *Tokens) User(token *Token) string {
 	t.mu.Lock()
 	r := t.tokens[token.hash]
+	t.recallLocked(r, token.secret)
 	t.mu.Unlock()
 	if r == nil {
 		return ""
@@ -175,18 +178,23 @@ func isOver(expires time.Time, grace time.Duration, now time.Time) bool {
 func (t *Tokens) Issued(secret string, to User) { t.learn(t.hash(secret), secret, to) }
 
 // learn records the user of a token, and returns the user's key.
-func (t *Tokens) learn(h hash, secret string, user User) string {
+func (t *Tokens) learn(h hash, token string, user User) string {
 	now := t.opts.Now()
-	r := &record{user: user, key: user.Key(), expires: expiry(secret), reviewed: now}
+	r := &record{user: user, key: user.Key(), expires: expiry(token), reviewed: now, secret: secretOf(token)}
 	r.used.Store(now.UnixNano())
 	r.written.Store(now.UnixNano())
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if old := t.tokens[h]; old != nil {
-		r.confirmed = old.confirmed
+	delete(t.failed, h)
+	if old := t.tokens[h]; old != nil && old.user == user {
+		old.confirmed = now
+		if now.Sub(old.reviewed).Abs() < reviewEvery/2 {
+			return old.key // it need not be written every few minutes
+		}
+		r.confirmed = now
+		r.used.Store(old.used.Load())
 	}
 	t.setLocked(h, r)
-	delete(t.failed, h)
 	t.put(h, r)
 	t.evictLocked(r.key)
 	return r.key

@@ -55,9 +55,13 @@ func known(u User, groups []string) bool {
 // claims are the claims of a JSON Web Token that the hub uses.
 type claims struct {
 	Subject    string  `json:"sub"`
+	Issued     float64 `json:"iat"`
 	Expires    float64 `json:"exp"`
 	Kubernetes struct {
-		Namespace      string `json:"namespace"`
+		Namespace string `json:"namespace"`
+		Pod       struct {
+			UID string `json:"uid"`
+		} `json:"pod"`
 		ServiceAccount struct {
 			Name string `json:"name"`
 			UID  string `json:"uid"`

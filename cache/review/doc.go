@@ -32,6 +32,7 @@
 //
 // # Life cycle
 //
-// Open reads the stored answers, Keep is called online, Answer offline. A Reviews is safe
+// Open reads the stored answers, Keep is called online, Answer offline. While the cloud is
+// there, Confirm asks the questions again, which are in memory only. A Reviews is safe
 // for concurrent use.
 package review

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/json"
@@ -25,9 +26,9 @@ type Options struct {
 	// Grace is how long after its expiry a token is still its user's; 0 is the whole outage. See
 	// identity.Options.
 	Grace time.Duration
-	// MaxCount and MaxBytes bound the answers about all users together: 1,000 and 4 MiB
-	// by default. An answer has some 500 bytes, and a user of a kubelet's API needs two
-	// to ten.
+	// MaxCount and MaxBytes bound the answers about all users together, with the questions in
+	// memory: 1,000 and 4 MiB by default. An answer has some 500 bytes, a question up to
+	// 2,000, and a user of a kubelet's API needs two to ten.
 	MaxCount int
 	MaxBytes int64
 	Logger   *slog.Logger // logs damage; by default nothing is logged
@@ -58,6 +59,9 @@ type entry struct {
 	written time.Time // given, as stored
 	size    int64
 	sum     [sha256.Size]byte // of the status
+
+	asked    time.Time // when an apiserver was last asked; zero after a restart
+	question *Question // nil after a restart: the token is not on disk
 }
 
 func (r *record) entry(size int) *entry {
@@ -133,30 +137,34 @@ func (k *Reviews) Keep(resource schema.GroupVersionResource, request []byte, req
 		k.forgetLocked(key)
 		return nil
 	}
-	return k.keepLocked(key, answered)
+	return k.keepLocked(key, answered, k.clock.now(), &Question{resource, bytes.Clone(request), requestType})
 }
 
-func (k *Reviews) keepLocked(key string, answered *question) error {
+// keepLocked stores a yes that was given at a time.
+func (k *Reviews) keepLocked(key string, answered *question, given time.Time, q *Question) error {
 	status, err := json.Marshal(answered.status)
 	if err != nil {
 		return err
 	}
-	now := k.clock.now()
-	r := record{User: answered.user, Given: now, Status: status}
+	r := record{User: answered.user, Given: given, Status: status}
 	value, err := json.Marshal(r)
 	if err != nil {
 		return err // a clock beyond the year 9999
 	}
-	next := r.entry(len(value))
-	if old := k.entries[key]; old != nil && old.sum == next.sum && now.Sub(old.written) < k.opts.TTL/writesPerTTL {
+	next := r.entry(len(value) + len(q.Body))
+	next.asked, next.question = time.Now(), q
+	old := k.entries[key]
+	k.entries[key] = next
+	if old != nil && old.sum == next.sum && given.Sub(old.written) < k.opts.TTL/writesPerTTL {
 		if _, stored := k.table.Get(key); stored { // the cache's file may have been replaced
-			old.given = now
+			next.written = old.written
 			return nil
 		}
 	}
-	k.entries[key] = next
 	k.table.Put(key, value)
-	k.marked = now
+	if given.After(k.marked) {
+		k.marked = given
+	}
 	k.table.Delete(k.evictLocked()...)
 	return nil
 }

@@ -169,6 +169,21 @@ func (k *Tokens) read(key, user string) (record, bool) {
 	return r, true
 }
 
+// Each calls fn with each stored token.
+func (k *Tokens) Each(fn func(token string)) error {
+	return k.table.All(func(_ string, value []byte) {
+		r, err := parse(value)
+		if err != nil {
+			return
+		}
+		if object, err := convert.FromBare(wire.Protobuf, tokenRequest, r.bare); err == nil {
+			if issued, ok := object.(*authenticationv1.TokenRequest); ok {
+				fn(issued.Status.Token)
+			}
+		}
+	})
+}
+
 // key returns the key of the token that answers a request.
 func (k *Tokens) key(a Account, asked *authenticationv1.TokenRequest) string {
 	parts := []string{a.User, a.Namespace, a.Name, string(asked.UID)}

@@ -78,16 +78,17 @@ var layers = map[string][]string{
 	// disk, what is known of single objects, and views; then what answers offline, what lists
 	// views again, and watches.
 	"cache": {
-		"cache/convert", "cache/discovery", "cache/disk", "cache/identity", "cache/localendpoints", "cache/negotiation", "cache/offline", "cache/overlay",
+		"cache/confirm", "cache/convert", "cache/discovery", "cache/disk", "cache/identity", "cache/localendpoints", "cache/negotiation", "cache/offline", "cache/overlay",
 		"cache/pages", "cache/patch", "cache/pause",
 		"cache/query", "cache/quota", "cache/records", "cache/relist", "cache/review", "cache/satoken", "cache/spool", "cache/store", "cache/store/writeback",
 		"cache/table", "cache/tee", "cache/versions", "cache/view", "cache/watch", "cache/wire",
 	},
+	"cache/confirm":     {"cache/quota"},
 	"cache/convert":     {"cache/negotiation", "cache/wire"},
 	"cache/discovery":   {"cache/quota", "cache/table"},
 	"cache/disk":        {"cache/pause", "cache/store", "cache/store/writeback"},
 	"cache/fairqueue":   {},
-	"cache/identity":    {"cache/fairqueue", "cache/quota", "cache/store"},
+	"cache/identity":    {"cache/confirm", "cache/fairqueue", "cache/quota", "cache/store"},
 	"cache/negotiation": {"cache/wire"},
 	"cache/offline": {
 		"cache/convert", "cache/fairqueue", "cache/localendpoints", "cache/negotiation", "cache/overlay", "cache/query", "cache/quota",
@@ -104,7 +105,7 @@ var layers = map[string][]string{
 		"cache/identity", "cache/negotiation", "cache/pages", "cache/query", "cache/records", "cache/store", "cache/tee", "cache/versions",
 		"cache/view", "cache/wire",
 	},
-	"cache/review":          {"cache/convert", "cache/identity", "cache/quota", "cache/table", "cache/wire"},
+	"cache/review":          {"cache/confirm", "cache/convert", "cache/identity", "cache/quota", "cache/table", "cache/wire"},
 	"cache/satoken":         {"cache/convert", "cache/quota", "cache/table", "cache/wire"},
 	"cache/spool":           {"cache/convert", "cache/patch", "cache/pause", "cache/quota", "cache/table", "cache/wire"},
 	"cache/store":           {"cache/store/pagecheck", "cache/store/seal"},

@@ -1,0 +1,95 @@
+package identity
+
+import (
+	"context"
+	"time"
+
+	"github.com/edgehub-io/edgehub/cache/confirm"
+)
+
+// holder is who has a token: a user in one pod, by its UID, or anywhere else.
+type holder struct{ key, pod string }
+
+// secret is a token in memory, where it can be reviewed again. It is not on disk here: after a
+// restart of the hub it is known when it is used, or by Recall.
+type secret struct {
+	text   string
+	pod    string  // UID; "" if it is bound to none
+	issued float64 // in Unix seconds; 0 if unknown
+}
+
+func secretOf(token string) secret {
+	c := claimsOf(token)
+	return secret{token, c.Kubernetes.Pod.UID, c.Issued}
+}
+
+// Recall lets Confirm review a token that is known, and that was not used since a restart of the
+// hub. Of an unknown token it keeps nothing.
+func (t *Tokens) Recall(token string) {
+	h := t.hash(token)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.recallLocked(t.tokens[h], token)
+}
+
+func (t *Tokens) recallLocked(r *record, token string) {
+	if r != nil && r.secret.text == "" {
+		r.secret = secretOf(token)
+	}
+}
+
+// asked returns when an apiserver was last asked for the token's user.
+func (r *record) asked() time.Time {
+	if r.confirmed.After(r.reviewed) {
+		return r.confirmed
+	}
+	return r.reviewed
+}
+
+// Confirm has one token reviewed again, which is forgotten if it is refused. It also forgets
+// the tokens that could not be reviewed for long. since is when the cloud came; see package
+// confirm. It reports whether there was one to review.
+//
+// Besides the tokens that are in use, these are each holder's newest: a pod that seldom
+// reads must be able to without the cloud. A token that has expired is not reviewed: kubelet may
+// not have renewed it yet, if the cloud has just come back.
+func (t *Tokens) Confirm(ctx context.Context, since time.Time) bool {
+	now := t.opts.Now()
+	t.mu.Lock()
+	newest := t.newestLocked()
+	items := make([]confirm.Item[hash], 0, len(t.tokens))
+	for h, r := range t.tokens {
+		inUse := r.used.Load() > r.asked().UnixNano() || newest[holder{r.key, r.secret.pod}] == r
+		expired := !r.expires.IsZero() && now.After(r.expires)
+		items = append(items, confirm.Item[hash]{Key: h, User: r.key, Asked: r.asked(), Wanted: r.secret.text != "" && inUse && !expired})
+	}
+	h, ok, forget := confirm.Next(items, since, now)
+	for _, old := range forget {
+		t.removeLocked(old)
+	}
+	if !ok {
+		t.mu.Unlock()
+		return false
+	}
+	r := t.tokens[h]
+	r.confirmed = now
+	token := &Token{r.secret.text, h}
+	c, isNew := t.callLocked(token)
+	t.mu.Unlock()
+	_, _ = t.await(ctx, c, isNew, token) // the review itself forgets the token
+	return true
+}
+
+// newestLocked returns the token of each holder that was issued last, or if that is unknown used.
+func (t *Tokens) newestLocked() map[holder]*record {
+	newest := make(map[holder]*record)
+	for _, r := range t.tokens {
+		who := holder{r.key, r.secret.pod}
+		old := newest[who]
+		if r.secret.text != "" && (old == nil || r.secret.issued > old.secret.issued ||
+			r.secret.issued == old.secret.issued && r.used.Load() > old.used.Load()) {
+			newest[who] = r
+		}
+	}
+	return newest
+}
