@@ -118,11 +118,11 @@ func (p *podAccess) transforms() []transform.Transform {
 	}
 }
 
-// serverConfig is that of the ports at the addresses for pods.
+// serverConfig is that of the ports at the addresses for pods. It requests no client certificates:
+// nobody gets the node's identity there, and pods have tokens.
 func (p *podAccess) serverConfig() *tls.Config {
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return p.issued.Load().cert, nil },
-		ClientAuth:     tls.RequestClientCert,
 	}
 }

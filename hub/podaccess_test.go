@@ -362,6 +362,25 @@ func TestPodAddressesLendNobodyTheNodesIdentity(t *testing.T) {
 	}
 }
 
+func TestPodsAreAskedForNoCertificate(t *testing.T) {
+	n := newNode(t, serveCluster)
+	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+	n.start(t)
+	for address, want := range map[string]bool{n.config.PodServers()[0]: false, n.config.SecureAddress: true} {
+		asked := false
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
+			InsecureSkipVerify: true, //nolint:gosec // the client's certificate is what is tested
+			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+				asked = true
+				return &tls.Certificate{}, nil
+			},
+		}}}
+		if code, body := fetch(t, client, "https://"+address+"/api"); code != http.StatusUnauthorized || asked != want {
+			t.Errorf("%s: asked for a certificate: %t, want %t; %d %s", address, asked, want, code, body)
+		}
+	}
+}
+
 func TestPodsCannotTakeTheConnectionsOfKubelet(t *testing.T) {
 	n := newNode(t, serveCluster)
 	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}

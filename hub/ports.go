@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -58,7 +59,9 @@ func (h *Hub) listen(flag, address string, server *http.Server) error {
 
 // serve adds a port. It sets what the servers of all ports have in common.
 func (h *Hub) serve(name string, l net.Listener, server *http.Server) {
-	server.ConnContext = h.callers.ConnContext
+	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return authn.ConnContext(h.callers.ConnContext(ctx, c))
+	}
 	server.ReadHeaderTimeout = headerTimeout
 	server.IdleTimeout = keepAlive
 	server.ErrorLog = slog.NewLogLogger(h.log.With("port", name).Handler(), slog.LevelDebug)

@@ -51,16 +51,39 @@ func NewCertificate(c *config.Config, log *slog.Logger) (*Certificate, error) {
 	return &Certificate{pair}, nil
 }
 
+const (
+	// maxChain is how many certificates a client may send, its own included. Clusters have one or
+	// two intermediate CAs. A connection keeps its client's certificates for as long as it lives;
+	// crypto/tls alone would take a chain of 256 KiB.
+	maxChain = 8
+	// maxChainBytes is how large they may be together. One has 1 to 2 KiB, with ML-DSA 4 to 8.
+	maxChainBytes = 16 << 10
+)
+
+// boundChain is a tls.Config.VerifyConnection, which is called for resumed sessions, too.
+func boundChain(c tls.ConnectionState) error {
+	size := 0
+	for _, cert := range c.PeerCertificates {
+		size += len(cert.Raw)
+	}
+	if n := len(c.PeerCertificates); n > maxChain || size > maxChainBytes {
+		return fmt.Errorf("the client has sent %d certificates of %d bytes together; %d of %d bytes are allowed", n, size, maxChain, maxChainBytes)
+	}
+	return nil
+}
+
 // get is a tls.Config.GetCertificate.
 func (s *Certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.pair.get(), nil }
 
 // ServerConfig returns a configuration that requests a client certificate and leaves its
-// verification to the handler: clients without one get a 401, not a failed handshake.
+// verification to the handler: clients without one get a 401, not a failed handshake. The
+// handshake fails if a client sends more certificates than a chain of CAs has.
 func (s *Certificate) ServerConfig() *tls.Config {
 	return &tls.Config{
-		MinVersion:     tls.VersionTLS12,
-		GetCertificate: s.get,
-		ClientAuth:     tls.RequestClientCert,
+		MinVersion:       tls.VersionTLS12,
+		GetCertificate:   s.get,
+		ClientAuth:       tls.RequestClientCert,
+		VerifyConnection: boundChain,
 	}
 }
 

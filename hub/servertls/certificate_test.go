@@ -12,15 +12,20 @@ import (
 	"log/slog"
 	"math/big"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/edgehub-io/edgehub/hub/config"
+	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
 // pinned reads the certificate like a client that pins it.
@@ -100,6 +105,58 @@ func TestACertificateFromAFlagIsNeverReplaced(t *testing.T) {
 	after, _ := pinned(t, cert)
 	if used, err := serving.get(&tls.ClientHelloInfo{}); err != nil || !used.Leaf.Equal(before) || !after.Equal(before) {
 		t.Errorf("it was replaced, or is not used: %v", err)
+	}
+}
+
+// A connection keeps its client's certificates for as long as it lives.
+func TestAClientsChainIsBounded(t *testing.T) {
+	ca := proxytest.NewAuthority(t)
+	leaf := ca.Client(t, "system:node:n", x509.ExtKeyUsageClientAuth, time.Now().Add(time.Hour))
+	large, _ := proxytest.Sign(t, &x509.Certificate{
+		SerialNumber: big.NewInt(8), ExtraExtensions: []pkix.Extension{{Id: []int{1, 2, 3, 4}, Value: make([]byte, maxChainBytes)}},
+	}, ca)
+	c := &config.Config{Options: config.Options{RootDir: t.TempDir(), NodeName: "n"}}
+	serving, err := NewCertificate(c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var held atomic.Int64
+	hub := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		held.Store(int64(len(r.TLS.PeerCertificates)))
+	}))
+	hub.TLS = serving.ServerConfig()
+	hub.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	hub.StartTLS()
+	defer hub.Close()
+	for name, tt := range map[string]struct {
+		rest    [][]byte
+		refused bool
+	}{
+		"no chain":                      {nil, false},
+		"two intermediates and a root":  {slices.Repeat([][]byte{ca.Cert.Raw}, 3), false},
+		"as many as there may be":       {slices.Repeat([][]byte{ca.Cert.Raw}, maxChain-1), false},
+		"one more":                      {slices.Repeat([][]byte{ca.Cert.Raw}, maxChain), true},
+		"ninety-nine":                   {slices.Repeat([][]byte{ca.Cert.Raw}, 99), true},
+		"one that is larger than a few": {[][]byte{large.Raw}, true},
+	} {
+		for version, max := range map[string]uint16{"TLS 1.2": tls.VersionTLS12, "TLS 1.3": tls.VersionTLS13} {
+			t.Run(name+", "+version, func(t *testing.T) {
+				held.Store(-1)
+				chain := *leaf
+				chain.Certificate = append(slices.Clone(leaf.Certificate), tt.rest...)
+				transport := &http.Transport{TLSClientConfig: &tls.Config{
+					InsecureSkipVerify: true, MaxVersion: max, Certificates: []tls.Certificate{chain}, //nolint:gosec // the client's certificates are what is tested
+				}}
+				defer transport.CloseIdleConnections()
+				res, err := (&http.Client{Transport: transport}).Get(hub.URL)
+				if err == nil {
+					res.Body.Close()
+				}
+				if refused := err != nil; refused != tt.refused || !refused && held.Load() != int64(len(chain.Certificate)) {
+					t.Errorf("refused: %v; the connection holds %d certificates", err, held.Load())
+				}
+			})
+		}
 	}
 }
 

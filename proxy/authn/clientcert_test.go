@@ -1,13 +1,20 @@
 package authn
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
+	"fmt"
+	"io"
 	"math/big"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -91,7 +98,7 @@ func TestAClientCertOutsideOfItsTime(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			v := &verifiedCert{leaf: tt.cert.Leaf, roots: pool}
+			v := &nodeCert{leaf: tt.cert.Leaf, roots: pool}
 			now := time.Now().Add(-tt.back)
 			err := v.check("system:node:n1", nil, now)
 			if err == nil {
@@ -170,5 +177,102 @@ func TestAKubeletWhoseCertificateHasExpired(t *testing.T) {
 				t.Errorf("error %v, want ErrUnauthenticated with %q", err, tt.err)
 			}
 		})
+	}
+}
+
+// A constraint of the CA counts how often a chain to it is verified.
+func TestACertificateIsVerifiedOnceForAConnection(t *testing.T) {
+	ca := proxytest.NewAuthority(t)
+	hour := time.Now().Add(time.Hour)
+	for name, tt := range map[string]struct {
+		user     string
+		refusal  error // of the constraint
+		code     int
+		verified int64 // on the first connection, with two pools of CAs
+	}{
+		"the node's own":       {"system:node:n1", nil, http.StatusOK, 2},
+		"one that is refused":  {"system:node:n1", errors.New("not by this CA"), http.StatusUnauthorized, 2},
+		"one of another name":  {"system:node:n2", nil, http.StatusUnauthorized, 0},
+		"one that is nobody's": {"", nil, http.StatusUnauthorized, 0},
+	} {
+		for _, http2 := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, HTTP/2 %t", name, http2), func(t *testing.T) {
+				var verified atomic.Int64
+				newPool := func() *x509.CertPool {
+					pool := x509.NewCertPool()
+					pool.AddCertWithConstraint(ca.Cert, func([]*x509.Certificate) error {
+						verified.Add(1)
+						return tt.refusal
+					})
+					return pool
+				}
+				var roots atomic.Pointer[x509.CertPool]
+				roots.Store(newPool())
+				authenticate := ClientCert("system:node:n1", roots.Load, func() bool { return false }, 0)
+				hub := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if _, err := authenticate(r); err != nil {
+						http.Error(w, err.Error(), http.StatusUnauthorized)
+					}
+				}))
+				hub.TLS, hub.EnableHTTP2 = &tls.Config{ClientAuth: tls.RequestClientCert}, http2
+				var conns atomic.Int64
+				hub.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context { conns.Add(1); return ConnContext(ctx) }
+				hub.StartTLS()
+				defer hub.Close()
+				client := hub.Client()
+				transport := client.Transport.(*http.Transport)
+				transport.MaxConnsPerHost = 1
+				if tt.user != "" {
+					transport.TLSClientConfig.Certificates = []tls.Certificate{*ca.Client(t, tt.user, x509.ExtKeyUsageClientAuth, hour)}
+				}
+				flood := func() {
+					var g sync.WaitGroup
+					for range 20 {
+						g.Go(func() {
+							res, err := client.Get(hub.URL)
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							defer res.Body.Close()
+							if body, err := io.ReadAll(res.Body); err != nil || res.StatusCode != tt.code {
+								t.Errorf("%s %q %v", res.Status, body, err)
+							}
+						})
+					}
+					g.Wait()
+				}
+				flood()
+				roots.Store(newPool()) // the CAs are rotated
+				flood()
+				if got := verified.Load(); got != tt.verified || conns.Load() != 1 {
+					t.Errorf("verified %d times on %d connections, want %d on one", got, conns.Load(), tt.verified)
+				}
+				client.CloseIdleConnections()
+				flood()
+				if got, want := verified.Load(), tt.verified*3/2; got != want {
+					t.Errorf("verified %d times with a second connection, want %d", got, want)
+				}
+			})
+		}
+	}
+}
+
+// What a caller's own certificates have signed costs no check of a signature: x509 names the
+// certificate by whose key it has tried.
+func TestNoKeyIsUsedThatNoCAHasSigned(t *testing.T) {
+	ca, forger := proxytest.NewAuthority(t), proxytest.NewAuthority(t)
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.Cert)
+	intermediate := func(by *proxytest.Authority) *proxytest.Authority { return by.Intermediate(t, "an intermediate") }
+	good := intermediate(ca)
+	chain := []*x509.Certificate{intermediate(forger).Cert, good.Cert}
+	node := good.Client(t, "system:node:n1", x509.ExtKeyUsageClientAuth, time.Now().Add(time.Hour))
+	if err := VerifyClient(node.Leaf, chain, pool, time.Now()); err != nil {
+		t.Errorf("a chain by way of an intermediate: %v", err)
+	}
+	err := VerifyClient(node.Leaf, chain[:1], pool, time.Now())
+	if unknown, ok := errors.AsType[x509.UnknownAuthorityError](err); !ok || strings.Contains(unknown.Error(), "candidate") {
+		t.Errorf("a forged chain: %v", err)
 	}
 }

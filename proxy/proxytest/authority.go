@@ -41,6 +41,18 @@ func NewAuthority(t *testing.T) *Authority {
 	return &Authority{cert, key}
 }
 
+// Intermediate returns an Authority whose certificate a has signed.
+func (a *Authority) Intermediate(t *testing.T, name string) *Authority {
+	t.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(4), Subject: pkix.Name{CommonName: name},
+		NotBefore: a.Cert.NotBefore, NotAfter: a.Cert.NotAfter,
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	cert, key := Sign(t, template, a)
+	return &Authority{cert, key}
+}
+
 // Client returns a certificate for user with this key usage.
 func (a *Authority) Client(t *testing.T, user string, usage x509.ExtKeyUsage, notAfter time.Time) *tls.Certificate {
 	t.Helper()
