@@ -32,12 +32,7 @@ func dialHTTP2(t *testing.T, address string) (c *http2Client, settings map[http2
 	}
 	t.Cleanup(func() { conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
-	c = &http2Client{Framer: http2.NewFramer(conn, conn), conn: conn, next: 1}
-	c.encoder = hpack.NewEncoder(&c.headers)
-	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.WriteSettings(); err != nil {
+	if c, err = newHTTP2Client(conn); err != nil {
 		t.Fatal(err)
 	}
 	frame, err := c.ReadFrame()
@@ -50,6 +45,16 @@ func dialHTTP2(t *testing.T, address string) (c *http2Client, settings map[http2
 		return nil
 	})
 	return c, settings
+}
+
+// newHTTP2Client begins HTTP/2 on conn.
+func newHTTP2Client(conn *tls.Conn) (*http2Client, error) {
+	c := &http2Client{Framer: http2.NewFramer(conn, conn), conn: conn, next: 1}
+	c.encoder = hpack.NewEncoder(&c.headers)
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		return nil, err
+	}
+	return c, c.WriteSettings()
 }
 
 // open begins a request with a token, and returns its stream.
@@ -95,8 +100,11 @@ func TestHTTP2IsBounded(t *testing.T) {
 		if got := settings[http2.SettingMaxConcurrentStreams]; got == 0 || got > 250 {
 			t.Errorf("%d streams at a time", got)
 		}
-		if got := settings[http2.SettingMaxHeaderListSize]; got == 0 || got > 2*proxyHeader {
+		if got := settings[http2.SettingMaxHeaderListSize]; got == 0 || got > 16<<10 {
 			t.Errorf("headers of %d bytes", got)
+		}
+		if got := settings[http2.SettingMaxFrameSize]; got != 16<<10 { // the least that there may be
+			t.Errorf("frames of %d bytes, each of which the hub makes room for when its first bytes come", got)
 		}
 	})
 	t.Run("more streams than there may be", func(t *testing.T) {

@@ -42,6 +42,7 @@ type Hub struct {
 	transforms *transforms
 	callers    *access.Callers
 	conns      *access.Connections
+	proxyConns *access.Budget    // of all addresses of the proxy
 	sockets    systemd.Listeners // inherited, and not used by a port yet
 	systemd    *systemd.Notifier
 	serving    atomic.Bool
@@ -101,7 +102,7 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 	if h.callers, err = access.NewCallers(h.config, r, h.log); err != nil {
 		return err
 	}
-	h.conns = access.NewConnections(r)
+	h.conns, h.proxyConns = access.NewConnections(r), access.NewBudget(h.config.MaxConnections)
 	local := newInproc()
 	h.serve("in process", local, &http.Server{Handler: h.proxy.Handler(authn.Loopback), MaxHeaderBytes: proxyHeader})
 	h.own = &http.Transport{DialContext: local.Dial}

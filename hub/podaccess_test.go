@@ -383,22 +383,60 @@ func TestPodsAreAskedForNoCertificate(t *testing.T) {
 
 func TestPodsCannotTakeTheConnectionsOfKubelet(t *testing.T) {
 	n := newNode(t, serveCluster)
-	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("::1")}
 	n.config.MaxConnections = config.MinConnections
 	h, _ := n.start(t)
-	for range 2 * n.config.MaxConnections {
+	for i := range 4 * n.config.MaxConnections {
 		var dialer net.Dialer
-		conn, err := dialer.DialContext(t.Context(), "tcp", n.config.PodServers()[0])
+		conn, err := dialer.DialContext(t.Context(), "tcp", n.config.PodServers()[i%2])
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
 	}
-	for deadline := time.Now().Add(10 * time.Second); !h.isFull("--dummy-if-ip"); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !h.isFull("--dummy-if-ip"); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the port for pods has no limit")
 		}
 	}
+	_, metrics := fetch(t, http.DefaultClient, "http://"+n.config.ServeAddress+"/metrics")
+	if want := fmt.Sprintf("edgehub_connections{port=\"dummy-if-ip\"} %d\n", n.config.MaxConnections/2); !strings.Contains(metrics, want) {
+		_, is, _ := strings.Cut(metrics, `edgehub_connections{port="dummy-if-ip"} `)
+		t.Errorf("pods have %.3q connections at two addresses, want %s", is, want)
+	}
 	var service corev1.Service
 	readObject(t, http.DefaultClient, "http://"+n.config.ProxyAddress+"/api/v1/namespaces/default/services/kubernetes", "", &service)
+}
+
+// A connection may send as much as it likes once its first request has arrived.
+func TestALargeBodyMayBeAConnectionsFirst(t *testing.T) {
+	n := newNode(t, func(w http.ResponseWriter, r *http.Request) {
+		size, _ := io.Copy(io.Discard, r.Body) // what has come
+		fmt.Fprint(w, size)
+	})
+	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+	n.start(t)
+	const size = 1 << 20
+	for _, url := range []string{"http://" + n.config.ProxyAddress, "https://" + n.config.SecureAddress, "https://" + n.config.PodServers()[0]} {
+		for _, http2 := range []bool{false, true} {
+			transport := &http.Transport{
+				DisableKeepAlives: true, ForceAttemptHTTP2: http2,
+				TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // whose certificate it is does not matter
+			}
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/version", bytes.NewReader(make([]byte, size)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer x")
+			res, err := transport.RoundTrip(req)
+			if err != nil {
+				t.Fatalf("%s, HTTP/2 %t: %v", url, http2, err)
+			}
+			body, err := io.ReadAll(res.Body)
+			res.Body.Close()
+			if string(body) != fmt.Sprint(size) || err != nil {
+				t.Errorf("%s, HTTP/2 %t: %s %s %v", url, http2, res.Status, body, err)
+			}
+		}
+	}
 }

@@ -27,10 +27,18 @@ const (
 	// headerSlack is by how many bytes a header may exceed a server's MaxHeaderBytes. On a
 	// connection that has carried a request it may be twice as many.
 	headerSlack = 4096
-	// proxyHeader limits the header of a request to the proxy ports to 64 KiB. An apiserver
-	// allows a megabyte; many unfinished headers of that size would exhaust the hub's
-	// memory before any client has to authenticate.
-	proxyHeader = 64<<10 - headerSlack
+	// proxyHeader limits the header of a request to the proxy ports to 16 KiB: a token has 1 to
+	// 4 KiB, and other proxies allow 8. An apiserver allows a megabyte; unfinished headers of that
+	// size on all connections would exhaust the hub's memory before any client has to
+	// authenticate.
+	proxyHeader = 16<<10 - headerSlack
+	// frameSize is that of HTTP/2's frames: for each connection the hub allocates as much as
+	// the largest has announced. It is the least that HTTP/2 allows (RFC 9113, 4.2).
+	frameSize = 16 << 10
+	// pingAfter is for how long an HTTP/2 connection may be quiet before the hub sends a ping,
+	// and how long the answer may take. A client cannot answer between the frames of a header, so
+	// both together bound that as headerTimeout does, for which net/http has no setting in HTTP/2.
+	pingAfter = headerTimeout / 2
 )
 
 // port is a bound address with the server that answers there.
@@ -40,8 +48,9 @@ type port struct {
 	server   *http.Server
 }
 
-// listen opens the port of this flag. It does nothing for an empty address.
-func (h *Hub) listen(flag, address string, server *http.Server) error {
+// listen opens the port of this flag, with connections of this budget. It does nothing for an empty
+// address. A nil isNode is for an address where nobody is the node.
+func (h *Hub) listen(flag, address string, server *http.Server, budget *access.Budget, isNode func(net.Conn) bool) error {
 	if address == "" {
 		return nil
 	}
@@ -53,7 +62,7 @@ func (h *Hub) listen(flag, address string, server *http.Server) error {
 	if !ok {
 		return fmt.Errorf("%s: the socket from systemd at %s is not for TCP", flag, l.Addr())
 	}
-	h.serve(flag, h.conns.Limit(flag, tcp, h.config.MaxConnections, h.callers.IsNode, h.log), server)
+	h.serve(flag, h.conns.Limit(flag, tcp, budget, isNode, h.log), server)
 	return nil
 }
 
@@ -62,8 +71,10 @@ func (h *Hub) serve(name string, l net.Listener, server *http.Server) {
 	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		return authn.ConnContext(h.callers.ConnContext(ctx, c))
 	}
+	server.ConnState = access.ConnState
 	server.ReadHeaderTimeout = headerTimeout
 	server.IdleTimeout = keepAlive
+	server.HTTP2 = &http.HTTP2Config{MaxReadFrameSize: frameSize, SendPingTimeout: pingAfter, PingTimeout: pingAfter}
 	server.ErrorLog = slog.NewLogLogger(h.log.With("port", name).Handler(), slog.LevelDebug)
 	h.ports = append(h.ports, port{name, l, server})
 }
@@ -71,7 +82,8 @@ func (h *Hub) serve(name string, l net.Listener, server *http.Server) {
 // listenPlain opens the plain HTTP port, on which callers get the node's identity.
 func (h *Hub) listenPlain() error {
 	who := access.CheckCSRF(authn.LoopbackFor(h.callers.Refuse))
-	return h.listen("--proxy-port", h.config.ProxyAddress, &http.Server{Handler: h.proxy.Handler(who), MaxHeaderBytes: proxyHeader})
+	server := &http.Server{Handler: h.proxy.Handler(who), MaxHeaderBytes: proxyHeader}
+	return h.listen("--proxy-port", h.config.ProxyAddress, server, h.proxyConns, h.callers.IsNode)
 }
 
 // listenTLS opens the proxy port over TLS.
@@ -86,15 +98,16 @@ func (h *Hub) listenTLS() error {
 	who := authn.ClientCert("system:node:"+h.config.NodeName, h.creds.ClientCAs, h.nodeIsAway, h.config.OfflineTokenGrace)
 	handler := h.proxy.Handler(who)
 	for _, address := range h.config.PodServers() {
-		err := h.listen("--dummy-if-ip", address, &http.Server{Handler: handler, MaxHeaderBytes: proxyHeader, TLSConfig: h.pods.serverConfig()})
-		if err != nil {
+		server := &http.Server{Handler: handler, MaxHeaderBytes: proxyHeader, TLSConfig: h.pods.serverConfig()}
+		if err := h.listen("--dummy-if-ip", address, server, h.proxyConns, nil); err != nil {
 			return fmt.Errorf("%w: the address has to be there first, on a dummy interface; edgehub install sets that up", err)
 		}
 	}
+	// A certificate that has expired is enough, or none, if it is kubelet that calls: see OrOwnProgram.
 	program := access.CheckCSRF(authn.LoopbackFor(h.callers.RefuseOthers))
-	return h.listen("--proxy-secure-port", h.config.SecureAddress, &http.Server{
-		Handler: h.proxy.Handler(authn.OrOwnProgram(who, program, h.nodeIsAway)), MaxHeaderBytes: proxyHeader, TLSConfig: cert.ServerConfig(),
-	})
+	own := h.proxy.Handler(authn.OrOwnProgram(who, program, h.nodeIsAway))
+	server := &http.Server{Handler: own, MaxHeaderBytes: proxyHeader, TLSConfig: cert.ServerConfig()}
+	return h.listen("--proxy-secure-port", h.config.SecureAddress, server, h.proxyConns, h.callers.IsNode)
 }
 
 // listenAPI opens the port of the node's HTTP API: over plain HTTP on loopback for programs
@@ -114,7 +127,7 @@ func (h *Hub) listenAPI(api http.Handler, r prometheus.Registerer) error {
 		}
 		server.Handler, server.TLSConfig = cas.Admit(server.Handler), cert.ServerConfig()
 	}
-	return h.listen("--serve-port", h.config.ServeAddress, server)
+	return h.listen("--serve-port", h.config.ServeAddress, server, access.NewBudget(h.config.MaxConnections), h.callers.IsNode)
 }
 
 // servingCert returns the certificate that all TLS ports share. It reads the certificate once.

@@ -21,22 +21,34 @@ const maxChecks = 64
 // read. On loopback it would buffer megabytes by default, which count as the hub's memory.
 const sendBuffer = 128 << 10
 
-// Listener is a port's listener with a limit on open connections. The last quarter is
-// reserved for the node's own programs, so that no pod can lock kubelet out; other
-// connections are closed at once.
+// Budget is how many connections may be open at several addresses together.
+type Budget struct {
+	max  int64
+	open atomic.Int64
+}
+
+// NewBudget returns a Budget of maxOpen connections.
+func NewBudget(maxOpen int) *Budget { return &Budget{max: int64(maxOpen)} }
+
+// Listener is an address's listener with a limit on open connections, from a Budget. The last
+// quarter of that is reserved for the node's own programs, so that nobody can lock kubelet out.
+// Where none of them call, which is at the addresses for pods, a connection is accepted while
+// less than half of the budget is used, so that pods do not lock out other users of the node, either.
+// Connections beyond are closed at once.
 //
 // It accepts in a goroutine of its own, from the first Accept until Close. After Close, Accept
 // returns the connections that it had accepted by then: their clients have begun a request, and
 // the next process, which gets those that wait in the kernel, knows nothing of it.
 type Listener struct {
 	*net.TCPListener
-	max, free int64 // free is the number that is not reserved
+	budget    *Budget
+	free, max int64 // of the budget, for those who are not the node, and those who are
 	isNode    func(net.Conn) bool
 	log       *slog.Logger
 	logLimit  *logLimit
 	refused   prometheus.Counter
 
-	open     atomic.Int64
+	open     atomic.Int64  // at this address
 	checking chan struct{} // holds one for each connection that is being checked
 	start    sync.Once
 	accepted chan acceptResult
@@ -55,11 +67,14 @@ type acceptResult struct {
 	err  error
 }
 
-func newListener(l *net.TCPListener, maxOpen int, isNode func(net.Conn) bool, refused prometheus.Counter, log *slog.Logger) *Listener {
-	free := int64(maxOpen) * 3 / 4
-	together := min(maxChecks, max(1, (int64(maxOpen)-free)/2))
+func newListener(l *net.TCPListener, b *Budget, isNode func(net.Conn) bool, refused prometheus.Counter, log *slog.Logger) *Listener {
+	free, all := b.max*3/4, b.max
+	together := min(maxChecks, max(1, (all-free)/2))
+	if isNode == nil {
+		free, all = b.max/2, b.max/2
+	}
 	return &Listener{
-		TCPListener: l, max: int64(maxOpen), free: free, isNode: isNode, log: log, logLimit: newLogLimit(), refused: refused,
+		TCPListener: l, budget: b, free: free, max: all, isNode: isNode, log: log, logLimit: newLogLimit(), refused: refused,
 		checking: make(chan struct{}, together), accepted: make(chan acceptResult), closed: make(chan struct{}), done: make(chan struct{}),
 	}
 }
@@ -82,7 +97,7 @@ func (l *Listener) Close() error {
 }
 
 // Full reports whether all connections that are not reserved are taken.
-func (l *Listener) Full() bool { return l.open.Load() >= l.free }
+func (l *Listener) Full() bool { return l.budget.open.Load() >= l.free }
 
 func (l *Listener) run() {
 	defer close(l.done)
@@ -97,8 +112,9 @@ func (l *Listener) run() {
 			continue
 		}
 		_ = tcp.SetWriteBuffer(sendBuffer) // fails if the connection is closed
-		conn := &limitedConn{TCPConn: tcp, open: &l.open}
-		switch open := l.open.Add(1); {
+		l.open.Add(1)
+		conn := &limitedConn{TCPConn: tcp, of: l, unread: maxBegin}
+		switch open := l.budget.open.Add(1); {
 		case open <= l.free:
 			l.deliver(acceptResult{conn: conn})
 		case open <= l.max:
@@ -140,20 +156,8 @@ func (l *Listener) reject(conn *limitedConn) {
 	conn.Close()
 	if l.logLimit.allow("", time.Now()) {
 		l.log.Warn("a connection was refused: too many are open; the last quarter is for the node's own programs. See who has them (ss -tnp), or raise --max-connections",
-			"open", l.open.Load(), "max-connections", l.max, "remote", remote)
+			"open", l.budget.open.Load(), "max-connections", l.budget.max, "remote", remote)
 	}
-}
-
-// limitedConn is counted until it is closed, even after an upgrade.
-type limitedConn struct {
-	*net.TCPConn
-	open *atomic.Int64
-	once sync.Once
-}
-
-func (c *limitedConn) Close() error {
-	c.once.Do(func() { c.open.Add(-1) })
-	return c.TCPConn.Close()
 }
 
 // Connections has the metrics about the connections of all ports.
@@ -175,11 +179,12 @@ func NewConnections(r prometheus.Registerer) *Connections {
 	return c
 }
 
-// Limit returns l with a limit of maxOpen connections, for the port of this flag. The addresses of
-// one flag share their metrics, and each has its own limit.
-func (c *Connections) Limit(flag string, l *net.TCPListener, maxOpen int, isNode func(net.Conn) bool, log *slog.Logger) *Listener {
+// Limit returns l with connections of budget, for the port of this flag. The addresses of one flag
+// share their metrics. isNode reports whether a client is one of the node's own programs; it is nil
+// for an address where none is.
+func (c *Connections) Limit(flag string, l *net.TCPListener, budget *Budget, isNode func(net.Conn) bool, log *slog.Logger) *Listener {
 	port := strings.TrimPrefix(flag, "--")
-	listener := newListener(l, maxOpen, isNode, c.refused.WithLabelValues(port), log.With("port", port))
+	listener := newListener(l, budget, isNode, c.refused.WithLabelValues(port), log.With("port", port))
 	c.mu.Lock()
 	c.ports[port] = append(c.ports[port], listener)
 	isFirst := len(c.ports[port]) == 1

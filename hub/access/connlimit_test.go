@@ -1,10 +1,12 @@
 package access
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,12 +26,20 @@ type flood struct {
 
 func newFlood(t *testing.T, maxOpen int) *flood {
 	t.Helper()
+	c := &flood{}
+	c.listen(t, NewBudget(maxOpen), func(net.Conn) bool { return c.node.Load() })
+	return c
+}
+
+// listen listens at an address of its own.
+func (c *flood) listen(t *testing.T, b *Budget, isNode func(net.Conn) bool) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &flood{t: t, refused: prometheus.NewCounter(prometheus.CounterOpts{})}
-	c.l = newListener(l.(*net.TCPListener), maxOpen, func(net.Conn) bool { return c.node.Load() }, c.refused, slog.New(slog.DiscardHandler))
+	c.t, c.refused = t, prometheus.NewCounter(prometheus.CounterOpts{})
+	c.l = newListener(l.(*net.TCPListener), b, isNode, c.refused, slog.New(slog.DiscardHandler))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -46,7 +56,6 @@ func newFlood(t *testing.T, maxOpen int) *flood {
 		}
 	}()
 	t.Cleanup(func() { c.l.Close(); <-done })
-	return c
 }
 
 // dial returns a connection, or nil if it was closed at once.
@@ -104,6 +113,80 @@ func TestTheLastQuarterIsReservedForTheNode(t *testing.T) {
 	}
 }
 
+// Pods take no connection of kubelet's, nor the last one of another user.
+func TestAddressesShareTheirConnections(t *testing.T) {
+	var node, v4, v6 flood
+	budget := NewBudget(8)
+	node.listen(t, budget, func(net.Conn) bool { return node.node.Load() })
+	v4.listen(t, budget, nil)
+	v6.listen(t, budget, nil)
+	accepted := func(c *flood) (n int) {
+		for range 8 {
+			if c.dial() != nil {
+				n++
+			}
+		}
+		return n
+	}
+	if n := accepted(&v4) + accepted(&v6); n != 4 {
+		t.Errorf("pods got %d of 8", n)
+	}
+	if n := accepted(&node); n != 2 {
+		t.Errorf("other users got %d of 8", n)
+	}
+	node.node.Store(true)
+	if n := accepted(&node); n != 2 {
+		t.Errorf("the node got %d of 8", n)
+	}
+}
+
+// readAll reads what a client sends, until an error.
+func readAll(t *testing.T, conn net.Conn) (int64, error) {
+	t.Helper()
+	_ = conn.SetReadDeadline(time.Now().Add(2 * time.Minute))
+	return io.Copy(io.Discard, struct{ io.Reader }{conn})
+}
+
+func TestAConnectionSendsNoMoreThanAHandshakeAndAHeader(t *testing.T) {
+	for name, tt := range map[string]struct {
+		states []http.ConnState
+		sent   int64
+		err    error
+	}{
+		"before its first request":    {[]http.ConnState{http.StateNew}, maxBegin, errBegin},
+		"once that has arrived":       {[]http.ConnState{http.StateNew, http.StateActive}, 4 * maxBegin, nil},
+		"when it waits for the third": {[]http.ConnState{http.StateNew, http.StateActive, http.StateIdle}, 4 * maxBegin, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tcp, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := newListener(tcp.(*net.TCPListener), NewBudget(8), nil, prometheus.NewCounter(prometheus.CounterOpts{}), slog.New(slog.DiscardHandler))
+			defer l.Close()
+			client, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				client.Write(make([]byte, 4*maxBegin)) //nolint:errcheck // the server may have closed it
+				client.Close()
+			}()
+			conn, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			for _, state := range tt.states {
+				ConnState(tls.Server(conn, nil), state)
+			}
+			if n, err := readAll(t, conn); n != tt.sent || !errors.Is(err, tt.err) {
+				t.Errorf("%d bytes were read: %v", n, err)
+			}
+		})
+	}
+}
+
 func TestAFloodLeavesRoomForTheNode(t *testing.T) {
 	c := newFlood(t, 40)
 	for range 3 * 40 {
@@ -148,7 +231,7 @@ func TestAConnectionThatWasAcceptedIsServedAfterClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newListener(tcp.(*net.TCPListener), 8, func(net.Conn) bool { return true }, prometheus.NewCounter(prometheus.CounterOpts{}), slog.New(slog.DiscardHandler))
+	l := newListener(tcp.(*net.TCPListener), NewBudget(8), func(net.Conn) bool { return true }, prometheus.NewCounter(prometheus.CounterOpts{}), slog.New(slog.DiscardHandler))
 	var clients []net.Conn
 	for range 2 {
 		client, err := net.Dial("tcp", l.Addr().String())
@@ -183,7 +266,7 @@ func TestAPortWithTwoAddressesHasOneGauge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		limited := connections.Limit("--dummy-if-ip", l.(*net.TCPListener), 4, func(net.Conn) bool { return true }, slog.New(slog.DiscardHandler))
+		limited := connections.Limit("--dummy-if-ip", l.(*net.TCPListener), NewBudget(4), nil, slog.New(slog.DiscardHandler))
 		t.Cleanup(func() { limited.Close() })
 		limited.open.Add(1)
 	}

@@ -4,8 +4,9 @@
 //     programs: those of some users, outside of containers. It checks a connection once.
 //   - [APICallers] keeps containers from the node's HTTP API on loopback.
 //   - [CheckCSRF] denies the node's identity to web pages in a browser on the node.
-//   - [Listener] limits the connections of a port and reserves a quarter of them for the
-//     node's own programs. [Connections] has the metrics of all ports.
+//   - [Listener] limits the connections of an address, which may share a [Budget] with others, and
+//     reserves a quarter for the node's own programs; [ConnState] bounds what a connection sends
+//     before its first request. [Connections] has the metrics of all ports.
 //   - [PeerOf] names the other end of a connection, for fair queueing.
 //
 // Everything here is safe for concurrent use. Refusals are counted, and logged once a minute

@@ -91,7 +91,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.ServiceProxyAccounts, "service-proxy-accounts", []string{"kube-system/kube-proxy"}, "service accounts, as NAMESPACE/NAME in a comma list, of programs that carry the traffic of Services, as kube-proxy does: they do not read Services that their annotations svc.openyurt.io/discard or nodeport.openyurt.io/listen take off this node")
 	fs.StringVar((*string)(&o.CallerCheck), "caller-check", string(CheckAuto), "whether --proxy-port lends the node's identity only to programs of --node-identity-users outside of containers: required, auto (where the hub can tell, and it warns where not) or off")
 	fs.UintSliceVar(&o.NodeIdentityUsers, "node-identity-users", []uint{0}, "IDs of the users whose programs get the node's identity, as a comma list")
-	fs.IntVar(&o.MaxConnections, "max-connections", 4096, "how many connections each port may have open; the last quarter is for the node's own programs")
+	fs.IntVar(&o.MaxConnections, "max-connections", 4096, "how many connections may be open to --proxy-port, --proxy-secure-port and --dummy-if-ip together, and as many to --serve-port; the last quarter is for the node's own programs, and --dummy-if-ip gets half")
 	fs.DurationVar(&o.ShutdownGrace, "shutdown-grace-period", 5*time.Second, "how long a stop waits for requests to end; watches are ended at once")
 
 	fs.DurationVar(&o.Limits.Loss, "upstream-loss-timeout", upstream.DefaultLoss, "an apiserver that owes an answer and sends nothing for so long, not even the answer to a ping, is lost; at least twice the slowest round trip")
