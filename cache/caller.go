@@ -13,6 +13,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/disk"
 	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/quota"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -62,6 +63,16 @@ func (c *Cache) callerOf(r *http.Request) (caller, bool) {
 		return caller{}, false
 	}
 	return caller{c.tokens.User(token), token}, true
+}
+
+// Tenant returns to which user an apiserver has said that the bearer token in a request's header
+// belongs, and that user's tenant (see quota.Tenant); both are empty while the token is not
+// known. It asks no apiserver.
+func (c *Cache) Tenant(h http.Header) (tenant, user string) {
+	if token := c.tokens.Token(h); token != nil {
+		user = c.tokens.User(token)
+	}
+	return quota.Tenant(user), user
 }
 
 // identified identifies the user that an apiserver has answered, and reports whether the

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -52,6 +53,15 @@ func openCache(c *config.Config, upstream *upstream.Upstream, r prometheus.Regis
 		return nil, fmt.Errorf("--root-dir %s: %w", c.RootDir, err)
 	}
 	return kept, nil
+}
+
+// tenant is the proxy's [proxy.Tenant]. Callers whose tokens are not known are one tenant, whose
+// users are their connections' other ends: they cannot be many by their tokens.
+func (h *Hub) tenant(r *http.Request) (tenant, user string) {
+	if tenant, user = h.cache.Tenant(r.Header); tenant == "" {
+		user = access.PeerOf(r.Context())
+	}
+	return tenant, user
 }
 
 // podServers are the addresses at which pods reach the hub; none if they do not use it.

@@ -2,11 +2,13 @@ package proxy
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -115,17 +117,31 @@ func TestClientsThatDoNotReadAreCutWhereThereAreMany(t *testing.T) {
 }
 
 func TestThereAreOnlySoManyRequestsOfOthers(t *testing.T) {
+	var identified sync.Map // by token, since it was first answered
+	var writes atomic.Int64
 	cloud := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
+		identified.Store(r.Header.Get("Authorization"), true)
+		if r.Method != http.MethodGet {
+			writes.Add(1)
+		}
 		w.(http.Flusher).Flush()
 		if r.URL.Query().Has("watch") {
 			<-r.Context().Done()
 		}
 	})
 	h := newHub(t, upstream.Credentials{}, cloud.URL)
-	h.proxy.maxCallers = 2
-	get := func(path, token string) *http.Response {
+	h.proxy.callers = limits.NewShares(27)
+	h.proxy.tenant = func(r *http.Request) (tenant, user string) {
+		token := r.Header.Get("Authorization")
+		if _, ok := identified.Load(token); !ok {
+			return "", "a pod"
+		}
+		tenant, user, _ = strings.Cut(token, "/")
+		return tenant, user
+	}
+	do := func(method, path, token string) *http.Response {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.URL+path, http.NoBody)
+		req, err := http.NewRequestWithContext(t.Context(), method, h.URL+path, http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,19 +155,33 @@ func TestThereAreOnlySoManyRequestsOfOthers(t *testing.T) {
 		t.Cleanup(func() { res.Body.Close() })
 		return res
 	}
-	for range 2 {
-		if res := get("/api/v1/pods?watch=1", "a"); res.StatusCode != http.StatusOK {
-			t.Fatal(res.Status)
+	watches := func(token func(i int) string) (open int) {
+		t.Helper()
+		for i := range 30 {
+			switch res := do(http.MethodGet, "/api/v1/pods?watch=1", token(i)); {
+			case res.StatusCode == http.StatusOK:
+				open++
+			case res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") != "1":
+				t.Errorf("one more: %s %v", res.Status, res.Header)
+			}
 		}
+		return open
 	}
-	for range 2 {
-		res := get("/api", "b")
-		if res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") != "1" {
-			t.Errorf("one more: %s %v", res.Status, res.Header)
-		}
+	if n := watches(func(int) string { return "flood/one" }); n != 9 {
+		t.Errorf("one user has %d watches of 27", n)
+	}
+	// Its new tokens, which nobody knows when they are used, give it no more.
+	if n := watches(func(i int) string { return fmt.Sprintf("flood/one/%d", i) }); n > 5 {
+		t.Errorf("as other users of its tenant it has %d watches of 18 more", n)
+	}
+	if res := do(http.MethodPost, "/api/v1/pods", "flood/one/write"); res.StatusCode != http.StatusOK || writes.Load() != 1 {
+		t.Errorf("a write of which the hub learned only then that it exceeds a share, and that was carried out: %s", res.Status)
 	}
 	for range 3 {
-		if res := get("/api/v1/pods?watch=1", ""); res.StatusCode != http.StatusOK {
+		if res := do(http.MethodGet, "/api/v1/pods?watch=1", "other/user"); res.StatusCode != http.StatusOK {
+			t.Errorf("another tenant: %s", res.Status)
+		}
+		if res := do(http.MethodGet, "/api/v1/pods?watch=1", ""); res.StatusCode != http.StatusOK {
 			t.Errorf("the node: %s", res.Status)
 		}
 	}

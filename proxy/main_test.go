@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 
@@ -33,7 +34,10 @@ func newHub(t testing.TB, creds upstream.Credentials, servers ...string) *hubUnd
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := New(u, log, NewMetrics(registry))
+	p := New(u, nobody, log, NewMetrics(registry))
 	front := proxytest.Serve(t, p.Handler(authn.Loopback), u.Run, u.Close)
 	return &hubUnderTest{front, p, u, registry}
 }
+
+// nobody is a Tenant of callers that are not identified.
+func nobody(*http.Request) (tenant, user string) { return "", "" }

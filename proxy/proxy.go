@@ -10,7 +10,6 @@ import (
 	"net/http/httputil"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,15 +31,20 @@ type Proxy struct {
 	bodyTimeout time.Duration
 	bodies      *limits.Eviction // bodies of callers with credentials of their own
 	writes      *limits.Eviction // responses to them
-	callers     atomic.Int64     // their requests in flight
-	maxCallers  int64
+	callers     *limits.Shares   // their requests in flight
+	tenant      Tenant
 	active      tracker
 	draining    context.Context // ends when Drain is called
 	drain       context.CancelFunc
 }
 
+// Tenant returns who shares the bound on requests of callers with credentials of their own: a
+// tenant, empty while the caller is not identified, and one of its users. It is called when a request
+// arrives and, if it has no tenant by then, when it is answered.
+type Tenant func(*http.Request) (tenant, user string)
+
 // New returns a Proxy that sends requests through upstream.
-func New(upstream http.RoundTripper, log *slog.Logger, m *Metrics) *Proxy {
+func New(upstream http.RoundTripper, tenant Tenant, log *slog.Logger, m *Metrics) *Proxy {
 	p := &Proxy{
 		requests: request.RequestInfoFactory{
 			APIPrefixes:          sets.NewString("api", "apis"),
@@ -51,7 +55,8 @@ func New(upstream http.RoundTripper, log *slog.Logger, m *Metrics) *Proxy {
 		bodyTimeout: limits.BodyTimeout,
 		bodies:      limits.NewEviction(limits.MaxBodies, 0),
 		writes:      limits.NewEviction(limits.MaxUnread, limits.UnreadGrace),
-		maxCallers:  maxCallerRequests,
+		callers:     limits.NewShares(maxCallerRequests),
+		tenant:      tenant,
 	}
 	p.draining, p.drain = context.WithCancel(context.Background())
 	p.forward = &httputil.ReverseProxy{
@@ -88,27 +93,30 @@ func (p *Proxy) Handler(authenticate authn.Authenticator) http.Handler {
 			p.reject(w, err)
 			return
 		}
+		var share *limits.Share
 		if id == authn.Caller { // its credentials are not verified yet
-			defer p.callers.Add(-1)
-			if p.callers.Add(1) > p.maxCallers {
+			var ok bool
+			if share, ok = p.callers.Enter(p.tenant(r)); !ok {
 				p.reject(w, errTooManyRequests)
 				return
 			}
+			defer share.Leave()
 			w = limits.NewResponseWriter(w, p.writes)
 			defer limits.AddBody(r, p.bodies)()
 		}
-		p.serve(w, r.WithContext(authn.WithIdentity(r.Context(), id)))
+		p.serve(w, r.WithContext(authn.WithIdentity(r.Context(), id)), share)
 	})
 }
 
-func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
+// serve forwards a request; share is nil for the node's.
+func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, share *limits.Share) {
 	p.active.begin()
 	defer p.active.end()
 	info, err := p.requestInfo(r)
 	if err != nil { // an invalid path or query: the apiserver's own error is clearer
 		info = &request.RequestInfo{Verb: "other"}
 	}
-	x := &exchange{verb: info.Verb, began: time.Now()}
+	x := &exchange{verb: info.Verb, began: time.Now(), share: share}
 	inFlight := p.metrics.inFlight.WithLabelValues(verbLabel(x.verb))
 	inFlight.Inc()
 	defer inFlight.Dec()
@@ -143,6 +151,7 @@ type exchange struct {
 	began time.Time
 	code  int // of the response; 0 until there is one
 	to    http.ResponseWriter
+	share *limits.Share // nil for the node
 }
 
 type exchangeKey struct{}
@@ -168,12 +177,28 @@ func rewrite(r *httputil.ProxyRequest) {
 // modifyResponse is called for each response before it is sent to the client.
 func (p *Proxy) modifyResponse(res *http.Response) error {
 	x := exchangeOf(res.Request)
+	if err := p.identified(x, res.Request); err != nil {
+		return err
+	}
 	x.code = res.StatusCode
 	p.metrics.seconds.WithLabelValues(verbLabel(x.verb)).Observe(time.Since(x.began).Seconds())
 	if x.verb == "watch" && res.StatusCode == http.StatusOK {
 		res.Body = &watchBody{ReadCloser: res.Body, draining: p.draining}
 	} else if source, ok := res.Body.(io.WriterTo); ok && res.StatusCode == http.StatusOK && res.ContentLength >= 0 {
 		res.Body = writingBody{res.Body, source, x.to}
+	}
+	return nil
+}
+
+// identified counts a request for its tenant if that is known only now, when an apiserver has
+// answered. A read that exceeds the tenant's share fails; a write is done already.
+func (p *Proxy) identified(x *exchange, r *http.Request) error {
+	if x.share == nil || x.share.Tenant() != "" {
+		return nil
+	}
+	tenant, user := p.tenant(r)
+	if tenant != "" && !x.share.Move(tenant, user) && r.Method == http.MethodGet {
+		return errTooManyRequests
 	}
 	return nil
 }
@@ -189,6 +214,9 @@ func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
 		writeStatus(w, x.code, metav1.StatusReasonServiceUnavailable, "edgehub is shutting down; open the watch again")
 	case errors.Is(err, limits.ErrBodyTimeout):
 		x.code = writeBodyTimeout(w)
+	case errors.Is(err, errTooManyRequests):
+		x.code = http.StatusTooManyRequests
+		writeStatus(w, x.code, metav1.StatusReasonTooManyRequests, "edgehub: "+err.Error())
 	case r.Context().Err() != nil || errors.Is(err, upstream.ErrClientBody):
 		panic(http.ErrAbortHandler)
 	case !errors.As(err, &unreachable):

@@ -17,11 +17,11 @@ var errInvalidRequest = errors.New("this request cannot be passed on as it is")
 
 // maxCallerRequests bounds the requests in flight of callers with credentials of their own. A
 // watch costs about 40 KB, and one HTTP/2 connection may carry 250 of them. A node's pods have
-// a few hundred.
+// a few hundred. One service account gets a third, its namespace half: see limits.Shares.
 const maxCallerRequests = 4096
 
 // errTooManyRequests becomes a 429, after which client-go retries.
-var errTooManyRequests = errors.New("too many requests of callers with credentials of their own are being answered, watches among them; try again")
+var errTooManyRequests = errors.New("too many requests of this caller, or of others in its namespace, are being answered, watches among them; try again")
 
 // reject answers a request that is not forwarded. It is counted under the verb "other": callers
 // that are not authenticated must not create labels.

@@ -5,6 +5,7 @@
 //   - [Eviction] bounds how many requests wait at the same time: [AddBody] counts bodies
 //     that are on the way, [NewResponseWriter] counts writes that the client has yet to
 //     read. If there are too many, those that have waited longest are evicted.
+//   - [Shares] bounds how many requests are in flight, by tenant and user.
 //   - [BufferBody] keeps a small body, so that its request can be sent again.
 //
 // A limit ends a wait through the deadlines of the client's connection or HTTP/2 stream,

@@ -2,6 +2,7 @@ package upstream_test
 
 import (
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 
@@ -39,6 +40,6 @@ func newHubWithin(t testing.TB, limits upstream.Limits, creds upstream.Credentia
 	if err != nil {
 		t.Fatal(err)
 	}
-	front := proxytest.Serve(t, proxy.New(u, log, proxy.NewMetrics(registry)).Handler(authn.Loopback), u.Run, u.Close)
+	front := proxytest.Serve(t, proxy.New(u, func(*http.Request) (string, string) { return "", "" }, log, proxy.NewMetrics(registry)).Handler(authn.Loopback), u.Run, u.Close)
 	return &hubUnderTest{front, u, registry}
 }
