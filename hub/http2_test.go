@@ -54,7 +54,8 @@ func newHTTP2Client(conn *tls.Conn) (*http2Client, error) {
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
 		return nil, err
 	}
-	return c, c.WriteSettings()
+	err := c.WriteSettings()
+	return c, err
 }
 
 // open begins a request with a token, and returns its stream.
