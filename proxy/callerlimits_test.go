@@ -1,11 +1,14 @@
 package proxy
 
 import (
+	"bytes"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
@@ -13,6 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/edgehub-io/edgehub/proxy/authn"
 	"github.com/edgehub-io/edgehub/proxy/limits"
 	"github.com/edgehub-io/edgehub/proxy/proxytest"
 	"github.com/edgehub-io/edgehub/proxy/upstream"
@@ -184,5 +191,52 @@ func TestThereAreOnlySoManyRequestsOfOthers(t *testing.T) {
 		if res := do(http.MethodGet, "/api/v1/pods?watch=1", ""); res.StatusCode != http.StatusOK {
 			t.Errorf("the node: %s", res.Status)
 		}
+	}
+}
+
+func TestRefusalsThatNobodyReadsDoNotAddUp(t *testing.T) {
+	h := newHub(t, upstream.Credentials{}, proxytest.RefusedURL(t))
+	h.proxy.refusals = limits.NewEviction(2, 0)
+	refuse := func(*http.Request) (authn.Identity, error) { return authn.Caller, authn.ErrUnauthenticated }
+	front := httptest.NewUnstartedServer(h.proxy.Handler(refuse))
+	front.EnableHTTP2 = true
+	front.StartTLS()
+	t.Cleanup(front.Close)
+	conn, err := tls.Dial("tcp", front.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec // the server is the test's
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	c := http2.NewFramer(conn, conn)
+	if err := c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); err != nil {
+		t.Fatal(err)
+	}
+	const requests = 10
+	for i := range requests {
+		var header bytes.Buffer
+		encoder := hpack.NewEncoder(&header)
+		for _, f := range []hpack.HeaderField{{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: "hub"}, {Name: ":path", Value: "/api"}} {
+			f.Sensitive = true // and so in no table, which each request would share
+			_ = encoder.WriteField(f)
+		}
+		if err := c.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*i + 1), BlockFragment: header.Bytes(), EndStream: true, EndHeaders: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for cut := 0; cut < requests-2; {
+		frame, err := c.ReadFrame()
+		if err != nil {
+			t.Fatalf("%d of %d that nobody reads were cut: %v", cut, requests, err)
+		}
+		if _, ok := frame.(*http2.RSTStreamFrame); ok {
+			cut++
+		}
+	}
+	if n := h.proxy.refusals.Len(); n > 2 {
+		t.Errorf("%d wait", n)
 	}
 }

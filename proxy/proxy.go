@@ -31,6 +31,7 @@ type Proxy struct {
 	bodyTimeout time.Duration
 	bodies      *limits.Eviction // bodies of callers with credentials of their own
 	writes      *limits.Eviction // responses to them
+	refusals    *limits.Eviction // responses to those whose requests are not forwarded
 	callers     *limits.Shares   // their requests in flight
 	tenant      Tenant
 	active      tracker
@@ -55,6 +56,7 @@ func New(upstream http.RoundTripper, tenant Tenant, log *slog.Logger, m *Metrics
 		bodyTimeout: limits.BodyTimeout,
 		bodies:      limits.NewEviction(limits.MaxBodies, 0),
 		writes:      limits.NewEviction(limits.MaxUnread, limits.UnreadGrace),
+		refusals:    limits.NewEviction(maxRefusals, 0),
 		callers:     limits.NewShares(maxCallerRequests),
 		tenant:      tenant,
 	}
@@ -86,18 +88,18 @@ func (p *Proxy) Handler(authenticate authn.Authenticator) http.Handler {
 		defer end()
 		id, err := authenticate(r)
 		if err != nil {
-			p.reject(w, err)
+			p.reject(w, r, err)
 			return
 		}
 		if err := validate(r); err != nil {
-			p.reject(w, err)
+			p.reject(w, r, err)
 			return
 		}
 		var share *limits.Share
 		if id == authn.Caller { // its credentials are not verified yet
 			var ok bool
 			if share, ok = p.callers.Enter(p.tenant(r)); !ok {
-				p.reject(w, errTooManyRequests)
+				p.reject(w, r, errTooManyRequests)
 				return
 			}
 			defer share.Leave()

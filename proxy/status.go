@@ -20,12 +20,16 @@ var errInvalidRequest = errors.New("this request cannot be passed on as it is")
 // a few hundred. One service account gets a third, its namespace half: see limits.Shares.
 const maxCallerRequests = 4096
 
+// maxRefusals bounds how many refusals wait for their clients at a time; each holds its request. A
+// client that reads takes microseconds. One of HTTP/2 that takes nothing would have 250 wait for ever.
+const maxRefusals = 256
+
 // errTooManyRequests becomes a 429, after which client-go retries.
 var errTooManyRequests = errors.New("too many requests of this caller, or of others in its namespace, are being answered, watches among them; try again")
 
 // reject answers a request that is not forwarded. It is counted under the verb "other": callers
 // that are not authenticated must not create labels.
-func (p *Proxy) reject(w http.ResponseWriter, err error) {
+func (p *Proxy) reject(w http.ResponseWriter, r *http.Request, err error) {
 	code, reason := http.StatusUnauthorized, metav1.StatusReasonUnauthorized
 	switch {
 	case errors.Is(err, authn.ErrForbidden):
@@ -36,7 +40,11 @@ func (p *Proxy) reject(w http.ResponseWriter, err error) {
 		code, reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
 	}
 	p.metrics.requests.WithLabelValues("other", strconv.Itoa(code)).Inc()
-	writeStatus(w, code, reason, "edgehub: "+err.Error())
+	bounded := limits.NewResponseWriter(w, p.refusals)
+	writeStatus(bounded, code, reason, "edgehub: "+err.Error())
+	if r.ProtoMajor > 1 { // HTTP/1.1 has one request a connection, and would read the rest of its body first
+		_ = bounded.FlushError() // fails if the client is gone; net/http would wait for it without a bound
+	}
 }
 
 // writeBodyTimeout answers a body timeout, in case the client still reads.
@@ -66,6 +74,8 @@ func writeStatus(w http.ResponseWriter, code int, reason metav1.StatusReason, me
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-cache, private")
+	body, _ := json.Marshal(status) // a Status always can be encoded
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(status) // fails only if the client has disconnected
+	_, _ = w.Write(body) // fails only if the client has disconnected
 }
