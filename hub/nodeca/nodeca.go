@@ -57,13 +57,18 @@ func Load(file string) (*CA, error) {
 // Open opens the CA in a file, with its key. If the file does not exist, or its CA may not sign for
 // all names, Open creates one that nobody has signed: names that an older CA may not sign for
 // could not be served to pods that trust it, since clients compare all names of a certificate with
-// the constraints of all its signers. A CA that is created may sign for more addresses, too.
+// the constraints of all its signers. A CA that is created may sign for more addresses, too. A CA of
+// an older release, which may sign for clients, is rotated.
 func Open(file string, names Names, more ...net.IP) (*CA, error) {
 	ca := &CA{file}
 	err := os.MkdirAll(filepath.Dir(file), 0o700)
 	if err == nil {
 		err = ca.change(func(a *authority) error {
-			if a != nil && a.covers(names) {
+			switch {
+			case a == nil || !a.covers(names):
+			case len(a.cert.ExtKeyUsage) == 0:
+				return ca.replace(a, a.names())
+			default:
 				return nil
 			}
 			names.Addresses = append(slices.Clone(names.Addresses), more...)
@@ -199,8 +204,10 @@ func (ca *CA) replace(old *authority, names Names) error {
 		// Clients find the signer by its name, so each CA has one of its own.
 		Subject:                     pkix.Name{CommonName: "edgehub CA " + rand.Text(), Organization: []string{"edgehub"}},
 		KeyUsage:                    x509.KeyUsageCertSign,
+		ExtKeyUsage:                 []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid:       true,
 		IsCA:                        true,
+		MaxPathLen:                  maxOlder, // the CAs after it, which it vouches for
 		PermittedDNSDomainsCritical: true,
 		PermittedDNSDomains:         names.DNS,
 		PermittedIPRanges:           networks(names.Addresses),

@@ -1,12 +1,19 @@
 package nodeca_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/edgehub-io/edgehub/hub/nodeca"
 )
@@ -74,7 +81,7 @@ func TestNoPodNoticesARotation(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pki", "ca.pem")
 	ca := open(t, file, names)
 	pods := []*x509.CertPool{bundle(t, ca)} // by the CA that was there when they started
-	for range 4 {
+	for range 5 {                           // as many as a pod outlives
 		if err := ca.Rotate(); err != nil {
 			t.Fatal(err)
 		}
@@ -99,6 +106,94 @@ func TestAStolenCASignsForNoOtherName(t *testing.T) {
 		if err := handshake(t, issue(t, ca), stolen, name); err == nil {
 			t.Errorf("a pod takes it for %s", name)
 		}
+	}
+}
+
+// sign returns a certificate signed by a CA, or by itself.
+func sign(t *testing.T, template *x509.Certificate, by *tls.Certificate) *tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if by == nil {
+		by = &tls.Certificate{Leaf: template, PrivateKey: key}
+	}
+	template.SerialNumber, template.NotAfter = big.NewInt(1), time.Now().Add(time.Hour)
+	der, err := x509.CreateCertificate(rand.Reader, template, by.Leaf, key.Public(), by.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+}
+
+// admits returns nil if a server that takes roots for its CAs of clients takes a certificate that
+// by has signed for that of an administrator.
+func admits(t *testing.T, roots *x509.CertPool, by *tls.Certificate) error {
+	t.Helper()
+	admin := sign(t, &x509.Certificate{
+		Subject:     pkix.Name{CommonName: "admin", Organization: []string{"system:masters"}},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, by)
+	intermediates := x509.NewCertPool()
+	intermediates.AddCert(by.Leaf)
+	_, err := admin.Leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	return err
+}
+
+func TestAStolenCASignsForNoClient(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	roots := bundle(t, open(t, file, names))
+	stolen, err := tls.LoadX509KeyPair(file, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	below := sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "below"}, IsCA: true, BasicConstraintsValid: true}, &stolen)
+	for name, by := range map[string]*tls.Certificate{"the CA": &stolen, "a CA that it has signed": below} {
+		if err := admits(t, roots, by); err == nil {
+			t.Errorf("a client with a certificate of %s is let in", name)
+		}
+	}
+}
+
+func TestACAThatIsForClientsIsReplacedAndNoPodNotices(t *testing.T) {
+	old := sign(t, &x509.Certificate{ // as before CAs were constrained to servers
+		Subject: pkix.Name{CommonName: "edgehub CA 1"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		PermittedDNSDomainsCritical: true, PermittedDNSDomains: names.DNS,
+		PermittedIPRanges: []*net.IPNet{
+			{IP: names.Addresses[0].To4(), Mask: net.CIDRMask(32, 32)}, {IP: names.Addresses[1], Mask: net.CIDRMask(128, 128)},
+		},
+	}, nil)
+	key, err := x509.MarshalPKCS8PrivateKey(old.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	content := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})
+	content = append(content, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: old.Certificate[0]})...)
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := x509.NewCertPool()
+	before.AddCert(old.Leaf)
+
+	ca := open(t, file, names)
+	cert := issue(t, open(t, file, names)) // once: the one that replaces it stays
+	for name, roots := range map[string]*x509.CertPool{"runs": before, "starts": bundle(t, ca)} {
+		if err := handshake(t, cert, roots, "kubernetes.default.svc"); err != nil {
+			t.Errorf("a pod that %s: %v", name, err)
+		}
+	}
+	if len(cert.Certificate) != 2 {
+		t.Errorf("%d certificates; want the serving one, and the new CA's by the old one", len(cert.Certificate))
+	}
+	if err := admits(t, bundle(t, ca), old); err == nil {
+		t.Error("pods that start trust the old CA for clients")
 	}
 }
 
