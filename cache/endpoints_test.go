@@ -149,6 +149,31 @@ func TestEndpointsOfADaemonSetsNewPod(t *testing.T) {
 	})
 }
 
+// The pod of a Job is gone, and a DaemonSet has the Job's name.
+func TestAnEndpointDoesNotGoToAnotherOwnersPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		job, ds := daemonSet("web"), daemonSet("web")
+		job.Kind, job.UID, ds.UID = "Job", "u-job", "u-ds"
+		old := nodePod("web-old00", "52", "10.0.0.3", true, job)
+		cloud := newSliceCloud()
+		cloud.pods = append(cloud.pods, old)
+		cloud.slices[0] = webSlice("90", webEndpoint("web-old00", "10.0.0.3", true))
+		p := startProxied(t, cloud)
+		p.report(old) // as kubelet does before a pod goes
+		feed := p.opened(cloud.podFeeds)
+		send(t, feed,
+			podObjectEvent("DELETED", nodePod("web-old00", "410", "10.0.0.3", true, job)),
+			podObjectEvent("ADDED", nodePod("web-new00", "411", "", false, ds)))
+		synctest.Wait()
+		cloud.podFeeds <- feed
+		p.lose()
+		p.report(nodePod("web-new00", "", "10.0.0.4", true, ds))
+		if got, want := watched(t, p.proxy, "web-1"), []string{"MODIFIED 10.0.9.9"}; !slices.Equal(got, want) {
+			t.Errorf("the watch gets %q, want %q", got, want)
+		}
+	})
+}
+
 // Endpoints that other controllers write, and those of nodes that are not this one, stay.
 func TestEndpointsThatAreNotTheNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Pods are the pods of a node in one namespace, with the status that kubelet reported last.
@@ -16,6 +17,9 @@ type Pods struct {
 	// Complete means that there are no others. Otherwise an endpoint of another pod stays as it
 	// was read.
 	Complete bool
+	// Owners are the UIDs of the controlling owners of pods, those that are gone among them, by the
+	// pods' UIDs. Of others it is not known.
+	Owners map[types.UID]types.UID
 }
 
 // Apply returns the slice as the node's pods in its namespace make it, and whether that differs
@@ -28,7 +32,7 @@ func Apply(slice *discoveryv1.EndpointSlice, node string, pods Pods) (*discovery
 			endpoints = append(endpoints, e)
 			continue
 		}
-		p := find(e.TargetRef, pods.List)
+		p := find(e.TargetRef, pods)
 		if p == nil && !pods.Complete {
 			endpoints = append(endpoints, e)
 			continue
@@ -54,21 +58,33 @@ func isLocal(e *discoveryv1.Endpoint, node string) bool {
 
 // find returns the pod behind an endpoint: the same one or, since a DaemonSet's or StatefulSet's
 // pod may have come back under another UID, the one that took its place. nil: there is none.
-func find(ref *corev1.ObjectReference, pods []*corev1.Pod) *corev1.Pod {
+func find(ref *corev1.ObjectReference, pods Pods) *corev1.Pod {
 	var successor *corev1.Pod
-	for _, p := range pods {
+	before, known := pods.Owners[ref.UID]
+	for _, p := range pods.List {
 		if p.UID == ref.UID {
 			return p
 		}
-		if isSuccessor(p, ref.Name) && (successor == nil || successor.CreationTimestamp.Before(&p.CreationTimestamp)) {
+		if isSuccessor(p, ref.Name) && (!known || ownerOf(p) == before) && (successor == nil || successor.CreationTimestamp.Before(&p.CreationTimestamp)) {
 			successor = p
 		}
 	}
 	return successor
 }
 
-// isSuccessor reports whether a pod takes the place of one with this name: its owner makes one
-// such pod for a node, or for a name.
+// ownerOf returns the UID of a pod's controlling owner, or "".
+func ownerOf(p *corev1.Pod) types.UID {
+	if owner := metav1.GetControllerOfNoCopy(p); owner != nil {
+		return owner.UID
+	}
+	return ""
+}
+
+// generated is how many characters the DaemonSet controller lets an apiserver add to a pod's name.
+const generated = 5
+
+// isSuccessor reports whether a pod takes the place of one with this name, if they have the same
+// owner: it makes one such pod for a node, or for a name.
 func isSuccessor(p *corev1.Pod, name string) bool {
 	owner := metav1.GetControllerOfNoCopy(p)
 	if owner == nil {
@@ -79,7 +95,7 @@ func isSuccessor(p *corev1.Pod, name string) bool {
 		return p.Name == name
 	case "DaemonSet":
 		suffix, ok := strings.CutPrefix(name, owner.Name+"-")
-		return ok && !strings.Contains(suffix, "-")
+		return ok && len(suffix) == generated && !strings.Contains(suffix, "-")
 	}
 	return false
 }

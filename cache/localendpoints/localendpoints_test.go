@@ -90,6 +90,7 @@ func TestEndpointsOfTheNodeFollowItsPods(t *testing.T) {
 		"a StatefulSet's pod that came back":       {[]discoveryv1.Endpoint{read}, []*corev1.Pod{pod("p", "u2", ownedBy("StatefulSet", "s"))}, []discoveryv1.Endpoint{endpoint(here, "p", "u2", "10.0.0.5")}},
 		"a DaemonSet's pod that came back":         {[]discoveryv1.Endpoint{endpoint(here, "ds-abcde", "u1", "10.0.0.4")}, []*corev1.Pod{pod("ds-fghij", "u2", ownedBy("DaemonSet", "ds"))}, []discoveryv1.Endpoint{endpoint(here, "ds-fghij", "u2", "10.0.0.5")}},
 		"a pod of a DaemonSet with a longer name":  {[]discoveryv1.Endpoint{endpoint(here, "ds-x-abcde", "u1", "10.0.0.4")}, []*corev1.Pod{pod("ds-fghij", "u2", ownedBy("DaemonSet", "ds"))}, []discoveryv1.Endpoint{}},
+		"a DaemonSet of a StatefulSet's name":      {[]discoveryv1.Endpoint{endpoint(here, "web-0", "u1", "10.0.0.4")}, []*corev1.Pod{pod("web-fghij", "u2", ownedBy("DaemonSet", "web"))}, []discoveryv1.Endpoint{}},
 		"a Service that publishes all addresses":   {[]discoveryv1.Endpoint{with(read, true, false, false)}, []*corev1.Pod{pod("p", "u1", notReady)}, nil},
 		"a deletion that the pod does not show":    {[]discoveryv1.Endpoint{with(read, false, true, true)}, []*corev1.Pod{pod("p", "u1")}, nil},
 		"the deletion of the pod before":           {[]discoveryv1.Endpoint{with(read, false, true, true)}, []*corev1.Pod{pod("p", "u2", ownedBy("StatefulSet", "s"))}, []discoveryv1.Endpoint{endpoint(here, "p", "u2", "10.0.0.5")}},

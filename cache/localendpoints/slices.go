@@ -218,7 +218,7 @@ func digestOf(slice *discoveryv1.EndpointSlice) [32]byte {
 func (t *Tracker) updateOf(now *state, slice *discoveryv1.EndpointSlice, revision uint64) *overlay.Update {
 	key := overlay.Key{Group: discoveryv1.GroupName, Version: "v1", Resource: "endpointslices", Namespace: slice.Namespace, Name: slice.Name}
 	pods := now.inNamespace(slice.Namespace) // not those of all namespaces
-	only := &state{away: now.away, complete: pods.Complete, pods: map[string][]*corev1.Pod{slice.Namespace: pods.List}}
+	only := &state{away: now.away, complete: pods.Complete, pods: map[string][]*corev1.Pod{slice.Namespace: pods.List}, owners: pods.Owners}
 	return overlay.Computed(key, sliceType, string(slice.UID), slice.ResourceVersion, revision, func(cached overlay.Object) (overlay.Object, error) {
 		copied, err := decodeSlice(cached)
 		if err != nil {

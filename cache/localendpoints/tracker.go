@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cache/overlay"
 	"github.com/edgehub-io/edgehub/cache/view"
@@ -39,6 +40,7 @@ type Tracker struct {
 	seen       uint64 // revision of the overlay that state has
 	revision   uint64 // of the last change of a copy
 	copies     map[copyKey]*sliceCopy
+	owners     map[types.UID]types.UID // see Pods; replaced, never changed
 	returnedAt time.Time
 	unsettled  time.Time // when the cloud was last known to lack a pod's status
 	checked    time.Time // when that was last checked
@@ -73,6 +75,7 @@ type state struct {
 	away     bool                     // the cloud is
 	complete bool                     // there are no other pods
 	pods     map[string][]*corev1.Pod // by namespace
+	owners   map[types.UID]types.UID  // see Pods
 	// changed has for each namespace a number that grows when its slices may have changed.
 	changed map[string]uint64
 }
@@ -80,7 +83,7 @@ type state struct {
 // inNamespace returns the pods of a namespace.
 func (s *state) inNamespace(namespace string) Pods {
 	// In the cloud's slices, pods that are unknown here may be new.
-	return Pods{List: s.pods[namespace], Complete: s.complete && s.away}
+	return Pods{List: s.pods[namespace], Complete: s.complete && s.away, Owners: s.owners}
 }
 
 // Lost must be called after each loss of the cloud, and Returned after each return.
@@ -92,7 +95,8 @@ func (t *Tracker) Lost() {
 	if !settling {
 		clear(t.copies)
 	}
-	next := &state{away: true, complete: complete, pods: pods, changed: map[string]uint64{}}
+	t.learnOwnersLocked(slices.Concat(slices.Collect(maps.Values(pods))...)...)
+	next := &state{away: true, complete: complete, pods: pods, owners: t.owners, changed: map[string]uint64{}}
 	if t.state != nil {
 		if settling {
 			keepStatus(next.pods, t.state.pods)
@@ -178,16 +182,35 @@ func (t *Tracker) IsAway() bool {
 
 func (t *Tracker) settledLocked() bool { return t.Now().Sub(t.unsettled) >= SettleAfter+t.Jitter }
 
-// Reported must be called with a pod, bare, whose status an apiserver has accepted from kubelet.
+// Reported must be called with a pod, bare, whose status an apiserver has accepted from kubelet:
+// that of each pod at least once, before the cloud deletes it.
 func (t *Tracker) Reported(e wire.Encoding, bare []byte) {
+	p := decodePod(e, bare)
+	if p == nil {
+		return
+	}
 	t.lock()
 	defer t.mu.Unlock()
+	t.learnOwnersLocked(p)
 	if t.state == nil || t.state.away || t.settledLocked() {
 		return
 	}
-	if p := decodePod(e, bare); p != nil {
-		t.setLocked(p)
+	t.setLocked(p)
+}
+
+// maxOwners is of how many pods the owner is known. kubelet runs 110 by default.
+const maxOwners = 1024
+
+// learnOwnersLocked learns whose the node's pods are, for when they are gone.
+func (t *Tracker) learnOwnersLocked(pods ...*corev1.Pod) {
+	next := maps.Clone(t.owners)
+	if next == nil || len(next)+len(pods) > maxOwners {
+		next = map[types.UID]types.UID{}
 	}
+	for _, p := range pods {
+		next[p.UID] = ownerOf(p)
+	}
+	t.owners = next
 }
 
 // current returns the state, with the status that kubelet has reported last; nil if slices are
@@ -228,7 +251,7 @@ func (t *Tracker) setLocked(p *corev1.Pod) {
 	}
 	next := *t.state
 	next.pods, next.changed = maps.Clone(next.pods), maps.Clone(next.changed)
-	next.pods[p.Namespace] = pods
+	next.pods[p.Namespace], next.owners = pods, t.owners
 	if !same {
 		t.revision++
 		next.changed[p.Namespace] = t.revision
