@@ -138,6 +138,9 @@ func (w *writes) online(x *exchange, res *http.Response) {
 	case x.isReview() && res.StatusCode == http.StatusCreated:
 		w.keepReview(x, res)
 	case x.info.Verb == "create" && x.info.Subresource == "" && res.StatusCode == http.StatusCreated:
+		if x.info.Resource == "events" && !x.isDryRun() {
+			w.events.Created()
+		}
 		x.created(res)
 	case !x.info.IsResourceRequest && discovery.Wanted(x.req):
 		w.keepPath(x, res)

@@ -199,10 +199,17 @@ func (r *Request) resource() schema.GroupResource {
 	return schema.GroupResource{Group: r.Group, Resource: "events"}
 }
 
+// maxEvent is what an apiserver surely takes: etcd refuses 1.5 MiB, with the metadata that an
+// apiserver adds.
+const maxEvent = 1 << 20 // bytes
+
 func recordOf(h head, event runtime.Object) ([]byte, error) {
 	bare, err := convert.ToBare(wire.Protobuf, event)
 	if err != nil {
 		return nil, err
+	}
+	if len(bare) > maxEvent {
+		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("event %s has %d bytes, and at most %d can be kept", h.name(), len(bare), maxEvent))
 	}
 	r := record{head: h, bare: bare}
 	return r.bytes()

@@ -29,6 +29,13 @@
 // tenant that holds the most gets 503, and loses its oldest events to others: see package
 // quota), or if the apiserver rejects it permanently.
 //
+// An apiserver that answers 5xx may fail at one event (etcd does not take it, a webhook fails at it)
+// or at all of them, and the answer does not tell. So an event at which it has failed three times is
+// set aside: others are sent first, and it is tried again after an apiserver has taken another event,
+// one of the spool or a client's. If it fails then, and that five times, it is dropped. Without such
+// a proof it stays, also for days. 503, 429 and 408, and errors of the connection, are never the
+// event's.
+//
 // # Life cycle
 //
 // Open reads the spooled events; Add accepts events while the cloud is away; Replay sends them

@@ -21,6 +21,7 @@ const (
 	reasonQuota      = "quota"
 	reasonRestart    = "restart"
 	reasonUnreadable = "unreadable"
+	reasonFailed     = "failed"
 )
 
 // newMetrics registers the metrics on r, if that is not nil.
@@ -45,7 +46,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		}, []string{"result"}),
 		dropped: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "edgehub_event_spool_dropped_total",
-			Help: "Events that were not spooled (full) or not sent (quota: dropped for those of users with fewer; restart: posted with a token, and the hub was restarted; unreadable: damaged on disk).",
+			Help: "Events that were not spooled (full) or not sent (quota: dropped for those of users with fewer; restart: posted with a token, and the hub was restarted; unreadable: damaged on disk; failed: the apiserver failed at them again and again, and took others).",
 		}, []string{"reason"}),
 	}
 }

@@ -24,7 +24,8 @@ type Sender func(r *http.Request, asNode bool) (*http.Response, error)
 
 // Replay sends the events in their order, also those that are added meanwhile. It returns nil
 // when none is left, or ctx's error. While the cloud is away or overloaded, it waits and tries
-// again. A second Replay waits for the first.
+// again. An event at which the apiserver fails holds up no others: see the package. A second
+// Replay waits for the first.
 func (s *Spool) Replay(ctx context.Context, do Sender) error {
 	select {
 	case s.replays <- struct{}{}:
@@ -52,6 +53,19 @@ func (s *Spool) Replay(ctx context.Context, do Sender) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case o.status != 0:
+			drop, wait := s.failed(&e)
+			if drop {
+				s.log.Warn("the apiserver fails at a spooled event, and takes others: it is dropped", "event", e.name, "status", o.status)
+				s.metrics.dropped.WithLabelValues(reasonFailed).Inc()
+				s.remove(e.number, e.name)
+				refused++
+				continue
+			}
+			if wait && !pause.Sleep(ctx, max(retry.Step(), o.after)) {
+				return ctx.Err()
+			}
+			continue
 		case o.again:
 			if !pause.Sleep(ctx, max(retry.Step(), o.after)) {
 				return ctx.Err()
@@ -59,6 +73,9 @@ func (s *Spool) Replay(ctx context.Context, do Sender) error {
 			continue
 		case o.result == resultRefused:
 			refused++
+		case o.result == resultCreated:
+			s.Created()
+			sent++
 		default:
 			sent++
 		}
@@ -84,6 +101,7 @@ type outcome struct {
 	result string
 	again  bool
 	after  time.Duration // at least, before the next try
+	status int           // of an apiserver that has failed, maybe at this event alone; otherwise 0
 }
 
 func (s *Spool) send(ctx context.Context, e *entry, r *record, do Sender) outcome {
@@ -113,13 +131,52 @@ func classify(response *http.Response, node bool) outcome {
 		return outcome{result: resultCreated}
 	case code == http.StatusConflict: // created before
 		return outcome{result: resultExists}
-	case code/100 == 5, code == http.StatusTooManyRequests, code == http.StatusRequestTimeout:
+	case code == http.StatusServiceUnavailable, code == http.StatusTooManyRequests, code == http.StatusRequestTimeout:
 		return outcome{again: true, after: after(response)}
+	case code/100 == 5: // etcd does not take it, a webhook fails at it, or all is broken
+		return outcome{again: true, after: after(response), status: code}
 	case code == http.StatusUnauthorized && node: // its certificate may be renewed; a token is not
 		return outcome{again: true}
 	default: // its namespace is gone, its user has no permission, or it is invalid
 		return outcome{result: resultRefused}
 	}
+}
+
+const (
+	maxInARow = 3 // failures at an event before others are sent first
+	// maxProofs is how many more failures, each of them after the apiserver took another event, end
+	// the tries. Where every second apiserver fails at everything, one event of 256 is lost.
+	maxProofs = 5
+)
+
+// failed notes that the apiserver has failed at an event. It reports whether the event is to be
+// dropped, and otherwise whether to wait: the apiserver may fail at all events.
+func (s *Spool) failed(e *entry) (drop, wait bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	element := s.byName[e.name]
+	if element == nil || element.Value.(*entry).number != e.number {
+		return false, true // it is gone
+	}
+	e = element.Value.(*entry)
+	if e.failures++; e.failures < maxInARow {
+		return false, true
+	}
+	s.order.MoveToBack(element)
+	proof := e.failures > maxInARow && s.created != s.tried
+	s.tried = s.created
+	if proof {
+		e.proofs++
+	}
+	return e.proofs == maxProofs, !proof
+}
+
+// Created must be called when an apiserver has created another event than those that Replay sends:
+// it shows that it does not fail at all of them.
+func (s *Spool) Created() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.created++
 }
 
 // after returns the time of a Retry-After header.

@@ -1,9 +1,12 @@
 package spool_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,9 +14,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/spool"
 	"github.com/edgehub-io/edgehub/cache/table/tabletest"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -125,6 +130,104 @@ func TestWhatAnswersMean(t *testing.T) {
 			}
 		})
 	}
+}
+
+// failsAt answers with 500 to an event, and with 201 to others.
+func failsAt(tb testing.TB, name string, got *[]sending) spool.Sender {
+	return func(r *http.Request, asNode bool) (*http.Response, error) {
+		before := len(*got)
+		res, err := cloud(tb, got, nil)(r, asNode)
+		if (*got)[before].name == name {
+			res.StatusCode = http.StatusInternalServerError
+		}
+		return res, err
+	}
+}
+
+func TestAnEventAtWhichTheAPIServerFailsHoldsUpNoOthers(t *testing.T) {
+	for name, others := range map[string][]string{
+		"many follow it":  {"a", "b", "c", "d", "e", "f", "g"},
+		"one follows it":  {"a"},
+		"none follows it": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var logged bytes.Buffer
+				metrics := prometheus.NewRegistry()
+				s := open(t, &tabletest.Store{}, spool.Options{Registerer: metrics, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+				for _, name := range append([]string{"bad"}, others...) {
+					add(t, s, post(name), http.StatusCreated)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				go func() {
+					for ctx.Err() == nil { // clients create events
+						pause.Sleep(ctx, time.Minute)
+						s.Created()
+					}
+				}()
+				var got []sending
+				err := s.Replay(ctx, failsAt(t, "bad", &got))
+				sent := slices.DeleteFunc(names(got), func(name string) bool { return name == "bad" })
+				if err != nil || !slices.Equal(sent, others) || s.Len() != 0 {
+					t.Errorf("%v; sent %v, left %d", err, sent, s.Len())
+				}
+				if n := len(got) - len(sent); n > 20 {
+					t.Errorf("the event was sent %d times", n)
+				}
+				if n := strings.Count(logged.String(), "ns/bad"); n != 1 {
+					t.Errorf("%d lines about it: %s", n, &logged)
+				}
+				if n := dropped(t, metrics, "failed"); n != 1 {
+					t.Errorf("%v are counted", n)
+				}
+			})
+		})
+	}
+}
+
+func TestNoEventIsLostWhileTheAPIServerFailsAtAll(t *testing.T) {
+	down := slices.Repeat([]int{http.StatusInternalServerError}, 100)
+	one := []int{http.StatusCreated}
+	for name, codes := range map[string][]int{
+		"once":                                   down,
+		"with an event that it takes in between": slices.Concat(down, one, down, one, down, one, down),
+		"after the first":                        slices.Concat(one, down),
+		"in turns with connections that break":   slices.Repeat([]int{500, 0, 502, 503, 504, 429}, 20),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				metrics := prometheus.NewRegistry()
+				s := open(t, &tabletest.Store{}, spool.Options{Registerer: metrics})
+				for i := range 10 {
+					add(t, s, post(fmt.Sprint(i)), http.StatusCreated)
+				}
+				var got []sending
+				if err := s.Replay(t.Context(), cloud(t, &got, nil, codes...)); err != nil {
+					t.Fatal(err)
+				}
+				if n := dropped(t, metrics, "failed"); n != 0 || s.Len() != 0 {
+					t.Errorf("%v were dropped, %d are left", n, s.Len())
+				}
+			})
+		})
+	}
+}
+
+func dropped(t *testing.T, metrics *prometheus.Registry, reason string) float64 {
+	t.Helper()
+	families, err := metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "edgehub_event_spool_dropped_total" && m.GetLabel()[0].GetValue() == reason {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
 }
 
 func TestReplayIsPaced(t *testing.T) {

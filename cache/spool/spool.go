@@ -41,10 +41,13 @@ type Spool struct {
 	replays chan struct{} // holds one token while a Replay runs
 
 	mu     sync.Mutex
-	order  *list.List // of *entry, oldest first
+	order  *list.List // of *entry, oldest first, but for those that are set aside
 	byName map[string]*list.Element
 	bytes  int64
 	last   uint64 // number of the newest event
+
+	created uint64 // events that apiservers have created
+	tried   uint64 // the same when an event that is set aside failed last
 }
 
 // entry is the index entry of an event.
@@ -53,6 +56,9 @@ type entry struct {
 	name   string // namespace/name
 	size   int64  // of its record and its Authorization header
 	owner  owner
+
+	failures int // of the apiserver at it; from maxInARow on it is set aside
+	proofs   int // of them, after each of which the apiserver took another event before
 }
 
 // owner is the caller that posted an event, and as whom it is sent.
@@ -169,10 +175,10 @@ func (s *Spool) removeLocked(number uint64, name string) {
 	s.table.Delete(key(number))
 }
 
-// first returns the oldest event. It drops unreadable ones.
+// first returns the event to send. It drops unreadable ones.
 func (s *Spool) first() (entry, record, bool) {
 	for {
-		e, ok := s.oldest()
+		e, ok := s.next()
 		if !ok {
 			return entry{}, record{}, false
 		}
@@ -186,12 +192,19 @@ func (s *Spool) first() (entry, record, bool) {
 	}
 }
 
-func (s *Spool) oldest() (entry, bool) {
+// next returns the oldest event that is not set aside. One that is gets a turn whenever the apiserver
+// has taken another event, or if there are no others.
+func (s *Spool) next() (entry, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	front := s.order.Front()
-	if front == nil {
-		return entry{}, false
+	aside := s.created != s.tried
+	for element := s.order.Front(); element != nil; element = element.Next() {
+		if e := element.Value.(*entry); e.failures >= maxInARow == aside {
+			return *e, true
+		}
 	}
-	return *front.Value.(*entry), true
+	if front := s.order.Front(); front != nil {
+		return *front.Value.(*entry), true
+	}
+	return entry{}, false
 }

@@ -165,6 +165,13 @@ func TestRefusals(t *testing.T) {
 		{"no name", func(r *spool.Request) { r.Body = []byte(`{}`) }, 400, nil},
 		{"another namespace", func(r *spool.Request) { r.Body = []byte(`{"metadata":{"name":"b","namespace":"other"}}`) }, 400, nil},
 		{"no namespace", func(r *spool.Request) { r.Namespace = "" }, 400, nil},
+		{"more than etcd takes", func(r *spool.Request) {
+			r.Body = fmt.Appendf(nil, `{"metadata":{"name":"b"},"message":"%01500000d"}`, 0)
+		}, 413, nil},
+		{"a patch to more than etcd takes", func(r *spool.Request) {
+			*r = patched("a", 2)
+			r.Body = fmt.Appendf(nil, `{"message":"%01500000d"}`, 0)
+		}, 413, nil},
 		{"YAML", func(r *spool.Request) { r.ContentType = "application/yaml" }, 415, nil},
 		{"a patch that is none", func(r *spool.Request) { *r = patched("a", 2); r.Body = []byte("[]") }, 400, nil},
 		{"a patch to another name", func(r *spool.Request) { *r = patched("a", 2); r.Body = []byte(`{"metadata":{"name":"b"}}`) }, 400, nil},
@@ -215,7 +222,7 @@ func TestBounds(t *testing.T) {
 # HELP edgehub_event_spool_added_total Events that were taken while the cloud was away.
 # TYPE edgehub_event_spool_added_total counter
 edgehub_event_spool_added_total 2
-# HELP edgehub_event_spool_dropped_total Events that were not spooled (full) or not sent (quota: dropped for those of users with fewer; restart: posted with a token, and the hub was restarted; unreadable: damaged on disk).
+# HELP edgehub_event_spool_dropped_total Events that were not spooled (full) or not sent (quota: dropped for those of users with fewer; restart: posted with a token, and the hub was restarted; unreadable: damaged on disk; failed: the apiserver failed at them again and again, and took others).
 # TYPE edgehub_event_spool_dropped_total counter
 edgehub_event_spool_dropped_total{reason="full"} 1
 edgehub_event_spool_dropped_total{reason="restart"} 0
