@@ -27,6 +27,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	keep, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	g, ctx := errgroup.WithContext(ctx)
+	h.serving.Store(true) // before the first request can ask
 	g.Go(func() error { return h.cache.Run(keep) })
 	for _, p := range h.ports {
 		p.server.BaseContext = func(net.Listener) context.Context { return requests }
@@ -46,7 +47,6 @@ func (h *Hub) Run(ctx context.Context) error {
 	})
 	g.Go(func() error { return h.systemd.Run(ctx, h.status, h.alive) })
 	h.sockets.Reject(h.log)
-	h.serving.Store(true)
 	h.systemd.Notify("READY=1")
 	h.log.Info("hub serves", "node", h.config.NodeName, "api", h.config.ServeAddress,
 		"proxy", h.config.ProxyAddress, "secure-proxy", h.config.SecureAddress)
