@@ -69,3 +69,27 @@ func TestWhoWasCutCountsNoMore(t *testing.T) {
 type brokenResponse struct{ *httptest.ResponseRecorder }
 
 func (brokenResponse) Write([]byte) (int, error) { return 0, os.ErrDeadlineExceeded }
+
+// net/http's responses must not be used when their handlers have ended.
+func TestAResponseThatHasBeenWrittenIsNotCut(t *testing.T) {
+	var cuts int
+	u := NewResponseWriter(deadlineResponse{httptest.NewRecorder(), &cuts}, NewEviction(1, 0))
+	if _, err := u.Write([]byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	u.evict()
+	if cuts != 0 {
+		t.Error("it is cut all the same")
+	}
+	err := u.wait(func() error { u.evict(); return nil })
+	if err != nil || cuts != 1 {
+		t.Errorf("one that waits: %v, cut %d times", err, cuts)
+	}
+}
+
+type deadlineResponse struct {
+	*httptest.ResponseRecorder
+	cuts *int
+}
+
+func (d deadlineResponse) SetWriteDeadline(time.Time) error { *d.cuts++; return nil }

@@ -2,6 +2,7 @@ package limits
 
 import (
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -24,6 +25,9 @@ type ResponseWriter struct {
 	control  *http.ResponseController
 	eviction *Eviction
 	err      error // of the first failed write
+
+	mu      sync.Mutex
+	waiting bool // for the client; the response must not be used by others otherwise
 }
 
 // NewResponseWriter returns w with writes and flushes that are added to c while they wait for the
@@ -54,10 +58,26 @@ func (u *ResponseWriter) wait(fn func() error) error {
 	if u.err != nil {
 		return u.err
 	}
+	u.setWaiting(true)
+	defer u.setWaiting(false)
 	defer u.eviction.Add(u.evict)()
 	u.err = fn()
 	return u.err
 }
 
-// evict ends the connection, or the HTTP/2 stream.
-func (u *ResponseWriter) evict() { _ = u.control.SetWriteDeadline(time.Now()) } // fails if it has ended
+func (u *ResponseWriter) setWaiting(waiting bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.waiting = waiting
+}
+
+// evict ends the connection, or the HTTP/2 stream. It may be called when the write has ended, and
+// the handler with it: net/http has taken the response back then, and may have given the
+// connection to another request.
+func (u *ResponseWriter) evict() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.waiting {
+		_ = u.control.SetWriteDeadline(time.Now()) // fails if it has ended
+	}
+}
