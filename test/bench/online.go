@@ -44,8 +44,8 @@ func (b *bench) startTargets(ctx context.Context) error {
 		return err
 	}
 	bare := func(address string, more ...string) (*target, error) {
-		args := append(more, "--listen="+address, "--server="+c.ServerURL(), "--ca="+c.CAFile(), "--cert="+cert, "--key="+key)
-		return startTarget(ctx, "bare", address, exec.CommandContext(ctx, bareBin, args...))
+		more = append(more, "--listen="+address, "--server="+c.ServerURL(), "--ca="+c.CAFile(), "--cert="+cert, "--key="+key)
+		return startTarget(ctx, "bare", address, exec.CommandContext(ctx, bareBin, more...))
 	}
 	if b.targets[0], err = bare(addresses[0]); err != nil {
 		return err
