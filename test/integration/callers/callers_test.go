@@ -2,6 +2,7 @@ package callers
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"strings"
@@ -123,6 +124,28 @@ func TestOthersDoNot(t *testing.T) {
 	if strings.Count(string(log), "did not get the node's identity") != 4 { // two of the five are user 65534
 		t.Errorf("not one line for each caller:\n%s", log)
 	}
+}
+
+// A kubelet whose certificate has expired shows none. While the cloud is away, the port with
+// TLS takes the node's own programs for the node without one, and nobody else.
+func TestWithoutACertificateWhileTheCloudIsAway(t *testing.T) {
+	needRoot(t)
+	h := newHub(t, hubproc.Options{})
+	url := fmt.Sprintf("https://127.0.0.1:%d%s", h.SecurePort, secrets)
+	root := newCaller(t, nil)
+	wantNode(t, root.do(order{Get: h.Plain + secrets})) // now it is cached
+	if out := root.do(order{Get: url}); out.Code != http.StatusUnauthorized {
+		t.Errorf("while the cloud is there: %d %.300s %s", out.Code, out.Body, out.Err)
+	}
+	if err := h.Link.Refuse(); err != nil {
+		t.Fatal(err)
+	}
+	poll.Eventually(t, "the hub knows that the cloud is away", func() bool { return root.do(order{Get: url}).Code == http.StatusOK })
+	wantNode(t, root.do(order{Get: url}))
+	nobody := newCaller(t, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}})
+	wantRefused(t, nobody.do(order{Get: url}), "it comes from user ID 65534")
+	pod := inPod(t, "kubepods/besteffort/pod"+podUID+"/"+containerID)
+	wantRefused(t, pod.do(order{Get: url}), "it comes from a container of the pod with UID "+podUID)
 }
 
 // Containers are known by groups that are no unit of the host, however their runtime
