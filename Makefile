@@ -110,7 +110,7 @@ size: build ## check that the hub's binary is small enough for a node
 	(( size <= $(hub_size_limit) ))
 
 .PHONY: lint
-lint: lint-format lint-tidy lint-vet lint-code ## check format, go.mod files and code
+lint: lint-format lint-tidy lint-code ## check format, go.mod files and code
 
 .PHONY: lint-format
 lint-format:
@@ -122,12 +122,9 @@ lint-tidy:
 	@$(call each,$(tidy_modules),go mod tidy -diff)
 
 # As the suites do, so that what one has compiled the other need not.
-lint-vet lint-code: export GOFLAGS = -trimpath -buildvcs=false
+lint-code: export GOFLAGS = -trimpath -buildvcs=false
 
-.PHONY: lint-vet
-lint-vet:
-	@$(call each,$(modules),go vet ./...)
-
+# go vet is one of its linters.
 .PHONY: lint-code
 lint-code: $(golangci_lint)
 	@$(call each,$(modules),$(golangci_lint) run --config $(abspath .golangci.yml) ./...)

@@ -54,8 +54,8 @@ func all() []suite {
 	everywhere := []string{""}
 	return []suite{
 		{
-			name: "lint", what: "format, go.mod files, vet and golangci-lint", gate: true,
-			steps: makeEach("lint-format", "lint-tidy", "lint-vet", "lint-code"),
+			name: "lint", what: "format, go.mod files, and golangci-lint, which has go vet", gate: true,
+			steps: makeEach("lint-format", "lint-tidy", "lint-code"),
 		},
 		{
 			name: "unit", what: "all unit tests, with the race detector", gate: true,
