@@ -9,9 +9,10 @@ import (
 	"sync/atomic"
 )
 
-// maxBegin is how many bytes a connection may send before its first request has arrived: a
-// handshake with as many certificates as servertls accepts, and a header. crypto/tls alone would
-// collect 256 KiB of an unfinished message for as long as a handshake may take.
+// maxBegin is how many bytes a connection may send before its first request has arrived, and
+// between two requests: a handshake with as many certificates as servertls accepts, and a header.
+// crypto/tls alone would collect 256 KiB of a handshake message that does not end, for as long as
+// the connection may be idle.
 const maxBegin = 48 << 10
 
 var errBegin = errors.New("the client has sent more than a handshake and the header of a request")
@@ -21,20 +22,21 @@ type limitedConn struct {
 	*net.TCPConn
 	of     *Listener
 	once   sync.Once
-	begun  atomic.Bool
-	unread int // of maxBegin; for one goroutine, which reads until the connection has begun
+	active atomic.Bool  // a request is under way
+	unread atomic.Int64 // of maxBegin, while none is
 }
 
-// Read fails if too many bytes have come before ConnState says that the connection has begun.
+// Read fails if too many bytes have come while no request is under way, as ConnState says.
 func (c *limitedConn) Read(p []byte) (int, error) {
-	if c.begun.Load() {
+	if c.active.Load() {
 		return c.TCPConn.Read(p)
 	}
-	if c.unread == 0 {
+	left := c.unread.Load()
+	if left <= 0 {
 		return 0, errBegin
 	}
-	n, err := c.TCPConn.Read(p[:min(len(p), c.unread)])
-	c.unread -= n
+	n, err := c.TCPConn.Read(p[:min(int64(len(p)), left)])
+	c.unread.Add(-int64(n))
 	return n, err
 }
 
@@ -43,14 +45,21 @@ func (c *limitedConn) Close() error {
 	return c.TCPConn.Close()
 }
 
-// ConnState is the http.Server.ConnState of a server with a Listener. net/http calls it when it has
-// read the header of a connection's first request, or the preface of HTTP/2, whose frames have
-// a limit of their own.
+// ConnState is the http.Server.ConnState of a server with a Listener. net/http says that a
+// connection is active when it has read the header of a request, and idle when all are answered.
 func ConnState(conn net.Conn, state http.ConnState) {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
 	}
-	if c, ok := conn.(*limitedConn); ok && state == http.StateActive {
-		c.begun.Store(true)
+	c, ok := conn.(*limitedConn)
+	if !ok {
+		return
+	}
+	switch state {
+	case http.StateActive:
+		c.active.Store(true)
+	case http.StateIdle:
+		c.unread.Store(maxBegin)
+		c.active.Store(false)
 	}
 }

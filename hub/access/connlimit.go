@@ -113,7 +113,8 @@ func (l *Listener) run() {
 		}
 		_ = tcp.SetWriteBuffer(sendBuffer) // fails if the connection is closed
 		l.open.Add(1)
-		conn := &limitedConn{TCPConn: tcp, of: l, unread: maxBegin}
+		conn := &limitedConn{TCPConn: tcp, of: l}
+		conn.unread.Store(maxBegin)
 		switch open := l.budget.open.Add(1); {
 		case open <= l.free:
 			l.deliver(acceptResult{conn: conn})

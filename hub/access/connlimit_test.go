@@ -153,9 +153,10 @@ func TestAConnectionSendsNoMoreThanAHandshakeAndAHeader(t *testing.T) {
 		sent   int64
 		err    error
 	}{
-		"before its first request":    {[]http.ConnState{http.StateNew}, maxBegin, errBegin},
-		"once that has arrived":       {[]http.ConnState{http.StateNew, http.StateActive}, 4 * maxBegin, nil},
-		"when it waits for the third": {[]http.ConnState{http.StateNew, http.StateActive, http.StateIdle}, 4 * maxBegin, nil},
+		"before its first request":   {[]http.ConnState{http.StateNew}, maxBegin, errBegin},
+		"once that has arrived":      {[]http.ConnState{http.StateNew, http.StateActive}, 4 * maxBegin, nil},
+		"while it waits for another": {[]http.ConnState{http.StateNew, http.StateActive, http.StateIdle}, maxBegin, errBegin},
+		"once another has arrived":   {[]http.ConnState{http.StateActive, http.StateIdle, http.StateActive}, 4 * maxBegin, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tcp, err := net.Listen("tcp", "127.0.0.1:0")
