@@ -11,12 +11,14 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// imageChange is what an upgrade does to the image of one container.
+// imageChange is what an upgrade does to the image of one container, or of one volume that is
+// an image.
 type imageChange struct {
-	Container string `json:"container"`
-	// Now is "" for a container that only the new version has.
+	Container string `json:"container,omitempty"`
+	Volume    string `json:"volume,omitempty"`
+	// Now is "" for what only the new version has.
 	Now string `json:"now,omitempty"`
-	// AfterUpgrade is "" for a container that the new version no longer has, and for a
+	// AfterUpgrade is "" for what the new version no longer has, and for a
 	// pod that needs no upgrade. It is null where this node does not know it.
 	AfterUpgrade *string `json:"afterUpgrade"`
 }
@@ -26,6 +28,11 @@ func imagesNow(pod *corev1.Pod) []imageChange {
 	var out []imageChange
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		out = append(out, imageChange{Container: c.Name, Now: c.Image, AfterUpgrade: new("")})
+	}
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; v.Image != nil && v.Image.Reference != "" {
+			out = append(out, imageChange{Volume: v.Name, Now: v.Image.Reference, AfterUpgrade: new("")})
+		}
 	}
 	return out
 }
@@ -44,13 +51,19 @@ func imagesAfter(now []imageChange, pod *corev1.Pod, revision string, pull *node
 }
 
 func imagesOfTarget(now []imageChange, target upgrade.Target) []imageChange {
-	for _, c := range slices.Concat(target.InitContainers, target.Containers) {
-		i := slices.IndexFunc(now, func(change imageChange) bool { return change.Container == c.Name })
+	set := func(change imageChange) {
+		i := slices.IndexFunc(now, func(c imageChange) bool { return c.Container == change.Container && c.Volume == change.Volume })
 		if i < 0 {
-			now = append(now, imageChange{Container: c.Name, AfterUpgrade: &c.Image})
-			continue
+			now = append(now, change)
+			return
 		}
-		now[i].AfterUpgrade = &c.Image
+		now[i].AfterUpgrade = change.AfterUpgrade
+	}
+	for _, c := range slices.Concat(target.InitContainers, target.Containers) {
+		set(imageChange{Container: c.Name, AfterUpgrade: &c.Image})
+	}
+	for _, v := range target.Volumes {
+		set(imageChange{Volume: v.Name, AfterUpgrade: &v.Image})
 	}
 	return now
 }
@@ -79,7 +92,7 @@ func splitImage(image string) (repository, version string) {
 	return image[:len(image)-len(name)+at], name[at:]
 }
 
-// maxChanges is how many containers are named; others are counted.
+// maxChanges is how many images are named; others are counted.
 const maxChanges = 2
 
 // imageChanges formats the images that an upgrade changes: app:v1 -> v2. It is empty for a pod

@@ -13,12 +13,16 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// running gives a pod containers: name=image.
+// running gives a pod containers, name=image, and volumes, /name=image.
 func running(containers ...string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.Containers = nil
 		for _, c := range containers {
 			name, image, _ := strings.Cut(c, "=")
+			if volume, ok := strings.CutPrefix(name, "/"); ok {
+				p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: image}}})
+				continue
+			}
 			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: name, Image: image})
 		}
 	}
@@ -60,6 +64,8 @@ func TestTheImagesOfAnUpgrade(t *testing.T) {
 		"one of two changes":                 {both("a=app:v1 b=log:v1", "a=app:v1 b=log:v2"), nil, "log:v1 -> v2"},
 		"more than there is room for":        {both("a=a:1 b=b:1 c=c:1 d=d:1", "a=a:2 b=b:2 c=c:2 d=d:2"), nil, "a:1 -> 2, b:1 -> 2, +2"},
 		"a container comes, another goes":    {both("a=a:1 b=b:1", "a=a:1 c=c:1"), nil, "no more b:1, new c:1"},
+		"a volume of a container's name":     {both("a=a:1 /a=data:1", "a=a:1 /a=data:2"), nil, "data:1 -> 2"},
+		"a volume comes, another goes":       {both("a=a:1 /b=b:1", "a=a:1 /c=c:1"), nil, "no more b:1, new c:1"},
 		"nobody has said":                    {[]func(*corev1.Pod){running("a=app:v1")}, nil, "app:v1 -> unknown"},
 		"an annotation of another revision":  {append(both("a=app:v1", "a=app:v2"), ofRevision("aaaa")), nil, "app:v1 -> unknown"},
 		"an annotation that is broken":       {[]func(*corev1.Pod){running("a=app:v1"), annotated("{")}, nil, "app:v1 -> unknown"},

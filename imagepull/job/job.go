@@ -33,7 +33,7 @@ type Job struct {
 	// Cancelled keeps an automatic job from being created again.
 	Cancelled bool     `json:"cancelled,omitempty"`
 	Secrets   []string `json:"secrets,omitempty"`
-	// Images are in the order of the containers, each once.
+	// Images are in the order of upgrade.Target.Images, each once.
 	Images []Image `json:"images"`
 	// PodsGeneration is how often the watch had shown the node's pods when the job was created; 0
 	// for a job of an earlier process.
@@ -54,7 +54,7 @@ func New(pod *corev1.Pod, t upgrade.Target, automatic bool, now time.Time) *Job 
 		UID: pod.UID, Namespace: pod.Namespace, Pod: pod.Name, Owner: OwnerOf(pod), Version: pod.ResourceVersion,
 		Revision: t.Revision, Requested: now.UTC().Truncate(time.Second), Automatic: automatic, Secrets: secretsOf(pod, t),
 	}
-	for _, i := range slices.Concat(t.InitContainers, t.Containers) {
+	for _, i := range t.Images() {
 		if !slices.ContainsFunc(j.Images, func(w Image) bool { return w.Image == i.Image }) {
 			j.Images = append(j.Images, Image{Image: i.Image, Name: ImageName(i.Image)})
 		}

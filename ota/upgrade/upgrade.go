@@ -8,6 +8,7 @@ package upgrade
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,6 +48,8 @@ type Target struct {
 	// Containers and InitContainers are in the order of the pod template.
 	Containers     []Image `json:"containers"`
 	InitContainers []Image `json:"initContainers,omitempty"`
+	// Volumes are those that are images themselves.
+	Volumes []Image `json:"volumes,omitempty"`
 	// ImagePullSecrets are the names of Secrets in the pod's namespace.
 	ImagePullSecrets []string `json:"imagePullSecrets,omitempty"`
 	// MinReadySeconds is the DaemonSet's, for clients that upgrade the pod and wait until its
@@ -58,7 +61,7 @@ type Target struct {
 	Prepull *metav1.Time `json:"prepull,omitempty"`
 }
 
-// Image is the image of one container.
+// Image is the image of one container or volume.
 type Image struct {
 	Name  string `json:"name"`
 	Image string `json:"image"`
@@ -78,11 +81,19 @@ func NewTarget(revision string, template *corev1.PodSpec) Target {
 		Containers:     images(template.Containers),
 		InitContainers: images(template.InitContainers),
 	}
+	for i := range template.Volumes {
+		if v := &template.Volumes[i]; v.Image != nil && v.Image.Reference != "" {
+			t.Volumes = append(t.Volumes, Image{Name: v.Name, Image: v.Image.Reference})
+		}
+	}
 	for _, s := range template.ImagePullSecrets {
 		t.ImagePullSecrets = append(t.ImagePullSecrets, s.Name)
 	}
 	return t
 }
+
+// Images returns all that kubelet pulls for a pod of this revision.
+func (t Target) Images() []Image { return slices.Concat(t.InitContainers, t.Containers, t.Volumes) }
 
 // Encode returns t as the value of TargetAnnotation. Equal targets have equal encodings.
 func (t Target) Encode() string {
@@ -107,7 +118,7 @@ func TargetOf(pod *corev1.Pod) (Target, bool, error) {
 	if t.Revision == "" || len(t.Containers) == 0 {
 		return Target{}, true, fmt.Errorf("annotation %s of pod %s/%s names no revision or no container", TargetAnnotation, pod.Namespace, pod.Name)
 	}
-	if n := len(t.Containers) + len(t.InitContainers); n > maxImages {
+	if n := len(t.Images()); n > maxImages {
 		return Target{}, true, fmt.Errorf("annotation %s of pod %s/%s names %d images, of at most %d", TargetAnnotation, pod.Namespace, pod.Name, n, maxImages)
 	}
 	return t, true, nil

@@ -17,6 +17,10 @@ func TestTargetSurvivesThePod(t *testing.T) {
 		InitContainers:   []corev1.Container{{Name: "setup", Image: "setup:v2"}},
 		Containers:       []corev1.Container{{Name: "app", Image: "app:v2"}, {Name: "side", Image: "side:v2"}},
 		ImagePullSecrets: []corev1.LocalObjectReference{{Name: "registry"}},
+		Volumes: []corev1.Volume{
+			{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+			{Name: "model", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "model:v2"}}},
+		},
 	})
 	got, ok, err := TargetOf(podWith(map[string]string{TargetAnnotation: want.Encode()}))
 	if err != nil || !ok {
@@ -27,7 +31,7 @@ func TestTargetSurvivesThePod(t *testing.T) {
 	}
 	// What older and newer versions read of each other.
 	const onTheWire = `{"revision":"new","containers":[{"name":"app","image":"app:v2"},{"name":"side","image":"side:v2"}],` +
-		`"initContainers":[{"name":"setup","image":"setup:v2"}],"imagePullSecrets":["registry"]}`
+		`"initContainers":[{"name":"setup","image":"setup:v2"}],"volumes":[{"name":"model","image":"model:v2"}],"imagePullSecrets":["registry"]}`
 	if want.Encode() != onTheWire {
 		t.Errorf("got %s, want %s", want.Encode(), onTheWire)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +30,7 @@ type daemon struct {
 	pod      *corev1.Pod // of the present version
 	next     string      // the version to come
 	image    string      // that of next
+	data     string      // the image that is a volume of next, or empty
 	layer    v1.Hash
 	revision string
 }
@@ -57,7 +59,12 @@ func (d *daemon) release(version string, ballast int64) {
 	d.t.Helper()
 	d.next = version
 	d.image, d.layer = pushApp(d.t, d.ns, version, ballast)
-	setImage(d.t, d.ns, "app", d.image)
+	if d.data == "" {
+		setImage(d.t, d.ns, "app", d.image)
+	} else {
+		patchTemplate(d.t, d.ns, "app", fmt.Sprintf(`{"containers":[{"name":"app","image":%q,"volumeMounts":[{"name":"data","mountPath":"/data"}]}],`+
+			`"volumes":[{"name":"data","image":{"reference":%q}}]}`, d.image, d.data))
+	}
 	d.awaitMark()
 }
 
@@ -106,12 +113,20 @@ func (d *daemon) awaitReady() {
 		if err := json.Unmarshal([]byte(body), &pull); code != http.StatusOK || err != nil {
 			return fmt.Sprintf("GET imagepull: %d %s", code, body)
 		}
+		want := []string{d.image}
+		if d.data != "" {
+			want = append(want, d.data)
+		}
+		var got []string
+		for i := range pull.Images {
+			got = append(got, pull.Images[i].Image)
+		}
 		image := pull.Images[0]
 		switch {
 		case pull.State != nodeapi.Ready:
 			return body
-		case pull.Revision != d.revision || len(pull.Images) != 1 || image.Image != d.image:
-			d.t.Fatalf("it is the wrong one, want %s of revision %s: %s", d.image, d.revision, body)
+		case pull.Revision != d.revision || !slices.Equal(got, want):
+			d.t.Fatalf("it is the wrong one, want %s of revision %s: %s", want, d.revision, body)
 		case image.BytesDone != image.BytesTotal || image.BytesTotal == 0 || image.Digest == "" || image.LastError != "":
 			d.t.Fatalf("it is Ready, and not complete: %s", body)
 		}
@@ -204,8 +219,10 @@ func (d *daemon) ctr(ctx context.Context, args ...string) (string, error) {
 }
 
 // TestUpgradeAfterPrepullFetchesNothing: test/integration/engine pulls with each containerd.
+// The new version has a volume that is an image, which the old one has not.
 func TestUpgradeAfterPrepullFetchesNothing(t *testing.T) {
 	d := newDaemon(t, "prepull", "node3")
+	d.data, _ = pushApp(t, d.ns+"/data", "v2", megabyte)
 	d.release("v2", 10*megabyte)
 	d.pull()
 	d.awaitReady()

@@ -108,7 +108,13 @@ func setVersion(t *testing.T, ns, ds, version string) {
 
 func setImage(t *testing.T, ns, ds, image string) {
 	t.Helper()
-	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"app","image":%q}]}}}}`, image)
+	patchTemplate(t, ns, ds, fmt.Sprintf(`{"containers":[{"name":"app","image":%q}]}`, image))
+}
+
+// patchTemplate changes the template's spec, by a strategic merge.
+func patchTemplate(t *testing.T, ns, ds, spec string) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"spec":{"template":{"spec":%s}}}`, spec)
 	if _, err := env.client.AppsV1().DaemonSets(ns).Patch(t.Context(), ds, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
