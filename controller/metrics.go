@@ -37,7 +37,7 @@ func newMetrics() *metrics {
 		deletions: newCounter("edgehub_controller_pod_deletions_total",
 			"Pods deleted to be replaced, by result: success, gone, conflict or error.", "result"),
 		nodes: newGauge("edgehub_controller_rollout_nodes",
-			"Nodes that should run a DaemonSet with the strategy AdvancedRollingUpdate, by state: "+strings.Join(states, ", ")+".",
+			"Nodes that should run a DaemonSet with the strategy AdvancedRollingUpdate, or run an old pod of it, by state: "+strings.Join(states, ", ")+".",
 			"namespace", "daemonset", "state"),
 		images: newGauge("edgehub_controller_rollout_nodes_awaiting_images",
 			"Nodes, of those pending, whose old pod is kept until the images of the new revision are there.",

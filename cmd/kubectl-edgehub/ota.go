@@ -32,14 +32,14 @@ func (r *report) judgeOTA(o objects, now time.Time) {
 		pods[pod.Name] = pod
 	}
 	unmarked, unscheduled := 0, 0
-	r.fill(&plan, []rollout.State{rollout.Updated, rollout.Unavailable, waitsForOwner}, func(n *rollout.NodeStatus) {
+	r.fill(&plan, []rollout.State{rollout.Updated, rollout.Unavailable, waitsForOwner, rollout.HeldByPlacement}, func(n *rollout.NodeStatus) {
 		if pod := pods[n.Pod]; pod != nil && pod.Spec.NodeName == "" && n.Revision != r.Revision {
 			n.State = rollout.Unavailable // its node does not know it, so the owner cannot upgrade it
 			unscheduled++
 			return
 		}
 		switch n.State {
-		case rollout.Updated:
+		case rollout.Updated, rollout.HeldByPlacement:
 		case rollout.Unavailable:
 			return
 		case rollout.WaitingNotReady:
@@ -66,13 +66,16 @@ func (r *report) judgeOTA(o objects, now time.Time) {
 // sumUpOTA sums up an OTA DaemonSet. unscheduled is the number of pods of an old revision
 // that are not scheduled.
 func (r *report) sumUpOTA(unscheduled int) {
-	old, gone := r.Counts[waitsForOwner], r.Counts[rollout.Unavailable]
+	old, gone, blocked := r.Counts[waitsForOwner], r.Counts[rollout.Unavailable], r.Counts[rollout.HeldByPlacement]
 	out := []string{fmt.Sprintf("%d of %d nodes updated", r.Counts[rollout.Updated], len(r.Nodes))}
 	if gone > 0 {
 		out = append(out, fmt.Sprintf("%d unavailable", gone))
 	}
 	if old > 0 {
 		out = append(out, fmt.Sprintf("%d waiting for their owner", old))
+	}
+	if blocked > 0 {
+		out = append(out, fmt.Sprintf("%d held, since they would get no new pod", blocked))
 	}
 	r.Message = strings.Join(out, ", ")
 	switch {
@@ -82,6 +85,8 @@ func (r *report) sumUpOTA(unscheduled int) {
 		r.State, r.Advice = waiting, fmt.Sprintf("%d pods are not scheduled, and keep their old revision until somebody deletes them", unscheduled)
 	case gone > 0:
 		r.State, r.Advice = updating, "the last pods are starting"
+	case blocked > 0:
+		r.State, r.Advice = held, heldByPlacement
 	default:
 		r.State, r.Advice = complete, "every node runs the target revision"
 	}

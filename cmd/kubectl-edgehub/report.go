@@ -233,6 +233,8 @@ func (r *report) sumUp(plan *rollout.Plan, options rollout.Options, ds *appsv1.D
 		}
 	case rollout.ReasonHeldByPartition, rollout.ReasonHeldBySelector:
 		r.State, r.Advice = held, "every node that the annotations let go is updated"
+	case rollout.ReasonHeldByPlacement:
+		r.State, r.Advice = held, heldByPlacement
 	default:
 		r.State, r.Advice = updating, whatIsNext(plan, options)
 		if why := refusedBecause(plan, ds); why != "" {
@@ -240,6 +242,9 @@ func (r *report) sumUp(plan *rollout.Plan, options rollout.Options, ds *appsv1.D
 		}
 	}
 }
+
+// heldByPlacement is the advice where all nodes are updated but those that would get no new pod.
+const heldByPlacement = "every node that would get a new pod is updated; the others keep their old one while their taints and labels, or the template, are as they are"
 
 func whatIsNext(plan *rollout.Plan, options rollout.Options) string {
 	switch pending := plan.Counts[rollout.Pending]; {

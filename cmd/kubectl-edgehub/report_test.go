@@ -45,6 +45,8 @@ func TestWhereARolloutStands(t *testing.T) {
 		"halted for another revision before": {haltedWorld(map[string]string{rollout.ContinueAnnotation: oldRevision}), halted, exitHeldUp, "n1 and n2 are lost"},
 		"pods that may not be deleted":       {refusedWorld(newRevision), refused, exitHeldUp, "not today"},
 		"refused for the revision before":    {refusedWorld(oldRevision), updating, exitUnderWay, ""},
+		"held by a taint":                    {withTainted(newWorld(advanced, nil).fleet("a", 2, newRevision)), held, exitDone, "z: node z has the taint line=3:NoSchedule"},
+		"OTA, held by a taint":               {withTainted(newWorld("OTA", nil).fleet("a", 2, newRevision)), held, exitDone, "2 of 3 nodes updated, 1 held"},
 		"OTA, all upgraded":                  {newWorld("OTA", nil).fleet("a", 2, newRevision), complete, exitDone, "2 of 2 nodes updated"},
 		"OTA, some not":                      {newWorld("ota", nil).fleet("a", 1, newRevision).fleet("b", 2, oldRevision), waiting, exitUnderWay, "2 waiting for their owner"},
 		"OTA, a pod that is starting":        {withNoPod(newWorld("OTA", nil).fleet("a", 1, newRevision)), updating, exitUnderWay, "1 unavailable"},
@@ -67,6 +69,13 @@ func TestWhereARolloutStands(t *testing.T) {
 func withNotReady(w *world) *world {
 	w.node("z", corev1.ConditionUnknown)
 	w.pod("z", oldRevision, corev1.ConditionFalse)
+	return w
+}
+
+// withTainted adds a node with an old pod that would get no new one.
+func withTainted(w *world) *world {
+	w.node("z", corev1.ConditionTrue).Spec.Taints = []corev1.Taint{{Key: "line", Value: "3", Effect: corev1.TaintEffectNoSchedule}}
+	w.pod("z", oldRevision, corev1.ConditionTrue)
 	return w
 }
 

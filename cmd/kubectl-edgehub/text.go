@@ -24,12 +24,15 @@ func linesFor(strategy string) []line {
 		{'!', "unavailable", []rollout.State{rollout.Unavailable}, byReason},
 	}
 	if strategy == daemonset.OTA.String() {
-		return append(all, line{'.', "for owners", []rollout.State{waitsForOwner}, byReason})
+		return append(all,
+			line{'.', "for owners", []rollout.State{waitsForOwner}, byReason},
+			line{'=', "held", []rollout.State{rollout.HeldByPlacement}, byReason},
+		)
 	}
 	return append(all,
 		line{'.', "pending", []rollout.State{rollout.Pending}, byLimit},
 		line{'-', "not ready", []rollout.State{rollout.WaitingNotReady}, byName},
-		line{'=', "held", []rollout.State{rollout.HeldBySelector, rollout.HeldByPartition, rollout.HeldByPause, rollout.HeldByBreaker}, byHolder},
+		line{'=', "held", []rollout.State{rollout.HeldBySelector, rollout.HeldByPartition, rollout.HeldByPause, rollout.HeldByBreaker, rollout.HeldByPlacement}, byHolder},
 	)
 }
 

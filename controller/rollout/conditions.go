@@ -13,7 +13,8 @@ import (
 // Conditions of a DaemonSet.
 const (
 	// CompleteCondition is True when every node that should run the daemon has an
-	// available pod of the target revision, or is NotReady with a pod of it.
+	// available pod of the target revision, or is NotReady with a pod of it, and no other node
+	// runs an old one.
 	CompleteCondition appsv1.DaemonSetConditionType = "RolloutComplete"
 	// ProgressingCondition is True while nodes are being updated and nobody has to help.
 	// When it is False, its reason is what the other nodes wait for.
@@ -34,6 +35,7 @@ const (
 	ReasonWaiting         = "WaitingForNotReadyNodes"
 	ReasonHeldByPartition = "HeldByPartition"
 	ReasonHeldBySelector  = "HeldByNodeSelector"
+	ReasonHeldByPlacement = "HeldByPlacement"
 	ReasonInvalid         = "InvalidAnnotation"
 	ReasonRefused         = "DeletionRefused"
 	// ReasonAccepted is that of InvalidCondition when it is False, and
@@ -139,8 +141,10 @@ func progress(p *Plan) (is bool, reason, message string) {
 		return false, ReasonWaiting, sum
 	case p.Counts[HeldByPartition] > 0:
 		return false, ReasonHeldByPartition, sum
-	default:
+	case p.Counts[HeldBySelector] > 0:
 		return false, ReasonHeldBySelector, sum
+	default:
+		return false, ReasonHeldByPlacement, sum
 	}
 }
 
@@ -172,6 +176,7 @@ func (p *Plan) Summary() string {
 	add(HeldByPartition, "held by annotation "+PartitionAnnotation, false)
 	add(HeldByPause, "held by annotation "+PausedAnnotation, false)
 	add(HeldByBreaker, "held by the circuit breaker", false)
+	add(HeldByPlacement, "not upgraded, since they would get no new pod", true)
 	return strings.Join(out, ", ")
 }
 
@@ -189,7 +194,7 @@ func (p *Plan) names(state State) string {
 		switch {
 		case n.State != state:
 			return ""
-		case state == Unavailable && n.Reason != "" && !n.Refused:
+		case (state == Unavailable || state == HeldByPlacement) && n.Reason != "" && !n.Refused:
 			return n.Name + ": " + n.Reason
 		default:
 			return n.Name

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,9 +20,9 @@ type nodePods struct {
 	terminating []*corev1.Pod
 }
 
-// nodePods returns the nodes that should run the daemon, in the order of Nodes. A
-// pod whose Node object is missing is in none of them.
-func (in *Input) nodePods(placement Placement) []nodePods {
+// nodePods returns the nodes that should run the daemon, in the order of Nodes, and those that
+// should not and run an old pod of it. A pod whose Node object is missing is in none of them.
+func (in *Input) nodePods(placement Placement) (nodes, misplaced []nodePods) {
 	live, terminating := map[string][]*corev1.Pod{}, map[string][]*corev1.Pod{}
 	for _, pod := range in.Pods {
 		switch {
@@ -31,16 +32,17 @@ func (in *Input) nodePods(placement Placement) []nodePods {
 			terminating[NodeOf(pod)] = append(terminating[NodeOf(pod)], pod)
 		}
 	}
-	out := make([]nodePods, 0, len(in.Nodes))
+	nodes = make([]nodePods, 0, len(in.Nodes))
 	for _, node := range in.Nodes {
-		if placement.ShouldRun(node) {
-			out = append(out, nodePods{
-				node: node, observed: in.Observations.nodes[node.Name],
-				live: live[node.Name], terminating: terminating[node.Name],
-			})
+		p := nodePods{node: node, observed: in.Observations.nodes[node.Name], live: live[node.Name], terminating: terminating[node.Name]}
+		switch {
+		case placement.ShouldRun(node):
+			nodes = append(nodes, p)
+		case slices.ContainsFunc(p.live, func(pod *corev1.Pod) bool { return revisionOf(pod) != in.Revision && !terminal(pod) }):
+			misplaced = append(misplaced, p)
 		}
 	}
-	return out
+	return nodes, misplaced
 }
 
 // isTerminating reports whether pod is being deleted, or its deletion has been sent.

@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -30,12 +32,26 @@ func NewPlacement(template *corev1.PodSpec) Placement {
 // with Ready: a node does not leave the rollout when it loses its connection. An affinity
 // that cannot be parsed matches nothing.
 func (p Placement) ShouldRun(node *corev1.Node) bool {
-	return p.matches(node) && !p.hasUntoleratedTaint(node, func(t *corev1.Taint) bool { return !ofReadiness(t) })
+	return p.matches(node) && p.untolerated(node, lasting) == nil
+}
+
+// Obstacle returns why node should not run the daemon, "" if ShouldRun.
+func (p Placement) Obstacle(node *corev1.Node) string {
+	switch {
+	case p.nodeName != "" && p.nodeName != node.Name:
+		return fmt.Sprintf("the new version is for node %s only", p.nodeName)
+	case !p.matches(node):
+		return fmt.Sprintf("the labels of node %s do not match the new version's nodeSelector or node affinity", node.Name)
+	}
+	if taint := p.untolerated(node, lasting); taint != nil {
+		return fmt.Sprintf("node %s has the taint %s, which the new version does not tolerate", node.Name, taint.ToString())
+	}
+	return ""
 }
 
 // canSchedule reports whether Kubernetes would create a pod on node now.
 func (p Placement) canSchedule(node *corev1.Node) bool {
-	return p.matches(node) && !p.hasUntoleratedTaint(node, func(*corev1.Taint) bool { return true })
+	return p.matches(node) && p.untolerated(node, func(*corev1.Taint) bool { return true }) == nil
 }
 
 func (p Placement) matches(node *corev1.Node) bool {
@@ -46,20 +62,24 @@ func (p Placement) matches(node *corev1.Node) bool {
 	return err == nil && matches
 }
 
-// ofReadiness reports whether the node lifecycle controller keeps t on nodes that
-// are not Ready, and takes it off when they are. NoSchedule is among the effects,
+// lasting is false for a taint that the node lifecycle controller keeps on nodes that
+// are not Ready, and takes off when they are. NoSchedule is among the effects,
 // which the pods of a DaemonSet do not tolerate by themselves.
-func ofReadiness(t *corev1.Taint) bool {
-	return t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable
+func lasting(t *corev1.Taint) bool {
+	return t.Key != corev1.TaintNodeNotReady && t.Key != corev1.TaintNodeUnreachable
 }
 
-func (p Placement) hasUntoleratedTaint(node *corev1.Node, counts func(*corev1.Taint) bool) bool {
+// untolerated returns a taint of node that keeps the daemon from it, of those that count, or nil.
+func (p Placement) untolerated(node *corev1.Node, counts func(*corev1.Taint) bool) *corev1.Taint {
 	repels := func(t *corev1.Taint) bool {
 		return (t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute) && counts(t)
 	}
 	// Tolerations that compare numbers exist only where the feature is on.
-	_, repelled := schedulingcorev1.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, p.tolerations, repels, true)
-	return repelled
+	taint, repelled := schedulingcorev1.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, p.tolerations, repels, true)
+	if !repelled {
+		return nil
+	}
+	return &taint
 }
 
 // addedTolerations are those that the DaemonSet controller gives every pod of a

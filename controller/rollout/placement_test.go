@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,6 +58,27 @@ func TestWhichNodesShouldRunADaemon(t *testing.T) {
 			if should, gets := p.ShouldRun(node), p.canSchedule(node); should != tt.should || gets != tt.gets {
 				t.Errorf("should run it: %v, gets it now: %v; want %v and %v", should, gets, tt.should, tt.gets)
 			}
+			if obstacle := p.Obstacle(node); (obstacle == "") != tt.should {
+				t.Errorf("the obstacle is %q", obstacle)
+			}
 		})
+	}
+}
+
+func TestObstaclesAreNamed(t *testing.T) {
+	node := &corev1.Node{}
+	node.Name = "node"
+	for want, template := range map[string]corev1.PodSpec{
+		"the new version is for node other only":                                                      {NodeName: "other"},
+		"the labels of node node do not match the new version's nodeSelector or node affinity":        {NodeSelector: map[string]string{"zone": "b"}},
+		"node node has the taint dedicated=line3:NoSchedule, which the new version does not tolerate": {},
+	} {
+		node.Spec.Taints = nil
+		if strings.Contains(want, "taint") {
+			node.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "line3", Effect: corev1.TaintEffectNoSchedule}}
+		}
+		if got := NewPlacement(&template).Obstacle(node); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }

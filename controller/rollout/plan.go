@@ -71,10 +71,16 @@ func (in *Input) breakerWindow() time.Duration { return cmp.Or(in.Timing.Breaker
 func NewPlan(in Input) Plan {
 	in.Observations.observe(&in)
 	placement := NewPlacement(&in.DaemonSet.Spec.Template.Spec)
-	pl := planner{in: &in, placement: placement, nodes: in.nodePods(placement), prepulls: upgrade.NewPrepulls(in.Revision)}
+	nodes, misplaced := in.nodePods(placement)
+	pl := planner{in: &in, placement: placement, nodes: nodes, prepulls: upgrade.NewPrepulls(in.Revision)}
 	pl.plan.Revision, pl.plan.RefusedInARow = in.Revision, in.RefusedInARow
 
 	pl.classify()
+	for i := range misplaced {
+		p := &misplaced[i]
+		pod, _ := p.only()
+		pl.setState(p.node.Name, pod, HeldByPlacement, placement.Obstacle(p.node))
+	}
 	pl.plan.Max = in.Options.MaxUnavailable.Of(pl.plan.Ready)
 
 	b := &in.Observations.breaker

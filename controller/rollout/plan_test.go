@@ -463,3 +463,30 @@ func TestNewPlanChangesNoInput(t *testing.T) {
 		}
 	}
 }
+
+// Kubernetes lets a pod run on where a taint keeps the next one away. It is left alone, and the
+// rollout is not complete.
+func TestANodeThatWouldGetNoPodKeepsTheOldOne(t *testing.T) {
+	w := newWorld(t, 2)
+	node := w.nodes["n1"].DeepCopy()
+	node.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "line3", Effect: corev1.TaintEffectNoSchedule}}
+	w.nodes["n1"] = node
+	w.expect("n2")
+	w.upgrade("n2", true)
+	w.pass(time.Hour)
+	p := w.expect()
+	got := state(t, &p, "n1")
+	if got.State != HeldByPlacement || !strings.Contains(got.Reason, "dedicated=line3:NoSchedule") || got.Pod == "" {
+		t.Errorf("got %+v", got)
+	}
+	c := Conditions(&p)
+	if p.Complete() || c[1].Status != corev1.ConditionFalse || c[1].Reason != ReasonHeldByPlacement || !strings.Contains(c[0].Message, "n1: node n1 has the taint") {
+		t.Errorf("the conditions are %+v", c)
+	}
+	w.upgrade("n1", true) // by somebody who tolerates the taint
+	w.plan()
+	w.pass(time.Hour)
+	if p := w.plan(); !p.Complete() || p.Total() != 1 {
+		t.Errorf("a node that should not run it counts without an old pod: %s", p.Summary())
+	}
+}

@@ -8,7 +8,7 @@ import (
 )
 
 // State is where a node stands in a rollout. Every node that should run the
-// daemon is in exactly one.
+// daemon, or runs an old pod of it, is in exactly one.
 type State string
 
 // The states. Their values are those of the metric's label and of JSON.
@@ -30,13 +30,16 @@ const (
 	HeldByPartition State = "held_by_partition"
 	HeldByPause     State = "held_by_pause"
 	HeldByBreaker   State = "held_by_breaker"
+	// HeldByPlacement nodes have an old pod and should not run the daemon, because of a taint
+	// that it does not tolerate, say: they would get no pod of the target revision.
+	HeldByPlacement State = "held_by_placement"
 )
 
 // States returns all states in the order in which they are shown.
 func States() []State {
 	return []State{
 		Updated, Unavailable, Pending, WaitingNotReady,
-		HeldBySelector, HeldByPartition, HeldByPause, HeldByBreaker,
+		HeldBySelector, HeldByPartition, HeldByPause, HeldByBreaker, HeldByPlacement,
 	}
 }
 
@@ -80,7 +83,7 @@ type Plan struct {
 	// Prepull, to pull the images of the target; no other pod should. Pods that already
 	// ask keep their time.
 	Pulls map[types.UID]time.Time
-	// Nodes are all nodes that should run the daemon, by name. Counts sums them
+	// Nodes are all nodes that should run the daemon, or run an old pod of it, by name. Counts sums them
 	// up; it has no entry for a state that no node is in.
 	Nodes  []NodeStatus
 	Counts map[State]int
@@ -102,7 +105,7 @@ type Plan struct {
 	Wake time.Time
 }
 
-// Total is how many nodes should run the daemon.
+// Total is how many Nodes there are.
 func (p *Plan) Total() int { return len(p.Nodes) }
 
 // Complete reports whether there is nothing left to do, not even later.
