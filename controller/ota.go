@@ -4,7 +4,10 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/status"
 )
 
@@ -15,8 +18,9 @@ func (s *scope) markPods(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !w.Synced() {
-		return nil // it calls when it is
+	s.nodes.Subscribe(ctx, s.key, s.requeue())
+	if !w.Synced() || !s.nodes.Synced() {
+		return nil // they call when they are
 	}
 	s.state.marked = otaMarks
 	revision := daemonset.NewestRevision(s.ds, w.Revisions())
@@ -28,9 +32,9 @@ func (s *scope) markPods(ctx context.Context) error {
 		return err
 	}
 	target.MinReadySeconds = s.ds.Spec.MinReadySeconds
-	now, m := time.Now(), status.NewMarker(target)
+	now, m := time.Now(), status.NewMarker(target, s.obstacles())
 	if s.options.Prepull {
-		m = status.NewPrepullMarker(target, now)
+		m = status.NewPrepullMarker(target, s.obstacles(), now)
 	}
 	pods := w.ActivePods(s.ds)
 	p := status.PlanMarks(m, pods, now)
@@ -40,4 +44,19 @@ func (s *scope) markPods(ctx context.Context) error {
 		s.events.Marked(s.ds, &s.state.reported, target.Revision, p, done, len(s.state.patchBackoff) > 0)
 	}
 	return done.ErrIfNone()
+}
+
+// obstacles returns a function that says why the node of a pod would get no pod of the new
+// revision, which is the DaemonSet's template: NewestRevision has made sure of that.
+func (s *scope) obstacles() func(*corev1.Pod) string {
+	placement, nodes := rollout.NewPlacement(&s.ds.Spec.Template.Spec), map[string]*corev1.Node{}
+	for _, node := range s.nodes.List() {
+		nodes[node.Name] = node
+	}
+	return func(pod *corev1.Pod) string {
+		if node := nodes[rollout.NodeOf(pod)]; node != nil {
+			return placement.Obstacle(node)
+		}
+		return ""
+	}
 }

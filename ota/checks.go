@@ -1,13 +1,16 @@
 package ota
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/resource"
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
@@ -16,7 +19,7 @@ import (
 // checkUpgrade returns nil if a pod of this node may be upgraded now, and otherwise the failure
 // of the first check. Clients depend on the order of the checks.
 func (s *server) checkUpgrade(pod *corev1.Pod) error {
-	return check(pod, checkNotDeleting, checkNeed, s.checkImage, checkOwner)
+	return check(pod, checkNotDeleting, checkNeed, s.checkImage, checkOwner, checkPlacement)
 }
 
 // check returns the first error of the checks.
@@ -104,4 +107,58 @@ func checkOwner(pod *corev1.Pod) error {
 			pod.Namespace, pod.Name, owner.Kind, owner.Name, owner.APIVersion)
 	}
 	return nil
+}
+
+// targetOf returns what the upgrade of pod would be to, if the controller has written that.
+func targetOf(pod *corev1.Pod) (upgrade.Target, bool) {
+	target, ok, err := upgrade.TargetOf(pod)
+	need := upgrade.Condition(pod, upgrade.NeedCondition)
+	return target, ok && err == nil && need != nil && target.Revision == upgrade.RevisionOf(need)
+}
+
+// checkPlacement fails if Kubernetes would place no pod of the new version on this node, so that
+// the node would lose the app.
+func checkPlacement(pod *corev1.Pod) error {
+	target, ok := targetOf(pod)
+	if !ok || target.Blocked == "" {
+		return nil
+	}
+	return failf(http.StatusForbidden,
+		"pod %s/%s would not come back: %s; it runs on as it is, until the cluster's admin changes the node or the DaemonSet",
+		pod.Namespace, pod.Name, target.Blocked)
+}
+
+// checkRoom fails if what the new version of pod requests is not free on node without it. all are
+// the node's pods. Pods of a lower priority count as room: the scheduler evicts them.
+func checkRoom(node *corev1.Node, pod *corev1.Pod, all []corev1.Pod) error {
+	target, _ := targetOf(pod)
+	free := node.Status.Allocatable.DeepCopy()
+	for i := range all {
+		p := &all[i]
+		if p.UID == pod.UID || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed ||
+			priority(p) < priority(pod) {
+			continue
+		}
+		for name, used := range resource.PodRequests(p, resource.PodResourcesOptions{}) {
+			left := free[name]
+			left.Sub(used)
+			free[name] = left
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(target.Requests)) {
+		want, left, total := target.Requests[name], free[name], node.Status.Allocatable[name]
+		if want.Cmp(left) > 0 && !want.IsZero() {
+			return failf(http.StatusForbidden,
+				"pod %s/%s would not come back: the new version requests %s of %s, and node %s has %s of %s for it; it runs on as it is, until there is room, or the DaemonSet requests less",
+				pod.Namespace, pod.Name, want.String(), name, node.Name, left.String(), total.String())
+		}
+	}
+	return nil
+}
+
+func priority(pod *corev1.Pod) int32 {
+	if pod.Spec.Priority == nil {
+		return 0
+	}
+	return *pod.Spec.Priority
 }

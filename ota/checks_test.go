@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/ota/upgrade"
@@ -66,6 +67,13 @@ func TestChecks(t *testing.T) {
 	owner := func(apiVersion, kind string, controller *bool) func(*corev1.Pod) {
 		return ownedBy(metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: "web", Controller: controller})
 	}
+	target := func(revision, blocked string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			t := upgrade.NewTarget(revision, &corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:v2"}}})
+			t.Blocked = blocked
+			pod.Annotations = map[string]string{upgrade.TargetAnnotation: t.Encode()}
+		}
+	}
 	ready := upgrade.Message("new")
 	tests := map[string]struct {
 		change func(*corev1.Pod)
@@ -83,6 +91,8 @@ func TestChecks(t *testing.T) {
 		"images of another revision hold the upgrade back":              {images(corev1.ConditionTrue, upgrade.Message("old")), http.StatusForbidden, `of revision "old"`},
 		"images of an unnamed revision hold the upgrade back":           {images(corev1.ConditionTrue, "ready"), http.StatusForbidden, `of revision ""`},
 		"a pod without owner would not be replaced":                     {ownedBy(), http.StatusBadRequest, "no controlling owner"},
+		"a pod whose node would get no other is kept":                   {target("new", "node n has the taint a"), http.StatusForbidden, "would not come back: node n has the taint a"},
+		"what blocks another revision does not count":                   {target("between", "node n has the taint a"), http.StatusOK, ""},
 		"an owner that does not control the pod does not replace it":    {owner("apps/v1", "DaemonSet", nil), http.StatusBadRequest, "no controlling owner"},
 		"a ReplicaSet may replace a pod on another node":                {owner("apps/v1", "ReplicaSet", &yes), http.StatusBadRequest, `ReplicaSet "web"`},
 		"a DaemonSet of another API group is not Kubernetes' DaemonSet": {owner("apps.example.com/v1", "DaemonSet", &yes), http.StatusBadRequest, "apps.example.com/v1"},
@@ -128,5 +138,55 @@ func TestChecksRunInOrder(t *testing.T) {
 	}
 	if err := (&server{}).checkUpgrade(pod); err != nil {
 		t.Errorf("corrected pod: got %v, want none", err)
+	}
+}
+
+// The node has 4 CPU; the pod that would be upgraded has one of them.
+func TestAPodWithoutRoomForItsSuccessorIsKept(t *testing.T) {
+	cpu := func(quantity string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(quantity)}
+	}
+	other := func(requests string, change func(*corev1.Pod)) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other", UID: "other"}}
+		p.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: cpu(requests)}}}
+		change(p)
+		return p
+	}
+	same := func(*corev1.Pod) {}
+	for name, tt := range map[string]struct {
+		requests corev1.ResourceRequirements
+		other    *corev1.Pod
+		says     string
+	}{
+		"it requests what the old one has":           {corev1.ResourceRequirements{Requests: cpu("1")}, other("3", same), ""},
+		"it requests more than is free":              {corev1.ResourceRequirements{Requests: cpu("1500m")}, other("3", same), "requests 1500m of cpu, and node node-1 has 1 of 4 for it"},
+		"its limit is its request":                   {corev1.ResourceRequirements{Limits: cpu("2")}, other("3", same), "requests 2 of cpu"},
+		"it requests nothing on a full node":         {corev1.ResourceRequirements{Requests: cpu("0")}, other("5", same), ""},
+		"it requests what the node has not":          {corev1.ResourceRequirements{Requests: corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}}, other("1", same), "has 0 of 0 for it"},
+		"another ends":                               {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", deleting), ""},
+		"another has ended":                          {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), ""},
+		"another has to go, having a lower priority": {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", func(p *corev1.Pod) { p.Spec.Priority = new(int32(-1)) }), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := upgradable()
+			pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: cpu("1")}}}
+			target := upgrade.NewTarget("new", &corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:v2", Resources: tt.requests}}})
+			pod.Annotations = map[string]string{upgrade.TargetAnnotation: target.Encode()}
+			node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
+			node.Status.Allocatable = cpu("4")
+			pods := podList(pod, tt.other)
+			c := &cloud{delete: accept, list: func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/api/v1/nodes/node-1" {
+					sendJSON(w, http.StatusOK, node)
+					return
+				}
+				pods(w, r)
+			}}
+			got := call(t, "POST", c.start(t, Options{})+upgradeWeb1)
+			_, deletes := c.asked()
+			if goes := tt.says == ""; (got.code == http.StatusOK) != goes || (len(deletes) == 1) != goes || !strings.Contains(got.body, tt.says) {
+				t.Errorf("%d %s, and %d were deleted; want it to say %q", got.code, got.body, len(deletes), tt.says)
+			}
+		})
 	}
 }

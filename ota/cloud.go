@@ -51,6 +51,13 @@ func (p *Pods) List(ctx context.Context, node string) (*corev1.PodList, error) {
 	return list, err
 }
 
+// node returns the node of this name, which must be this one.
+func (p *Pods) node(ctx context.Context, name string) (*corev1.Node, error) {
+	node := new(corev1.Node)
+	err := p.client.Get().MaxRetries(0).Resource("nodes").Name(name).Do(ctx).Into(node)
+	return node, err
+}
+
 func (p *Pods) delete(ctx context.Context, namespace, name string, options metav1.DeleteOptions) error {
 	return p.client.Delete().MaxRetries(0).
 		Namespace(namespace).Resource("pods").Name(name).

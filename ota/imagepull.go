@@ -60,7 +60,7 @@ func (s *server) pullFor(caller context.Context, name types.NamespacedName) erro
 	}
 	ctx, cancel := context.WithTimeout(caller, cloudTimeout)
 	defer cancel()
-	pod, err := s.find(ctx, name)
+	_, pod, err := s.find(ctx, name)
 	if err != nil {
 		return s.cloudFailure(caller, err, fmt.Sprintf("look up pod %s", name))
 	}

@@ -53,7 +53,7 @@ func (s *server) upgradePod(caller context.Context, name types.NamespacedName) (
 	}
 	defer unlock()
 
-	pod, err := s.find(ctx, name)
+	pods, pod, err := s.find(ctx, name)
 	if err != nil {
 		return nil, s.cloudFailure(caller, err, fmt.Sprintf("look up pod %s", name))
 	}
@@ -63,22 +63,31 @@ func (s *server) upgradePod(caller context.Context, name types.NamespacedName) (
 	if err := s.checkUpgrade(pod); err != nil {
 		return pod, err
 	}
+	if target, ok := targetOf(pod); ok && len(target.Requests) > 0 {
+		node, err := s.Pods.node(ctx, s.NodeName)
+		if err != nil {
+			return pod, s.cloudFailure(caller, err, fmt.Sprintf("look up node %s, to see whether the new version of pod %s has room there", s.NodeName, name))
+		}
+		if err := checkRoom(node, pod, pods); err != nil {
+			return pod, err
+		}
+	}
 	return pod, s.delete(ctx, caller, pod)
 }
 
-// find returns the pod if this node runs it, and otherwise nil. While the cloud can be reached,
-// the pod comes from the apiserver: the next step may delete it.
-func (s *server) find(ctx context.Context, name types.NamespacedName) (*corev1.Pod, error) {
+// find returns the pods of this node, and among them the one with this name, or nil. While the
+// cloud can be reached, they come from the apiserver: the next step may delete the pod.
+func (s *server) find(ctx context.Context, name types.NamespacedName) ([]corev1.Pod, *corev1.Pod, error) {
 	list, err := s.Pods.List(ctx, s.NodeName)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for i := range list.Items {
 		if p := &list.Items[i]; p.Namespace == name.Namespace && p.Name == name.Name {
-			return p, nil
+			return list.Items, p, nil
 		}
 	}
-	return nil, nil
+	return list.Items, nil, nil
 }
 
 // explainMissing distinguishes a pod that does not exist from a pod on another node. A GET cannot:

@@ -41,6 +41,8 @@ type podReport struct {
 	// TargetRevision and Since are there for a pod that needs an upgrade.
 	TargetRevision string     `json:"targetRevision,omitempty"`
 	Since          *time.Time `json:"since,omitempty"`
+	// Blocked is why an upgrade would be refused: the node would get no pod of the new version.
+	Blocked string `json:"blocked,omitempty"`
 	// ImageReady is null where nobody asked for the images of that revision.
 	ImageReady *bool `json:"imageReady"`
 	// ImageReason is a word for why the images are not ready. ImageBytes of them are on
@@ -74,6 +76,11 @@ func pods(ctx context.Context, c *call) error {
 		fmt.Fprintln(c.out, "No pods on this node.")
 	default:
 		fmt.Fprint(c.out, podTable(reports, time.Now(), screen.Width(c.out)))
+		for i := range reports {
+			if r := &reports[i]; r.Blocked != "" {
+				fmt.Fprintf(c.out, "\n%s/%s cannot be upgraded: %s.\n", r.Namespace, r.Pod, r.Blocked)
+			}
+		}
 	}
 	return nil
 }
@@ -106,6 +113,9 @@ func reportOf(pod *corev1.Pod, pulls []nodeapi.ImagePull) podReport {
 		return r
 	}
 	r.TargetRevision = revision
+	if target, ok, err := upgrade.TargetOf(pod); ok && err == nil && target.Revision == revision {
+		r.Blocked = target.Blocked
+	}
 	if since := need.LastTransitionTime.Time; !since.IsZero() {
 		r.Since = &since
 	}

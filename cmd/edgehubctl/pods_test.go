@@ -12,6 +12,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 func TestWhatIsToldOfAPod(t *testing.T) {
@@ -71,6 +72,15 @@ shop        web-1   1/1     Running   0          yes, to 7c9b    yes           3
 func TestAnOlderHubHasNoQueueOfImages(t *testing.T) {
 	h := newFakeHub(t).on("GET", "/pods", podList(pod("shop", "web-1", oldRevision, needs(corev1.ConditionTrue, newRevision))))
 	h.edgehubctl(t, "pods").has(t, exitDone, "yes, to 7c9b", "")
+}
+
+func TestAPodThatWouldNotComeBackIsShownWithTheReason(t *testing.T) {
+	target := upgrade.Target{Revision: newRevision, Containers: []upgrade.Image{{Name: "web", Image: "web:v2"}}, Blocked: "node n has the taint a=b:NoSchedule"}
+	h := newFakeHub(t).on("GET", "/pods", podList(
+		pod("shop", "web-1", oldRevision, needs(corev1.ConditionTrue, newRevision), annotated(target.Encode())),
+	)).on("GET", nodeapi.ImagePulls, sends(nodeapi.ImagePullList{}))
+	h.edgehubctl(t, "pods").has(t, exitDone, "blocked, to 7c9b", "")
+	h.edgehubctl(t, "pods").has(t, exitDone, "shop/web-1 cannot be upgraded: node n has the taint a=b:NoSchedule.", "")
 }
 
 func TestPodsAsJSON(t *testing.T) {

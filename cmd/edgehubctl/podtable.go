@@ -70,7 +70,7 @@ func (r *podReport) row(now time.Time) []string {
 	if r.NeedsUpgrade != nil {
 		needs = "no"
 		if *r.NeedsUpgrade {
-			needs = format.Joined("yes", "to "+r.TargetRevision)
+			needs = format.Joined(r.need(), "to "+r.TargetRevision)
 		}
 	}
 	if r.Since != nil {
@@ -85,11 +85,22 @@ func (r *podReport) shortRow(upgrade func(*podReport) string) []string {
 	last := ""
 	if r.NeedsUpgrade != nil {
 		last = "no"
-		if *r.NeedsUpgrade {
+		switch {
+		case *r.NeedsUpgrade && r.Blocked != "":
+			last = r.need()
+		case *r.NeedsUpgrade:
 			last = upgrade(r)
 		}
 	}
 	return append([]string{podName{r.Namespace, r.Pod}.String()}, append(r.statusColumns(), last)...)
+}
+
+// need is for a pod that needs an upgrade.
+func (r *podReport) need() string {
+	if r.Blocked != "" {
+		return "blocked"
+	}
+	return "yes"
 }
 
 func (r *podReport) changes() string { return r.imageChanges(1) }

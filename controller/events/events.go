@@ -17,6 +17,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/status"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // Reasons of Events besides those of the condition.
@@ -89,7 +90,10 @@ func (r *Recorder) Marked(ds *appsv1.DaemonSet, last *Reported, revision string,
 		summary = fmt.Sprintf("%d of %d pods need an upgrade to controllerrevision %s; each starts when its node is told to upgrade it",
 			p.Need, p.Total, revision)
 	}
-	r.logFor(ds).Info("pods marked", "revision", revision, "needUpgrade", p.Need, "pods", p.Total, "changed", len(done.Changed))
+	if p.Blocked > 0 {
+		summary += fmt.Sprintf(", which %d refuse, since they would get no pod of it: annotation %s of these pods says why", p.Blocked, upgrade.TargetAnnotation)
+	}
+	r.logFor(ds).Info("pods marked", "revision", revision, "needUpgrade", p.Need, "blocked", p.Blocked, "pods", p.Total, "changed", len(done.Changed))
 	if summary != last.summary {
 		r.normal(ds, reason, summary)
 		last.summary = summary

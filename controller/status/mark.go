@@ -16,7 +16,10 @@ import (
 // Reasons of the condition PodNeedUpgrade, and of the Events that sum it up.
 const (
 	ReasonUpgradeAvailable = "UpgradeAvailable"
-	ReasonUpToDate         = "UpToDate"
+	// ReasonUpgradeBlocked is that of a pod that needs an upgrade, and whose node would not get
+	// the next pod. Target.Blocked has the words; the message of the condition is for programs.
+	ReasonUpgradeBlocked = "UpgradeBlocked"
+	ReasonUpToDate       = "UpToDate"
 )
 
 // Mark is what the controller writes on a pod: the condition PodNeedUpgrade, which lets
@@ -64,32 +67,47 @@ func PatchMark(want Mark, pod *corev1.Pod, now time.Time) []byte {
 
 // Marker computes the marks that a DaemonSet's pods should have with the strategy OTA.
 type Marker struct {
-	revision  string
-	targetFor func(*corev1.Pod) string
+	revision string
+	since    func(*corev1.Pod) time.Time
+	blocked  func(*corev1.Pod) string
+	encode   func(since time.Time, blocked string) string
 }
 
-// NewMarker returns one for nodes that pull images when their owner asks for it.
-func NewMarker(t upgrade.Target) Marker {
-	encoded := t.Encode()
-	return Marker{revision: t.Revision, targetFor: func(*corev1.Pod) string { return encoded }}
+// NewMarker returns one for nodes that pull images when their owner asks for it. blocked returns
+// Target.Blocked for a pod that needs an upgrade.
+func NewMarker(t upgrade.Target, blocked func(*corev1.Pod) string) Marker {
+	return Marker{
+		revision: t.Revision, blocked: blocked, encode: targetEncoder(t),
+		since: func(*corev1.Pod) time.Time { return time.Time{} },
+	}
 }
 
 // NewPrepullMarker returns one for nodes that pull images as soon as they are asked.
-func NewPrepullMarker(t upgrade.Target, now time.Time) Marker {
-	encode, prepulls := prepullEncoder(t), upgrade.NewPrepulls(t.Revision)
-	return Marker{revision: t.Revision, targetFor: func(pod *corev1.Pod) string { return encode(prepulls.From(pod, now)) }}
+func NewPrepullMarker(t upgrade.Target, blocked func(*corev1.Pod) string, now time.Time) Marker {
+	m, prepulls := NewMarker(t, blocked), upgrade.NewPrepulls(t.Revision)
+	m.since = func(pod *corev1.Pod) time.Time { return prepulls.From(pod, now) }
+	return m
 }
 
-// prepullEncoder returns a function that encodes t with the time since when nodes are to
-// pull its images. It encodes each time once: most pods of a DaemonSet share one of a few.
-func prepullEncoder(t upgrade.Target) func(since time.Time) string {
-	encoded := map[int64]string{} // by Unix time
-	return func(since time.Time) string {
-		out, ok := encoded[since.Unix()]
+// targetEncoder returns a function that encodes t for a pod: with the time since when its node
+// is to pull the images, zero if it need not, and with Target.Blocked. It encodes each pair once:
+// most pods of a DaemonSet share one of a few.
+func targetEncoder(t upgrade.Target) func(since time.Time, blocked string) string {
+	type variant struct {
+		since   int64 // Unix time
+		blocked string
+	}
+	encoded := map[variant]string{}
+	return func(since time.Time, blocked string) string {
+		v := variant{since.Unix(), blocked}
+		out, ok := encoded[v]
 		if !ok {
-			t.Prepull = &metav1.Time{Time: since}
+			t.Prepull, t.Blocked = nil, blocked
+			if !since.IsZero() {
+				t.Prepull = &metav1.Time{Time: since}
+			}
 			out = t.Encode()
-			encoded[since.Unix()] = out
+			encoded[v] = out
 		}
 		return out
 	}
@@ -97,10 +115,15 @@ func prepullEncoder(t upgrade.Target) func(since time.Time) string {
 
 // markFor returns the mark that pod should have.
 func (m Marker) markFor(pod *corev1.Pod) Mark {
-	out := Mark{status: corev1.ConditionFalse, reason: ReasonUpToDate, message: upgrade.Message(m.revision)}
-	if m.needsUpgrade(pod) {
-		out.status, out.reason, out.Target = corev1.ConditionTrue, ReasonUpgradeAvailable, m.targetFor(pod)
+	if !m.needsUpgrade(pod) {
+		return Mark{status: corev1.ConditionFalse, reason: ReasonUpToDate, message: upgrade.Message(m.revision)}
 	}
+	out := Mark{status: corev1.ConditionTrue, reason: ReasonUpgradeAvailable, message: upgrade.Message(m.revision)}
+	blocked := m.blocked(pod)
+	if blocked != "" {
+		out.reason = ReasonUpgradeBlocked
+	}
+	out.Target = m.encode(m.since(pod), blocked)
 	return out
 }
 
@@ -119,8 +142,8 @@ type PodPatch struct {
 // MarkPlan has the patches that give the pods of a DaemonSet their marks.
 type MarkPlan struct {
 	Patches []PodPatch
-	// Need of Total pods need an upgrade.
-	Need, Total int
+	// Need of Total pods need an upgrade, Blocked of which would not come back.
+	Need, Total, Blocked int
 }
 
 // PlanMarks returns the patches that give each pod its mark.
@@ -130,7 +153,11 @@ func PlanMarks(m Marker, pods []*corev1.Pod, now time.Time) MarkPlan {
 		if m.needsUpgrade(pod) {
 			p.Need++
 		}
-		if patch := PatchMark(m.markFor(pod), pod, now); patch != nil {
+		mark := m.markFor(pod)
+		if mark.reason == ReasonUpgradeBlocked {
+			p.Blocked++
+		}
+		if patch := PatchMark(mark, pod, now); patch != nil {
 			p.Patches = append(p.Patches, PodPatch{Pod: pod, Patch: patch})
 		}
 	}
@@ -142,7 +169,7 @@ func PlanMarks(m Marker, pods []*corev1.Pod, now time.Time) MarkPlan {
 // pods whose deletion failed: the next step decides about those.
 func PrepullPatches(target upgrade.Target, plan *rollout.Plan, pods []*corev1.Pod, deleted func(types.UID) bool, now time.Time) []PodPatch {
 	var patches []PodPatch
-	encode := prepullEncoder(target)
+	encode := targetEncoder(target)
 	tried := sets.Set[types.UID]{}
 	for _, d := range plan.Delete {
 		tried.Insert(d.Pod.UID)
@@ -153,7 +180,7 @@ func PrepullPatches(target upgrade.Target, plan *rollout.Plan, pods []*corev1.Po
 		}
 		var want Mark
 		if since, ok := plan.Pulls[pod.UID]; ok {
-			want.Target = encode(since)
+			want.Target = encode(since, "")
 		}
 		if patch := PatchMark(want, pod, now); patch != nil {
 			patches = append(patches, PodPatch{Pod: pod, Patch: patch})

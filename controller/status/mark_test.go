@@ -25,8 +25,11 @@ func marked(pod *corev1.Pod, m Mark) *corev1.Pod {
 }
 
 func newTarget(hash string) Marker {
-	return NewMarker(imagesOf(hash))
+	return NewMarker(imagesOf(hash), free)
 }
+
+// free says that every node takes the next pod.
+func free(*corev1.Pod) string { return "" }
 
 func imagesOf(hash string) upgrade.Target {
 	return upgrade.Target{Revision: hash, Containers: []upgrade.Image{{Name: "app", Image: "app:" + hash}}}
@@ -132,12 +135,12 @@ func checkRestUntouched(t *testing.T, got *corev1.Pod) {
 // asking is pod with a target that asks its node to pull the images of the revision with
 // this hash.
 func asking(pod *corev1.Pod, hash string, since time.Time) *corev1.Pod {
-	pod.Annotations[upgrade.TargetAnnotation] = prepullEncoder(imagesOf(hash))(since)
+	pod.Annotations[upgrade.TargetAnnotation] = targetEncoder(imagesOf(hash))(since, "")
 	return pod
 }
 
 func TestPrepullTargetsKeepTheirTime(t *testing.T) {
-	m := NewPrepullMarker(imagesOf("new"), podtest.Now)
+	m := NewPrepullMarker(imagesOf("new"), free, podtest.Now)
 	tests := map[string]struct {
 		pod  *corev1.Pod
 		want time.Time
@@ -158,7 +161,7 @@ func TestPrepullTargetsKeepTheirTime(t *testing.T) {
 			if !ok || err != nil || target.Revision != "new" || target.Prepull == nil || !target.Prepull.Time.Equal(tt.want) {
 				t.Errorf("got %+v, %t, %v; want since %v", target, ok, err, tt.want)
 			}
-			later := NewPrepullMarker(imagesOf("new"), podtest.Now.Add(time.Hour))
+			later := NewPrepullMarker(imagesOf("new"), free, podtest.Now.Add(time.Hour))
 			if again := PatchMark(later.markFor(got), got, podtest.Now); again != nil {
 				t.Errorf("got a second patch %s, want none", again)
 			}
@@ -210,5 +213,25 @@ func TestPlanMarksSkipsPodsWithTheRightMark(t *testing.T) {
 	p := PlanMarks(m, pods, podtest.Now)
 	if p.Total != 3 || p.Need != 2 || len(p.Patches) != 1 || p.Patches[0].Pod != pods[2] {
 		t.Errorf("got %d of %d pods and %d changes, want 2 of 3 and a change for the last", p.Need, p.Total, len(p.Patches))
+	}
+}
+
+func TestAPodThatWouldNotComeBackSaysWhy(t *testing.T) {
+	const why = "node n has the taint a=b:NoSchedule"
+	m := NewMarker(imagesOf("new"), func(*corev1.Pod) string { return why })
+	pods := []*corev1.Pod{podtest.PodAt("old"), podtest.PodAt("new")}
+	p := PlanMarks(m, pods, podtest.Now)
+	if p.Need != 1 || p.Blocked != 1 {
+		t.Errorf("%d need an upgrade, %d are blocked; want 1 and 1", p.Need, p.Blocked)
+	}
+	got := patched(t, pods[0], p.Patches[0].Patch)
+	c := upgrade.Condition(got, upgrade.NeedCondition)
+	if target, ok, err := upgrade.TargetOf(got); !ok || err != nil || target.Blocked != why || c.Status != corev1.ConditionTrue ||
+		c.Reason != ReasonUpgradeBlocked || c.Message != upgrade.Message("new") {
+		t.Errorf("got %+v, %+v, %v", target, c, err)
+	}
+	free := newTarget("new").markFor(got)
+	if now := patched(t, got, PatchMark(free, got, podtest.Now)); MarkOf(now) != free {
+		t.Errorf("once the taint is gone: %+v, want %+v", MarkOf(now), free)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/resource"
 )
 
 const (
@@ -52,6 +53,8 @@ type Target struct {
 	Volumes []Image `json:"volumes,omitempty"`
 	// ImagePullSecrets are the names of Secrets in the pod's namespace.
 	ImagePullSecrets []string `json:"imagePullSecrets,omitempty"`
+	// Requests are what the scheduler wants to be free on the node for a pod of this revision.
+	Requests corev1.ResourceList `json:"requests,omitempty"`
 	// MinReadySeconds is the DaemonSet's, for clients that upgrade the pod and wait until its
 	// successor is available. It is not part of the revision.
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
@@ -59,6 +62,9 @@ type Target struct {
 	// should not. The controller sets it by its own clock, in whole seconds, and does not change
 	// it while Revision is the same.
 	Prepull *metav1.Time `json:"prepull,omitempty"`
+	// Blocked is why Kubernetes would place no pod of this revision on the pod's node at present:
+	// the node would lose its pod by an upgrade. "" if it would place one.
+	Blocked string `json:"blocked,omitempty"`
 }
 
 // Image is the image of one container or volume.
@@ -80,6 +86,7 @@ func NewTarget(revision string, template *corev1.PodSpec) Target {
 		Revision:       revision,
 		Containers:     images(template.Containers),
 		InitContainers: images(template.InitContainers),
+		Requests:       requestsOf(template),
 	}
 	for i := range template.Volumes {
 		if v := &template.Volumes[i]; v.Image != nil && v.Image.Reference != "" {
@@ -90,6 +97,26 @@ func NewTarget(revision string, template *corev1.PodSpec) Target {
 		t.ImagePullSecrets = append(t.ImagePullSecrets, s.Name)
 	}
 	return t
+}
+
+// requestsOf returns what a pod of template requests. A container requests its limit of what it
+// does not say otherwise, which an apiserver fills in when it creates a pod.
+func requestsOf(template *corev1.PodSpec) corev1.ResourceList {
+	pod := &corev1.Pod{Spec: *template.DeepCopy()}
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			r := &containers[i].Resources
+			for name, limit := range r.Limits {
+				if _, ok := r.Requests[name]; !ok {
+					if r.Requests == nil {
+						r.Requests = corev1.ResourceList{}
+					}
+					r.Requests[name] = limit
+				}
+			}
+		}
+	}
+	return resource.PodRequests(pod, resource.PodResourcesOptions{})
 }
 
 // Images returns all that kubelet pulls for a pod of this revision.
