@@ -92,6 +92,59 @@ func TestOwnerUpgradesHisNode(t *testing.T) {
 	}
 }
 
+// Kubernetes lets a pod run on where it would start no other.
+func TestAnUpgradeThatWouldLoseTheAppIsRefused(t *testing.T) {
+	ns, node := namespace(t, "ota-lost"), env.Node("node1")
+	ds := otaDaemonSet("app", "v1")
+	ds.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node.Name()}
+	ds.Spec.Template.Spec.Tolerations = nil
+	if _, err := env.client.AppsV1().DaemonSets(ns).Create(t.Context(), ds, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pod := readyPodOn(t, ns, node.Name(), "")
+	kubectl := func(args ...string) {
+		t.Helper()
+		if out, err := env.Kubectl(t.Context(), args...); err != nil {
+			t.Fatal(out, err)
+		}
+	}
+	refused := func(words string) {
+		t.Helper()
+		eventually(t, "the upgrade is refused: "+words, func(ctx context.Context) string {
+			target, _, _ := upgrade.TargetOf(new(needs(t, node, pod, corev1.ConditionTrue)))
+			if target.Blocked == "" && target.Requests.Cpu().IsZero() {
+				return "the pod does not say what is in the way"
+			}
+			code, body := request(ctx, http.MethodPost, upgradeURL(node, ns, pod.Name))
+			switch {
+			case code == http.StatusOK:
+				t.Fatalf("the pod was deleted: %s", body)
+			case code != http.StatusForbidden || !strings.Contains(body, "would not come back: ") || !strings.Contains(body, words):
+				return fmt.Sprint(code, " ", body) // the controller may have yet to see the last change
+			}
+			return ""
+		})
+	}
+
+	kubectl("taint", "node", node.Name(), "dedicated=line3:NoSchedule")
+	t.Cleanup(func() { _, _ = env.Kubectl(context.Background(), "taint", "node", node.Name(), "dedicated-") }) // fails if it is gone
+	setVersion(t, ns, "app", "v2")
+	refused("the taint dedicated=line3:NoSchedule")
+	kubectl("taint", "node", node.Name(), "dedicated-")
+
+	patchTemplate(t, ns, "app", `{"containers":[{"name":"app","resources":{"requests":{"cpu":"1000"}}}]}`)
+	refused("requests 1k of cpu")
+	patchTemplate(t, ns, "app", `{"containers":[{"name":"app","resources":{"requests":{"cpu":"1m"}}}]}`)
+	eventually(t, "the upgrade goes when nothing is in the way", func(ctx context.Context) string {
+		code, body := request(ctx, http.MethodPost, upgradeURL(node, ns, pod.Name))
+		if code != http.StatusOK {
+			return fmt.Sprint(code, body)
+		}
+		return ""
+	})
+	answers(t, readyPodOn(t, ns, node.Name(), pod.UID), "v2")
+}
+
 func TestUpgradeIsRefused(t *testing.T) {
 	ns := namespace(t, "ota-refused")
 	node1 := env.Node("node1")
