@@ -104,6 +104,9 @@ func prepare(ctx context.Context, o *Options, given func(string) bool, earlier *
 	if earlier != nil && o.ProxyPort == plainPort && !given("proxy-port") {
 		c.warn("the plain port %d stays open for the node's own programs; --proxy-port=0 closes it", plainPort)
 	}
+	if p.proxy {
+		c.warn("kubelet is started with a proxy (%s): the hub gets the same, by %s", strings.Join(names(k.Proxy), ", "), envFile)
+	}
 	c.checkOnline(ctx, p)
 	c.checkPorts(ctx, p, earlier)
 	c.checkPods(ctx, p, earlier)
@@ -129,8 +132,6 @@ func (c *checks) checkRuntime(k *kubelet.Kubelet) {
 	socket := strings.TrimPrefix(k.Endpoint, "unix://")
 	info, err := os.Stat(socket)
 	switch {
-	case k.Endpoint == "":
-		c.fail("neither kubelet's flags nor its configuration name a container runtime endpoint")
 	case err != nil:
 		c.fail("container runtime: %v", err)
 	case info.Mode()&os.ModeSocket == 0:
@@ -170,7 +171,7 @@ func (c *checks) checkIdentity(o *Options, k *kubelet.Kubelet, upgrade bool) *ap
 	if o.NodeName == "" {
 		o.NodeName = name
 	}
-	override := k.Flag("hostname-override", o.NodeName)
+	override := k.NodeName(o.NodeName)
 	switch {
 	case !isNode || name != o.NodeName || override != o.NodeName:
 		c.fail("the certificate in %s is %s's, kubelet calls the node %s, and the node name is to be %s: they have to agree",
@@ -180,6 +181,9 @@ func (c *checks) checkIdentity(o *Options, k *kubelet.Kubelet, upgrade bool) *ap
 		c.warn("the client certificate of node %s has expired on %s; the hub is upgraded all the same", name, pair.Leaf.NotAfter.Format(time.DateOnly))
 	case time.Now().After(pair.Leaf.NotAfter):
 		c.fail("the client certificate of node %s has expired on %s: let kubelet get a new one first", name, pair.Leaf.NotAfter.Format(time.DateOnly))
+	case config.CertFile == "" && time.Until(pair.Leaf.NotAfter) < soon:
+		c.warn("the client certificate of node %s expires in %v, on %s, and is part of %s, where nothing renews it: name kubelet's, %s, there as client-certificate and client-key, or start the hub with --bootstrap-file",
+			name, time.Until(pair.Leaf.NotAfter).Round(time.Second), pair.Leaf.NotAfter.UTC().Format(time.RFC3339), o.Kubeconfig, k.Certificate())
 	default:
 		c.ok("%s is node %s's; its certificate is valid until %s", o.Kubeconfig, name, pair.Leaf.NotAfter.Format(time.DateOnly))
 	}
@@ -187,6 +191,10 @@ func (c *checks) checkIdentity(o *Options, k *kubelet.Kubelet, upgrade bool) *ap
 	c.checkReadable("--bootstrap-file", o.BootstrapFile)
 	return cloud
 }
+
+// soon is when a certificate that nothing renews is worth a word: one that kubeadm makes is good for
+// a year.
+const soon = 30 * 24 * time.Hour
 
 // checkReadable checks that the hub can read a file: its unit hides some folders.
 func (c *checks) checkReadable(flag, path string) {
@@ -304,4 +312,14 @@ func (c *checks) checkDisk(p *plan) {
 			c.fail("%s has %d MiB free, and up to %d MiB will be needed there", there, free>>20, need>>20)
 		}
 	}
+}
+
+// names returns the names of variables, without their values, in which there may be passwords.
+func names(variables []string) []string {
+	var out []string
+	for _, variable := range variables {
+		name, _, _ := strings.Cut(variable, "=")
+		out = append(out, name)
+	}
+	return out
 }

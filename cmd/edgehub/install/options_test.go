@@ -102,3 +102,37 @@ func TestWhoHoldsAPort(t *testing.T) {
 		t.Errorf("of no address: %q", got)
 	}
 }
+
+func TestTheAdministratorsLinesStayInTheEnvironmentFile(t *testing.T) {
+	for name, tt := range map[string]struct{ content, want string }{
+		"other variables":    {"# mine\nEDGEHUB_ARGS=--v\nHTTPS_PROXY=http://p\n", "# mine\nEDGEHUB_ARGS=--a --b\nHTTPS_PROXY=http://p\n"},
+		"no line with flags": {"HTTPS_PROXY=http://p", "HTTPS_PROXY=http://p\nEDGEHUB_ARGS=--a --b\n"},
+		"two of them":        {"EDGEHUB_ARGS=--v\nEDGEHUB_ARGS=--w\nX=1\n", "EDGEHUB_ARGS=--a --b\nX=1\n"},
+		"a comment":          {"#EDGEHUB_ARGS=--v\nEDGEHUB_ARGS=\n", "#EDGEHUB_ARGS=--v\nEDGEHUB_ARGS=--a --b\n"},
+		"nothing":            {"", "EDGEHUB_ARGS=--a --b\n"},
+	} {
+		if got := string(withArgs([]byte(tt.content), []string{"--a", "--b"})); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+func TestTheHubGetsKubeletsProxy(t *testing.T) {
+	proxy := []string{`HTTPS_PROXY=http://u:a"b\c@p`, "NO_PROXY=10.0.0.0/8"}
+	for name, tt := range map[string]struct {
+		content string
+		proxy   []string
+		want    string
+		added   bool
+	}{
+		"none is named":      {"EDGEHUB_ARGS=\n", proxy, "EDGEHUB_ARGS=\nHTTPS_PROXY=\"http://u:a\\\"b\\\\c@p\"\nNO_PROXY=\"10.0.0.0/8\"\n", true},
+		"kubelet has none":   {"EDGEHUB_ARGS=\n", nil, "EDGEHUB_ARGS=\n", false},
+		"another is named":   {"HTTPS_PROXY=http://other\n", proxy, "HTTPS_PROXY=http://other\n", false},
+		"it is to have none": {"https_proxy=\n", proxy, "https_proxy=\n", false},
+		"one in a comment":   {"# HTTPS_PROXY=x", []string{"NO_PROXY=y"}, "# HTTPS_PROXY=x\nNO_PROXY=\"y\"\n", true},
+	} {
+		if got, added := withProxy([]byte(tt.content), tt.proxy); string(got) != tt.want || added != tt.added {
+			t.Errorf("%s: %q, %v; want %q", name, got, added, tt.want)
+		}
+	}
+}

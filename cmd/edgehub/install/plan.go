@@ -71,6 +71,7 @@ type plan struct {
 	endpoint string           // of containerd
 	bypass   []podrestart.Pod // that bypass the hub, or will
 	oldIf    string           // an interface of the hub that is installed, which is removed first
+	proxy    bool             // the hub is given kubelet's variables that name a proxy
 	onPlain  bool             // kubelet is to leave the plain port, which earlier versions had it use
 }
 
@@ -98,7 +99,7 @@ func newPlan(ctx context.Context, o *Options, k *kubelet.Kubelet, earlier *insta
 	if err != nil {
 		return nil, err
 	}
-	if err := p.addFiles(values, env); err != nil {
+	if err := p.addFiles(values, env, k.Proxy); err != nil {
 		return nil, err
 	}
 	if earlier != nil && (earlier.Interface != o.dummyIf(p.config) || !slices.Equal(earlier.PodServers, p.config.PodServers())) {
@@ -173,8 +174,9 @@ func clientCertificate(k *kubelet.Kubelet, ownKubeconfig string) (string, error)
 	return lines("-data", base64.StdEncoding.EncodeToString(own.CertData), base64.StdEncoding.EncodeToString(own.KeyData)), nil
 }
 
-// addFiles lists the files. env is the content of the environment file; nil: the template's.
-func (p *plan) addFiles(values []string, env []byte) error {
+// addFiles lists the files. env is the content of the environment file; nil: the template's. proxy
+// are kubelet's variables.
+func (p *plan) addFiles(values []string, env []byte, proxy []string) error {
 	binary, err := os.ReadFile(cmp.Or(p.options.Binary, "/proc/self/exe")) // the latter also if its file was replaced meanwhile
 	if err != nil {
 		return fmt.Errorf("read the program to install: %w", err)
@@ -193,8 +195,12 @@ func (p *plan) addFiles(values []string, env []byte) error {
 	if env == nil {
 		env = rendered("edgehub.env")
 	}
+	envMode := fs.FileMode(0o644)
+	if env, p.proxy = withProxy(env, proxy); p.proxy {
+		envMode = 0o600 // a proxy's URL may have a password in it
+	}
 	file(binaryFile, 0o755, binary)
-	file(envFile, 0o644, env)
+	file(envFile, envMode, env)
 	file(socketFile, 0o644, rendered(hubSocket))
 	file(serviceFile, 0o644, rendered(hubService))
 	link(socketLink, socketFile)
@@ -214,22 +220,68 @@ func render(name string, values []string) ([]byte, error) {
 	return []byte(strings.NewReplacer(values...).Replace(string(text))), nil
 }
 
-// environment returns the content of the environment file, or nil if it is not kept, and the flags
-// that it has or will have.
-func environment(o *Options) (keep []byte, extra []string, err error) {
+// environment returns the content of the environment file that is there, nil if none is, and the
+// flags that it has or will have.
+func environment(o *Options) (there []byte, extra []string, err error) {
 	content, err := os.ReadFile(envFile)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && o.Extra != nil {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, o.Extra, nil
 	}
 	if err != nil {
 		return nil, nil, err
 	}
+	if o.Extra != nil {
+		return withArgs(content, o.Extra), o.Extra, nil
+	}
 	for line := range strings.Lines(string(content)) {
-		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "EDGEHUB_ARGS="); ok {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), argsVariable); ok {
 			extra = strings.Fields(strings.Trim(value, `"'`))
 		}
 	}
 	return content, extra, nil
+}
+
+// argsVariable begins the line with flags in the environment file.
+const argsVariable = "EDGEHUB_ARGS="
+
+// withArgs returns the content of an environment file with these flags. All other lines, which are
+// the administrator's, stay.
+func withArgs(content []byte, extra []string) []byte {
+	var out strings.Builder
+	line, written := argsVariable+strings.Join(extra, " ")+"\n", false
+	for old := range strings.Lines(string(content)) {
+		switch {
+		case !strings.HasPrefix(strings.TrimSpace(old), argsVariable):
+			out.WriteString(strings.TrimSuffix(old, "\n") + "\n")
+		case !written: // the last of several counts
+			out.WriteString(line)
+			written = true
+		}
+	}
+	if !written {
+		out.WriteString(line)
+	}
+	return []byte(out.String())
+}
+
+// withProxy returns the content of an environment file with kubelet's variables that name its proxy,
+// unless it has such variables itself, maybe empty ones. added reports whether it has not.
+func withProxy(content []byte, proxy []string) (out []byte, added bool) {
+	for line := range strings.Lines(string(content)) {
+		name, _, _ := strings.Cut(strings.TrimSpace(line), "=")
+		if name = strings.ToUpper(name); name == "HTTPS_PROXY" || name == "HTTP_PROXY" || name == "NO_PROXY" {
+			return content, false
+		}
+	}
+	out = slices.Clone(content)
+	if len(out) > 0 && out[len(out)-1] != '\n' {
+		out = append(out, '\n')
+	}
+	for _, variable := range proxy {
+		name, value, _ := strings.Cut(variable, "=")
+		out = append(out, name+`="`+strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value)+"\"\n"...)
+	}
+	return out, len(proxy) > 0
 }
 
 // compare determines what changes.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -24,7 +25,14 @@ type Kubelet struct {
 	PID      int
 	Flags    map[string]string // by name, without dashes
 	Endpoint string            // of containerd: unix:///…
+	// Proxy are the variables of its environment that name a proxy, or what is reached without
+	// one, as NAME=VALUE.
+	Proxy []string
 }
+
+// defaultEndpoint is kubelet's own (SetDefaults_KubeletConfiguration in its
+// pkg/kubelet/apis/config/v1beta1).
+const defaultEndpoint = "unix:///run/containerd/containerd.sock"
 
 // Inspect reads how the running kubelet was started.
 func Inspect(ctx context.Context) (*Kubelet, error) {
@@ -44,8 +52,28 @@ func Inspect(ctx context.Context) (*Kubelet, error) {
 		return nil, fmt.Errorf("read kubelet's command line: %w", err)
 	}
 	k.Flags = parseFlags(strings.Split(strings.TrimRight(string(line), "\x00"), "\x00"))
+	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", k.PID))
+	if err != nil {
+		return nil, fmt.Errorf("read kubelet's environment: %w", err)
+	}
+	k.Proxy = proxyVariables(strings.Split(string(environ), "\x00"))
 	k.Endpoint, err = k.findEndpoint()
 	return k, err
+}
+
+// proxyVariables returns those of environ that Go's HTTP clients read, and that are not empty.
+func proxyVariables(environ []string) []string {
+	var out []string
+	for _, variable := range environ {
+		name, value, _ := strings.Cut(variable, "=")
+		switch strings.ToUpper(name) {
+		case "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY":
+			if value != "" {
+				out = append(out, variable)
+			}
+		}
+	}
+	return out
 }
 
 // commandLine returns the command line of a service's main process. It fails while that process is
@@ -97,11 +125,35 @@ func (k *Kubelet) Certificate() string {
 	return filepath.Join(k.Flag("cert-dir", filepath.Join(k.RootDir(), "pki")), "kubelet-client-current.pem")
 }
 
-// findEndpoint returns the endpoint of the container runtime, from the flag or kubelet's
-// configuration file.
+// NodeName returns what kubelet calls its node by --hostname-override, as kubelet does: without
+// blanks, in small letters. Without the flag, it returns fallback.
+func (k *Kubelet) NodeName(fallback string) string {
+	return strings.ToLower(strings.TrimSpace(k.Flag("hostname-override", fallback)))
+}
+
+// findEndpoint returns the endpoint of the container runtime as kubelet finds it: from its flag, the
+// last of the files in --config-dir, --config, or its default.
 func (k *Kubelet) findEndpoint() (string, error) {
-	endpoint := k.Flags["container-runtime-endpoint"]
+	if endpoint := k.Flags["container-runtime-endpoint"]; endpoint != "" {
+		return endpoint, nil
+	}
+	var configs []string
 	if file := k.Flags["config"]; file != "" {
+		configs = append(configs, file)
+	}
+	if dir := k.Flags["config-dir"]; dir != "" {
+		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error { // in lexical order
+			if err == nil && !entry.IsDir() && filepath.Ext(path) == ".conf" {
+				configs = append(configs, path)
+			}
+			return err
+		})
+		if err != nil {
+			return "", fmt.Errorf("kubelet's --config-dir: %w", err)
+		}
+	}
+	endpoint := defaultEndpoint
+	for _, file := range configs {
 		content, err := os.ReadFile(file)
 		if err != nil {
 			return "", fmt.Errorf("kubelet's configuration: %w", err)
@@ -112,7 +164,7 @@ func (k *Kubelet) findEndpoint() (string, error) {
 		if err := yaml.Unmarshal(content, &config); err != nil {
 			return "", fmt.Errorf("kubelet's configuration %s: %w", file, err)
 		}
-		if endpoint == "" {
+		if config.ContainerRuntimeEndpoint != "" {
 			endpoint = config.ContainerRuntimeEndpoint
 		}
 	}
