@@ -160,7 +160,7 @@ func tellCloud(s *nodeapi.CloudState, line func(label, format string, args ...an
 func (r *cacheReport) line(now time.Time) string {
 	out := fmt.Sprintf("%s, %s, %s", plural(r.Views, "view"), plural(r.Objects, "object"), size(r.Bytes))
 	if r.Incomplete > 0 {
-		out += fmt.Sprintf("; %d incomplete, of no use offline", r.Incomplete)
+		out += fmt.Sprintf("; %d of the views read in part so far, and not for use offline", r.Incomplete)
 	}
 	if o := r.Oldest; o != nil {
 		out += fmt.Sprintf("; oldest: %s of %s, as of %s ago", o.Resource, o.User, age(o.Updated, now))

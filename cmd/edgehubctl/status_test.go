@@ -40,7 +40,7 @@ func TestStatusOfAHub(t *testing.T) {
 cloud       reached for 3h, since SINCE
 apiserver   https://10.0.0.1:6443  up for 3h
 apiserver   https://10.0.0.2:6443  down for 20m, connection refused
-cache       4 views, 18 objects, 3.0 MiB; 1 incomplete, of no use offline; oldest: nodes.v1 of node, as of 60m ago
+cache       4 views, 18 objects, 3.0 MiB; 1 of the views read in part so far, and not for use offline; oldest: nodes.v1 of node, as of 60m ago
 images      none are pulled ahead
 `)
 	h.edgehubctl(t, "status").is(t, exitDone, want, "")

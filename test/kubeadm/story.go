@@ -182,7 +182,7 @@ func (c *Cluster) cutUplink(ctx context.Context, say Say) error {
 	if err := c.machines[edge].Cut(ctx); err != nil {
 		return err
 	}
-	if err := c.hubIs(ctx, say, "offline since"); err != nil {
+	if err := c.hubIs(ctx, say, "offline"); err != nil {
 		return err
 	}
 	return c.serviceAnswers(ctx, say)
@@ -204,7 +204,7 @@ func (c *Cluster) losePower(ctx context.Context, say Say) error {
 	if err := c.writePID(edge, m); err != nil {
 		return err
 	}
-	return c.hubIs(ctx, say, "offline since")
+	return c.hubIs(ctx, say, "offline")
 }
 
 func (c *Cluster) podsComeBack(ctx context.Context, say Say) error {

@@ -74,6 +74,9 @@ func (p *plan) restartPods(ctx context.Context, out io.Writer) error {
 	case err != nil:
 		fmt.Fprintf(out, "it is not known which pods bypass the hub until they restart: %v\n", err)
 		return nil
+	case len(list) == 0 && p.options.Restart.Given():
+		fmt.Fprintln(out, "no pod bypasses the hub: none is restarted")
+		return nil
 	case len(list) == 0:
 		return nil
 	}
@@ -89,6 +92,7 @@ func (p *plan) restartPods(ctx context.Context, out io.Writer) error {
 	if err := pods.Restart(ctx, list, p.options.Restart.Timeout); err != nil {
 		return fmt.Errorf("edgehub is installed, but not all pods were restarted; the same command again goes on: %w", err)
 	}
+	fmt.Fprintln(out, "done: the pods that were to be restarted run again, and use the hub")
 	return nil
 }
 

@@ -19,13 +19,12 @@ import (
 // stopLimit is how long the machines may take to stop.
 const stopLimit = time.Minute
 
+// program is the name of this command's file.
+const program = "edgehub-kubeadm"
+
 // servers are the processes that have machines in a folder.
 func servers(dir string) ([]int, error) {
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		return nil, err
-	}
-	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +35,8 @@ func servers(dir string) ([]int, error) {
 			continue // it has ended
 		}
 		words := strings.Split(string(bytes.TrimRight(text, "\x00")), "\x00")
-		if len(words) < 4 || !slices.Equal(words[:4], []string{self, serveCommand, "--dir", dir}) {
+		// Another checkout's program may have them.
+		if len(words) < 4 || filepath.Base(words[0]) != program || !slices.Equal(words[1:4], []string{serveCommand, "--dir", dir}) {
 			continue
 		}
 		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {

@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/pflag"
@@ -46,6 +47,27 @@ func main() {
 	}
 }
 
+// defaultDir is that of --dir.
+const defaultDir = "/tmp/edgehub-demo-node"
+
+// split returns the flags of this program, which come first, and what is another program's: all else,
+// flags such as kubectl's -n among them.
+func split(args []string) (own, others []string) {
+	i := 0
+	for i < len(args) && (strings.HasPrefix(args[i], "--dir") || strings.HasPrefix(args[i], "--hub")) {
+		if !strings.Contains(args[i], "=") {
+			i++ // its value
+		}
+		i++
+	}
+	i = min(i, len(args))
+	own, others = args[:i], args[i:]
+	if len(others) > 0 && others[0] == "--" {
+		others = others[1:]
+	}
+	return own, others
+}
+
 func run(ctx context.Context, args []string) error {
 	commands := map[string]func(context.Context, options) error{
 		"up": up, "down": down, "run": runOn, serveCommand: serve,
@@ -59,13 +81,16 @@ func run(ctx context.Context, args []string) error {
 	}
 	var o options
 	fs := pflag.NewFlagSet(args[0], pflag.ContinueOnError)
-	fs.SetInterspersed(false) // what follows the first word is another program's
-	fs.StringVar(&o.dir, "dir", "/tmp/edgehub-demo-node", "folder of the machines, which must not be there yet")
+	fs.StringVar(&o.dir, "dir", defaultDir, "folder of the machines, which must not be there yet")
 	fs.StringVar(&o.hub, "hub", "bin/edgehub", "edgehub binary")
-	if err := fs.Parse(args[1:]); err != nil {
+	own, others := split(args[1:])
+	if args[0] != "run" && args[0] != "kubectl" {
+		own, others = args[1:], nil
+	}
+	if err := fs.Parse(own); err != nil {
 		return err
 	}
-	o.args = fs.Args()
+	o.args = others
 	var err error
 	if o.dir, err = filepath.Abs(o.dir); err != nil {
 		return err

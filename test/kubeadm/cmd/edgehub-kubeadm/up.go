@@ -23,11 +23,11 @@ const (
 )
 
 const lookAround = `
-%s
-        bin/edgehub-kubeadm kubectl get pods -A -o wide          the cloud's view
-        bin/edgehub-kubeadm run edge systemctl status edgehub    how the hub is doing
-        bin/edgehub-kubeadm run edge journalctl -u kubelet       what kubelet has said
-        make demo-node-down                                      stops them
+%[1]s
+        bin/edgehub-kubeadm kubectl%[2]s get pods -A -o wide          the cloud's view
+        bin/edgehub-kubeadm run%[2]s edge systemctl status edgehub    how the hub is doing
+        bin/edgehub-kubeadm run%[2]s edge journalctl -u kubelet       what kubelet has said
+        bin/edgehub-kubeadm down%[2]s                                 stops them
 `
 
 // The marks that end what serve writes.
@@ -45,6 +45,12 @@ func up(ctx context.Context, o options) error {
 	}
 	if len(pids) > 0 {
 		return fmt.Errorf("machines are up in %s; stop them first: edgehub-kubeadm down --dir %[1]s", o.dir)
+	}
+	if err := removeLeftovers(o.dir); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(o.dir); err == nil {
+		return fmt.Errorf("%s is there already, and nothing says that it is of machines that were up once: remove it, or name another folder with --dir", o.dir)
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -126,7 +132,11 @@ func serve(ctx context.Context, o options) error {
 	if err := c.Tell(ctx, reports); err != nil {
 		mark, end = failed, fmt.Sprintf("FAILED: %v\nThe machines are still up:", err)
 	}
-	fmt.Fprintf(reports, lookAround, end)
+	where := ""
+	if o.dir != defaultDir {
+		where = " --dir=" + o.dir
+	}
+	fmt.Fprintf(reports, lookAround, end, where)
 	_, _ = reports.Write(mark)
 	_ = reports.Close()
 	<-ctx.Done()
