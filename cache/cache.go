@@ -199,6 +199,7 @@ func (c *Cache) load() error {
 	if err := errors.Join(c.records.Load(c.disk, c.log), c.views.Load(salt)); err != nil {
 		return err
 	}
+	c.endpoints.Loaded()
 	c.distrust()
 	return nil
 }

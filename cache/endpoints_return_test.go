@@ -227,3 +227,51 @@ func TestInitialEventsWhileTheCloudCatchesUp(t *testing.T) {
 		}
 	})
 }
+
+// A hub that was killed in the outage, and started after it, does not know what clients were shown.
+func TestSlicesOfAnOutageAreTakenBackByTheNextProcess(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*sliceCloud)
+		from   string
+		want   map[string][]string
+	}{
+		"as they were": {func(*sliceCloud) {}, "100", map[string][]string{
+			"kubernetes": {"MODIFIED 192.0.2.1:6443"}, "web-1": {"MODIFIED 10.0.0.1 10.0.9.9"}, "other-1": nil,
+		}},
+		"to a client that has listed since": {func(c *sliceCloud) { c.set("200", c.slices...) }, "200", map[string][]string{
+			"kubernetes": nil, "web-1": nil, "other-1": nil,
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cloud := newSliceCloud()
+				p := startProxied(t, cloud, withPodServers)
+				p.lose()
+				p.report(nodePod("a", "", "10.0.0.7", true))
+				time.Sleep(10 * time.Second)
+				p.kubelet.stop()
+				p.proxy.stop()
+				p.stop()
+				cloud.comeBack()
+				tt.change(cloud)
+				p.start()
+				if tt.from != "100" {
+					p.read(urlProxySlices, "application/json")
+				}
+				w := startWatch(as(t.Context(), kubeProxy), t, p.Cache, watchSlices+"&resourceVersion="+tt.from)
+				pods := startWatch(t.Context(), t, p.Cache, urlNodePods+"&watch=true&allowWatchBookmarks=true&resourceVersion="+tt.from)
+				time.Sleep(2 * time.Minute)
+				pods.mu.Lock()
+				if got := pods.body.String(); !strings.Contains(got, "MODIFIED") || !strings.Contains(got, "10.0.0.1") || strings.Contains(got, "10.0.0.7") {
+					t.Errorf("the watch of pods gets %s", got)
+				}
+				pods.mu.Unlock()
+				for slice, want := range tt.want {
+					if got := watched(t, w, slice); !slices.Equal(got, want) {
+						t.Errorf("of %s the watch gets %q, want %q", slice, got, want)
+					}
+				}
+			})
+		})
+	}
+}

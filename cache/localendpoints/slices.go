@@ -59,15 +59,46 @@ func (t *Tracker) Updates(v *view.View) []*overlay.Update {
 	return updates
 }
 
-// Recent returns updates for the members of a view that clients may have read in the last
-// outage, in no order.
-func (t *Tracker) Recent(v *view.View) []*overlay.Update {
+// Recent returns updates for the members of a view that a client which has read the view up to
+// the version at may have read in the last outage, in no order.
+func (t *Tracker) Recent(v *view.View, at string) []*overlay.Update {
 	all := t.shown()
 	maps.DeleteFunc(all, func(key copyKey, _ *overlay.Update) bool {
 		e, ok := v.Member(key.member)
 		return !ok || e.Version != key.version
 	})
+	t.addEarlier(v, at, all)
 	return slices.Collect(maps.Values(all))
+}
+
+// addEarlier adds the members that the last process may have shown otherwise than they were read:
+// which of them, nobody knows.
+func (t *Tracker) addEarlier(v *view.View, at string, all map[copyKey]*overlay.Update) {
+	t.mu.Lock()
+	version, ok := t.loaded[v]
+	if ok && t.Now().Sub(t.loadedAt) > recentFor {
+		t.loaded, ok = nil, false
+	}
+	t.mu.Unlock()
+	if !ok || versions.Compare(at, version) > 0 { // it was read from this process
+		return
+	}
+	snap, err := v.Snapshot()
+	if snap == nil || err != nil {
+		return
+	}
+	members := snap.Members
+	snap.Close()
+	for _, m := range members {
+		key := copyKey{m.Name, m.ResourceVersion}
+		o, ok := t.readMember(v, key)
+		if !ok || all[key] != nil || !t.mayDiffer(key, o) {
+			continue
+		}
+		if slice, err := decodeSlice(o); err == nil && t.isFollowed(slice) {
+			all[key] = t.updateOf(&state{}, slice, 0)
+		}
+	}
 }
 
 // shown returns the last updates of all slices, if clients may still have them.
@@ -128,22 +159,39 @@ func (t *Tracker) known(now *state, members []store.Member) (updates []*overlay.
 
 // read computes the update for a member of a view.
 func (t *Tracker) read(now *state, v *view.View, key copyKey) *overlay.Update {
+	o, ok := t.readMember(v, key)
+	if !ok {
+		return nil
+	}
+	return t.compute(now, key, o)
+}
+
+func (t *Tracker) readMember(v *view.View, key copyKey) (overlay.Object, bool) {
 	e, ok := v.Member(key.member)
 	if !ok || e.Version != key.version {
-		return nil
+		return overlay.Object{}, false
 	}
 	bare, err := v.Read(key.member, e)
 	if err != nil {
 		t.Log.Error("cached object cannot be read", "err", err)
-		return nil
+		return overlay.Object{}, false
 	}
-	return t.compute(now, key, overlay.Object{Type: sliceType, Encoding: v.Repr.Encoding, Bare: bare})
+	return overlay.Object{Type: sliceType, Encoding: v.Repr.Encoding, Bare: bare}, true
+}
+
+// mayDiffer reports whether a slice may depend on this node, without decoding it. Most do not.
+func (t *Tracker) mayDiffer(key copyKey, o overlay.Object) bool {
+	return isAPIServer(query.SplitMember(key.member)) || bytes.Contains(o.Bare, []byte(t.Node))
+}
+
+// isFollowed reports whether a slice is one that apply may change.
+func (t *Tracker) isFollowed(slice *discoveryv1.EndpointSlice) bool {
+	return isAPIServer(slice.Namespace, slice.Name) || slice.Labels[discoveryv1.LabelManagedBy] == managedBy
 }
 
 // compute computes the update for a slice.
 func (t *Tracker) compute(now *state, key copyKey, o overlay.Object) *overlay.Update {
-	namespace, name := query.SplitMember(key.member)
-	if !isAPIServer(namespace, name) && !bytes.Contains(o.Bare, []byte(t.Node)) { // as most slices
+	if !t.mayDiffer(key, o) {
 		return t.keep(now, key, nil, nil)
 	}
 	slice, err := decodeSlice(o)
@@ -151,7 +199,7 @@ func (t *Tracker) compute(now *state, key copyKey, o overlay.Object) *overlay.Up
 		t.Log.Error("cached object cannot be read", "err", err)
 		return nil
 	}
-	if !isAPIServer(namespace, name) && slice.Labels[discoveryv1.LabelManagedBy] != managedBy {
+	if !t.isFollowed(slice) {
 		return t.keep(now, key, nil, nil)
 	}
 	laid, changed := t.apply(now, slice)

@@ -44,6 +44,10 @@ type Tracker struct {
 	returnedAt time.Time
 	unsettled  time.Time // when the cloud was last known to lack a pod's status
 	checked    time.Time // when that was last checked
+
+	// loadedAt and loaded are when the views were read from disk, and their versions: see Loaded.
+	loadedAt time.Time
+	loaded   map[*view.View]string
 }
 
 // Options are options of a tracker. All are required but APIServer.
@@ -63,6 +67,21 @@ type Options struct {
 // New returns a tracker for a cloud that can be reached.
 func New(o Options) *Tracker {
 	return &Tracker{Options: o, copies: map[copyKey]*sliceCopy{}}
+}
+
+// Loaded must be called when the views have been read from disk, and before they are used. Clients
+// that watch may have slices of an outage that the last process showed them, and may not have
+// seen its end.
+func (t *Tracker) Loaded() {
+	loaded := map[*view.View]string{}
+	for _, v := range t.Views.All() {
+		if Shows(v.Key.Group, v.Key.Version, v.Key.Resource) {
+			loaded[v] = v.Position() // "" proves nothing, and is lower than any version
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.loadedAt, t.loaded = t.Now(), loaded
 }
 
 // Shows reports whether a tracker computes objects of a resource.

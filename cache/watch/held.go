@@ -210,7 +210,7 @@ func (s *stream) settleLater() {
 // recent returns the updates that a client of the view may have seen.
 func (s *stream) recent() []*overlay.Update {
 	if offline.ShowsEndpoints(s.view) {
-		return s.watches.Answers.Endpoints.Recent(s.view)
+		return s.watches.Answers.Endpoints.Recent(s.view, s.at)
 	}
 	return s.watches.Overlay.Recent()
 }
