@@ -33,6 +33,7 @@ type Proxy struct {
 	writes      *limits.Eviction // responses to them
 	refusals    *limits.Eviction // responses to those whose requests are not forwarded
 	callers     *limits.Shares   // their requests in flight
+	costs       *limits.Costs    // connections upstream that they have used up
 	tenant      Tenant
 	active      tracker
 	draining    context.Context // ends when Drain is called
@@ -58,6 +59,7 @@ func New(upstream http.RoundTripper, tenant Tenant, log *slog.Logger, m *Metrics
 		writes:      limits.NewEviction(limits.MaxUnread, limits.UnreadGrace),
 		refusals:    limits.NewEviction(maxRefusals, 0),
 		callers:     limits.NewShares(maxCallerRequests),
+		costs:       limits.NewCosts(costsBurst, costsRate),
 		tenant:      tenant,
 	}
 	p.draining, p.drain = context.WithCancel(context.Background())
@@ -103,6 +105,10 @@ func (p *Proxy) Handler(authenticate authn.Authenticator) http.Handler {
 				return
 			}
 			defer share.Leave()
+			if !p.mayCost(r, share) {
+				p.reject(w, r, errTooCostly)
+				return
+			}
 			w = limits.NewResponseWriter(w, p.writes)
 			defer limits.AddBody(r, p.bodies)()
 		}
@@ -118,7 +124,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, share *limits.Shar
 	if err != nil { // an invalid path or query: the apiserver's own error is clearer
 		info = &request.RequestInfo{Verb: "other"}
 	}
-	x := &exchange{verb: info.Verb, began: time.Now(), share: share}
+	x := &exchange{verb: info.Verb, began: time.Now(), share: share, upgrade: p.isUpgrade(r)}
 	inFlight := p.metrics.inFlight.WithLabelValues(verbLabel(x.verb))
 	inFlight.Inc()
 	defer inFlight.Dec()
@@ -154,6 +160,8 @@ type exchange struct {
 	code  int // of the response; 0 until there is one
 	to    http.ResponseWriter
 	share *limits.Share // nil for the node
+
+	upgrade bool // the client asks for another protocol
 }
 
 type exchangeKey struct{}
@@ -174,6 +182,10 @@ func rewrite(r *httputil.ProxyRequest) {
 			r.Out.Header[name] = values
 		}
 	}
+	if !exchangeOf(r.In).upgrade {
+		r.Out.Header.Del("Upgrade")
+		r.Out.Header.Del("Connection")
+	}
 }
 
 // modifyResponse is called for each response before it is sent to the client.
@@ -182,6 +194,7 @@ func (p *Proxy) modifyResponse(res *http.Response) error {
 	if err := p.identified(x, res.Request); err != nil {
 		return err
 	}
+	p.charge(x, res)
 	x.code = res.StatusCode
 	p.metrics.seconds.WithLabelValues(verbLabel(x.verb)).Observe(time.Since(x.began).Seconds())
 	if x.verb == "watch" && res.StatusCode == http.StatusOK {

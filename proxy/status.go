@@ -34,7 +34,7 @@ func (p *Proxy) reject(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, authn.ErrForbidden):
 		code, reason = http.StatusForbidden, metav1.StatusReasonForbidden
-	case errors.Is(err, errTooManyRequests):
+	case errors.Is(err, errTooManyRequests), errors.Is(err, errTooCostly):
 		code, reason = http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests
 	case errors.Is(err, errInvalidRequest):
 		code, reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
