@@ -11,6 +11,13 @@
 //   - pods of which no container runs: kubelet gives a container its environment when it starts.
 //
 // Pods on the host's network have the same environment as others, and count.
+//
+// kubelet gives each container the address of the Service default/kubernetes in several variables,
+// of which a pod may set some itself: by its spec, by a ConfigMap or Secret (envFrom), or by the
+// image, where kubelet gives none. A container that sets the address so that it differs from
+// kubelet's other variables counts only if no other container of the pod has kubelet's. One that
+// sets all of them to the same cannot be told from others: that shows when the pod has been
+// restarted, and has the address again.
 package podroute
 
 import (
@@ -18,6 +25,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,36 +38,48 @@ import (
 
 // Runtime reads the environment of running containers.
 type Runtime interface {
-	Environment(ctx context.Context, name string) ([]engine.Variable, error)
+	Environments(ctx context.Context, names ...string) ([]engine.Environment, error)
 }
 
-// variable is set by kubelet in all containers, from the Service default/kubernetes.
-const variable = "KUBERNETES_SERVICE_HOST"
+// Variables that kubelet sets in all containers, from the Service default/kubernetes
+// (k8s.io/kubernetes, pkg/kubelet/envvars).
+const (
+	hostVariable = "KUBERNETES_SERVICE_HOST" // where programs look for the apiserver
+	portVariable = "KUBERNETES_PORT"         // tcp://HOST:PORT
+)
+
+// SetsAddress is why a pod should not be deleted that has the address from itself, and what to do.
+const SetsAddress = "it sets " + hostVariable + " itself, by its spec, a ConfigMap, a Secret or its image: change it there"
 
 // Of returns the routes of pods, by namespace and name. hub are the hub's addresses for pods.
 func Of(ctx context.Context, pods []corev1.Pod, r Runtime, hub []netip.Addr) ([]nodeapi.PodRoute, error) {
-	variables, err := r.Environment(ctx, variable)
+	environments, err := r.Environments(ctx, hostVariable, portVariable)
 	if err != nil {
 		return nil, fmt.Errorf("find out which pods use the hub: %w", err)
 	}
-	found := map[string]nodeapi.Route{} // by UID
-	for _, v := range variables {
-		address, err := netip.ParseAddr(v.Value)
-		if err == nil && slices.Contains(hub, address) {
-			found[v.PodUID] = cmp.Or(found[v.PodUID], nodeapi.ThroughHub)
-		} else {
-			found[v.PodUID] = nodeapi.Bypass
+	running := map[string][]engine.Environment{} // by UID
+	for _, e := range environments {
+		if _, ok := e.Values[hostVariable]; ok {
+			running[e.PodUID] = append(running[e.PodUID], e)
 		}
 	}
 	routes := []nodeapi.PodRoute{}
 	for i := range pods {
 		pod := &pods[i]
-		route, runs := found[string(pod.UID)]
-		if !runs || isStatic(pod) || !hasToken(pod) {
+		containers := running[string(pod.UID)]
+		if len(containers) == 0 || isStatic(pod) || !hasToken(pod) {
 			continue
 		}
+		counted := slices.DeleteFunc(slices.Clone(containers), func(e engine.Environment) bool { return setsAddress(pod, e) })
+		itself := len(counted) == 0
+		if itself {
+			counted = containers
+		}
 		owner := metav1.GetControllerOf(pod)
-		one := nodeapi.PodRoute{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Route: route, Keep: keep(pod, owner)}
+		one := nodeapi.PodRoute{
+			Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID),
+			Route: routeOf(counted, hub), SetsAddress: itself, Keep: keep(pod, owner, itself),
+		}
 		if owner != nil {
 			one.Owner = owner.Kind + "/" + owner.Name
 		}
@@ -69,6 +89,16 @@ func Of(ctx context.Context, pods []corev1.Pod, r Runtime, hub []netip.Addr) ([]
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return routes, nil
+}
+
+// routeOf returns the route of containers of a pod.
+func routeOf(containers []engine.Environment, hub []netip.Addr) nodeapi.Route {
+	for _, c := range containers {
+		if address, err := netip.ParseAddr(c.Values[hostVariable]); err != nil || !slices.Contains(hub, address) {
+			return nodeapi.Bypass
+		}
+	}
+	return nodeapi.ThroughHub
 }
 
 // isStatic reports whether a pod is kubelet's copy of a static pod.
@@ -101,11 +131,11 @@ func hasToken(pod *corev1.Pod) bool {
 }
 
 // keep returns why a pod should not be deleted in order to change its route, or "".
-func keep(pod *corev1.Pod, owner *metav1.OwnerReference) string {
+func keep(pod *corev1.Pod, owner *metav1.OwnerReference, setsAddress bool) string {
 	need := upgrade.Condition(pod, upgrade.NeedCondition)
 	switch {
-	case setsAddress(pod):
-		return "its spec sets " + variable + ", whatever the node does"
+	case setsAddress:
+		return SetsAddress
 	case owner == nil:
 		return "it has no controller that would replace it"
 	case owner.Kind == "Job":
@@ -116,11 +146,14 @@ func keep(pod *corev1.Pod, owner *metav1.OwnerReference) string {
 	return ""
 }
 
-func setsAddress(pod *corev1.Pod) bool {
+// setsAddress reports whether a container of pod has its apiserver's address from elsewhere than
+// kubelet: its spec says so, or kubelet's other variable is of another address, or not there.
+func setsAddress(pod *corev1.Pod, e engine.Environment) bool {
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		if slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == variable }) {
+		if c.Name == e.Container && slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool { return v.Name == hostVariable }) {
 			return true
 		}
 	}
-	return false
+	service, err := url.Parse(e.Values[portVariable])
+	return err == nil && service.Hostname() != e.Values[hostVariable]
 }

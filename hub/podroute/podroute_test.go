@@ -3,7 +3,10 @@ package podroute
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"net/netip"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,15 +19,23 @@ import (
 )
 
 type fakeRuntime struct {
-	variables []engine.Variable
-	err       error
+	environments []engine.Environment
+	err          error
 }
 
-func (f fakeRuntime) Environment(_ context.Context, name string) ([]engine.Variable, error) {
-	if name != "KUBERNETES_SERVICE_HOST" {
-		return nil, errors.New("asked for " + name)
+func (f fakeRuntime) Environments(_ context.Context, names ...string) ([]engine.Environment, error) {
+	if !slices.Equal(names, []string{hostVariable, portVariable}) {
+		return nil, fmt.Errorf("asked for %q", names)
 	}
-	return f.variables, f.err
+	return f.environments, f.err
+}
+
+// container returns the environment of a container whose apiserver is host, and to which kubelet gave
+// the address given.
+func container(uid, host, given string) engine.Environment {
+	return engine.Environment{PodUID: uid, Container: "a", Values: map[string]string{
+		hostVariable: host, portVariable: "tcp://" + net.JoinHostPort(given, "443"),
+	}}
 }
 
 var hub = []netip.Addr{netip.MustParseAddr("169.254.2.1"), netip.MustParseAddr("fd00::2:1")}
@@ -47,17 +58,24 @@ func daemon() *corev1.Pod {
 }
 
 func TestRoutesOfPods(t *testing.T) {
-	runs := func(addresses ...string) (all []engine.Variable) {
+	runs := func(addresses ...string) (all []engine.Environment) {
 		for _, a := range addresses {
-			all = append(all, engine.Variable{PodUID: "u1", Value: a})
+			all = append(all, container("u1", a, a))
 		}
 		return all
 	}
+	const cluster, hubs, elsewhere = "10.96.0.1", "169.254.2.1", "192.0.2.1"
+	sets := func(host, given string) []engine.Environment {
+		return []engine.Environment{container("u1", host, given)}
+	}
+	imageSets := func(host string) []engine.Environment {
+		return []engine.Environment{{PodUID: "u1", Container: "a", Values: map[string]string{hostVariable: host}}}
+	}
 	for name, tt := range map[string]struct {
-		change    func(*corev1.Pod)
-		variables []engine.Variable
-		route     nodeapi.Route // empty: the pod is left out
-		keep      bool
+		change     func(*corev1.Pod)
+		containers []engine.Environment
+		route      nodeapi.Route // empty: the pod is left out
+		keep       bool
 	}{
 		"it started before the hub":                       {nil, runs("10.96.0.1"), nodeapi.Bypass, false},
 		"it started behind the hub":                       {nil, runs("169.254.2.1"), nodeapi.ThroughHub, false},
@@ -66,7 +84,7 @@ func TestRoutesOfPods(t *testing.T) {
 		"the other container has":                         {nil, runs("10.96.0.1", "169.254.2.1"), nodeapi.Bypass, false},
 		"its address is a name":                           {nil, runs("apiserver.example.com"), nodeapi.Bypass, false},
 		"no container runs":                               {nil, nil, "", false},
-		"a pod of the same name ran before":               {nil, []engine.Variable{{PodUID: "u0", Value: "10.96.0.1"}}, "", false},
+		"a pod of the same name ran before":               {nil, []engine.Environment{container("u0", cluster, cluster)}, "", false},
 		"it is on the host's network":                     {func(p *corev1.Pod) { p.Spec.HostNetwork = true }, runs("10.96.0.1"), nodeapi.Bypass, false},
 		"it has no token":                                 {func(p *corev1.Pod) { p.Spec.Volumes = nil }, runs("10.96.0.1"), "", false},
 		"its token is for somebody else":                  {func(p *corev1.Pod) { p.Spec.Volumes[0].Projected.Sources[0].ServiceAccountToken.Audience = "vault" }, runs("10.96.0.1"), "", false},
@@ -75,7 +93,13 @@ func TestRoutesOfPods(t *testing.T) {
 		"nothing would replace it":                        {func(p *corev1.Pod) { p.OwnerReferences = nil }, runs("10.96.0.1"), nodeapi.Bypass, true},
 		"its owner does not control it":                   {func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }, runs("10.96.0.1"), nodeapi.Bypass, true},
 		"it is a Job's":                                   {func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Job" }, runs("10.96.0.1"), nodeapi.Bypass, true},
-		"it chooses its apiserver itself":                 {func(p *corev1.Pod) { p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: variable}} }, runs("10.96.0.1"), nodeapi.Bypass, true},
+		"it chooses its apiserver itself":                 {withVariable, runs("10.96.0.1"), nodeapi.Bypass, true},
+		"a ConfigMap names another apiserver":             {nil, sets(elsewhere, hubs), nodeapi.Bypass, true},
+		"a ConfigMap names the hub":                       {nil, sets(hubs, cluster), nodeapi.ThroughHub, true},
+		"its image names the hub, and kubelet nothing":    {nil, imageSets(hubs), nodeapi.ThroughHub, true},
+		"a ConfigMap names another for one container":     {nil, append(sets(elsewhere, hubs), runs(hubs)...), nodeapi.ThroughHub, false},
+		"a ConfigMap names the hub for one container":     {nil, append(runs(cluster), sets(hubs, cluster)...), nodeapi.Bypass, false},
+		"its other variable is no address":                {nil, []engine.Environment{{PodUID: "u1", Values: map[string]string{hostVariable: hubs, portVariable: "%zz"}}}, nodeapi.ThroughHub, false},
 		"a newer revision waits for the node's owner":     {withCondition(corev1.ConditionTrue), runs("10.96.0.1"), nodeapi.Bypass, true},
 		"it has the newest revision, and an OTA strategy": {withCondition(corev1.ConditionFalse), runs("10.96.0.1"), nodeapi.Bypass, false},
 	} {
@@ -84,7 +108,7 @@ func TestRoutesOfPods(t *testing.T) {
 			if tt.change != nil {
 				tt.change(pod)
 			}
-			got, err := Of(t.Context(), []corev1.Pod{*pod}, fakeRuntime{variables: tt.variables}, hub)
+			got, err := Of(t.Context(), []corev1.Pod{*pod}, fakeRuntime{environments: tt.containers}, hub)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -99,6 +123,10 @@ func TestRoutesOfPods(t *testing.T) {
 			}
 		})
 	}
+}
+
+func withVariable(p *corev1.Pod) {
+	p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: hostVariable}}
 }
 
 func withSecret(p *corev1.Pod) {
@@ -117,11 +145,11 @@ func TestPodsAreInOrderAndNameTheirOwners(t *testing.T) {
 	a.UID, b.UID, c.UID = "a", "b", "c"
 	a.Namespace, b.Namespace, c.Namespace = "shop", "kube-system", "kube-system"
 	b.Name, c.Name = "z", "y"
-	var variables []engine.Variable
+	var environments []engine.Environment
 	for _, uid := range []types.UID{"a", "b", "c"} {
-		variables = append(variables, engine.Variable{PodUID: string(uid), Value: "10.96.0.1"})
+		environments = append(environments, container(string(uid), "10.96.0.1", "10.96.0.1"))
 	}
-	got, err := Of(t.Context(), []corev1.Pod{*a, *b, *c}, fakeRuntime{variables: variables}, hub)
+	got, err := Of(t.Context(), []corev1.Pod{*a, *b, *c}, fakeRuntime{environments: environments}, hub)
 	if err != nil || len(got) != 3 || got[0].UID != "c" || got[1].UID != "b" || got[2].UID != "a" || got[0].Owner != "DaemonSet/kube-proxy" {
 		t.Errorf("%v: %+v", err, got)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
@@ -12,17 +13,17 @@ import (
 	"github.com/containerd/errdefs/pkg/errgrpc"
 )
 
-// Variable is the value of an environment variable in a running container.
-type Variable struct {
+// Environment has some environment variables of a running container.
+type Environment struct {
 	PodUID    string
-	Container string // its name in the pod
-	Value     string
+	Container string            // its name in the pod
+	Values    map[string]string // by name; those that it has
 }
 
-// Environment returns the value that an environment variable had when each of CRI's containers
-// was started. Containers that do not run, or do not have the variable, are left out. Nothing
+// Environments returns the values that environment variables of these names had when each of CRI's
+// containers was started. Containers that do not run, or have none of them, are left out. Nothing
 // else of an environment, which may contain secrets, is returned.
-func (e *Engine) Environment(ctx context.Context, name string) ([]Variable, error) {
+func (e *Engine) Environments(ctx context.Context, names ...string) ([]Environment, error) {
 	ctx, cancel := briefContext(ctx)
 	defer cancel()
 	listed, err := e.client.TaskService().List(ctx, &tasks.ListTasksRequest{})
@@ -37,7 +38,7 @@ func (e *Engine) Environment(ctx context.Context, name string) ([]Variable, erro
 	if err != nil {
 		return nil, fmt.Errorf("list containers: %w", err)
 	}
-	var all []Variable
+	var all []Environment
 	for _, c := range containers {
 		if !runs[c.ID()] {
 			continue
@@ -46,33 +47,34 @@ func (e *Engine) Environment(ctx context.Context, name string) ([]Variable, erro
 		if err != nil {
 			return nil, fmt.Errorf("read container %s: %w", c.ID(), err)
 		}
-		value, ok, err := environmentValue(info.Spec.GetValue(), name)
+		values, err := environmentValues(info.Spec.GetValue(), names)
 		if err != nil {
 			return nil, fmt.Errorf("read the spec of container %s: %w", c.ID(), err)
 		}
-		if ok {
-			all = append(all, Variable{
-				PodUID: info.Labels["io.kubernetes.pod.uid"], Container: info.Labels["io.kubernetes.container.name"], Value: value,
+		if len(values) > 0 {
+			all = append(all, Environment{
+				PodUID: info.Labels["io.kubernetes.pod.uid"], Container: info.Labels["io.kubernetes.container.name"], Values: values,
 			})
 		}
 	}
 	return all, nil
 }
 
-// environmentValue returns the value of a variable in an OCI runtime spec, in JSON.
-func environmentValue(spec []byte, name string) (value string, ok bool, err error) {
+// environmentValues returns the values of variables in an OCI runtime spec, in JSON.
+func environmentValues(spec []byte, names []string) (map[string]string, error) {
 	var s struct {
 		Process struct {
 			Env []string `json:"env"`
 		} `json:"process"`
 	}
 	if err := json.Unmarshal(spec, &s); err != nil {
-		return "", false, err
+		return nil, err
 	}
+	values := map[string]string{}
 	for _, variable := range s.Process.Env {
-		if v, found := strings.CutPrefix(variable, name+"="); found {
-			value, ok = v, true
+		if name, value, ok := strings.Cut(variable, "="); ok && slices.Contains(names, name) {
+			values[name] = value
 		}
 	}
-	return value, ok, nil
+	return values, nil
 }

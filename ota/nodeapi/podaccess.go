@@ -33,6 +33,9 @@ type PodRoute struct {
 	Route     Route  `json:"route"`
 	// Owner is the kind and name of the pod's controlling owner, as DaemonSet/kube-proxy, or empty.
 	Owner string `json:"owner,omitempty"`
+	// SetsAddress is true if the containers have the address from the pod itself, by its spec, a
+	// ConfigMap, a Secret or an image. Then a restart does not change the route.
+	SetsAddress bool `json:"setsAddress,omitempty"`
 	// Keep is why the pod should not be deleted in order to change its route; empty: it may be.
 	Keep string `json:"keep,omitempty"`
 }

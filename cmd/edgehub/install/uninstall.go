@@ -176,6 +176,8 @@ func (c *checks) checkBehind(behind []podrestart.Pod, err error, force bool) {
 			c.ok("pod %s uses the hub, and will be restarted", p)
 		case force:
 			c.warn("pod %s uses the hub, and loses its apiserver: delete it", p)
+		case p.SetsAddress:
+			c.fail("pod %s uses the hub and would lose its apiserver: %s. Do that first, or say --force to leave it without", p, p.Keep)
 		case p.Keep != "":
 			c.fail("pod %s uses the hub and would lose its apiserver, and edgehub does not restart it: %s. Delete it first, or say --force to leave it without", p, p.Keep)
 		default:
@@ -196,14 +198,27 @@ func (j *journal) restartBehind(ctx context.Context, out io.Writer) error {
 			defer pods.close()
 			err = pods.Restart(ctx, behind, o.Timeout)
 		}
+		before := behind
 		if err == nil {
 			behind, err = podsBehind(ctx, name, cloud, endpoint, j.Installed, o)
+			podrestart.MarkNew(behind, before)
 		}
 	}
-	if err == nil && len(behind) > 0 {
-		err = fmt.Errorf("pod %s and %d others use it, and were not to be restarted; --restart-pods=all restarts them", &behind[0], len(behind)-1)
+	if err == nil {
+		err = needed(behind)
 	}
 	return err
+}
+
+// needed returns an error if pods need the hub, which says what to do.
+func needed(behind []podrestart.Pod) error {
+	if len(behind) == 0 {
+		return nil
+	}
+	if itself := slices.IndexFunc(behind, func(p podrestart.Pod) bool { return p.SetsAddress }); itself >= 0 {
+		return fmt.Errorf("pod %s and %d others use it, and a restart changes nothing: %s, or say --force to leave it without", &behind[itself], len(behind)-1, behind[itself].Keep)
+	}
+	return fmt.Errorf("pod %s and %d others use it, and were not to be restarted; --restart-pods=all restarts them", &behind[0], len(behind)-1)
 }
 
 // uninstall switches kubelet to the apiserver, and then removes the hub. Each step may be repeated

@@ -76,6 +76,17 @@ func (n *Node) List(ctx context.Context, route nodeapi.Route, hub []netip.Addr, 
 	return pods, nil
 }
 
+// MarkNew marks pods that use the hub, and were not there before, as setting its address themselves:
+// they started when kubelet, which used the hub no more, gave them another one.
+func MarkNew(behind, before []Pod) {
+	for i := range behind {
+		p := &behind[i]
+		if !slices.ContainsFunc(before, func(b Pod) bool { return b.UID == p.UID }) {
+			p.SetsAddress, p.Keep, p.Selected = true, podroute.SetsAddress, false
+		}
+	}
+}
+
 func rank(p *Pod) int {
 	if p.ofDaemonSet() {
 		return 0

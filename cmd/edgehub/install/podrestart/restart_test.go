@@ -47,10 +47,12 @@ func (f *fake) remove(uid string) {
 	f.pods = slices.DeleteFunc(f.pods, func(p corev1.Pod) bool { return string(p.UID) == uid })
 }
 
-func (f *fake) Environment(context.Context, string) ([]engine.Variable, error) {
-	var all []engine.Variable
+func (f *fake) Environments(context.Context, ...string) ([]engine.Environment, error) {
+	var all []engine.Environment
 	for _, p := range f.pods {
-		all = append(all, engine.Variable{PodUID: string(p.UID), Value: clusterIP})
+		all = append(all, engine.Environment{PodUID: string(p.UID), Values: map[string]string{
+			"KUBERNETES_SERVICE_HOST": clusterIP, "KUBERNETES_PORT": "tcp://" + clusterIP + ":443",
+		}})
 	}
 	return all, nil
 }
