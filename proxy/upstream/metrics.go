@@ -12,6 +12,7 @@ type Metrics struct {
 	serverUp   *prometheus.GaugeVec
 	lastChange *prometheus.GaugeVec
 	refused    *prometheus.GaugeVec
+	starved    *prometheus.CounterVec
 }
 
 // NewMetrics registers an Upstream's metrics on r. It panics if they are there
@@ -22,7 +23,13 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		r.MustRegister(g)
 		return g
 	}
+	starved := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "edgehub_upstream_starved_total",
+		Help: "How often silence of this apiserver was not taken for its loss, because the hub itself got too little CPU to hear an answer, or was suspended.",
+	}, []string{"apiserver"})
+	r.MustRegister(starved)
 	return &Metrics{
+		starved: starved,
 		serverUp: gauge("edgehub_upstream_up",
 			"1 if this apiserver can be reached, 0 if not."),
 		lastChange: gauge("edgehub_upstream_last_change_timestamp_seconds",

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"github.com/edgehub-io/edgehub/proxy/authn"
 	"github.com/edgehub-io/edgehub/proxy/upstream/liveness"
@@ -29,6 +30,8 @@ type server struct {
 	checks   *checkTrigger
 
 	up, lastChange, refused prometheus.Gauge
+	starved                 prometheus.Counter
+	starvedLog              rate.Sometimes
 	availability            [2]*availability // of all apiservers, by Identity
 	index                   int              // of this one there
 	markAnswered            func()           // called with each useful answer; must not call back
@@ -47,6 +50,8 @@ func newServer(address *url.URL, node string, limits Limits, log *slog.Logger, m
 		up:         m.serverUp.WithLabelValues(address.Host),
 		lastChange: m.lastChange.WithLabelValues(address.Host),
 		refused:    m.refused.WithLabelValues(address.Host),
+		starved:    m.starved.WithLabelValues(address.Host),
+		starvedLog: rate.Sometimes{Interval: time.Minute},
 	}
 	s.conns = liveness.NewConns(s, address, liveness.Timeouts{Loss: limits.Loss, IdlePing: limits.IdlePing}, s.log)
 	s.health, s.auth = newBreaker(s.onHealth), newBreaker(s.onAuth)
@@ -183,6 +188,14 @@ func (s *server) Unresponsive(cause error) {
 	if !liveness.IsUnresponsive(was) {
 		s.conns.CloseAll(cause)
 	}
+}
+
+// Starved counts, and logs once a minute, that silence was not taken for a loss.
+func (s *server) Starved(silence time.Duration) {
+	s.starved.Inc()
+	s.starvedLog.Do(func() {
+		s.log.Warn("the hub gets too little CPU to hear whether the apiserver answers, or was suspended, so its silence does not count as a loss yet; if this is repeated, look for what takes the node's CPU, and raise the hub's share (CPUWeight of edgehub.service)", "silence", silence.Round(time.Millisecond))
+	})
 }
 
 // ConnectFailed handles a failure to connect other than silence. Without an open connection

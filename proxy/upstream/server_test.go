@@ -7,9 +7,11 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 func TestOrder(t *testing.T) {
@@ -64,4 +66,26 @@ func TestLossAndReturnAreLoggedOnce(t *testing.T) {
 		!strings.Contains(log, "after=7s") || !strings.Contains(log, "apiserver=a:6443") {
 		t.Errorf("log:\n%s", log)
 	}
+}
+
+func TestAStarvedHubSaysSoOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines bytes.Buffer
+		registry := prometheus.NewRegistry()
+		a := &url.URL{Scheme: "https", Host: "a:6443"}
+		u, err := New([]*url.URL{a}, "node", RoundRobin, &Credentials{}, Limits{}, slog.New(slog.NewTextHandler(&lines, nil)), NewMetrics(registry))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 50 {
+			u.servers[0].Starved(3 * time.Second)
+			time.Sleep(2 * time.Second)
+		}
+		if n := strings.Count(lines.String(), "too little CPU"); n != 2 || !strings.Contains(lines.String(), "apiserver=a:6443 silence=3s") {
+			t.Errorf("%d lines:\n%s", n, &lines)
+		}
+		if n := testutil.ToFloat64(u.servers[0].starved); n != 50 || u.servers[0].Down() != nil {
+			t.Errorf("counted %v times; down: %v", n, u.servers[0].Down())
+		}
+	})
 }

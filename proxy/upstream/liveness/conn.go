@@ -17,17 +17,20 @@ type Conn struct {
 
 	mu           sync.Mutex
 	closed       bool
-	cause        error     // why it was closed, if it was unresponsive
-	used         bool      // it has carried a request
-	waiting      int       // pending responses and handshakes for which a client waits
-	strict       int       // pending pings and handshakes: silence is then a loss
-	asked        time.Time // when the last of these began
-	idleStreams  int       // streams that may be silent for long: watches, followed logs
-	waitingSince time.Time // zero: nothing is pending
-	lastRead     time.Time // time of the last byte; zero: none. The TCP handshake does not count
-	received     int64     // bytes
-	lastAck      time.Time // time of the last acknowledgement of a backlog
-	acked        uint64    // bytes, at sampled
+	cause        error         // why it was closed, if it was unresponsive
+	used         bool          // it has carried a request
+	waiting      int           // pending responses and handshakes for which a client waits
+	strict       int           // pending pings and handshakes: silence is then a loss
+	asked        time.Time     // when the last of these began
+	idleStreams  int           // streams that may be silent for long: watches, followed logs
+	waitingSince time.Time     // zero: nothing is pending
+	lastRead     time.Time     // time of the last byte; zero: none. The TCP handshake does not count
+	received     int64         // bytes
+	lastAck      time.Time     // time of the last acknowledgement of a backlog
+	resumed      time.Time     // when a silence was last not counted because this process was starved
+	voids        int           // how often, since the last byte
+	late         time.Duration // by which checks have come too late since the silence began, added up
+	acked        uint64        // bytes, at sampled
 	sampled      time.Time
 	timer        *time.Timer // nil: nothing is pending, and no stream open
 	due          time.Time   // of timer
@@ -54,7 +57,8 @@ func (c *Conn) Read(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n > 0 {
-		c.lastRead = time.Now()
+		c.heardLocked(&c.lastRead, time.Now())
+		c.voids = 0
 		c.received += int64(n)
 	}
 	if err != nil && c.cause != nil {
@@ -101,7 +105,7 @@ func (c *Conn) start(p pending, since time.Time) {
 	defer c.mu.Unlock()
 	now := time.Now()
 	if c.waitingSince.IsZero() {
-		c.waitingSince = since
+		c.heardLocked(&c.waitingSince, since)
 		c.acked, _ = c.backlog()
 		c.sampled = now
 	}

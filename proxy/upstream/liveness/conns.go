@@ -34,6 +34,9 @@ type apiserver interface {
 	Down() error
 	// Unresponsive is called when the apiserver is unresponsive on all connections.
 	Unresponsive(cause error)
+	// Starved is called when silence for this long does not count because this process, or the
+	// machine, got too little CPU, or was suspended.
+	Starved(silence time.Duration)
 	// ConnectFailed is called after a failure to connect other than silence.
 	ConnectFailed(err error)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"syscall"
 	"time"
 )
@@ -45,7 +46,7 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 // dialProxy connects to an HTTP proxy. net/http does the rest; the Conn monitors it until the
 // TLS handshake is done.
 func (d *dialer) dialProxy(ctx context.Context, network, address string) (net.Conn, error) {
-	c, err := d.connect(ctx, network, address)
+	c, err := d.connect(ctx, network, address, 0)
 	if err != nil {
 		return nil, d.report(err)
 	}
@@ -62,8 +63,9 @@ func (d *dialer) report(err error) error {
 	return err
 }
 
-// connect opens a TCP connection.
-func (d *dialer) connect(ctx context.Context, network, address string) (*Conn, error) {
+// connect opens a TCP connection. voids is how many attempts in a row did not count because this
+// process was starved.
+func (d *dialer) connect(ctx context.Context, network, address string, voids int) (*Conn, error) {
 	cs := d.conns
 	lost := cs.dialContext()
 	a := attemptOf(ctx)
@@ -88,9 +90,11 @@ func (d *dialer) connect(ctx context.Context, network, address string) (*Conn, e
 	if err == nil {
 		return newConn(conn, cs, d.owner), nil
 	}
+	runtime.Gosched() // so that the lateness is that of an answer: see Conn.check
 	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, errConnectTimeout) && time.Since(end) > cs.timeouts.timerSlack():
-		return d.connect(asked, network, address) // this process was suspended: see timerSlack
+	case errors.Is(cause, errConnectTimeout) && time.Since(end) > cs.timeouts.timerSlack() && voids < maxVoid:
+		cs.server.Starved(time.Since(since))
+		return d.connect(asked, network, address, voids+1)
 	case errors.Is(cause, errConnectTimeout):
 		silent := fmt.Errorf("connect: %w", &UnresponsiveError{time.Since(since)})
 		if !cs.activeSince(nil, since) {
@@ -107,7 +111,7 @@ var errConnectTimeout = errors.New("no answer to an attempt to connect")
 
 // dialTLS opens a TLS connection.
 func (d *dialer) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
-	c, err := d.connect(ctx, network, address)
+	c, err := d.connect(ctx, network, address, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -37,8 +37,15 @@
 // closed, and its requests fail with an [UnresponsiveError].
 //
 // The handshakes of TCP and TLS are limited in the same way, each on its own. Upgraded
-// connections (exec, port-forward) are left to the kernel. Time during which this process was
-// suspended does not count.
+// connections (exec, port-forward) are left to the kernel.
+//
+// # A hub without CPU
+//
+// A process that gets no CPU does not hear an answer either. So each check of a connection adds up
+// how late it comes: its timer fires late, or other goroutines go first. If that is a fifth of the
+// silence or more, or if the machine was suspended, the silence is no loss: it counts from then on
+// again. Whoever can take the CPU from the hub delays the notice of a loss by that, but no longer
+// than maxVoid allows.
 //
 // The tests of package upstream prove this against apiservers in memory: loss
 // (TestLossIsNoticedWithinTheBound: black holes, stopped apiservers), no false loss

@@ -3,6 +3,7 @@ package liveness
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 )
 
@@ -13,9 +14,19 @@ type Timeouts struct{ Loss, IdlePing time.Duration }
 // rest of Loss is for the ping's round trip: 2.1 s of 2.5 s.
 func (t Timeouts) pingAfter() time.Duration { return t.Loss / 6 }
 
-// timerSlack is how late a timer may fire. A later one shows that this process, or the
-// machine, was suspended.
+// timerSlack is how late a timer may fire. A later one shows that this process had no CPU, or that
+// the machine was suspended.
 func (t Timeouts) timerSlack() time.Duration { return t.pingAfter() / 2 }
+
+// maxVoid is how often in a row silence is not taken for a loss because this process got too little
+// CPU: whoever can starve it must not hide a loss for ever. With the default of Timeouts.Loss that
+// is ackTimeout, within which the kernel, which takes no CPU of this process, gives a dead connection
+// up.
+const maxVoid = 8
+
+// isStarved reports whether a silence says little: this process was late for a fifth of it or more.
+// A ping takes several goroutines, each of which may be as late.
+func isStarved(late, silence time.Duration) bool { return late >= silence/5 }
 
 // deadline returns when a silence that began at since is a loss, after a ping at asked, which
 // always gets its full round trip.
@@ -31,10 +42,14 @@ const (
 	pingOwn          // this apiserver, by this connection's transport
 	pingEvery        // this apiserver and the others
 	closeConn
+	waitAgain // as if the silence began now: this process was starved
 )
 
-// check pings or closes the connection, depending on how long it has been silent.
+// check pings or closes the connection, depending on how long it has been silent. It first queues
+// behind all goroutines that are ready, as the one has to that reads an answer: a timer's goroutine
+// goes ahead of them, and would be late only if the whole process were.
 func (c *Conn) check() {
+	runtime.Gosched()
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -53,16 +68,14 @@ func (c *Conn) check() {
 		c.conns.pingEvery(since)
 	case closeConn:
 		c.conns.unresponsive(c, since)
+	case waitAgain:
+		c.conns.server.Starved(now.Sub(since))
 	}
 }
 
-// checkLocked decides what check does without the lock. since is when the silence began. After
-// this process was suspended, it waits a moment for bytes that have arrived meanwhile.
+// checkLocked decides what check does without the lock. since is when the silence began.
 func (c *Conn) checkLocked(now time.Time) (since time.Time, next action) {
-	slack := c.timeouts.timerSlack()
-	if late := now.Sub(c.due); late > slack {
-		c.lastAck = latest(c.lastAck, c.silentSinceLocked().Add(late), now.Add(slack-c.timeouts.Loss))
-	}
+	c.late += max(0, now.Sub(c.due))
 	if c.waitingSince.IsZero() {
 		if c.idleStreams > 0 && !now.Before(c.idlePingDueLocked()) {
 			return now, pingOwn
@@ -73,7 +86,12 @@ func (c *Conn) checkLocked(now time.Time) (since time.Time, next action) {
 	since = c.silentSinceLocked()
 	switch {
 	case c.strict > 0 && !now.Before(c.timeouts.deadline(since, c.asked)):
-		return since, closeConn
+		if c.voids == maxVoid || !isStarved(c.late, now.Sub(since)) {
+			return since, closeConn
+		}
+		c.voids++
+		c.heardLocked(&c.resumed, now)
+		return since, waitAgain
 	case c.waiting > 0 && !progress && now.Sub(since) >= c.timeouts.pingAfter():
 		return since, pingEvery
 	}
@@ -114,7 +132,12 @@ func (c *Conn) stopTimerLocked() {
 }
 
 // silentSinceLocked returns when the silence began, while something is pending.
-func (c *Conn) silentSinceLocked() time.Time { return latest(c.waitingSince, c.lastRead, c.lastAck) }
+func (c *Conn) silentSinceLocked() time.Time {
+	return latest(c.waitingSince, c.lastRead, c.lastAck, c.resumed)
+}
+
+// heardLocked has a silence begin anew, at a time that it sets.
+func (c *Conn) heardLocked(last *time.Time, at time.Time) { *last, c.late = at, 0 }
 
 // idlePingDueLocked returns when a connection with only idle streams is pinged. One ping is
 // enough for all of a transport: by HTTP/1.1 each watch has a connection of its own.
@@ -128,7 +151,7 @@ func (c *Conn) sampleAcksLocked(now time.Time) (progress bool) {
 	acked, waiting := c.backlog()
 	progress = waiting && acked > c.acked
 	if progress {
-		c.lastAck = c.sampled
+		c.heardLocked(&c.lastAck, c.sampled)
 	}
 	c.acked, c.sampled = acked, now
 	return progress
