@@ -36,7 +36,7 @@ func (s *Store) compactIfSparse() error {
 		return err
 	}
 	// The commit point of a compaction.
-	err = s.dir.replace(fileNew, fileMain)
+	err = s.replace(fileNew, fileMain)
 	return errors.Join(err, s.openFile())
 }
 

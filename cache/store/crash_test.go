@@ -126,8 +126,11 @@ func commitUntilKilled(dir string, out io.Writer) error {
 				lines.Lock()
 				fmt.Fprintf(out, "%d %d.\n", view, version)
 				lines.Unlock()
-				if version%50 == 49 {
+				switch {
+				case version%50 == 49:
 					err = s.Snapshot()
+				case version%10 == 9:
+					err = s.Overwrite()
 				}
 				if err == nil {
 					err = s.Commit(store.Batch{Changes: []store.Change{step(view, version)}})
@@ -142,7 +145,8 @@ func commitUntilKilled(dir string, out io.Writer) error {
 // Invariant 13: dropping any unsynced suffix of the file leaves a complete
 // earlier state. bbolt writes pages, syncs, and then writes the meta page that
 // makes them the state: before the first sync any of the pages may be missing,
-// before the second the meta page may be torn.
+// before the second the meta page may be torn. When free pages are overwritten, any of them may
+// be missing.
 func TestUnsyncedWritesMayBeLost(t *testing.T) {
 	const page = 4096
 	dir := t.TempDir()
@@ -180,6 +184,22 @@ func TestUnsyncedWritesMayBeLost(t *testing.T) {
 				}
 			}
 			mustRecover(t, state, v, v+1)
+		}
+		if err := s.Overwrite(); err != nil {
+			t.Fatal(err)
+		}
+		overwritten := readMain(t, dir)
+		if bytes.Equal(after, overwritten) {
+			t.Fatal("no free page was overwritten: this test shows nothing")
+		}
+		for range 4 {
+			state := bytes.Clone(after)
+			for at := 0; at < len(after); at += page {
+				if r.IntN(2) == 0 {
+					copy(state[at:], overwritten[at:at+page])
+				}
+			}
+			mustRecover(t, state, v+1, v+1)
 		}
 	}
 }

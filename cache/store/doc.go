@@ -47,6 +47,18 @@
 // and keys in tables should reveal nothing. Opening a file of another key, or of none, returns
 // ErrKey, and does not change the file.
 //
+// # What was removed
+//
+// bbolt leaves the old bytes in pages that are free. Run overwrites these with zeros before each
+// snapshot, and the files that were replaced, such as the earlier snapshot, after it. So what was
+// removed is in no file of the folder [Options.SnapshotEvery] later, while the store is open; a
+// damaged file is removed after a week. Rewriting the whole file instead (as the compaction at
+// Open does) would write more, and leave the old one to the file system, which frees blocks and
+// does not overwrite them. A key for each object, forgotten with it, would itself be in a page.
+//
+// This does not reach what a device or a file system has kept besides: flash memory that maps its
+// blocks, copy-on-write, journals, backups; nor a copy that a crash or a full disk has cut short.
+//
 // # Design
 //
 // Package pagecheck checks the pages of a file before bbolt opens it. bbolt's own Tx.Check would

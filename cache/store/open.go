@@ -49,6 +49,7 @@ func (s *Store) open() (err error) {
 		err = s.openAs(before)
 	}
 	if err != nil {
+		s.closeReplaced()
 		s.unlock()
 	}
 	return err
@@ -89,7 +90,7 @@ func (s *Store) openBest(level checkLevel) error {
 		}
 	}
 	s.recovery.Cause = damage
-	if err := s.dir.replace(fileMain, fileDamaged); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := s.replace(fileMain, fileDamaged); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("move the damaged file aside: %w", err)
 	}
 	err := s.openSnapshot()
@@ -113,7 +114,7 @@ func (s *Store) openBest(level checkLevel) error {
 // openSnapshot replaces the file by the snapshot. The snapshot is moved, not copied: if it is
 // damaged in a way that is noticed late, it is not used again.
 func (s *Store) openSnapshot() error {
-	err := s.dir.replace(fileSnapshot, fileMain)
+	err := s.replace(fileSnapshot, fileMain)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s.openMain(quickCheck) // creates an empty file
 	}

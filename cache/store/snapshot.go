@@ -35,12 +35,13 @@ func (s *Store) firstSnapshots() []time.Duration {
 	return []time.Duration{soon, min(firstSnapshot, s.opts.SnapshotEvery) - soon}
 }
 
-// Run takes snapshots until ctx ends, if anything has changed; see Options.SnapshotEvery. It
-// returns ErrDamaged, as soon as any method finds damage, or ErrClosed. A snapshot that fails
-// for any other reason is logged, and taken at the next time. Run must have returned before
-// Close, and must not be called twice.
+// Run overwrites what was removed, and takes snapshots, until ctx ends, if anything has changed;
+// see Options.SnapshotEvery. It returns ErrDamaged, as soon as any method finds damage, or
+// ErrClosed. What fails for any other reason is logged, and done at the next time. Run must have
+// returned before Close, and must not be called twice.
 func (s *Store) Run(ctx context.Context) error {
 	first := s.firstSnapshots()
+	s.logUnlessOverwritten(s.overwriteReplaced(ctx)) // by Open
 	for taken := -1; ; {
 		next := s.opts.SnapshotEvery
 		if len(first) > 0 {
@@ -56,7 +57,7 @@ func (s *Store) Run(ctx context.Context) error {
 		if len(first) > 0 && s.isEmpty() { // soon after the start
 			continue // an empty snapshot would count as recent
 		}
-		at, err := s.snapshot(taken)
+		at, err := s.tidy(ctx, taken)
 		switch {
 		case errors.Is(err, ErrDamaged), errors.Is(err, ErrClosed):
 			return err
@@ -65,6 +66,32 @@ func (s *Store) Run(ctx context.Context) error {
 		default:
 			taken = at
 		}
+	}
+}
+
+// tidy overwrites what was removed, and takes a snapshot, which then does not have it either. It
+// returns the transaction ID of the snapshot; if that is the given one, it does nothing.
+func (s *Store) tidy(ctx context.Context, taken int) (at int, err error) {
+	err = s.view(func(tx *bolt.Tx) error { at = tx.ID(); return nil })
+	if err != nil || at == taken {
+		return at, err
+	}
+	if err = s.Commit(Batch{}); err == nil { // it removes what was kept for Readers
+		err = s.overwriteFree(ctx)
+	}
+	if errors.Is(err, ErrDamaged) || errors.Is(err, ErrClosed) {
+		return 0, err
+	}
+	s.logUnlessOverwritten(err)
+	if at, err = s.snapshot(); err == nil {
+		s.logUnlessOverwritten(errors.Join(s.discardDamaged(), s.overwriteReplaced(ctx)))
+	}
+	return at, err
+}
+
+func (s *Store) logUnlessOverwritten(err error) {
+	if err != nil {
+		s.log.Warn("what was removed from the cache may still be on the disk: it could not be overwritten", "folder", s.dir, "error", err)
 	}
 }
 
@@ -77,9 +104,8 @@ func (s *Store) isEmpty() bool {
 
 // snapshot writes a copy of the file, which replaces a damaged file. A damaged copy does not
 // replace the last one, and shows early that the file itself is damaged. snapshot returns the
-// transaction ID of the copy; if that is the given one, it writes nothing. Only one call may run
-// at a time.
-func (s *Store) snapshot(taken int) (at int, err error) {
+// transaction ID of the copy. Only one call may run at a time.
+func (s *Store) snapshot() (at int, err error) {
 	path := s.dir.file(fileNew)
 	defer func() {
 		if err != nil {
@@ -87,8 +113,8 @@ func (s *Store) snapshot(taken int) (at int, err error) {
 			err = fmt.Errorf("snapshot cache: %w", err)
 		}
 	}()
-	if at, err = s.copyTo(path, taken); err != nil || at == taken {
-		return at, err
+	if at, err = s.copyTo(path); err != nil {
+		return 0, err
 	}
 	if err := s.codec.checkCopy(path); errors.Is(err, ErrDamaged) {
 		return 0, s.marked(&corruption{err}) // the copy was read from damaged pages
@@ -96,20 +122,18 @@ func (s *Store) snapshot(taken int) (at int, err error) {
 		return 0, s.marked(err)
 	}
 	// The commit point of a snapshot.
-	return at, s.dir.replace(fileNew, fileSnapshot)
+	return at, s.replace(fileNew, fileSnapshot)
 }
 
 // copyTo writes and syncs a copy of the file. Commits go on while its transaction is open, and
 // use new pages.
-func (s *Store) copyTo(path string, taken int) (at int, err error) {
+func (s *Store) copyTo(path string) (at int, err error) {
 	err = s.view(func(tx *bolt.Tx) error {
-		if at = tx.ID(); at == taken {
-			return nil
-		}
+		at = tx.ID()
 		return tx.CopyFile(path, 0o600)
 	})
-	if err != nil || at == taken {
-		return at, err
+	if err != nil {
+		return 0, err
 	}
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

@@ -22,8 +22,9 @@ type Options struct {
 	// LockTimeout is how long Open waits for another process to release the folder: 5 s by
 	// default, enough for one that is ending.
 	LockTimeout time.Duration
-	// SnapshotEvery is how often Run takes a snapshot, if anything changed: 6 h by default. A
-	// snapshot reads the file twice and writes it once, which an SD card bears a few times a day.
+	// SnapshotEvery is how often Run takes a snapshot, if anything changed: 6 h by default. With
+	// what it overwrites it reads the file three times and writes it twice, which an SD card
+	// bears a few times a day.
 	SnapshotEvery time.Duration
 	// MaxHeld bounds the objects, in bytes, that are in no view any more and are only kept for
 	// an open Reader: 32 MiB by default. Beyond it they are removed, and Read returns
@@ -48,6 +49,11 @@ type Store struct {
 
 	db   *bolt.DB
 	file *os.File // of db
+	// reading is held, shared, by each read transaction.
+	reading sync.RWMutex
+	// replaced are files without a name, which are to be overwritten. Open, Run and Close use it,
+	// one after the other.
+	replaced []*os.File
 
 	damage  atomic.Pointer[error] // set once: the ErrDamaged that is returned
 	damaged chan struct{}         // closed when damage is set
@@ -86,6 +92,7 @@ func (s *Store) Close() error {
 	}
 	s.closed = true
 	defer s.unlock()
+	s.closeReplaced()
 	if err := s.closeFile(); err != nil {
 		return fmt.Errorf("close cache: %w", err)
 	}
@@ -106,6 +113,8 @@ func (s *Store) closeFile() error {
 
 // view runs fn in a read transaction. fn must copy what it keeps.
 func (s *Store) view(fn func(*bolt.Tx) error) error {
+	s.reading.RLock()
+	defer s.reading.RUnlock()
 	return s.marked(guarded(func() error { return s.db.View(fn) }))
 }
 
