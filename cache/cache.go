@@ -109,6 +109,10 @@ type Cache struct {
 	watches *watch.Watches
 	outages relist.Outages
 
+	// present is how long the cloud and kubelet were there since Secrets were last dropped; see
+	// sweepSecrets, whose goroutine alone uses it.
+	present time.Duration
+
 	node    context.Context // carries the node's identity
 	running context.Context // ends with Run
 	stop    context.CancelFunc
@@ -269,6 +273,7 @@ func (c *Cache) Run(ctx context.Context) error {
 			c.views.EnforceLimit(nil) // views grow by events, too
 			if c.isUp() {
 				c.views.Sweep()
+				c.sweepSecrets()
 				c.lister.Sweep()
 				c.records.Sweep()
 				c.repair()

@@ -3,9 +3,11 @@ package cache
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,4 +70,136 @@ func TestADeletedSecretLeavesTheDisk(t *testing.T) {
 			t.Errorf("six hours after it was deleted, %q have it", got)
 		}
 	})
+}
+
+// podUsing is a pod of the node with a Secret as a volume.
+func podUsing(secret, version string) string {
+	return fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","namespace":"ns","uid":"u-p","resourceVersion":%q},`+
+		`"spec":{"nodeName":"n","volumes":[{"name":"v","secret":{"secretName":%q}}]}}`, version, secret)
+}
+
+// volumeUsing is a volume whose driver gets a Secret from kubelet.
+func volumeUsing(secret string) string {
+	return fmt.Sprintf(`{"kind":"PersistentVolume","apiVersion":"v1","metadata":{"name":"pv","uid":"u-pv","resourceVersion":"40"},`+
+		`"spec":{"csi":{"driver":"d","volumeHandle":"h","nodeStageSecretRef":{"namespace":"ns","name":%q}}}}`, secret)
+}
+
+// A Secret that was read for a pod leaves the cache some hours after the pod has left the node, and
+// not while anybody on the node may need it: nobody can tell how long the next outage is.
+func TestSecretsLeaveWithThoseWhoNeedThem(t *testing.T) {
+	const (
+		urlNodePods = "/api/v1/pods?fieldSelector=spec.nodeName%3Dn"
+		urlVolume   = "/api/v1/persistentvolumes/pv"
+		urlAll      = "/api/v1/namespaces/ns/secrets"
+		rounds      = 2*secretsUnread + time.Hour
+	)
+	type world struct {
+		*testing.T
+		*upstream
+		*Cache
+		dir     string
+		pods    *io.PipeWriter // kubelet's watch
+		kubelet *watcher
+		restart func()
+	}
+	podLeaves := func(w *world) { send(w.T, w.pods, `{"type":"DELETED","object":`+podUsing("a", "110")+"}\n") }
+	for name, tc := range map[string]struct {
+		url    string // "" is that of kubelet's watch
+		user   string // "" is the node
+		during func(*world)
+		leaves bool
+	}{
+		"its pod leaves":                             {during: podLeaves, leaves: true},
+		"its pod leaves, and it was read by GET":     {url: urlSecretA, during: podLeaves, leaves: true},
+		"its pod stays":                              {during: func(*world) {}},
+		"its pod stays, and it was read by GET":      {url: urlSecretA, during: func(*world) {}},
+		"its pod leaves, and then the cloud is away": {during: func(w *world) { podLeaves(w); w.goAway() }},
+		"its pod leaves, and kubelet is stopped":     {during: func(w *world) { podLeaves(w); w.kubelet.stop() }},
+		"its pod leaves, and kubelet goes on to watch it": {during: func(w *world) {
+			podLeaves(w)
+			startWatch(w.Context(), w.T, w.Cache, urlOnlyA+"&watch=true&resourceVersion=100")
+		}},
+		"its pod leaves, and a volume needs it":            {during: func(w *world) { podLeaves(w); get(w.T, w.Cache, urlVolume) }},
+		"its pod leaves, and the hub was restarted, alone": {during: func(w *world) { podLeaves(w); w.restart() }},
+		"a pod reads it with a token that is good":         {url: urlAll, user: "coredns", during: podLeaves},
+		"a pod has read it by GET with such a token":       {url: urlSecretA, user: "coredns", during: podLeaves},
+		"a pod's token is refused": {url: urlAll, user: "coredns", leaves: true, during: func(w *world) {
+			w.on("review", reviewed(http.StatusUnauthorized, ""))
+		}},
+		"a pod's token is refused, and it was read by GET": {url: urlSecretA, user: "coredns", leaves: true, during: func(w *world) {
+			w.on("review", reviewed(http.StatusUnauthorized, ""))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &world{T: t, upstream: newUpstream(), dir: t.TempDir()}
+				w.on("list", func(r *http.Request) *http.Response {
+					if strings.HasSuffix(r.URL.Path, "/secrets") {
+						return respond(http.StatusOK, secretsJSON("100", secretJSON("a", "50")))
+					}
+					return respond(http.StatusOK, podsJSON("100", podUsing("a", "60")))
+				})
+				w.on("get", func(r *http.Request) *http.Response {
+					if r.URL.Path == urlVolume {
+						return respond(http.StatusOK, volumeUsing("a"))
+					}
+					return respond(http.StatusOK, secretJSON("a", "50"))
+				})
+				w.Cache = openCache(t, w.dir, w.upstream)
+				stop := runCache(t, w.Cache)
+				w.restart = func() {
+					time.Sleep(time.Minute)
+					w.kubelet.stop()
+					<-w.kubelet.done
+					stop()
+					w.Cache = startIn(t, w.dir, w.upstream)
+				}
+				get(t, w.Cache, urlNodePods)
+				w.kubelet = startWatch(t.Context(), t, w.Cache, urlNodePods+"&watch=true&resourceVersion=100")
+				w.pods = <-w.feeds
+				ctx := t.Context()
+				if tc.user != "" {
+					ctx = as(ctx, tc.user)
+				}
+				want := "a=50"
+				switch tc.url {
+				case "": // kubelet's watch, which ends with the pod
+					tc.url, want = urlOnlyA, "100: a=50"
+					get(t, w.Cache, urlOnlyA)
+					of := startWatch(t.Context(), t, w.Cache, urlOnlyA+"&watch=true&resourceVersion=100")
+					time.Sleep(time.Minute)
+					of.stop()
+				case urlAll:
+					want = "100: a=50"
+					fallthrough
+				default:
+					ask(ctx, t, w.Cache, http.MethodGet, tc.url)
+				}
+				time.Sleep(time.Minute)
+				tc.during(w)
+				lists := w.count("list")
+				time.Sleep(rounds)
+				if n := w.count("list") - lists; n > 0 {
+					t.Errorf("the hub has listed again, %d times", n)
+				}
+				if tc.leaves {
+					time.Sleep(6 * time.Hour) // it is overwritten
+				}
+				if w.upstream.isUp() {
+					w.goAway()
+				}
+				held := filesWith(t, w.dir, secretMarker)
+				got := ask(ctx, t, w.Cache, http.MethodGet, tc.url)
+				if tc.leaves {
+					if got == want || len(held) > 0 {
+						t.Errorf("offline: %q; the files with it: %q", got, held)
+					}
+					return
+				}
+				if got != want || len(held) == 0 {
+					t.Errorf("offline: %q, want %q; the files with it: %q", got, want, held)
+				}
+			})
+		})
+	}
 }

@@ -164,6 +164,14 @@ func (t *Tokens) Offline(token *Token, user string) error {
 	return nil
 }
 
+// Knows reports whether a token of a user is known. Without one, nobody is this user while the
+// cloud is away.
+func (t *Tokens) Knows(user string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.byUser[user] > 0
+}
+
 // Expired reports whether the grace of a token that an apiserver has accepted is over, and it
 // identifies nobody while the cloud is away; see Options.Grace.
 func Expired(token string, grace time.Duration, now time.Time) bool {

@@ -91,6 +91,16 @@ func (k *Key) Proves() bool {
 	return !k.Single && k.Labels == "" && (k.Fields == "" || strings.HasPrefix(k.Fields, OnlyName) && !strings.Contains(k.Fields, ","))
 }
 
+// Name returns the name of the only object that the view selects, or "".
+func (k *Key) Name() string {
+	selector, err := fields.ParseSelector(k.Fields)
+	if err != nil {
+		return ""
+	}
+	name, _ := selector.RequiresExactMatch("metadata.name")
+	return name
+}
+
 // Selects reports whether a pod belongs to a view for which Lasting is true.
 func (k *Key) Selects(pod *corev1.Pod) bool {
 	selector, err := fields.ParseSelector(k.Fields)

@@ -24,7 +24,7 @@
 //   - The view is updated before the client gets the event; the disk follows within a second.
 //
 // A view is empty at first. It is dropped when it is evicted, when no client has read it for
-// long, and when it is damaged on disk. Code that updates or reads a view acquires it, and
+// long (see Views.Sweep and Views.DropUnread), and when it is damaged on disk. Code that updates or reads a view acquires it, and
 // releases it.
 //
 // # Concurrency

@@ -179,8 +179,13 @@ func TestUnusedViewsAreDropped(t *testing.T) {
 		do    func(s *Views, v *View)
 		stays bool
 	}{
-		"nobody has read it for 30 days":     {user, func(*Views, *View) {}, false},
-		"somebody has read it":               {user, func(s *Views, v *View) { v.Touch(s.Now()) }, true},
+		"nobody has read it for 30 days": {user, func(*Views, *View) {}, false},
+		"somebody has read it":           {user, func(s *Views, v *View) { v.Touch(s.Now()) }, true},
+		"nobody has, but it is needed": {user, func(s *Views, v *View) {
+			for range 2 {
+				s.DropUnread(v, func(string, string) bool { return true })
+			}
+		}, true},
 		"somebody watches it":                {user, func(_ *Views, v *View) { v.Hold() }, true},
 		"the kubelet's, where none runs now": {query.NodeUser, func(*Views, *View) {}, true},
 		"what no kubelet reads any more": {query.NodeUser, func(s *Views, _ *View) {

@@ -49,6 +49,27 @@ func TestWhatIsReadStaysAmongSingleObjects(t *testing.T) {
 	}
 }
 
+// What is needed stays, though nobody reads it, and nothing else does.
+func TestSingleObjectsThatAreNeededStay(t *testing.T) {
+	s := newTestViews(t, t.TempDir(), enough)
+	v := fullSingleView(s)
+	s.Acquire(keyOfPods(query.NodeUser)) // a kubelet runs
+	s.Sweep()
+	s.DropUnread(v, func(string, string) bool { return false })
+	if len(v.index) != maxSingles {
+		t.Fatalf("%d objects are left of those that have just been read", len(v.index))
+	}
+	keepPod(v, "dead-7", "1007") // it is read again
+	v.unused = unusedFor         // sweeps later
+	s.DropUnread(v, func(namespace, name string) bool { return namespace == "ns" && name == "dead-8" })
+	s.Sweep()
+	_, read := v.Member("ns/dead-7")
+	_, needed := v.Member("ns/dead-8")
+	if !read || !needed || len(v.index) != 2 {
+		t.Errorf("the one that was read is there: %t, the one that is needed: %t, of %d", read, needed, len(v.index))
+	}
+}
+
 // What the disk has is what the view has: nothing stays there of which nobody knows.
 func TestSingleObjectsThatMadeRoomLeaveTheDisk(t *testing.T) {
 	dir := t.TempDir()

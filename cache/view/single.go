@@ -76,8 +76,9 @@ func (v *View) makeRoomLocked() (names []string) {
 
 // reads is the order in which the members of a Single view were read. It is in memory only.
 type reads struct {
-	n    uint64
-	last map[string]uint64 // by member name
+	n      uint64
+	last   map[string]uint64 // by member name
+	before uint64            // n at the last call of Views.DropUnread
 }
 
 // NoteRead records that a client has read a member of a Single view.

@@ -38,6 +38,8 @@ type View struct {
 	used     atomic.Int64 // time of the last read, in Unix nanoseconds
 	seenUsed int64        // used at the last sweep
 	unused   int          // sweeps since the last read
+	// usedBefore is used at the last call of Views.DropUnread, or 0 if the view had holders.
+	usedBefore int64
 	// requests counts those that update or read the view now. See Views.Acquire.
 	requests atomic.Int32
 
