@@ -109,7 +109,6 @@ authentication:
   webhook: {enabled: true}
   x509: {clientCAFile: /etc/kubernetes/pki/ca.crt}
 authorization: {mode: Webhook}
-containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
 rotateCertificates: true
 staticPodPath: /etc/kubernetes/manifests
 # What a kubeadm node has not: a machine in a machine, with old control groups perhaps.
@@ -122,6 +121,12 @@ volumePluginDir: /var/lib/kubelet/volumeplugins
 evictionHard: {memory.available: 50Mi, nodefs.available: 1%, imagefs.available: 1%}
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
+`
+
+// kubeletPart is in a folder, as with --config-dir.
+const kubeletPart = `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
 `
 
 func newNode(t *testing.T) *node {
@@ -186,7 +191,9 @@ func (n *node) joinAsKubeadm() {
 	n.write("/usr/lib/test-units/kubelet.service", kubeletUnit)
 	n.write("/usr/lib/test-units/kubelet.service.d/10-kubeadm.conf", kubeadmDropIn)
 	n.write("/var/lib/kubelet/config.yaml", kubeletConfig)
-	n.write("/var/lib/kubelet/kubeadm-flags.env", fmt.Sprintf("KUBELET_KUBEADM_ARGS=\"--node-ip=%s --hostname-override=%s\"\n", machine.IP, nodeName))
+	n.write("/var/lib/kubelet/kubeadm-flags.env", fmt.Sprintf("KUBELET_KUBEADM_ARGS=\"--node-ip=%s --hostname-override=%s --config-dir=/etc/kubernetes/kubelet.conf.d\"\n",
+		machine.IP, strings.ToUpper(nodeName))) // kubelet makes it small again
+	n.write("/etc/kubernetes/kubelet.conf.d/10-cri.conf", kubeletPart)
 	pair := string(n.read(certFile)) + string(n.read(keyFile))
 	n.write("/var/lib/kubelet/pki/kubelet-client-2026-01-01-00-00-00.pem", pair)
 	if err := os.Symlink("/var/lib/kubelet/pki/kubelet-client-2026-01-01-00-00-00.pem", n.Path("/var/lib/kubelet/pki/kubelet-client-current.pem")); err != nil {

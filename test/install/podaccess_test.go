@@ -125,8 +125,11 @@ func TestPodAccess(t *testing.T) {
 			n.hasInterface(true)
 		}},
 		{"a transform that is off leads no pod to the hub, and one that is on again does", func(n *node) {
+			const env, mine = "/etc/edgehub/edgehub.env", "# mine\nNO_PROXY=192.0.2.80\n"
+			n.write(env, string(n.read(n.Path(env)))+mine)
 			out := n.must("/usr/local/bin/edgehub", "install", "--", "--transforms=root-ca")
 			n.contains(out, "restarting kubelet")
+			n.contains(string(n.read(n.Path(env))), "EDGEHUB_ARGS=--transforms=root-ca\n", mine)
 			n.deletePod(cni)
 			if got := cni.get(n, "/env/KUBERNETES_SERVICE_HOST"); got != apiserverIP {
 				n.t.Errorf("a pod that started without the transform has %s", got)
