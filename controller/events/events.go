@@ -17,7 +17,6 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/status"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // Reasons of Events besides those of the condition.
@@ -91,7 +90,7 @@ func (r *Recorder) Marked(ds *appsv1.DaemonSet, last *Reported, revision string,
 			p.Need, p.Total, revision)
 	}
 	if p.Blocked > 0 {
-		summary += fmt.Sprintf(", which %d refuse, since they would get no pod of it: annotation %s of these pods says why", p.Blocked, upgrade.TargetAnnotation)
+		summary += fmt.Sprintf(", which %d refuse, since they would get no pod of it; kubectl edgehub status says why", p.Blocked)
 	}
 	r.logFor(ds).Info("pods marked", "revision", revision, "needUpgrade", p.Need, "blocked", p.Blocked, "pods", p.Total, "changed", len(done.Changed))
 	if summary != last.summary {

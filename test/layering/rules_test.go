@@ -183,6 +183,7 @@ var chosen = map[string]dependency{
 	"k8s.io/apimachinery":                    {},
 	"k8s.io/client-go":                       {},
 	"k8s.io/klog/v2":                         {},                                                                                                                                                          // to send its lines through log/slog
+	"k8s.io/component-helpers/resource":      {only: []string{"ota", "ota/upgrade"}},                                                                                                                      // what a pod requests of its node
 	"k8s.io/component-helpers/scheduling":    {only: []string{"controller/rollout"}},                                                                                                                      // which nodes should run a daemon
 	"k8s.io/apiserver/pkg/endpoints/request": {only: []string{"proxy", "proxy/upstream", "proxy/upstream/liveness", "hub", "cache", "cache/identity", "cache/offline", "cache/query", "cache/transform"}}, // how an apiserver reads a path
 	"github.com/gorilla/mux":                 {only: []string{"ota"}},                                                                                                                                     // it redirects paths, so it never stands in front of the apiserver
@@ -206,7 +207,7 @@ var chosen = map[string]dependency{
 	"github.com/opencontainers/go-digest":           {only: append([]string{"imagepull/queue"}, engineLayers...)},                          // types of what containerd keeps
 	"github.com/opencontainers/image-spec":          {only: append([]string{"imagepull/engineapi"}, engineLayers...)},                      // the same
 	"github.com/sirupsen/logrus":                    {only: []string{"imagepull/engine"}},                                                  // the type of the log that is silenced
-	"golang.org/x/time":                             {only: append([]string{"cache/spool"}, engineLayers...)},                              // limits on Events per second and on bandwidth
+	"golang.org/x/time":                             {only: append([]string{"cache/spool", "proxy/upstream"}, engineLayers...)},            // limits on Events per second, on bandwidth and on lines in the log
 	"google.golang.org/protobuf/encoding/protowire": {only: []string{"cache/transform"}},                                                   // one field of a protobuf message is replaced, the others stay byte by byte
 	"google.golang.org/grpc":                        {only: []string{"imagepull/engine"}},                                                  // one connection for containerd's API and CRI's
 	"k8s.io/cri-api":                                {only: []string{"imagepull/engine"}},                                                  // which snapshotter CRI uses, and where
