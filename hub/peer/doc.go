@@ -5,7 +5,7 @@
 // # How
 //
 //	peer's address ── sock_diag ──▶ its socket: user, inode
-//	inode ── /proc/*/fd ──▶ the processes that hold it
+//	inode ── /proc/*/fd ──▶ the processes of its user, or root, that hold it
 //	process ── /proc/PID/cgroup ──▶ its container, if any
 //	own socket ── TCP_INFO ──▶ still connected; otherwise the above may be about another program
 //
@@ -13,6 +13,11 @@
 // address it shows. That covers pods with their own network, even if a route delivers
 // their packets to loopback. A pod on the host's network is recognized by its control
 // group. If any of the steps fails, the answer is no.
+//
+// A search reads the open files of processes in this network whose real user is the socket's or
+// root (see search), so that nobody else's files delay it. A setuid program that another user has
+// started is not found, nor is one that has given up its real user since it opened the socket:
+// the answer is no.
 //
 // # Limits
 //
@@ -24,6 +29,8 @@
 // everywhere, a container without its own control group (podman run --cgroups=disabled,
 // bubblewrap, chroot). It does not matter for whom a program acts: kubelet's probes, and
 // a port-forward to a pod on the host's network, are connections of the node's programs.
+// The open files of a container that runs as root on the host's network are read, too, and
+// delay programs that the hub does not know yet.
 //
 // # Life cycle
 //

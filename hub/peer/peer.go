@@ -15,7 +15,8 @@ type Peers struct {
 	hosts map[string]host                                    // by hierarchy
 	find  func(local, remote netip.AddrPort) (socket, error) // findSocket; tests replace it
 	state func(syscall.Conn) (tcpState, error)               // stateOf; tests replace it
-	procs *processes
+	// Sockets of the users and of others have scans of their own: others delay no program of the node's.
+	procs, others *processes
 }
 
 // Conn is an accepted TCP connection, such as a *net.TCPConn.
@@ -34,8 +35,17 @@ func newPeers(root string, users []uint32) (*Peers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read own control groups: %w", err)
 	}
-	procs := &processes{root: root, all: scanAll, recent: map[bool][]int{}}
-	return &Peers{users: slices.Clone(users), hosts: hosts(own), find: findSocket, state: stateOf, procs: procs}, nil
+	return &Peers{
+		users: slices.Clone(users), hosts: hosts(own), find: findSocket, state: stateOf, procs: newProcesses(root), others: newProcesses(root),
+	}, nil
+}
+
+// processes returns those that look for the holders of a user's sockets.
+func (p *Peers) processes(uid uint32) *processes {
+	if slices.Contains(p.users, uid) {
+		return p.procs
+	}
+	return p.others
 }
 
 // Reason is why a peer does not count as a program of the node. The values are suitable as
@@ -157,7 +167,8 @@ func (p *Peers) checkPeer(local, remote netip.AddrPort, allowed func(uid uint32)
 	case !allowed(s.uid):
 		return &Refusal{Reason: OtherUser, UID: s.uid}
 	}
-	holders, err := p.procs.holding(s.inode)
+	procs := p.processes(s.uid)
+	holders, err := procs.holding(s)
 	if err == nil && len(holders) == 0 {
 		err = errNoHolder
 	}
@@ -166,7 +177,7 @@ func (p *Peers) checkPeer(local, remote netip.AddrPort, allowed func(uid uint32)
 	}
 	for _, h := range holders { // all of them: a process may pass its socket to another
 		r := p.checkProcess(h)
-		p.procs.remember(h.pid, r == nil)
+		procs.remember(h.pid, r == nil && procs == p.procs)
 		if r != nil {
 			r.UID, r.PID, r.Comm = s.uid, h.pid, h.comm
 			return r
@@ -196,7 +207,7 @@ func (p *Peers) Identify(c Conn, r *Refusal) {
 	if err != nil || s.inode == 0 || !s.isConnected() {
 		return
 	}
-	holders, _ := p.procs.holding(s.inode) // without any, r stays as it is
+	holders, _ := p.processes(s.uid).holding(s) // without any, r stays as it is
 	if p.connected(c) != nil {
 		return
 	}
@@ -220,5 +231,5 @@ var (
 	errOrphan   = errors.New("it has closed its connection")
 	errReset    = errors.New("its connection was reset, and its port may be another program's by now")
 	errExiting  = errors.New("it is exiting")
-	errNoHolder = errors.New("no process that this one may look into holds its socket")
+	errNoHolder = errors.New("no process of its user or of root, in this network, that this one may look into holds its socket")
 )

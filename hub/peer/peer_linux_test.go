@@ -142,6 +142,7 @@ func (root fakeProc) process(t *testing.T, pid int, cgroup string, sockets ...ui
 		}
 	}
 	root.flags(t, pid, 0x400100)
+	root.user(t, pid, 0, 0)
 	_ = os.Symlink("/dev/null", filepath.Join(dir, "fd", "0"))
 	for i, inode := range sockets {
 		if err := os.Symlink(fmt.Sprintf("socket:[%d]", inode), filepath.Join(dir, "fd", fmt.Sprint(i+3))); err != nil {
@@ -155,6 +156,27 @@ func (root fakeProc) flags(t *testing.T, pid int, flags uint64) {
 	t.Helper()
 	stat := fmt.Sprintf("%d (a) S 1 1 1 0 -1 0 b) S 1 %d %d 0 -1 %d 1 0 0 0\n", pid, pid, pid, flags)
 	if err := os.WriteFile(filepath.Join(string(root), fmt.Sprint(pid), "stat"), []byte(stat), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// user writes a status.
+func (root fakeProc) user(t *testing.T, pid int, uid, effective uint32) {
+	t.Helper()
+	status := fmt.Sprintf("Name:\tUid:\nUmask:\t0022\nUid:\t%d\t%d\t%d\t%d\nGid:\t0\t0\t0\t0\n", uid, effective, effective, effective)
+	if err := os.WriteFile(filepath.Join(string(root), fmt.Sprint(pid), "status"), []byte(status), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// network writes a link to a network namespace.
+func (root fakeProc) network(t *testing.T, pid string, inode int) {
+	t.Helper()
+	dir := filepath.Join(string(root), pid, "ns")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(fmt.Sprintf("net:[%d]", inode), filepath.Join(dir, "net")); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -228,6 +250,33 @@ func TestAllHoldersOfASocketAreChecked(t *testing.T) {
 	wantReason(t, fresh.checkInode(102), Unknown)
 }
 
+// Whoever holds millions of files delays nobody if they are not read. Here each process holds root's
+// socket in a pod, so that the verdict tells whether its files were read.
+func TestFilesOfOtherUsersAndNetworksAreNotRead(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, root fakeProc){
+		"of another user": func(t *testing.T, root fakeProc) { root.user(t, 11, 65534, 65534) },
+		"inherited by a setuid program of a user's": func(t *testing.T, root fakeProc) { root.user(t, 11, 65534, 0) },
+		"of root in a pod's network":                func(t *testing.T, root fakeProc) { root.network(t, "11", 2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := fakeProc(t.TempDir())
+			root.process(t, 10, onHost, 100)
+			root.process(t, 11, inPod, 100, 101)
+			root.network(t, "10", 1)
+			root.network(t, "self", 1)
+			change(t, root)
+			if _, err := os.Lstat(filepath.Join(string(root), "11", "ns")); err != nil {
+				root.network(t, "11", 1)
+			}
+			p := among(t, root)
+			if err := p.checkInode(100); err != nil {
+				t.Errorf("the files of process 11 were read: %v", err)
+			}
+			wantReason(t, p.checkInode(101), Unknown) // not the node's
+		})
+	}
+}
+
 func TestKnownProgramsAreScannedFirst(t *testing.T) {
 	root := fakeProc(t.TempDir())
 	root.process(t, 10, onHost, 100, 101)
@@ -237,9 +286,9 @@ func TestKnownProgramsAreScannedFirst(t *testing.T) {
 	p := among(t, root)
 	scans := 0
 	all := p.procs.all
-	p.procs.all = func(root string, holders map[uint32][]*process) error {
+	p.procs.all = func(s *search) error {
 		scans++
-		return all(root, holders)
+		return all(s)
 	}
 	if err := p.checkInode(100); err != nil || scans != 1 {
 		t.Fatalf("%v after %d scans", err, scans)
@@ -262,6 +311,65 @@ func TestKnownProgramsAreScannedFirst(t *testing.T) {
 	wantReason(t, p.checkInode(101), InContainer)
 }
 
+func TestKnownProgramsAndOtherUsersDoNotWaitForAScan(t *testing.T) {
+	root := fakeProc(t.TempDir())
+	root.process(t, 10, onHost, 100, 101)
+	root.process(t, 11, onHost, 200)
+	root.user(t, 11, 1000, 1000)
+	root.process(t, 12, onHost, 102)
+	p := among(t, root)
+	find := p.find
+	p.find = func(local, remote netip.AddrPort) (socket, error) {
+		s, err := find(local, remote)
+		if s.inode >= 200 && s.inode < 300 {
+			s.uid = 1000
+		}
+		return s, err
+	}
+	if err := p.checkInode(100); err != nil {
+		t.Fatal(err)
+	}
+	anyUser := func(inode int) error {
+		return p.CheckAnyUser(redirected{&net.TCPConn{}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: inode}})
+	}
+	for name, tt := range map[string]struct {
+		procs *processes
+		slow  int
+		quick []int
+	}{
+		"for a program of the node's": {p.procs, 999, []int{101, 200}},
+		"for another user's":          {p.others, 299, []int{101, 102}}, // 102 is of a program that is not known
+	} {
+		t.Run(name, func(t *testing.T) {
+			begun, goOn := make(chan struct{}), make(chan struct{})
+			all := tt.procs.all
+			tt.procs.all = func(s *search) error {
+				close(begun)
+				<-goOn
+				return all(s)
+			}
+			defer func() { tt.procs.all = all }()
+			slow := make(chan error, 1)
+			go func() { slow <- anyUser(tt.slow) }()
+			<-begun
+			for _, inode := range tt.quick {
+				quick := make(chan error, 1)
+				go func() { quick <- anyUser(inode) }()
+				select {
+				case err := <-quick:
+					if err != nil {
+						t.Error(err)
+					}
+				case <-time.After(time.Minute):
+					t.Errorf("the lookup of socket %d waits for the scan", inode)
+				}
+			}
+			close(goOn)
+			wantReason(t, <-slow, Unknown)
+		})
+	}
+}
+
 func TestConcurrentCallersShareTwoScans(t *testing.T) {
 	root := fakeProc(t.TempDir())
 	root.process(t, 10, onHost, 100)
@@ -269,12 +377,12 @@ func TestConcurrentCallersShareTwoScans(t *testing.T) {
 	var scans atomic.Int32
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	all := p.procs.all
-	p.procs.all = func(root string, holders map[uint32][]*process) error {
+	p.procs.all = func(s *search) error {
 		if scans.Add(1) == 1 {
 			close(begun)
 			<-goOn
 		}
-		return all(root, holders)
+		return all(s)
 	}
 	var wg sync.WaitGroup
 	ask := func(inode uint16) { wg.Go(func() { _ = p.checkInode(inode) }) }

@@ -14,9 +14,11 @@ func findSocket(_, _ netip.AddrPort) (socket, error) { return socket{}, errors.E
 
 func stateOf(syscall.Conn) (tcpState, error) { return 0, errors.ErrUnsupported }
 
-func scanProcess(string, int, map[uint32][]*process) {}
+func ownNetwork(string) string { return "" }
 
-func scanAll(string, map[uint32][]*process) error { return errors.ErrUnsupported }
+func (s *search) in(int) {}
+
+func (s *search) everywhere() error { return errors.ErrUnsupported }
 
 // SelfTest fails: peers can be identified on Linux only.
 func (p *Peers) SelfTest() error { return errors.ErrUnsupported }

@@ -11,43 +11,71 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// scanProcess adds the process to each socket in holders that it holds. A process that has
-// ended, or that this process may not look into, holds none.
+// in adds the process to each socket that it holds. A process that has ended, or that this process
+// may not look into, holds none.
 //
 // It reads everything through one open folder: if the process ends, its PID may be reused,
 // but the folder is not.
-func scanProcess(root string, pid int, holders map[uint32][]*process) {
-	dir, err := os.OpenRoot(filepath.Join(root, strconv.Itoa(pid)))
+func (s *search) in(pid int) {
+	dir, err := os.OpenRoot(filepath.Join(s.root, strconv.Itoa(pid)))
 	if err != nil {
 		return
 	}
 	defer dir.Close()
+	if network, _ := dir.Readlink("ns/net"); network != s.network || !s.users[realUser(dir)] {
+		return
+	}
 	files, err := dir.Open("fd")
 	if err != nil {
 		return
 	}
 	defer files.Close()
-	names, _ := files.Readdirnames(-1) // fails if the process has ended
 	var found *process
-	for _, name := range names {
-		inode, ok := socketAt(int(files.Fd()), name)
-		if !ok {
-			continue
+	const atATime = 1024 // a process may have millions
+	for {
+		names, err := files.Readdirnames(atATime) // fails at the end, or if the process has ended
+		for _, name := range names {
+			inode, ok := socketAt(int(files.Fd()), name)
+			if !ok {
+				continue
+			}
+			have, wanted := s.holders[inode]
+			if !wanted || len(have) > 0 && have[len(have)-1].pid == pid {
+				continue // in the second case, the process holds it twice
+			}
+			if found == nil {
+				found = describeProcess(dir, pid)
+			}
+			s.holders[inode] = append(have, found)
 		}
-		have, wanted := holders[inode]
-		if !wanted || len(have) > 0 && have[len(have)-1].pid == pid {
-			continue // in the second case, the process holds it twice
+		if err != nil {
+			return
 		}
-		if found == nil {
-			found = describeProcess(dir, pid)
-		}
-		holders[inode] = append(have, found)
 	}
 }
 
-// scanAll calls scanProcess for all processes.
-func scanAll(root string, holders map[uint32][]*process) error {
-	all, err := os.Open(root)
+// realUser returns the real user of a process, or one that no process has. The owner of its folder does
+// not tell: that is the effective user, or root where the process must not be traced.
+func realUser(dir *os.Root) uint32 {
+	const nobody = ^uint32(0)
+	text, err := dir.ReadFile("status")
+	if err != nil {
+		return nobody
+	}
+	for line := range strings.Lines(string(text)) {
+		if ids, ok := strings.CutPrefix(line, "Uid:\t"); ok {
+			id, _, _ := strings.Cut(ids, "\t")
+			if uid, err := strconv.ParseUint(id, 10, 32); err == nil {
+				return uint32(uid)
+			}
+		}
+	}
+	return nobody
+}
+
+// everywhere looks into all processes.
+func (s *search) everywhere() error {
+	all, err := os.Open(s.root)
 	if err != nil {
 		return err
 	}
@@ -55,11 +83,11 @@ func scanAll(root string, holders map[uint32][]*process) error {
 	names, err := all.Readdirnames(-1)
 	for _, name := range names {
 		if pid, err := strconv.Atoi(name); err == nil {
-			scanProcess(root, pid, holders)
+			s.in(pid)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("list processes in %s: %w", root, err)
+		return fmt.Errorf("list processes in %s: %w", s.root, err)
 	}
 	return nil
 }
@@ -122,6 +150,11 @@ func notExiting(dir *os.Root) error {
 		return errExiting
 	}
 	return nil
+}
+
+func ownNetwork(root string) string {
+	network, _ := os.Readlink(filepath.Join(root, "self", "ns", "net"))
+	return network
 }
 
 func ownCgroups(root string) ([]membership, error) {

@@ -45,12 +45,12 @@ func (p *Peers) findSelf() error {
 	if err := p.connected(dialed.(*net.TCPConn)); err != nil {
 		return fmt.Errorf("ask the kernel for the state of an open connection: %w", err)
 	}
-	holders := map[uint32][]*process{s.inode: nil}
-	scanProcess(p.procs.root, os.Getpid(), holders)
-	if len(holders[s.inode]) != 1 {
+	own := p.procs.newSearch(s)
+	own.in(os.Getpid())
+	if len(own.holders[s.inode]) != 1 {
 		return fmt.Errorf("%s does not tell which sockets this process holds", p.procs.root)
 	}
-	return holders[s.inode][0].err
+	return own.holders[s.inode][0].err
 }
 
 func netlinkHint(err error) string {
