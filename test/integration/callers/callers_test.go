@@ -140,7 +140,11 @@ func TestWithoutACertificateWhileTheCloudIsAway(t *testing.T) {
 	if err := h.Link.Refuse(); err != nil {
 		t.Fatal(err)
 	}
-	poll.Eventually(t, "the hub knows that the cloud is away", func() bool { return root.do(order{Get: url}).Code == http.StatusOK })
+	h.Link.Reset()
+	poll.Eventually(t, "the hub knows that the cloud is away", func() bool {
+		root.do(order{Get: h.Plain + "/version"}) // it notices when it is asked
+		return root.do(order{Get: url}).Code == http.StatusOK
+	})
 	wantNode(t, root.do(order{Get: url}))
 	nobody := newCaller(t, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}})
 	wantRefused(t, nobody.do(order{Get: url}), "it comes from user ID 65534")
