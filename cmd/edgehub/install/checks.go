@@ -85,6 +85,8 @@ func prepare(ctx context.Context, o *Options, given func(string) bool, earlier *
 		c.ok("kubelet.service takes KUBELET_KUBECONFIG_ARGS, as kubeadm sets it up")
 	}
 	c.checkRuntime(k)
+	environment, _ := os.ReadFile(envFile) // none, or one that newPlan cannot read either
+	useProxy(environment, k.Proxy)
 	if o.Kubeconfig == "" {
 		o.Kubeconfig = k.Flag("kubeconfig", "/etc/kubernetes/kubelet.conf")
 	}
@@ -181,8 +183,8 @@ func (c *checks) checkIdentity(o *Options, k *kubelet.Kubelet, upgrade bool) *ap
 		c.warn("the client certificate of node %s has expired on %s; the hub is upgraded all the same", name, pair.Leaf.NotAfter.Format(time.DateOnly))
 	case time.Now().After(pair.Leaf.NotAfter):
 		c.fail("the client certificate of node %s has expired on %s: let kubelet get a new one first", name, pair.Leaf.NotAfter.Format(time.DateOnly))
-	case config.CertFile == "" && time.Until(pair.Leaf.NotAfter) < soon:
-		c.warn("the client certificate of node %s expires in %v, on %s, and is part of %s, where nothing renews it: name kubelet's, %s, there as client-certificate and client-key, or start the hub with --bootstrap-file",
+	case config.CertFile == "" && o.BootstrapFile == "" && time.Until(pair.Leaf.NotAfter) < soon:
+		c.warn("the client certificate of node %s expires in %v, on %s, and is part of %s, where nothing renews it: name there, as client-certificate and client-key, a file that kubelet renews (%s, if it rotates certificates), or start the hub with --bootstrap-file",
 			name, time.Until(pair.Leaf.NotAfter).Round(time.Second), pair.Leaf.NotAfter.UTC().Format(time.RFC3339), o.Kubeconfig, k.Certificate())
 	default:
 		c.ok("%s is node %s's; its certificate is valid until %s", o.Kubeconfig, name, pair.Leaf.NotAfter.Format(time.DateOnly))

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
 	"github.com/edgehub-io/edgehub/hub/config"
 )
 
@@ -134,5 +135,46 @@ func TestTheHubGetsKubeletsProxy(t *testing.T) {
 		if got, added := withProxy([]byte(tt.content), tt.proxy); string(got) != tt.want || added != tt.added {
 			t.Errorf("%s: %q, %v; want %q", name, got, added, tt.want)
 		}
+	}
+}
+
+func TestTheEnvironmentFileStaysAsReadableAsItIs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "edgehub.env")
+	mode := func(proxy bool) os.FileMode {
+		t.Helper()
+		e, err := environmentEntry(path, []byte("X=1\n"), proxy)
+		if err != nil || e.Sum != files.Sum([]byte("X=1\n")) {
+			t.Fatal(e, err)
+		}
+		return e.Mode
+	}
+	if got := [2]os.FileMode{mode(false), mode(true)}; got != [2]os.FileMode{0o644, 0o600} {
+		t.Errorf("a new one has the modes %v", got)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := mode(false); got != 0o600 {
+		t.Errorf("one that others could not read gets mode %v", got)
+	}
+}
+
+func TestInstallReachesTheCloudAsTheHubWill(t *testing.T) {
+	for _, name := range []string{"HTTPS_PROXY", "NO_PROXY", "HTTP_PROXY"} {
+		t.Setenv(name, "") // puts it back in the end
+		os.Unsetenv(name)
+	}
+	t.Setenv("HTTP_PROXY", "http://mine")
+	content, _ := withProxy([]byte("# x\n"), []string{`HTTPS_PROXY=http://u:a"b\c@p`, "HTTP_PROXY=http://kubelets"})
+	if got := withoutValues(content); got != "# x\nHTTPS_PROXY=…\nHTTP_PROXY=…\n" {
+		t.Errorf("people are shown %q", got)
+	}
+	useProxy(content, nil)
+	if got := os.Getenv("HTTPS_PROXY") + " " + os.Getenv("HTTP_PROXY"); got != `http://u:a"b\c@p http://mine` {
+		t.Errorf("it uses %s", got)
+	}
+	useProxy(nil, []string{"NO_PROXY=10.0.0.0/8"})
+	if got := os.Getenv("NO_PROXY"); got != "10.0.0.0/8" {
+		t.Errorf("without a file it uses %q", got)
 	}
 }

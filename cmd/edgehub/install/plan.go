@@ -195,12 +195,13 @@ func (p *plan) addFiles(values []string, env []byte, proxy []string) error {
 	if env == nil {
 		env = rendered("edgehub.env")
 	}
-	envMode := fs.FileMode(0o644)
-	if env, p.proxy = withProxy(env, proxy); p.proxy {
-		envMode = 0o600 // a proxy's URL may have a password in it
+	env, p.proxy = withProxy(env, proxy)
+	envEntry, envErr := environmentEntry(envFile, env, p.proxy)
+	if envErr != nil {
+		return envErr
 	}
 	file(binaryFile, 0o755, binary)
-	file(envFile, envMode, env)
+	p.all = append(p.all, plannedFile{envFile, envEntry, env})
 	file(socketFile, 0o644, rendered(hubSocket))
 	file(serviceFile, 0o644, rendered(hubService))
 	link(socketLink, socketFile)
@@ -264,12 +265,65 @@ func withArgs(content []byte, extra []string) []byte {
 	return []byte(out.String())
 }
 
+// environmentEntry describes the environment file with this content. Owner and mode of one that is
+// there stay, but for a proxy that is added: its URL may have a password in it.
+func environmentEntry(path string, content []byte, proxy bool) (files.Entry, error) {
+	e, _, err := files.Read(path)
+	if err != nil {
+		return e, err
+	}
+	if e.Kind != files.KindFile {
+		e = files.Entry{Kind: files.KindFile, Mode: 0o644}
+	}
+	if proxy {
+		e.Mode &^= 0o077
+	}
+	e.Sum = files.Sum(content)
+	return e, nil
+}
+
+// isProxy reports whether a line of an environment file is about a proxy.
+func isProxy(line string) bool {
+	name, _, _ := strings.Cut(strings.TrimSpace(line), "=")
+	switch strings.ToUpper(name) {
+	case "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY":
+		return true
+	}
+	return false
+}
+
+// withoutValues returns the content of an environment file for people to look at.
+func withoutValues(content []byte) string {
+	var out strings.Builder
+	for line := range strings.Lines(string(content)) {
+		if isProxy(line) {
+			name, _, _ := strings.Cut(line, "=")
+			line = name + "=…\n"
+		}
+		out.WriteString(line)
+	}
+	return out.String()
+}
+
+// useProxy has this program reach the apiserver as the hub will: by the variables in the environment
+// file, or else by kubelet's. It must be called before the first request, and changes no variable
+// that this program was started with.
+func useProxy(environment []byte, proxy []string) {
+	environment, _ = withProxy(environment, proxy)
+	for line := range strings.Lines(string(environment)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		if _, set := os.LookupEnv(name); isProxy(line) && !set {
+			value = strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(strings.Trim(value, `"'`))
+			_ = os.Setenv(name, value) // fails for an invalid name only
+		}
+	}
+}
+
 // withProxy returns the content of an environment file with kubelet's variables that name its proxy,
 // unless it has such variables itself, maybe empty ones. added reports whether it has not.
 func withProxy(content []byte, proxy []string) (out []byte, added bool) {
 	for line := range strings.Lines(string(content)) {
-		name, _, _ := strings.Cut(strings.TrimSpace(line), "=")
-		if name = strings.ToUpper(name); name == "HTTPS_PROXY" || name == "HTTP_PROXY" || name == "NO_PROXY" {
+		if isProxy(line) {
 			return content, false
 		}
 	}
@@ -349,7 +403,10 @@ func (p *plan) print(w io.Writer, texts bool) {
 	}
 	printBypassing(w, p.bypass)
 	for _, f := range p.changed {
-		if f.Kind == files.KindFile && f.path != binaryFile {
+		switch {
+		case f.path == envFile:
+			fmt.Fprintf(w, "\n--- %s\n%s", f.path, withoutValues(f.content))
+		case f.Kind == files.KindFile && f.path != binaryFile:
 			fmt.Fprintf(w, "\n--- %s\n%s", f.path, f.content)
 		}
 	}
