@@ -129,17 +129,27 @@ func checkPlacement(pod *corev1.Pod) error {
 }
 
 // checkRoom fails if what the new version of pod requests is not free on node without it. all are
-// the node's pods. Pods of a lower priority count as room: the scheduler evicts them.
+// the node's pods.
+//
+// Pods of a lower priority count as room, since the scheduler evicts them. A pod of a DaemonSet that
+// ends may be one that was upgraded a moment ago, and counts as its successor. Nothing is checked if
+// the new version has another priority class: nobody here knows which pods would be evicted for it.
 func checkRoom(node *corev1.Node, pod *corev1.Pod, all []corev1.Pod) error {
 	target, _ := targetOf(pod)
+	if target.PriorityClassName != pod.Spec.PriorityClassName {
+		return nil
+	}
+	evicts := pod.Spec.PreemptionPolicy == nil || *pod.Spec.PreemptionPolicy != corev1.PreemptNever
 	free := node.Status.Allocatable.DeepCopy()
 	for i := range all {
 		p := &all[i]
-		if p.UID == pod.UID || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed ||
-			priority(p) < priority(pod) {
+		switch {
+		case p.UID == pod.UID, p.Status.Phase == corev1.PodSucceeded, p.Status.Phase == corev1.PodFailed,
+			p.DeletionTimestamp != nil && checkOwner(p) != nil,
+			evicts && priority(p) < priority(pod):
 			continue
 		}
-		for name, used := range resource.PodRequests(p, resource.PodResourcesOptions{}) {
+		for name, used := range keeps(p) {
 			left := free[name]
 			left.Sub(used)
 			free[name] = left
@@ -154,6 +164,20 @@ func checkRoom(node *corev1.Node, pod *corev1.Pod, all []corev1.Pod) error {
 		}
 	}
 	return nil
+}
+
+// keeps returns what is not free because of a pod: what it requests or, if it ends and that is more,
+// what its new version does.
+func keeps(p *corev1.Pod) corev1.ResourceList {
+	out := resource.PodRequests(p, resource.PodResourcesOptions{})
+	if target, ok := targetOf(p); ok && p.DeletionTimestamp != nil {
+		for name, q := range target.Requests {
+			if have := out[name]; q.Cmp(have) > 0 {
+				out[name] = q
+			}
+		}
+	}
+	return out
 }
 
 func priority(pod *corev1.Pod) int32 {

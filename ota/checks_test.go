@@ -153,24 +153,40 @@ func TestAPodWithoutRoomForItsSuccessorIsKept(t *testing.T) {
 		return p
 	}
 	same := func(*corev1.Pod) {}
+	never := corev1.PreemptNever
 	for name, tt := range map[string]struct {
 		requests corev1.ResourceRequirements
 		other    *corev1.Pod
 		says     string
+		change   func(pod *corev1.Pod, target *upgrade.Target)
 	}{
-		"it requests what the old one has":           {corev1.ResourceRequirements{Requests: cpu("1")}, other("3", same), ""},
-		"it requests more than is free":              {corev1.ResourceRequirements{Requests: cpu("1500m")}, other("3", same), "requests 1500m of cpu, and node node-1 has 1 of 4 for it"},
-		"its limit is its request":                   {corev1.ResourceRequirements{Limits: cpu("2")}, other("3", same), "requests 2 of cpu"},
-		"it requests nothing on a full node":         {corev1.ResourceRequirements{Requests: cpu("0")}, other("5", same), ""},
-		"it requests what the node has not":          {corev1.ResourceRequirements{Requests: corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}}, other("1", same), "has 0 of 0 for it"},
-		"another ends":                               {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", deleting), ""},
-		"another has ended":                          {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), ""},
-		"another has to go, having a lower priority": {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", func(p *corev1.Pod) { p.Spec.Priority = new(int32(-1)) }), ""},
+		"it requests what the old one has":   {corev1.ResourceRequirements{Requests: cpu("1")}, other("3", same), "", nil},
+		"it requests more than is free":      {corev1.ResourceRequirements{Requests: cpu("1500m")}, other("3", same), "requests 1500m of cpu, and node node-1 has 1 of 4 for it", nil},
+		"its limit is its request":           {corev1.ResourceRequirements{Limits: cpu("2")}, other("3", same), "requests 2 of cpu", nil},
+		"it requests nothing on a full node": {corev1.ResourceRequirements{Requests: cpu("0")}, other("5", same), "", nil},
+		"it requests what the node has not":  {corev1.ResourceRequirements{Requests: corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}}, other("1", same), "has 0 of 0 for it", nil},
+		"another ends, and comes back":       {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", func(p *corev1.Pod) { deleting(p); p.OwnerReferences = upgradable().OwnerReferences }), "has 1 of 4 for it", nil},
+		"another ends, and comes back as a larger one": {corev1.ResourceRequirements{Requests: cpu("1")}, other("1", func(p *corev1.Pod) {
+			deleting(p)
+			p.OwnerReferences, p.Status = upgradable().OwnerReferences, upgradable().Status
+			larger := upgrade.NewTarget("new", &corev1.PodSpec{Containers: []corev1.Container{{Name: "x", Resources: corev1.ResourceRequirements{Requests: cpu("3500m")}}}})
+			p.Annotations = map[string]string{upgrade.TargetAnnotation: larger.Encode()}
+		}), "has 500m of 4 for it", nil},
+		"another ends":      {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", deleting), "", nil},
+		"another has ended": {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), "", nil},
+		"another has to go, having a lower priority": {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", func(p *corev1.Pod) { p.Spec.Priority = new(int32(-1)) }), "", nil},
+		"it evicts nobody": {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", func(p *corev1.Pod) { p.Spec.Priority = new(int32(-1)) }), "has 1 of 4 for it",
+			func(pod *corev1.Pod, _ *upgrade.Target) { pod.Spec.PreemptionPolicy = &never }},
+		"the new version has another priority": {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", same), "",
+			func(_ *corev1.Pod, target *upgrade.Target) { target.PriorityClassName = "high" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := upgradable()
 			pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: cpu("1")}}}
 			target := upgrade.NewTarget("new", &corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:v2", Resources: tt.requests}}})
+			if tt.change != nil {
+				tt.change(pod, &target)
+			}
 			pod.Annotations = map[string]string{upgrade.TargetAnnotation: target.Encode()}
 			node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
 			node.Status.Allocatable = cpu("4")

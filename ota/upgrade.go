@@ -40,7 +40,7 @@ func (s *server) upgrade(w http.ResponseWriter, r *http.Request) error {
 
 // upgradePod returns the pod that it has found, also with an error.
 //
-// It holds the pod's lock from reading the pod until deleting it: of two requests at once, the
+// It holds the pod's lock, and the node's, which is that of no name, from reading the pod until deleting it: of two requests at once, the
 // second finds that the pod is being deleted. The UID protects the pod's successor even if two
 // hubs, or a hub and a person, delete the pod.
 func (s *server) upgradePod(caller context.Context, name types.NamespacedName) (*corev1.Pod, error) {
@@ -52,6 +52,12 @@ func (s *server) upgradePod(caller context.Context, name types.NamespacedName) (
 		return nil, s.cloudFailure(caller, err, fmt.Sprintf("wait for another request to upgrade pod %s", name))
 	}
 	defer unlock()
+	// Two pods must not get the same room.
+	unlockNode, err := s.inFlight.lock(ctx, types.NamespacedName{})
+	if err != nil {
+		return nil, s.cloudFailure(caller, err, "wait for another upgrade on this node to begin")
+	}
+	defer unlockNode()
 
 	pods, pod, err := s.find(ctx, name)
 	if err != nil {

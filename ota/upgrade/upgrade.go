@@ -55,6 +55,8 @@ type Target struct {
 	ImagePullSecrets []string `json:"imagePullSecrets,omitempty"`
 	// Requests are what the scheduler wants to be free on the node for a pod of this revision.
 	Requests corev1.ResourceList `json:"requests,omitempty"`
+	// PriorityClassName is the template's.
+	PriorityClassName string `json:"priorityClassName,omitempty"`
 	// MinReadySeconds is the DaemonSet's, for clients that upgrade the pod and wait until its
 	// successor is available. It is not part of the revision.
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
@@ -86,7 +88,7 @@ func NewTarget(revision string, template *corev1.PodSpec) Target {
 		Revision:       revision,
 		Containers:     images(template.Containers),
 		InitContainers: images(template.InitContainers),
-		Requests:       requestsOf(template),
+		Requests:       requestsOf(template), PriorityClassName: template.PriorityClassName,
 	}
 	for i := range template.Volumes {
 		if v := &template.Volumes[i]; v.Image != nil && v.Image.Reference != "" {

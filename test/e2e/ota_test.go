@@ -130,9 +130,15 @@ func TestAnUpgradeThatWouldLoseTheAppIsRefused(t *testing.T) {
 	t.Cleanup(func() { _, _ = env.Kubectl(context.Background(), "taint", "node", node.Name(), "dedicated-") }) // fails if it is gone
 	setVersion(t, ns, "app", "v2")
 	refused("the taint dedicated=line3:NoSchedule")
-	kubectl("taint", "node", node.Name(), "dedicated-")
-
 	patchTemplate(t, ns, "app", `{"containers":[{"name":"app","resources":{"requests":{"cpu":"1000"}}}]}`)
+	eventually(t, "the pod says what its new version requests", func(context.Context) string {
+		target, _, _ := upgrade.TargetOf(new(needs(t, node, pod, corev1.ConditionTrue)))
+		if target.Requests.Cpu().IsZero() {
+			return "nothing"
+		}
+		return ""
+	})
+	kubectl("taint", "node", node.Name(), "dedicated-") // at no moment may it be upgraded
 	refused("requests 1k of cpu")
 	patchTemplate(t, ns, "app", `{"containers":[{"name":"app","resources":{"requests":{"cpu":"1m"}}}]}`)
 	eventually(t, "the upgrade goes when nothing is in the way", func(ctx context.Context) string {
