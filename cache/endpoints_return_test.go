@@ -233,13 +233,18 @@ func TestSlicesOfAnOutageAreTakenBackByTheNextProcess(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*sliceCloud)
 		from   string
+		away   time.Duration // for how long after the start
 		want   map[string][]string
 	}{
-		"as they were": {func(*sliceCloud) {}, "100", map[string][]string{
+		"as they were": {func(*sliceCloud) {}, "100", 0, map[string][]string{
 			"kubernetes": {"MODIFIED 192.0.2.1:6443"}, "web-1": {"MODIFIED 10.0.0.1 10.0.9.9"}, "other-1": nil,
 		}},
-		"to a client that has listed since": {func(c *sliceCloud) { c.set("200", c.slices...) }, "200", map[string][]string{
+		"to a client that has listed since": {func(c *sliceCloud) { c.set("200", c.slices...) }, "200", 0, map[string][]string{
 			"kubernetes": nil, "web-1": nil, "other-1": nil,
+		}},
+		// It shows that itself, and takes it back.
+		"as they were, some time after the start": {func(*sliceCloud) {}, "100", 10 * time.Minute, map[string][]string{
+			"kubernetes": {"MODIFIED 169.254.2.1:10268", "MODIFIED 192.0.2.1:6443"}, "web-1": {"MODIFIED 10.0.0.1 10.0.9.9"}, "other-1": nil,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -252,14 +257,24 @@ func TestSlicesOfAnOutageAreTakenBackByTheNextProcess(t *testing.T) {
 				p.kubelet.stop()
 				p.proxy.stop()
 				p.stop()
-				cloud.comeBack()
+				if tt.away == 0 {
+					cloud.comeBack()
+				}
 				tt.change(cloud)
 				p.start()
+				if tt.away > 0 { // the pod is as the cloud knows it again, so nothing is shown of it
+					synctest.Wait()
+					p.report(nodePod("a", "", "10.0.0.1", true))
+				}
 				if tt.from != "100" {
 					p.read(urlProxySlices, "application/json")
 				}
 				w := startWatch(as(t.Context(), kubeProxy), t, p.Cache, watchSlices+"&resourceVersion="+tt.from)
 				pods := startWatch(t.Context(), t, p.Cache, urlNodePods+"&watch=true&allowWatchBookmarks=true&resourceVersion="+tt.from)
+				if tt.away > 0 {
+					time.Sleep(tt.away)
+					cloud.comeBack()
+				}
 				time.Sleep(2 * time.Minute)
 				pods.mu.Lock()
 				if got := pods.body.String(); !strings.Contains(got, "MODIFIED") || !strings.Contains(got, "10.0.0.1") || strings.Contains(got, "10.0.0.7") {

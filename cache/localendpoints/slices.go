@@ -74,9 +74,10 @@ func (t *Tracker) Recent(v *view.View, at string) []*overlay.Update {
 // addEarlier adds the members that the last process may have shown otherwise than they were read:
 // which of them, nobody knows.
 func (t *Tracker) addEarlier(v *view.View, at string, all map[copyKey]*overlay.Update) {
-	t.mu.Lock()
+	t.lock()
 	version, ok := t.loaded[v]
-	if ok && t.Now().Sub(t.loadedAt) > recentFor {
+	away := t.state != nil && t.state.away
+	if ok && !away && t.Now().Sub(t.loadedAt) > recentFor && t.Now().Sub(t.returnedAt) > recentFor {
 		t.loaded, ok = nil, false
 	}
 	t.mu.Unlock()

@@ -178,14 +178,16 @@ func (s *stream) showObject(src *offline.Source, kind watch.EventType, u *overla
 // have seen status that the cloud does not have. settleStatus then reverts it, and the stream
 // resumes at once. An event of the cloud for an object reverts its status, too.
 func (s *stream) settleLater() {
-	if !s.resumed && s.at != "" && offline.ShowsStatus(s.view) {
-		for _, u := range s.recent() { // the client may have listed offline
+	if s.unsure && offline.ShowsStatus(s.view) {
+		for _, u := range s.recent() { // the client may have listed offline, or watched the last process
 			name := query.MemberName(u.Key.Namespace, u.Key.Name)
-			if e, ok := s.view.Member(name); ok && versions.Compare(e.Version, u.ResourceVersion) <= 0 {
+			_, known := s.held.shown[name]
+			if e, ok := s.view.Member(name); ok && !known && versions.Compare(e.Version, u.ResourceVersion) <= 0 {
 				s.held.note(name, u, true)
 			}
 		}
 	}
+	s.unsure = false
 	s.held.stopSettling()
 	if offline.ShowsEndpoints(s.view) {
 		s.settleEndpoints()

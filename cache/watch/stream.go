@@ -59,6 +59,7 @@ type stream struct {
 	replay     *replay       // initial events from the cache
 	item       wire.TypeMeta // of the objects; empty until it is known
 	resumed    bool          // upstream was opened by the hub, unknown to the client
+	unsure     bool          // until its first upstream: the client has read more than this watch
 	gap        bool          // an unreadable event was relayed
 	opaque     bool          // the rest of upstream is unreadable, and relayed as it is
 	partial    bool          // part of an event has been relayed
@@ -86,7 +87,7 @@ func (w *Watches) newStream(req *http.Request, q *query.Query, repr negotiation.
 		s.deadline = now.Add(q.Timeout)
 	}
 	if versions.Valid(q.Version) && !q.InitialEvents {
-		s.at = q.Version
+		s.at, s.unsure = q.Version, true
 	} else {
 		s.initial = true
 		if q.Bookmarks || q.InitialEvents { // a bookmark will end them

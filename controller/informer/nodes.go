@@ -12,9 +12,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Nodes watches all nodes, once for all DaemonSets: from the first one that rolls out by
-// node until the context of its Subscribe is done. A cluster without such a DaemonSet has
-// no watch. It is safe for concurrent use.
+// Nodes watches all nodes, once for all DaemonSets: from the first one that opted in until the
+// context of its Subscribe is done. A cluster without such a DaemonSet has no watch. It is safe for
+// concurrent use.
 type Nodes struct {
 	informer cache.SharedIndexInformer
 	started  sync.Once
