@@ -82,7 +82,7 @@ func New(c *config.Config, userAgent string, r *prometheus.Registry, log *slog.L
 	}
 	var answers http.RoundTripper
 	h.transforms, answers = newTransforms(c, h.pods, kept, r, log)
-	h.proxy = proxy.New(answers, h.tenant, log, proxy.NewMetrics(r))
+	h.proxy = proxy.New(answers, h.tenant, access.Refused, log, proxy.NewMetrics(r))
 	if h.creds, err = credentials.New(source, id, upstream, r, log); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
@@ -102,7 +102,7 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 	if h.callers, err = access.NewCallers(h.config, r, h.log); err != nil {
 		return err
 	}
-	h.conns, h.proxyConns = access.NewConnections(r), access.NewBudget(h.config.MaxConnections)
+	h.conns, h.proxyConns = access.NewConnections(r), access.NewBudget(h.config.MaxConnections, h.callers.PeerOf)
 	local := newInproc()
 	h.serve("in process", local, &http.Server{Handler: h.proxy.Handler(authn.Loopback), MaxHeaderBytes: proxyHeader})
 	h.own = &http.Transport{DialContext: local.Dial}

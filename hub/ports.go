@@ -127,7 +127,7 @@ func (h *Hub) listenAPI(api http.Handler, r prometheus.Registerer) error {
 		}
 		server.Handler, server.TLSConfig = cas.Admit(server.Handler), cert.ServerConfig()
 	}
-	return h.listen("--serve-port", h.config.ServeAddress, server, access.NewBudget(h.config.MaxConnections), h.callers.IsNode)
+	return h.listen("--serve-port", h.config.ServeAddress, server, access.NewBudget(h.config.MaxConnections, h.callers.PeerOf), h.callers.IsNode)
 }
 
 // servingCert returns the certificate that all TLS ports share. It reads the certificate once.

@@ -57,7 +57,7 @@ func onOneConnection(t *testing.T, cloud roundTripper, body func(t *testing.T, c
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		log := slog.New(slog.DiscardHandler)
-		p := New(cloud, nobody, log, NewMetrics(prometheus.NewRegistry()))
+		p := New(cloud, nobody, func(context.Context) {}, log, NewMetrics(prometheus.NewRegistry()))
 		refuseSome := func(r *http.Request) error {
 			if r.URL.Path == "/refused" {
 				return io.ErrUnexpectedEOF
@@ -245,7 +245,7 @@ func TestUpgradedConnectionsOutliveAllLimits(t *testing.T) {
 }
 
 func TestABodyThatStopsArrivingOverHTTP2EndsItsRequest(t *testing.T) {
-	p := New(roundTripper(echoCloud), nobody, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
+	p := New(roundTripper(echoCloud), nobody, func(context.Context) {}, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
 	p.bodyTimeout = 100 * time.Millisecond
 	front := httptest.NewUnstartedServer(p.Handler(authn.Loopback))
 	front.EnableHTTP2 = true

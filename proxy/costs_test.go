@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -62,7 +63,9 @@ func TestConnectionsUpstreamAreNotUsedUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var connections atomic.Int64
 			h := newHub(t, upstream.Credentials{}, refusing(t, &connections))
-			h.proxy.costs = limits.NewCosts(burst, 0)
+			h.proxy.costs = limits.NewCosts[limits.Payer](burst, 0)
+			var refused atomic.Int64
+			h.proxy.refused = func(context.Context) { refused.Add(1) }
 			h.proxy.tenant = func(r *http.Request) (tenant, user string) {
 				switch token := r.Header.Get("Authorization"); token {
 				case "Bearer good":
@@ -99,6 +102,9 @@ func TestConnectionsUpstreamAreNotUsedUp(t *testing.T) {
 			if n := connections.Load(); n > tt.most || rest != tt.rest {
 				t.Errorf("%d requests, of which %d are passed on, use %d connections; want %d and %d", requests, rest, n, tt.rest, tt.most)
 			}
+			if n := refused.Load(); n != int64(requests-rest) {
+				t.Errorf("%d requests count as refused, of %d", n, requests-rest)
+			}
 			for _, other := range []http.Header{nil, token("Bearer good"), token("Bearer good2")} {
 				for range requests {
 					if code := do("/api", other); code != http.StatusOK {
@@ -120,7 +126,7 @@ func TestAnUpgradeThatSucceedsCostsNothing(t *testing.T) {
 		w.WriteHeader(http.StatusSwitchingProtocols)
 	})
 	h := newHub(t, upstream.Credentials{}, cloud.URL)
-	h.proxy.costs = limits.NewCosts(2, 0)
+	h.proxy.costs = limits.NewCosts[limits.Payer](2, 0)
 	for i := range 10 {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.URL+"/api/v1/namespaces/a/pods/b/exec", http.NoBody)
 		if err != nil {

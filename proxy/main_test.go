@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -34,7 +35,7 @@ func newHub(t testing.TB, creds upstream.Credentials, servers ...string) *hubUnd
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := New(u, nobody, log, NewMetrics(registry))
+	p := New(u, nobody, func(context.Context) {}, log, NewMetrics(registry))
 	front := proxytest.Serve(t, p.Handler(authn.Loopback), u.Run, u.Close)
 	return &hubUnderTest{front, p, u, registry}
 }

@@ -29,12 +29,13 @@ type Proxy struct {
 	log      *slog.Logger
 
 	bodyTimeout time.Duration
-	bodies      *limits.Eviction // bodies of callers with credentials of their own
-	writes      *limits.Eviction // responses to them
-	refusals    *limits.Eviction // responses to those whose requests are not forwarded
-	callers     *limits.Shares   // their requests in flight
-	costs       *limits.Costs    // connections upstream that they have used up
+	bodies      *limits.Eviction            // bodies of callers with credentials of their own
+	writes      *limits.Eviction            // responses to them
+	refusals    *limits.Eviction            // responses to those whose requests are not forwarded
+	callers     *limits.Shares              // their requests in flight
+	costs       *limits.Costs[limits.Payer] // connections upstream that they have used up
 	tenant      Tenant
+	refused     func(context.Context)
 	active      tracker
 	draining    context.Context // ends when Drain is called
 	drain       context.CancelFunc
@@ -45,8 +46,9 @@ type Proxy struct {
 // arrives and, if it has no tenant by then, when it is answered.
 type Tenant func(*http.Request) (tenant, user string)
 
-// New returns a Proxy that sends requests through upstream.
-func New(upstream http.RoundTripper, tenant Tenant, log *slog.Logger, m *Metrics) *Proxy {
+// New returns a Proxy that sends requests through upstream. refused is called, with a request's context,
+// for each one that the proxy refuses by itself.
+func New(upstream http.RoundTripper, tenant Tenant, refused func(context.Context), log *slog.Logger, m *Metrics) *Proxy {
 	p := &Proxy{
 		requests: request.RequestInfoFactory{
 			APIPrefixes:          sets.NewString("api", "apis"),
@@ -59,8 +61,9 @@ func New(upstream http.RoundTripper, tenant Tenant, log *slog.Logger, m *Metrics
 		writes:      limits.NewEviction(limits.MaxUnread, limits.UnreadGrace),
 		refusals:    limits.NewEviction(maxRefusals, 0),
 		callers:     limits.NewShares(maxCallerRequests),
-		costs:       limits.NewCosts(costsBurst, costsRate),
+		costs:       limits.NewCosts[limits.Payer](costsBurst, costsRate),
 		tenant:      tenant,
+		refused:     refused,
 	}
 	p.draining, p.drain = context.WithCancel(context.Background())
 	p.forward = &httputil.ReverseProxy{
@@ -230,6 +233,7 @@ func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, limits.ErrBodyTimeout):
 		x.code = writeBodyTimeout(w)
 	case errors.Is(err, errTooManyRequests):
+		p.refused(r.Context())
 		x.code = http.StatusTooManyRequests
 		writeStatus(w, x.code, metav1.StatusReasonTooManyRequests, "edgehub: "+err.Error())
 	case r.Context().Err() != nil || errors.Is(err, upstream.ErrClientBody):

@@ -406,7 +406,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 func newFront(t *testing.T, upstream roundTripper) (*Proxy, *httptest.Server) {
 	t.Helper()
-	p := New(upstream, nobody, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
+	p := New(upstream, nobody, func(context.Context) {}, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
 	front := httptest.NewServer(p.Handler(authn.Loopback))
 	t.Cleanup(front.Close)
 	return p, front

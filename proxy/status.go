@@ -30,6 +30,7 @@ var errTooManyRequests = errors.New("too many requests of this caller, or of oth
 // reject answers a request that is not forwarded. It is counted under the verb "other": callers
 // that are not authenticated must not create labels.
 func (p *Proxy) reject(w http.ResponseWriter, r *http.Request, err error) {
+	p.refused(r.Context())
 	code, reason := http.StatusUnauthorized, metav1.StatusReasonUnauthorized
 	switch {
 	case errors.Is(err, authn.ErrForbidden):

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -59,7 +60,7 @@ func TestABodyThatWritesItself(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := slog.New(slog.DiscardHandler)
-			front := httptest.NewServer(New(&test.body, nobody, log, NewMetrics(prometheus.NewRegistry())).Handler(authn.Loopback))
+			front := httptest.NewServer(New(&test.body, nobody, func(context.Context) {}, log, NewMetrics(prometheus.NewRegistry())).Handler(authn.Loopback))
 			defer front.Close()
 			front.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 			var body []byte
@@ -120,7 +121,7 @@ func TestABodyWithoutALengthIsNotFlushedWhileItIsWritten(t *testing.T) {
 	const want = "a list whose items are converted"
 	log := slog.New(slog.DiscardHandler)
 	to := &overlapping{ResponseRecorder: httptest.NewRecorder(), overlapped: make(chan struct{})}
-	h := New(unmeasured{strings.NewReader(want)}, nobody, log, NewMetrics(prometheus.NewRegistry())).Handler(authn.Loopback)
+	h := New(unmeasured{strings.NewReader(want)}, nobody, func(context.Context) {}, log, NewMetrics(prometheus.NewRegistry())).Handler(authn.Loopback)
 	h.ServeHTTP(to, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods", nil))
 	select {
 	case <-to.overlapped:

@@ -1,12 +1,16 @@
 package access
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/edgehub-io/edgehub/proxy/limits"
 )
 
 // maxBegin is how many bytes a connection may send before its first request has arrived, and
@@ -15,33 +19,133 @@ import (
 // the connection may be idle.
 const maxBegin = 48 << 10
 
-var errBegin = errors.New("the client has sent more than a handshake and the header of a request")
+var (
+	errBegin = errors.New("the client has sent more than a handshake and the header of a request")
+	errOwes  = errors.New("too many requests of this client are refused")
+)
 
-// limitedConn is counted until it is closed, even after an upgrade.
+// limitedConn is a connection of a Listener. It is counted until it is closed, even after an upgrade.
 type limitedConn struct {
 	*net.TCPConn
 	of     *Listener
-	once   sync.Once
+	closed atomic.Bool
 	active atomic.Bool  // a request is under way
 	unread atomic.Int64 // of maxBegin, while none is
+	turn   atomic.Bool  // it has one of the turns, from a Read to the next, or until a request has arrived
+
+	node func() bool   // whether it is the node's; looked up once, as the next
+	peer func() string // the name of the other end
+
+	share *limits.Share // nil: it was accepted without
 }
 
-// Read fails if too many bytes have come while no request is under way, as ConnState says.
+// enter reports whether the peer may have another connection.
+func (c *limitedConn) enter() (ok bool) {
+	c.share, ok = c.of.budget.shares.Enter(c.peer(), "")
+	return ok
+}
+
+func newConn(tcp *net.TCPConn, of *Listener) *limitedConn {
+	c := &limitedConn{TCPConn: tcp, of: of}
+	c.node = sync.OnceValue(func() bool { return of.isNode != nil && of.isNode(c) })
+	c.peer = sync.OnceValue(func() string { return of.budget.peerOf(c) })
+	c.unread.Store(maxBegin)
+	return c
+}
+
+// Read fails if too many bytes have come while no request is under way, as ConnState says, or if
+// too many requests of the peer are refused. It returns when it is the peer's turn.
 func (c *limitedConn) Read(p []byte) (int, error) {
+	c.endTurn()
 	if c.active.Load() {
-		return c.TCPConn.Read(p)
+		n, err := c.TCPConn.Read(p)
+		if owes := c.pay(n); owes != nil {
+			return 0, owes
+		}
+		return n, err
 	}
 	left := c.unread.Load()
 	if left <= 0 {
+		c.refused()
 		return 0, errBegin
 	}
 	n, err := c.TCPConn.Read(p[:min(int64(len(p)), left)])
 	c.unread.Add(-int64(n))
+	if owes := c.pay(n); owes != nil {
+		return 0, owes
+	}
+	c.takeTurn(n)
 	return n, err
 }
 
+// pay waits until the peer owes nothing for n bytes, or fails if it owes too much.
+func (c *limitedConn) pay(n int) error {
+	debts := c.of.budget.debts
+	if n == 0 || !debts.any() || c.node() {
+		return nil
+	}
+	switch wait := debts.read(c.peer(), n); {
+	case wait >= longestDebt:
+		c.of.refused.Inc()
+		return errOwes
+	case wait > 0:
+		time.Sleep(wait)
+	}
+	return nil
+}
+
+func (c *limitedConn) takeTurn(n int) {
+	turns := c.of.budget.turns
+	if n == 0 {
+		return
+	}
+	if !turns.try() {
+		if c.node() {
+			return
+		}
+		turns.wait(c.peer())
+	}
+	c.turn.Store(true)
+	if c.closed.Load() { // while it waited: nobody may read again
+		c.endTurn()
+	}
+}
+
+func (c *limitedConn) endTurn() {
+	if c.turn.CompareAndSwap(true, false) {
+		c.of.budget.turns.end()
+	}
+}
+
+// refused counts a refusal for the connection's peer.
+func (c *limitedConn) refused() {
+	if !c.node() && c.of.budget.debts.refuse(c.peer()) && c.of.logLimit.allow(c.peer(), time.Now()) {
+		c.of.log.Warn("so many requests of a client are refused that the hub reads less from it; see why they are (edgehub_requests_total counts them by their code), and mend or end the client",
+			"peer", c.peer(), "remote", c.RemoteAddr())
+	}
+}
+
+// Refused counts a request with this context as refused. A client that has many refused is slowed
+// down, unless it is one of the node's own programs.
+func Refused(ctx context.Context) {
+	conn, ok := ctx.Value(connKey{}).(*clientConn)
+	if !ok {
+		return
+	}
+	if limited, ok := conn.Conn.(*limitedConn); ok {
+		limited.refused()
+	}
+}
+
 func (c *limitedConn) Close() error {
-	c.once.Do(func() { c.of.open.Add(-1); c.of.budget.open.Add(-1) })
+	if c.closed.CompareAndSwap(false, true) {
+		c.of.open.Add(-1)
+		c.of.budget.open.Add(-1)
+		if c.share != nil {
+			c.share.Leave()
+		}
+	}
+	c.endTurn()
 	return c.TCPConn.Close()
 }
 
@@ -58,6 +162,7 @@ func ConnState(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateActive:
 		c.active.Store(true)
+		c.endTurn()
 	case http.StateIdle:
 		c.unread.Store(maxBegin)
 		c.active.Store(false)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/edgehub-io/edgehub/proxy/limits"
 )
 
 // maxChecks is how many connections are checked at a time. They share scans, so that many cost
@@ -21,19 +23,27 @@ const maxChecks = 64
 // read. On loopback it would buffer megabytes by default, which count as the hub's memory.
 const sendBuffer = 128 << 10
 
-// Budget is how many connections may be open at several addresses together.
+// Budget is how many connections may be open at several addresses together, and how much of the
+// CPU those may take that are not the node's.
 type Budget struct {
-	max  int64
-	open atomic.Int64
+	max    int64
+	open   atomic.Int64
+	peerOf func(net.Conn) string
+	shares *limits.Shares // by peer, of the connections that are not the node's
+	turns  *turns
+	debts  *debts
 }
 
-// NewBudget returns a Budget of maxOpen connections.
-func NewBudget(maxOpen int) *Budget { return &Budget{max: int64(maxOpen)} }
+// NewBudget returns a Budget of maxOpen connections. peerOf names the other end of one, as PeerOf does.
+func NewBudget(maxOpen int, peerOf func(net.Conn) string) *Budget {
+	return &Budget{max: int64(maxOpen), peerOf: peerOf, shares: limits.NewShares(maxOpen * 3 / 4), turns: newTurns(), debts: newDebts()}
+}
 
 // Listener is an address's listener with a limit on open connections, from a Budget. The last
 // quarter of that is reserved for the node's own programs, so that nobody can lock kubelet out.
 // Where none of them call, which is at the addresses for pods, a connection is accepted while
 // less than half of the budget is used, so that pods do not lock out other users of the node, either.
+// Beyond the first sixteenth, one peer gets a third of what others leave, as limits.Shares says.
 // Connections beyond are closed at once.
 //
 // It accepts in a goroutine of its own, from the first Accept until Close. After Close, Accept
@@ -42,6 +52,7 @@ func NewBudget(maxOpen int) *Budget { return &Budget{max: int64(maxOpen)} }
 type Listener struct {
 	*net.TCPListener
 	budget    *Budget
+	unasked   int64 // of the budget, for those of whom nothing is known
 	free, max int64 // of the budget, for those who are not the node, and those who are
 	isNode    func(net.Conn) bool
 	log       *slog.Logger
@@ -74,7 +85,7 @@ func newListener(l *net.TCPListener, b *Budget, isNode func(net.Conn) bool, refu
 		free, all = b.max/2, b.max/2
 	}
 	return &Listener{
-		TCPListener: l, budget: b, free: free, max: all, isNode: isNode, log: log, logLimit: newLogLimit(), refused: refused,
+		TCPListener: l, budget: b, unasked: b.max / 16, free: free, max: all, isNode: isNode, log: log, logLimit: newLogLimit(), refused: refused,
 		checking: make(chan struct{}, together), accepted: make(chan acceptResult), closed: make(chan struct{}), done: make(chan struct{}),
 	}
 }
@@ -113,23 +124,23 @@ func (l *Listener) run() {
 		}
 		_ = tcp.SetWriteBuffer(sendBuffer) // fails if the connection is closed
 		l.open.Add(1)
-		conn := &limitedConn{TCPConn: tcp, of: l}
-		conn.unread.Store(maxBegin)
+		conn := newConn(tcp, l)
 		switch open := l.budget.open.Add(1); {
-		case open <= l.free:
+		case open <= l.unasked:
 			l.deliver(acceptResult{conn: conn})
 		case open <= l.max:
 			l.checking <- struct{}{}
-			l.checks.Go(func() { l.check(conn) })
+			l.checks.Go(func() { l.check(conn, open <= l.free) })
 		default:
 			l.reject(conn)
 		}
 	}
 }
 
-func (l *Listener) check(conn *limitedConn) {
+// check delivers a connection that is the node's, or that has its share of those that are free.
+func (l *Listener) check(conn *limitedConn, isFree bool) {
 	defer func() { <-l.checking }()
-	if !l.isNode(conn) {
+	if !conn.node() && !(isFree && conn.enter()) {
 		l.reject(conn)
 		return
 	}
@@ -156,7 +167,7 @@ func (l *Listener) reject(conn *limitedConn) {
 	remote := conn.RemoteAddr()
 	conn.Close()
 	if l.logLimit.allow("", time.Now()) {
-		l.log.Warn("a connection was refused: too many are open; the last quarter is for the node's own programs. See who has them (ss -tnp), or raise --max-connections",
+		l.log.Warn("a connection was refused: too many are open, or too many of one client; the last quarter is for the node's own programs. See who has them (ss -tnp), or raise --max-connections",
 			"open", l.budget.open.Load(), "max-connections", l.budget.max, "remote", remote)
 	}
 }
@@ -174,7 +185,7 @@ type Connections struct {
 func NewConnections(r prometheus.Registerer) *Connections {
 	c := &Connections{registry: r, ports: map[string][]*Listener{}, refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "edgehub_connections_refused_total",
-		Help: "Connections that were closed at once since too many were open, by the flag of their port.",
+		Help: "Connections that were closed since too many were open, or since too many requests of their client were refused, by the flag of their port.",
 	}, []string{"port"})}
 	r.MustRegister(c.refused)
 	return c

@@ -24,10 +24,14 @@ type flood struct {
 	refused prometheus.Counter
 }
 
+// nobody is a budget's peerOf where all connections have one peer; everybody, where each has its own.
+func nobody(net.Conn) string         { return "" }
+func everybody(conn net.Conn) string { return conn.RemoteAddr().String() }
+
 func newFlood(t *testing.T, maxOpen int) *flood {
 	t.Helper()
 	c := &flood{}
-	c.listen(t, NewBudget(maxOpen), func(net.Conn) bool { return c.node.Load() })
+	c.listen(t, NewBudget(maxOpen, everybody), func(net.Conn) bool { return c.node.Load() })
 	return c
 }
 
@@ -116,7 +120,7 @@ func TestTheLastQuarterIsReservedForTheNode(t *testing.T) {
 // Pods take no connection of kubelet's, nor the last one of another user.
 func TestAddressesShareTheirConnections(t *testing.T) {
 	var node, v4, v6 flood
-	budget := NewBudget(8)
+	budget := NewBudget(8, everybody)
 	node.listen(t, budget, func(net.Conn) bool { return node.node.Load() })
 	v4.listen(t, budget, nil)
 	v6.listen(t, budget, nil)
@@ -137,6 +141,28 @@ func TestAddressesShareTheirConnections(t *testing.T) {
 	node.node.Store(true)
 	if n := accepted(&node); n != 2 {
 		t.Errorf("the node got %d of 8", n)
+	}
+}
+
+// A peer that takes all that it can leaves the others as much each.
+func TestOnePeerTakesAThirdOfTheConnections(t *testing.T) {
+	var peer atomic.Value
+	var c flood
+	c.listen(t, NewBudget(40, func(net.Conn) string { return peer.Load().(string) }), nil)
+	for _, tt := range []struct {
+		peer string
+		want int
+	}{{"a", 2 + 10}, {"b", 7}, {"a", 0}} { // 2 of whom nothing is asked, and a third of 30; then of the 20 that are left
+		peer.Store(tt.peer)
+		n := 0
+		for range 40 {
+			if c.dial() != nil {
+				n++
+			}
+		}
+		if n != tt.want {
+			t.Errorf("%s got %d, want %d", tt.peer, n, tt.want)
+		}
 	}
 }
 
@@ -163,7 +189,7 @@ func TestAConnectionSendsNoMoreThanAHandshakeAndAHeader(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l := newListener(tcp.(*net.TCPListener), NewBudget(8), nil, prometheus.NewCounter(prometheus.CounterOpts{}), slog.New(slog.DiscardHandler))
+			l := newListener(tcp.(*net.TCPListener), NewBudget(64, nobody), nil, prometheus.NewCounter(prometheus.CounterOpts{}), slog.New(slog.DiscardHandler))
 			defer l.Close()
 			client, err := net.Dial("tcp", l.Addr().String())
 			if err != nil {
@@ -232,7 +258,7 @@ func TestAConnectionThatWasAcceptedIsServedAfterClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newListener(tcp.(*net.TCPListener), NewBudget(8), func(net.Conn) bool { return true }, prometheus.NewCounter(prometheus.CounterOpts{}), slog.New(slog.DiscardHandler))
+	l := newListener(tcp.(*net.TCPListener), NewBudget(64, nobody), func(net.Conn) bool { return true }, prometheus.NewCounter(prometheus.CounterOpts{}), slog.New(slog.DiscardHandler))
 	var clients []net.Conn
 	for range 2 {
 		client, err := net.Dial("tcp", l.Addr().String())
@@ -267,7 +293,7 @@ func TestAPortWithTwoAddressesHasOneGauge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		limited := connections.Limit("--dummy-if-ip", l.(*net.TCPListener), NewBudget(4), nil, slog.New(slog.DiscardHandler))
+		limited := connections.Limit("--dummy-if-ip", l.(*net.TCPListener), NewBudget(4, nobody), nil, slog.New(slog.DiscardHandler))
 		t.Cleanup(func() { limited.Close() })
 		limited.open.Add(1)
 	}

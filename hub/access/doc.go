@@ -6,7 +6,9 @@
 //   - [CheckCSRF] denies the node's identity to web pages in a browser on the node.
 //   - [Listener] limits the connections of an address, which may share a [Budget] with others, and
 //     reserves a quarter for the node's own programs; [ConnState] bounds what a connection sends
-//     before its first request. [Connections] has the metrics of all ports.
+//     before its first request, and lets those that are not the node's take turns by then. After
+//     [Refused], a peer that has too many requests refused is read slowly. [Connections] has the
+//     metrics of all ports.
 //   - [PeerOf] names the other end of a connection, for fair queueing.
 //
 // Everything here is safe for concurrent use. Refusals are counted, and logged once a minute

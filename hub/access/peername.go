@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+
+	"github.com/edgehub-io/edgehub/hub/peer"
 )
 
 // PeerOf names the client of a request, for fair queueing: by its address or, on the host network,
@@ -20,13 +22,18 @@ func PeerOf(ctx context.Context) string {
 	return conn.name()
 }
 
-func (k *clientConn) newName() string {
-	if k.peers != nil {
-		if uid, ok := k.peers.Owner(k.Conn); ok {
+// PeerOf is PeerOf of a connection, which it looks up each time.
+func (c *Callers) PeerOf(conn net.Conn) string {
+	tcp, ok := conn.(peer.Conn)
+	if !ok {
+		return ""
+	}
+	if c.peers != nil {
+		if uid, ok := c.peers.Owner(tcp); ok {
 			return fmt.Sprint("user ", uid)
 		}
 	}
-	remote, ok := k.RemoteAddr().(*net.TCPAddr)
+	remote, ok := tcp.RemoteAddr().(*net.TCPAddr)
 	if !ok {
 		return ""
 	}

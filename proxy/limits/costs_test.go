@@ -9,7 +9,7 @@ import (
 
 func TestEachTenantSpendsItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shares, c := NewShares(1000), NewCosts(10, 2)
+		shares, c := NewShares(1000), NewCosts[Payer](10, 2)
 		spend := func(tenant, user string) (n int) {
 			share, ok := shares.Enter(tenant, user)
 			if !ok {
@@ -17,7 +17,7 @@ func TestEachTenantSpendsItsOwn(t *testing.T) {
 			}
 			defer share.Leave()
 			for range 100 {
-				if c.Spend(share, 1) {
+				if c.Spend(share.Payer(), 1) {
 					n++
 				}
 			}
@@ -36,7 +36,7 @@ func TestEachTenantSpendsItsOwn(t *testing.T) {
 			t.Errorf("after three seconds it spends %d, want 6", n)
 		}
 		share, _ := shares.Enter("a", "u")
-		c.Spend(share, -1)
+		c.Spend(share.Payer(), -1)
 		if n := spend("a", "u"); n != 1 {
 			t.Errorf("of one that was given back it spends %d", n)
 		}
@@ -45,15 +45,38 @@ func TestEachTenantSpendsItsOwn(t *testing.T) {
 
 func TestThoseThatHaveSpentNothingAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shares, c := NewShares(1000), NewCosts(10, 2)
+		shares, c := NewShares(1000), NewCosts[Payer](10, 2)
 		for i := range 10_000 {
 			share, _ := shares.Enter("", fmt.Sprint(i))
-			c.Spend(share, 1)
+			c.Spend(share.Payer(), 1)
 			share.Leave()
 			time.Sleep(time.Millisecond)
 		}
 		if n := len(c.spent); n > 2*500+32 { // one is forgotten after half a second
 			t.Errorf("%d are known", n)
+		}
+	})
+}
+
+func TestWhatIsOwedIsPaidInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCosts[string](10, 2)
+		owe := func(n float64, want time.Duration) {
+			t.Helper()
+			if got := c.Owe("a", n, time.Minute); got != want {
+				t.Errorf("it waits %v for %v more, want %v", got, n, want)
+			}
+		}
+		owe(10, 0)
+		owe(2, time.Second)
+		time.Sleep(500 * time.Millisecond)
+		owe(0, 500*time.Millisecond)
+		owe(1, time.Second)
+		owe(1000, time.Minute)
+		time.Sleep(time.Minute)
+		owe(0, 0)
+		if c.Spend("a", 1) || !c.Spend("b", 1) {
+			t.Error("it spends what it owes, or others owe it")
 		}
 	})
 }

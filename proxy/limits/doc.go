@@ -6,7 +6,7 @@
 //     that are on the way, [NewResponseWriter] counts writes that the client has yet to
 //     read. If there are too many, those that have waited longest are evicted.
 //   - [Shares] bounds how many requests are in flight, by tenant and user.
-//   - [Costs] bounds how many connections upstream are used up, by tenant or peer.
+//   - [Costs] bounds what each of many callers costs in a time, such as connections upstream.
 //   - [BufferBody] keeps a small body, so that its request can be sent again.
 //
 // A limit ends a wait through the deadlines of the client's connection or HTTP/2 stream,

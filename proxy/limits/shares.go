@@ -18,6 +18,10 @@ type Shares struct {
 // user is a user of a tenant; other tenants may have users of the same name.
 type user struct{ tenant, name string }
 
+// Payer is who pays for a request: a tenant, or, while nobody knows the caller's tenant, a user, which
+// is the connection's other end then.
+type Payer user
+
 // NewShares returns Shares of limit requests.
 func NewShares(limit int) *Shares {
 	return &Shares{limit: limit, tenants: map[string]int{}, users: map[user]int{}}
@@ -57,6 +61,14 @@ type Share struct {
 
 // Tenant returns for whom the request counts.
 func (h *Share) Tenant() string { return h.user.tenant }
+
+// Payer returns who pays for the request.
+func (h *Share) Payer() Payer {
+	if h.user.tenant != "" {
+		return Payer{tenant: h.user.tenant}
+	}
+	return Payer(h.user)
+}
 
 // Move counts the request for another user, and reports whether it would have been admitted as
 // that user's.

@@ -1,6 +1,7 @@
 package upstream_test
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -40,6 +41,6 @@ func newHubWithin(t testing.TB, limits upstream.Limits, creds upstream.Credentia
 	if err != nil {
 		t.Fatal(err)
 	}
-	front := proxytest.Serve(t, proxy.New(u, func(*http.Request) (string, string) { return "", "" }, log, proxy.NewMetrics(registry)).Handler(authn.Loopback), u.Run, u.Close)
+	front := proxytest.Serve(t, proxy.New(u, func(*http.Request) (string, string) { return "", "" }, func(context.Context) {}, log, proxy.NewMetrics(registry)).Handler(authn.Loopback), u.Run, u.Close)
 	return &hubUnderTest{front, u, registry}
 }

@@ -27,7 +27,7 @@ var layers = map[string][]string{
 		"cache", "cache/topology", "cache/transform", "hub/access", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/feed", "hub/nodeca", "hub/podroute", "hub/servertls", "hub/systemd",
 		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/coreclient", "ota/nodeapi", "proxy", "proxy/authn", "proxy/upstream",
 	},
-	"hub/access":      {"hub/config", "hub/csrf", "hub/peer", "ota/nodeapi", "proxy/authn"},
+	"hub/access":      {"hub/config", "hub/csrf", "hub/peer", "ota/nodeapi", "proxy/authn", "proxy/limits"},
 	"hub/config":      {"cache/transform", "hub/kubeconfig", "proxy/upstream"}, // the names of the transforms
 	"hub/credentials": {"hub/config", "hub/enroll", "hub/kubeconfig", "proxy/upstream"},
 	"hub/durable":     {},

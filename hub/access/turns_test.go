@@ -1,0 +1,201 @@
+package access
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/edgehub-io/edgehub/proxy/limits"
+)
+
+func TestPeersTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := newTurns()
+		turns.free = 1
+		if !turns.try() || turns.try() {
+			t.Fatal("one turn is not one")
+		}
+		var order []string
+		for _, peer := range []string{"a", "a", "a", "b", "c", "b"} {
+			go func() {
+				turns.wait(peer)
+				order = append(order, peer)
+			}()
+			synctest.Wait()
+		}
+		for range 7 {
+			turns.end()
+			synctest.Wait()
+		}
+		if want := []string{"a", "b", "c", "a", "b", "a"}; !slices.Equal(order, want) {
+			t.Errorf("the turns are those of %q, want %q", order, want)
+		}
+		if !turns.try() || len(turns.waiting) != 0 {
+			t.Error("a turn is lost")
+		}
+	})
+}
+
+// accepted returns a connection that a limited listener with one turn has accepted, and its client,
+// which has sent a byte.
+func accepted(t *testing.T, b *Budget, isNode func(net.Conn) bool) (*limitedConn, net.Conn) {
+	t.Helper()
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newListener(tcp.(*net.TCPListener), b, isNode, prometheus.NewCounter(prometheus.CounterOpts{}), slog.New(slog.DiscardHandler))
+	t.Cleanup(func() { l.Close() })
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	if _, err := client.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn.(*limitedConn), client
+}
+
+func readByte(t *testing.T, conn net.Conn) {
+	t.Helper()
+	if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a stranger sends waits while another stranger's is worked on; what the node sends does not.
+func TestStrangersWaitForTheirTurn(t *testing.T) {
+	for name, goOn := range map[string]func(first *limitedConn){
+		"until the other's request has arrived": func(first *limitedConn) { ConnState(tls.Server(first, nil), http.StateActive) },
+		"until the other waits for more":        func(first *limitedConn) { go first.Read(make([]byte, 1)) }, //nolint:errcheck // it is closed
+		"until the other is closed":             func(first *limitedConn) { first.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := NewBudget(64, nobody)
+			b.turns.free = 1
+			first, _ := accepted(t, b, nil)
+			second, _ := accepted(t, b, nil)
+			third, _ := accepted(t, b, nil)
+			node, _ := accepted(t, b, func(net.Conn) bool { return true })
+			readByte(t, first)
+			readByte(t, node)
+			var read atomic.Bool
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				readByte(t, second)
+				read.Store(true)
+			}()
+			awaitWaiting(t, b.turns, 1)
+			go third.Read(make([]byte, 1)) //nolint:errcheck // it is closed
+			awaitWaiting(t, b.turns, 2)
+			third.Close() // the turn that it waits for is not lost
+			if read.Load() {
+				t.Error("it has not waited")
+			}
+			goOn(first)
+			<-done
+			second.Close()
+			awaitFree(t, b.turns)
+		})
+	}
+}
+
+func awaitWaiting(t *testing.T, turns *turns, want int) {
+	t.Helper()
+	await(t, "the turns are waited for", func() bool {
+		turns.mu.Lock()
+		defer turns.mu.Unlock()
+		return len(turns.waiting[""]) == want
+	})
+}
+
+func awaitFree(t *testing.T, turns *turns) {
+	t.Helper()
+	await(t, "the turn is free", func() bool {
+		turns.mu.Lock()
+		defer turns.mu.Unlock()
+		return turns.free == 1
+	})
+}
+
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+func TestWhoIsRefusedTooOftenIsServedSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDebts()
+		for range refusalsBurst {
+			if d.refuse("a") {
+				t.Fatal("it owes at once")
+			}
+		}
+		if d.any() || !d.refuse("a") || !d.any() {
+			t.Error("it does not owe")
+		}
+		if wait := d.read("a", requestBytes); wait != 3*time.Second/refusalsRate {
+			t.Errorf("a request waits for %v", wait)
+		}
+		if wait := d.read("b", requestBytes); wait != 0 {
+			t.Errorf("another's waits for %v", wait)
+		}
+		for range 2 * refusalsRate * int(longestDebt/time.Second) {
+			d.refuse("a")
+		}
+		if wait := d.read("a", 0); wait != longestDebt {
+			t.Errorf("it owes for %v", wait)
+		}
+		time.Sleep(longestDebt)
+		if d.any() || d.read("a", requestBytes) != 0 {
+			t.Error("it owes for longer than it may")
+		}
+	})
+}
+
+// Other programs of the same user are slowed down too, but for the node's.
+func TestConnectionsOfWhoOwesAreClosed(t *testing.T) {
+	b := NewBudget(64, nobody)
+	stranger, _ := accepted(t, b, nil)
+	another, _ := accepted(t, b, nil)
+	node, _ := accepted(t, b, func(net.Conn) bool { return true })
+	ctx := (&Callers{}).ConnContext(t.Context(), stranger)
+	b.debts.refusals = limits.NewCosts[string](1, 1.0/1024) // so that nothing is paid while the test runs
+	for range 3 {
+		Refused(ctx)
+		node.refused()
+	}
+	another.active.Store(true)
+	for name, conn := range map[string]net.Conn{"that was refused": stranger, "with a request": another} {
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, errOwes) {
+			t.Errorf("the connection %s reads: %v", name, err)
+		}
+	}
+	readByte(t, node)
+	if n := testutil.ToFloat64(stranger.of.refused); n != 1 {
+		t.Errorf("%v are counted", n)
+	}
+	Refused(t.Context()) // of no connection
+}
