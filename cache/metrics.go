@@ -16,6 +16,7 @@ import (
 type metrics struct {
 	all           *prometheus.Registry
 	offline       *prometheus.CounterVec
+	nodePatches   *prometheus.CounterVec
 	commits       *prometheus.CounterVec
 	commitSeconds prometheus.Histogram
 	commitBytes   prometheus.Counter
@@ -83,6 +84,13 @@ func newMetrics() *metrics {
 			"Cache files that were found to be damaged and were moved aside; a snapshot or an empty file took their place."),
 		evictions: counter("edgehub_cache_evictions_total",
 			"Queries whose answers are kept no longer, to make room (--cache-max-bytes)."),
+	}
+	m.nodePatches = auto.NewCounterVec(prometheus.CounterOpts{
+		Name: "edgehub_cache_node_patches_total",
+		Help: "Patches of the node's Node by its CNI agents while the cloud was away: taken, and afterwards sent, or refused by the apiserver and dropped.",
+	}, []string{"result"})
+	for _, result := range []string{"taken", "sent", "refused"} {
+		m.nodePatches.WithLabelValues(result)
 	}
 	for _, result := range []string{"ok", "error"} { // exported from the start, for alerts
 		m.commits.WithLabelValues(result)

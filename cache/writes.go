@@ -14,6 +14,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/discovery"
 	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/negotiation"
+	"github.com/edgehub-io/edgehub/cache/nodepatch"
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/overlay"
 	"github.com/edgehub-io/edgehub/cache/patch"
@@ -39,6 +40,7 @@ type writes struct {
 	answered  chan struct{}
 	reached   func() // closes answered, once
 	events    *spool.Spool
+	patches   *nodepatch.Patches
 	persisted atomic.Pointer[persisted]
 }
 
@@ -53,7 +55,11 @@ func newWrites(c *Cache) (*writes, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &writes{cache: c, overlay: overlay.New(overlay.Options{Table: statuses}), answered: make(chan struct{}), events: events}
+	patches, err := nodepatch.Open(c.disk, c.log)
+	if err != nil {
+		return nil, err
+	}
+	w := &writes{cache: c, overlay: overlay.New(overlay.Options{Table: statuses}), answered: make(chan struct{}), events: events, patches: patches}
 	w.reached = sync.OnceFunc(func() { close(w.answered) })
 	if err := w.load(); err != nil {
 		return nil, err
@@ -77,6 +83,7 @@ func (w *writes) whileUp(ctx context.Context) {
 	tasks.Go(func() { w.replay(ctx) })
 	tasks.Go(func() { w.settle(ctx) })
 	tasks.Go(func() { w.confirm(ctx) })
+	tasks.Go(func() { w.sendNodePatches(ctx) })
 	select {
 	case <-ctx.Done():
 	case <-lost:
@@ -122,13 +129,7 @@ func (w *writes) online(x *exchange, res *http.Response) {
 			x.notFound(res, q)
 		}
 	case x.req.Method == http.MethodPut || x.req.Method == http.MethodPatch:
-		q := x.written()
-		if q == nil || res.StatusCode/100 != 2 {
-			return
-		}
-		if repr := negotiation.Answered(q.Accept, res.Header.Get("Content-Type")); repr.Cacheable() {
-			x.keepObject(res, q, repr)
-		}
+		w.updated(x, res)
 	case x.info.Verb == "delete" && x.info.Subresource == "" && res.StatusCode/100 == 2:
 		x.deleted(res, x.named())
 	case x.info.Verb == "deletecollection" && res.StatusCode/100 == 2:
@@ -145,6 +146,29 @@ func (w *writes) online(x *exchange, res *http.Response) {
 	case !x.info.IsResourceRequest && discovery.Wanted(x.req):
 		w.keepPath(x, res)
 	}
+}
+
+// updated handles an apiserver's answer to a PUT or PATCH.
+func (w *writes) updated(x *exchange, res *http.Response) {
+	by, ofNode := x.nodeWriter()
+	if ofNode && refused(res.StatusCode) {
+		w.patches.Forget(by)
+	}
+	q := x.written()
+	if q == nil || res.StatusCode/100 != 2 {
+		return
+	}
+	contentType := res.Header.Get("Content-Type")
+	repr := negotiation.Answered(q.Accept, contentType)
+	if !repr.Cacheable() {
+		return
+	}
+	x.take(res, func(body []byte) error {
+		if ofNode {
+			x.learnNodeWriter(by, contentType, body)
+		}
+		return x.keepBody(q, repr, body)
+	})
 }
 
 // offline answers a request that does not read objects.
@@ -235,8 +259,11 @@ func (x *exchange) cached(q *query.Query) (view.Object, error) {
 	return view.Object{}, err
 }
 
-// update applies the node's status and leases to the overlay.
+// update applies the node's status and leases, and what a CNI agent writes to the Node, to the overlay.
 func (w *writes) update(x *exchange, body []byte) (*http.Response, error) {
+	if by, ok := x.nodeWriter(); ok {
+		return w.patchNode(x, by, body)
+	}
 	q := x.written()
 	if q == nil || !x.who.isNode() {
 		return nil, errWrite
@@ -247,7 +274,7 @@ func (w *writes) update(x *exchange, body []byte) (*http.Response, error) {
 	}
 	result, err := w.overlay.Apply(offline.OverlayKey(x.info), overlay.Request{
 		Method: x.req.Method, Subresource: x.info.Subresource, ContentType: x.req.Header.Get("Content-Type"), Body: body,
-	}, overlay.Object{Type: current.Type, Encoding: current.Repr.Encoding, Bare: current.Bare})
+	}, offline.CachedObject(current))
 	switch {
 	case errors.Is(err, patch.ErrUnsupported), errors.Is(err, convert.ErrUnknownType):
 		return nil, errWrite

@@ -85,11 +85,31 @@ func (t *Tokens) newestLocked() map[holder]*record {
 	newest := make(map[holder]*record)
 	for _, r := range t.tokens {
 		who := holder{r.key, r.secret.pod}
-		old := newest[who]
-		if r.secret.text != "" && (old == nil || r.secret.issued > old.secret.issued ||
-			r.secret.issued == old.secret.issued && r.used.Load() > old.used.Load()) {
+		if r.newerThan(newest[who]) {
 			newest[who] = r
 		}
 	}
 	return newest
+}
+
+// newerThan reports whether r is in memory, and newer than old, which may be nil.
+func (r *record) newerThan(old *record) bool {
+	return r.secret.text != "" && (old == nil || r.secret.issued > old.secret.issued ||
+		r.secret.issued == old.secret.issued && r.used.Load() > old.used.Load())
+}
+
+// Newest returns the user's token that was issued last, or "" if none is in memory.
+func (t *Tokens) Newest(user string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var newest *record
+	for _, r := range t.tokens {
+		if r.key == user && r.newerThan(newest) {
+			newest = r
+		}
+	}
+	if newest == nil {
+		return ""
+	}
+	return newest.secret.text
 }

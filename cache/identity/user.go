@@ -28,6 +28,11 @@ func (u User) Key() string { return userPrefix + strconv.Quote(u.Name) + "#" + u
 // IsKey reports whether key was returned by Key.
 func IsKey(key string) bool { return strings.HasPrefix(key, userPrefix) }
 
+// IsServiceAccount reports whether key is of a service account.
+func IsServiceAccount(key string) bool {
+	return strings.HasPrefix(key, userPrefix+`"`+serviceAccountFor)
+}
+
 // Readable returns a key in a form for operators: the user's name and UID.
 func Readable(key string) string {
 	quoted, err := strconv.QuotedPrefix(strings.TrimPrefix(key, userPrefix))

@@ -80,7 +80,7 @@ func (r *Request) object(c *view.Copy, to negotiation.Representation) (*http.Res
 		return nil, err
 	}
 	c.MarkServed()
-	return r.Respond(http.StatusOK, r.overlaid(o), to)
+	return r.Respond(http.StatusOK, r.Overlaid(o), to)
 }
 
 // Respond answers with an object in a representation.

@@ -51,7 +51,7 @@ func (b *objectBody) fill() {
 		if err != nil {
 			return err
 		}
-		if w.Out, err = AppendObject(w.Out[:0], b.request.overlaid(o), b.to); err != nil {
+		if w.Out, err = AppendObject(w.Out[:0], b.request.Overlaid(o), b.to); err != nil {
 			return err
 		}
 		hash := maphash.Bytes(production.seed, w.Out)

@@ -169,14 +169,14 @@ func OverlayKey(i *apirequest.RequestInfo) overlay.Key {
 	return k
 }
 
-// overlaid applies the overlay to an object: all changes if the node reads it, or else only the
-// status. A slice is computed from the node's pods.
-func (r *Request) overlaid(o view.Object) view.Object {
+// Overlaid applies the overlay to an object: all changes if the node reads it, or else only the
+// status, and a Node's annotations. A slice is computed from the node's pods.
+func (r *Request) Overlaid(o view.Object) view.Object {
 	if o.Repr.Metadata != "" {
 		return o
 	}
 	key, own := OverlayKey(r.Info), r.Node
-	cached := overlay.Object{Type: o.Type, Encoding: o.Repr.Encoding, Bare: o.Bare}
+	cached := CachedObject(o)
 	var u *overlay.Update
 	switch {
 	case localendpoints.Shows(key.Group, key.Version, key.Resource):
@@ -193,6 +193,11 @@ func (r *Request) overlaid(o view.Object) view.Object {
 		return o
 	}
 	return OverlaidObject(laid)
+}
+
+// CachedObject returns an object of a view as one of the overlay.
+func CachedObject(o view.Object) overlay.Object {
+	return overlay.Object{Type: o.Type, Encoding: o.Repr.Encoding, Bare: o.Bare}
 }
 
 // OverlaidObject returns an object of the overlay as one of a view.

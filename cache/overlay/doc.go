@@ -12,7 +12,7 @@
 //   - An update lies over a cached object with a certain version and UID. When the cache gets a
 //     newer version, or another object of that name, the update is void, with or without Drop.
 //   - The resourceVersion stays that of the cached object: no version is invented.
-//   - The node reads its own updates in full. Other users read the status only, and only over a
+//   - The node reads its own updates in full. Other users read the status, and a Node's annotations, and only over a
 //     copy of the same object at the same version.
 //   - Updates of pods and nodes are also in a table, for a restart of the hub; those of leases
 //     are in memory only.

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
@@ -12,7 +13,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// Key names an object. The caller must pass only requests of the node.
+// Key names an object. The caller must pass only requests that change what the node reports of itself.
 type Key struct{ Group, Version, Resource, Namespace, Name string }
 
 // Object is an object's bytes in the bare form (see wire.AppendBare).
@@ -77,9 +78,32 @@ func (o *Overlay) Apply(key Key, r Request, cached Object) (Object, error) {
 	if err != nil {
 		return Object{}, err
 	}
+	result, next, err := patched(key, r, base)
+	if err != nil {
+		return Object{}, err
+	}
+	u := &Update{Object: result, Key: key, UID: uid, ResourceVersion: version}
+	u.selectable(next)
+	o.putLocked(u)
+	o.keepLocked(u)
+	o.changedLocked()
+	return result, nil
+}
+
+// Patched applies a request to an object, and keeps nothing. Errors are those of Apply.
+func Patched(key Key, r Request, o Object) (Object, error) {
+	if err := checkScope(key, r.Subresource); err != nil {
+		return Object{}, err
+	}
+	result, _, err := patched(key, r, o)
+	return result, err
+}
+
+// patched returns the result in both forms.
+func patched(key Key, r Request, base Object) (Object, runtime.Object, error) {
 	current, err := convert.FromBare(base.Encoding, base.Type, base.Bare)
 	if err != nil {
-		return Object{}, fmt.Errorf("read the cached %s %s: %w", key.Resource, key.Name, err)
+		return Object{}, nil, fmt.Errorf("read the cached %s %s: %w", key.Resource, key.Name, err)
 	}
 	next, err := patch.Apply(patch.Request{
 		Method:      r.Method,
@@ -88,20 +112,11 @@ func (o *Overlay) Apply(key Key, r Request, cached Object) (Object, error) {
 		Resource:    schema.GroupResource{Group: key.Group, Resource: key.Resource},
 	}, current)
 	if err != nil {
-		return Object{}, err
+		return Object{}, nil, err
 	}
 	keepSpec(next, current)
 	bare, err := convert.ToBare(base.Encoding, next)
-	if err != nil {
-		return Object{}, err
-	}
-	result := Object{Type: base.Type, Encoding: base.Encoding, Bare: bare}
-	u := &Update{Object: result, Key: key, UID: uid, ResourceVersion: version}
-	u.selectable(next)
-	o.putLocked(u)
-	o.keepLocked(u)
-	o.changedLocked()
-	return result, nil
+	return Object{Type: base.Type, Encoding: base.Encoding, Bare: bare}, next, err
 }
 
 // Get returns the updated object that lies over cached, if there is one. Its encoding may differ.

@@ -44,6 +44,8 @@ func keepSpec(next, current runtime.Object) {
 	}
 }
 
+// copyStatus sets on to what other users than the node read of an update. Besides the status, these are a Node's
+// annotations: some agents tell others there how to reach the node.
 func copyStatus(to, from runtime.Object) {
 	switch to := to.(type) {
 	case *corev1.Pod:
@@ -53,6 +55,7 @@ func copyStatus(to, from runtime.Object) {
 	case *corev1.Node:
 		if from, ok := from.(*corev1.Node); ok {
 			to.Status = from.Status
+			to.Annotations = from.Annotations
 		}
 	}
 }

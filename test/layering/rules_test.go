@@ -78,7 +78,7 @@ var layers = map[string][]string{
 	// disk, what is known of single objects, and views; then what answers offline, what lists
 	// views again, and watches.
 	"cache": {
-		"cache/confirm", "cache/convert", "cache/discovery", "cache/disk", "cache/identity", "cache/localendpoints", "cache/negotiation", "cache/offline", "cache/overlay",
+		"cache/confirm", "cache/convert", "cache/discovery", "cache/disk", "cache/identity", "cache/localendpoints", "cache/negotiation", "cache/nodepatch", "cache/offline", "cache/overlay",
 		"cache/pages", "cache/patch", "cache/pause",
 		"cache/query", "cache/quota", "cache/records", "cache/relist", "cache/review", "cache/satoken", "cache/spool", "cache/store", "cache/store/writeback",
 		"cache/table", "cache/tee", "cache/versions", "cache/view", "cache/watch", "cache/wire",
@@ -90,6 +90,7 @@ var layers = map[string][]string{
 	"cache/fairqueue":   {},
 	"cache/identity":    {"cache/confirm", "cache/fairqueue", "cache/quota", "cache/store"},
 	"cache/negotiation": {"cache/wire"},
+	"cache/nodepatch":   {"cache/table"},
 	"cache/offline": {
 		"cache/convert", "cache/fairqueue", "cache/localendpoints", "cache/negotiation", "cache/overlay", "cache/query", "cache/quota",
 		"cache/store", "cache/tee", "cache/versions", "cache/view", "cache/wire",

@@ -1,0 +1,188 @@
+package nodepatch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/cache/table/tabletest"
+)
+
+const (
+	strategic = "application/strategic-merge-patch+json"
+	merge     = "application/merge-patch+json"
+)
+
+// nodeOf is a Node with annotations that a field manager has written.
+func nodeOf(uid, manager string, annotations ...string) *corev1.Node {
+	n := &corev1.Node{}
+	n.UID = types.UID(uid)
+	var fields []string
+	for _, name := range annotations {
+		fields = append(fields, fmt.Sprintf(`"f:%s":{}`, name))
+	}
+	n.ManagedFields = []metav1.ManagedFieldsEntry{
+		{Manager: "another", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{".":{},"f:x/theirs":{}}}}`)},
+		{Manager: manager, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{".":{},` + strings.Join(fields, ",") + `}}}`)},
+	}
+	return n
+}
+
+func open(t *testing.T, s *tabletest.Store) *Patches {
+	t.Helper()
+	p, err := Open(s, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// annotate is a patch of one annotation.
+func annotate(t *testing.T, name, value string) *Patch {
+	t.Helper()
+	p, err := Parse(strategic, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, name, value))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// waiting describes what waits.
+func waiting(p *Patches) (all []string) {
+	for _, one := range p.Waiting() {
+		all = append(all, one.User+" "+one.Manager+" "+string(one.Patch.Body()))
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestWhatIsAPatchOfAnnotations(t *testing.T) {
+	for _, c := range []struct {
+		name, contentType, body string
+		want                    bool
+	}{
+		{"an annotation", strategic, `{"metadata":{"annotations":{"a":"b"}}}`, true},
+		{"its deletion", merge, `{"metadata":{"annotations":{"a":null}}}`, true},
+		{"with a charset", merge + "; charset=utf-8", `{"metadata":{"annotations":{"a":"b"}}}`, true},
+		{"the condition", strategic, `{"status":{"conditions":[{"type":"NetworkUnavailable","status":"False"}]}}`, true},
+		{"nothing", strategic, `{}`, false},
+		{"all annotations", strategic, `{"metadata":{"annotations":null}}`, false},
+		{"annotations that are replaced", strategic, `{"metadata":{"annotations":{"$patch":"replace","a":"b"}},"x":1}`, false},
+		{"labels in another case", strategic, `{"metadata":{"annotations":{"a":"b"}},"METADATA":{"labels":{"a":"b"}}}`, false},
+		{"a finalizer", strategic, `{"metadata":{"annotations":{"a":"b"},"finalizers":["a/b"]}}`, false},
+		{"two objects", strategic, `{"metadata":{"annotations":{"a":"b"}}}{}`, false},
+		{"no object", strategic, `[]`, false},
+		{"two conditions", strategic, `{"status":{"conditions":[{"type":"NetworkUnavailable"},{"type":"Ready"}]}}`, false},
+		{"server-side apply", "application/apply-patch+yaml", `{"metadata":{"annotations":{"a":"b"}}}`, false},
+		{"no type", "", `{"metadata":{"annotations":{"a":"b"}}}`, false},
+	} {
+		if p, err := Parse(c.contentType, []byte(c.body)); (err == nil) != c.want {
+			t.Errorf("%s: %v, %v", c.name, p, err)
+		}
+	}
+}
+
+func TestKubernetesOwnAnnotationsAreNobodysElse(t *testing.T) {
+	n := nodeOf("u", "m", "kubernetes.io/a", "node.alpha.kubernetes.io/ttl", "k8s.io/a", "a.k8s.io/b", "mykubernetes.io/a", "plain", "k8s.ovn.org/a")
+	if got, want := writtenBy("m", n), []string{"annotation:k8s.ovn.org/a", "annotation:mykubernetes.io/a", "annotation:plain"}; !slices.Equal(got, want) {
+		t.Errorf("%v", got)
+	}
+}
+
+// A directive is an annotation's name that nobody can have written.
+func TestADirectiveIsNoAnnotation(t *testing.T) {
+	p := open(t, &tabletest.Store{})
+	w := Writer{User: "a", Subresource: "status"}
+	p.Learn(w, "m", nil, nodeOf("u", "m", "f/a"))
+	if err := p.Allow(w, "u", annotate(t, "$patch", "replace")); err == nil {
+		t.Error("allowed")
+	}
+}
+
+func TestPatchesOfOneWriterAreMerged(t *testing.T) {
+	disk := &tabletest.Store{}
+	p := open(t, disk)
+	w := Writer{User: "a", Subresource: "status"}
+	p.Learn(w, "m", nil, nodeOf("u", "m", "f/a", "f/b"))
+	for _, one := range []*Patch{annotate(t, "f/a", "1"), annotate(t, "f/b", "1"), annotate(t, "f/a", "2")} {
+		if err := p.Add(w, "u", one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{`a m {"metadata":{"uid":"u","annotations":{"f/a":"2","f/b":"1"}}}`}
+	if got := waiting(p); !slices.Equal(got, want) {
+		t.Errorf("%v", got)
+	}
+	p = open(t, disk)
+	if got := waiting(p); !slices.Equal(got, want) {
+		t.Errorf("after a restart: %v", got)
+	}
+	before := p.Waiting()[0]
+	if err := p.Add(w, "u", annotate(t, "f/b", "3")); err != nil {
+		t.Fatal(err)
+	}
+	p.Done(before)
+	if got := waiting(p); len(got) != 1 {
+		t.Errorf("what came while the patch was sent: %v", got)
+	}
+	p.Learn(w, "m", annotate(t, "f/a", "4"), nodeOf("u", "m", "f/a", "f/b"))
+	newest := []string{`a m {"metadata":{"uid":"u","annotations":{"f/a":"4","f/b":"3"}}}`}
+	if got := waiting(p); !slices.Equal(got, newest) {
+		t.Errorf("after the agent has written itself: %v", got)
+	}
+	p.Learn(w, "kubectl", annotate(t, "x", "1"), nodeOf("u", "m", "f/a", "f/b"))
+	if got := waiting(p); !slices.Equal(got, newest) {
+		t.Errorf("after another program of the account has written something: %v", got)
+	}
+	p.Done(p.Waiting()[0])
+	if got := waiting(p); len(got) != 0 {
+		t.Errorf("after it was sent: %v", got)
+	}
+	if got := waiting(open(t, disk)); len(got) != 0 {
+		t.Errorf("after a restart: %v", got)
+	}
+}
+
+func TestAPatchIsForOneNode(t *testing.T) {
+	p := open(t, &tabletest.Store{})
+	w := Writer{User: "a", Subresource: "status"}
+	p.Learn(w, "m", nil, nodeOf("u", "m", "f/a"))
+	if err := p.Add(w, "another", annotate(t, "f/a", "1")); err == nil {
+		t.Error("another Node of the name")
+	}
+	if err := p.Add(w, "u", annotate(t, "f/a", "1")); err != nil {
+		t.Fatal(err)
+	}
+	p.Learn(w, "m", annotate(t, "x", "1"), nodeOf("another", "m", "f/a"))
+	if got := waiting(p); len(got) != 0 {
+		t.Errorf("for a Node that is gone: %v", got)
+	}
+}
+
+func TestPatchesAreBounded(t *testing.T) {
+	p := open(t, &tabletest.Store{})
+	for i := range maxWriters {
+		p.Learn(Writer{User: fmt.Sprint(i)}, "m", nil, nodeOf("u", "m", "f/a"))
+	}
+	if err := p.Add(Writer{User: "0"}, "u", annotate(t, "f/a", "1")); err != nil {
+		t.Fatal(err)
+	}
+	p.Learn(Writer{User: "more"}, "m", nil, nodeOf("u", "m", "f/a"))
+	for user, want := range map[string]bool{"0": true, "1": false, "2": true, "more": true} {
+		if err := p.Allow(Writer{User: user}, "u", annotate(t, "f/a", "1")); (err == nil) != want {
+			t.Errorf("writer %s: %v", user, err)
+		}
+	}
+	if err := p.Add(Writer{User: "2"}, "u", annotate(t, "f/a", strings.Repeat("x", maxBytes-100))); err != nil {
+		t.Error(err)
+	}
+	p.Learn(Writer{User: "2"}, "m", annotate(t, "f/z", "1"), nodeOf("u", "m", "f/a", "f/b"))
+	if err := p.Add(Writer{User: "2"}, "u", annotate(t, "f/b", strings.Repeat("x", 200))); err == nil {
+		t.Error("more than the bound, in two patches")
+	}
+}
