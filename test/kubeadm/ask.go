@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // get is what curl on the edge node gets.
@@ -50,6 +52,24 @@ func (c *Cluster) askService(ctx context.Context, web string) error {
 	if err == nil && !strings.HasPrefix(answer, "web-") {
 		err = fmt.Errorf("it answers %q", answer)
 	}
+	return err
+}
+
+// podNetworkLeads returns an error unless the cloud has edge's address from flannel, and control
+// reaches a web server of edge's by it.
+func (c *Cluster) podNetworkLeads(ctx context.Context, web string) error {
+	node, err := c.client.CoreV1().Nodes().Get(ctx, edge, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	want := edgeIP
+	if c.options.Move {
+		want = movedIP
+	}
+	if got := node.Annotations["flannel.alpha.coreos.com/public-ip"]; got != want {
+		return fmt.Errorf("by flannel's annotation, edge is at %s, not at %s", got, want)
+	}
+	_, err = c.machines[control].Run(ctx, "curl", "--silent", "--show-error", "--fail-with-body", "--max-time", "5", "http://"+net.JoinHostPort(web, "8080")+"/hostname")
 	return err
 }
 

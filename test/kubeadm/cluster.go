@@ -28,6 +28,7 @@ const (
 	hostIP     = "198.19.252.1"
 	controlIP  = "198.19.252.2"
 	edgeIP     = "198.19.252.3"
+	movedIP    = "198.19.252.4"  // of edge, after a boot at another address
 	podNetwork = "10.244.0.0/16" // flannel's default
 	serviceIP  = "10.96.0.1"     // of the Service kubernetes, kubeadm's default
 )
@@ -39,6 +40,8 @@ type Options struct {
 	Dir string
 	// Hub is the program that is installed on the edge node.
 	Hub string
+	// Move gives the edge node another address when it boots without the cloud.
+	Move bool
 	// Log is where builds show their progress.
 	Log io.Writer
 }

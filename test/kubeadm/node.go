@@ -18,14 +18,14 @@ var files embed.FS
 
 // values fill the templates in files.
 type values struct {
-	Control, Edge, ControlIP, EdgeIP     string
+	Control, Edge, ControlIP             string
 	PodNetwork, Registry, Pause, Version string
 	FlannelTag, Ignore, Token, CAHash    string
 }
 
 func (c *Cluster) values() values {
 	return values{
-		Control: control, Edge: edge, ControlIP: controlIP, EdgeIP: edgeIP,
+		Control: control, Edge: edge, ControlIP: controlIP,
 		PodNetwork: podNetwork, Registry: c.registry.Addr(), Pause: c.registry.Reference("pause", c.tags["pause"]),
 		Version: c.tags["kube-apiserver"], FlannelTag: c.tags["flannel"], Ignore: ignored(),
 	}

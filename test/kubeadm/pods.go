@@ -110,15 +110,20 @@ func ready(pod *corev1.Pod, started time.Time) bool {
 }
 
 // containers are the running ones' ids, one pod a line.
-func (c *Cluster) containers(ctx context.Context) (string, error) { return containerIDs(c.pods(ctx)) }
+func (c *Cluster) containers(ctx context.Context) (string, error) { return c.containerIDs(c.pods(ctx)) }
 
 func (c *Cluster) containersOffline(ctx context.Context) (string, error) {
-	return containerIDs(c.podsOffline(ctx))
+	return c.containerIDs(c.podsOffline(ctx))
 }
 
-func containerIDs(pods []corev1.Pod, err error) (string, error) {
+// containerIDs leaves out kube-proxy on a node that has moved: it ends, and is started again, whenever it
+// reads another address of its node, and the cloud has the old one until kubelet has reported.
+func (c *Cluster) containerIDs(pods []corev1.Pod, err error) (string, error) {
 	var lines []string
 	for i := range pods {
+		if c.options.Move && strings.HasPrefix(pods[i].Name, "kube-proxy-") {
+			continue
+		}
 		for _, s := range pods[i].Status.ContainerStatuses {
 			lines = append(lines, pods[i].Name+" "+s.ContainerID+"\n")
 		}

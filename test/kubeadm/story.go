@@ -195,6 +195,10 @@ func (c *Cluster) losePower(ctx context.Context, say Say) error {
 		return err
 	}
 	say("all of edge's processes were killed     # %s", since(began))
+	if c.options.Move {
+		m.Move(movedIP + prefix)
+		say("it has another address from now on, %s", movedIP)
+	}
 	began = time.Now()
 	c.booted = began.Truncate(time.Second) // as exact as pods' times
 	if err := m.PowerOn(ctx); err != nil {
@@ -275,6 +279,11 @@ func (c *Cluster) mendUplink(ctx context.Context, say Say) error {
 	}
 	if missed != nil {
 		return fmt.Errorf("the Service did not answer while the cloud came back: %w", missed)
+	}
+	if err := c.eventually(ctx, say, "a program on control reaches edge's pod, where flannel says that edge is", func(ctx context.Context) error {
+		return c.podNetworkLeads(ctx, web)
+	}); err != nil {
+		return err
 	}
 	return c.serviceAnswers(ctx, say)
 }

@@ -11,7 +11,13 @@ import (
 )
 
 // TestNodeIsAutonomous has each step of the story come true. See [Story].
-func TestNodeIsAutonomous(t *testing.T) {
+func TestNodeIsAutonomous(t *testing.T) { tell(t, Options{}) }
+
+// TestNodeIsAutonomousAtAnotherAddress has flannel write the node's address while nobody takes it.
+func TestNodeIsAutonomousAtAnotherAddress(t *testing.T) { tell(t, Options{Move: true}) }
+
+func tell(t *testing.T, o Options) {
+	t.Helper()
 	machine.Need(t, "a kubeadm cluster on two machines with systemd")
 	hub, err := filepath.Abs("../../bin/edgehub")
 	if err != nil {
@@ -19,7 +25,8 @@ func TestNodeIsAutonomous(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute) // the first one builds Kubernetes, and another may have the host
 	defer cancel()
-	c, err := Start(ctx, Options{Dir: filepath.Join(t.TempDir(), "machines"), Hub: hub, Log: os.Stderr})
+	o.Dir, o.Hub, o.Log = filepath.Join(t.TempDir(), "machines"), hub, os.Stderr
+	c, err := Start(ctx, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,6 +95,9 @@ func (m *Machine) Mend(ctx context.Context) error {
 	return ip(ctx, "link", "set", m.hostEnd(), "master", m.options.Wire.Bridge)
 }
 
+// Move gives the machine another address, with its prefix length, from its next boot on.
+func (m *Machine) Move(address string) { m.options.Wire.Address = address }
+
 // AddBridge makes an interface of the host's that several machines share, and gives the host
 // an address there, with its prefix length. One that is there already, of a test that crashed,
 // is replaced.
