@@ -112,6 +112,7 @@ func prepare(ctx context.Context, o *Options, given func(string) bool, earlier *
 	c.checkOnline(ctx, p)
 	c.checkPorts(ctx, p, earlier)
 	c.checkPods(ctx, p, earlier)
+	c.checkCNI(cniFolder)
 	c.checkDisk(p)
 	return p, c.result()
 }
