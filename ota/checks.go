@@ -133,10 +133,11 @@ func checkPlacement(pod *corev1.Pod) error {
 //
 // Pods of a lower priority count as room, since the scheduler evicts them. A pod of a DaemonSet that
 // ends may be one that was upgraded a moment ago, and counts as its successor. Nothing is checked if
-// the new version has another priority class: nobody here knows which pods would be evicted for it.
+// the new version has another priority class: nobody here knows which pods would be evicted for it. One
+// whose template names none gets the cluster's default at admission, as the old one most likely has.
 func checkRoom(node *corev1.Node, pod *corev1.Pod, all []corev1.Pod) error {
 	target, _ := targetOf(pod)
-	if target.PriorityClassName != pod.Spec.PriorityClassName {
+	if target.PriorityClassName != "" && target.PriorityClassName != pod.Spec.PriorityClassName {
 		return nil
 	}
 	evicts := pod.Spec.PreemptionPolicy == nil || *pod.Spec.PreemptionPolicy != corev1.PreemptNever

@@ -179,6 +179,8 @@ func TestAPodWithoutRoomForItsSuccessorIsKept(t *testing.T) {
 			func(pod *corev1.Pod, _ *upgrade.Target) { pod.Spec.PreemptionPolicy = &never }},
 		"the new version has another priority": {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", same), "",
 			func(_ *corev1.Pod, target *upgrade.Target) { target.PriorityClassName = "high" }},
+		"the template names no priority class, and the cluster gives all pods one": {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", same), "has 1 of 4 for it",
+			func(pod *corev1.Pod, _ *upgrade.Target) { pod.Spec.PriorityClassName = "everybodys" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := upgradable()
