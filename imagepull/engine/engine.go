@@ -46,9 +46,7 @@ type Options struct {
 	// Address is containerd's socket; empty is /run/containerd/containerd.sock.
 	Address string
 	// HostsDir is a folder like /etc/containerd/certs.d, or several, separated by colons; the
-	// first that configures a registry counts. Empty means CRI's own; CRI does not report them
-	// from containerd 2.0 on, and its defaults are /etc/containerd/certs.d and
-	// /etc/docker/certs.d.
+	// first that configures a registry counts. Empty means what containerd's configuration says.
 	HostsDir string
 	// Bandwidth limits all pulls together, in bytes a second; 0 is no limit.
 	Bandwidth int64
@@ -77,6 +75,7 @@ type Engine struct {
 	reader  imagecontent.Reader
 	leases  lease.Leases
 	limiter *rate.Limiter
+	files   fileConfigs
 }
 
 // New validates the options. It does not connect.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
-	"path/filepath"
 	"strings"
 
 	"github.com/containerd/containerd/v2/plugins"
@@ -22,8 +21,8 @@ const defaultHosts = "/etc/containerd/certs.d:/etc/docker/certs.d"
 // when containerd was restarted.
 type node struct {
 	snapshotter        string
-	hosts              []string // folders like certs.d; the first that configures a registry counts
-	snapshots, content string   // containerd's folders, as containerd sees them
+	registry           *registryConfig // nil from containerd 2.0 on, which does not report it
+	snapshots, content string          // containerd's folders, as containerd sees them
 }
 
 // node reads CRI's configuration.
@@ -58,7 +57,7 @@ func (e *Engine) node(ctx context.Context) (node, error) {
 	if n.content == "" {
 		n.content = path.Dir(n.snapshots)
 	}
-	n.hosts = hostsFolders(e.opts.HostsDir, said.Registry.ConfigPath)
+	n.registry = said.Registry
 	return n, nil
 }
 
@@ -68,9 +67,7 @@ type configuration struct {
 	Containerd struct {
 		Snapshotter string `json:"snapshotter"`
 	} `json:"containerd"`
-	Registry struct {
-		ConfigPath string `json:"configPath"`
-	} `json:"registry"`
+	Registry *registryConfig `json:"registry"`
 }
 
 // readConfig ignores what it does not understand: other versions may report something else.
@@ -78,17 +75,6 @@ func readConfig(text string) configuration {
 	var c configuration
 	_ = json.Unmarshal([]byte(text), &c)
 	return c
-}
-
-// hostsFolders returns the folders that are asked for, or else those that CRI reports, or else CRI's
-// defaults.
-func hostsFolders(asked, said string) []string {
-	for _, list := range []string{asked, said} {
-		if list != "" {
-			return filepath.SplitList(list)
-		}
-	}
-	return filepath.SplitList(defaultHosts)
 }
 
 // roots are the folders of containerd's plugins.

@@ -55,9 +55,13 @@ func (e *Engine) pull(ctx context.Context, named reference.Named, r engineapi.Re
 	if here && lease.DigestOf(named) != "" {
 		return e.retain(ctx, n, named, local)
 	}
-	transports := registry.NewTransports(e.limiter, e.opts.Stall, e.opts.Fetched, e.opts.UserAgent)
+	s, err := e.settings(ctx, n, reference.Domain(named))
+	if err != nil {
+		return engineapi.Image{}, err
+	}
+	transports := registry.NewTransports(e.limiter, e.opts.Stall, e.opts.Fetched, s.proxy)
 	defer transports.Close()
-	p := &pull{engine: e, node: n, name: name, registry: registry.New(ctx, name, n.hosts, transports, r.Credentials)}
+	p := &pull{engine: e, node: n, name: name, registry: registry.New(ctx, name, s.folders, e.header(s.headers), transports, r.Credentials)}
 	p.progress.report = r.Progress
 	target, err := p.registry.Resolve(ctx)
 	if err != nil {

@@ -23,6 +23,7 @@ const (
 	Corrupt            Reason = "ContentCorrupt"
 	Gone               Reason = "ImageGone" // of Keep only
 	RuntimeUnavailable Reason = "ContainerdUnavailable"
+	Settings           Reason = "ContainerdSettings" // how CRI pulls is not known, or not supported
 	Other              Reason = "PullFailed"
 )
 

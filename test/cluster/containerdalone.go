@@ -28,6 +28,8 @@ type ContainerdOptions struct {
 	// Snapshotter is what images are unpacked with; empty: overlayfs where that works
 	// in Dir, else native.
 	Snapshotter string
+	// Env are variables of its environment, as NAME=value, besides those of this program.
+	Env []string
 	// Log receives one line per step; nil: discarded.
 	Log io.Writer
 }
@@ -98,6 +100,7 @@ func newContainerdAlone(ctx context.Context, o ContainerdOptions) (*Containerd, 
 		start:   c.launcher.start,
 		command: func() *exec.Cmd {
 			cmd := program.command(configFile)
+			cmd.Env = append(cmd.Environ(), o.Env...)
 			// Mounts of its own go with it when it is killed while it unpacks.
 			cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 			return cmd

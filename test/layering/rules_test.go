@@ -63,13 +63,14 @@ var layers = map[string][]string{
 	"imagepull/keyring":   {"imagepull/engineapi"},
 	"imagepull/apiserver": {"ota/upgrade"},
 	"imagepull/engine": {
-		"imagepull/engine/diskspace", "imagepull/engine/imagecontent", "imagepull/engine/lease", "imagepull/engine/registry",
+		"imagepull/engine/daemon", "imagepull/engine/diskspace", "imagepull/engine/imagecontent", "imagepull/engine/lease", "imagepull/engine/registry",
 		"imagepull/engineapi",
 	},
 	"imagepull/engine/registry":     {"imagepull/engine/imagecontent", "imagepull/engineapi"}, // it does not know what stays on the node
 	"imagepull/engine/lease":        {"imagepull/engine/imagecontent", "imagepull/engineapi"}, // it asks no registry
 	"imagepull/engine/imagecontent": {"imagepull/engineapi"},
 	"imagepull/engine/diskspace":    {"imagepull/engineapi"},
+	"imagepull/engine/daemon":       {}, // nor containerd's client: it looks at the process
 	"imagepull/engineapi":           {}, // what is asked of the engine, and what it answers
 	"imagepull/backoff":             {},
 
@@ -194,8 +195,8 @@ var chosen = map[string]dependency{
 	"go.etcd.io/bbolt":                       {only: []string{"cache/store"}},       // the store on disk
 	"gopkg.in/evanphx/json-patch.v4":         {only: []string{"cache/patch"}},       // the one apimachinery itself patches with
 	"golang.org/x/sync":                      {},
-	"golang.org/x/sys":                       {only: []string{"proxy/upstream/liveness", "hub/peer"}}, // how long the kernel waits for an acknowledgement; whose socket it is
-	"golang.org/x/term":                      {only: []string{"cmd/internal"}},                        // whether somebody watches, and how wide the window is
+	"golang.org/x/sys":                       {only: []string{"proxy/upstream/liveness", "hub/peer", "imagepull/engine/daemon"}}, // how long the kernel waits for an acknowledgement; whose socket it is
+	"golang.org/x/term":                      {only: []string{"cmd/internal"}},                                                   // whether somebody watches, and how wide the window is
 
 	// To speak with containerd and with registries as CRI does.
 	"github.com/containerd/containerd/v2":           {only: engineLayers},                                                                  // its client, and the resolver that reads certs.d
@@ -209,6 +210,8 @@ var chosen = map[string]dependency{
 	"github.com/opencontainers/image-spec":          {only: append([]string{"imagepull/engineapi"}, engineLayers...)},                      // the same
 	"github.com/sirupsen/logrus":                    {only: []string{"imagepull/engine"}},                                                  // the type of the log that is silenced
 	"golang.org/x/time":                             {only: append([]string{"cache/spool", "proxy/upstream"}, engineLayers...)},            // limits on Events per second, on bandwidth and on lines in the log
+	"github.com/pelletier/go-toml/v2":               {only: []string{"imagepull/engine/daemon"}},                                           // containerd's configuration; its client reads hosts.toml with it
+	"golang.org/x/net/http/httpproxy":               {only: []string{"imagepull/engine/daemon"}},                                           // which proxy a request takes, by another process's environment
 	"google.golang.org/protobuf/encoding/protowire": {only: []string{"cache/transform"}},                                                   // one field of a protobuf message is replaced, the others stay byte by byte
 	"google.golang.org/grpc":                        {only: []string{"imagepull/engine"}},                                                  // one connection for containerd's API and CRI's
 	"k8s.io/cri-api":                                {only: []string{"imagepull/engine"}},                                                  // which snapshotter CRI uses, and where

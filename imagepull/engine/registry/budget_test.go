@@ -39,7 +39,7 @@ func TestMinimumRate(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := NewTransports(NewLimiter(0), time.Minute, func(int) {}, "")
+				w := NewTransports(NewLimiter(0), time.Minute, func(int) {}, nil)
 				response, err := fetchBlob(t, w, body200(func(context.Context) io.Reader { return &drip{every: tt.every, left: tt.size} }), int64(tt.size))
 				if err != nil {
 					t.Fatal(err)
@@ -64,7 +64,7 @@ func TestMinimumRate(t *testing.T) {
 // TestPatienceOfAPull ends with all of its requests together, however small they are.
 func TestPatienceOfAPull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := NewTransports(NewLimiter(0), time.Minute, func(int) {}, "")
+		w := NewTransports(NewLimiter(0), time.Minute, func(int) {}, nil)
 		Slow := answering(func(r *http.Request) (*http.Response, error) {
 			select {
 			case <-time.After(50 * time.Second):

@@ -59,6 +59,9 @@ func (r *Client) Host() string {
 
 // folder returns the path of a file in which the node's administrator configures the registry.
 func (r *Client) folder(file string) string {
+	if len(r.folders) == 0 {
+		return file + " of a folder that config_path in containerd's configuration names: it names none,"
+	}
 	return filepath.Join(r.folders[0], r.Host(), file)
 }
 

@@ -53,7 +53,7 @@ func TestRedirects(t *testing.T) {
 				return connection{Conn: conn, to: &net.TCPAddr{IP: net.ParseIP(ip)}}, err
 			}}
 			defer base.CloseIdleConnections()
-			w := NewTransports(NewLimiter(0), DefaultWindow, func(int) {}, "")
+			w := NewTransports(NewLimiter(0), DefaultWindow, func(int) {}, nil)
 			w.hosts.name("registry.example.com")
 			client := &http.Client{Transport: base}
 			if err := w.adopt(client); err != nil {

@@ -30,17 +30,14 @@ type Client struct {
 }
 
 // New returns a client that, like CRI, reads the configuration of the registry from the folders once
-// for each credential.
-func New(ctx context.Context, name string, folders []string, w *Transports, credentials []engineapi.Credential) *Client {
-	r := &Client{name: name, folders: folders, credentials: credentials, header: http.Header{}}
-	if w.agent != "" {
-		r.header.Set("User-Agent", w.agent)
-	}
+// for each credential. header is sent with each request, also to token servers.
+func New(ctx context.Context, name string, folders []string, header http.Header, w *Transports, credentials []engineapi.Credential) *Client {
+	r := &Client{name: name, folders: folders, credentials: credentials, header: header}
 	r.hosts = func(access docker.AuthorizerOpt) docker.RegistryHosts {
 		return w.once(config.ConfigureHosts(ctx, config.HostOptions{
 			HostDir:        hostDir(folders),
 			UpdateClient:   w.adopt,
-			AuthorizerOpts: []docker.AuthorizerOpt{access},
+			AuthorizerOpts: []docker.AuthorizerOpt{access, docker.WithAuthHeader(header)},
 		}))
 	}
 	return r

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"sync"
 	"time"
@@ -46,16 +47,16 @@ type Transports struct {
 	budget  *budget
 	hosts   hosts
 	fetched func(int)
-	agent   string // or empty
+	proxy   func(*http.Request) (*url.URL, error)
 
 	mu     sync.Mutex
 	opened []*http.Transport
 }
 
 // NewTransports returns the transports of one pull. End them with Close. window is how long a
-// registry may send nothing before it counts as unreachable.
-func NewTransports(limiter *rate.Limiter, window time.Duration, fetched func(bytes int), agent string) *Transports {
-	return &Transports{limiter: limiter, budget: &budget{window: window}, fetched: fetched, agent: agent}
+// registry may send nothing before it counts as unreachable. proxy is as in http.Transport; nil is none.
+func NewTransports(limiter *rate.Limiter, window time.Duration, fetched func(bytes int), proxy func(*http.Request) (*url.URL, error)) *Transports {
+	return &Transports{limiter: limiter, budget: &budget{window: window}, fetched: fetched, proxy: proxy}
 }
 
 // adopt applies the bounds to a client. It ignores copies of clients that have them already.
@@ -65,7 +66,7 @@ func (w *Transports) adopt(client *http.Client) error {
 		return nil
 	}
 	t.TLSHandshakeTimeout, t.ResponseHeaderTimeout = handshakeTimeout, w.budget.window
-	t.MaxResponseHeaderBytes = headerLimit
+	t.MaxResponseHeaderBytes, t.Proxy = headerLimit, w.proxy
 	t.DialContext = w.hosts.guard(t.DialContext)
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -66,7 +66,7 @@ func fetchBlob(t *testing.T, w *Transports, next http.RoundTripper, size int64) 
 func TestStalledBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got := 0
-		w := NewTransports(NewLimiter(0), time.Minute, func(n int) { got += n }, "")
+		w := NewTransports(NewLimiter(0), time.Minute, func(n int) { got += n }, nil)
 		response, err := roundTrip(t, w, body200(func(ctx context.Context) io.Reader {
 			return &silent{ctx: ctx, some: strings.NewReader("some")}
 		}))
@@ -87,7 +87,7 @@ func TestStalledBody(t *testing.T) {
 
 func TestBrokenBody(t *testing.T) {
 	for _, cause := range []error{io.ErrUnexpectedEOF, errors.New("connection reset")} {
-		w := NewTransports(NewLimiter(0), time.Minute, func(int) {}, "")
+		w := NewTransports(NewLimiter(0), time.Minute, func(int) {}, nil)
 		response, err := roundTrip(t, w, body200(func(context.Context) io.Reader { return iotest.ErrReader(cause) }))
 		if err != nil {
 			t.Fatal(err)
@@ -107,7 +107,7 @@ func TestABodyEndsWithItsFirstError(t *testing.T) {
 		"a token that is too slow": waitAtMost, // the pull's budget is used up
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := NewTransports(NewLimiter(0), time.Minute, func(int) {}, "")
+			w := NewTransports(NewLimiter(0), time.Minute, func(int) {}, nil)
 			sent := &letters{left: 10 * imagecontent.DocumentLimit}
 			response, err := roundTrip(t, w, body200(func(context.Context) io.Reader {
 				return io.MultiReader(strings.NewReader(`{"token":"`), sent)
@@ -156,7 +156,7 @@ func TestLimit(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := NewTransports(NewLimiter(tt.limit), time.Minute, func(int) {}, "")
+				w := NewTransports(NewLimiter(tt.limit), time.Minute, func(int) {}, nil)
 				response, err := fetchBlob(t, w, body200(func(context.Context) io.Reader {
 					return strings.NewReader(strings.Repeat("x", int(tt.size)))
 				}), tt.size)
@@ -196,7 +196,7 @@ func TestBusyAnswer(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := NewTransports(NewLimiter(0), time.Minute, func(int) {}, "")
+			w := NewTransports(NewLimiter(0), time.Minute, func(int) {}, nil)
 			response, err := roundTrip(t, w, answering(func(*http.Request) (*http.Response, error) {
 				return &http.Response{StatusCode: tt.status, Header: http.Header{"Retry-After": {tt.header}}, Body: http.NoBody}, nil
 			}))

@@ -65,12 +65,9 @@ func TestMirror(t *testing.T) {
 	})
 }
 
-// TestHostsOfCRI are read where CRI is configured to look, if it reports that.
+// TestHostsOfCRI are read where CRI is configured to look.
 func TestHostsOfCRI(t *testing.T) {
 	each(t, func(r *rig) {
-		if r.version == "2" {
-			r.Skip("containerd 2 does not tell; that takes Options.HostsDir")
-		}
 		_, _ = r.push("app", "1", r.ballast(3, 1000)...)
 		host := strings.ToLower("mirror-" + r.registry.Addr()[len("127.0.0.1:"):] + ".invalid")
 		r.must(r.registry.WriteHosts(r.containerd.HostsDir(), host))
