@@ -18,6 +18,9 @@
 // kubelet's other variables counts only if no other container of the pod has kubelet's. One that
 // sets all of them to the same cannot be told from others: that shows when the pod has been
 // restarted, and has the address again.
+//
+// A program may know its apiserver from elsewhere than its environment, as https://kubernetes.default.svc.
+// Where that leads past the hub shows in the connections of its pod: see [Observer].
 package podroute
 
 import (
@@ -51,13 +54,20 @@ const (
 // SetsAddress is why a pod should not be deleted that has the address from itself, and what to do.
 const SetsAddress = "it sets " + hostVariable + " itself, by its spec, a ConfigMap, a Secret or its image: change it there"
 
-// Of returns the routes of pods, by namespace and name. hub are the hub's addresses for pods.
+// Of returns the routes of pods by their environment, Hub or Bypass, by namespace and name. hub are
+// the hub's addresses for pods.
 func Of(ctx context.Context, pods []corev1.Pod, r Runtime, hub []netip.Addr) ([]nodeapi.PodRoute, error) {
+	routes, _, err := of(ctx, pods, r, hub)
+	return routes, err
+}
+
+// of returns the running containers of pods, too, by the pods' UIDs.
+func of(ctx context.Context, pods []corev1.Pod, r Runtime, hub []netip.Addr) ([]nodeapi.PodRoute, map[string][]engine.Environment, error) {
 	environments, err := r.Environments(ctx, hostVariable, portVariable)
 	if err != nil {
-		return nil, fmt.Errorf("find out which pods use the hub: %w", err)
+		return nil, nil, fmt.Errorf("find out which pods use the hub: %w", err)
 	}
-	running := map[string][]engine.Environment{} // by UID
+	running := map[string][]engine.Environment{}
 	for _, e := range environments {
 		if _, ok := e.Values[hostVariable]; ok {
 			running[e.PodUID] = append(running[e.PodUID], e)
@@ -88,7 +98,7 @@ func Of(ctx context.Context, pods []corev1.Pod, r Runtime, hub []netip.Addr) ([]
 	slices.SortFunc(routes, func(a, b nodeapi.PodRoute) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	return routes, nil
+	return routes, running, nil
 }
 
 // routeOf returns the route of containers of a pod.

@@ -15,14 +15,20 @@ type PodAccess struct {
 	Unknown string     `json:"unknown,omitempty"`
 }
 
-// Route is where a pod's containers find the apiserver. It is in their environment from their
-// start to their end.
+// Route is how a pod's containers reach the apiserver.
 type Route string
 
-// The routes of pods.
+// The routes of pods. ThroughHub and Bypass say which address the containers have in their
+// environment, from their start to their end. Mixed and Unknown are of pods that have the hub's
+// there, and say what their connections add to it.
 const (
 	ThroughHub Route = "Hub"
 	Bypass     Route = "Bypass" // of at least one container
+	// Mixed means that the pod was also seen connected to an apiserver, or to the cluster IP of the
+	// Service default/kubernetes, which leads past the hub while the cloud is there.
+	Mixed Route = "Mixed"
+	// Unknown means that the pod's connections could not be read.
+	Unknown Route = "Unknown"
 )
 
 // PodRoute is the route of a pod.
@@ -31,6 +37,8 @@ type PodRoute struct {
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
 	Route     Route  `json:"route"`
+	// Reason is why the route is Mixed, and what to do, or why it is Unknown.
+	Reason string `json:"reason,omitempty"`
 	// Owner is the kind and name of the pod's controlling owner, as DaemonSet/kube-proxy, or empty.
 	Owner string `json:"owner,omitempty"`
 	// SetsAddress is true if the containers have the address from the pod itself, by its spec, a
