@@ -39,6 +39,7 @@ type Hub struct {
 	cert       *servertls.Certificate // nil until a port needs it
 	pods       *podAccess             // nil: pods do not use the hub
 	podList    *ota.Pods              // of this node
+	routes     *podRoutes             // of these pods; nil if pods is
 	transforms *transforms
 	callers    *access.Callers
 	conns      *access.Connections
@@ -119,6 +120,11 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 		return err
 	}
 	h.podList = pods
+	if h.pods != nil {
+		if h.routes, err = newPodRoutes(h, cloud); err != nil {
+			return err
+		}
+	}
 	options := ota.Options{
 		NodeName:   h.config.NodeName,
 		Pods:       pods,

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -307,6 +308,23 @@ func TestTheStateOfPodAccessIsShown(t *testing.T) {
 	if p == nil || len(p.Addresses) != 1 || p.Addresses[0] != n.config.PodServers()[0] || time.Since(p.CACreated) > time.Hour ||
 		p.Pods != nil || !strings.Contains(p.Unknown, "--container-runtime-endpoint") {
 		t.Errorf("got %+v", p)
+	}
+}
+
+// The hub reads the Service as kubelet does, whose answer names the hub.
+func TestTheAddressesPastTheHubAreTheAPIServers(t *testing.T) {
+	n := newNode(t, serveCluster)
+	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+	h, _ := n.start(t)
+	want := []netip.AddrPort{netip.MustParseAddrPort("10.96.0.1:0"), netip.MustParseAddrPort(n.api.Listener.Addr().String())}
+	for _, when := range []string{"with the cloud", "again", "without the cloud"} {
+		if when == "without the cloud" {
+			n.api.CloseClientConnections()
+			n.api.Close()
+		}
+		if got, err := h.routes.past(t.Context(), h); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, %v; want %v", when, got, err, want)
+		}
 	}
 }
 

@@ -32,7 +32,7 @@ const (
 
 func transforms() []transform.Transform {
 	return []transform.Transform{
-		transform.NewAPIServerService([]netip.Addr{netip.MustParseAddr("169.254.2.1"), netip.MustParseAddr("fd00::2:1")}, hubPort),
+		transform.NewAPIServerService([]netip.Addr{netip.MustParseAddr("169.254.2.1"), netip.MustParseAddr("fd00::2:1")}, hubPort, func(netip.Addr) {}),
 		transform.NewRootCA(func() []byte { return []byte(hubCA) }),
 		transform.NewKubeProxy(hubServer),
 	}

@@ -61,7 +61,8 @@ func Names() []string {
 // NewAPIServerService returns the transform of the Service default/kubernetes: its addresses
 // and port become the hub's. kubelet derives KUBERNETES_SERVICE_HOST and _PORT of pods from it.
 // hub is the address for a cluster IP of the same family; a family without one is left as it is.
-func NewAPIServerService(hub []netip.Addr, port uint16) Transform {
+// replaced is called with each cluster IP that a reader gets another address for, by many goroutines.
+func NewAPIServerService(hub []netip.Addr, port uint16, replaced func(clusterIP netip.Addr)) Transform {
 	address := func(v value) value {
 		cluster, err := netip.ParseAddr(v.text)
 		if err != nil {
@@ -69,6 +70,7 @@ func NewAPIServerService(hub []netip.Addr, port uint16) Transform {
 		}
 		for _, a := range hub {
 			if a.Is4() == cluster.Is4() {
+				replaced(cluster)
 				return value{text: a.String()}
 			}
 		}

@@ -50,7 +50,7 @@ func (o *options) flags() *pflag.FlagSet {
 	fs.StringVar(&o.tls.cert, "client-certificate", "", "file with your client certificate for that hub")
 	fs.StringVar(&o.tls.key, "client-key", "", "file with the private key for --client-certificate")
 	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pod, if not given as NAMESPACE/POD; empty: default. With pods: show this namespace only; empty: all")
-	fs.StringVarP(&o.output, "output", "o", "", "json prints JSON, for programs; wide, with status, also the pods that bypass the hub; empty: text")
+	fs.StringVarP(&o.output, "output", "o", "", "json prints JSON, for programs; wide, with status, also the pods that do not use the hub alone; empty: text")
 	fs.DurationVar(&o.timeout, "timeout", 0, "how long to wait at most; 0: without limit")
 	fs.BoolVar(&o.noWait, "no-wait", false, "request the pull, and do not wait for it")
 	fs.BoolVar(&o.cancel, "cancel", false, "cancel the pull, and release the images that are on the node")

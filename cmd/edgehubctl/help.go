@@ -105,7 +105,7 @@ const helpStatus = `
 Show how the hub on this node is doing.
 
   edgehubctl status
-  edgehubctl status -o wide         also the pods that bypass the hub
+  edgehubctl status -o wide         also the pods that do not use the hub alone
   edgehubctl status -o json
 
 What the lines mean:
@@ -116,7 +116,8 @@ What the lines mean:
              apiserver has confirmed for longest; incomplete are those that nobody
              watched until they were whole
   pods       how many use the hub as their apiserver, and where. A pod that started
-             before the hub was installed bypasses it, and so needs the cloud
+             before the hub was installed bypasses it, and so needs the cloud. So does
+             one that has the hub's address, and connects past it now: -o wide says where
   transforms what pods find the hub by; edgehub --transforms turns them off
   pods' CA   what pods verify the hub with; edgehub rotate-ca replaces it
   images     what is pulled ahead of upgrades, and how far that is

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,7 +65,7 @@ func status(ctx context.Context, c *call) error {
 	} else {
 		fmt.Fprint(c.out, r.text(time.Now()))
 		if c.output == wide {
-			fmt.Fprint(c.out, r.bypassTable())
+			fmt.Fprint(c.out, r.routeTables())
 		}
 	}
 	if err == nil && !r.Ready {
@@ -209,8 +211,7 @@ func (r *hubReport) accessLines(line func(label, format string, args ...any)) {
 	if a.Pods == nil {
 		line("pods", "may use the hub at %s; which do is not known: %s", servers, a.Unknown)
 	} else {
-		through := len(a.Pods) - len(bypassing(a))
-		line("pods", "%d use the hub at %s; %d bypass it until they restart", through, servers, len(a.Pods)-through)
+		line("pods", "%s", routesLine(a.Pods, servers))
 	}
 	if len(r.Transforms) == 0 {
 		line("transforms", "none: pods that start bypass the hub")
@@ -220,31 +221,47 @@ func (r *hubReport) accessLines(line func(label, format string, args ...any)) {
 	line("pods' CA", "since %s; it does not expire", a.CACreated.UTC().Format(time.DateOnly))
 }
 
-func bypassing(a *nodeapi.PodAccess) []nodeapi.PodRoute {
-	var pods []nodeapi.PodRoute
-	for _, p := range a.Pods {
-		if p.Route == nodeapi.Bypass {
-			pods = append(pods, p)
-		}
+// routesLine counts the pods of each route.
+func routesLine(pods []nodeapi.PodRoute, servers string) string {
+	out := fmt.Sprintf("%d use the hub at %s; %d bypass it until they restart",
+		len(withRoute(pods, nodeapi.ThroughHub)), servers, len(withRoute(pods, nodeapi.Bypass)))
+	if n := len(withRoute(pods, nodeapi.Mixed)); n > 0 {
+		out += fmt.Sprintf("; %d should use it, but connect past it", n)
 	}
-	return pods
+	if n := len(withRoute(pods, nodeapi.Unknown)); n > 0 {
+		out += fmt.Sprintf("; of %d it is not known", n)
+	}
+	if len(withRoute(pods, nodeapi.Mixed, nodeapi.Unknown)) > 0 {
+		out += "; -o wide says why"
+	}
+	return out
 }
 
-// bypassTable lists the pods that bypass the hub, or returns "".
-func (r *hubReport) bypassTable() string {
+func withRoute(pods []nodeapi.PodRoute, routes ...nodeapi.Route) []nodeapi.PodRoute {
+	return slices.DeleteFunc(slices.Clone(pods), func(p nodeapi.PodRoute) bool { return !slices.Contains(routes, p.Route) })
+}
+
+// routeTables list the pods that do not use the hub alone, or of which that is not known.
+func (r *hubReport) routeTables() string {
 	if r.PodAccess == nil {
 		return ""
 	}
+	return routeTable(r.PodAccess.Pods, nodeapi.Bypass, "BYPASSES THE HUB", "UNTIL IT RESTARTS", func(p *nodeapi.PodRoute) string {
+		return cmp.Or(p.Keep, "edgehub install --restart-pods="+p.Namespace+" restarts it")
+	}) + routeTable(r.PodAccess.Pods, nodeapi.Mixed, "CONNECTS PAST THE HUB", "WHERE, AND WHAT TO DO", func(p *nodeapi.PodRoute) string {
+		return p.Reason
+	}) + routeTable(r.PodAccess.Pods, nodeapi.Unknown, "ROUTE NOT KNOWN", "WHY", func(p *nodeapi.PodRoute) string {
+		return p.Reason
+	})
+}
+
+func routeTable(pods []nodeapi.PodRoute, route nodeapi.Route, title, column string, of func(*nodeapi.PodRoute) string) string {
 	var rows [][]string
-	for _, p := range bypassing(r.PodAccess) {
-		how := "edgehub install --restart-pods=" + p.Namespace + " restarts it"
-		if p.Keep != "" {
-			how = p.Keep
-		}
-		rows = append(rows, []string{podName{p.Namespace, p.Name}.String(), p.Owner, how})
+	for _, p := range withRoute(pods, route) {
+		rows = append(rows, []string{podName{p.Namespace, p.Name}.String(), p.Owner, of(&p)})
 	}
 	if len(rows) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("\n%s", format.Table([]string{"BYPASSES THE HUB", "OWNER", "UNTIL IT RESTARTS"}, rows))
+	return "\n" + format.Table([]string{title, "OWNER", column}, rows)
 }

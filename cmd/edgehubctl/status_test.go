@@ -127,6 +127,25 @@ shop/web-1         ReplicaSet/web   edgehub install --restart-pods=shop restarts
 	h.edgehubctl(t, "status", "-o", "json").has(t, exitDone, `"name": "web-1"`, "")
 }
 
+func TestStatusShowsWhichPodsConnectPastTheHub(t *testing.T) {
+	h := leading(t, nodeapi.PodAccess{Pods: []nodeapi.PodRoute{
+		{Namespace: "kube-system", Name: "kube-proxy-x", Route: nodeapi.Unknown, Owner: "DaemonSet/kube-proxy", Reason: "its connections cannot be read: permission denied"},
+		{Namespace: "shop", Name: "shipper-1", Route: nodeapi.Mixed, Owner: "DaemonSet/shipper", Reason: "it is connected to 10.96.0.1:443"},
+		{Namespace: "shop", Name: "web-1", Route: nodeapi.ThroughHub, Owner: "ReplicaSet/web"},
+	}})
+	const line = "pods        1 use the hub at 169.254.2.1:10268, [fd00::2:1]:10268; 0 bypass it until they restart; " +
+		"1 should use it, but connect past it; of 1 it is not known; -o wide says why\n"
+	h.edgehubctl(t, "status").has(t, exitDone, line, "")
+	h.edgehubctl(t, "status", "-o", "wide").has(t, exitDone, `
+CONNECTS PAST THE HUB   OWNER               WHERE, AND WHAT TO DO
+shop/shipper-1          DaemonSet/shipper   it is connected to 10.96.0.1:443
+
+ROUTE NOT KNOWN            OWNER                  WHY
+kube-system/kube-proxy-x   DaemonSet/kube-proxy   its connections cannot be read: permission denied
+`, "")
+	h.edgehubctl(t, "status", "-o", "json").has(t, exitDone, `"route": "Mixed"`, "")
+}
+
 func TestStatusOfAHubThatDoesNotKnowWhichPodsUseIt(t *testing.T) {
 	h := leading(t, nodeapi.PodAccess{Unknown: "containerd is away"})
 	h.edgehubctl(t, "status", "-o", "wide").has(t, exitDone,
