@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strings"
+
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
 // hubIs waits until the hub's status line in systemd begins with a word.
@@ -57,4 +60,51 @@ func (c *Cluster) hubUsers(ctx context.Context) (readers, error) {
 		slices.Sort(resources)
 	}
 	return users, nil
+}
+
+// routesAreTold has a pod connect to the cluster IP of the apiserver, as clients do that know only
+// https://kubernetes.default.svc: the hub tells it from all others.
+func (c *Cluster) routesAreTold(ctx context.Context, say Say) error {
+	if err := c.usesHubAlone(ctx, say); err != nil {
+		return err
+	}
+	web, err := c.podIP(ctx, "web")
+	if err != nil {
+		return err
+	}
+	return c.eventually(ctx, say, "a pod that connects to "+serviceIP+" is Mixed", func(ctx context.Context) error {
+		_, _ = c.get(ctx, "http://"+net.JoinHostPort(web, "8080")+"/ask?url=https://"+serviceIP) // it does not trust the answer
+		return c.routesAre(ctx, func(pod string) nodeapi.Route {
+			if strings.HasPrefix(pod, "web-") {
+				return nodeapi.Mixed
+			}
+			return nodeapi.ThroughHub
+		})
+	})
+}
+
+func (c *Cluster) usesHubAlone(ctx context.Context, say Say) error {
+	return c.eventually(ctx, say, "every pod uses the hub alone, by its /debug/cache", func(ctx context.Context) error {
+		return c.routesAre(ctx, func(string) nodeapi.Route { return nodeapi.ThroughHub })
+	})
+}
+
+func (c *Cluster) routesAre(ctx context.Context, want func(pod string) nodeapi.Route) error {
+	text, err := c.get(ctx, "http://127.0.0.1:10267"+nodeapi.Cache)
+	if err != nil {
+		return err
+	}
+	var state struct{ PodAccess nodeapi.PodAccess }
+	if err := json.Unmarshal([]byte(text), &state); err != nil {
+		return err
+	}
+	if len(state.PodAccess.Pods) < len(everyProgram) {
+		return fmt.Errorf("%d pods have a route: %s", len(state.PodAccess.Pods), state.PodAccess.Unknown)
+	}
+	for _, p := range state.PodAccess.Pods {
+		if p.Route != want(p.Name) {
+			return fmt.Errorf("the route of pod %s is %s: %s", p.Name, p.Route, p.Reason)
+		}
+	}
+	return nil
 }

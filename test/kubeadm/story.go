@@ -161,6 +161,9 @@ func (c *Cluster) restartPods(ctx context.Context, say Say) error {
 		return err
 	}
 	say("connections from edge to the apiserver: %s", flows)
+	if err := c.routesAreTold(ctx, say); err != nil {
+		return err
+	}
 	return c.eventually(ctx, say, "who reads through the hub, by its /debug/cache", func(ctx context.Context) error {
 		users, err := c.hubUsers(ctx)
 		if err != nil {
@@ -217,7 +220,10 @@ func (c *Cluster) podsComeBack(ctx context.Context, say Say) error {
 	}); err != nil {
 		return err
 	}
-	return c.sayElapsed(ctx, say, "all pods Ready")
+	if err := c.sayElapsed(ctx, say, "all pods Ready"); err != nil {
+		return err
+	}
+	return c.usesHubAlone(ctx, say)
 }
 
 func (c *Cluster) servicesAnswer(ctx context.Context, say Say) error {
