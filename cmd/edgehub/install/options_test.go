@@ -111,6 +111,13 @@ func TestTheAdministratorsLinesStayInTheEnvironmentFile(t *testing.T) {
 		"two of them":        {"EDGEHUB_ARGS=--v\nEDGEHUB_ARGS=--w\nX=1\n", "EDGEHUB_ARGS=--a --b\nX=1\n"},
 		"a comment":          {"#EDGEHUB_ARGS=--v\nEDGEHUB_ARGS=\n", "#EDGEHUB_ARGS=--v\nEDGEHUB_ARGS=--a --b\n"},
 		"nothing":            {"", "EDGEHUB_ARGS=--a --b\n"},
+
+		"flags on several lines":            {"EDGEHUB_ARGS=--v \\\n  --w \\\n  --x\nX=1\n", "EDGEHUB_ARGS=--a --b\nX=1\n"},
+		"flags on a last line that goes on": {"X=1\nEDGEHUB_ARGS=--v \\\n", "X=1\nEDGEHUB_ARGS=--a --b\n"},
+		"a value that looks like them":      {"X=1 \\\nEDGEHUB_ARGS=2\n", "X=1 \\\nEDGEHUB_ARGS=2\nEDGEHUB_ARGS=--a --b\n"},
+		"a value that ends in a backslash":  {"X=1\\\\\nEDGEHUB_ARGS=--v\n", "X=1\\\\\nEDGEHUB_ARGS=--a --b\n"},
+		"a last value that goes on":         {"X=1 \\", "X=1 \\\n\nEDGEHUB_ARGS=--a --b\n"},
+		"a comment that ends in one":        {"# X \\\nEDGEHUB_ARGS=--v\n", "# X \\\nEDGEHUB_ARGS=--a --b\n"},
 	} {
 		if got := string(withArgs([]byte(tt.content), []string{"--a", "--b"})); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
@@ -126,11 +133,12 @@ func TestTheHubGetsKubeletsProxy(t *testing.T) {
 		want    string
 		added   bool
 	}{
-		"none is named":      {"EDGEHUB_ARGS=\n", proxy, "EDGEHUB_ARGS=\nHTTPS_PROXY=\"http://u:a\\\"b\\\\c@p\"\nNO_PROXY=\"10.0.0.0/8\"\n", true},
-		"kubelet has none":   {"EDGEHUB_ARGS=\n", nil, "EDGEHUB_ARGS=\n", false},
-		"another is named":   {"HTTPS_PROXY=http://other\n", proxy, "HTTPS_PROXY=http://other\n", false},
-		"it is to have none": {"https_proxy=\n", proxy, "https_proxy=\n", false},
-		"one in a comment":   {"# HTTPS_PROXY=x", []string{"NO_PROXY=y"}, "# HTTPS_PROXY=x\nNO_PROXY=\"y\"\n", true},
+		"none is named":        {"EDGEHUB_ARGS=\n", proxy, "EDGEHUB_ARGS=\nHTTPS_PROXY=\"http://u:a\\\"b\\\\c@p\"\nNO_PROXY=\"10.0.0.0/8\"\n", true},
+		"kubelet has none":     {"EDGEHUB_ARGS=\n", nil, "EDGEHUB_ARGS=\n", false},
+		"another is named":     {"HTTPS_PROXY=http://other\n", proxy, "HTTPS_PROXY=http://other\n", false},
+		"it is to have none":   {"https_proxy=\n", proxy, "https_proxy=\n", false},
+		"a last value goes on": {"X=1 \\\n", []string{"NO_PROXY=y"}, "X=1 \\\n\nNO_PROXY=\"y\"\n", true},
+		"one in a comment":     {"# HTTPS_PROXY=x", []string{"NO_PROXY=y"}, "# HTTPS_PROXY=x\nNO_PROXY=\"y\"\n", true},
 	} {
 		if got, added := withProxy([]byte(tt.content), tt.proxy); string(got) != tt.want || added != tt.added {
 			t.Errorf("%s: %q, %v; want %q", name, got, added, tt.want)
@@ -168,6 +176,9 @@ func TestInstallReachesTheCloudAsTheHubWill(t *testing.T) {
 	content, _ := withProxy([]byte("# x\n"), []string{`HTTPS_PROXY=http://u:a"b\c@p`, "HTTP_PROXY=http://kubelets"})
 	if got := withoutValues(content); got != "# x\nHTTPS_PROXY=…\nHTTP_PROXY=…\n" {
 		t.Errorf("people are shown %q", got)
+	}
+	if got := withoutValues([]byte("HTTPS_PROXY=http://u:\\\nsecret@p\nX=1\n")); got != "HTTPS_PROXY=…\nX=1\n" {
+		t.Errorf("people are shown %q of a value on two lines", got)
 	}
 	useProxy(content, nil)
 	if got := os.Getenv("HTTPS_PROXY") + " " + os.Getenv("HTTP_PROXY"); got != `http://u:a"b\c@p http://mine` {

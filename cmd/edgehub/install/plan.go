@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -234,8 +235,9 @@ func environment(o *Options) (there []byte, extra []string, err error) {
 	if o.Extra != nil {
 		return withArgs(content, o.Extra), o.Extra, nil
 	}
-	for line := range strings.Lines(string(content)) {
+	for line := range variables(content) {
 		if value, ok := strings.CutPrefix(strings.TrimSpace(line), argsVariable); ok {
+			value = strings.ReplaceAll(value, "\\\n", "")
 			extra = strings.Fields(strings.Trim(value, `"'`))
 		}
 	}
@@ -250,10 +252,10 @@ const argsVariable = "EDGEHUB_ARGS="
 func withArgs(content []byte, extra []string) []byte {
 	var out strings.Builder
 	line, written := argsVariable+strings.Join(extra, " ")+"\n", false
-	for old := range strings.Lines(string(content)) {
+	for old := range variables(completed(content)) {
 		switch {
 		case !strings.HasPrefix(strings.TrimSpace(old), argsVariable):
-			out.WriteString(strings.TrimSuffix(old, "\n") + "\n")
+			out.WriteString(old)
 		case !written: // the last of several counts
 			out.WriteString(line)
 			written = true
@@ -263,6 +265,51 @@ func withArgs(content []byte, extra []string) []byte {
 		out.WriteString(line)
 	}
 	return []byte(out.String())
+}
+
+// variables returns the lines of an environment file as systemd reads them: one that ends with a
+// backslash goes on in the next.
+func variables(content []byte) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		line := ""
+		for part := range strings.Lines(string(content)) {
+			if line += part; goesOn(line) {
+				continue
+			}
+			if !yield(line) {
+				return
+			}
+			line = ""
+		}
+		if line != "" {
+			yield(line)
+		}
+	}
+}
+
+func goesOn(line string) bool {
+	if strings.HasPrefix(strings.TrimSpace(line), "#") || strings.HasPrefix(strings.TrimSpace(line), ";") {
+		return false
+	}
+	line = strings.TrimSuffix(line, "\n")
+	escapes := len(line) - len(strings.TrimRight(line, `\`)) // a backslash escapes another one
+	return escapes%2 == 1
+}
+
+// completed returns the content of an environment file so that another line can follow.
+func completed(content []byte) []byte {
+	content = slices.Clone(content)
+	if len(content) > 0 && content[len(content)-1] != '\n' {
+		content = append(content, '\n')
+	}
+	last := ""
+	for line := range variables(content) {
+		last = line
+	}
+	if goesOn(last) {
+		content = append(content, '\n')
+	}
+	return content
 }
 
 // environmentEntry describes the environment file with this content. Owner and mode of one that is
@@ -295,7 +342,7 @@ func isProxy(line string) bool {
 // withoutValues returns the content of an environment file for people to look at.
 func withoutValues(content []byte) string {
 	var out strings.Builder
-	for line := range strings.Lines(string(content)) {
+	for line := range variables(content) {
 		if isProxy(line) {
 			name, _, _ := strings.Cut(line, "=")
 			line = name + "=…\n"
@@ -310,10 +357,10 @@ func withoutValues(content []byte) string {
 // that this program was started with.
 func useProxy(environment []byte, proxy []string) {
 	environment, _ = withProxy(environment, proxy)
-	for line := range strings.Lines(string(environment)) {
+	for line := range variables(environment) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		if _, set := os.LookupEnv(name); isProxy(line) && !set {
-			value = strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(strings.Trim(value, `"'`))
+			value = strings.NewReplacer("\\\n", "", `\\`, `\`, `\"`, `"`).Replace(strings.Trim(value, `"'`))
 			_ = os.Setenv(name, value) // fails for an invalid name only
 		}
 	}
@@ -322,15 +369,12 @@ func useProxy(environment []byte, proxy []string) {
 // withProxy returns the content of an environment file with kubelet's variables that name its proxy,
 // unless it has such variables itself, maybe empty ones. added reports whether it has not.
 func withProxy(content []byte, proxy []string) (out []byte, added bool) {
-	for line := range strings.Lines(string(content)) {
+	for line := range variables(content) {
 		if isProxy(line) {
 			return content, false
 		}
 	}
-	out = slices.Clone(content)
-	if len(out) > 0 && out[len(out)-1] != '\n' {
-		out = append(out, '\n')
-	}
+	out = completed(content)
 	for _, variable := range proxy {
 		name, value, _ := strings.Cut(variable, "=")
 		out = append(out, name+`="`+strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value)+"\"\n"...)
