@@ -12,6 +12,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -83,11 +84,15 @@ func run(ctx context.Context, args []string) error {
 	fs := pflag.NewFlagSet(args[0], pflag.ContinueOnError)
 	fs.StringVar(&o.dir, "dir", defaultDir, "folder of the machines, which must not be there yet")
 	fs.StringVar(&o.hub, "hub", "bin/edgehub", "edgehub binary")
+	fs.Usage = func() { fmt.Printf("%s\n\nflags:\n%s", usage, fs.FlagUsages()) }
 	own, others := split(args[1:])
-	if args[0] != "run" && args[0] != "kubectl" {
+	noMachine := args[0] == "run" && len(others) > 0 && strings.HasPrefix(others[0], "-")
+	if args[0] != "run" && args[0] != "kubectl" || noMachine {
 		own, others = args[1:], nil
 	}
-	if err := fs.Parse(own); err != nil {
+	if err := fs.Parse(own); errors.Is(err, pflag.ErrHelp) {
+		return nil
+	} else if err != nil {
 		return err
 	}
 	o.args = others
