@@ -82,7 +82,7 @@ func New(c *config.Config, userAgent string, r *prometheus.Registry, log *slog.L
 		}
 	}
 	var answers http.RoundTripper
-	h.transforms, answers = newTransforms(c, h.pods, kept, r, log)
+	h.transforms, answers = newTransforms(c, h.pods, func() []byte { return h.creds.ServerCAs() }, kept, r, log)
 	h.proxy = proxy.New(answers, h.tenant, access.Refused, log, proxy.NewMetrics(r))
 	if h.creds, err = credentials.New(source, id, upstream, r, log); err != nil {
 		return nil, errors.Join(err, h.Close())

@@ -116,13 +116,13 @@ func (p *podAccess) keep() error {
 	return err
 }
 
-// transforms are those by which the node's pods get to use the hub.
-func (p *podAccess) transforms() []transform.Transform {
-	return []transform.Transform{
-		transform.NewAPIServerService(p.config.PodAddresses, uint16(p.config.ProxySecurePort), p.noteReplaced),
-		transform.NewRootCA(func() []byte { return p.issued.Load().ca }),
-		transform.NewKubeProxy(fmt.Sprintf("https://%s", p.config.PodServers()[0])),
-	}
+// transforms are those by which the node's pods get to use the hub. clusterCAs returns the CAs by which the
+// hub verifies the apiserver, in PEM.
+func (p *podAccess) transforms(clusterCAs func() []byte) []transform.Transform {
+	return slices.Concat(
+		transform.NewRootCA(func() []byte { return p.issued.Load().ca }, clusterCAs),
+		[]transform.Transform{transform.NewAPIServerService(p.config.PodAddresses, uint16(p.config.ProxySecurePort), p.noteReplaced), transform.NewKubeProxy(fmt.Sprintf("https://%s", p.config.PodServers()[0]))},
+	)
 }
 
 // noteReplaced is called for each read of the Service, the hub's own among them.

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"log/slog"
@@ -76,7 +77,20 @@ func readObject(t *testing.T, client *http.Client, url, token string, into any) 
 }
 
 func TestAPodFindsAndTrustsTheHubByWhatKubeletReads(t *testing.T) {
-	n := newNode(t, serveCluster)
+	var n *node
+	n = newNode(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/v1/namespaces/a/secrets/token" {
+			serveCluster(w, r)
+			return
+		}
+		ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: n.api.Certificate().Raw})
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(corev1.Secret{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "token", UID: "u3", ResourceVersion: "7"},
+			Data:       map[string][]byte{"ca.crt": ca},
+		})
+	})
 	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
 	n.start(t)
 	kubelet := "http://" + n.config.ProxyAddress
@@ -90,6 +104,12 @@ func TestAPodFindsAndTrustsTheHubByWhatKubeletReads(t *testing.T) {
 	readObject(t, http.DefaultClient, kubelet+"/api/v1/namespaces/a/configmaps/kube-root-ca.crt", "", &cas)
 	if !strings.HasPrefix(cas.Data["ca.crt"], "the cluster's CA\n") {
 		t.Errorf("the cluster's CA is gone: %s", cas.Data["ca.crt"])
+	}
+
+	var token corev1.Secret
+	readObject(t, http.DefaultClient, kubelet+"/api/v1/namespaces/a/secrets/token", "", &token)
+	if copied := string(token.Data["ca.crt"]); !strings.HasSuffix(copied, strings.TrimPrefix(cas.Data["ca.crt"], "the cluster's CA\n")) {
+		t.Errorf("the CA in a Secret is %s", copied)
 	}
 
 	// The pod sees the Service as it is, with its own token.

@@ -25,12 +25,12 @@ type transforms struct {
 }
 
 // newTransforms returns the transforms that are on, and what answers requests with them. pods
-// is nil if pods are not led to the hub.
-func newTransforms(c *config.Config, pods *podAccess, answers http.RoundTripper, r prometheus.Registerer, log *slog.Logger) (*transforms, http.RoundTripper) {
+// is nil if pods are not led to the hub. clusterCAs is not called before a request is answered.
+func newTransforms(c *config.Config, pods *podAccess, clusterCAs func() []byte, answers http.RoundTripper, r prometheus.Registerer, log *slog.Logger) (*transforms, http.RoundTripper) {
 	t := &transforms{topology: topology.New(c.NodeName, log)}
 	var all []transform.Transform
 	if pods != nil {
-		all = pods.transforms()
+		all = pods.transforms(clusterCAs)
 	}
 	all = append(all,
 		transform.NewServiceTopology(t.topology, c.ServiceTopologyAccounts),
@@ -41,6 +41,7 @@ func newTransforms(c *config.Config, pods *podAccess, answers http.RoundTripper,
 	for _, one := range all {
 		t.names = append(t.names, one.Name)
 	}
+	t.names = slices.Compact(t.names) // some are for several resources
 	return t, transform.New(answers, transform.Options{
 		IsNode:     func(ctx context.Context) bool { return authn.IdentityOf(ctx) == authn.Node },
 		Transforms: all, Topology: t.topology, Registerer: r, Logger: log,

@@ -15,7 +15,7 @@ import (
 // step leads from a value to values in it.
 type step struct {
 	name  string           // the key in JSON
-	field protowire.Number // the field in protobuf; 0 for an entry of a map of strings
+	field protowire.Number // the field in protobuf; 0 for an entry of a map of strings, each of them without a name
 	each  bool             // the values are the elements of a list
 }
 
@@ -82,7 +82,7 @@ func editField(kind protowire.Type, content []byte, path []step, f func(value) v
 		return protowire.AppendString(nil, f(value{text: string(inner)}).text), nil
 	}
 	if path[0].field == 0 {
-		if mapKey(inner) != path[0].name {
+		if path[0].name != "" && mapKey(inner) != path[0].name {
 			return content, nil
 		}
 		path = append([]step{{field: 2}}, path[1:]...)
@@ -113,11 +113,16 @@ func editJSON(object []byte, path []step, f func(value) value) ([]byte, error) {
 	in := jsontext.NewDecoder(bytes.NewReader(object))
 	var out []byte
 	copied := 0
-	err := walkJSON(in, path, func(raw jsontext.Value, v value) {
+	err := walkJSON(in, path, func(raw jsontext.Value) error {
+		v, err := parseJSON(raw)
+		if err != nil {
+			return err
+		}
 		end := int(in.InputOffset())
 		out = append(out, object[copied:end-len(raw)]...)
 		out = appendJSON(out, raw.Kind(), f(v))
 		copied = end
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -126,19 +131,17 @@ func editJSON(object []byte, path []step, f func(value) value) ([]byte, error) {
 }
 
 // walkJSON reads one value and calls found for each value to which path leads, right after
-// that has been read.
-func walkJSON(in *jsontext.Decoder, path []step, found func(jsontext.Value, value)) error {
+// that has been read. null is no value.
+func walkJSON(in *jsontext.Decoder, path []step, found func(jsontext.Value) error) error {
+	if in.PeekKind() == 'n' {
+		return in.SkipValue()
+	}
 	if len(path) == 0 {
 		raw, err := in.ReadValue()
 		if err != nil {
 			return err
 		}
-		v, err := parseJSON(raw)
-		if err != nil {
-			return err
-		}
-		found(raw, v)
-		return nil
+		return found(raw)
 	}
 	if in.PeekKind() != '{' {
 		return errUnexpected
@@ -152,7 +155,7 @@ func walkJSON(in *jsontext.Decoder, path []step, found func(jsontext.Value, valu
 			return err
 		}
 		switch {
-		case key.String() != path[0].name:
+		case path[0].name != "" && key.String() != path[0].name:
 			err = in.SkipValue()
 		case path[0].each:
 			err = walkElements(in, path[1:], found)
@@ -168,7 +171,10 @@ func walkJSON(in *jsontext.Decoder, path []step, found func(jsontext.Value, valu
 }
 
 // walkElements is walkJSON for each element of a list.
-func walkElements(in *jsontext.Decoder, path []step, found func(jsontext.Value, value)) error {
+func walkElements(in *jsontext.Decoder, path []step, found func(jsontext.Value) error) error {
+	if in.PeekKind() == 'n' {
+		return in.SkipValue()
+	}
 	if in.PeekKind() != '[' {
 		return errUnexpected
 	}

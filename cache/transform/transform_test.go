@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,11 +32,10 @@ const (
 )
 
 func transforms() []transform.Transform {
-	return []transform.Transform{
-		transform.NewAPIServerService([]netip.Addr{netip.MustParseAddr("169.254.2.1"), netip.MustParseAddr("fd00::2:1")}, hubPort, func(netip.Addr) {}),
-		transform.NewRootCA(func() []byte { return []byte(hubCA) }),
-		transform.NewKubeProxy(hubServer),
-	}
+	return slices.Concat(
+		transform.NewRootCA(func() []byte { return []byte(hubCA) }, func() []byte { return []byte(clusterCA) }),
+		[]transform.Transform{transform.NewAPIServerService([]netip.Addr{netip.MustParseAddr("169.254.2.1"), netip.MustParseAddr("fd00::2:1")}, hubPort, func(netip.Addr) {}), transform.NewKubeProxy(hubServer)},
+	)
 }
 
 func service(namespace, name string) *corev1.Service {

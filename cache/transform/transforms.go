@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
-	"strings"
 
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -92,19 +91,19 @@ func NewAPIServerService(hub []netip.Addr, port uint16, replaced func(clusterIP 
 	}
 }
 
-// NewRootCA returns the transform of the ConfigMaps kube-root-ca.crt, which kubelet mounts into
-// pods: the CAs that sign the hub's certificate follow the cluster's. cas returns them in PEM.
-func NewRootCA(cas func() []byte) Transform {
-	return Transform{
-		Name: RootCA, Resource: "configmaps", ObjectName: "kube-root-ca.crt",
-		apply: func(o *object) (result, error) {
-			return o.editData("ca.crt", func(bundle string) (string, error) {
-				if bundle != "" && !strings.HasSuffix(bundle, "\n") {
-					bundle += "\n"
-				}
-				return bundle + string(cas()), nil
-			})
-		},
+// NewRootCA returns the transforms of what kubelet mounts into pods as the cluster's CA: the CAs that
+// sign the hub's certificate follow it. It is the ConfigMap kube-root-ca.crt of each namespace, and
+// every copy of the cluster's CA: see [followCA]. hub returns the hub's CAs, cluster those by which the
+// hub itself verifies the apiserver, both in PEM.
+func NewRootCA(hub, cluster func() []byte) []Transform {
+	return []Transform{
+		{Name: RootCA, Resource: "secrets", apply: func(o *object) (result, error) { return followCA(o, true, hub, cluster) }},
+		{Name: RootCA, Resource: "configmaps", apply: func(o *object) (result, error) {
+			if string(o.meta.Name) != "kube-root-ca.crt" {
+				return followCA(o, false, hub, cluster)
+			}
+			return o.editData("ca.crt", func(bundle string) (string, error) { return follow(bundle, hub()), nil })
+		}},
 	}
 }
 

@@ -67,7 +67,7 @@ func (e *events) next() {
 
 func (e *events) event(f *wire.Frame) ([]byte, error) {
 	a := e.answer
-	if !slices.ContainsFunc(a.transforms, func(t *Transform) bool { return t.ObjectName == string(f.Meta.Name) }) {
+	if !slices.ContainsFunc(a.transforms, func(t *Transform) bool { return overlap(t.ObjectName, string(f.Meta.Name)) }) {
 		return f.Raw, nil
 	}
 	bare, err := wire.AppendBare(nil, a.encoding, f.Object)

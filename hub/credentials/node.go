@@ -41,6 +41,7 @@ type Node struct {
 	server     *url.URL // in the kubeconfig at the start
 
 	clientCAs atomic.Pointer[x509.CertPool]
+	serverCAs atomic.Pointer[[]byte]    // PEM
 	missing   atomic.Bool               // there are no credentials yet
 	expires   atomic.Pointer[time.Time] // when the certificate expires; nil: there is none
 
@@ -146,6 +147,9 @@ func (n *Node) Reload() {
 // ClientCAs returns the CAs of the client certificates that the TLS port accepts.
 func (n *Node) ClientCAs() *x509.CertPool { return n.clientCAs.Load() }
 
+// ServerCAs returns the CAs by which the hub verifies the apiserver, in PEM; empty: the system's.
+func (n *Node) ServerCAs() []byte { return *n.serverCAs.Load() }
+
 // loadClientCAs sets the CAs of the client certificates that the TLS port accepts.
 func (n *Node) loadClientCAs(id *kubeconfig.Identity) error {
 	pem, source := id.CAPEM, n.source.File()
@@ -164,8 +168,9 @@ func (n *Node) loadClientCAs(id *kubeconfig.Identity) error {
 	return nil
 }
 
-// record stores the state of the credentials for messages and metrics.
+// record stores the state of the credentials for messages, metrics and pods.
 func (n *Node) record(id *kubeconfig.Identity) {
+	n.serverCAs.Store(&id.CAPEM)
 	n.missing.Store(id.Creds.Missing != nil)
 	if id.Creds.Certificate == nil {
 		n.expires.Store(nil)
