@@ -120,8 +120,9 @@ func (p *podAccess) keep() error {
 // hub verifies the apiserver, in PEM.
 func (p *podAccess) transforms(clusterCAs func() []byte) []transform.Transform {
 	return slices.Concat(
+		transform.NewAPIServerService(p.config.PodAddresses, uint16(p.config.ProxySecurePort), p.noteReplaced),
 		transform.NewRootCA(func() []byte { return p.issued.Load().ca }, clusterCAs),
-		[]transform.Transform{transform.NewAPIServerService(p.config.PodAddresses, uint16(p.config.ProxySecurePort), p.noteReplaced), transform.NewKubeProxy(fmt.Sprintf("https://%s", p.config.PodServers()[0]))},
+		[]transform.Transform{transform.NewKubeProxy(fmt.Sprintf("https://%s", p.config.PodServers()[0]))},
 	)
 }
 

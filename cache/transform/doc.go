@@ -10,9 +10,11 @@
 // # What the node reads
 //
 // A few objects differ for requests with the node's identity, so that a node's pods use the hub
-// as their apiserver. An object that cannot be transformed is an error of the whole answer:
-// kubelet would start pods with the apiserver's address and nobody would know why they fail
-// during an outage. A GET or LIST becomes a 500, a watch ends with an ERROR event.
+// as their apiserver. Pods differ for kubelet alone, since others with that identity may want to
+// know what the cloud says; kubelet never writes them, but patches their status. An object that
+// cannot be transformed is an error of the whole answer: kubelet would start pods with the
+// apiserver's address and nobody would know why they fail during an outage. A GET or LIST becomes
+// a 500, a watch ends with an ERROR event.
 //
 // # Filters of Services
 //

@@ -17,9 +17,10 @@ type step struct {
 	name  string           // the key in JSON
 	field protowire.Number // the field in protobuf; 0 for an entry of a map of strings, each of them without a name
 	each  bool             // the values are the elements of a list
+	whole bool             // of a path's last step: the values are messages, or JSON objects
 }
 
-// value is a string or a number.
+// value is a string or a number, or a message or JSON object as it is encoded.
 type value struct {
 	text   string
 	number int64
@@ -113,8 +114,9 @@ func editJSON(object []byte, path []step, f func(value) value) ([]byte, error) {
 	in := jsontext.NewDecoder(bytes.NewReader(object))
 	var out []byte
 	copied := 0
+	whole := path[len(path)-1].whole
 	err := walkJSON(in, path, func(raw jsontext.Value) error {
-		v, err := parseJSON(raw)
+		v, err := parseJSON(raw, whole)
 		if err != nil {
 			return err
 		}
@@ -190,12 +192,15 @@ func walkElements(in *jsontext.Decoder, path []step, found func(jsontext.Value) 
 	return err
 }
 
-func parseJSON(raw jsontext.Value) (value, error) {
-	switch raw.Kind() {
-	case '"':
+func parseJSON(raw jsontext.Value, whole bool) (value, error) {
+	switch kind := raw.Kind(); {
+	case whole && kind == '{':
+		return value{text: string(raw)}, nil
+	case whole:
+	case kind == '"':
 		text, err := jsontext.AppendUnquote(nil, raw)
 		return value{text: string(text)}, err
-	case '0':
+	case kind == '0':
 		number, err := strconv.ParseInt(string(raw), 10, 64)
 		return value{number: number}, err
 	}
@@ -203,8 +208,11 @@ func parseJSON(raw jsontext.Value) (value, error) {
 }
 
 func appendJSON(out []byte, kind jsontext.Kind, v value) []byte {
-	if kind == '0' {
+	switch kind {
+	case '0':
 		return strconv.AppendInt(out, v.number, 10)
+	case '{':
+		return append(out, v.text...)
 	}
 	out, _ = jsontext.AppendQuote(out, v.text) // fails only for invalid UTF-8, which it replaces
 	return out

@@ -3,6 +3,7 @@ package transform
 import (
 	"cmp"
 	"fmt"
+	"net/http"
 	"net/netip"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -22,6 +23,8 @@ type Transform struct {
 
 	// filter is set for a filter of Services, and nil for what the node itself reads.
 	filter *filter
+	// reader reports whether what the node itself reads is for the sender of a request; nil: it is.
+	reader func(http.Header) bool
 
 	// apply returns the object as its readers get it. It changes nothing that is not its
 	// purpose, and fails rather than return half of it.
@@ -57,11 +60,16 @@ func Names() []string {
 	return []string{APIServerService, RootCA, KubeProxy, ServiceTopology, DiscardService, NodePortIsolation}
 }
 
-// NewAPIServerService returns the transform of the Service default/kubernetes: its addresses
-// and port become the hub's. kubelet derives KUBERNETES_SERVICE_HOST and _PORT of pods from it.
+// NewAPIServerService returns the transforms by which pods talk to the hub. The addresses and port of
+// the Service default/kubernetes become the hub's: kubelet derives KUBERNETES_SERVICE_HOST and _PORT
+// of pods from it. Containers with a proxy reach the hub without it: see [newNoProxy].
 // hub is the address for a cluster IP of the same family; a family without one is left as it is.
 // replaced is called with each cluster IP that a reader gets another address for, by many goroutines.
-func NewAPIServerService(hub []netip.Addr, port uint16, replaced func(clusterIP netip.Addr)) Transform {
+func NewAPIServerService(hub []netip.Addr, port uint16, replaced func(clusterIP netip.Addr)) []Transform {
+	return []Transform{newAPIServerAddress(hub, port, replaced), newNoProxy(hub)}
+}
+
+func newAPIServerAddress(hub []netip.Addr, port uint16, replaced func(netip.Addr)) Transform {
 	address := func(v value) value {
 		cluster, err := netip.ParseAddr(v.text)
 		if err != nil {

@@ -114,7 +114,7 @@ func (t *Transport) matching(r *http.Request) []*Transform {
 // isReader reports whether a transform is for the caller of a request.
 func (t *Transport) isReader(f *Transform, r *http.Request) bool {
 	if isNode := t.opts.IsNode(r.Context()); isNode || f.filter == nil {
-		return isNode && f.filter == nil
+		return isNode && f.filter == nil && (f.reader == nil || f.reader(r.Header))
 	}
 	return slices.Contains(f.filter.accounts, identity.ClaimedAccount(r.Header))
 }

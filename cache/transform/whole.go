@@ -108,7 +108,7 @@ func (a *answer) body(body []byte) ([]byte, error) {
 }
 
 // kinds are the objects that transforms are for.
-var kinds = []string{"Service", "ConfigMap", "EndpointSlice", "Secret"}
+var kinds = []string{"Service", "ConfigMap", "EndpointSlice", "Pod", "Secret"}
 
 // list transforms the items of a list.
 func (a *answer) list(body []byte) ([]byte, error) {

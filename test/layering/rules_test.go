@@ -194,6 +194,7 @@ var chosen = map[string]dependency{
 	"github.com/munnerz/goautoneg":           {only: []string{"cache/negotiation"}}, // how an apiserver reads Accept
 	"go.etcd.io/bbolt":                       {only: []string{"cache/store"}},       // the store on disk
 	"gopkg.in/evanphx/json-patch.v4":         {only: []string{"cache/patch"}},       // the one apimachinery itself patches with
+	"golang.org/x/net/http/httpproxy":        {only: []string{"cache/transform"}},   // how programs read NO_PROXY
 	"golang.org/x/sync":                      {},
 	"golang.org/x/sys":                       {only: []string{"proxy/upstream/liveness", "hub/peer", "imagepull/engine/daemon"}}, // how long the kernel waits for an acknowledgement; whose socket it is
 	"golang.org/x/term":                      {only: []string{"cmd/internal"}},                                                   // whether somebody watches, and how wide the window is
