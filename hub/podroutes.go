@@ -86,9 +86,13 @@ func (p *podRoutes) find(h *Hub) ([]nodeapi.PodRoute, error) {
 	if err != nil {
 		return nil, err
 	}
+	node, err := h.podList.Node(ctx, h.config.NodeName)
+	if err != nil {
+		return nil, fmt.Errorf("find out kubelet's version: %w", err)
+	}
 	ctx, cancel = context.WithTimeout(context.Background(), routesTimeout)
 	defer cancel()
-	return p.observer.Routes(ctx, list.Items)
+	return p.observer.Routes(ctx, list.Items, node.Status.NodeInfo.KubeletVersion)
 }
 
 // past returns the addresses at which apiservers are reached without the hub: the cluster IPs of their

@@ -51,8 +51,8 @@ func (p *Pods) List(ctx context.Context, node string) (*corev1.PodList, error) {
 	return list, err
 }
 
-// node returns the node of this name, which must be this one.
-func (p *Pods) node(ctx context.Context, name string) (*corev1.Node, error) {
+// Node returns the node of this name, which must be this one.
+func (p *Pods) Node(ctx context.Context, name string) (*corev1.Node, error) {
 	node := new(corev1.Node)
 	err := p.client.Get().MaxRetries(0).Resource("nodes").Name(name).Do(ctx).Into(node)
 	return node, err

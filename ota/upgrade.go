@@ -70,7 +70,7 @@ func (s *server) upgradePod(caller context.Context, name types.NamespacedName) (
 		return pod, err
 	}
 	if target, ok := targetOf(pod); ok && len(target.Requests) > 0 {
-		node, err := s.Pods.node(ctx, s.NodeName)
+		node, err := s.Pods.Node(ctx, s.NodeName)
 		if err != nil {
 			return pod, s.cloudFailure(caller, err, fmt.Sprintf("look up node %s, to see whether the new version of pod %s has room there", s.NodeName, name))
 		}

@@ -225,13 +225,16 @@ func (r *hubReport) accessLines(line func(label, format string, args ...any)) {
 func routesLine(pods []nodeapi.PodRoute, servers string) string {
 	out := fmt.Sprintf("%d use the hub at %s; %d bypass it until they restart",
 		len(withRoute(pods, nodeapi.ThroughHub)), servers, len(withRoute(pods, nodeapi.Bypass)))
+	if n := len(withRoute(pods, nodeapi.Proxied)); n > 0 {
+		out += fmt.Sprintf("; %d use a proxy for its address", n)
+	}
 	if n := len(withRoute(pods, nodeapi.Mixed)); n > 0 {
 		out += fmt.Sprintf("; %d should use it, but connect past it", n)
 	}
 	if n := len(withRoute(pods, nodeapi.Unknown)); n > 0 {
 		out += fmt.Sprintf("; of %d it is not known", n)
 	}
-	if len(withRoute(pods, nodeapi.Mixed, nodeapi.Unknown)) > 0 {
+	if len(withRoute(pods, nodeapi.Proxied, nodeapi.Mixed, nodeapi.Unknown)) > 0 {
 		out += "; -o wide says why"
 	}
 	return out
@@ -248,6 +251,8 @@ func (r *hubReport) routeTables() string {
 	}
 	return routeTable(r.PodAccess.Pods, nodeapi.Bypass, "BYPASSES THE HUB", "UNTIL IT RESTARTS", func(p *nodeapi.PodRoute) string {
 		return cmp.Or(p.Keep, "edgehub install --restart-pods="+p.Namespace+" restarts it")
+	}) + routeTable(r.PodAccess.Pods, nodeapi.Proxied, "USES A PROXY FOR THE HUB", "WHERE, AND WHAT TO DO", func(p *nodeapi.PodRoute) string {
+		return p.Proxy
 	}) + routeTable(r.PodAccess.Pods, nodeapi.Mixed, "CONNECTS PAST THE HUB", "WHERE, AND WHAT TO DO", func(p *nodeapi.PodRoute) string {
 		return p.Reason
 	}) + routeTable(r.PodAccess.Pods, nodeapi.Unknown, "ROUTE NOT KNOWN", "WHY", func(p *nodeapi.PodRoute) string {

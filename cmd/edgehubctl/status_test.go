@@ -111,9 +111,10 @@ func TestStatusShowsWhichPodsUseTheHub(t *testing.T) {
 	h := leading(t, nodeapi.PodAccess{Pods: []nodeapi.PodRoute{
 		{Namespace: "kube-system", Name: "kube-proxy-x", Route: nodeapi.ThroughHub, Owner: "DaemonSet/kube-proxy"},
 		{Namespace: "shop", Name: "bare", Route: nodeapi.Bypass, Keep: "it has no controller that would replace it"},
+		{Namespace: "shop", Name: "proxied", Route: nodeapi.Proxied, Owner: "ReplicaSet/p", Proxy: "because", Keep: "because"},
 		{Namespace: "shop", Name: "web-1", Route: nodeapi.Bypass, Owner: "ReplicaSet/web"},
 	}})
-	const lines = `pods        1 use the hub at 169.254.2.1:10268, [fd00::2:1]:10268; 2 bypass it until they restart
+	const lines = `pods        1 use the hub at 169.254.2.1:10268, [fd00::2:1]:10268; 2 bypass it until they restart; 1 use a proxy for its address; -o wide says why
 transforms  apiserver-service, root-ca
 pods' CA    since 2026-11-22; it does not expire
 images      none are pulled ahead
@@ -123,6 +124,9 @@ images      none are pulled ahead
 BYPASSES THE HUB   OWNER            UNTIL IT RESTARTS
 shop/bare          -                it has no controller that would replace it
 shop/web-1         ReplicaSet/web   edgehub install --restart-pods=shop restarts it
+
+USES A PROXY FOR THE HUB   OWNER          WHERE, AND WHAT TO DO
+shop/proxied               ReplicaSet/p   because
 `, "")
 	h.edgehubctl(t, "status", "-o", "json").has(t, exitDone, `"name": "web-1"`, "")
 }

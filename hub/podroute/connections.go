@@ -55,8 +55,8 @@ const (
 
 // Routes returns the routes of pods as Of does, and those that are Mixed or Unknown. With an ended
 // context the rest are Unknown.
-func (o *Observer) Routes(ctx context.Context, pods []corev1.Pod) ([]nodeapi.PodRoute, error) {
-	routes, containers, err := of(ctx, pods, o.Containers, o.Hub)
+func (o *Observer) Routes(ctx context.Context, pods []corev1.Pod, kubelet string) ([]nodeapi.PodRoute, error) {
+	routes, containers, err := of(ctx, pods, o.Containers, o.Hub, kubelet)
 	if err != nil {
 		return nil, err
 	}

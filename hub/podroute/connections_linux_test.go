@@ -182,7 +182,7 @@ func (p *pod) observe(t *testing.T, hostNetwork bool, past []netip.AddrPort, cha
 	}
 	one := daemon()
 	one.Spec.HostNetwork = hostNetwork
-	got, err := o.Routes(t.Context(), []corev1.Pod{*one})
+	got, err := o.Routes(t.Context(), []corev1.Pod{*one}, "v1.37.0")
 	if err != nil || len(got) != 1 {
 		t.Fatalf("%v, %v", got, err)
 	}

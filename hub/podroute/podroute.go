@@ -19,6 +19,9 @@
 // sets all of them to the same cannot be told from others: that shows when the pod has been
 // restarted, and has the address again.
 //
+// A proxy in a container's environment gets what the container sends to the hub, unless NO_PROXY covers
+// the hub's address. Package cache/transform sees to that where the settings are the pod's own.
+//
 // A program may know its apiserver from elsewhere than its environment, as https://kubernetes.default.svc.
 // Where that leads past the hub shows in the connections of its pod: see [Observer].
 package podroute
@@ -34,6 +37,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/edgehub-io/edgehub/cache/transform"
 	"github.com/edgehub-io/edgehub/imagepull/engine"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
@@ -54,16 +58,22 @@ const (
 // SetsAddress is why a pod should not be deleted that has the address from itself, and what to do.
 const SetsAddress = "it sets " + hostVariable + " itself, by its spec, a ConfigMap, a Secret or its image: change it there"
 
-// Of returns the routes of pods by their environment, Hub or Bypass, by namespace and name. hub are
-// the hub's addresses for pods.
-func Of(ctx context.Context, pods []corev1.Pod, r Runtime, hub []netip.Addr) ([]nodeapi.PodRoute, error) {
-	routes, _, err := of(ctx, pods, r, hub)
+// Variables are the names that Of asks a Runtime for.
+func Variables() []string {
+	return append([]string{hostVariable, portVariable}, transform.ProxyVariables()...)
+}
+
+// Of returns the routes of pods by their environment, Hub, Proxy or Bypass, by namespace and name. hub are
+// the hub's addresses for pods. kubelet is the version of the node's, as its Node has it: what becomes of a
+// proxy in a restart depends on it.
+func Of(ctx context.Context, pods []corev1.Pod, r Runtime, hub []netip.Addr, kubelet string) ([]nodeapi.PodRoute, error) {
+	routes, _, err := of(ctx, pods, r, hub, kubelet)
 	return routes, err
 }
 
 // of returns the running containers of pods, too, by the pods' UIDs.
-func of(ctx context.Context, pods []corev1.Pod, r Runtime, hub []netip.Addr) ([]nodeapi.PodRoute, map[string][]engine.Environment, error) {
-	environments, err := r.Environments(ctx, hostVariable, portVariable)
+func of(ctx context.Context, pods []corev1.Pod, r Runtime, hub []netip.Addr, kubelet string) ([]nodeapi.PodRoute, map[string][]engine.Environment, error) {
+	environments, err := r.Environments(ctx, Variables()...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("find out which pods use the hub: %w", err)
 	}
@@ -90,6 +100,7 @@ func of(ctx context.Context, pods []corev1.Pod, r Runtime, hub []netip.Addr) ([]
 			Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID),
 			Route: routeOf(counted, hub), SetsAddress: itself, Keep: keep(pod, owner, itself),
 		}
+		setProxy(&one, pod, counted, hub, transform.KeepsContainers(kubelet))
 		if owner != nil {
 			one.Owner = owner.Kind + "/" + owner.Name
 		}
@@ -109,6 +120,37 @@ func routeOf(containers []engine.Environment, hub []netip.Addr) nodeapi.Route {
 		}
 	}
 	return nodeapi.ThroughHub
+}
+
+// setProxy sets what the proxies of a pod's containers mean for its route. mends reports whether kubelet
+// reads a NO_PROXY with the hub's address where the pod's spec has the proxy.
+func setProxy(route *nodeapi.PodRoute, pod *corev1.Pod, containers []engine.Environment, hub []netip.Addr, mends bool) {
+	behind := route.Route == nodeapi.ThroughHub
+	for _, e := range containers {
+		host, err := netip.ParseAddr(e.Values[hostVariable])
+		i := slices.IndexFunc(hub, func(a netip.Addr) bool { return a.Is4() == host.Is4() })
+		if err != nil || i < 0 || !transform.UsesProxy(e.Values, hub[i]) {
+			continue
+		}
+		if behind {
+			route.Route = nodeapi.Proxied
+		}
+		if !mends || !restartMends(pod, e.Container, hub) {
+			route.Proxy = fmt.Sprintf("its container %s uses a proxy for %v: add that address to NO_PROXY where the pod has its proxy from", e.Container, hub[i])
+			route.Keep = cmp.Or(route.Keep, route.Proxy)
+			return
+		}
+		if behind {
+			route.Proxy = fmt.Sprintf("its container %s uses a proxy for %v until it restarts", e.Container, hub[i])
+		}
+	}
+}
+
+// restartMends reports whether a container has a NO_PROXY with the hub's addresses when it has been restarted.
+func restartMends(pod *corev1.Pod, container string, hub []netip.Addr) bool {
+	return slices.ContainsFunc(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), func(c corev1.Container) bool {
+		return c.Name == container && !slices.Equal(transform.WithoutProxy(&c, hub), c.Env)
+	})
 }
 
 // isStatic reports whether a pod is kubelet's copy of a static pod.

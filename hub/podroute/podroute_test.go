@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,7 +25,7 @@ type fakeRuntime struct {
 }
 
 func (f fakeRuntime) Environments(_ context.Context, names ...string) ([]engine.Environment, error) {
-	if !slices.Equal(names, []string{hostVariable, portVariable}) {
+	if !slices.Equal(names, Variables()) {
 		return nil, fmt.Errorf("asked for %q", names)
 	}
 	return f.environments, f.err
@@ -108,7 +109,7 @@ func TestRoutesOfPods(t *testing.T) {
 			if tt.change != nil {
 				tt.change(pod)
 			}
-			got, err := Of(t.Context(), []corev1.Pod{*pod}, fakeRuntime{environments: tt.containers}, hub)
+			got, err := Of(t.Context(), []corev1.Pod{*pod}, fakeRuntime{environments: tt.containers}, hub, "v1.31.0")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -149,14 +150,57 @@ func TestPodsAreInOrderAndNameTheirOwners(t *testing.T) {
 	for _, uid := range []types.UID{"a", "b", "c"} {
 		environments = append(environments, container(string(uid), "10.96.0.1", "10.96.0.1"))
 	}
-	got, err := Of(t.Context(), []corev1.Pod{*a, *b, *c}, fakeRuntime{environments: environments}, hub)
+	got, err := Of(t.Context(), []corev1.Pod{*a, *b, *c}, fakeRuntime{environments: environments}, hub, "v1.31.0")
 	if err != nil || len(got) != 3 || got[0].UID != "c" || got[1].UID != "b" || got[2].UID != "a" || got[0].Owner != "DaemonSet/kube-proxy" {
 		t.Errorf("%v: %+v", err, got)
 	}
 }
 
 func TestARuntimeThatDoesNotAnswerIsAnError(t *testing.T) {
-	if got, err := Of(t.Context(), nil, fakeRuntime{err: errors.New("away")}, hub); err == nil {
+	if got, err := Of(t.Context(), nil, fakeRuntime{err: errors.New("away")}, hub, "v1.31.0"); err == nil {
 		t.Errorf("got %v", got)
+	}
+}
+
+func TestAPodThatUsesAProxyForTheHubIsNotBehindIt(t *testing.T) {
+	const cluster, hubs, password = "10.96.0.1", "169.254.2.1", "http://u:secret@192.0.2.80:3128"
+	literal := []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: password}, {Name: "NO_PROXY", Value: "10.96.0.0/12"}}
+	for name, tt := range map[string]struct {
+		host, noProxy string
+		env           []corev1.EnvVar // in the spec
+		kubelet       string
+		route         nodeapi.Route
+		proxy, keep   bool
+		sidecar       bool
+	}{
+		"it is told of the hub":                           {hubs, hubs, literal, "v1.37.2", nodeapi.ThroughHub, false, false, false},
+		"kubelet had the older spec":                      {hubs, "10.96.0.0/12", literal, "v1.37.2", nodeapi.Proxied, true, false, false},
+		"the proxy is of a sidecar":                       {cluster, "10.96.0.0/12", literal, "v1.37.2", nodeapi.Bypass, false, false, true},
+		"an older kubelet":                                {hubs, "10.96.0.0/12", literal, "v1.30.9", nodeapi.Proxied, true, true, false},
+		"the proxy is of a ConfigMap":                     {hubs, "10.96.0.0/12", nil, "v1.37.2", nodeapi.Proxied, true, true, false},
+		"it started before":                               {cluster, "10.96.0.0/12", literal, "v1.37.2", nodeapi.Bypass, false, false, false},
+		"it started before, an older kubelet":             {cluster, "10.96.0.0/12", literal, "v1.30.9", nodeapi.Bypass, true, true, false},
+		"it started before, the proxy is of a ConfigMap":  {cluster, "10.96.0.0/12", nil, "v1.37.2", nodeapi.Bypass, true, true, false},
+		"it started before, and its NO_PROXY has the hub": {cluster, "169.254.0.0/16", nil, "v1.37.2", nodeapi.Bypass, false, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod, e := daemon(), container("u1", tt.host, tt.host)
+			pod.Spec.Containers[0].Env = tt.env
+			if tt.sidecar {
+				pod.Spec.InitContainers, pod.Spec.Containers = pod.Spec.Containers, nil
+			}
+			e.Values["HTTPS_PROXY"], e.Values["NO_PROXY"] = password, tt.noProxy
+			got, err := Of(t.Context(), []corev1.Pod{*pod}, fakeRuntime{environments: []engine.Environment{e}}, hub, tt.kubelet)
+			if err != nil || len(got) != 1 {
+				t.Fatal(got, err)
+			}
+			p := got[0]
+			if p.Route != tt.route || (p.Proxy != "") != tt.proxy || (p.Keep != "") != tt.keep || tt.keep && p.Keep != p.Proxy {
+				t.Errorf("got %+v", p)
+			}
+			if strings.Contains(p.Proxy, "secret") {
+				t.Errorf("it shows the proxy's password: %s", p.Proxy)
+			}
+		})
 	}
 }

@@ -24,6 +24,7 @@ type Route string
 const (
 	ThroughHub Route = "Hub"
 	Bypass     Route = "Bypass" // of at least one container
+	Proxied    Route = "Proxy"  // the hub's address, for which at least one container uses a proxy
 	// Mixed means that the pod was also seen connected to an apiserver, or to the cluster IP of the
 	// Service default/kubernetes, which leads past the hub while the cloud is there.
 	Mixed Route = "Mixed"
@@ -44,6 +45,9 @@ type PodRoute struct {
 	// SetsAddress is true if the containers have the address from the pod itself, by its spec, a
 	// ConfigMap, a Secret or an image. Then a restart does not change the route.
 	SetsAddress bool `json:"setsAddress,omitempty"`
+	// Proxy is why what the pod sends to the hub goes to a proxy, or would after a restart, and what to
+	// do; empty: it does not. Keep is the same if a restart alone does not change that.
+	Proxy string `json:"proxy,omitempty"`
 	// Keep is why the pod should not be deleted in order to change its route; empty: it may be.
 	Keep string `json:"keep,omitempty"`
 }

@@ -36,7 +36,7 @@ var layers = map[string][]string{
 	"hub/kubeconfig":  {"proxy/upstream"},
 	"hub/nodeca":      {"hub/durable"},
 	"hub/peer":        {},
-	"hub/podroute":    {"imagepull/engine", "ota/nodeapi", "ota/upgrade"}, // edgehub install asks the same
+	"hub/podroute":    {"cache/transform", "imagepull/engine", "ota/nodeapi", "ota/upgrade"}, // edgehub install asks the same
 	"hub/servertls":   {"hub/config", "hub/durable", "hub/csrf", "hub/kubeconfig", "proxy/authn"},
 	"hub/systemd":     {},
 	"hub/feed":        {"cache/topology"}, // it reads through the hub, as any client

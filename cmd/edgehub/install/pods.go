@@ -114,6 +114,11 @@ func (c *checks) checkPods(ctx context.Context, p *plan, earlier *installed) {
 	case err != nil:
 		c.warn("it is not known which pods bypass the hub until they restart: %v", err)
 	}
+	for _, pod := range list {
+		if pod.Proxy != "" { // it would not reach the hub when it has restarted
+			c.warn("pod %s: %s", &pod, pod.Proxy)
+		}
+	}
 	if earlier == nil || !slices.ContainsFunc(earlier.PodServers, func(s string) bool { return !slices.Contains(p.config.PodServers(), s) }) {
 		return
 	}

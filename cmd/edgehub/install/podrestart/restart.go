@@ -27,6 +27,7 @@ import (
 
 // Cloud reads and deletes the node's pods with the node's identity.
 type Cloud interface {
+	Node(ctx context.Context, name string) (*corev1.Node, error)
 	Pods(ctx context.Context, node string) ([]corev1.Pod, error)
 	DeletePod(ctx context.Context, namespace, name, uid string) error
 }
@@ -49,21 +50,29 @@ type Pod struct {
 
 func (p *Pod) String() string { return p.Namespace + "/" + p.Name }
 
-// List returns the pods with this route. hub are the hub's addresses for pods. Pods of DaemonSets
-// come first: others need what they do for the node's network.
+// List returns the pods with this route, and those that have the hub's address and use a proxy for it. A
+// pod that would use one after a restart, too, is not restarted in order to use the hub. hub are the hub's
+// addresses for pods. Pods of DaemonSets come first: others need what they do for the node's network.
 func (n *Node) List(ctx context.Context, route nodeapi.Route, hub []netip.Addr, o *Options) ([]Pod, error) {
 	list, err := n.Cloud.Pods(ctx, n.Name)
 	if err != nil {
 		return nil, fmt.Errorf("list the pods of node %s: %w", n.Name, err)
 	}
-	routes, err := podroute.Of(ctx, list, n.Runtime, hub)
+	node, err := n.Cloud.Node(ctx, n.Name)
+	if err != nil {
+		return nil, fmt.Errorf("read node %s: %w", n.Name, err)
+	}
+	routes, err := podroute.Of(ctx, list, n.Runtime, hub, node.Status.NodeInfo.KubeletVersion)
 	if err != nil {
 		return nil, err
 	}
 	var pods []Pod
 	for _, r := range routes {
-		if r.Route != route {
+		if r.Route != route && r.Route != nodeapi.Proxied {
 			continue
+		}
+		if route == nodeapi.ThroughHub && r.Keep == r.Proxy {
+			r.Keep = "" // it gets another address
 		}
 		i := slices.IndexFunc(list, func(p corev1.Pod) bool { return string(p.UID) == r.UID })
 		p := Pod{PodRoute: r, Selected: r.Keep == "" && o.selects(&list[i])}

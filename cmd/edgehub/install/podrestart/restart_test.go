@@ -3,6 +3,7 @@ package podrestart
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -22,12 +23,13 @@ const clusterIP = "10.96.0.1"
 
 var hub = []netip.Addr{netip.MustParseAddr("169.254.2.1")}
 
-// fake is the cloud and the runtime of a node. All pods bypass the hub.
+// fake is the cloud and the runtime of a node. All pods bypass the hub, unless they have other variables.
 type fake struct {
 	pods    []corev1.Pod
 	deleted []string
 	onPoll  func(f *fake) // called before each list
 	failing error
+	more    map[string]string // variables
 }
 
 func (f *fake) Pods(context.Context, string) ([]corev1.Pod, error) {
@@ -35,6 +37,10 @@ func (f *fake) Pods(context.Context, string) ([]corev1.Pod, error) {
 		f.onPoll(f)
 	}
 	return slices.Clone(f.pods), f.failing
+}
+
+func (f *fake) Node(context.Context, string) (*corev1.Node, error) {
+	return &corev1.Node{Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1.37.2"}}}, nil
 }
 
 func (f *fake) DeletePod(_ context.Context, namespace, name, uid string) error {
@@ -50,9 +56,9 @@ func (f *fake) remove(uid string) {
 func (f *fake) Environments(context.Context, ...string) ([]engine.Environment, error) {
 	var all []engine.Environment
 	for _, p := range f.pods {
-		all = append(all, engine.Environment{PodUID: string(p.UID), Values: map[string]string{
-			"KUBERNETES_SERVICE_HOST": clusterIP, "KUBERNETES_PORT": "tcp://" + clusterIP + ":443",
-		}})
+		values := map[string]string{"KUBERNETES_SERVICE_HOST": clusterIP, "KUBERNETES_PORT": "tcp://" + clusterIP + ":443"}
+		maps.Copy(values, f.more)
+		all = append(all, engine.Environment{PodUID: string(p.UID), Values: values})
 	}
 	return all, nil
 }
@@ -115,6 +121,19 @@ func TestWhichPodsAreSelected(t *testing.T) {
 				t.Errorf("%v, not %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// Where its proxy is from elsewhere than its spec, no restart has it use the hub, and one has it leave the hub.
+func TestAPodThatUsesAProxyForTheHub(t *testing.T) {
+	f := &fake{pods: []corev1.Pod{pod("shop", "web", "ReplicaSet/web", true)}, more: map[string]string{
+		"KUBERNETES_SERVICE_HOST": "169.254.2.1", "KUBERNETES_PORT": "tcp://169.254.2.1:10268", "HTTPS_PROXY": "http://p",
+	}}
+	for route, selected := range map[nodeapi.Route]bool{nodeapi.Bypass: false, nodeapi.ThroughHub: true} {
+		pods, err := f.node(nil).List(t.Context(), route, hub, &Options{Namespaces: []string{"all"}})
+		if err != nil || len(pods) != 1 || pods[0].Selected != selected {
+			t.Errorf("%s: %+v, %v", route, pods, err)
+		}
 	}
 }
 
