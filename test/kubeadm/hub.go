@@ -24,6 +24,35 @@ func (c *Cluster) hubIs(ctx context.Context, say Say, word string) error {
 	})
 }
 
+// proxiesAreUnused returns an error unless the hub says that the pods with a proxy use the hub.
+func (c *Cluster) proxiesAreUnused(ctx context.Context) error {
+	text, err := c.get(ctx, "http://127.0.0.1:10267/debug/cache")
+	if err != nil {
+		return err
+	}
+	var state struct {
+		PodAccess struct {
+			Pods []struct{ Name, Route, Proxy string }
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &state); err != nil {
+		return err
+	}
+	found := 0
+	for _, pod := range state.PodAccess.Pods {
+		if !strings.HasPrefix(pod.Name, "proxied-") && !strings.HasPrefix(pod.Name, "kube-proxy-") {
+			continue
+		}
+		if found++; pod.Route == "Proxy" || pod.Proxy != "" {
+			return fmt.Errorf("pod %s: %s", pod.Name, pod.Proxy)
+		}
+	}
+	if found != 2 {
+		return fmt.Errorf("%d pods with a proxy, of 2, are listed: %s", found, text)
+	}
+	return nil
+}
+
 // readers are the resources that each user has read through the hub.
 type readers map[string][]string
 

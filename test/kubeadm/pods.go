@@ -14,7 +14,7 @@ import (
 )
 
 // everyProgram is how the names of the edge node's pods begin.
-var everyProgram = []string{"coredns", "informer", "kube-flannel-ds", "kube-proxy", "web"}
+var everyProgram = []string{"coredns", "informer", "kube-flannel-ds", "kube-proxy", "proxied", "secret-token", "web"}
 
 func (c *Cluster) nodeReady(ctx context.Context, name string) error {
 	node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})

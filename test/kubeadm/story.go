@@ -82,8 +82,10 @@ func (c *Cluster) runPods(ctx context.Context, say Say) error {
 	if err := c.apply(ctx, "demo.yaml"); err != nil {
 		return err
 	}
-	// One CoreDNS on each node, for the pods of that node.
+	// One CoreDNS on each node, for the pods of that node. kube-proxy has a proxy, as where kubeadm was started
+	// with one, that nobody answers for.
 	for _, args := range [][]string{
+		{"set", "env", "daemonset/kube-proxy", "HTTPS_PROXY=http://192.0.2.80:3128", "NO_PROXY=10.96.0.0/12," + controlIP},
 		{"patch", "service", "kube-dns", `--patch={"spec": {"internalTrafficPolicy": "Local"}}`},
 		{"patch", "deployment", "coredns", "--patch=" + onePerNode},
 	} {
@@ -162,6 +164,9 @@ func (c *Cluster) restartPods(ctx context.Context, say Say) error {
 	}
 	say("connections from edge to the apiserver: %s", flows)
 	if err := c.routesAreTold(ctx, say); err != nil {
+		return err
+	}
+	if err := c.eventually(ctx, say, "pods that have a proxy use the hub, and not the proxy, by its /debug/cache", c.proxiesAreUnused); err != nil {
 		return err
 	}
 	return c.eventually(ctx, say, "who reads through the hub, by its /debug/cache", func(ctx context.Context) error {
