@@ -14,6 +14,10 @@ var others = map[string]string{
 	"--kubelet-cgroups":                  "kubelet",
 	"--system-cgroups":                   "kubelet",
 
+	"--dport":       "iptables",
+	"--reject-with": "iptables",
+	"--state":       "firewall-cmd",
+
 	"--cgroups":  "podman run",
 	"--name":     "systemd-creds",
 	"--scope":    "systemd-run",

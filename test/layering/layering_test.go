@@ -89,7 +89,7 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 		"a subcommand that imports the daemon": {
 			map[string][]string{mod + "cmd/edgehub/install": {mod + "hub", mod + "hub/config"}},
 			func(p map[string]pkg) []string { return layerViolations(p, layers) },
-			[]string{"cmd/edgehub/install imports hub, which its layer does not allow: it may import cache/transform, cmd/edgehub/install/apiserver, cmd/edgehub/install/dummyif, cmd/edgehub/install/files, cmd/edgehub/install/kubelet, cmd/edgehub/install/podrestart, cmd/edgehub/install/systemctl, hub/config, hub/durable, hub/kubeconfig, hub/nodeca, imagepull/engine, ota/nodeapi"},
+			[]string{"cmd/edgehub/install imports hub, which its layer does not allow: it may import cache/transform, cmd/edgehub/install/apiserver, cmd/edgehub/install/dummyif, cmd/edgehub/install/files, cmd/edgehub/install/firewall, cmd/edgehub/install/kubelet, cmd/edgehub/install/podrestart, cmd/edgehub/install/systemctl, hub/config, hub/durable, hub/kubeconfig, hub/nodeca, imagepull/engine, ota/nodeapi"},
 		},
 		"a package without a layer": {
 			map[string][]string{mod + "util": nil},

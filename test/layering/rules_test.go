@@ -10,10 +10,11 @@ const module = "github.com/edgehub-io/edgehub"
 var layers = map[string][]string{
 	"cmd/edgehub": {"cmd/edgehub/install", "cmd/internal", "hub", "hub/config"},
 	"cmd/edgehub/install": { // not hub: it checks flags, and starts nothing
-		"cache/transform", "cmd/edgehub/install/apiserver", "cmd/edgehub/install/dummyif", "cmd/edgehub/install/files",
+		"cache/transform", "cmd/edgehub/install/apiserver", "cmd/edgehub/install/dummyif", "cmd/edgehub/install/files", "cmd/edgehub/install/firewall",
 		"cmd/edgehub/install/kubelet", "cmd/edgehub/install/podrestart", "cmd/edgehub/install/systemctl", "hub/config", "hub/durable", "hub/kubeconfig", "hub/nodeca", "imagepull/engine", "ota/nodeapi",
 	},
 	"cmd/edgehub/install/dummyif":    {},
+	"cmd/edgehub/install/firewall":   {},
 	"cmd/edgehub/install/kubelet":    {"cmd/edgehub/install/systemctl"},
 	"cmd/edgehub/install/podrestart": {"hub/podroute", "imagepull/engine", "ota/nodeapi"},
 	"cmd/edgehub/install/apiserver":  {"hub/kubeconfig"},
@@ -194,10 +195,9 @@ var chosen = map[string]dependency{
 	"github.com/munnerz/goautoneg":           {only: []string{"cache/negotiation"}}, // how an apiserver reads Accept
 	"go.etcd.io/bbolt":                       {only: []string{"cache/store"}},       // the store on disk
 	"gopkg.in/evanphx/json-patch.v4":         {only: []string{"cache/patch"}},       // the one apimachinery itself patches with
-	"golang.org/x/net/http/httpproxy":        {only: []string{"cache/transform"}},   // how programs read NO_PROXY
 	"golang.org/x/sync":                      {},
-	"golang.org/x/sys":                       {only: []string{"proxy/upstream/liveness", "hub/peer", "imagepull/engine/daemon"}}, // how long the kernel waits for an acknowledgement; whose socket it is
-	"golang.org/x/term":                      {only: []string{"cmd/internal"}},                                                   // whether somebody watches, and how wide the window is
+	"golang.org/x/sys":                       {only: []string{"proxy/upstream/liveness", "hub/peer", "imagepull/engine/daemon", "cmd/edgehub/install/firewall"}}, // how long the kernel waits for an acknowledgement; whose socket it is; network namespaces of pods
+	"golang.org/x/term":                      {only: []string{"cmd/internal"}},                                                                                   // whether somebody watches, and how wide the window is
 
 	// To speak with containerd and with registries as CRI does.
 	"github.com/containerd/containerd/v2":           {only: engineLayers},                                                                  // its client, and the resolver that reads certs.d
@@ -212,7 +212,7 @@ var chosen = map[string]dependency{
 	"github.com/sirupsen/logrus":                    {only: []string{"imagepull/engine"}},                                                  // the type of the log that is silenced
 	"golang.org/x/time":                             {only: append([]string{"cache/spool", "proxy/upstream"}, engineLayers...)},            // limits on Events per second, on bandwidth and on lines in the log
 	"github.com/pelletier/go-toml/v2":               {only: []string{"imagepull/engine/daemon"}},                                           // containerd's configuration; its client reads hosts.toml with it
-	"golang.org/x/net/http/httpproxy":               {only: []string{"imagepull/engine/daemon"}},                                           // which proxy a request takes, by another process's environment
+	"golang.org/x/net/http/httpproxy":               {only: []string{"cache/transform", "imagepull/engine/daemon"}},                        // which proxy a request takes, by another process's environment
 	"google.golang.org/protobuf/encoding/protowire": {only: []string{"cache/transform"}},                                                   // one field of a protobuf message is replaced, the others stay byte by byte
 	"google.golang.org/grpc":                        {only: []string{"imagepull/engine"}},                                                  // one connection for containerd's API and CRI's
 	"k8s.io/cri-api":                                {only: []string{"imagepull/engine"}},                                                  // which snapshotter CRI uses, and where

@@ -94,6 +94,7 @@ func prepare(ctx context.Context, o *Options, given func(string) bool, earlier *
 	if cloud == nil {
 		return nil, c.result()
 	}
+	o.readNetwork(ctx, cloud)
 	p, err := newPlan(ctx, o, k, earlier, version)
 	if err != nil {
 		c.fail("%v", err)

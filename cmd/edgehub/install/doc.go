@@ -5,6 +5,7 @@
 //
 //	/usr/local/bin/edgehub                                this very program
 //	/etc/systemd/system/edgehub.service, edgehub.socket   and the links that enable them
+//	/etc/systemd/system/edgehub-firewall.service          with --open-firewall only
 //	/etc/edgehub/edgehub.env                              the administrator's flags
 //	/etc/kubernetes/edgehub-kubelet.conf                  kubelet's kubeconfig for the hub
 //	/etc/systemd/system/kubelet.service.d/20-edgehub.conf makes kubelet use it

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -106,7 +107,8 @@ func (j *journal) commit(p *plan) error {
 		Interface: p.options.dummyIf(p.config), PodServers: p.config.PodServers(), Transforms: p.config.Transforms,
 	}
 	if earlier := j.Installed; earlier != nil {
-		done.Originals, done.Folders = earlier.Originals, slices.Concat(earlier.Folders, j.Change.Folders)
+		maps.Copy(done.Originals, earlier.Originals) // what this change adds was not there
+		done.Folders = slices.Concat(earlier.Folders, j.Change.Folders)
 	}
 	for _, f := range p.all {
 		done.Written[f.path] = f.Entry
@@ -122,6 +124,9 @@ func (j *journal) commit(p *plan) error {
 // apply writes the files and restarts the services. Kubelet's drop-in comes last: until the hub
 // answers, kubelet is not affected if this program or the machine fails.
 func (p *plan) apply(ctx context.Context, j *journal, out io.Writer) error {
+	if p.firewall {
+		_, _ = systemctl.Run(ctx, "stop", firewallService) // as it was written; it may not exist
+	}
 	if p.sockets && p.onPlain {
 		// It would talk to whoever takes the port meanwhile.
 		if err := j.stopKubelet(ctx); err != nil {
@@ -137,6 +142,9 @@ func (p *plan) apply(ctx context.Context, j *journal, out io.Writer) error {
 		}
 	}
 	if err := p.writeFiles(ctx, func(path string) bool { return path != dropInFile }); err != nil {
+		return err
+	}
+	if err := p.openFirewall(ctx); err != nil {
 		return err
 	}
 	if p.restart {
@@ -156,6 +164,9 @@ func (p *plan) apply(ctx context.Context, j *journal, out io.Writer) error {
 		return readOwnNode(ctx, p.options.NodeName)
 	}); err != nil {
 		return fmt.Errorf("%w%s", err, systemctl.Journal(context.WithoutCancel(ctx), hubService))
+	}
+	if err := p.checkReach(ctx, out); err != nil {
+		return err
 	}
 	if !p.kubelet {
 		return nil

@@ -69,11 +69,14 @@ type plan struct {
 	cloud   *apiserver.Client // with the node's own credentials
 	first   bool              // no hub is installed
 
-	endpoint string           // of containerd
-	bypass   []podrestart.Pod // that bypass the hub, or will
-	oldIf    string           // an interface of the hub that is installed, which is removed first
-	proxy    bool             // the hub is given kubelet's variables that name a proxy
-	onPlain  bool             // kubelet is to leave the plain port, which earlier versions had it use
+	endpoint  string           // of containerd
+	bypass    []podrestart.Pod // that bypass the hub, or will
+	oldIf     string           // an interface of the hub that is installed, which is removed first
+	proxy     bool             // the hub is given kubelet's variables that name a proxy
+	leadsAnew bool             // kubelet does not lead pods to these addresses so far
+	firewall  bool             // the firewall's rule is added or taken back
+	reached   bool             // pods were found to reach the hub
+	onPlain   bool             // kubelet is to leave the plain port, which earlier versions had it use
 }
 
 // newPlan renders all files, and compares them with those on the node.
@@ -103,12 +106,16 @@ func newPlan(ctx context.Context, o *Options, k *kubelet.Kubelet, earlier *insta
 	if err := p.addFiles(values, env, k.Proxy); err != nil {
 		return nil, err
 	}
+	if err := p.addFirewall(ctx, earlier); err != nil {
+		return nil, err
+	}
 	if earlier != nil && (earlier.Interface != o.dummyIf(p.config) || !slices.Equal(earlier.PodServers, p.config.PodServers())) {
 		p.oldIf = earlier.Interface
 	}
 	err = p.compare(ctx)
 	// kubelet reads what leads pods to the hub once, and then only what changes in the cloud.
-	if earlier != nil && (!slices.Equal(earlier.PodServers, p.config.PodServers()) || !slices.Equal(earlier.Transforms, p.config.Transforms)) {
+	p.leadsAnew = earlier == nil || !slices.Equal(earlier.PodServers, p.config.PodServers()) || !slices.Equal(earlier.Transforms, p.config.Transforms)
+	if earlier != nil && p.leadsAnew {
 		p.kubelet = true
 	}
 	return p, err
@@ -401,6 +408,8 @@ func (p *plan) compare(ctx context.Context) error {
 			p.kubelet = true
 		case socketFile:
 			p.sockets = true
+		case firewallFile, firewallLink:
+			p.firewall = true
 		default:
 			p.restart = true
 		}
@@ -414,11 +423,12 @@ func (p *plan) compare(ctx context.Context) error {
 		p.restart = true
 	}
 	p.sockets = p.sockets || !socketsAreOpen(ctx)
+	p.firewall = p.firewall || p.options.OpenFirewall && !firewallIsOpen(ctx)
 	p.restart = p.restart || p.sockets
 	return nil
 }
 
-func (p *plan) upToDate() bool { return len(p.changed) == 0 && !p.restart && !p.kubelet }
+func (p *plan) upToDate() bool { return len(p.changed) == 0 && !p.restart && !p.kubelet && !p.firewall }
 
 // print lists files and commands. With texts, it also prints the new contents.
 func (p *plan) print(w io.Writer, texts bool) {
@@ -430,6 +440,10 @@ func (p *plan) print(w io.Writer, texts bool) {
 			if _, err := os.Lstat(f.path); err == nil {
 				word = "replace"
 			}
+		}
+		if f.Kind == "" {
+			fmt.Fprintf(w, "  remove   %s\n", f.path)
+			continue
 		}
 		fmt.Fprintf(w, "  %s  %s", word, f.path)
 		if f.Kind == files.KindLink {
@@ -465,6 +479,12 @@ func (p *plan) commands() []string {
 	if p.sockets && p.onPlain {
 		all = append(all, "systemctl stop "+kubeletService)
 	}
+	switch {
+	case p.firewall && p.options.OpenFirewall:
+		all = append(all, "systemctl restart "+firewallService+", which adds a rule to the firewall")
+	case p.firewall:
+		all = append(all, "systemctl stop "+firewallService+", which takes the firewall's rule back")
+	}
 	if p.sockets && !p.first {
 		all = append(all, "systemctl stop "+hubService+" "+hubSocket)
 	}
@@ -480,6 +500,9 @@ func (p *plan) commands() []string {
 	}
 	if p.restart {
 		all = append(all, "systemctl restart "+hubService, fmt.Sprintf("wait until the hub is ready, and the node reads itself through it (at most %v)", p.options.Wait))
+	}
+	if p.leadsPods() {
+		all = append(all, "connect to the hub from network namespaces of pods")
 	}
 	if p.kubelet {
 		all = append(all, "systemctl restart "+kubeletService, fmt.Sprintf("wait until node %s is Ready and has renewed its lease through the hub (at most %v)", p.options.NodeName, p.options.Wait))

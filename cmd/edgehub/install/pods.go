@@ -84,6 +84,9 @@ func (p *plan) restartPods(ctx context.Context, out io.Writer) error {
 	if !p.options.Restart.Given() {
 		return nil
 	}
+	if err := p.reachByPods(ctx, out); err != nil {
+		return fmt.Errorf("edgehub is installed, but no pod was restarted: %w", err)
+	}
 	pods, err := openNodePods(p.options.NodeName, p.cloud, p.endpoint, out)
 	if err != nil {
 		return err

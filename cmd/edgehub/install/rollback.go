@@ -61,6 +61,7 @@ func (j *journal) rollback(ctx context.Context, c *apiserver.Client, name string
 			return err
 		}
 	}
+	_, _ = systemctl.Run(ctx, "stop", firewallService) // it may not exist
 	if first || ch.Sockets {
 		forHubUnits(ctx, "stop")
 	}
@@ -78,6 +79,10 @@ func (j *journal) rollback(ctx context.Context, c *apiserver.Client, name string
 		return err
 	}
 	var errs []error
+	if !first && j.Installed.Options.OpenFirewall {
+		_, err := systemctl.Run(ctx, "start", firewallService)
+		errs = append(errs, err)
+	}
 	if first {
 		forHubUnits(ctx, "reset-failed")
 		if ch.FreshRoot != "" {
@@ -117,7 +122,7 @@ func (j *journal) bypassHub(ctx context.Context, out io.Writer) error {
 // forHubUnits runs a command of systemctl for the hub's units, which may not exist: stop, or
 // reset-failed, after which systemd forgets the failures of units that are gone.
 func forHubUnits(ctx context.Context, command string) {
-	for _, unit := range []string{hubService, hubSocket} {
+	for _, unit := range []string{hubService, hubSocket, firewallService} {
 		_, _ = systemctl.Run(ctx, command, unit)
 	}
 }

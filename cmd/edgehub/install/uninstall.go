@@ -115,6 +115,9 @@ func (r record) describe(ctx context.Context, o *UninstallOptions, out io.Writer
 	if o.Restart.Given() {
 		restart = "  restart pods that use the hub, one at a time\n"
 	}
+	if r.Installed.Options.OpenFirewall {
+		stop += "\n  systemctl stop " + firewallService + ", which takes the firewall's rule back"
+	}
 	if r.Installed.Interface != "" {
 		stop += "\n  ip link delete dev " + r.Installed.Interface
 	}

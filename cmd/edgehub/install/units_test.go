@@ -1,6 +1,7 @@
 package install
 
 import (
+	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -53,7 +54,50 @@ func writeUnits(t *testing.T) (folder string) {
 			t.Fatal(err)
 		}
 	}
+	if os.Geteuid() == 0 {
+		writeFirewallUnit(t, p, folder)
+	}
 	return folder
+}
+
+// writeFirewallUnit writes the unit of --open-firewall, whose commands name this machine's interfaces.
+func writeFirewallUnit(t *testing.T, p *plan, folder string) {
+	t.Helper()
+	p.options.OpenFirewall = true
+	p.all = make([]plannedFile, 1) // kubelet's drop-in, which stays the last
+	if err := p.addFirewall(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	unit, link := p.all[0], p.all[1]
+	if unit.path != firewallFile || link.path != firewallLink || link.Target != firewallFile || p.all[2].path != "" {
+		t.Errorf("%s, %s -> %s", unit.path, link.path, link.Target)
+	}
+	if err := os.WriteFile(filepath.Join(folder, firewallService), unit.content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What an install has opened, one with --open-firewall=false closes; who never asked for it has no unit.
+func TestTheUnitOfTheFirewallGoes(t *testing.T) {
+	p := &plan{options: NewOptions(), all: make([]plannedFile, 1)}
+	if err := p.addFirewall(t.Context(), nil); err != nil || len(p.all) != 1 {
+		t.Errorf("a first install without the flag: %v, %v", p.all, err)
+	}
+	if err := p.addFirewall(t.Context(), &installed{Options: Options{OpenFirewall: true}}); err != nil || len(p.all) != 3 || p.all[0].path != firewallFile || p.all[0].Kind != "" {
+		t.Errorf("it was opened: %v, %v", p.all, err)
+	}
+}
+
+// Kubelet's pods are led to an address of the family that the apiserver's Service has.
+func TestAddressesThatPodsAreLedTo(t *testing.T) {
+	p := &plan{options: NewOptions(), config: &config.Config{PodAddresses: []netip.Addr{netip.MustParseAddr("169.254.2.1"), netip.MustParseAddr("fd00::2:1")}}}
+	p.config.ProxySecurePort = securePort
+	for ips, want := range map[string]string{"": "[169.254.2.1:10268 [fd00::2:1]:10268]", "10.96.0.1": "[169.254.2.1:10268]", "10.96.0.1 fd10::1": "[169.254.2.1:10268 [fd00::2:1]:10268]"} {
+		p.options.ServiceIPs = strings.Fields(ips)
+		if got := fmt.Sprint(p.ledServers()); got != want {
+			t.Errorf("%q: %s, not %s", ips, got, want)
+		}
+	}
 }
 
 func analyze(t *testing.T, args ...string) string {
@@ -73,9 +117,13 @@ func analyze(t *testing.T, args ...string) string {
 
 func TestSystemdAcceptsTheUnits(t *testing.T) {
 	folder := writeUnits(t)
-	out := analyze(t, "verify", "--man=no", "--recursive-errors=no", filepath.Join(folder, hubService), filepath.Join(folder, hubSocket))
+	units, err := filepath.Glob(filepath.Join(folder, "edgehub*.s*")) // services and sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := analyze(t, append([]string{"verify", "--man=no", "--recursive-errors=no"}, units...)...)
 	for line := range strings.Lines(out) {
-		if strings.Contains(line, "edgehub.") {
+		if strings.Contains(line, "edgehub") {
 			t.Error(line)
 		}
 	}

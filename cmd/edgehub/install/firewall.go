@@ -1,0 +1,122 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/apiserver"
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/firewall"
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
+)
+
+// The unit with the firewall's rule, which there is with --open-firewall only.
+const (
+	firewallService = "edgehub-firewall.service"
+	firewallFile    = unitFolder + "/" + firewallService
+	firewallLink    = unitFolder + "/multi-user.target.wants/" + firewallService
+)
+
+// readNetwork notes what the cluster says about the addresses of pods and of its apiserver. An upgrade
+// without the cloud has what the install before it was told.
+func (o *Options) readNetwork(ctx context.Context, cloud *apiserver.Client) {
+	if node, err := cloud.Node(ctx, o.NodeName); err == nil {
+		o.PodCIDRs = node.Spec.PodCIDRs
+	}
+	if ips, err := cloud.APIServerIPs(ctx); err == nil {
+		o.ServiceIPs = nil
+		for _, ip := range ips {
+			o.ServiceIPs = append(o.ServiceIPs, ip.String())
+		}
+	}
+}
+
+// ledServers are those of the hub's addresses for pods that pods are led to: each takes the place of a
+// cluster IP of its family.
+func (p *plan) ledServers() []netip.AddrPort {
+	var led []netip.AddrPort
+	for _, address := range p.config.PodAddresses {
+		sameFamily := func(ip string) bool {
+			cluster, err := netip.ParseAddr(ip)
+			return err == nil && cluster.Is4() == address.Is4()
+		}
+		if len(p.options.ServiceIPs) == 0 || slices.ContainsFunc(p.options.ServiceIPs, sameFamily) {
+			led = append(led, netip.AddrPortFrom(address, uint16(p.config.ProxySecurePort))) //nolint:gosec // config has checked it
+		}
+	}
+	return led
+}
+
+// addFirewall plans the unit, or that it goes if an earlier install has written it.
+func (p *plan) addFirewall(ctx context.Context, earlier *installed) error {
+	add := func(unit, link files.Entry, content []byte) {
+		p.all = slices.Insert(p.all, len(p.all)-1, plannedFile{firewallFile, unit, content}, plannedFile{firewallLink, link, nil})
+	}
+	if !p.options.OpenFirewall {
+		if earlier != nil && earlier.Options.OpenFirewall {
+			add(files.Entry{}, files.Entry{}, nil)
+		}
+		return nil
+	}
+	there, err := os.ReadFile(firewallFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	lines, err := firewall.UnitLines(ctx, p.ledServers(), p.options.PodCIDRs, there)
+	if err != nil {
+		return err
+	}
+	content, err := render(firewallService, []string{"{{COMMANDS}}", strings.Join(lines, "\n")})
+	add(files.Entry{Kind: files.KindFile, Mode: 0o644, Sum: files.Sum(content)}, files.Entry{Kind: files.KindLink, Target: firewallFile}, content)
+	return err
+}
+
+// firewallIsOpen reports whether systemd has run the unit's commands.
+func firewallIsOpen(ctx context.Context) bool {
+	values, err := systemctl.Properties(ctx, firewallService, "ActiveState")
+	return err == nil && values["ActiveState"] == "active"
+}
+
+// openFirewall adds the rule, if that was asked for.
+func (p *plan) openFirewall(ctx context.Context) error {
+	if !p.options.OpenFirewall || !p.firewall {
+		return nil
+	}
+	if _, err := systemctl.Run(ctx, "start", firewallService); err != nil {
+		return fmt.Errorf("add the firewall's rule: %w%s", err, systemctl.Journal(context.WithoutCancel(ctx), firewallService))
+	}
+	return nil
+}
+
+// reachByPods returns an error if the node's pods do not reach the hub. What it has found out once is
+// not tried again.
+func (p *plan) reachByPods(ctx context.Context, out io.Writer) error {
+	if p.reached {
+		return nil
+	}
+	err := firewall.Reach(ctx, p.ledServers(), p.options.PodCIDRs, p.options.OpenFirewall, out)
+	p.reached = err == nil
+	return err
+}
+
+// checkReach tries whether pods reach the hub. Where kubelet is yet to lead them to it, none may be led
+// to an address that nobody reaches. An earlier install's pods are there already, and an upgrade makes
+// it no worse.
+func (p *plan) checkReach(ctx context.Context, out io.Writer) error {
+	if !p.leadsPods() {
+		return nil
+	}
+	err := p.reachByPods(ctx, out)
+	if err != nil && !p.leadsAnew && ctx.Err() == nil {
+		fmt.Fprintf(out, "note: %v\n", err)
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,159 @@
+// Package firewall is about a node's firewall, and the addresses at which the node's pods reach the hub.
+//
+// A pod's packets to a ClusterIP are forwarded. Those to an address of the node itself, as the hub's
+// is, are input, which many firewalls reject unless it was asked for (RHEL's rules, firewalld, ufw).
+// [Reach] connects from network namespaces of pods, before kubelet leads any pod to the hub, and its
+// error names the rule that is probably the cause. [UnitLines] are for a unit of systemd's with a
+// rule that accepts these connections, from the node's own pods alone. Nothing here but that unit
+// changes the firewall.
+package firewall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// tries, dialTimeout and pause bound how long one address is tried. The first SYN that is lost is
+// repeated by the kernel after 1 s, and a firewall or kube-proxy may be writing its rules anew.
+const (
+	tries       = 3
+	dialTimeout = 3 * time.Second
+	pause       = 500 * time.Millisecond
+)
+
+// network is a network namespace from which connections are tried.
+type network struct {
+	name string
+	ns   *os.File
+}
+
+// Reach returns nil if the servers, which must be listening, can be connected to from the network
+// namespaces of pods, or from one made for this if no pod runs that has its own. It prints to out what
+// it tried. A pod that does not get through while others do is the matter of its own network, such as a
+// NetworkPolicy, and printed only. podCIDRs are those of the Node, if it has any. opened is whether the
+// node has the unit of [UnitLines].
+func Reach(ctx context.Context, servers []netip.AddrPort, podCIDRs []string, opened bool, out io.Writer) error {
+	for _, server := range servers {
+		if err := dial(ctx, server); err != nil {
+			return fmt.Errorf("the node itself does not reach the hub at %s: %w", server, err)
+		}
+	}
+	networks := podNetworks()
+	if len(networks) == 0 {
+		made, remove, err := makeNetwork(ctx, servers, podCIDRs)
+		if err != nil {
+			return fmt.Errorf("try whether pods reach the hub, from a network namespace like a pod's: %w", err)
+		}
+		defer remove()
+		networks = append(networks, made)
+	}
+	defer func() {
+		for _, n := range networks {
+			n.ns.Close()
+		}
+	}()
+	for _, server := range servers {
+		if err := reachFrom(ctx, networks, server, out); err != nil {
+			return fmt.Errorf("%w%s", err, wayOut(ctx, server, podCIDRs, opened))
+		}
+	}
+	return nil
+}
+
+// reachFrom tries one server from all networks, and fails if none gets through.
+func reachFrom(ctx context.Context, networks []network, server netip.AddrPort, out io.Writer) error {
+	errs := make([]error, len(networks))
+	var wg sync.WaitGroup
+	for i, n := range networks {
+		wg.Go(func() { errs[i] = n.connect(ctx, server) })
+	}
+	wg.Wait()
+	var reached, failed []string
+	for i, n := range networks {
+		if errs[i] == nil {
+			reached = append(reached, n.name)
+		} else {
+			failed = append(failed, n.name+": "+outcome(errs[i]))
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	if len(reached) == 0 {
+		return fmt.Errorf("pods do not reach the hub at %s, as tried from %s", server, strings.Join(failed, "; "))
+	}
+	fmt.Fprintf(out, "pods reach the hub at %s, as tried from %s\n", server, strings.Join(reached, ", "))
+	for _, f := range failed {
+		fmt.Fprintf(out, "not from %s; a rule or NetworkPolicy for this pod alone\n", f)
+	}
+	return nil
+}
+
+// connect tries a few times to connect to the server.
+func (n *network) connect(ctx context.Context, server netip.AddrPort) error {
+	var err error
+	for i := range tries {
+		if i > 0 {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(pause):
+			}
+		}
+		var dialErr error
+		err = errors.Join(inside(n.ns, func() { dialErr = dial(ctx, server) }), dialErr)
+		if err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+func dial(ctx context.Context, server netip.AddrPort) error {
+	dialer := net.Dialer{Timeout: dialTimeout}
+	conn, err := dialer.DialContext(ctx, "tcp", server.String())
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// inside calls f in a network namespace: sockets and programs that f opens and starts are there.
+func inside(ns *os.File, f func()) error {
+	done := make(chan error, 1) // one send
+	go func() {
+		runtime.LockOSThread() // for good: the thread is in the other network, and ends with this goroutine
+		err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
+		if err == nil {
+			f()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// outcome says what an error of connect means for a server that listens: nobody but a firewall, or
+// the network of the pod, is left as the reason.
+func outcome(err error) string {
+	var netErr net.Error
+	switch {
+	case errors.Is(err, unix.ECONNREFUSED): // by a TCP reset, or ICMP's port-unreachable
+		return "connection refused, though the hub listens: a rule rejects it"
+	case errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EACCES): // the last: ICMPv6's admin-prohibited
+		return "no route to host: a rule rejects it, or the pod has no route to the node"
+	case errors.As(err, &netErr) && netErr.Timeout():
+		return fmt.Sprintf("no answer within %v: a rule drops it", dialTimeout)
+	}
+	return err.Error()
+}

@@ -1,0 +1,258 @@
+package firewall
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestMain runs the tests on a node of their own: a network namespace in which they may change the
+// firewall, and no processes but theirs.
+func TestMain(m *testing.M) {
+	const child = "EDGEHUB_TEST_IN_NAMESPACES"
+	switch {
+	case os.Geteuid() != 0:
+		fmt.Fprintln(os.Stderr, "NOT RUN: what the firewall does to pods: it takes root to make network namespaces")
+		os.Exit(m.Run())
+	case os.Getenv(child) != "":
+		if err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("proc", "/proc", "proc", 0, "")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(m.Run())
+	}
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Env = append(os.Environ(), child+"=1")
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWPID | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+var (
+	v4, v6   = netip.MustParseAddrPort("169.254.2.1:10268"), netip.MustParseAddrPort("[fd00::2:1]:10268")
+	podCIDRs = []string{"10.244.1.0/24", "fd00:10:244:1::/64"}
+)
+
+func run(t *testing.T, command string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "sh", "-ec", command).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+	return string(out)
+}
+
+// node has the hub's addresses, a listener on each, an uplink, and a firewall without rules. The
+// namespace returned is that of a host on the uplink.
+func node(t *testing.T) *os.File {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("NOT RUN: it takes root to make network namespaces")
+	}
+	lan, err := newNamespace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lan.Close() })
+	run(t, `ip link set lo up
+ip link add hub0 type bridge; ip address add 169.254.2.1/32 dev hub0; ip address add fd00::2:1/128 dev hub0 nodad; ip link set hub0 up`)
+	if err := ip(t.Context(), lan, strings.Fields("link add uplink0 type veth peer name eth0 netns /proc/self/fd/3")...); err != nil {
+		t.Fatal(err)
+	}
+	run(t, `ip link set uplink0 up; ip address add 192.0.2.2/24 dev uplink0; ip address add 2001:db8::2/64 dev uplink0 nodad
+ip route add default via 192.0.2.1; ip -6 route add default via 2001:db8::1`)
+	if err := inside(lan, func() {
+		run(t, `ip link set eth0 up; ip address add 192.0.2.3/24 dev eth0; ip address add 2001:db8::3/64 dev eth0 nodad
+ip route add 169.254.2.1 via 192.0.2.2; ip route add fd00::2:1 via 2001:db8::2`)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		out, err := exec.Command("sh", "-c", `ip link delete hub0; ip link delete uplink0
+for i in iptables ip6tables; do $i -P INPUT ACCEPT; $i -F; $i -X; done`).CombinedOutput()
+		if err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	for _, server := range []netip.AddrPort{v4, v6} {
+		listener, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(server))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { listener.Close() })
+	}
+	return lan
+}
+
+func programOf(server netip.AddrPort) string { return iptables(server.Addr()) }
+
+// refuse adds what a firewall accepts at its beginning, and these rules.
+func refuse(t *testing.T, server netip.AddrPort, rules ...string) {
+	t.Helper()
+	for _, rule := range append([]string{"-A INPUT -i lo -j ACCEPT"}, rules...) {
+		run(t, programOf(server)+" "+rule)
+	}
+}
+
+func TestWhatAFirewallDoesToPods(t *testing.T) {
+	for name, tt := range map[string]struct {
+		server  netip.AddrPort
+		rules   []string
+		outcome string // empty: pods reach the hub
+		cause   string
+	}{
+		"no rule":       {server: v4},
+		"no rule, IPv6": {server: v6},
+		"a last REJECT, as RHEL's": {v4, []string{"-A INPUT -p tcp --dport 22 -j DROP", "-A INPUT -j REJECT --reject-with icmp-host-prohibited"},
+			"no route to host", "-A INPUT -j REJECT --reject-with icmp-host-prohibited"},
+		"REJECT without a word more": {v4, []string{"-A INPUT -j REJECT"}, "connection refused", "-A INPUT -j REJECT --reject-with icmp-port-unreachable"},
+		"REJECT by a reset":          {v4, []string{"-A INPUT -p tcp -j REJECT --reject-with tcp-reset"}, "connection refused", "-A INPUT -p tcp -j REJECT --reject-with tcp-reset"},
+		"DROP":                       {v4, []string{"-A INPUT -j DROP"}, "no answer within", "-A INPUT -j DROP"},
+		"the policy":                 {v4, []string{"-P INPUT DROP", "-A INPUT -m conntrack --ctstate INVALID -j DROP", "-A INPUT -s 192.0.2.66 -j DROP"}, "no answer within", "-P INPUT DROP"},
+		"REJECT, IPv6":               {v6, []string{"-A INPUT -j REJECT"}, "connection refused", "-A INPUT -j REJECT --reject-with icmp6-port-unreachable"},
+		"prohibited, IPv6":           {v6, []string{"-A INPUT -j REJECT --reject-with icmp6-adm-prohibited"}, "no route to host", "-A INPUT -j REJECT --reject-with icmp6-adm-prohibited"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node(t)
+			refuse(t, tt.server, tt.rules...)
+			var out bytes.Buffer
+			err := Reach(t.Context(), []netip.AddrPort{tt.server}, podCIDRs, false, &out)
+			t.Log(err, out.String())
+			if tt.outcome == "" {
+				if err != nil || !strings.Contains(out.String(), "pods reach the hub at "+tt.server.String()) {
+					t.Errorf("%v; %s", err, out.String())
+				}
+				return
+			}
+			if err == nil {
+				t.Fatal("pods are said to reach the hub")
+			}
+			for _, want := range []string{tt.server.String(), tt.outcome, strconv.Quote(tt.cause), "--open-firewall", "by hand: " + programOf(tt.server) + " -I INPUT ! -i uplink0 -d " + tt.server.Addr().String()} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q is not in %q", want, err)
+				}
+			}
+		})
+	}
+}
+
+// What the unit does lets pods in, and nobody from the LAN, though that has routes to the address.
+func TestOpenForPodsOnly(t *testing.T) {
+	lan := node(t)
+	servers := []netip.AddrPort{v4, v6}
+	fromLAN := func(server netip.AddrPort) error {
+		var err error
+		return errors.Join(inside(lan, func() { err = dial(t.Context(), server) }), err)
+	}
+	for _, server := range servers {
+		if err := fromLAN(server); err != nil {
+			t.Fatalf("without a firewall the LAN does not reach %s: this would show nothing: %v", server, err)
+		}
+		refuse(t, server, "-A INPUT -j REJECT")
+	}
+	rules := func() string { return run(t, "iptables -S; ip6tables -S") }
+	before := rules()
+	lines, err := UnitLines(t.Context(), servers, podCIDRs, []byte("ExecStart=/sbin/iptables -w -A EDGEHUB -i vpn0 -j RETURN\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := UnitLines(t.Context(), servers, podCIDRs, []byte(strings.Join(lines, "\n"))); err != nil || !slices.Equal(again, lines) || !strings.Contains(strings.Join(lines, "\n"), "-i vpn0 -j RETURN") {
+		t.Errorf("a second install forgets an interface that was outside, or changes the unit: %v\n%s", err, strings.Join(again, "\n"))
+	}
+	for range 2 { // a second start adds nothing
+		execute(t, "ExecStart", lines)
+	}
+	if n := strings.Count(rules(), "-j EDGEHUB"); n != len(servers) {
+		t.Errorf("%d rules lead to the chain:\n%s", n, rules())
+	}
+	if err := Reach(t.Context(), servers, podCIDRs, true, t.Output()); err != nil {
+		t.Error(err)
+	}
+	for _, server := range servers {
+		if err := fromLAN(server); !errors.Is(err, unix.ECONNREFUSED) {
+			t.Errorf("a host of the LAN reaches %s: %v", server, err)
+		}
+	}
+	execute(t, "ExecStopPost", lines)
+	if after := rules(); after != before {
+		t.Errorf("rules were\n%sand are\n%s", before, after)
+	}
+	if err := Reach(t.Context(), servers, podCIDRs, true, t.Output()); err == nil || !strings.Contains(err.Error(), "systemctl restart edgehub-firewall.service") {
+		t.Errorf("the rules are gone, and pods: %v", err)
+	}
+}
+
+// execute runs commands of a unit as systemd does: by words, and without regard to errors after a minus.
+func execute(t *testing.T, key string, lines []string) {
+	t.Helper()
+	for _, line := range lines {
+		command, ok := strings.CutPrefix(line, key+"=")
+		if !ok {
+			continue
+		}
+		words := strings.Fields(strings.TrimPrefix(command, "-"))
+		if out, err := exec.CommandContext(t.Context(), words[0], words[1:]...).CombinedOutput(); err != nil && !strings.HasPrefix(command, "-") {
+			t.Fatalf("%s: %v\n%s", line, err, out)
+		}
+	}
+}
+
+// The pods of a node are tried where there are any, and one that gets through is enough: another's
+// own rules are not the node's.
+func TestPodsOfTheNodeAreTried(t *testing.T) {
+	node(t)
+	var last *os.File
+	for range 2 {
+		n, remove, err := makeNetwork(t.Context(), []netip.AddrPort{v4}, podCIDRs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { n.ns.Close() })
+		if last == nil { // without a wire the node is not reached from it
+			remove()
+		} else {
+			t.Cleanup(remove)
+		}
+		last = n.ns
+		process := startPod(t, n.ns)
+		groups := fmt.Sprintf("/proc/%d/cgroup", process)
+		fake := t.TempDir() + "/cgroup"
+		if err := errors.Join(os.WriteFile(fake, []byte("0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-1.scope\n"), 0o600), unix.Mount(fake, groups, "", unix.MS_BIND, "")); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(groups, 0) })
+	}
+	var out bytes.Buffer
+	err := Reach(t.Context(), []netip.AddrPort{v4}, podCIDRs, false, &out)
+	if err != nil || strings.Count(out.String(), `("sleep")`) != 2 || !strings.Contains(out.String(), "not from the pod of process") {
+		t.Errorf("%v; %s", err, out.String())
+	}
+}
+
+// startPod runs a program in a network namespace.
+func startPod(t *testing.T, ns *os.File) (pid int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, "sleep", "infinity")
+	var startErr error
+	if err := inside(ns, func() { startErr = cmd.Start() }); err != nil || startErr != nil {
+		t.Fatal(err, startErr)
+	}
+	t.Cleanup(func() { cancel(); _ = cmd.Wait() })
+	return cmd.Process.Pid
+}
