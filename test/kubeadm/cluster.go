@@ -42,6 +42,9 @@ type Options struct {
 	Hub string
 	// Move gives the edge node another address when it boots without the cloud.
 	Move bool
+	// Firewall has the edge node refuse what comes in and was not asked for, before the hub is
+	// installed.
+	Firewall bool
 	// Log is where builds show their progress.
 	Log io.Writer
 }

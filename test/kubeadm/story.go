@@ -126,12 +126,19 @@ func (c *Cluster) install(ctx context.Context, say Say) error {
 	if err := m.Write("/root/edgehub", string(hub), 0o755); err != nil {
 		return err
 	}
+	command := []string{"/root/edgehub", "install"}
+	if c.options.Firewall {
+		if err := c.refuseInput(ctx, say); err != nil {
+			return err
+		}
+		command = append(command, "--open-firewall")
+	}
 	began := time.Now()
-	out, err := m.Run(ctx, "/root/edgehub", "install")
+	out, err := m.Run(ctx, command...)
 	if err != nil {
 		return err
 	}
-	say("edge$ edgehub install     # %s", since(began))
+	say("edge$ edgehub %s     # %s", strings.Join(command[1:], " "), since(began))
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	say("%s", lines[len(lines)-1])
 	return c.hubIs(ctx, say, "online")

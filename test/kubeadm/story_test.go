@@ -10,8 +10,11 @@ import (
 	"github.com/edgehub-io/edgehub/test/install/machine"
 )
 
-// TestNodeIsAutonomous has each step of the story come true. See [Story].
+// TestNodeIsAutonomous has each step of the story come true, and removes the hub at the end. See [Story].
 func TestNodeIsAutonomous(t *testing.T) { tell(t, Options{}) }
+
+// TestNodeIsAutonomousBehindAFirewall has the node refuse what comes in and was not asked for.
+func TestNodeIsAutonomousBehindAFirewall(t *testing.T) { tell(t, Options{Firewall: true}) }
 
 // TestNodeIsAutonomousAtAnotherAddress has flannel write the node's address while nobody takes it.
 func TestNodeIsAutonomousAtAnotherAddress(t *testing.T) { tell(t, Options{Move: true}) }
@@ -38,7 +41,8 @@ func tell(t *testing.T, o Options) {
 			t.Error(err)
 		}
 	})
-	for _, step := range Story() {
+	last := Step{"edgehub uninstall puts everything back, the firewall too", (*Cluster).uninstall}
+	for _, step := range append(Story(), last) {
 		if !t.Run(step.Name, func(t *testing.T) {
 			if err := step.Run(c, t.Context(), t.Logf); err != nil {
 				t.Fatal(err)

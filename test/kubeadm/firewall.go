@@ -1,0 +1,85 @@
+package kubeadm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// refuseInput has the edge node's firewall refuse what comes in and was not asked for, as
+// RHEL's rules, firewalld and ufw do, now and after each boot.
+func (c *Cluster) refuseInput(ctx context.Context, say Say) error {
+	m := c.machines[edge]
+	text, err := files.ReadFile("files/netfilter-persistent.service")
+	if err != nil {
+		return err
+	}
+	if err := m.Write("/etc/systemd/system/netfilter-persistent.service", string(text), 0o644); err != nil {
+		return err
+	}
+	if _, err := m.Run(ctx, "systemctl", "enable", "--now", "netfilter-persistent.service"); err != nil {
+		return err
+	}
+	before, err := c.traces(ctx)
+	if err != nil {
+		return err
+	}
+	out, err := m.Run(ctx, "/root/edgehub", "install")
+	if err == nil {
+		return errors.New("edgehub install went on, though no pod would reach the hub")
+	}
+	out += err.Error()
+	for _, want := range []string{
+		`connection refused, though the hub listens`, `"-A INPUT -j REJECT --reject-with icmp-port-unreachable"`, "edgehub install --open-firewall", "everything was put back as it was",
+	} {
+		if !strings.Contains(out, want) {
+			return fmt.Errorf("edgehub install does not say %q: %s", want, out)
+		}
+	}
+	after, err := c.traces(ctx)
+	if err == nil && after != before {
+		err = fmt.Errorf("there was:\n%sand is, after an install that was refused:\n%s", before, after)
+	}
+	if err == nil {
+		say("edge$ edgehub install     # refused, and nothing is changed: the firewall keeps pods from the hub")
+	}
+	return err
+}
+
+// traces are what an install leaves behind, or changes: its files, its interface, the
+// firewall's rules for input, and when kubelet was started.
+func (c *Cluster) traces(ctx context.Context) (string, error) {
+	return c.machines[edge].Run(ctx, "sh", "-ec", `ls /etc/systemd/system /etc/systemd/system/*.wants /etc/kubernetes /usr/local/bin /var/lib
+ls /sys/class/net | grep edgehub || true
+iptables -S INPUT; ip6tables -S INPUT; iptables -S EDGEHUB 2>&1 || true
+systemctl show kubelet.service --property=ExecMainStartTimestampMonotonic`)
+}
+
+// uninstall removes the hub after the story, and with it the firewall's rule.
+func (c *Cluster) uninstall(ctx context.Context, say Say) error {
+	m := c.machines[edge]
+	out, err := m.Run(ctx, "sh", "-c", "edgehub install; iptables -S INPUT")
+	if err != nil {
+		return err
+	}
+	rules := 0
+	if c.options.Firewall {
+		rules = 1
+	}
+	if !strings.Contains(out, "nothing was changed") || strings.Count(out, "-j EDGEHUB") != rules {
+		return fmt.Errorf("another install, and the rules then: %s", out)
+	}
+	if _, err := m.Run(ctx, "edgehub", "uninstall", "--restart-pods=all"); err != nil {
+		return err
+	}
+	out, err = m.Run(ctx, "sh", "-c", "iptables-save; ip6tables-save; ls /etc/systemd/system /etc/systemd/system/*.wants")
+	if err != nil {
+		return err
+	}
+	if strings.Contains(strings.ToLower(out), "edgehub") {
+		return fmt.Errorf("edgehub uninstall leaves something: %s", out)
+	}
+	say("edge$ edgehub uninstall --restart-pods=all     # and the firewall is as it was")
+	return c.podsReady(ctx, everyProgram...)
+}
