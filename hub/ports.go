@@ -49,8 +49,8 @@ type port struct {
 }
 
 // listen opens the port of this flag, with connections of this budget. It does nothing for an empty
-// address. A nil isNode is for an address where nobody is the node.
-func (h *Hub) listen(flag, address string, server *http.Server, budget *access.Budget, isNode func(net.Conn) bool) error {
+// address. At an address for pods nobody is the node.
+func (h *Hub) listen(flag, address string, server *http.Server, budget *access.Budget, forPods bool) error {
 	if address == "" {
 		return nil
 	}
@@ -62,7 +62,11 @@ func (h *Hub) listen(flag, address string, server *http.Server, budget *access.B
 	if !ok {
 		return fmt.Errorf("%s: the socket from systemd at %s is not for TCP", flag, l.Addr())
 	}
-	h.serve(flag, h.conns.Limit(flag, tcp, budget, isNode, h.log), server)
+	identify := h.callers.Identify
+	if forPods {
+		identify = h.callers.Stranger
+	}
+	h.serve(flag, h.conns.Limit(flag, tcp, budget, forPods, identify, h.log), server)
 	return nil
 }
 
@@ -83,7 +87,7 @@ func (h *Hub) serve(name string, l net.Listener, server *http.Server) {
 func (h *Hub) listenPlain() error {
 	who := access.CheckCSRF(authn.LoopbackFor(h.callers.Refuse))
 	server := &http.Server{Handler: h.proxy.Handler(who), MaxHeaderBytes: proxyHeader}
-	return h.listen("--proxy-port", h.config.ProxyAddress, server, h.proxyConns, h.callers.IsNode)
+	return h.listen("--proxy-port", h.config.ProxyAddress, server, h.proxyConns, false)
 }
 
 // listenTLS opens the proxy port over TLS.
@@ -99,7 +103,7 @@ func (h *Hub) listenTLS() error {
 	handler := h.proxy.Handler(who)
 	for _, address := range h.config.PodServers() {
 		server := &http.Server{Handler: handler, MaxHeaderBytes: proxyHeader, TLSConfig: h.pods.serverConfig()}
-		if err := h.listen("--dummy-if-ip", address, server, h.proxyConns, nil); err != nil {
+		if err := h.listen("--dummy-if-ip", address, server, h.proxyConns, true); err != nil {
 			return fmt.Errorf("%w: the address has to be there first, on a dummy interface; edgehub install sets that up", err)
 		}
 	}
@@ -107,7 +111,7 @@ func (h *Hub) listenTLS() error {
 	program := access.CheckCSRF(authn.LoopbackFor(h.callers.RefuseOthers))
 	own := h.proxy.Handler(authn.OrOwnProgram(who, program, h.nodeIsAway))
 	server := &http.Server{Handler: own, MaxHeaderBytes: proxyHeader, TLSConfig: cert.ServerConfig()}
-	return h.listen("--proxy-secure-port", h.config.SecureAddress, server, h.proxyConns, h.callers.IsNode)
+	return h.listen("--proxy-secure-port", h.config.SecureAddress, server, h.proxyConns, false)
 }
 
 // listenAPI opens the port of the node's HTTP API: over plain HTTP on loopback for programs
@@ -127,7 +131,7 @@ func (h *Hub) listenAPI(api http.Handler, r prometheus.Registerer) error {
 		}
 		server.Handler, server.TLSConfig = cas.Admit(server.Handler), cert.ServerConfig()
 	}
-	return h.listen("--serve-port", h.config.ServeAddress, server, access.NewBudget(h.config.MaxConnections, h.callers.PeerOf), h.callers.IsNode)
+	return h.listen("--serve-port", h.config.ServeAddress, server, access.NewBudget(h.config.MaxConnections), false)
 }
 
 // servingCert returns the certificate that all TLS ports share. It reads the certificate once.

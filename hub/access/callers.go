@@ -122,7 +122,7 @@ func (c *Callers) ConnContext(ctx context.Context, conn net.Conn) context.Contex
 		return ctx
 	}
 	client := &clientConn{Conn: tcp, peers: c.peers}
-	client.name = sync.OnceValue(func() string { return c.PeerOf(conn) })
+	client.name = sync.OnceValue(func() string { return c.peerOf(tcp) })
 	return context.WithValue(ctx, connKey{}, client)
 }
 
@@ -177,16 +177,6 @@ func (k *clientConn) check(check func(peer.Conn) error) error {
 		k.known = !ok || refusal.Reason != peer.Unknown
 	}
 	return k.refusal
-}
-
-// IsNode reports whether the peer of conn is one of the node's own programs. It is true if
-// callers are not checked.
-func (c *Callers) IsNode(conn net.Conn) bool {
-	if c.peers == nil {
-		return true
-	}
-	tcp, ok := conn.(peer.Conn)
-	return ok && c.peers.Check(tcp) == nil
 }
 
 // callerAttrs returns the log attributes of a caller.

@@ -33,22 +33,21 @@ type limitedConn struct {
 	unread atomic.Int64 // of maxBegin, while none is
 	turn   atomic.Bool  // it has one of the turns, from a Read to the next, or until a request has arrived
 
-	node func() bool   // whether it is the node's; looked up once, as the next
-	peer func() string // the name of the other end
+	who func() (isNode bool, peer string) // looked up once
 
 	share *limits.Share // nil: it was accepted without
 }
 
 // enter reports whether the peer may have another connection.
 func (c *limitedConn) enter() (ok bool) {
-	c.share, ok = c.of.budget.shares.Enter(c.peer(), "")
+	_, peer := c.who()
+	c.share, ok = c.of.budget.shares.Enter(peer, "")
 	return ok
 }
 
 func newConn(tcp *net.TCPConn, of *Listener) *limitedConn {
 	c := &limitedConn{TCPConn: tcp, of: of}
-	c.node = sync.OnceValue(func() bool { return of.isNode != nil && of.isNode(c) })
-	c.peer = sync.OnceValue(func() string { return of.budget.peerOf(c) })
+	c.who = sync.OnceValues(func() (bool, string) { return of.identify(c) })
 	c.unread.Store(maxBegin)
 	return c
 }
@@ -81,10 +80,14 @@ func (c *limitedConn) Read(p []byte) (int, error) {
 // pay waits until the peer owes nothing for n bytes, or fails if it owes too much.
 func (c *limitedConn) pay(n int) error {
 	debts := c.of.budget.debts
-	if n == 0 || !debts.any() || c.node() {
+	if n == 0 || !debts.any() {
 		return nil
 	}
-	switch wait := debts.read(c.peer(), n); {
+	isNode, peer := c.who()
+	if isNode {
+		return nil
+	}
+	switch wait := debts.read(peer, n); {
 	case wait >= longestDebt:
 		c.of.refused.Inc()
 		return errOwes
@@ -100,10 +103,11 @@ func (c *limitedConn) takeTurn(n int) {
 		return
 	}
 	if !turns.try() {
-		if c.node() {
+		isNode, peer := c.who()
+		if isNode {
 			return
 		}
-		turns.wait(c.peer())
+		turns.wait(peer)
 	}
 	c.turn.Store(true)
 	if c.closed.Load() { // while it waited: nobody may read again
@@ -119,9 +123,10 @@ func (c *limitedConn) endTurn() {
 
 // refused counts a refusal for the connection's peer.
 func (c *limitedConn) refused() {
-	if !c.node() && c.of.budget.debts.refuse(c.peer()) && c.of.logLimit.allow(c.peer(), time.Now()) {
+	isNode, peer := c.who()
+	if !isNode && c.of.budget.debts.refuse(peer) && c.of.logLimit.allow(peer, time.Now()) {
 		c.of.log.Warn("so many requests of a client are refused that the hub reads less from it; see why they are (edgehub_requests_total counts them by their code), and mend or end the client",
-			"peer", c.peer(), "remote", c.RemoteAddr())
+			"peer", peer, "remote", c.RemoteAddr())
 	}
 }
 

@@ -28,15 +28,14 @@ const sendBuffer = 128 << 10
 type Budget struct {
 	max    int64
 	open   atomic.Int64
-	peerOf func(net.Conn) string
 	shares *limits.Shares // by peer, of the connections that are not the node's
 	turns  *turns
 	debts  *debts
 }
 
-// NewBudget returns a Budget of maxOpen connections. peerOf names the other end of one, as PeerOf does.
-func NewBudget(maxOpen int, peerOf func(net.Conn) string) *Budget {
-	return &Budget{max: int64(maxOpen), peerOf: peerOf, shares: limits.NewShares(maxOpen * 3 / 4), turns: newTurns(), debts: newDebts()}
+// NewBudget returns a Budget of maxOpen connections.
+func NewBudget(maxOpen int) *Budget {
+	return &Budget{max: int64(maxOpen), shares: limits.NewShares(maxOpen * 3 / 4), turns: newTurns(), debts: newDebts()}
 }
 
 // Listener is an address's listener with a limit on open connections, from a Budget. The last
@@ -54,7 +53,7 @@ type Listener struct {
 	budget    *Budget
 	unasked   int64 // of the budget, for those of whom nothing is known
 	free, max int64 // of the budget, for those who are not the node, and those who are
-	isNode    func(net.Conn) bool
+	identify  Identify
 	log       *slog.Logger
 	logLimit  *logLimit
 	refused   prometheus.Counter
@@ -78,14 +77,14 @@ type acceptResult struct {
 	err  error
 }
 
-func newListener(l *net.TCPListener, b *Budget, isNode func(net.Conn) bool, refused prometheus.Counter, log *slog.Logger) *Listener {
+func newListener(l *net.TCPListener, b *Budget, forPods bool, identify Identify, refused prometheus.Counter, log *slog.Logger) *Listener {
 	free, all := b.max*3/4, b.max
 	together := min(maxChecks, max(1, (all-free)/2))
-	if isNode == nil {
+	if forPods {
 		free, all = b.max/2, b.max/2
 	}
 	return &Listener{
-		TCPListener: l, budget: b, unasked: b.max / 16, free: free, max: all, isNode: isNode, log: log, logLimit: newLogLimit(), refused: refused,
+		TCPListener: l, budget: b, unasked: b.max / 16, free: free, max: all, identify: identify, log: log, logLimit: newLogLimit(), refused: refused,
 		checking: make(chan struct{}, together), accepted: make(chan acceptResult), closed: make(chan struct{}), done: make(chan struct{}),
 	}
 }
@@ -140,7 +139,7 @@ func (l *Listener) run() {
 // check delivers a connection that is the node's, or that has its share of those that are free.
 func (l *Listener) check(conn *limitedConn, isFree bool) {
 	defer func() { <-l.checking }()
-	if !conn.node() && !(isFree && conn.enter()) {
+	if isNode, _ := conn.who(); !isNode && !(isFree && conn.enter()) {
 		l.reject(conn)
 		return
 	}
@@ -192,11 +191,10 @@ func NewConnections(r prometheus.Registerer) *Connections {
 }
 
 // Limit returns l with connections of budget, for the port of this flag. The addresses of one flag
-// share their metrics. isNode reports whether a client is one of the node's own programs; it is nil
-// for an address where none is.
-func (c *Connections) Limit(flag string, l *net.TCPListener, budget *Budget, isNode func(net.Conn) bool, log *slog.Logger) *Listener {
+// share their metrics. At an address for pods nobody is the node.
+func (c *Connections) Limit(flag string, l *net.TCPListener, budget *Budget, forPods bool, identify Identify, log *slog.Logger) *Listener {
 	port := strings.TrimPrefix(flag, "--")
-	listener := newListener(l, budget, isNode, c.refused.WithLabelValues(port), log.With("port", port))
+	listener := newListener(l, budget, forPods, identify, c.refused.WithLabelValues(port), log.With("port", port))
 	c.mu.Lock()
 	c.ports[port] = append(c.ports[port], listener)
 	isFirst := len(c.ports[port]) == 1

@@ -24,26 +24,33 @@ type flood struct {
 	refused prometheus.Counter
 }
 
-// nobody is a budget's peerOf where all connections have one peer; everybody, where each has its own.
-func nobody(net.Conn) string         { return "" }
-func everybody(conn net.Conn) string { return conn.RemoteAddr().String() }
+// stranger is an Identify where no connection is the node's, and all are of one peer; strangers, where
+// each is of its own.
+func stranger(net.Conn) (bool, string)       { return false, "" }
+func strangers(conn net.Conn) (bool, string) { return false, conn.RemoteAddr().String() }
+func theNode(net.Conn) (bool, string)        { return true, "" }
 
 func newFlood(t *testing.T, maxOpen int) *flood {
 	t.Helper()
 	c := &flood{}
-	c.listen(t, NewBudget(maxOpen, everybody), func(net.Conn) bool { return c.node.Load() })
+	c.listen(t, NewBudget(maxOpen), false, c.identify)
 	return c
 }
 
+func (c *flood) identify(conn net.Conn) (bool, string) {
+	_, peer := strangers(conn)
+	return c.node.Load(), peer
+}
+
 // listen listens at an address of its own.
-func (c *flood) listen(t *testing.T, b *Budget, isNode func(net.Conn) bool) {
+func (c *flood) listen(t *testing.T, b *Budget, forPods bool, identify Identify) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.t, c.refused = t, prometheus.NewCounter(prometheus.CounterOpts{})
-	c.l = newListener(l.(*net.TCPListener), b, isNode, c.refused, slog.New(slog.DiscardHandler))
+	c.l = newListener(l.(*net.TCPListener), b, forPods, identify, c.refused, slog.New(slog.DiscardHandler))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -120,10 +127,10 @@ func TestTheLastQuarterIsReservedForTheNode(t *testing.T) {
 // Pods take no connection of kubelet's, nor the last one of another user.
 func TestAddressesShareTheirConnections(t *testing.T) {
 	var node, v4, v6 flood
-	budget := NewBudget(8, everybody)
-	node.listen(t, budget, func(net.Conn) bool { return node.node.Load() })
-	v4.listen(t, budget, nil)
-	v6.listen(t, budget, nil)
+	budget := NewBudget(8)
+	node.listen(t, budget, false, node.identify)
+	v4.listen(t, budget, true, strangers)
+	v6.listen(t, budget, true, strangers)
 	accepted := func(c *flood) (n int) {
 		for range 8 {
 			if c.dial() != nil {
@@ -148,7 +155,7 @@ func TestAddressesShareTheirConnections(t *testing.T) {
 func TestOnePeerTakesAThirdOfTheConnections(t *testing.T) {
 	var peer atomic.Value
 	var c flood
-	c.listen(t, NewBudget(40, func(net.Conn) string { return peer.Load().(string) }), nil)
+	c.listen(t, NewBudget(40), true, func(net.Conn) (bool, string) { return false, peer.Load().(string) })
 	for _, tt := range []struct {
 		peer string
 		want int
@@ -189,7 +196,7 @@ func TestAConnectionSendsNoMoreThanAHandshakeAndAHeader(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l := newListener(tcp.(*net.TCPListener), NewBudget(64, nobody), nil, prometheus.NewCounter(prometheus.CounterOpts{}), slog.New(slog.DiscardHandler))
+			l := newListener(tcp.(*net.TCPListener), NewBudget(64), true, stranger, prometheus.NewCounter(prometheus.CounterOpts{}), slog.New(slog.DiscardHandler))
 			defer l.Close()
 			client, err := net.Dial("tcp", l.Addr().String())
 			if err != nil {
@@ -258,7 +265,7 @@ func TestAConnectionThatWasAcceptedIsServedAfterClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newListener(tcp.(*net.TCPListener), NewBudget(64, nobody), func(net.Conn) bool { return true }, prometheus.NewCounter(prometheus.CounterOpts{}), slog.New(slog.DiscardHandler))
+	l := newListener(tcp.(*net.TCPListener), NewBudget(64), false, theNode, prometheus.NewCounter(prometheus.CounterOpts{}), slog.New(slog.DiscardHandler))
 	var clients []net.Conn
 	for range 2 {
 		client, err := net.Dial("tcp", l.Addr().String())
@@ -293,7 +300,7 @@ func TestAPortWithTwoAddressesHasOneGauge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		limited := connections.Limit("--dummy-if-ip", l.(*net.TCPListener), NewBudget(4, nobody), nil, slog.New(slog.DiscardHandler))
+		limited := connections.Limit("--dummy-if-ip", l.(*net.TCPListener), NewBudget(4), true, stranger, slog.New(slog.DiscardHandler))
 		t.Cleanup(func() { limited.Close() })
 		limited.open.Add(1)
 	}

@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 
@@ -22,18 +23,44 @@ func PeerOf(ctx context.Context) string {
 	return conn.name()
 }
 
-// PeerOf is PeerOf of a connection, which it looks up each time.
-func (c *Callers) PeerOf(conn net.Conn) string {
+// Identify tells whether a connection is the node's, and names the other end otherwise.
+type Identify func(net.Conn) (isNode bool, peer string)
+
+// Identify is an Identify for ports where the node's own programs call. All are the node's if callers
+// are not checked.
+func (c *Callers) Identify(conn net.Conn) (isNode bool, peerName string) {
+	tcp, ok := conn.(peer.Conn)
+	if !ok || c.peers == nil {
+		return ok, ""
+	}
+	err := c.peers.Check(tcp)
+	if refusal, ok := errors.AsType[*peer.Refusal](err); ok && (refusal.Reason == peer.OtherUser || refusal.Reason == peer.InContainer) {
+		return false, userName(refusal.UID) // without another lookup
+	}
+	if err == nil {
+		return true, ""
+	}
+	return false, c.peerOf(tcp)
+}
+
+// Stranger is an Identify for ports where nobody is the node.
+func (c *Callers) Stranger(conn net.Conn) (isNode bool, peerName string) {
 	tcp, ok := conn.(peer.Conn)
 	if !ok {
-		return ""
+		return false, ""
 	}
+	return false, c.peerOf(tcp)
+}
+
+func userName(uid uint32) string { return fmt.Sprint("user ", uid) }
+
+func (c *Callers) peerOf(conn peer.Conn) string {
 	if c.peers != nil {
-		if uid, ok := c.peers.Owner(tcp); ok {
-			return fmt.Sprint("user ", uid)
+		if uid, ok := c.peers.Owner(conn); ok {
+			return userName(uid)
 		}
 	}
-	remote, ok := tcp.RemoteAddr().(*net.TCPAddr)
+	remote, ok := conn.RemoteAddr().(*net.TCPAddr)
 	if !ok {
 		return ""
 	}

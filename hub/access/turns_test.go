@@ -49,13 +49,13 @@ func TestPeersTakeTurns(t *testing.T) {
 
 // accepted returns a connection that a limited listener with one turn has accepted, and its client,
 // which has sent a byte.
-func accepted(t *testing.T, b *Budget, isNode func(net.Conn) bool) (*limitedConn, net.Conn) {
+func accepted(t *testing.T, b *Budget, identify Identify) (*limitedConn, net.Conn) {
 	t.Helper()
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newListener(tcp.(*net.TCPListener), b, isNode, prometheus.NewCounter(prometheus.CounterOpts{}), slog.New(slog.DiscardHandler))
+	l := newListener(tcp.(*net.TCPListener), b, false, identify, prometheus.NewCounter(prometheus.CounterOpts{}), slog.New(slog.DiscardHandler))
 	t.Cleanup(func() { l.Close() })
 	client, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
@@ -88,12 +88,12 @@ func TestStrangersWaitForTheirTurn(t *testing.T) {
 		"until the other is closed":             func(first *limitedConn) { first.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := NewBudget(64, nobody)
+			b := NewBudget(64)
 			b.turns.free = 1
-			first, _ := accepted(t, b, nil)
-			second, _ := accepted(t, b, nil)
-			third, _ := accepted(t, b, nil)
-			node, _ := accepted(t, b, func(net.Conn) bool { return true })
+			first, _ := accepted(t, b, stranger)
+			second, _ := accepted(t, b, stranger)
+			third, _ := accepted(t, b, stranger)
+			node, _ := accepted(t, b, theNode)
 			readByte(t, first)
 			readByte(t, node)
 			var read atomic.Bool
@@ -177,24 +177,24 @@ func TestWhoIsRefusedTooOftenIsServedSlowly(t *testing.T) {
 
 // Other programs of the same user are slowed down too, but for the node's.
 func TestConnectionsOfWhoOwesAreClosed(t *testing.T) {
-	b := NewBudget(64, nobody)
-	stranger, _ := accepted(t, b, nil)
-	another, _ := accepted(t, b, nil)
-	node, _ := accepted(t, b, func(net.Conn) bool { return true })
-	ctx := (&Callers{}).ConnContext(t.Context(), stranger)
+	b := NewBudget(64)
+	refused, _ := accepted(t, b, stranger)
+	another, _ := accepted(t, b, stranger)
+	node, _ := accepted(t, b, theNode)
+	ctx := (&Callers{}).ConnContext(t.Context(), refused)
 	b.debts.refusals = limits.NewCosts[string](1, 1.0/1024) // so that nothing is paid while the test runs
 	for range 3 {
 		Refused(ctx)
 		node.refused()
 	}
 	another.active.Store(true)
-	for name, conn := range map[string]net.Conn{"that was refused": stranger, "with a request": another} {
+	for name, conn := range map[string]net.Conn{"that was refused": refused, "with a request": another} {
 		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, errOwes) {
 			t.Errorf("the connection %s reads: %v", name, err)
 		}
 	}
 	readByte(t, node)
-	if n := testutil.ToFloat64(stranger.of.refused); n != 1 {
+	if n := testutil.ToFloat64(refused.of.refused); n != 1 {
 		t.Errorf("%v are counted", n)
 	}
 	Refused(t.Context()) // of no connection
