@@ -185,6 +185,11 @@ func all() []suite {
 			packages: machines,
 			steps:    []step{inTest("-p=1", "-parallel=1", "-run="+measured, "./integration/cache", "./integration/rollout", "./e2e")},
 		},
+		{
+			name: "floods", what: "floods of the hub from a pod and from a user, beside a real kubelet; FLOOD=20s each", quiet: true, root: true, nodes: true, programs: true,
+			packages: slices.Concat(machines, []string{"curl"}), env: map[string]string{"FLOOD": "20s"},
+			steps: []step{inTest("./flood")},
+		},
 	}
 }
 
