@@ -139,11 +139,11 @@ func (l *Listener) run() {
 // check delivers a connection that is the node's, or that has its share of those that are free.
 func (l *Listener) check(conn *limitedConn, isFree bool) {
 	defer func() { <-l.checking }()
-	if isNode, _ := conn.who(); !isNode && !(isFree && conn.enter()) {
-		l.reject(conn)
+	if isNode, _ := conn.who(); isNode || isFree && conn.enter() {
+		l.deliver(acceptResult{conn: conn})
 		return
 	}
-	l.deliver(acceptResult{conn: conn})
+	l.reject(conn)
 }
 
 func (l *Listener) deliver(a acceptResult) {
