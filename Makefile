@@ -60,9 +60,10 @@ SEED ?=
 CUT_EVERY ?= 1m
 
 # How many seeds chaos-rollout plays, some 7 s each, how many rounds crash, some 1 s
-# each, and the first of either.
+# each, how many crash-return, eight in a minute or two, and the first of each.
 SEEDS ?= 10
 ROUNDS ?= 50
+RETURNS ?= 8
 FIRST_SEED ?= 1
 # Rounds at a time: they wait more than they compute.
 crash_rounds := 4
@@ -170,6 +171,10 @@ chaos-rollout: ## break rollouts at random; SEEDS=200 for a long run, FIRST_SEED
 .PHONY: crash
 crash: build ## kill the hub and spoil its files at random; ROUNDS=1000 for a long run, FIRST_SEED=n to begin there
 	cd test && ROUNDS=$(ROUNDS) FIRST_SEED=$(FIRST_SEED) go test -count=1 -parallel $(crash_rounds) -timeout 4h -v ./chaos/cache
+
+.PHONY: crash-return
+crash-return: ## kill the hub within 30 s of the cloud's return; RETURNS=100 for a long run, FIRST_SEED=n to begin there
+	cd test && RETURNS=$(RETURNS) FIRST_SEED=$(FIRST_SEED) go test -count=1 -timeout 4h -v ./chaos/outage
 
 .PHONY: soak
 soak: build ## have a hub serve 200 pods while its link is cut each minute; DURATION=30m

@@ -166,9 +166,10 @@ func all() []suite {
 			steps: []step{inTest("-race", "./chaos/rollout")},
 		},
 		{
-			name: "crash", what: "the hub killed and its files spoilt at random; ROUNDS=50", random: true, programs: true, answers: everywhere,
-			env:   map[string]string{"ROUNDS": "50"},
-			steps: []step{inTest("-parallel=4", "./chaos/cache")}, // rounds wait more than they compute
+			name: "crash", what: "the hub killed and its files spoilt at random; ROUNDS=50 RETURNS=8", random: true, programs: true, answers: everywhere,
+			env: map[string]string{"ROUNDS": "50", "RETURNS": "8"},
+			// Rounds wait more than they compute.
+			steps: []step{inTest("-parallel=4", "./chaos/cache"), inTest("./chaos/outage")},
 		},
 		{
 			name: "fuzz", what: "what clients of a hub see, against etcd's history; SECONDS=60", random: true, answers: everywhere,
