@@ -345,6 +345,7 @@ func (c *Cache) watchCloud(ctx context.Context) error {
 		case <-c.up.Lost(ctx):
 		}
 		c.outages.Lost()
+		c.disk.Flush() // what clients have by now: a process after this one has to know what it is to take back
 		c.endpoints.Lost()
 		if err := c.up.WaitUp(ctx); err != nil {
 			return nil //nolint:nilerr // it is ctx's

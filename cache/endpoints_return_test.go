@@ -2,7 +2,9 @@ package cache
 
 import (
 	"fmt"
+	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -285,6 +287,55 @@ func TestSlicesOfAnOutageAreTakenBackByTheNextProcess(t *testing.T) {
 					if got := watched(t, w, slice); !slices.Equal(got, want) {
 						t.Errorf("of %s the watch gets %q, want %q", slice, got, want)
 					}
+				}
+			})
+		})
+	}
+}
+
+// What clients had when the cloud was lost is on disk before they are shown anything else: whenever the
+// hub is killed then, the next process takes it back.
+func TestSlicesOfAnOutageAreTakenBackAfterAKillAtItsStart(t *testing.T) {
+	for name, tt := range map[string]struct {
+		since time.Duration // for how long clients had read
+		event bool          // moves the watch on, right before the loss
+		from  string
+	}{
+		"that were read right before it":    {0, false, "100"},
+		"that have changed right before it": {10 * time.Second, true, "150"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cloud := newSliceCloud()
+				p := startProxied(t, cloud, withPodServers)
+				time.Sleep(tt.since)
+				if tt.event {
+					feed, _ := p.resumed()
+					other := otherSlice("150")
+					send(t, feed, sliceEvent("MODIFIED", other))
+					synctest.Wait()
+					cloud.set("150", webSlice("90", webEndpoint("a", "10.0.0.1", true)), other, apiServerSlice("92"))
+					feed.CloseWithError(io.ErrUnexpectedEOF)
+				}
+				p.lose()
+				time.Sleep(200 * time.Millisecond)
+				killed := t.TempDir()
+				if err := os.CopyFS(killed, os.DirFS(p.dir)); err != nil {
+					t.Fatal(err)
+				}
+				if got := watched(t, p.proxy, "kubernetes"); !slices.Contains(got, "MODIFIED 169.254.2.1:10268") {
+					t.Errorf("in the outage the watch gets %q", got)
+				}
+				p.kubelet.stop()
+				p.proxy.stop()
+				p.stop()
+				p.dir = killed
+				cloud.comeBack()
+				p.start()
+				w := startWatch(as(t.Context(), kubeProxy), t, p.Cache, watchSlices+"&resourceVersion="+tt.from)
+				time.Sleep(2 * time.Minute)
+				if got, want := watched(t, w, "kubernetes"), []string{"MODIFIED 192.0.2.1:6443"}; !slices.Equal(got, want) {
+					t.Errorf("after the return the watch gets %q, want %q", got, want)
 				}
 			})
 		})

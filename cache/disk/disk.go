@@ -249,6 +249,16 @@ func (d *Disk) Put(pairs ...store.Pair) error {
 	return w.Put(pairs...)
 }
 
+// Flush writes what has been queued so far. If that fails, which is logged, it is tried again later.
+func (d *Disk) Flush() {
+	d.mu.RLock()
+	w, isOpen := d.writer, d.openErr == nil
+	d.mu.RUnlock()
+	if isOpen {
+		_ = w.Flush()
+	}
+}
+
 // bootID identifies the current boot of the machine; it is empty if the kernel does not provide
 // it.
 func bootID() string {

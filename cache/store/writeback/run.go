@@ -43,8 +43,20 @@ func (w *Writer) Run(ctx context.Context) error {
 	}
 }
 
+// Flush commits what has been collected so far, without waiting for Run to do so. If that fails, Run
+// tries again.
+func (w *Writer) Flush() error {
+	err := w.commit()
+	if err != nil {
+		w.wake()
+	}
+	return err
+}
+
 // commit writes all collected changes. If that fails, they are collected again.
 func (w *Writer) commit() error {
+	w.committing.Lock()
+	defer w.committing.Unlock()
 	if !w.take() {
 		return nil
 	}
@@ -71,7 +83,7 @@ func (w *Writer) take() bool {
 // tries again without it; a refused transaction writes nothing, so this costs no sync.
 func (w *Writer) commitCurrent(stats *CommitStats) error {
 	for {
-		// Only this goroutine changes current, so reading it needs no lock.
+		// Only who holds committing changes current, so reading it needs no lock.
 		batch := w.current.batch()
 		stats.Bytes, stats.Views = w.current.bytes, len(batch.Changes)
 		err := w.store.Commit(batch)

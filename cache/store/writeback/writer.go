@@ -37,10 +37,10 @@ type Options struct {
 	MaxPending int64
 	// Lost is called for a view whose changes were given up, with the reason. The view is then
 	// stale on disk, or dropped if it was damaged there, and its changes are ignored until one
-	// that replaces or drops it. Lost must not block. It is called by the goroutine of Change
-	// or of Run.
+	// that replaces or drops it. Lost must not block. It is called by the goroutine of Change,
+	// of Run or of Flush.
 	Lost func(store.ID, error)
-	// Committed is called by Run after each commit, also a failed one.
+	// Committed is called after each commit, also a failed one.
 	Committed func(CommitStats)
 }
 
@@ -60,9 +60,11 @@ type Writer struct {
 	// dirty has an element when something is pending. One element is enough: Run takes all changes.
 	dirty chan struct{}
 
+	committing sync.Mutex // held during a commit
+
 	mu      sync.Mutex
 	next    *pending // collected
-	current *pending // in a running commit, or nil; only Run changes it
+	current *pending // in a running commit, or nil; only who holds committing changes it
 	lost    map[store.ID]bool
 }
 

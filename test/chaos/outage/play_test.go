@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -25,7 +23,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/test/internal/hubproc"
-	"github.com/edgehub-io/edgehub/test/internal/metric"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
@@ -115,14 +112,6 @@ func (r *round) play() {
 	poll.Check(r.Context(), r, "in the outage default/kubernetes leads to the hub, and the node and its pod have another status", func(ctx context.Context) error {
 		return errors.Join(r.report(ctx, corev1.ConditionFalse), r.expectSlices(false, true), r.expectStatus(corev1.ConditionFalse))
 	})
-	// Of what a client had read in the last two seconds before a kill, the next process knows nothing.
-	before := r.commits()
-	poll.Check(r.Context(), r, "the hub has written what its clients have", func(ctx context.Context) error {
-		if now := r.commits(); now < before+2 { // one may have been under way
-			return errors.Join(fmt.Errorf("%v commits, before it were %v", now, before), r.report(ctx, corev1.ConditionFalse))
-		}
-		return nil
-	})
 	r.comeBack()
 	poll.Check(r.Context(), r, "after the return all readers have what the apiserver has", func(ctx context.Context) error {
 		if r.reporter && r.expectStatus(corev1.ConditionFalse) != nil {
@@ -195,21 +184,6 @@ func (r *round) report(ctx context.Context, ready corev1.ConditionStatus) error 
 	}
 	_, err = r.kubelet.CoreV1().Nodes().PatchStatus(ctx, r.hub.Name, fmt.Appendf(nil, `{"status":{"conditions":%s}}`, conditions))
 	return err
-}
-
-// commits is how often the hub has written to its disk.
-func (r *round) commits() float64 {
-	r.Helper()
-	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, r.hub.API+"/metrics", http.NoBody)
-	r.must(err)
-	res, err := http.DefaultClient.Do(req)
-	r.must(err)
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	r.must(err)
-	n, _, err := metric.Sum(string(text), "edgehub_cache_commits_total", `result="ok"`) // not there: not one yet
-	r.must(err)
-	return n
 }
 
 // expectStatus returns an error unless kubelet reads its pod and node as it has reported them.
