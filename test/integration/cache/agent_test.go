@@ -80,7 +80,10 @@ func TestACNIAgentPatchesItsNodeOffline(t *testing.T) {
 	if a := patch([]byte(up)); a.status != http.StatusOK {
 		t.Fatal(a)
 	}
-	h.node.get(t, path, protobuf)
+	poll.Until(t, patience, "the node and the agent have read one version", func() bool { // others write to the Node, too
+		own, agents := decodeAs[*corev1.Node](t, h.node.get(t, path, protobuf)), decodeAs[*corev1.Node](t, h.as(token).get(t, path, asJSON))
+		return own.ResourceVersion == agents.ResourceVersion
+	})
 
 	h.stop()
 	h.cut()
