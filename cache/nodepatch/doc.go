@@ -10,7 +10,7 @@
 //   - Only from a user whose last PATCH of this Node and subresource an apiserver has answered with
 //     success (Learn), and not refused since (Forget). Both are on disk.
 //   - Only annotations that the user's program has written before, and the condition
-//     NetworkUnavailable if it has written that. The Node's managedFields tell, since an agent that
+//     NetworkUnavailable if it has written that, by the Node's managedFields: an agent that
 //     finds its annotations right writes none. The name of the field manager is the client's to
 //     choose: a user who may patch the Node may claim what another one has written, as with
 //     the cloud. Annotations of Kubernetes' own are never taken.

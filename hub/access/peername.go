@@ -23,7 +23,7 @@ func PeerOf(ctx context.Context) string {
 	return conn.name()
 }
 
-// Identify tells whether a connection is the node's, and names the other end otherwise.
+// Identify reports whether a connection is the node's, and returns the name of its other end otherwise.
 type Identify func(net.Conn) (isNode bool, peer string)
 
 // Identify is an Identify for ports where the node's own programs call. All are the node's if callers

@@ -11,7 +11,7 @@ import (
 // cniFolder has the configurations of CNI plugins, of which containerd takes the first.
 const cniFolder = "/etc/cni/net.d"
 
-// needsCloud says what a CNI plugin needs the cloud for, by its type. docs/offline.md has more.
+// needsCloud is what a CNI plugin needs the cloud for, by its type. docs/offline.md has more.
 var needsCloud = map[string]string{
 	"calico":     "Calico with its own IPAM: no pod gets an address without the cloud, so pods do not come back after a reboot",
 	"cilium-cni": "Cilium: its agent does not start without the cloud, so pods do not come back after a reboot",
