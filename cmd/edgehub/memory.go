@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"sync"
@@ -19,7 +20,10 @@ const (
 	// which is gaps between objects after half an hour, the hub takes twice the CPU time that
 	// it takes with a quarter; with a quarter, 5,000 pods take more than 80 MB.
 	spareMemory = 6
-	// memoryPeriod is the interval of measuring the memory in use.
+	// leastSpareMemory is the same, beside gaps: where most of the spare memory is gaps, as after a
+	// thousand watches have ended, there would be room for hardly any garbage.
+	leastSpareMemory = 10
+	// memoryPeriod is the interval of measuring the memory in use, if nothing is collected meanwhile.
 	memoryPeriod = time.Second
 	// idleAllocation is how many bytes the hub allocates within memoryPeriod, at most, while
 	// it is idle: with a kubelet's requests and scrapes of its metrics, without large lists.
@@ -38,44 +42,73 @@ func boundMemory(ctx context.Context) (stop func()) {
 	}
 	debug.SetMemoryLimit(leastMemory)
 	ctx, cancel := context.WithCancel(ctx)
-	last := measureMemory()
-	returned := last
+	ticker := time.NewTicker(memoryPeriod)
 	var running sync.WaitGroup
-	running.Go(func() {
-		ticker := time.NewTicker(memoryPeriod)
-		defer ticker.Stop()
-		for limit := int64(leastMemory); ; {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			}
-			now := measureMemory()
+	began := measureMemory()
+	running.Go(func() { followMemory(ctx, began, ticker.C, collections(ctx)) })
+	return func() { cancel(); running.Wait(); ticker.Stop() }
+}
+
+// followMemory sets the memory limit for the memory in use after each collection and at each tick,
+// until ctx ends. last is the memory as it began. While a thousand watches begin, the memory in use outgrows the limit in much
+// less than memoryPeriod, and one collection would follow on the other until the next tick.
+func followMemory(ctx context.Context, last memory, ticks <-chan time.Time, collected <-chan struct{}) {
+	returned := last
+	for limit := int64(leastMemory); ; {
+		var now memory
+		select {
+		case <-ctx.Done():
+			return
+		case <-collected:
+			now = measureMemory()
+		case <-ticks:
+			now = measureMemory()
 			if now.idleAfterMuch(last, returned) {
 				debug.FreeOSMemory()
 				now = measureMemory()
 				returned = now
 			}
-			if next := limitFor(now.inUse); next != limit {
-				limit = next
-				debug.SetMemoryLimit(limit)
-			}
 			last = now
 		}
-	})
-	return func() { cancel(); running.Wait() }
+		if next := limitFor(now.inUse, last.gaps); next != limit {
+			limit = next
+			debug.SetMemoryLimit(limit)
+		}
+	}
 }
 
-// limitFor returns the limit for this number of bytes in use.
-func limitFor(inUse uint64) int64 {
-	return max(leastMemory, int64(inUse+inUse/spareMemory))
+// collections returns a channel that has a value after each garbage collection, until ctx ends.
+func collections(ctx context.Context) <-chan struct{} {
+	collected := make(chan struct{}, 1)
+	var next func(struct{})
+	next = func(struct{}) {
+		if ctx.Err() != nil {
+			return
+		}
+		select {
+		case collected <- struct{}{}:
+		default:
+		}
+		unreachable := new([64]byte) // too large for an allocation that it shares with what is reachable
+		runtime.AddCleanup(unreachable, next, struct{}{})
+	}
+	next(struct{}{})
+	return collected
+}
+
+// limitFor returns the limit for these numbers of bytes in use, and of gaps.
+func limitFor(inUse, gaps uint64) int64 {
+	return max(leastMemory, int64(inUse+max(inUse/spareMemory, gaps+inUse/leastSpareMemory)))
 }
 
 // memory describes the memory of the process, in bytes.
 type memory struct {
 	// inUse counts towards the limit, without garbage and free memory: the heap that the last
 	// collection found live, stacks, and the runtime's own memory.
-	inUse     uint64
+	inUse uint64
+	// gaps are between objects. Those that were garbage until a collection are gaps only once the
+	// runtime has swept them, within some milliseconds.
+	gaps      uint64
 	allocated uint64 // on the heap since the process began
 }
 
@@ -102,5 +135,5 @@ func measureMemory() memory {
 	}
 	metrics.Read(samples)
 	value := func(i int) uint64 { return samples[i].Value.Uint64() }
-	return memory{inUse: value(0) - value(1) - value(2) - value(3) - value(4) + value(5), allocated: value(6)}
+	return memory{inUse: value(0) - value(1) - value(2) - value(3) - value(4) + value(5), gaps: value(2), allocated: value(6)}
 }

@@ -2,21 +2,25 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"runtime"
 	"runtime/debug"
+	"sync"
 	"testing"
 	"time"
 )
 
 func TestTheMemoryLimitLeavesRoomForGarbage(t *testing.T) {
-	tests := map[string]struct{ inUse, want int64 }{
+	tests := map[string]struct{ inUse, gaps, want int64 }{
 		"little is in use: the least":                        {inUse: 20 << 20, want: 64 << 20},
 		"there is room for a sixth within the least":         {inUse: 54 << 20, want: 64 << 20},
 		"more than the least is in use, as with 800 watches": {inUse: 84 << 20, want: 98 << 20},
+		"some of it is gaps, as after half an hour":          {inUse: 84 << 20, gaps: 5 << 20, want: 98 << 20},
+		"much of it is gaps, as when the watches have ended": {inUse: 80 << 20, gaps: 20 << 20, want: 108 << 20},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := limitFor(uint64(tt.inUse)); got != tt.want {
+			if got := limitFor(uint64(tt.inUse), uint64(tt.gaps)); got != tt.want {
 				t.Errorf("%d bytes are in use: the limit is %d; want %d", tt.inUse, got, tt.want)
 			}
 		})
@@ -80,6 +84,28 @@ func TestGarbageIsReturnedToTheMachine(t *testing.T) {
 			t.Fatalf("%d bytes are held a minute after %d of them became garbage; before, it was %d", now, much, held)
 		}
 	}
+}
+
+// Without a tick, only a collection can have it follow.
+func TestTheMemoryLimitFollowsCollections(t *testing.T) {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
+	debug.SetMemoryLimit(leastMemory)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { followMemory(ctx, measureMemory(), nil, collections(ctx)) })
+	var kept [][]byte
+	for range 4 {
+		kept = append(kept, make([]byte, leastMemory))
+		want := limitFor(inUseAfterCollection(), 0) - 4<<20
+		for deadline := time.Now().Add(time.Minute); debug.SetMemoryLimit(-1) < want; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("a minute after a collection that left %d bytes more, the limit is %d; want %d", len(kept)*leastMemory, debug.SetMemoryLimit(-1), want)
+			}
+		}
+	}
+	runtime.KeepAlive(kept)
 }
 
 func heldMemory() uint64 {
