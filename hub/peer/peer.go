@@ -13,7 +13,7 @@ import (
 type Peers struct {
 	users []uint32
 	hosts map[string]host                                    // by hierarchy
-	find  func(local, remote netip.AddrPort) (socket, error) // findSocket; tests replace it
+	find  func(local, remote netip.AddrPort) (socket, error) // a socketFinder; tests replace it
 	state func(syscall.Conn) (tcpState, error)               // stateOf; tests replace it
 	// Sockets of the users and of others have scans of their own: others delay no program of the node's.
 	procs, others *processes
@@ -36,7 +36,7 @@ func newPeers(root string, users []uint32) (*Peers, error) {
 		return nil, fmt.Errorf("read own control groups: %w", err)
 	}
 	return &Peers{
-		users: slices.Clone(users), hosts: hosts(own), find: findSocket, state: stateOf, procs: newProcesses(root), others: newProcesses(root),
+		users: slices.Clone(users), hosts: hosts(own), find: socketFinder(), state: stateOf, procs: newProcesses(root), others: newProcesses(root),
 	}, nil
 }
 

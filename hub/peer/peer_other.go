@@ -10,7 +10,9 @@ import (
 
 func ownCgroups(string) ([]membership, error) { return nil, errors.ErrUnsupported }
 
-func findSocket(_, _ netip.AddrPort) (socket, error) { return socket{}, errors.ErrUnsupported }
+func socketFinder() func(local, remote netip.AddrPort) (socket, error) {
+	return func(netip.AddrPort, netip.AddrPort) (socket, error) { return socket{}, errors.ErrUnsupported }
+}
 
 func stateOf(syscall.Conn) (tcpState, error) { return 0, errors.ErrUnsupported }
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"sync/atomic"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -14,20 +14,52 @@ import (
 // sendto returns.
 const answerTimeout = 1
 
-var sequence atomic.Uint32 //nolint:gochecknoglobals // numbers the requests, so that replies can be matched
+// socketFinder returns a function that finds the socket that is bound to remote and connected to local. It
+// is safe for concurrent use: lookups wait for each other, since one takes a few microseconds, and hundreds
+// of them at once, as in a flood of connections, would take a thread each.
+func socketFinder() func(local, remote netip.AddrPort) (socket, error) { return (&diagnosis{}).find }
 
-// findSocket finds the socket that is bound to remote and connected to local.
-func findSocket(local, remote netip.AddrPort) (socket, error) {
+// diagnosis looks sockets up, through a netlink socket that it keeps.
+type diagnosis struct {
+	mu       sync.Mutex
+	netlink  *os.File // nil: not open
+	sequence uint32   // of the last request, so that replies can be matched
+}
+
+func (d *diagnosis) find(local, remote netip.AddrPort) (socket, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.netlink == nil {
+		var err error
+		if d.netlink, err = openNetlink(); err != nil {
+			return socket{}, err
+		}
+	}
+	s, err := d.askLocked(local, remote)
+	if err != nil { // a reply may still come, which the next lookup must not read
+		_ = d.netlink.Close() // nothing was written
+		d.netlink = nil
+	}
+	return s, err
+}
+
+func openNetlink() (*os.File, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
-		return socket{}, os.NewSyscallError("socket(AF_NETLINK)", err)
+		return nil, os.NewSyscallError("socket(AF_NETLINK)", err)
 	}
-	defer unix.Close(fd)
+	netlink := os.NewFile(uintptr(fd), "sock_diag")
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: answerTimeout}); err != nil {
-		return socket{}, os.NewSyscallError("setsockopt", err)
+		_ = netlink.Close() // unused
+		return nil, os.NewSyscallError("setsockopt", err)
 	}
-	number := sequence.Add(1)
-	if err := unix.Sendto(fd, diagRequest(remote, local, number), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	return netlink, nil
+}
+
+func (d *diagnosis) askLocked(local, remote netip.AddrPort) (socket, error) {
+	fd := int(d.netlink.Fd())
+	d.sequence++
+	if err := unix.Sendto(fd, diagRequest(remote, local, d.sequence), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return socket{}, os.NewSyscallError("sendto(sock_diag)", err)
 	}
 	reply := make([]byte, 4096)
@@ -38,7 +70,7 @@ func findSocket(local, remote netip.AddrPort) (socket, error) {
 	if sender, ok := from.(*unix.SockaddrNetlink); !ok || sender.Pid != 0 {
 		return socket{}, fmt.Errorf("the reply is from %v, not from the kernel", from)
 	}
-	return parseDiag(reply[:n], remote, local, number)
+	return parseDiag(reply[:n], remote, local, d.sequence)
 }
 
 // stateOf returns the state of a connection of this process.
