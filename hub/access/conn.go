@@ -35,14 +35,20 @@ type limitedConn struct {
 
 	who func() (isNode bool, peer string) // looked up once
 
-	share *limits.Share // nil: it was accepted without
+	shares []*limits.Share // none: it was accepted without
 }
 
 // enter reports whether the peer may have another connection.
-func (c *limitedConn) enter() (ok bool) {
+func (c *limitedConn) enter() bool {
 	_, peer := c.who()
-	c.share, ok = c.of.budget.shares.Enter(peer, "")
-	return ok
+	for _, shares := range c.of.shares {
+		share, ok := shares.Enter(peer, "")
+		if !ok {
+			return false
+		}
+		c.shares = append(c.shares, share)
+	}
+	return true
 }
 
 func newConn(tcp *net.TCPConn, of *Listener) *limitedConn {
@@ -146,8 +152,8 @@ func (c *limitedConn) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
 		c.of.open.Add(-1)
 		c.of.budget.open.Add(-1)
-		if c.share != nil {
-			c.share.Leave()
+		for _, share := range c.shares {
+			share.Leave()
 		}
 	}
 	c.endTurn()

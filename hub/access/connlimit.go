@@ -29,21 +29,22 @@ type Budget struct {
 	max    int64
 	open   atomic.Int64
 	shares *limits.Shares // by peer, of the connections that are not the node's
+	pods   *limits.Shares // the same, of those at addresses for pods
 	turns  *turns
 	debts  *debts
 }
 
 // NewBudget returns a Budget of maxOpen connections.
 func NewBudget(maxOpen int) *Budget {
-	return &Budget{max: int64(maxOpen), shares: limits.NewShares(maxOpen * 3 / 4), turns: newTurns(), debts: newDebts()}
+	return &Budget{max: int64(maxOpen), shares: limits.NewShares(maxOpen * 3 / 4), pods: limits.NewShares(maxOpen * 7 / 16), turns: newTurns(), debts: newDebts()}
 }
 
 // Listener is an address's listener with a limit on open connections, from a Budget. The last
-// quarter of that is reserved for the node's own programs, so that nobody can lock kubelet out.
-// Where none of them call, which is at the addresses for pods, a connection is accepted while
-// less than half of the budget is used, so that pods do not lock out other users of the node, either.
-// Beyond the first sixteenth, one peer gets a third of what others leave, as limits.Shares says.
-// Connections beyond are closed at once.
+// quarter of that is reserved for the node's own programs, so that nobody can lock kubelet out. The
+// first sixteenth is for whoever comes first. Of the rest, one peer gets a third of what others leave,
+// as limits.Shares says, and a pod a third of what other pods leave of seven sixteenths of the budget,
+// so that they lock out neither each other nor other users of the node. Connections beyond are closed
+// at once.
 //
 // It accepts in a goroutine of its own, from the first Accept until Close. After Close, Accept
 // returns the connections that it had accepted by then: their clients have begun a request, and
@@ -51,8 +52,9 @@ func NewBudget(maxOpen int) *Budget {
 type Listener struct {
 	*net.TCPListener
 	budget    *Budget
-	unasked   int64 // of the budget, for those of whom nothing is known
-	free, max int64 // of the budget, for those who are not the node, and those who are
+	shares    []*limits.Shares // of the budget, each of which limits it
+	unasked   int64            // of the budget, for those of whom nothing is known
+	free, max int64            // of the budget, for those who are not the node, and those who are
 	identify  Identify
 	log       *slog.Logger
 	logLimit  *logLimit
@@ -78,13 +80,13 @@ type acceptResult struct {
 }
 
 func newListener(l *net.TCPListener, b *Budget, forPods bool, identify Identify, refused prometheus.Counter, log *slog.Logger) *Listener {
-	free, all := b.max*3/4, b.max
+	free, all, shares := b.max*3/4, b.max, []*limits.Shares{b.shares}
 	together := min(maxChecks, max(1, (all-free)/2))
 	if forPods {
-		free, all = b.max/2, b.max/2
+		all, shares = free, append(shares, b.pods)
 	}
 	return &Listener{
-		TCPListener: l, budget: b, unasked: b.max / 16, free: free, max: all, identify: identify, log: log, logLimit: newLogLimit(), refused: refused,
+		TCPListener: l, budget: b, shares: shares, unasked: b.max / 16, free: free, max: all, identify: identify, log: log, logLimit: newLogLimit(), refused: refused,
 		checking: make(chan struct{}, together), accepted: make(chan acceptResult), closed: make(chan struct{}), done: make(chan struct{}),
 	}
 }

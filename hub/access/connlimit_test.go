@@ -127,43 +127,52 @@ func TestTheLastQuarterIsReservedForTheNode(t *testing.T) {
 // Pods take no connection of kubelet's, nor the last one of another user.
 func TestAddressesShareTheirConnections(t *testing.T) {
 	var node, v4, v6 flood
-	budget := NewBudget(8)
+	budget := NewBudget(16)
 	node.listen(t, budget, false, node.identify)
 	v4.listen(t, budget, true, strangers)
 	v6.listen(t, budget, true, strangers)
 	accepted := func(c *flood) (n int) {
-		for range 8 {
+		for range 16 {
 			if c.dial() != nil {
 				n++
 			}
 		}
 		return n
 	}
-	if n := accepted(&v4) + accepted(&v6); n != 4 {
-		t.Errorf("pods got %d of 8", n)
+	if n := accepted(&v4) + accepted(&v6); n != 1+7 {
+		t.Errorf("pods got %d of 16", n)
 	}
-	if n := accepted(&node); n != 2 {
-		t.Errorf("other users got %d of 8", n)
+	if n := accepted(&node); n != 4 {
+		t.Errorf("other users got %d of 16", n)
 	}
 	node.node.Store(true)
-	if n := accepted(&node); n != 2 {
-		t.Errorf("the node got %d of 8", n)
+	if n := accepted(&node); n != 4 {
+		t.Errorf("the node got %d of 16", n)
 	}
 }
 
-// A peer that takes all that it can leaves the others as much each.
+// A peer that takes all that it can leaves the others as much each, at addresses for pods and at others.
 func TestOnePeerTakesAThirdOfTheConnections(t *testing.T) {
 	var peer atomic.Value
-	var c flood
-	c.listen(t, NewBudget(40), true, func(net.Conn) (bool, string) { return false, peer.Load().(string) })
+	var users, pods flood
+	budget, identify := NewBudget(160), func(net.Conn) (bool, string) { return false, peer.Load().(string) }
+	users.listen(t, budget, false, identify)
+	pods.listen(t, budget, true, identify)
 	for _, tt := range []struct {
+		at   *flood
 		peer string
 		want int
-	}{{"a", 2 + 10}, {"b", 7}, {"a", 0}} { // 2 of whom nothing is asked, and a third of 30; then of the 20 that are left
+	}{
+		{&users, "user", 10 + 40}, // 10 of whom nothing is asked, and a third of 120
+		{&pods, "a", 24},          // a third of 70
+		{&pods, "b", 16},          // of the 46 that are left
+		{&pods, "c", 10},
+		{&pods, "a", 0},
+	} {
 		peer.Store(tt.peer)
 		n := 0
-		for range 40 {
-			if c.dial() != nil {
+		for range 60 {
+			if tt.at.dial() != nil {
 				n++
 			}
 		}
