@@ -56,11 +56,11 @@ func (b *bench) startTargets(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cert, key, err = c.ClientCert("system:node:bench", "system:nodes")
+	nodeCert, nodeKey, err := c.ClientCert("system:node:bench", "system:nodes")
 	if err != nil {
 		return err
 	}
-	pair, err := tls.LoadX509KeyPair(cert, key)
+	pair, err := tls.LoadX509KeyPair(nodeCert, nodeKey)
 	if err != nil {
 		return err
 	}
