@@ -326,7 +326,7 @@ func (c *cloud) viaHTTPProxy(t *testing.T) (way *fakeNetwork) {
 	return way
 }
 
-func TestLossBehindAnHTTPProxy(t *testing.T) {
+func TestLossAndReturnBehindAnHTTPProxy(t *testing.T) {
 	for name, lose := range map[string]func(api, way *fakeNetwork){
 		"the apiserver is stopped":              func(api, _ *fakeNetwork) { api.stopped = true },
 		"the proxy's way to it is a black hole": func(api, _ *fakeNetwork) { api.hole = true },
@@ -355,6 +355,15 @@ func TestLossBehindAnHTTPProxy(t *testing.T) {
 						t.Errorf("it is not lost; log:\n%s", c.log)
 					}
 					c.mustFail(pods, 0)
+					time.Sleep(time.Minute)
+					began := time.Now()
+					for _, n := range []*fakeNetwork{way, c.networks[0]} {
+						n.set(func(n *fakeNetwork) { n.hole, n.stopped, n.refusing = false, false, false })
+					}
+					if err := c.upstream.WaitUp(t.Context()); err != nil || time.Since(began) > bound {
+						t.Errorf("found after %v, %v; log:\n%s", time.Since(began), err, c.log)
+					}
+					c.mustGet(pods)
 				})
 			})
 		}
