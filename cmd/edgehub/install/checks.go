@@ -73,7 +73,7 @@ func prepare(ctx context.Context, o *Options, given func(string) bool, earlier *
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	k, err := kubelet.Inspect(ctx)
+	k, err := inspectKubelet(ctx)
 	if err != nil {
 		c.fail("%v", err)
 		return nil, c.result()
@@ -85,8 +85,6 @@ func prepare(ctx context.Context, o *Options, given func(string) bool, earlier *
 		c.ok("kubelet.service takes KUBELET_KUBECONFIG_ARGS, as kubeadm sets it up")
 	}
 	c.checkRuntime(k)
-	environment, _ := os.ReadFile(envFile) // none, or one that newPlan cannot read either
-	useProxy(environment, k.Proxy)
 	if o.Kubeconfig == "" {
 		o.Kubeconfig = k.Flag("kubeconfig", "/etc/kubernetes/kubelet.conf")
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/apiserver"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/dummyif"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
-	"github.com/edgehub-io/edgehub/cmd/edgehub/install/kubelet"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 )
 
@@ -35,7 +34,7 @@ func (j *journal) originalNode(ctx context.Context) (name string, c *apiserver.C
 	if j.Installed != nil {
 		*o = j.Installed.Options
 	}
-	k, err := kubelet.Inspect(ctx)
+	k, err := inspectKubelet(ctx)
 	if err != nil {
 		return "", nil, ""
 	}

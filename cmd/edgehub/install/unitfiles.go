@@ -1,6 +1,7 @@
 package install
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/kubelet"
 	"github.com/edgehub-io/edgehub/hub/config"
 )
 
@@ -193,6 +195,16 @@ func withoutValues(content []byte) string {
 		out.WriteString(line)
 	}
 	return out.String()
+}
+
+// inspectKubelet reads how kubelet was started, and has this program use its proxy: see useProxy.
+func inspectKubelet(ctx context.Context) (*kubelet.Kubelet, error) {
+	k, err := kubelet.Inspect(ctx)
+	if err == nil {
+		environment, _ := os.ReadFile(envFile) // there may be none, and newPlan reports one that cannot be read
+		useProxy(environment, k.Proxy)
+	}
+	return k, err
 }
 
 // useProxy has this program reach the apiserver as the hub will: by the variables in the environment
