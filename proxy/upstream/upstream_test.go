@@ -309,6 +309,10 @@ func TestHTTPProxyThatRefusesIsNoDelivery(t *testing.T) {
 	if res.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("a POST that the HTTP proxy refused to connect for: %d, want 503", res.StatusCode)
 	}
+	want := "the HTTP proxy " + address.Host + " answers 502 Bad Gateway when the hub asks for 192.0.2.1:6443"
+	if err := hub.upstream.State().Servers[0].Err; err == nil || err.Error() != want {
+		t.Errorf("it is down, as it says, because %q", err)
+	}
 }
 
 func TestNewUpstreamRefuses(t *testing.T) {

@@ -3,6 +3,7 @@ package liveness
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net/http"
 	"net/url"
 	"sync"
@@ -72,6 +73,8 @@ func (cs *Conns) NewTransport(o TransportOptions) *Transport {
 		DisableCompression:  true, // otherwise it requests gzip by itself, and decompresses
 		IdleConnTimeout:     idleTimeout,
 		MaxIdleConnsPerHost: maxIdle,
+
+		OnProxyConnectResponse: checkTunnel,
 	}
 	if o.Upgrades {
 		t.DisableKeepAlives = true // keeping connections for rare refused upgrades is not worth it
@@ -85,6 +88,15 @@ func (cs *Conns) NewTransport(o TransportOptions) *Transport {
 	defer cs.mu.Unlock()
 	cs.newest = t
 	return t
+}
+
+// checkTunnel returns an error if an HTTP proxy does not connect the hub. net/http's own would be the proxy's
+// words alone, as if the apiserver had answered.
+func checkTunnel(_ context.Context, proxy *url.URL, req *http.Request, res *http.Response) error {
+	if res.StatusCode == http.StatusOK {
+		return nil
+	}
+	return fmt.Errorf("the HTTP proxy %s answers %d %s when the hub asks for %s", proxy.Host, res.StatusCode, http.StatusText(res.StatusCode), req.Host)
 }
 
 // Close closes the unused connections of t, also new ones that are about to carry their first
