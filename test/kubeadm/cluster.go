@@ -38,7 +38,7 @@ type Options struct {
 	// Dir is an absolute folder for the machines' disks and the programs, made if need be. Stop
 	// removes it.
 	Dir string
-	// Hub is the program that is installed on the edge node.
+	// Hub is the program edgehub that is installed on the edge node; edgehubctl is beside it.
 	Hub string
 	// Move gives the edge node another address when it boots without the cloud.
 	Move bool

@@ -78,18 +78,15 @@ func (c *Cluster) boot(ctx context.Context, name string) (*machine.Machine, erro
 func (c *Cluster) prepare(ctx context.Context, m *machine.Machine) error {
 	for path, name := range map[string]string{
 		"/etc/containerd/config.toml":                           "containerd.toml",
+		"/etc/containerd/conf.d/images.toml":                    "images.toml",
 		"/etc/cni/net.d/10-flannel.conflist":                    "10-flannel.conflist",
 		"/usr/lib/test-units/containerd.service":                "containerd.service",
 		"/usr/lib/test-units/forward.service":                   "forward.service",
 		"/usr/lib/test-units/kubelet.service":                   "kubelet.service",
 		"/usr/lib/test-units/kubelet.service.d/10-kubeadm.conf": "10-kubeadm.conf",
 	} {
-		text, err := render(name, c.values())
-		if err == nil {
-			err = m.Write(path, text, 0o644)
-		}
-		if err != nil {
-			return fmt.Errorf("write %s: %w", path, err)
+		if err := c.put(m, name, path); err != nil {
+			return err
 		}
 	}
 	// CoreDNS forwards other names to a server that is not there.
@@ -104,9 +101,21 @@ func (c *Cluster) prepare(ctx context.Context, m *machine.Machine) error {
 			return err
 		}
 	}
-	if err := c.registry.WriteHosts(m.Path("/etc/containerd/certs.d"), c.registry.Addr()); err != nil {
+	if err := c.registry.WriteHosts(m.Path("/etc/containerd/registries.d"), c.registry.Addr()); err != nil {
 		return err
 	}
 	_, err := m.Run(ctx, "sh", "-c", "systemctl daemon-reload && systemctl enable --now forward.service containerd.service && systemctl enable kubelet.service")
 	return err
+}
+
+// put writes one of the files to a machine.
+func (c *Cluster) put(m *machine.Machine, name, path string) error {
+	text, err := render(name, c.values())
+	if err == nil {
+		err = m.Write(path, text, 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
 }

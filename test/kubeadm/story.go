@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -32,6 +33,7 @@ func Story() []Step {
 		{"programs run on both nodes; those of edge talk to the apiserver", (*Cluster).runPods},
 		{"edgehub install switches kubelet to the hub, and leaves pods alone", (*Cluster).install},
 		{"pods that start from now on talk to the hub, with their own tokens", (*Cluster).restartPods},
+		{"an image is pulled ahead, from where containerd's own configuration leads", (*Cluster).prepull},
 		{"the uplink is cut: what was sent is lost, and nobody answers", (*Cluster).cutUplink},
 		{"the node loses power, and boots without the cloud", (*Cluster).losePower},
 		{"its pods are Running and Ready", (*Cluster).podsComeBack},
@@ -118,13 +120,15 @@ const onePerNode = `{"spec": {"template": {"spec": {"affinity": {"podAntiAffinit
     {"labelSelector": {"matchLabels": {"k8s-app": "kube-dns"}}, "topologyKey": "kubernetes.io/hostname"}]}}}}}}`
 
 func (c *Cluster) install(ctx context.Context, say Say) error {
-	hub, err := os.ReadFile(c.options.Hub)
-	if err != nil {
-		return fmt.Errorf("read the hub's program: %w", err)
-	}
 	m := c.machines[edge]
-	if err := m.Write("/root/edgehub", string(hub), 0o755); err != nil {
-		return err
+	for name, path := range map[string]string{"edgehub": c.options.Hub, "edgehubctl": filepath.Join(filepath.Dir(c.options.Hub), "edgehubctl")} {
+		program, err := os.ReadFile(path)
+		if err == nil {
+			err = m.Write("/root/"+name, string(program), 0o755)
+		}
+		if err != nil {
+			return fmt.Errorf("bring %s to the node: %w", name, err)
+		}
 	}
 	command := []string{"/root/edgehub", "install"}
 	if c.options.Firewall {
@@ -133,6 +137,7 @@ func (c *Cluster) install(ctx context.Context, say Say) error {
 		}
 		command = append(command, "--open-firewall")
 	}
+	command = append(command, "--", "--image-pull-min-free=1") // percent: the disk is the host's, and may be fuller
 	began := time.Now()
 	out, err := m.Run(ctx, command...)
 	if err != nil {

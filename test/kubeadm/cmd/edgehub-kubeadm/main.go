@@ -83,7 +83,7 @@ func run(ctx context.Context, args []string) error {
 	var o options
 	fs := pflag.NewFlagSet(args[0], pflag.ContinueOnError)
 	fs.StringVar(&o.dir, "dir", defaultDir, "folder of the machines, which must not be there yet")
-	fs.StringVar(&o.hub, "hub", "bin/edgehub", "edgehub binary")
+	fs.StringVar(&o.hub, "hub", "bin/edgehub", "edgehub binary; edgehubctl is beside it")
 	fs.Usage = func() { fmt.Printf("%s\n\nflags:\n%s", usage, fs.FlagUsages()) }
 	own, others := split(args[1:])
 	noMachine := args[0] == "run" && len(others) > 0 && strings.HasPrefix(others[0], "-")
