@@ -45,6 +45,8 @@ type Options struct {
 	// Firewall has the edge node refuse what comes in and was not asked for, before the hub is
 	// installed.
 	Firewall bool
+	// Proxy has the edge node's own programs reach the apiserver by a proxy only.
+	Proxy bool
 	// Log is where builds show their progress.
 	Log io.Writer
 }

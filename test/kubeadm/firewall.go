@@ -11,11 +11,7 @@ import (
 // RHEL's rules, firewalld and ufw do, now and after each boot.
 func (c *Cluster) refuseInput(ctx context.Context, say Say) error {
 	m := c.machines[edge]
-	text, err := files.ReadFile("files/netfilter-persistent.service")
-	if err != nil {
-		return err
-	}
-	if err := m.Write("/etc/systemd/system/netfilter-persistent.service", string(text), 0o644); err != nil {
+	if err := c.put(m, "netfilter-persistent.service", "/etc/systemd/system/netfilter-persistent.service"); err != nil {
 		return err
 	}
 	if _, err := m.Run(ctx, "systemctl", "enable", "--now", "netfilter-persistent.service"); err != nil {

@@ -22,8 +22,8 @@ var origin = regexp.MustCompile(`ESTABLISHED src=(\S+) `)
 func (c *Cluster) flows(ctx context.Context) (flows, error) {
 	m := c.machines[edge]
 	// A program with the node's network that connects to the Service's address keeps it in its
-	// socket.
-	servers := "( dst = " + controlIP + ":6443 or dst = " + serviceIP + ":443 )"
+	// socket. The proxy leads nowhere else.
+	servers := "( dst = " + controlIP + ":6443 or dst = " + serviceIP + ":443 or dst = " + strings.TrimPrefix(siteProxy, "http://") + " )"
 	sockets, err := m.Run(ctx, "ss", "--no-header", "--tcp", "--numeric", "--processes", "state", "established", servers)
 	if err != nil {
 		return flows{}, err

@@ -41,10 +41,7 @@ func (c *Cluster) Init(ctx context.Context) error {
 
 // apply creates what is in one of the files.
 func (c *Cluster) apply(ctx context.Context, name string) error {
-	text, err := render(name, c.values())
-	if err == nil {
-		err = c.machines[control].Write("/root/"+name, text, 0o644)
-	}
+	err := c.put(c.machines[control], name, "/root/"+name)
 	if err == nil {
 		_, err = c.Kubectl(ctx, "apply", "--filename=/root/"+name)
 	}
@@ -76,7 +73,11 @@ func (c *Cluster) Join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = m.Run(ctx, "kubeadm", "join", "--config=/root/join.yaml")
+	join := []string{"kubeadm", "join", "--config=/root/join.yaml"}
+	if c.options.Proxy {
+		join = append([]string{"env", "HTTPS_PROXY=" + siteProxy}, join...)
+	}
+	_, err = m.Run(ctx, join...)
 	return err
 }
 

@@ -21,6 +21,7 @@ type values struct {
 	Control, Edge, ControlIP             string
 	PodNetwork, Registry, Pause, Version string
 	FlannelTag, Ignore, Token, CAHash    string
+	Proxy                                string
 }
 
 func (c *Cluster) values() values {
@@ -28,6 +29,7 @@ func (c *Cluster) values() values {
 		Control: control, Edge: edge, ControlIP: controlIP,
 		PodNetwork: podNetwork, Registry: c.registry.Addr(), Pause: c.registry.Reference("pause", c.tags["pause"]),
 		Version: c.tags["kube-apiserver"], FlannelTag: c.tags["flannel"], Ignore: ignored(),
+		Proxy: siteProxy,
 	}
 }
 

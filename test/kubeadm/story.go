@@ -70,6 +70,14 @@ func (c *Cluster) makeControlPlane(ctx context.Context, say Say) error {
 }
 
 func (c *Cluster) makeNode(ctx context.Context, say Say) error {
+	if err := c.proxyKubeProxy(ctx); err != nil {
+		return err
+	}
+	if c.options.Proxy {
+		if err := c.goByProxy(ctx, say); err != nil {
+			return err
+		}
+	}
 	began := time.Now()
 	if err := c.Join(ctx); err != nil {
 		return err
@@ -84,10 +92,8 @@ func (c *Cluster) runPods(ctx context.Context, say Say) error {
 	if err := c.apply(ctx, "demo.yaml"); err != nil {
 		return err
 	}
-	// One CoreDNS on each node, for the pods of that node. kube-proxy has a proxy, as where kubeadm was started
-	// with one, that nobody answers for.
+	// One CoreDNS on each node, for the pods of that node.
 	for _, args := range [][]string{
-		{"set", "env", "daemonset/kube-proxy", "HTTPS_PROXY=http://192.0.2.80:3128", "NO_PROXY=10.96.0.0/12," + controlIP},
 		{"patch", "service", "kube-dns", `--patch={"spec": {"internalTrafficPolicy": "Local"}}`},
 		{"patch", "deployment", "coredns", "--patch=" + onePerNode},
 	} {
@@ -199,6 +205,11 @@ func (c *Cluster) restartPods(ctx context.Context, say Say) error {
 }
 
 func (c *Cluster) cutUplink(ctx context.Context, say Say) error {
+	if c.options.Proxy {
+		if err := c.loseProxy(ctx, say); err != nil {
+			return err
+		}
+	}
 	if err := c.machines[edge].Cut(ctx); err != nil {
 		return err
 	}

@@ -13,8 +13,9 @@ import (
 // TestNodeIsAutonomous has each step of the story come true, and removes the hub at the end. See [Story].
 func TestNodeIsAutonomous(t *testing.T) { tell(t, Options{}) }
 
-// TestNodeIsAutonomousBehindAFirewall has the node refuse what comes in and was not asked for.
-func TestNodeIsAutonomousBehindAFirewall(t *testing.T) { tell(t, Options{Firewall: true}) }
+// TestNodeIsAutonomousBehindAFirewall has the node refuse what comes in and was not asked for, and a proxy stand
+// between its own programs and the apiserver.
+func TestNodeIsAutonomousBehindAFirewall(t *testing.T) { tell(t, Options{Firewall: true, Proxy: true}) }
 
 // TestNodeIsAutonomousAtAnotherAddress has flannel write the node's address while nobody takes it.
 func TestNodeIsAutonomousAtAnotherAddress(t *testing.T) { tell(t, Options{Move: true}) }

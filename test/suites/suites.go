@@ -148,7 +148,7 @@ func all() []suite {
 		},
 		{
 			name: "kubeadm", what: "a kubeadm node with kube-proxy, flannel and CoreDNS, without the cloud", root: true, nodes: true, programs: true,
-			packages: slices.Concat(machines, systemd),
+			packages: slices.Concat(machines, systemd, []string{"tinyproxy-bin"}),
 			// It builds pods' programs from where its sources are.
 			steps: []step{inTest("-trimpath=false", "./kubeadm/...")},
 		},
