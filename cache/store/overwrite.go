@@ -10,6 +10,8 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/edgehub-io/edgehub/cache/store/mapping"
 )
 
 // overwriteStep is how many bytes of a file are looked at between two commits.
@@ -63,8 +65,10 @@ func (s *Store) overwriteFreeFrom(from int64) (next int64, more bool, err error)
 				return err
 			}
 		}
-		more = next < info.Size()
-		return s.file.Sync()
+		if more = next < info.Size(); !more {
+			err = mapping.Release(s.db.Info().Data, min(tx.Size(), info.Size())) // all of it has been looked at
+		}
+		return errors.Join(err, s.file.Sync())
 	})
 	return next, more, err
 }

@@ -111,7 +111,8 @@ var layers = map[string][]string{
 	"cache/review":          {"cache/confirm", "cache/convert", "cache/identity", "cache/quota", "cache/table", "cache/wire"},
 	"cache/satoken":         {"cache/convert", "cache/quota", "cache/table", "cache/wire"},
 	"cache/spool":           {"cache/convert", "cache/patch", "cache/pause", "cache/quota", "cache/table", "cache/wire"},
-	"cache/store":           {"cache/store/pagecheck", "cache/store/seal"},
+	"cache/store":           {"cache/store/mapping", "cache/store/pagecheck", "cache/store/seal"},
+	"cache/store/mapping":   {},
 	"cache/store/pagecheck": {},
 	"cache/store/seal":      {},
 	// Its changes go to the store by an interface of one method.
@@ -196,8 +197,8 @@ var chosen = map[string]dependency{
 	"go.etcd.io/bbolt":                       {only: []string{"cache/store"}},       // the store on disk
 	"gopkg.in/evanphx/json-patch.v4":         {only: []string{"cache/patch"}},       // the one apimachinery itself patches with
 	"golang.org/x/sync":                      {},
-	"golang.org/x/sys":                       {only: []string{"proxy/upstream/liveness", "hub/peer", "imagepull/engine/daemon", "cmd/edgehub/install/firewall"}}, // how long the kernel waits for an acknowledgement; whose socket it is; network namespaces of pods
-	"golang.org/x/term":                      {only: []string{"cmd/internal"}},                                                                                   // whether somebody watches, and how wide the window is
+	"golang.org/x/sys":                       {only: []string{"proxy/upstream/liveness", "hub/peer", "imagepull/engine/daemon", "cmd/edgehub/install/firewall", "cache/store/mapping"}}, // how long the kernel waits for an acknowledgement; whose socket it is; network namespaces of pods; a file's memory map
+	"golang.org/x/term":                      {only: []string{"cmd/internal"}},                                                                                                          // whether somebody watches, and how wide the window is
 
 	// To speak with containerd and with registries as CRI does.
 	"github.com/containerd/containerd/v2":           {only: engineLayers},                                                                  // its client, and the resolver that reads certs.d
