@@ -293,6 +293,24 @@ func TestSlicesOfAnOutageAreTakenBackByTheNextProcess(t *testing.T) {
 	}
 }
 
+// A hub with --cluster-ip=always has had kube-proxy read a slice that leads to the hub, and then a bookmark. The
+// next process, without the flag, takes it back. An apiserver does where the client resumes from the slice.
+func TestASliceThatLedToTheHubOnlineIsTakenBackByTheNextProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startProxied(t, newSliceCloud(), withPodServers)
+		time.Sleep(10 * time.Second)
+		p.kubelet.stop()
+		p.proxy.stop()
+		p.stop()
+		p.start()
+		w := startWatch(as(t.Context(), kubeProxy), t, p.Cache, watchSlices+"&resourceVersion=100")
+		time.Sleep(2 * time.Minute)
+		if got, want := watched(t, w, "kubernetes"), []string{"MODIFIED 192.0.2.1:6443"}; !slices.Equal(got, want) {
+			t.Errorf("the watch gets %q, want %q", got, want)
+		}
+	})
+}
+
 // What clients had when the cloud was lost is on disk before they are shown anything else: whenever the
 // hub is killed then, the next process takes it back.
 func TestSlicesOfAnOutageAreTakenBackAfterAKillAtItsStart(t *testing.T) {

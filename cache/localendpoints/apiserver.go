@@ -6,6 +6,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/overlay"
+	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // The EndpointSlices that the apiservers write for themselves: one for each family has this name.
@@ -38,4 +42,18 @@ func LeadToHub(slice *discoveryv1.EndpointSlice, hub []netip.AddrPort) (*discove
 		return out, true
 	}
 	return slice, false
+}
+
+// LeadBareToHub is LeadToHub for a slice as it is encoded, without an envelope.
+func LeadBareToHub(e wire.Encoding, bare []byte, hub []netip.AddrPort) ([]byte, bool, error) {
+	slice, err := decodeSlice(overlay.Object{Encoding: e, Bare: bare})
+	if err != nil {
+		return nil, false, err
+	}
+	led, changed := LeadToHub(slice, hub)
+	if !changed {
+		return bare, false, nil
+	}
+	out, err := convert.ToBare(e, led)
+	return out, true, err
 }

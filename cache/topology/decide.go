@@ -33,6 +33,34 @@ func (s *State) Endpoints(service types.NamespacedName) Filter {
 	return func(node, _ string) bool { return node == own }
 }
 
+// ExpectAPIServer has Await wait for LeadAPIServer.
+func (s *State) ExpectAPIServer() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cluster.pending = true
+	s.settleLocked()
+}
+
+// LeadAPIServer decides whether the slices of the apiserver's Service lead to the hub, or are as the apiserver
+// sent them.
+func (s *State) LeadAPIServer(toHub bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.cluster.pending && s.cluster.toHub == toHub {
+		return
+	}
+	s.cluster = clusterIP{toHub: toHub, decided: time.Now()}
+	s.changeLocked(Slices, APIServer(), 0)
+	s.settleLocked()
+}
+
+// APIServerLeads reports whether the slices of the apiserver's Service lead to the hub.
+func (s *State) APIServerLeads() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cluster.toHub
+}
+
 // Discarded reports whether programs that carry the traffic of Services do not read this one: a
 // load balancer that only the cloud is to use.
 func (s *State) Discarded(name types.NamespacedName, service *Service) bool {
@@ -97,6 +125,9 @@ func (s *State) Stale(r Resource, version string) (stale Set, known, ready bool)
 		if c.version > from || known && c.version > s.floor && time.Since(c.learned) < lag {
 			stale[name] = struct{}{}
 		}
+	}
+	if r == Slices && (s.cluster.toHub || time.Since(s.cluster.decided) < lag) {
+		stale[APIServer()] = struct{}{} // no version names this decision
 	}
 	if !known {
 		for name, service := range s.services {

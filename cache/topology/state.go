@@ -31,6 +31,7 @@ type State struct {
 	services map[types.NamespacedName]versioned
 	floor    uint64 // the version of the first services
 	place    place
+	cluster  clusterIP
 	ready    chan struct{} // closed while all that the decisions need is known
 	isReady  bool
 
@@ -38,6 +39,13 @@ type State struct {
 	changes    map[Resource]map[types.NamespacedName]change
 	changed    chan struct{} // closed at the next change
 	warned     time.Time
+}
+
+// clusterIP is whether the Service of the apiserver leads to the hub while the cloud is there, too.
+type clusterIP struct {
+	pending bool // that is about to be decided
+	toHub   bool
+	decided time.Time // when it was last decided otherwise; zero: never
 }
 
 // place is where the node is.
@@ -227,7 +235,7 @@ func (s *State) changeLocked(r Resource, name types.NamespacedName, version uint
 
 // settleLocked opens or closes the gate of Await.
 func (s *State) settleLocked() {
-	isReady := s.services != nil && s.place.known && (s.neededPoolLocked() == "" || s.place.membership != unread)
+	isReady := s.services != nil && s.place.known && !s.cluster.pending && (s.neededPoolLocked() == "" || s.place.membership != unread)
 	switch {
 	case isReady && !s.isReady:
 		close(s.ready)

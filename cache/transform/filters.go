@@ -2,12 +2,15 @@ package transform
 
 import (
 	"hash/fnv"
+	"net/netip"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/cache/localendpoints"
 	"github.com/edgehub-io/edgehub/cache/topology"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -17,6 +20,9 @@ type filter struct {
 	accounts []string // whose reads are filtered, as namespace/name
 	// drops reports whether the accounts do not read a Service; nil for other resources.
 	drops func(types.NamespacedName, *topology.Service) bool
+	// idle reports whether no object can be changed; nil: never. What is decided meanwhile is corrected in
+	// the watch by the topology's next change.
+	idle func() bool
 }
 
 // NewServiceTopology returns the filter of EndpointSlices: of a Service that asks for it, the
@@ -24,13 +30,37 @@ type filter struct {
 func NewServiceTopology(s *topology.State, accounts []string) Transform {
 	return Transform{
 		Name: ServiceTopology, Group: discoveryv1.GroupName, Resource: "endpointslices",
-		filter: &filter{accounts: accounts},
+		filter: &filter{accounts: accounts, idle: func() bool { return !s.HasKeys() }},
 		apply: func(o *object) (result, error) {
 			keep := s.Endpoints(serviceOfSlice(o.meta))
 			if keep == nil {
 				return result{bare: o.bare}, nil
 			}
 			return o.keepEndpoints(keep)
+		},
+	}
+}
+
+// NewClusterIP returns the filter of the apiserver's EndpointSlices: while s has them lead to the hub, the service
+// accounts, of programs that carry the traffic of Services, read them as everybody does in an outage. hub is
+// where pods reach it, at most one address of each family.
+func NewClusterIP(s *topology.State, accounts []string, hub []netip.AddrPort) Transform {
+	name := topology.APIServer()
+	return Transform{
+		Name: ClusterIP, Group: discoveryv1.GroupName, Resource: "endpointslices", Namespace: name.Namespace, ObjectName: name.Name,
+		filter: &filter{accounts: accounts, idle: func() bool { return !s.APIServerLeads() }},
+		apply: func(o *object) (result, error) {
+			if !s.APIServerLeads() {
+				return result{bare: o.bare}, nil
+			}
+			bare, changed, err := localendpoints.LeadBareToHub(o.encoding, o.bare, hub)
+			if err != nil || !changed {
+				return result{bare: o.bare}, err
+			}
+			if version := filteredVersion(string(o.meta.ResourceVersion), 0); version != "" {
+				bare, err = wire.SetVersion(o.encoding, bare, version)
+			}
+			return result{bare: bare, changed: true}, err
 		},
 	}
 }
@@ -131,8 +161,7 @@ func nameOf(m *wire.Meta) types.NamespacedName {
 	return types.NamespacedName{Namespace: string(m.Namespace), Name: string(m.Name)}
 }
 
-// idle reports whether no object can be changed: whoever is about to annotate the first Service
-// finds all slices unfiltered, which the topology's next change corrects in the watch.
+// idle reports whether no object can be changed.
 func (a *answer) idle() bool {
-	return a.filters() && a.transforms[0].Name == ServiceTopology && !a.transport.opts.Topology.HasKeys()
+	return !slices.ContainsFunc(a.transforms, func(t *Transform) bool { return t.filter == nil || t.filter.idle == nil || !t.filter.idle() })
 }

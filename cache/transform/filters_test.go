@@ -58,7 +58,8 @@ func newFilters(t *testing.T, mediaType string, next func(*http.Request) *http.R
 		IsNode: func(context.Context) bool { return false },
 		Transforms: append(transforms(),
 			transform.NewServiceTopology(s, []string{"kube-system/kube-proxy", "kube-system/coredns"}),
-			transform.NewDiscardService(s, proxies), transform.NewNodePortIsolation(s, proxies)),
+			transform.NewDiscardService(s, proxies), transform.NewNodePortIsolation(s, proxies),
+			transform.NewClusterIP(s, proxies, hubServers)),
 		Topology: s, Registerer: f.metrics, Logger: slog.New(slog.DiscardHandler),
 	})
 	return f
@@ -125,6 +126,10 @@ func itemsOf(t *testing.T, o runtime.Object) (items []string) {
 	case *discoveryv1.EndpointSlice:
 		text := o.Namespace + "/" + o.Name
 		for _, e := range o.Endpoints {
+			if o.Name == "kubernetes" {
+				text += fmt.Sprintf(" %s:%d", strings.Join(e.Addresses, "+"), *o.Ports[0].Port)
+				continue
+			}
 			node := "-"
 			if e.NodeName != nil {
 				node = *e.NodeName

@@ -12,7 +12,7 @@ func newMetrics(r prometheus.Registerer, transforms []Transform) *metrics {
 	m := &metrics{
 		active: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "edgehub_transform_active",
-			Help: "1 for each transform of --transforms that is on.",
+			Help: "1 for each transform of --transforms that is on, and for that of --cluster-ip=always.",
 		}, []string{"transform"}),
 		objects: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "edgehub_transform_objects_total",

@@ -14,7 +14,7 @@ import (
 // Transform changes one object, the objects of one name in all namespaces, or all objects of a
 // resource.
 type Transform struct {
-	Name string // as in --transforms
+	Name string // as in --transforms, or ClusterIP
 
 	Group      string // of the resource; all have version v1
 	Resource   string
@@ -53,9 +53,10 @@ const (
 	ServiceTopology   = "service-topology"
 	DiscardService    = "discard-service"
 	NodePortIsolation = "nodeport-isolation"
+	ClusterIP         = "cluster-ip" // of --cluster-ip
 )
 
-// Names returns the names of all transforms.
+// Names returns the names of all transforms that --transforms may have.
 func Names() []string {
 	return []string{APIServerService, RootCA, KubeProxy, ServiceTopology, DiscardService, NodePortIsolation}
 }

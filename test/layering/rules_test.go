@@ -120,7 +120,7 @@ var layers = map[string][]string{
 	"cache/table":           {"cache/store"},
 	"cache/tee":             {"cache/negotiation", "cache/wire"},
 	// What the node's own programs read is changed outside the cache, which keeps what the apiserver sent.
-	"cache/transform": {"cache/identity", "cache/negotiation", "cache/tee", "cache/topology", "cache/wire"},
+	"cache/transform": {"cache/identity", "cache/localendpoints", "cache/negotiation", "cache/tee", "cache/topology", "cache/wire"},
 	"cache/topology":  {}, // it decides, and reads nothing itself
 	// It decides what is shown of a cached slice, and keeps none.
 	"cache/localendpoints": {
