@@ -43,6 +43,10 @@ type Observer struct {
 	Hub        []netip.Addr // the hub's addresses for pods
 	// Past returns where apiservers are reached without the hub; port 0 is any port.
 	Past func(context.Context) ([]netip.AddrPort, error)
+	// Led reports whether connections to one of these addresses lead to the hub now; nil: none do. Those that
+	// are older still lead past it: the hub has none from the same address and port. Of pods on the host's
+	// network that cannot be known, since kube-proxy changes where their connections come from.
+	Led func(netip.Addr) bool
 }
 
 // Limits of an Observer.
@@ -61,6 +65,8 @@ func (o *Observer) Routes(ctx context.Context, pods []corev1.Pod, kubelet string
 		return nil, err
 	}
 	past, err := o.Past(ctx)
+	led, failed := o.led(ctx, past)
+	err = errors.Join(err, failed)
 	for i := range routes {
 		r := &routes[i]
 		if r.Route != nodeapi.ThroughHub {
@@ -69,9 +75,11 @@ func (o *Observer) Routes(ctx context.Context, pods []corev1.Pod, kubelet string
 		seen, err := netip.AddrPort{}, err
 		if err == nil {
 			pod := &pods[slices.IndexFunc(pods, func(p corev1.Pod) bool { return string(p.UID) == r.UID })]
-			seen, err = o.connected(ctx, pod, containers[r.UID], past)
+			seen, err = o.connected(ctx, pod, containers[r.UID], past, led)
 		}
 		switch {
+		case isOneOf(seen, led.addresses):
+			r.Route, r.Reason = nodeapi.Mixed, fmt.Sprintf("it has been connected to %s since before that led to the hub: restart it", seen)
 		case seen.IsValid():
 			r.Route, r.Reason = nodeapi.Mixed, fmt.Sprintf("it is connected to %s, which leads past the hub while the cloud is there: have its program use "+
 				"KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT of its environment, as in-cluster configuration does", seen)
@@ -82,12 +90,13 @@ func (o *Observer) Routes(ctx context.Context, pods []corev1.Pod, kubelet string
 	return routes, nil
 }
 
-// connected returns one of the addresses in past that a pod is connected to. If it is connected to
-// none, that is zero; with an error, it may be connected to one.
-func (o *Observer) connected(ctx context.Context, pod *corev1.Pod, containers []engine.Environment, past []netip.AddrPort) (netip.AddrPort, error) {
+// connected returns one of the addresses in past that a pod is connected to, unless that leads to the hub. If
+// it is connected to none, that is zero; with an error, it may be connected to one.
+func (o *Observer) connected(ctx context.Context, pod *corev1.Pod, containers []engine.Environment, past []netip.AddrPort, led *ledToHub) (netip.AddrPort, error) {
 	var errs []error
 	for _, c := range containers {
 		sockets, err := socketsTo(ctx, c, past)
+		sockets, err = led.without(ctx, sockets, err, pod.Spec.HostNetwork)
 		if pod.Spec.HostNetwork && len(sockets) > 0 {
 			var open error
 			sockets, open = o.opened(ctx, c.ID, sockets)
@@ -104,10 +113,62 @@ func (o *Observer) connected(ctx context.Context, pod *corev1.Pod, containers []
 	return netip.AddrPort{}, errors.Join(errs...)
 }
 
+// ledToHub are connections to addresses that lead to the hub.
+type ledToHub struct {
+	addresses []netip.AddrPort
+	hub       []netip.Addr
+	from      map[netip.AddrPort]bool // the other ends of the hub's connections from pods
+}
+
+// led returns which of past lead to the hub.
+func (o *Observer) led(ctx context.Context, past []netip.AddrPort) (*ledToHub, error) {
+	l := &ledToHub{hub: o.Hub, from: map[netip.AddrPort]bool{}}
+	for _, a := range past {
+		if o.Led != nil && o.Led(a.Addr()) {
+			l.addresses = append(l.addresses, a)
+		}
+	}
+	if len(l.addresses) == 0 {
+		return l, nil
+	}
+	err := l.read(ctx)
+	return l, err
+}
+
+// read adds the connections that the hub has now.
+func (l *ledToHub) read(ctx context.Context) error {
+	own, err := os.OpenRoot("/proc/self")
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	return readTables(own, func(s socket) error {
+		if slices.Contains(l.hub, s.local.Addr()) {
+			l.from[s.peer] = true
+		}
+		return ctx.Err()
+	})
+}
+
+// without leaves out the sockets of a pod that lead to the hub, and those of closed connections, of which
+// nobody knows. err is that of reading the sockets.
+func (l *ledToHub) without(ctx context.Context, sockets []socket, err error, hostNetwork bool) ([]socket, error) {
+	leads := func(s socket) bool {
+		return isOneOf(s.peer, l.addresses) && (hostNetwork || !s.open || l.from[s.local])
+	}
+	sockets = slices.DeleteFunc(sockets, leads)
+	if slices.ContainsFunc(sockets, func(s socket) bool { return isOneOf(s.peer, l.addresses) }) {
+		err = errors.Join(err, l.read(ctx)) // they may be newer than what was read
+		sockets = slices.DeleteFunc(sockets, leads)
+	}
+	return sockets, err
+}
+
 // socket is a TCP socket that has, or had, a connection.
 type socket struct {
-	peer  netip.AddrPort
-	inode string // "0" if no process has it open
+	local, peer netip.AddrPort
+	open        bool   // neither end has closed the connection
+	inode       string // "0" if no process has it open
 }
 
 // socketsTo returns the sockets to one of the addresses in past in the network of a container.
@@ -119,21 +180,27 @@ func socketsTo(ctx context.Context, c engine.Environment, past []netip.AddrPort)
 	defer process.Close()
 	var all []socket
 	lines := 0
+	err = readTables(process, func(s socket) error {
+		if lines++; lines > maxSockets {
+			return fmt.Errorf("its network has more than %d sockets", maxSockets)
+		}
+		if isOneOf(s.peer, past) {
+			all = append(all, s)
+		}
+		return ctx.Err()
+	})
+	return all, err
+}
+
+// readTables is readTable for both families.
+func readTables(process *os.Root, do func(socket) error) error {
 	for _, table := range []string{"net/tcp", "net/tcp6"} {
-		err := readTable(process, table, func(s socket) error {
-			if lines++; lines > maxSockets {
-				return fmt.Errorf("its network has more than %d sockets", maxSockets)
-			}
-			if isOneOf(s.peer, past) {
-				all = append(all, s)
-			}
-			return ctx.Err()
-		})
+		err := readTable(process, table, do)
 		if err != nil && (table == "net/tcp" || !errors.Is(err, os.ErrNotExist)) { // a kernel without IPv6
-			return all, err
+			return err
 		}
 	}
-	return all, nil
+	return nil
 }
 
 func isOneOf(peer netip.AddrPort, past []netip.AddrPort) bool {
@@ -233,13 +300,14 @@ func readTable(process *os.Root, table string, do func(socket) error) error {
 	for lines.Scan() {
 		// sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid timeout inode
 		fields := strings.Fields(lines.Text())
-		const peer, state, inode, listen = 2, 3, 9, "0A"
+		const local, peer, state, inode, established, listen = 1, 2, 3, 9, "01", "0A"
 		if len(fields) <= inode || fields[0] == "sl" || fields[state] == listen {
 			continue
 		}
-		address, err := parsePeer(fields[peer])
-		if err == nil {
-			err = do(socket{address, fields[inode]})
+		here, err := parseAddress(fields[local])
+		there, failed := parseAddress(fields[peer])
+		if err = errors.Join(err, failed); err == nil {
+			err = do(socket{here, there, fields[state] == established, fields[inode]})
 		}
 		if err != nil {
 			return fmt.Errorf("read %s of %s: %w", table, process.Name(), err)
@@ -248,9 +316,9 @@ func readTable(process *os.Root, table string, do func(socket) error) error {
 	return lines.Err()
 }
 
-// parsePeer parses ADDRESS:PORT of the kernel's table: hexadecimal, an address in words of four bytes
+// parseAddress parses ADDRESS:PORT of the kernel's table: hexadecimal, an address in words of four bytes
 // in the machine's byte order.
-func parsePeer(text string) (netip.AddrPort, error) {
+func parseAddress(text string) (netip.AddrPort, error) {
 	address, port, _ := strings.Cut(text, ":")
 	b, err := hex.DecodeString(address)
 	if err != nil {

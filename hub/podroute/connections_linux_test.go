@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -162,6 +163,11 @@ func (f fakeContainers) Processes(context.Context, string) ([]uint32, error) {
 // observe returns the route of a pod that has the hub's address in its environment.
 func (p *pod) observe(t *testing.T, hostNetwork bool, past []netip.AddrPort, change func(*engine.Environment)) nodeapi.PodRoute {
 	t.Helper()
+	return p.observeBy(t, &Observer{Hub: hub}, hostNetwork, past, change)
+}
+
+func (p *pod) observeBy(t *testing.T, o *Observer, hostNetwork bool, past []netip.AddrPort, change func(*engine.Environment)) nodeapi.PodRoute {
+	t.Helper()
 	groups, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		t.Fatal(err)
@@ -171,14 +177,12 @@ func (p *pod) observe(t *testing.T, hostNetwork bool, past []netip.AddrPort, cha
 	if change != nil {
 		change(&c)
 	}
-	o := Observer{
-		Containers: fakeContainers{fakeRuntime{environments: []engine.Environment{c}}, c.PID}, Hub: hub,
-		Past: func(context.Context) ([]netip.AddrPort, error) {
-			if past == nil {
-				return nil, errors.New("the cloud is away")
-			}
-			return past, nil
-		},
+	o.Containers = fakeContainers{fakeRuntime{environments: []engine.Environment{c}}, c.PID}
+	o.Past = func(context.Context) ([]netip.AddrPort, error) {
+		if past == nil {
+			return nil, errors.New("the cloud is away")
+		}
+		return past, nil
 	}
 	one := daemon()
 	one.Spec.HostNetwork = hostNetwork
@@ -215,6 +219,36 @@ func TestAPodThatConnectsPastTheHubIsMixed(t *testing.T) {
 			another := netip.AddrPortFrom(p.peer.Addr(), 443) // nobody's
 			if got := p.observe(t, tt.hostNetwork, []netip.AddrPort{elsewhere, another}, nil); got.Route != nodeapi.ThroughHub || got.Reason != "" {
 				t.Errorf("an apiserver has another address, and its route is %s: %s", got.Route, got.Reason)
+			}
+		})
+	}
+}
+
+// Where the cluster IP leads to the hub, only connections that are older lead past it. The process is on the
+// host's network, where the other end of its connection is, as the hub is.
+func TestConnectionsThatLeadToTheHub(t *testing.T) {
+	for name, tt := range map[string]struct {
+		how               string
+		atHub, host, past bool
+	}{
+		"the hub has the other end":                                  {"stays", true, false, false},
+		"another has it":                                             {"stays", false, false, true},
+		"another had it, and the connection is over":                 {"closes", false, false, false},
+		"nobody knows which has it of a pod's on the host's network": {"stays", false, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := start(t, tt.how, "127.0.0.9", true)
+			o := &Observer{Hub: hub, Led: func(a netip.Addr) bool { return a == p.peer.Addr() }}
+			if tt.atHub {
+				o.Hub = append(slices.Clone(hub), p.peer.Addr())
+			}
+			got := p.observeBy(t, o, tt.host, []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:6443"), p.peer}, nil)
+			want, why := nodeapi.ThroughHub, ""
+			if tt.past {
+				want, why = nodeapi.Mixed, "it has been connected to "+p.peer.String()+" since before that led to the hub: restart it"
+			}
+			if got.Route != want || got.Reason != why {
+				t.Errorf("its route is %s: %s; want %s: %s", got.Route, got.Reason, want, why)
 			}
 		})
 	}

@@ -23,7 +23,8 @@
 // the hub's address. Package cache/transform sees to that where the settings are the pod's own.
 //
 // A program may know its apiserver from elsewhere than its environment, as https://kubernetes.default.svc.
-// Where that leads past the hub shows in the connections of its pod: see [Observer].
+// Where that leads past the hub shows in the connections of its pod: see [Observer]. Whether a pod would trust the
+// hub there depends on when its containers were started, and not on its route: see [Suspects].
 package podroute
 
 import (
@@ -63,6 +64,39 @@ func Variables() []string {
 	return append([]string{hostVariable, portVariable}, transform.ProxyVariables()...)
 }
 
+// Suspects returns the IDs, in order, of running containers that were started without the hub's CA. Some are of
+// pods that Of leaves out.
+func Suspects(ctx context.Context, r Runtime, hub []netip.Addr) ([]string, error) {
+	environments, err := r.Environments(ctx, Variables()...)
+	if err != nil {
+		return nil, fmt.Errorf("find out which pods trust the hub: %w", err)
+	}
+	var ids []string
+	for _, e := range environments {
+		if _, ok := e.Values[hostVariable]; ok && !trusts(e, hub) {
+			ids = append(ids, e.ID)
+		}
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
+// trusts reports whether a container has the hub's CA. kubelet reads that through the hub, as it does the
+// address that it gives to each container, whatever address the container sets itself.
+func trusts(e engine.Environment, hub []netip.Addr) bool {
+	given, err := netip.ParseAddr(givenHost(e))
+	return err == nil && slices.Contains(hub, given)
+}
+
+// givenHost returns the apiserver's address that kubelet gave to a container, or "" if there is none.
+func givenHost(e engine.Environment) string {
+	service, err := url.Parse(e.Values[portVariable])
+	if err != nil {
+		return ""
+	}
+	return service.Hostname()
+}
+
 // Of returns the routes of pods by their environment, Hub, Proxy or Bypass, by namespace and name. hub are
 // the hub's addresses for pods. kubelet is the version of the node's, as its Node has it: what becomes of a
 // proxy in a restart depends on it.
@@ -99,6 +133,7 @@ func of(ctx context.Context, pods []corev1.Pod, r Runtime, hub []netip.Addr, kub
 		one := nodeapi.PodRoute{
 			Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID),
 			Route: routeOf(counted, hub), SetsAddress: itself, Keep: keep(pod, owner, itself),
+			Distrusts: slices.ContainsFunc(containers, func(e engine.Environment) bool { return !trusts(e, hub) }),
 		}
 		setProxy(&one, pod, counted, hub, transform.KeepsContainers(kubelet))
 		if owner != nil {

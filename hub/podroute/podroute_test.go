@@ -126,6 +126,40 @@ func TestRoutesOfPods(t *testing.T) {
 	}
 }
 
+// A pod has the hub's CA if kubelet has given it the hub's address, whatever address it sets itself.
+func TestPodsTrustTheHubIfKubeletReadThroughItWhenTheyStarted(t *testing.T) {
+	const name, cluster, hubs = "kubernetes.default.svc", "10.96.0.1", "169.254.2.1"
+	for what, tt := range map[string]struct {
+		containers []engine.Environment
+		distrusts  bool
+	}{
+		"it started behind the hub":                 {[]engine.Environment{container("u1", hubs, hubs)}, false},
+		"with IPv6":                                 {[]engine.Environment{container("u1", "fd00::2:1", "fd00::2:1")}, false},
+		"it started before":                         {[]engine.Environment{container("u1", cluster, cluster)}, true},
+		"one container did":                         {[]engine.Environment{container("u1", hubs, hubs), container("u1", cluster, cluster)}, true},
+		"it sets the name, and started behind it":   {[]engine.Environment{container("u1", name, hubs)}, false},
+		"it sets the name, and started before":      {[]engine.Environment{container("u1", name, cluster)}, true},
+		"it sets the hub's address, and started so": {[]engine.Environment{container("u1", hubs, cluster)}, true},
+		"kubelet has given it none":                 {[]engine.Environment{{PodUID: "u1", Values: map[string]string{hostVariable: hubs}}}, true},
+		"it overwrites what kubelet gave":           {[]engine.Environment{{PodUID: "u1", Values: map[string]string{hostVariable: hubs, portVariable: "%zz"}}}, true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			for i := range tt.containers {
+				tt.containers[i].ID = fmt.Sprint("c", len(tt.containers)-i)
+			}
+			r := fakeRuntime{environments: tt.containers}
+			got, err := Of(t.Context(), []corev1.Pod{*daemon()}, r, hub, "v1.31.0")
+			if err != nil || len(got) != 1 || got[0].Distrusts != tt.distrusts {
+				t.Errorf("%v: %+v", err, got)
+			}
+			suspects, err := Suspects(t.Context(), r, hub)
+			if err != nil || tt.distrusts != slices.Contains(suspects, "c1") || len(suspects) > 1 {
+				t.Errorf("%v: suspects are %q", err, suspects)
+			}
+		})
+	}
+}
+
 func withVariable(p *corev1.Pod) {
 	p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: hostVariable}}
 }
@@ -157,8 +191,12 @@ func TestPodsAreInOrderAndNameTheirOwners(t *testing.T) {
 }
 
 func TestARuntimeThatDoesNotAnswerIsAnError(t *testing.T) {
-	if got, err := Of(t.Context(), nil, fakeRuntime{err: errors.New("away")}, hub, "v1.31.0"); err == nil {
+	r := fakeRuntime{err: errors.New("away")}
+	if got, err := Of(t.Context(), nil, r, hub, "v1.31.0"); err == nil {
 		t.Errorf("got %v", got)
+	}
+	if got, err := Suspects(t.Context(), r, hub); err == nil {
+		t.Errorf("suspects are %v", got)
 	}
 }
 

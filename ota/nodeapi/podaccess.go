@@ -13,6 +13,17 @@ type PodAccess struct {
 	// and name. They are null if it is not known which use the hub; Unknown is the reason then.
 	Pods    []PodRoute `json:"pods"`
 	Unknown string     `json:"unknown,omitempty"`
+	// ClusterIP is absent without --cluster-ip=always.
+	ClusterIP *ClusterIP `json:"clusterIP,omitempty"`
+}
+
+// ClusterIP is where the cluster IP of the Service default/kubernetes leads while the cloud is there.
+type ClusterIP struct {
+	// InForce means to the hub. Otherwise it leads past it, because there are pods that do not trust the hub:
+	// see PodRoute.Distrusts.
+	InForce bool `json:"inForce"`
+	// Unknown is why it is not known which pods trust the hub; what was decided before stays.
+	Unknown string `json:"unknown,omitempty"`
 }
 
 // Route is how a pod's containers reach the apiserver.
@@ -45,6 +56,9 @@ type PodRoute struct {
 	// SetsAddress is true if the containers have the address from the pod itself, by its spec, a
 	// ConfigMap, a Secret or an image. Then a restart does not change the route.
 	SetsAddress bool `json:"setsAddress,omitempty"`
+	// Distrusts is true if a container of the pod was started without the hub's CA, and so can only verify the
+	// apiserver. It keeps --cluster-ip=always from being in force until the pod restarts.
+	Distrusts bool `json:"distrusts,omitempty"`
 	// Proxy is why what the pod sends to the hub goes to a proxy, or would after a restart, and what to
 	// do; empty: it does not. Keep is the same if a restart alone does not change that.
 	Proxy string `json:"proxy,omitempty"`
