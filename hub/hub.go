@@ -40,6 +40,7 @@ type Hub struct {
 	pods       *podAccess             // nil: pods do not use the hub
 	podList    *ota.Pods              // of this node
 	routes     *podRoutes             // of these pods; nil if pods is
+	clusterIP  *clusterIP             // nil: it leads to the hub in outages only
 	transforms *transforms
 	callers    *access.Callers
 	conns      *access.Connections
@@ -142,6 +143,7 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 		}
 		options.ImagePulls = h.images.puller
 	}
+	h.clusterIP = newClusterIP(h)
 	api, err := ota.New(options)
 	if err != nil {
 		return err

@@ -47,6 +47,10 @@ func newPodRoutes(h *Hub, cloud *rest.Config) (*podRoutes, error) {
 	}
 	p := &podRoutes{core: core}
 	p.observer.Hub = h.config.PodAddresses
+	p.observer.Led = func(a netip.Addr) bool {
+		now := h.clusterIP.current()
+		return now != nil && now.InForce && slices.Contains(p.services, a)
+	}
 	p.observer.Past = func(ctx context.Context) ([]netip.AddrPort, error) { return p.past(ctx, h) }
 	return p, nil
 }
@@ -57,21 +61,22 @@ func (h *Hub) podAccessState() *nodeapi.PodAccess {
 		return nil
 	}
 	state := &nodeapi.PodAccess{Addresses: h.config.PodServers(), CACreated: h.pods.issued.Load().created.UTC().Truncate(time.Second)}
+	state.ClusterIP = h.clusterIP.current()
 	var err error
-	if state.Pods, err = h.routes.of(h); err != nil {
+	if state.Pods, err = h.routes.of(h, routesMaxAge); err != nil {
 		state.Unknown = err.Error()
 	}
 	return state
 }
 
-// of returns the routes of the node's pods, which are read-only.
-func (p *podRoutes) of(h *Hub) ([]nodeapi.PodRoute, error) {
+// of returns the routes of the node's pods, which are read-only, as they were maxAge ago or later.
+func (p *podRoutes) of(h *Hub, maxAge time.Duration) ([]nodeapi.PodRoute, error) {
 	if h.images == nil {
 		return nil, errors.New("--container-runtime-endpoint is empty, and only the container runtime knows which pods use the hub")
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.found.IsZero() || time.Since(p.found) > routesMaxAge {
+	if p.found.IsZero() || time.Since(p.found) > maxAge {
 		p.observer.Containers = h.images.engine
 		p.routes, p.err = p.find(h)
 		p.found = time.Now()

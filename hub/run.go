@@ -39,6 +39,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	g.Go(func() error { return h.images.run(ctx, h.upstream) })
 	g.Go(func() error { h.transforms.run(ctx); return nil })
 	g.Go(func() error { h.pods.run(ctx); return nil })
+	g.Go(func() error { h.clusterIP.run(ctx); return nil })
 	g.Go(func() error {
 		<-ctx.Done()
 		h.stop(cut)

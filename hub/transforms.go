@@ -42,6 +42,10 @@ func newTransforms(c *config.Config, pods *podAccess, clusterCAs func() []byte, 
 		t.names = append(t.names, one.Name)
 	}
 	t.names = slices.Compact(t.names) // some are for several resources
+	if c.ClusterIP == config.ClusterIPAlways {
+		t.names = append(t.names, transform.ClusterIP)
+		all = append(all, transform.NewClusterIP(t.topology, c.ServiceProxyAccounts, podServers(c)))
+	}
 	return t, transform.New(answers, transform.Options{
 		IsNode:     func(ctx context.Context) bool { return authn.IdentityOf(ctx) == authn.Node },
 		Transforms: all, Topology: t.topology, Registerer: r, Logger: log,
@@ -51,7 +55,7 @@ func newTransforms(c *config.Config, pods *podAccess, clusterCAs func() []byte, 
 // read has the filters read what they decide by, through the hub.
 func (t *transforms) read(c *config.Config, cloud *rest.Config, log *slog.Logger) error {
 	if !slices.ContainsFunc(t.names, func(name string) bool {
-		return slices.Contains([]string{transform.ServiceTopology, transform.DiscardService, transform.NodePortIsolation}, name)
+		return slices.Contains([]string{transform.ServiceTopology, transform.DiscardService, transform.NodePortIsolation, transform.ClusterIP}, name)
 	}) {
 		return nil
 	}

@@ -2,7 +2,7 @@
 // writes them, is away. A Service then leads to the pods of the node that are ready, with the
 // addresses that they have now. Endpoints on other nodes stay as they were read last: nobody
 // here knows better. The slice of the apiservers, default/kubernetes, leads to the hub, if pods
-// use it.
+// use it. (Package transform has it lead there with the cloud, too, for some readers, by the same function.)
 //
 // [Apply] and [LeadToHub] are pure functions. A [Tracker] applies them to cached slices, each to
 // the copy that a user has read: nobody reads a slice, or an endpoint, that it has not read. It

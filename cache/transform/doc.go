@@ -37,6 +37,12 @@
 // filteredVersion. After such an event, a bookmark has the client resume from the version that
 // the stream has reached.
 //
+// # The apiserver's endpoints
+//
+// With --cluster-ip=always, such a filter has kube-proxy read EndpointSlices of default/kubernetes that lead to the
+// hub while topology.State says so. No annotation decides that, and no version names the decision: a client that
+// resumes a watch is sent them again.
+//
 // # Bounds
 //
 // A Transport reads a LIST as a whole before the client gets any of it, up to 64 MiB. A longer

@@ -213,12 +213,39 @@ func (r *hubReport) accessLines(line func(label, format string, args ...any)) {
 	} else {
 		line("pods", "%s", routesLine(a.Pods, servers))
 	}
+	if a.ClusterIP != nil {
+		line("cluster IP", "%s", clusterIPLine(a))
+	}
 	if len(r.Transforms) == 0 {
 		line("transforms", "none: pods that start bypass the hub")
 	} else {
 		line("transforms", "%s", strings.Join(r.Transforms, ", "))
 	}
 	line("pods' CA", "since %s; it does not expire", a.CACreated.UTC().Format(time.DateOnly))
+}
+
+// clusterIPLine describes where the cluster IP of the apiserver leads with --cluster-ip=always.
+func clusterIPLine(a *nodeapi.PodAccess) string {
+	n := len(distrusting(a))
+	switch {
+	case a.ClusterIP.InForce && a.ClusterIP.Unknown != "":
+		return "leads to the hub; it is not known whether all pods still trust it: " + a.ClusterIP.Unknown
+	case a.ClusterIP.InForce:
+		return "leads to the hub: all pods trust it"
+	case a.ClusterIP.Unknown != "":
+		return "leads past the hub while the cloud is there; it is not known which pods trust it: " + a.ClusterIP.Unknown
+	case n == 0:
+		return "leads past the hub while the cloud is there; all pods trust it, so that ends within seconds"
+	}
+	return fmt.Sprintf("leads past the hub while the cloud is there, until pods restart that do not trust it (%d); -o wide names them", n)
+}
+
+// distrusting returns the pods that keep --cluster-ip=always from being in force.
+func distrusting(a *nodeapi.PodAccess) []nodeapi.PodRoute {
+	if a.ClusterIP == nil || a.ClusterIP.InForce {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(a.Pods), func(p nodeapi.PodRoute) bool { return !p.Distrusts })
 }
 
 // routesLine counts the pods of each route.
@@ -249,20 +276,26 @@ func (r *hubReport) routeTables() string {
 	if r.PodAccess == nil {
 		return ""
 	}
-	return routeTable(r.PodAccess.Pods, nodeapi.Bypass, "BYPASSES THE HUB", "UNTIL IT RESTARTS", func(p *nodeapi.PodRoute) string {
+	pods := r.PodAccess.Pods
+	return routeTable(withRoute(pods, nodeapi.Bypass), "BYPASSES THE HUB", "UNTIL IT RESTARTS", func(p *nodeapi.PodRoute) string {
 		return cmp.Or(p.Keep, "edgehub install --restart-pods="+p.Namespace+" restarts it")
-	}) + routeTable(r.PodAccess.Pods, nodeapi.Proxied, "USES A PROXY FOR THE HUB", "WHERE, AND WHAT TO DO", func(p *nodeapi.PodRoute) string {
+	}) + routeTable(withRoute(pods, nodeapi.Proxied), "USES A PROXY FOR THE HUB", "WHERE, AND WHAT TO DO", func(p *nodeapi.PodRoute) string {
 		return p.Proxy
-	}) + routeTable(r.PodAccess.Pods, nodeapi.Mixed, "CONNECTS PAST THE HUB", "WHERE, AND WHAT TO DO", func(p *nodeapi.PodRoute) string {
+	}) + routeTable(withRoute(pods, nodeapi.Mixed), "CONNECTS PAST THE HUB", "WHERE, AND WHAT TO DO", func(p *nodeapi.PodRoute) string {
 		return p.Reason
-	}) + routeTable(r.PodAccess.Pods, nodeapi.Unknown, "ROUTE NOT KNOWN", "WHY", func(p *nodeapi.PodRoute) string {
+	}) + routeTable(withRoute(pods, nodeapi.Unknown), "ROUTE NOT KNOWN", "WHY", func(p *nodeapi.PodRoute) string {
 		return p.Reason
+	}) + routeTable(distrusting(r.PodAccess), "DOES NOT TRUST THE HUB", "UNTIL IT RESTARTS", func(p *nodeapi.PodRoute) string {
+		if p.SetsAddress {
+			return "a restart is enough, whatever address it sets"
+		}
+		return cmp.Or(p.Keep, "edgehub install --restart-pods="+p.Namespace+" restarts it")
 	})
 }
 
-func routeTable(pods []nodeapi.PodRoute, route nodeapi.Route, title, column string, of func(*nodeapi.PodRoute) string) string {
+func routeTable(pods []nodeapi.PodRoute, title, column string, of func(*nodeapi.PodRoute) string) string {
 	var rows [][]string
-	for _, p := range withRoute(pods, route) {
+	for _, p := range pods {
 		rows = append(rows, []string{podName{p.Namespace, p.Name}.String(), p.Owner, of(&p)})
 	}
 	if len(rows) == 0 {

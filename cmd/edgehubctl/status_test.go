@@ -150,6 +150,54 @@ kube-system/kube-proxy-x   DaemonSet/kube-proxy   its connections cannot be read
 	h.edgehubctl(t, "status", "-o", "json").has(t, exitDone, `"route": "Mixed"`, "")
 }
 
+func TestStatusShowsWhereTheClusterIPLeads(t *testing.T) {
+	pods := []nodeapi.PodRoute{
+		{Namespace: "shop", Name: "bare", Route: nodeapi.Bypass, Keep: "it has no controller that would replace it", Distrusts: true},
+		{Namespace: "shop", Name: "script", Route: nodeapi.Bypass, Owner: "ReplicaSet/script", Keep: "it sets it", SetsAddress: true, Distrusts: true},
+		{Namespace: "shop", Name: "shipper", Route: nodeapi.Mixed, Owner: "DaemonSet/shipper"},
+		{Namespace: "shop", Name: "web-1", Route: nodeapi.Bypass, Owner: "ReplicaSet/web", Distrusts: true},
+	}
+	const table = `
+DOES NOT TRUST THE HUB   OWNER               UNTIL IT RESTARTS
+shop/bare                -                   it has no controller that would replace it
+shop/script              ReplicaSet/script   a restart is enough, whatever address it sets
+shop/web-1               ReplicaSet/web      edgehub install --restart-pods=shop restarts it
+`
+	for name, tt := range map[string]struct {
+		state *nodeapi.ClusterIP
+		pods  []nodeapi.PodRoute
+		line  string
+		table bool
+	}{
+		"not asked for":        {nil, pods, "", false},
+		"not in force":         {&nodeapi.ClusterIP{}, pods, "leads past the hub while the cloud is there, until pods restart that do not trust it (3); -o wide names them", true},
+		"about to be in force": {&nodeapi.ClusterIP{}, pods[2:3], "leads past the hub while the cloud is there; all pods trust it, so that ends within seconds", false},
+		"in force":             {&nodeapi.ClusterIP{InForce: true}, pods[2:3], "leads to the hub: all pods trust it", false},
+		"in force, and not known any more": {
+			&nodeapi.ClusterIP{InForce: true, Unknown: "containerd is away"}, pods[2:3],
+			"leads to the hub; it is not known whether all pods still trust it: containerd is away", false,
+		},
+		"not known": {
+			&nodeapi.ClusterIP{Unknown: "containerd is away"}, nil,
+			"leads past the hub while the cloud is there; it is not known which pods trust it: containerd is away", false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := leading(t, nodeapi.PodAccess{Pods: tt.pods, ClusterIP: tt.state})
+			out := h.edgehubctl(t, "status", "-o", "wide")
+			out.has(t, exitDone, "transforms  ", "")
+			if tt.line != "" {
+				out.has(t, exitDone, "cluster IP  "+tt.line+"\n", "")
+			} else if strings.Contains(out.out, "cluster IP") {
+				t.Errorf("it prints %s", out.out)
+			}
+			if strings.Contains(out.out, table) != tt.table {
+				t.Errorf("it prints %s", out.out)
+			}
+		})
+	}
+}
+
 func TestStatusOfAHubThatDoesNotKnowWhichPodsUseIt(t *testing.T) {
 	h := leading(t, nodeapi.PodAccess{Unknown: "containerd is away"})
 	h.edgehubctl(t, "status", "-o", "wide").has(t, exitDone,

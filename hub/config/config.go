@@ -21,6 +21,15 @@ const (
 	CheckOff      CallerCheck = "off"
 )
 
+// ClusterIP determines when the cluster IP of the apiserver leads to the hub.
+type ClusterIP string
+
+// The values of --cluster-ip.
+const (
+	ClusterIPOffline ClusterIP = "offline" // while the cloud is away
+	ClusterIPAlways  ClusterIP = "always"  // also while it is there, if all pods trust the hub
+)
+
 // PodCAName is the name of PodCAFile in PKIDir.
 const PodCAName = "pods-ca.pem"
 

@@ -102,7 +102,13 @@ func TestBadFlagsAreNamed(t *testing.T) {
 		"a negative bandwidth":        {[]string{"--node-name=n", "--image-pull-bandwidth=-1M"}, []string{"--image-pull-bandwidth", "-1M"}},
 		"a disk that stays empty":     {[]string{"--node-name=n", "--image-pull-min-free=100"}, []string{"--image-pull-min-free", "100"}},
 		"a pull before it is wanted":  {[]string{"--node-name=n", "--image-pull-jitter=-1s"}, []string{"--image-pull-jitter", "-1s"}},
-		"several at once":             {[]string{"--lb-mode=x", "--kubeconfig=", "--root-dir="}, []string{"--node-name", "--lb-mode", "--kubeconfig", "--root-dir"}},
+		"a cluster IP that leads now": {[]string{"--node-name=n", "--cluster-ip=online"}, []string{"--cluster-ip", "online", "always"}},
+		"a cluster IP to nowhere":     {[]string{"--node-name=n", "--cluster-ip=always"}, []string{"--cluster-ip", "--dummy-if-ip"}},
+		"a cluster IP, and no CA": {
+			[]string{"--node-name=n", "--cluster-ip=always", "--dummy-if-ip=169.254.2.1", "--transforms=kube-proxy", "--container-runtime-endpoint="},
+			[]string{"--cluster-ip", "apiserver-service", "root-ca", "--container-runtime-endpoint"},
+		},
+		"several at once": {[]string{"--lb-mode=x", "--kubeconfig=", "--root-dir="}, []string{"--node-name", "--lb-mode", "--kubeconfig", "--root-dir"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

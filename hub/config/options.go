@@ -32,6 +32,7 @@ type Options struct {
 	ClientCAFile            string // or empty: the kubeconfig's
 	DummyIfIP               string // as a list, or empty: pods do not use the hub
 	Transforms              []string
+	ClusterIP               ClusterIP
 	ServiceTopologyAccounts []string
 	ServiceProxyAccounts    []string
 
@@ -87,8 +88,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ClientCAFile, "client-ca-file", "", "CAs of the client certificates that the TLS port accepts; empty: the CA in --kubeconfig")
 	fs.StringVar(&o.DummyIfIP, "dummy-if-ip", "", "addresses, one IPv4 and one IPv6 at most, as a comma list, at which the node's pods reach --proxy-secure-port: those of a dummy interface that `edgehub install` sets up; empty: pods are not led to the hub")
 	fs.StringSliceVar(&o.Transforms, "transforms", transform.Names(), "what some clients read otherwise than the apiserver sent it: what the node's own programs read, so that pods that start use the hub ("+transform.APIServerService+", "+transform.RootCA+", "+transform.KubeProxy+"; not without --dummy-if-ip), and the filters of Services that ask for them ("+transform.ServiceTopology+", "+transform.DiscardService+", "+transform.NodePortIsolation+"); as a comma list")
+	fs.StringVar((*string)(&o.ClusterIP), "cluster-ip", string(ClusterIPOffline), "when kube-proxy leads the cluster IP of the Service default/kubernetes to the hub: offline (while the cloud is away) or always, as long as no pod runs that was started without the hub's CA. With always you state that the static pods of this node, pods without a token of their own, and the node's own programs that use the cluster IP trust the hub, too. It is for the --service-proxy-accounts, and needs --dummy-if-ip, the transforms "+transform.APIServerService+" and "+transform.RootCA+", and --container-runtime-endpoint")
 	fs.StringSliceVar(&o.ServiceTopologyAccounts, "service-topology-accounts", []string{"kube-system/kube-proxy", "kube-system/coredns"}, "service accounts, as NAMESPACE/NAME in a comma list, that read the EndpointSlices of a Service as its annotation openyurt.io/topologyKeys asks")
-	fs.StringSliceVar(&o.ServiceProxyAccounts, "service-proxy-accounts", []string{"kube-system/kube-proxy"}, "service accounts, as NAMESPACE/NAME in a comma list, of programs that carry the traffic of Services, as kube-proxy does: they do not read Services that their annotations svc.openyurt.io/discard or nodeport.openyurt.io/listen take off this node")
+	fs.StringSliceVar(&o.ServiceProxyAccounts, "service-proxy-accounts", []string{"kube-system/kube-proxy"}, "service accounts, as NAMESPACE/NAME in a comma list, of programs that carry the traffic of Services, as kube-proxy does: they do not read Services that their annotations svc.openyurt.io/discard or nodeport.openyurt.io/listen take off this node, and read the endpoints of the apiserver as --cluster-ip has it")
 	fs.StringVar((*string)(&o.CallerCheck), "caller-check", string(CheckAuto), "whether --proxy-port lends the node's identity only to programs of --node-identity-users outside of containers: required, auto (where the hub can tell, and it warns where not) or off")
 	fs.UintSliceVar(&o.NodeIdentityUsers, "node-identity-users", []uint{0}, "IDs of the users whose programs get the node's identity, as a comma list")
 	fs.IntVar(&o.MaxConnections, "max-connections", 4096, "how many connections may be open to --proxy-port, --proxy-secure-port and --dummy-if-ip together, and as many to --serve-port; the last quarter is for the node's own programs, and --dummy-if-ip gets half")

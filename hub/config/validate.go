@@ -121,6 +121,17 @@ func (c *Config) checkPods(p *problems) {
 	}
 	p.accounts("service-topology-accounts", c.ServiceTopologyAccounts)
 	p.accounts("service-proxy-accounts", c.ServiceProxyAccounts)
+	switch c.ClusterIP {
+	case ClusterIPOffline:
+	case ClusterIPAlways:
+		p.addIf(c.DummyIfIP == "", "cluster-ip", "always needs --dummy-if-ip, where pods reach the hub")
+		p.addIf(c.RuntimeEndpoint == "", "cluster-ip", "always needs --container-runtime-endpoint: only the container runtime knows which pods trust the hub")
+		for _, name := range []string{transform.APIServerService, transform.RootCA} {
+			p.addIf(!slices.Contains(c.Transforms, name), "cluster-ip", "always needs %s in --transforms, without which pods that start do not trust the hub", name)
+		}
+	default:
+		p.add("cluster-ip", "%q is neither offline nor always", c.ClusterIP)
+	}
 	if c.DummyIfIP == "" {
 		return
 	}

@@ -1,0 +1,130 @@
+package hub
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/edgehub-io/edgehub/hub/config"
+	"github.com/edgehub-io/edgehub/hub/podroute"
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+)
+
+const (
+	// trustInterval is how often containers are looked at. Only those that were started while kubelet did not
+	// read through the hub distrust it, so they rarely change.
+	trustInterval = 10 * time.Second
+	// trustRetry is the same until that has been known once, which kube-proxy waits for.
+	trustRetry = time.Second
+)
+
+// clusterIP has the cluster IP of the apiservers lead to the hub while the cloud is there, too, as long as no
+// pod of the node distrusts the hub (--cluster-ip=always). A container trusts the hub from its start to its
+// end, or never: it is decided anew when other containers run that might not. No pod changes that by how it
+// starts or what it connects to.
+type clusterIP struct {
+	suspects    func(context.Context) ([]string, error) // containers that may distrust the hub, in order
+	distrusting func() ([]string, error)                // the pods that do
+	lead        func(toHub bool)
+	log         *slog.Logger
+
+	decided bool
+	before  []string // suspects at the last decision
+
+	mu    sync.Mutex
+	state nodeapi.ClusterIP
+}
+
+// newClusterIP returns nil unless the configuration asks for it. It needs h.routes and h.images.
+func newClusterIP(h *Hub) *clusterIP {
+	if h.config.ClusterIP != config.ClusterIPAlways {
+		return nil
+	}
+	h.transforms.topology.ExpectAPIServer()
+	return &clusterIP{
+		suspects: func(ctx context.Context) ([]string, error) {
+			return podroute.Suspects(ctx, h.images.engine, h.config.PodAddresses)
+		},
+		distrusting: func() (pods []string, err error) {
+			routes, err := h.routes.of(h, 0)
+			for _, r := range routes {
+				if r.Distrusts {
+					pods = append(pods, r.Namespace+"/"+r.Name)
+				}
+			}
+			return pods, err
+		},
+		lead: h.transforms.topology.LeadAPIServer,
+		log:  h.log,
+	}
+}
+
+// run decides until ctx ends.
+func (c *clusterIP) run(ctx context.Context) {
+	if c == nil {
+		return
+	}
+	for {
+		c.failed(c.look(ctx))
+		wait := trustInterval
+		if !c.decided {
+			wait = trustRetry
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// look decides if other containers may distrust the hub than did at the last decision.
+func (c *clusterIP) look(ctx context.Context) error {
+	suspects, err := c.suspects(ctx)
+	if err != nil || c.decided && slices.Equal(suspects, c.before) {
+		return err
+	}
+	var pods []string
+	if len(suspects) > 0 {
+		if pods, err = c.distrusting(); err != nil {
+			return err
+		}
+	}
+	toHub := len(pods) == 0
+	c.mu.Lock()
+	changed := !c.decided || c.state.InForce != toHub
+	c.state.InForce = toHub
+	c.mu.Unlock()
+	c.before, c.decided = suspects, true
+	c.lead(toHub)
+	switch {
+	case changed && toHub:
+		c.log.Info("the cluster IP of the apiserver leads to the hub: all pods trust it")
+	case changed:
+		c.log.Warn("the cluster IP of the apiserver leads past the hub while the cloud is there, until these pods restart, which do not trust the hub",
+			"pods", pods[:min(len(pods), 10)], "all", len(pods))
+	}
+	return nil
+}
+
+// failed keeps why it is not known which pods trust the hub, or that it is.
+func (c *clusterIP) failed(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state.Unknown = ""; err != nil {
+		c.state.Unknown = err.Error()
+	}
+}
+
+// current returns nil for a nil clusterIP.
+func (c *clusterIP) current() *nodeapi.ClusterIP {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	state := c.state
+	return &state
+}
