@@ -47,6 +47,8 @@ type Options struct {
 	Firewall bool
 	// Proxy has the edge node's own programs reach the apiserver by a proxy only.
 	Proxy bool
+	// ClusterIP has the cluster IP of the apiserver lead to the hub as soon as all pods trust it.
+	ClusterIP bool
 	// Log is where builds show their progress.
 	Log io.Writer
 }

@@ -101,11 +101,15 @@ func (c *Cluster) routesAreTold(ctx context.Context, say Say) error {
 	if err != nil {
 		return err
 	}
-	return c.eventually(ctx, say, "a pod that connects to "+serviceIP+" is Mixed", func(ctx context.Context) error {
+	route := nodeapi.Mixed
+	if c.options.ClusterIP {
+		route = nodeapi.ThroughHub
+	}
+	return c.eventually(ctx, say, fmt.Sprintf("a pod that connects to %s is %s", serviceIP, route), func(ctx context.Context) error {
 		_, _ = c.get(ctx, "http://"+net.JoinHostPort(web, "8080")+"/ask?url=https://"+serviceIP) // it does not trust the answer
 		return c.routesAre(ctx, func(pod string) nodeapi.Route {
 			if strings.HasPrefix(pod, "web-") {
-				return nodeapi.Mixed
+				return route
 			}
 			return nodeapi.ThroughHub
 		})
@@ -119,21 +123,27 @@ func (c *Cluster) usesHubAlone(ctx context.Context, say Say) error {
 }
 
 func (c *Cluster) routesAre(ctx context.Context, want func(pod string) nodeapi.Route) error {
-	text, err := c.get(ctx, "http://127.0.0.1:10267"+nodeapi.Cache)
+	access, err := c.podAccess(ctx)
 	if err != nil {
 		return err
 	}
-	var state struct{ PodAccess nodeapi.PodAccess }
-	if err := json.Unmarshal([]byte(text), &state); err != nil {
-		return err
+	if len(access.Pods) < len(everyProgram) {
+		return fmt.Errorf("%d pods have a route: %s", len(access.Pods), access.Unknown)
 	}
-	if len(state.PodAccess.Pods) < len(everyProgram) {
-		return fmt.Errorf("%d pods have a route: %s", len(state.PodAccess.Pods), state.PodAccess.Unknown)
-	}
-	for _, p := range state.PodAccess.Pods {
+	for _, p := range access.Pods {
 		if p.Route != want(p.Name) {
 			return fmt.Errorf("the route of pod %s is %s: %s", p.Name, p.Route, p.Reason)
 		}
 	}
 	return nil
+}
+
+func (c *Cluster) podAccess(ctx context.Context) (*nodeapi.PodAccess, error) {
+	text, err := c.get(ctx, "http://127.0.0.1:10267"+nodeapi.Cache)
+	if err != nil {
+		return nil, err
+	}
+	var state struct{ PodAccess nodeapi.PodAccess }
+	err = json.Unmarshal([]byte(text), &state)
+	return &state.PodAccess, err
 }

@@ -144,6 +144,9 @@ func (c *Cluster) install(ctx context.Context, say Say) error {
 		command = append(command, "--open-firewall")
 	}
 	command = append(command, "--", "--image-pull-min-free=1") // percent: the disk is the host's, and may be fuller
+	if c.options.ClusterIP {
+		command = append(command, "--cluster-ip=always")
+	}
 	began := time.Now()
 	out, err := m.Run(ctx, command...)
 	if err != nil {
@@ -152,7 +155,10 @@ func (c *Cluster) install(ctx context.Context, say Say) error {
 	say("edge$ edgehub %s     # %s", strings.Join(command[1:], " "), since(began))
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	say("%s", lines[len(lines)-1])
-	return c.hubIs(ctx, say, "online")
+	if err := c.hubIs(ctx, say, "online"); err != nil {
+		return err
+	}
+	return c.clusterIPWaits(ctx, say)
 }
 
 func (c *Cluster) restartPods(ctx context.Context, say Say) error {
@@ -181,6 +187,9 @@ func (c *Cluster) restartPods(ctx context.Context, say Say) error {
 		return err
 	}
 	say("connections from edge to the apiserver: %s", flows)
+	if err := c.clusterIPLeads(ctx, say); err != nil {
+		return err
+	}
 	if err := c.routesAreTold(ctx, say); err != nil {
 		return err
 	}
@@ -210,10 +219,12 @@ func (c *Cluster) cutUplink(ctx context.Context, say Say) error {
 			return err
 		}
 	}
-	if err := c.machines[edge].Cut(ctx); err != nil {
-		return err
-	}
-	if err := c.hubIs(ctx, say, "offline"); err != nil {
+	if err := c.clusterIPAnswersAcross(ctx, say, func() error {
+		if err := c.machines[edge].Cut(ctx); err != nil {
+			return err
+		}
+		return c.hubIs(ctx, say, "offline")
+	}); err != nil {
 		return err
 	}
 	return c.serviceAnswers(ctx, say)
@@ -289,10 +300,12 @@ func (c *Cluster) mendUplink(ctx context.Context, say Say) error {
 	if err != nil {
 		return err
 	}
-	if err := c.machines[edge].Mend(ctx); err != nil {
-		return err
-	}
-	if err := c.hubIs(ctx, say, "online"); err != nil {
+	if err := c.clusterIPAnswersAcross(ctx, say, func() error {
+		if err := c.machines[edge].Mend(ctx); err != nil {
+			return err
+		}
+		return c.hubIs(ctx, say, "online")
+	}); err != nil {
 		return err
 	}
 	if err := c.eventually(ctx, say, "node edge is Ready in the cloud's eyes, and its pods are", func(ctx context.Context) error {

@@ -13,9 +13,12 @@ import (
 // TestNodeIsAutonomous has each step of the story come true, and removes the hub at the end. See [Story].
 func TestNodeIsAutonomous(t *testing.T) { tell(t, Options{}) }
 
-// TestNodeIsAutonomousBehindAFirewall has the node refuse what comes in and was not asked for, and a proxy stand
-// between its own programs and the apiserver.
-func TestNodeIsAutonomousBehindAFirewall(t *testing.T) { tell(t, Options{Firewall: true, Proxy: true}) }
+// TestNodeIsAutonomousBehindAFirewall has the node refuse what comes in and was not asked for, a proxy stand
+// between its own programs and the apiserver, and the cluster IP of the apiserver lead to the hub, with the
+// cloud, too.
+func TestNodeIsAutonomousBehindAFirewall(t *testing.T) {
+	tell(t, Options{Firewall: true, Proxy: true, ClusterIP: true})
+}
 
 // TestNodeIsAutonomousAtAnotherAddress has flannel write the node's address while nobody takes it.
 func TestNodeIsAutonomousAtAnotherAddress(t *testing.T) { tell(t, Options{Move: true}) }
