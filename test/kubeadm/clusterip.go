@@ -28,8 +28,8 @@ func (c *Cluster) clusterIPWaits(ctx context.Context, say Say) error {
 	})
 }
 
-// clusterIPLeads waits until the cluster IP leads to the hub while the cloud is there, for a pod that knows its
-// apiserver as https://kubernetes.default.svc.
+// clusterIPLeads waits until the cluster IP leads to the hub while the cloud is there, and restarts the hub under a
+// pod that knows its apiserver as https://kubernetes.default.svc.
 func (c *Cluster) clusterIPLeads(ctx context.Context, say Say) error {
 	if !c.options.ClusterIP {
 		return nil
@@ -52,7 +52,12 @@ func (c *Cluster) clusterIPLeads(ctx context.Context, say Say) error {
 	}); err != nil {
 		return err
 	}
-	return c.clusterIPAnswersAcross(ctx, say, func() error { return nil })
+	return c.clusterIPAnswersAcross(ctx, say, func() error {
+		if _, err := c.machines[edge].Run(ctx, "systemctl", "restart", "edgehub.service"); err != nil {
+			return err
+		}
+		return c.hubIs(ctx, say, "online")
+	})
 }
 
 // clusterIPAnswersAcross has a pod ask https://kubernetes.default.svc from before something happens until after it,

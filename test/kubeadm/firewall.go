@@ -77,5 +77,14 @@ func (c *Cluster) uninstall(ctx context.Context, say Say) error {
 		return fmt.Errorf("edgehub uninstall leaves something: %s", out)
 	}
 	say("edge$ edgehub uninstall --restart-pods=all     # and the firewall is as it was")
-	return c.podsReady(ctx, everyProgram...)
+	if err := c.podsReady(ctx, everyProgram...); err != nil {
+		return err
+	}
+	return c.eventually(ctx, say, "kube-proxy leads nothing to the hub", func(ctx context.Context) error {
+		rules, err := m.Run(ctx, "iptables-save", "--table=nat")
+		if err == nil && (strings.Contains(rules, "169.254.2.1") || !strings.Contains(rules, "--to-destination "+controlIP+":6443")) {
+			err = errors.New("its rules are:\n" + rules)
+		}
+		return err
+	})
 }

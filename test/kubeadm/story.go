@@ -332,5 +332,8 @@ func (c *Cluster) mendUplink(ctx context.Context, say Say) error {
 	}); err != nil {
 		return err
 	}
+	if err := c.clusterIPLeads(ctx, say); err != nil {
+		return err
+	}
 	return c.serviceAnswers(ctx, say)
 }
