@@ -22,7 +22,7 @@ var layers = map[string][]string{
 	"cmd/edgehub/install/systemctl":  {},
 	"cmd/edgehub-controller":         {"cmd/internal", "controller"},
 	"cmd/edgehubctl":                 {"cmd/internal", "ota/nodeapi", "ota/upgrade"},
-	"cmd/kubectl-edgehub":            {"cmd/internal", "controller/daemonset", "controller/rollout", "ota/upgrade"},
+	"cmd/kubectl-edgehub":            {"cmd/internal", "controller/autonomy", "controller/daemonset", "controller/rollout", "ota/upgrade"},
 	"cmd/internal":                   {},
 	"hub": {
 		"cache", "cache/topology", "cache/transform", "hub/access", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/feed", "hub/nodeca", "hub/podroute", "hub/servertls", "hub/systemd",
@@ -144,6 +144,7 @@ var layers = map[string][]string{
 		"controller/podclient", "controller/rollout", "controller/status", "ota/upgrade",
 	},
 	// What the controller decides, for those who show it: no client, no clock.
+	"controller/autonomy":  {},
 	"controller/daemonset": {"ota/upgrade"},
 	"controller/rollout":   {"controller/daemonset", "ota/upgrade"},
 	"controller/status":    {"controller/daemonset", "controller/rollout", "ota/upgrade"},
