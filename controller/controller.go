@@ -1,5 +1,5 @@
 // Package controller carries out, in the cloud, the update strategies that a
-// DaemonSet opts into with an annotation.
+// DaemonSet opts into with an annotation. Beside that, package tolerations keeps pods on nodes that are away.
 //
 // A DaemonSet opts in with spec.updateStrategy.type OnDelete, so that Kubernetes
 // itself leaves its pods alone, and the annotation apps.openyurt.io/update-strategy.
@@ -53,6 +53,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -61,10 +62,12 @@ import (
 	appslisters "k8s.io/client-go/listers/apps/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/edgehub-io/edgehub/controller/autonomy"
 	"github.com/edgehub-io/edgehub/controller/events"
 	"github.com/edgehub-io/edgehub/controller/informer"
 	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/controller/tolerations"
 )
 
 // Name is how the controller calls itself in Events, as a field manager, and as
@@ -88,6 +91,8 @@ type Options struct {
 	// Patches is how many pods of one DaemonSet are patched or deleted at once; 0
 	// is DefaultPatches.
 	Patches int
+	// Autonomy keeps pods on nodes that are away, where that is asked for; nil leaves all pods to Kubernetes.
+	Autonomy *autonomy.Fleet
 	// Timing is for tests that cannot wait; the zero value is what is documented.
 	Timing rollout.Timing
 	// Logger gets the log; nil discards it.
@@ -103,7 +108,9 @@ type Controller struct {
 	options Options
 	metrics *metrics
 	queues  *queueMetrics
-	synced  atomic.Bool
+	// autonomy are the metrics of package tolerations.
+	autonomy *tolerations.Metrics
+	synced   atomic.Bool
 }
 
 // New returns a controller that starts with Run. It fails when an option is
@@ -121,8 +128,9 @@ func New(client kubernetes.Interface, o Options) (*Controller, error) {
 	if o.Registerer == nil {
 		o.Registerer = prometheus.NewRegistry()
 	}
-	c := &Controller{client: client, options: o, metrics: newMetrics(), queues: newQueueMetrics()}
-	if err := register(o.Registerer, append(c.metrics.collectors(), c.queues.collectors()...)); err != nil {
+	c := &Controller{client: client, options: o, metrics: newMetrics(), queues: newQueueMetrics(), autonomy: tolerations.NewMetrics()}
+	collectors := slices.Concat(c.metrics.collectors(), c.queues.collectors(), []prometheus.Collector{c.autonomy.Collector()})
+	if err := register(o.Registerer, collectors); err != nil {
 		return nil, fmt.Errorf("new controller: register metrics: %w", err)
 	}
 	return c, nil
@@ -157,6 +165,10 @@ func (c *Controller) Run(ctx context.Context) error {
 
 	var running sync.WaitGroup
 	running.Go(func() { daemonSets.RunWithContext(ctx) })
+	if c.options.Autonomy != nil {
+		t := &tolerations.Controller{Client: c.client, Fleet: *c.options.Autonomy, Name: Name, Metrics: c.autonomy, Logger: c.options.Logger}
+		running.Go(func() { t.Run(ctx) })
+	}
 	running.Go(func() { <-ctx.Done(); queue.ShutDown() })
 	if cache.WaitFor(ctx, "", daemonSets.HasSyncedChecker()) {
 		c.synced.Store(true)

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
@@ -70,27 +69,15 @@ func register(r prometheus.Registerer, collectors []prometheus.Collector) error 
 
 func (m *metrics) reconciled(err error) { m.reconciles.WithLabelValues(resultOf(err)).Inc() }
 
-func (m *metrics) patched(err error) { m.patches.WithLabelValues(answerOf(err)).Inc() }
+func (m *metrics) patched(err error) { m.patches.WithLabelValues(podclient.ResultOf(err)).Inc() }
 
-func (m *metrics) deleted(err error) { m.deletions.WithLabelValues(answerOf(err)).Inc() }
+func (m *metrics) deleted(err error) { m.deletions.WithLabelValues(podclient.ResultOf(err)).Inc() }
 
 func resultOf(err error) string {
 	if err != nil {
 		return "error"
 	}
 	return "success"
-}
-
-// answerOf is the result of one request for a pod.
-func answerOf(err error) string {
-	switch {
-	case apierrors.IsNotFound(err):
-		return "gone"
-	case podclient.IsConflict(err):
-		return "conflict"
-	default:
-		return resultOf(err)
-	}
 }
 
 func (m *metrics) setPods(key cache.ObjectName, needUpgrade, upToDate int) {

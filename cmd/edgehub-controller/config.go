@@ -24,6 +24,8 @@ type config struct {
 
 	workers int
 
+	autonomy autonomyConfig
+
 	metricsAddr string
 	probeAddr   string
 
@@ -71,6 +73,7 @@ func (c *config) addFlags(fs *pflag.FlagSet) {
 	fs.Float32Var(&c.qps, "kube-api-qps", 500, "requests a second to the apiserver, over time; a rollout deletes up to 250 pods at once, and the apiserver has limits of its own")
 	fs.IntVar(&c.burst, "kube-api-burst", 1000, "requests to the apiserver at once, beyond kube-api-qps")
 	fs.IntVar(&c.workers, "workers", controller.DefaultWorkers, "DaemonSets worked on at once")
+	c.autonomy.addFlags(fs)
 	fs.StringVar(&c.metricsAddr, "metrics-addr", ":10271", "address that serves /metrics")
 	fs.StringVar(&c.probeAddr, "health-probe-addr", ":10272", "address that serves /healthz and /readyz; may be the same as metrics-addr")
 	fs.BoolVar(&c.election.enabled, "leader-elect", true, "work only while holding a lease, so that several replicas can run")
@@ -101,7 +104,7 @@ func (c *config) validate() error {
 	if err := checkAddr(c.probeAddr); err != nil {
 		wrong("--health-probe-addr=%q: %w", c.probeAddr, err)
 	}
-	return errors.Join(append(errs, c.election.validate(), c.log.Validate())...)
+	return errors.Join(append(errs, c.autonomy.validate(), c.election.validate(), c.log.Validate())...)
 }
 
 // validate checks what client-go's elector demands, in terms of flags.

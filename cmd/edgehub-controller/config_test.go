@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,10 @@ func TestErrorsNameTheFlag(t *testing.T) {
 		"a rate that is no number":              {[]string{"--kube-api-qps=NaN"}, []string{"--kube-api-qps=NaN"}},
 		"no burst":                              {[]string{"--kube-api-burst=0"}, []string{"--kube-api-burst=0"}},
 		"no workers":                            {[]string{"--workers=0"}, []string{"--workers=0"}},
+		"a selector that is none":               {[]string{"--autonomy-selector=a b"}, []string{"--autonomy-selector"}},
+		"a duration below 0":                    {[]string{"--autonomy-duration=-1h"}, []string{"--autonomy-duration"}},
+		"a duration for no nodes":               {[]string{"--autonomy-duration=1h"}, []string{"--autonomy-duration", "--autonomy-selector"}},
+		"no seconds by default":                 {[]string{"--default-toleration-seconds=0"}, []string{"--default-toleration-seconds"}},
 		"an address without a port":             {[]string{"--metrics-addr=localhost"}, []string{"--metrics-addr"}},
 		"an empty address":                      {[]string{"--health-probe-addr="}, []string{"--health-probe-addr"}},
 		"no namespace for the lease":            {[]string{"--leader-elect-resource-namespace="}, []string{"--leader-elect-resource-namespace"}},
@@ -55,6 +60,34 @@ func TestErrorsNameTheFlag(t *testing.T) {
 func TestElectionFlagsDoNotMatterWithoutElection(t *testing.T) {
 	if _, err := parse([]string{"--leader-elect=false", "--leader-elect-resource-namespace="}); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestAutonomyFlags(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                 "300 s, no labels",
+		"--autonomy=false": "nothing",
+		"--autonomy-selector=edge --autonomy-duration=1h":           "300 s, edge for up to 1h0m0s",
+		"--autonomy-selector=edge":                                  "300 s, edge however long that is",
+		"--autonomy-selector=a=b,c --default-toleration-seconds=30": "30 s, a=b,c however long that is",
+	} {
+		c, err := parse(strings.Fields(args))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := c.autonomy.fleet()
+		got := "nothing"
+		if f != nil {
+			got = fmt.Sprintf("%d s, ", f.DefaultSeconds)
+			if f.Selector == nil {
+				got += "no labels"
+			} else {
+				got += fmt.Sprint(f.Selector, " ", f.Selected)
+			}
+		}
+		if got != want || err != nil {
+			t.Errorf("%q: got %s, %v; want %s", args, got, err, want)
+		}
 	}
 }
 

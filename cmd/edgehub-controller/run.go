@@ -29,7 +29,11 @@ func run(ctx context.Context, cfg *config, log *slog.Logger) error {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	c, err := controller.New(client, controller.Options{Workers: cfg.workers, Logger: log, Registerer: registry})
+	fleet, err := cfg.autonomy.fleet()
+	if err != nil {
+		return err
+	}
+	c, err := controller.New(client, controller.Options{Workers: cfg.workers, Autonomy: fleet, Logger: log, Registerer: registry})
 	if err != nil {
 		return err
 	}

@@ -38,13 +38,15 @@ const (
 type Step struct {
 	// Patch is a merge patch; nil if nothing is to be done.
 	Patch []byte
-	// After is how long after the node's last change the patch is due.
+	// After is how long after the last change of the node's pods the patch is due.
 	After time.Duration
+	// More is true if another step follows.
+	More bool
 }
 
-// Stays reports whether taint eviction does not delete the pod, or nothing would be won if it did not: DaemonSets' pods
+// Exempt reports whether taint eviction does not delete the pod, or nothing would be won if it did not: DaemonSets' pods
 // tolerate the taints, kubelet makes mirror pods again, and the others end by themselves.
-func Stays(pod *corev1.Pod) bool {
+func Exempt(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	return pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil ||
 		pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
@@ -71,10 +73,11 @@ func Held(pod *corev1.Pod) bool {
 // a pod brought itself are taken for those of this controller. That holds for the node's own pods only, which it could
 // keep as well by being Ready.
 func (f Fleet) Plan(pod *corev1.Pod, s Setting, away bool) (Step, error) {
-	if Stays(pod) {
+	if Exempt(pod) {
 		return Step{}, nil
 	}
-	tolerations, annotations, after := slices.Clone(pod.Spec.Tolerations), map[string]*string{}, time.Duration(0)
+	var out Step
+	tolerations, annotations := slices.Clone(pod.Spec.Tolerations), map[string]*string{}
 	for _, taint := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
 		i := only(tolerations, taint)
 		if i < 0 {
@@ -98,17 +101,19 @@ func (f Fleet) Plan(pod *corev1.Pod, s Setting, away bool) (Step, error) {
 		case !s.On && sameSeconds(step, want):
 			annotations[original] = nil
 		}
-		t.TolerationSeconds, after = step, max(after, wait)
+		t.TolerationSeconds = step
+		out.After, out.More = max(out.After, wait), out.More || !sameSeconds(step, want)
 	}
 	if len(annotations) == 0 && slices.EqualFunc(tolerations, pod.Spec.Tolerations, equal) {
 		return Step{}, nil
 	}
-	patch, err := json.Marshal(map[string]any{
+	var err error
+	out.Patch, err = json.Marshal(map[string]any{
 		// Of another pod, or another version, all tolerations must not be replaced by these.
 		"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion, "annotations": annotations},
 		"spec":     map[string]any{"tolerations": tolerations},
 	})
-	return Step{Patch: patch, After: after}, err
+	return out, err
 }
 
 // before returns the seconds of a record.

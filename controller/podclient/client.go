@@ -45,6 +45,20 @@ func IsConflict(err error) bool {
 	})
 }
 
+// ResultOf returns the label of metrics for the answer to one request for a pod: success, gone, conflict or error.
+func ResultOf(err error) string {
+	switch {
+	case err == nil:
+		return "success"
+	case apierrors.IsNotFound(err):
+		return "gone"
+	case IsConflict(err):
+		return "conflict"
+	default:
+		return "error"
+	}
+}
+
 // forEach calls f for each item, for at most limit of them at once, and returns when all
 // calls have. It begins no more calls when ctx is done.
 func forEach[T any](ctx context.Context, limit int, items []T, f func(T)) {

@@ -69,9 +69,11 @@ var others = map[string]string{
 	"--working-mode":                                "YurtHub",
 	"--controllers":                                 "yurt-manager",
 
-	"apps.openyurt.io/binding":           "OpenYurt",
-	"node.openyurt.io/autonomy-duration": "OpenYurt",
-	"openyurt.io/is-edge-worker":         "OpenYurt; deploy/base reads it",
+	"--default-not-ready-toleration-seconds":   "kube-apiserver",
+	"--default-unreachable-toleration-seconds": "kube-apiserver",
+
+	"apps.openyurt.io/binding":   "OpenYurt",
+	"openyurt.io/is-edge-worker": "OpenYurt; deploy/base reads it",
 
 	"cmd/yurthub/app/options/options.go": "OpenYurt",
 	"docs/components/lite-apiserver.md":  "SuperEdge",

@@ -20,7 +20,7 @@ var layers = map[string][]string{
 	"cmd/edgehub/install/apiserver":  {"hub/kubeconfig"},
 	"cmd/edgehub/install/files":      {"hub/durable"},
 	"cmd/edgehub/install/systemctl":  {},
-	"cmd/edgehub-controller":         {"cmd/internal", "controller"},
+	"cmd/edgehub-controller":         {"cmd/internal", "controller", "controller/autonomy"},
 	"cmd/edgehubctl":                 {"cmd/internal", "ota/nodeapi", "ota/upgrade"},
 	"cmd/kubectl-edgehub":            {"cmd/internal", "controller/autonomy", "controller/daemonset", "controller/rollout", "ota/upgrade"},
 	"cmd/internal":                   {},
@@ -140,8 +140,8 @@ var layers = map[string][]string{
 	// What the hub's HTTP API and its clients exchange.
 	"ota/nodeapi": {},
 	"controller": {
-		"controller/backoff", "controller/daemonset", "controller/events", "controller/expectations", "controller/informer",
-		"controller/podclient", "controller/rollout", "controller/status", "ota/upgrade",
+		"controller/autonomy", "controller/backoff", "controller/daemonset", "controller/events", "controller/expectations", "controller/informer",
+		"controller/podclient", "controller/rollout", "controller/status", "controller/tolerations", "ota/upgrade",
 	},
 	// What the controller decides, for those who show it: no client, no clock.
 	"controller/autonomy":  {},
@@ -156,6 +156,8 @@ var layers = map[string][]string{
 	"controller/informer":  {"controller/daemonset", "controller/rollout", "controller/status", "ota/upgrade"},
 	"controller/podclient": {"controller/expectations", "controller/rollout", "controller/status"},
 	"controller/events":    {"controller/daemonset", "controller/podclient", "controller/rollout", "controller/status"},
+	// It carries out what autonomy decides, with informers of its own: what it reads is no DaemonSet.
+	"controller/tolerations": {"controller/autonomy", "controller/expectations", "controller/podclient"},
 	// For tests only: no package may import it.
 	"controller/podtest": {"ota/upgrade"},
 }

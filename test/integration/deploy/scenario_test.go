@@ -21,13 +21,14 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/edgehub-io/edgehub/controller/autonomy"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 	"github.com/edgehub-io/edgehub/test/internal/audit"
 	"github.com/edgehub-io/edgehub/test/internal/freeport"
 )
 
 // scenario is what the controller is there for, with as little as takes every right:
-// one DaemonSet whose pods are marked for upgrades, and one whose pods are replaced.
+// one DaemonSet whose pods are marked for upgrades, one whose pods are replaced, and a pod that stays on its node.
 type scenario struct {
 	t          *testing.T
 	namespace  string
@@ -43,6 +44,7 @@ type scenario struct {
 const (
 	told   = "told"   // OTA
 	rolled = "rolled" // AdvancedRollingUpdate
+	kept   = "kept"   // a pod of no DaemonSet
 )
 
 func newScenario(t *testing.T) *scenario {
@@ -62,6 +64,10 @@ func newScenario(t *testing.T) *scenario {
 	})
 	s.create(told, "OTA")
 	s.create(rolled, "AdvancedRollingUpdate")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: kept}, Spec: corev1.PodSpec{NodeName: s.pod(told).Spec.NodeName, Containers: []corev1.Container{{Name: "app", Image: "app:0"}}}}
+	if _, err := env.admin.CoreV1().Pods(s.namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	return s
 }
 
@@ -176,6 +182,7 @@ func (s *scenario) play(over func() bool) {
 		{"the lease was renewed", func() {}, s.renewed},
 		{"a pod is replaced", func() { s.setImage(rolled, next) }, func() bool { p := s.pod(rolled); return p != nil && p.Spec.Containers[0].Image == next }},
 		{"the rollout is complete", func() {}, s.complete},
+		{"the autonomy of its node changes", s.setAutonomy, s.autonomous},
 	} {
 		step.do()
 		ended := false
@@ -190,6 +197,25 @@ func (s *scenario) play(over func() bool) {
 		}
 	}
 	over()
+}
+
+// setAutonomy has pods stay on their node for longer than before, should that be away.
+func (s *scenario) setAutonomy() {
+	s.t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"%dh"}}}`, autonomy.DurationAnnotation, s.flips)
+	if _, err := env.admin.CoreV1().Nodes().Patch(s.t.Context(), s.pod(told).Spec.NodeName, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// autonomous reports whether that is so, by the node's condition.
+func (s *scenario) autonomous() bool {
+	node, err := env.admin.CoreV1().Nodes().Get(s.t.Context(), s.pod(told).Spec.NodeName, metav1.GetOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	c := autonomy.ConditionOf(node)
+	return c != nil && c.Status == corev1.ConditionTrue && strings.Contains(c.Message, fmt.Sprintf("up to %dh", s.flips))
 }
 
 func (s *scenario) complete() bool {

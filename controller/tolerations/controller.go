@@ -1,0 +1,177 @@
+// Package tolerations keeps pods on nodes that are away, where package autonomy decides that they stay.
+//
+// While a node is away, Kubernetes taints it, and taint eviction deletes its pods when they have tolerated
+// that for as long as their tolerationSeconds say: 300 by default. Replacements start elsewhere, and when
+// the node returns, kubelet ends pods that ran well all along. The controller sets the tolerationSeconds of the pods
+// that are bound to such nodes, which is the one change of a toleration that an apiserver allows; restores them when that
+// is no longer asked for; and sets them to 0 when a person has released a node that is away.
+//
+// A change of a Node or of a pod reaches an event handler, which puts the node's name into the queue. A worker takes it,
+// patches the pods of the node that differ from what they should have, and then writes the Node's condition.
+// Each patch is for the version that was seen: after a conflict the watch brings the newer one.
+//
+// Nodes are watched always; pods, those that are bound to nodes, from the first node on that asks for it, or
+// did when the last controller ended. A node can do that itself. Both are trimmed. Nothing is remembered
+// that is not in the cluster: what the tolerationSeconds were is in annotations of the pod, and that a node
+// was autonomous in a condition of the Node.
+package tolerations
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/edgehub-io/edgehub/controller/autonomy"
+)
+
+const (
+	// patchRate is how many pods are patched a second, and at once at most. Beside it, rollouts have as much left
+	// of the default --kube-api-qps. An apiserver takes some 1,000 such patches a second.
+	patchRate = 250
+	// workers is how many nodes are worked on at once, and parallel how many pods of one.
+	workers, parallel = 4, 16
+	// minRetry and maxRetry bound the pause after a failure. After a conflict it is minRetry.
+	minRetry, maxRetry = time.Second, time.Minute
+)
+
+// byNode indexes pods by the node that they are bound to.
+const byNode = "node"
+
+// Controller keeps pods on nodes. Its exported fields are required, and are not changed. Run runs once.
+type Controller struct {
+	Client kubernetes.Interface
+	Fleet  autonomy.Fleet
+	// Name is the field manager, and the source of Events.
+	Name    string
+	Metrics *Metrics
+	Logger  *slog.Logger
+
+	nodes     cache.SharedIndexInformer
+	pods      cache.SharedIndexInformer
+	watchPods func() // starts pods, once
+	queue     workqueue.TypedRateLimitingInterface[string]
+	limiter   flowcontrol.RateLimiter
+	events    record.EventRecorder
+	running   sync.WaitGroup
+	// changed is when a pod of a node was last changed, by the node's name, for nodes with pods whose next step has to
+	// wait. What an earlier controller did counts as done when this one sees such a pod. Only the worker that has the
+	// node uses its entry.
+	changed sync.Map
+}
+
+// Run works until ctx ends.
+func (c *Controller) Run(ctx context.Context) {
+	c.limiter = flowcontrol.NewTokenBucketRateLimiter(patchRate, patchRate)
+	c.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetry, maxRetry))
+	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.Client.CoreV1().Events("")})
+	c.events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: c.Name})
+	c.nodes = coreinformers.NewNodeInformer(c.Client, 0, cache.Indexers{})
+	c.pods = coreinformers.NewFilteredPodInformer(c.Client, metav1.NamespaceAll, 0, cache.Indexers{byNode: nodeOf},
+		func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
+		})
+	c.watchPods = sync.OnceFunc(func() {
+		c.running.Go(func() { c.pods.RunWithContext(ctx) })
+		c.running.Go(func() {
+			if cache.WaitFor(ctx, "", c.pods.HasSyncedChecker()) {
+				for _, o := range c.nodes.GetStore().List() {
+					c.nodeChanged(o)
+				}
+			}
+		})
+	})
+	// None of these calls fails before an informer is started.
+	_, _ = c.nodes.SetTransform(c.trimNode), c.pods.SetTransform(trimPod)
+	_, _ = c.nodes.AddEventHandler(handler(c.nodeChanged))
+	_, _ = c.pods.AddEventHandler(handler(c.podChanged))
+	c.running.Go(func() { c.nodes.RunWithContext(ctx) })
+	for range workers {
+		c.running.Go(func() { c.work(ctx) })
+	}
+	<-ctx.Done()
+	c.queue.ShutDown()
+	c.running.Wait()
+}
+
+func handler(changed func(any)) cache.ResourceEventHandlerFuncs {
+	return cache.ResourceEventHandlerFuncs{AddFunc: changed, UpdateFunc: func(_, after any) { changed(after) }}
+}
+
+// nodeChanged queues a node that is, or was, autonomous, or was released.
+func (c *Controller) nodeChanged(o any) {
+	n, ok := o.(*corev1.Node)
+	if !ok {
+		return
+	}
+	s, invalid := c.Fleet.SettingOf(n)
+	if autonomy.NeedsPods(n, s) {
+		c.watchPods()
+	}
+	_, released := n.Annotations[autonomy.ReleasedAnnotation]
+	if s.On || released || invalid != nil || autonomy.ConditionOf(n) != nil {
+		c.queue.Add(n.Name)
+	}
+}
+
+// podChanged queues the node of a pod that does not have the tolerations that it should have.
+func (c *Controller) podChanged(o any) {
+	pod, ok := o.(*boundPod)
+	if !ok {
+		return
+	}
+	n := c.node(pod.node)
+	if n == nil {
+		return
+	}
+	s, invalid := c.Fleet.SettingOf(n)
+	if invalid != nil {
+		return
+	}
+	if step, err := c.Fleet.Plan(pod.whole(), s, autonomy.Away(n)); step.Patch != nil || err != nil {
+		c.queue.Add(n.Name)
+	}
+}
+
+// node returns a node as the watch has it, or nil.
+func (c *Controller) node(name string) *corev1.Node {
+	o, _, _ := c.nodes.GetStore().GetByKey(name) // it never fails
+	n, _ := o.(*corev1.Node)
+	return n
+}
+
+// work takes nodes until the queue is shut down.
+func (c *Controller) work(ctx context.Context) {
+	for {
+		name, shutdown := c.queue.Get()
+		if shutdown {
+			return
+		}
+		again, err := c.reconcile(ctx, name)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			c.Logger.Warn("pods could not get the tolerations that their node's autonomy asks for; it is tried again", "node", name, "err", err)
+			c.queue.AddRateLimited(name)
+		default:
+			c.queue.Forget(name)
+			if again > 0 {
+				c.queue.AddAfter(name, again)
+			}
+		}
+		c.queue.Done(name)
+	}
+}
