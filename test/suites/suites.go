@@ -122,9 +122,9 @@ func all() []suite {
 				"./integration/dist", "./integration/imagepull")},
 		},
 		{
-			name: "rollout", what: "rollouts, the controller and kubectl edgehub, with the race detector",
+			name: "rollout", what: "rollouts, the controller, autonomy and kubectl edgehub, with the race detector",
 			packages: compilers,
-			steps:    []step{inTest("-race", "-p=1", "-skip="+measured, "./integration/rollout", "./integration/controller", "./integration/plugin")},
+			steps:    []step{inTest("-race", "-p=1", "-skip="+measured, "./integration/rollout", "./integration/controller", "./integration/autonomy", "./integration/plugin")},
 		},
 		{
 			name: "engine", what: "pulls, on each version of containerd, with the race detector", root: true, nodes: true, quiet: true,

@@ -1,0 +1,132 @@
+package autonomy
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/controller/autonomy"
+)
+
+// A node is away for longer than pods tolerate. With the annotation its pods stay, and there are no others;
+// without, it is as Kubernetes does it.
+func TestPodsStayOnANodeThatIsAway(t *testing.T) {
+	startController(t)
+	kept, plain := newSite(t, "kept", "1h"), newSite(t, "plain", "")
+	kept.awaitTolerations("3600")
+	plain.awaitTolerations(toleration)
+	kept.awaitCondition(corev1.ConditionTrue, autonomy.ReasonApplied, "for up to 1h0m0s")
+	kept.awaitEvent(autonomy.ReasonApplied)
+
+	kept.cutOff()
+	plain.cutOff()
+	plain.awaitEvicted()
+	kept.stayed()
+	since, _ := autonomy.AwaySince(plain.node())
+	t.Logf("without the annotation, pods were evicted %v after the node was tainted", plain.evictedAfter(since))
+
+	kept.annotate(autonomy.DurationAnnotation, "7d")
+	kept.awaitCondition(corev1.ConditionTrue, autonomy.ReasonInvalid, `"7d"`, "pods stay as they are")
+	kept.awaitTolerations("3600")
+	kept.connect()
+	kept.stayed()
+
+	kept.annotate(autonomy.DurationAnnotation, "0")
+	kept.awaitTolerations("forever")
+	kept.annotate(autonomy.DurationAnnotation, "")
+	kept.awaitTolerations(toleration)
+	kept.awaitCondition(corev1.ConditionFalse, autonomy.ReasonRemoved)
+	for _, workload := range kept.workloads() {
+		if pod := kept.pods(workload)[0]; autonomy.Held(pod) {
+			t.Errorf("pod %s still has annotations: %v", pod.Name, pod.Annotations)
+		}
+	}
+	kept.cutOff()
+	kept.awaitEvicted()
+}
+
+// What changes while the node is away has the same effect as before: taint eviction does not move an eviction that it has
+// scheduled, so this needs more than other seconds.
+func TestChangesDuringAnOutage(t *testing.T) {
+	startController(t)
+	for name, tt := range map[string]struct {
+		before string // the annotation
+		key    string
+		after  string
+		reason string // of the condition
+	}{
+		"removed-1h":   {"1h", autonomy.DurationAnnotation, "", autonomy.ReasonRemoved},
+		"removed-0":    {"0", autonomy.DurationAnnotation, "", autonomy.ReasonRemoved},
+		"shortened-1h": {"1h", autonomy.DurationAnnotation, "1s", autonomy.ReasonApplied},
+		"released-1h":  {"1h", autonomy.ReleasedAnnotation, time.Now().Format(time.RFC3339), autonomy.ReasonReleased},
+		"released-0":   {"0", autonomy.ReleasedAnnotation, time.Now().Format(time.RFC3339), autonomy.ReasonReleased},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, name, tt.before)
+			s.awaitCondition(corev1.ConditionTrue, autonomy.ReasonApplied)
+			s.cutOff()
+			s.stayed()
+			began := time.Now()
+			s.annotate(tt.key, tt.after)
+			s.awaitEvicted()
+			t.Logf("evicted %v after the annotation was changed", s.evictedAfter(began))
+			s.awaitCondition(map[bool]corev1.ConditionStatus{true: corev1.ConditionTrue, false: corev1.ConditionFalse}[tt.reason == autonomy.ReasonApplied], tt.reason)
+
+			s.connect()
+			s.await("pods run again", func() bool {
+				for _, workload := range s.workloads() {
+					if all := s.pods(workload); len(all) != 1 || all[0].UID == s.uids[workload] || all[0].Status.Phase != corev1.PodRunning {
+						return false
+					}
+				}
+				return true
+			})
+			if tt.key == autonomy.ReleasedAnnotation {
+				s.await("the release is over", func() bool { return s.node().Annotations[autonomy.ReleasedAnnotation] == "" })
+				s.awaitCondition(corev1.ConditionTrue, autonomy.ReasonApplied)
+			}
+		})
+	}
+	// Pods of the other one are evicted when those of this one would have been.
+	t.Run("prolonged", func(t *testing.T) {
+		t.Parallel()
+		s, other := newSite(t, "prolonged", "30s"), newSite(t, "other", "30s")
+		s.awaitTolerations("30")
+		other.awaitTolerations("30")
+		s.cutOff()
+		other.cutOff()
+		s.annotate(autonomy.DurationAnnotation, "1h")
+		s.awaitTolerations("3600")
+		other.awaitEvicted()
+		s.stayed()
+	})
+}
+
+// A pod that is bound later, and one that is there when a controller takes over, get the tolerations as
+// well; so does what was to be restored while there was none. A label has the same effect as an annotation.
+func TestTheStateIsInTheCluster(t *testing.T) {
+	late, labelled := newSite(t, "late", "10m"), newSite(t, "labelled", "", selected)
+	t.Run("applied", func(t *testing.T) {
+		startController(t)
+		labelled.awaitTolerations(selectedFor)
+		late.awaitTolerations("600")
+		late.awaitCondition(corev1.ConditionTrue, autonomy.ReasonApplied)
+		pod := late.pods("late-web")[0]
+		if err := env.admin.CoreV1().Pods("default").Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		late.await("it has a successor", func() bool {
+			all := late.pods("late-web")
+			return len(all) == 1 && all[0].UID != pod.UID && all[0].Spec.NodeName != ""
+		})
+		late.awaitTolerations("600")
+	})
+	late.annotate(autonomy.DurationAnnotation, "")
+	t.Run("restored", func(t *testing.T) {
+		startController(t)
+		late.awaitTolerations(toleration)
+	})
+}

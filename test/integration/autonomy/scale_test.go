@@ -1,0 +1,149 @@
+package autonomy
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/controller/autonomy"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
+)
+
+// The annotations of many nodes are changed at once, and the controller is stopped midway: each pod and each node is
+// written once. AUTONOMY_NODES=1000 is the long form.
+func TestManyNodesAtOnce(t *testing.T) {
+	const podsPerNode = 10
+	nodes := 20
+	if n, err := strconv.Atoi(os.Getenv("AUTONOMY_NODES")); err == nil {
+		nodes = n
+	}
+	pods := nodes * podsPerNode
+	g, ctx := errgroup.WithContext(t.Context())
+	g.SetLimit(50)
+	for i := range nodes {
+		g.Go(func() error { return furnish(ctx, manyName(i), podsPerNode) })
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	mark, err := env.record.Mark()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	began := time.Now()
+	g, ctx = errgroup.WithContext(t.Context())
+	g.SetLimit(50)
+	first := startController(t)
+	for i := range nodes {
+		g.Go(func() error { return annotate(ctx, manyName(i), autonomy.DurationAnnotation, "24h") })
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	annotated := time.Since(began)
+	poll.Eventually(t, "half of the pods are done", func() bool { return patched(t, first) >= pods/2 })
+	first.stop()
+	stopped := time.Since(began)
+	startController(t)
+	poll.Eventually(t, "all nodes are done", func() bool { return applied(t) == nodes })
+	t.Logf("%d pods on %d nodes: annotated after %v, controller stopped after %v and %d pods, all done after %v",
+		pods, nodes, annotated.Round(time.Millisecond), stopped.Round(time.Millisecond), patched(t, first), time.Since(began).Round(time.Millisecond))
+
+	list, err := env.admin.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "many"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.Items {
+		if got := tolerates(&list.Items[i]); got != "86400 86400" {
+			t.Errorf("%s tolerates %s", list.Items[i].Name, got)
+		}
+	}
+	written, conflicts := map[string]int{}, 0
+	requests, err := env.record.Since(mark)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range requests {
+		switch {
+		case !strings.HasPrefix(q.ObjectRef.Name, "many-"): // of an earlier test
+		case q.ResponseStatus.Code == http.StatusConflict:
+			conflicts++
+		default:
+			written[q.ObjectRef.Resource+"/"+q.ObjectRef.Name]++
+		}
+	}
+	t.Logf("%d writes: one for each pod, and one condition for each node; %d conflicts", len(written), conflicts)
+	if len(list.Items) != pods || len(written) != pods+nodes {
+		t.Errorf("%d pods, %d objects were written, want %d and %d", len(list.Items), len(written), pods, pods+nodes)
+	}
+	for name, n := range written {
+		if n > 1 {
+			t.Errorf("%s was written %d times", name, n)
+		}
+	}
+}
+
+func manyName(i int) string { return fmt.Sprintf("many-%d", i) }
+
+// furnish makes a node that nobody plays, with pods.
+func furnish(ctx context.Context, node string, pods int) error {
+	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, Labels: map[string]string{"many": ""}}}
+	object.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}}
+	if _, err := env.admin.CoreV1().Nodes().Create(ctx, object, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	for i := range pods {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", node, i), Labels: map[string]string{"many": ""}}}
+		pod.Spec.NodeName, pod.Spec.Containers = node, []corev1.Container{{Name: "app", Image: "app"}}
+		pod.Spec.AutomountServiceAccountToken = new(false)
+		if _, err := env.admin.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// patched returns how many pods a controller has patched.
+func patched(t *testing.T, r *run) (n int) {
+	t.Helper()
+	families, err := r.metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "edgehub_controller_autonomy_patches_total" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			if m.GetLabel()[0].GetValue() == "success" {
+				n += int(m.GetCounter().GetValue())
+			}
+		}
+	}
+	return n
+}
+
+// applied returns how many of the nodes have the condition.
+func applied(t *testing.T) (n int) {
+	t.Helper()
+	list, err := env.admin.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: "many", ResourceVersion: "0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.Items {
+		if c := autonomy.ConditionOf(&list.Items[i]); c != nil && c.Status == corev1.ConditionTrue {
+			n++
+		}
+	}
+	return n
+}
