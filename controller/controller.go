@@ -129,7 +129,7 @@ func New(client kubernetes.Interface, o Options) (*Controller, error) {
 		o.Registerer = prometheus.NewRegistry()
 	}
 	c := &Controller{client: client, options: o, metrics: newMetrics(), queues: newQueueMetrics(), autonomy: tolerations.NewMetrics()}
-	collectors := slices.Concat(c.metrics.collectors(), c.queues.collectors(), []prometheus.Collector{c.autonomy.Collector()})
+	collectors := slices.Concat(c.metrics.collectors(), c.queues.collectors(), []prometheus.Collector{c.autonomy})
 	if err := register(o.Registerer, collectors); err != nil {
 		return nil, fmt.Errorf("new controller: register metrics: %w", err)
 	}

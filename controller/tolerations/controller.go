@@ -98,6 +98,8 @@ func (c *Controller) Run(ctx context.Context) {
 	_, _ = c.nodes.SetTransform(c.trimNode), c.pods.SetTransform(trimPod)
 	_, _ = c.nodes.AddEventHandler(handler(c.nodeChanged))
 	_, _ = c.pods.AddEventHandler(handler(c.podChanged))
+	c.Metrics.running.Store(c)
+	defer c.Metrics.running.Store(nil)
 	c.running.Go(func() { c.nodes.RunWithContext(ctx) })
 	for range workers {
 		c.running.Go(func() { c.work(ctx) })

@@ -3,13 +3,17 @@ package tolerations
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,8 +32,9 @@ var unreachable = []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: core
 
 // world is a cluster with a controller that runs.
 type world struct {
-	t      *testing.T
-	client *fake.Clientset
+	t       *testing.T
+	client  *fake.Clientset
+	metrics *Metrics // of the last controller
 }
 
 // start returns a cluster with a node, which has these annotations, and pods on it.
@@ -41,7 +46,7 @@ func start(t *testing.T, n *corev1.Node, pods ...*corev1.Pod) *world {
 			t.Fatal(err)
 		}
 	}
-	w := &world{t, client}
+	w := &world{t: t, client: client}
 	w.run()
 	return w
 }
@@ -49,7 +54,8 @@ func start(t *testing.T, n *corev1.Node, pods ...*corev1.Pod) *world {
 // run runs a controller until the returned function is called, or the test ends.
 func (w *world) run() (stop func()) {
 	fleet := autonomy.Fleet{Selector: labels.SelectorFromSet(labels.Set{"edge": ""}), Selected: autonomy.For(24 * time.Hour), DefaultSeconds: 300}
-	c := &Controller{Client: w.client, Fleet: fleet, Name: "test", Metrics: NewMetrics(), Logger: slog.New(slog.DiscardHandler)}
+	w.metrics = NewMetrics()
+	c := &Controller{Client: w.client, Fleet: fleet, Name: "test", Metrics: w.metrics, Logger: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(w.t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -98,6 +104,32 @@ func (w *world) wantCondition(want string) {
 	}
 	if got != want {
 		w.t.Errorf("the condition is %q, want %q", got, want)
+	}
+}
+
+// wantMetrics compares those about nodes.
+func (w *world) wantMetrics(want string) {
+	w.t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(w.metrics)
+	families, err := registry.Gather()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var got []string
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			switch value := m.GetGauge().GetValue(); {
+			case value == 0:
+			case f.GetName() == "edgehub_controller_autonomy_nodes":
+				got = append(got, fmt.Sprintf("%v %s", value, m.GetLabel()[0].GetValue()))
+			default:
+				got = append(got, fmt.Sprintf("away for %v", time.Duration(value)*time.Second))
+			}
+		}
+	}
+	if text := strings.Join(got, ", "); text != want {
+		w.t.Errorf("metrics are %q, want %q", text, want)
 	}
 }
 
@@ -234,7 +266,7 @@ func TestStepsWhileTheNodeIsAway(t *testing.T) {
 		n := node(autonomy.DurationAnnotation, "1h")
 		n.Spec.Taints = unreachable
 		client := fake.NewClientset(n, pod("p"))
-		w := &world{t, client}
+		w := &world{t: t, client: client}
 		stop := w.run()
 		w.after(time.Second)
 		stop()
@@ -251,13 +283,19 @@ func TestReleasedNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, node(autonomy.DurationAnnotation, "1h"), pod("p"))
 		w.after(time.Second)
-		w.change(func(n *corev1.Node) { n.Spec.Taints = unreachable })
+		w.wantMetrics("1 applied")
+		w.change(func(n *corev1.Node) {
+			n.Spec.Taints = slices.Clone(unreachable)
+			n.Spec.Taints[0].TimeAdded = new(metav1.Now())
+		})
 		w.after(time.Hour)
 		w.want("p", hour)
+		w.wantMetrics("away for 1h0m0s, 1 applied")
 		w.change(func(n *corev1.Node) { n.Annotations[autonomy.ReleasedAnnotation] = "2026-01-01T00:00:00Z" })
 		w.after(3 * time.Second)
 		w.want("p", "0 0 held")
 		w.wantCondition("False Released")
+		w.wantMetrics("1 released")
 		if _, ok := w.node().Annotations[autonomy.ReleasedAnnotation]; !ok {
 			t.Error("the annotation has gone before the node is back")
 		}
@@ -287,12 +325,13 @@ func TestPatchesThatFail(t *testing.T) {
 			err := *answer.Load()
 			return a.(clienttesting.PatchAction).GetName() == "p" && err != nil, nil, err
 		})
-		w := &world{t, client}
+		w := &world{t: t, client: client}
 		w.run()
 		w.after(time.Second)
 		w.want("p", "300 300")
 		w.want("q", hour)
 		w.wantCondition("False AutonomyIncomplete")
+		w.wantMetrics("1 pending")
 		respond(apierrors.NewConflict(corev1.Resource("pods"), "p", errors.New("newer")))
 		w.after(time.Minute)
 		w.wantCondition("False AutonomyIncomplete")

@@ -55,6 +55,9 @@ load 1m
   edgehub_controller_rollout_nodes{instance="c1",namespace="a",daemonset="d",state="pending"} 900-1x600
   edgehub_controller_rollout_nodes{instance="c1",namespace="a",daemonset="d",state="unavailable"} 0x600
   edgehub_controller_rollout_nodes{instance="c1",namespace="a",daemonset="d",state="held_by_breaker"} 0x600
+  edgehub_controller_autonomy_nodes{instance="c1",state="applied"} 7x600
+  edgehub_controller_autonomy_nodes{instance="c1",state="pending"} 0x600
+  edgehub_controller_autonomy_longest_outage_seconds{instance="c1"} 0+60x600
   workqueue_depth{instance="c1",name="edgehub-controller"} 0x600
   workqueue_longest_running_processor_seconds{instance="c1",name="edgehub-controller"} 1x600
 `
@@ -100,6 +103,9 @@ func TestAlertsFireWhenTheyShouldAndAtNoOtherTime(t *testing.T) {
 		"a circuit breaker that is open":       {[]string{`edgehub_controller_rollout_nodes{instance="c1",namespace="a",daemonset="d",state="held_by_breaker"} 7x600`}, []string{"EdgehubRolloutHalted"}},
 		"nodes that are stuck":                 {[]string{`edgehub_controller_rollout_nodes{instance="c1",namespace="a",daemonset="d",state="unavailable"} 2x600`}, []string{"EdgehubRolloutNodesStuck"}},
 		"a rollout that stands still":          {[]string{`edgehub_controller_rollout_nodes{instance="c1",namespace="a",daemonset="d",state="updated"} 5x600`}, []string{"EdgehubRolloutNoProgress"}},
+		"pods that would be evicted":           {[]string{`edgehub_controller_autonomy_nodes{instance="c1",state="pending"} 1x600`}, []string{"EdgehubAutonomyNotApplied"}},
+		"an annotation that cannot be read":    {[]string{`edgehub_controller_autonomy_nodes{instance="c1",state="invalid"} 1x600`}, []string{"EdgehubAutonomyNotApplied"}},
+		"a node that does not come back":       {[]string{`edgehub_controller_autonomy_longest_outage_seconds{instance="c1"} 600000+60x600`}, []string{"EdgehubAutonomousNodeAway"}},
 		"a rollout of another's standing":      {[]string{`edgehub_controller_rollout_nodes{instance="c1",namespace="b",daemonset="d",state="updated"} 5x600`}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
