@@ -1,4 +1,4 @@
-// Package admission tests the ValidatingAdmissionPolicy of deploy/admission in a
+// Package admission tests the ValidatingAdmissionPolicies of deploy/admission in a
 // real apiserver: what it refuses, with which words, and that it refuses what the
 // controller refuses and nothing else. Most requests are dry runs, which admission
 // sees like all others.
@@ -60,8 +60,8 @@ func applyPolicy(ctx context.Context) error {
 		return err
 	}
 	const shipped, strict = "failurePolicy: Ignore", "failurePolicy: Fail"
-	if strings.Count(manifests, shipped) != 2 {
-		return fmt.Errorf("want %q in both policies of deploy/admission: a policy that cannot tell must not keep people from their DaemonSets", shipped)
+	if strings.Count(manifests, shipped) != 3 {
+		return fmt.Errorf("want %q in the policies of deploy/admission for people: one that cannot tell must not keep them from their DaemonSets and Nodes", shipped)
 	}
 	file := filepath.Join(env.cluster.Dir(), "admission.yaml")
 	if err := os.WriteFile(file, []byte(strings.ReplaceAll(manifests, shipped, strict)), 0o600); err != nil {

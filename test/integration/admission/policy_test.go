@@ -18,9 +18,12 @@ const (
 )
 
 // refusal returns the policy's words, or "" when err is none of its refusals.
-func refusal(err error) string {
+func refusal(err error) string { return refusalBy(policyName, err) }
+
+// refusalBy is refusal for another policy.
+func refusalBy(policy string, err error) string {
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) || !strings.Contains(err.Error(), policyName) {
+	if !errors.As(err, &status) || !strings.Contains(err.Error(), policy) {
 		return ""
 	}
 	_, words, _ := strings.Cut(err.Error(), "denied request: ")
