@@ -3,7 +3,7 @@
 // controllers of Deployments and StatefulSets make others. Kubelets are played.
 //
 // The apiserver gives pods tolerations of 3 s, in place of 300. edgehub-controller runs with the rights
-// of deploy/.
+// of deploy/, which deploy/admission narrows.
 package autonomy
 
 import (
@@ -77,6 +77,11 @@ func prepare(ctx context.Context, s *testmain.Env) (err error) {
 	}
 	if _, err := env.cluster.Kubectl(ctx, "apply", "-k", filepath.Join("..", "..", "..", "deploy")); err != nil {
 		return err
+	}
+	for _, file := range []string{"controller.yaml", "controller-binding.yaml"} { // what narrows its rights
+		if _, err := env.cluster.Kubectl(ctx, "apply", "-f", filepath.Join("..", "..", "..", "deploy", "admission", file)); err != nil {
+			return err
+		}
 	}
 	if _, err := env.cluster.Kubectl(ctx, "-n", "edgehub-system", "delete", "deployment", "--all"); err != nil {
 		return err // its pods would run on the played nodes

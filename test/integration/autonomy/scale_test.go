@@ -3,7 +3,6 @@ package autonomy
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -19,7 +18,7 @@ import (
 )
 
 // The annotations of many nodes are changed at once, and the controller is stopped midway: each pod and each node is
-// written once. AUTONOMY_NODES=1000 is the long form.
+// written once, and none is left out. AUTONOMY_NODES=1000 is the long form.
 func TestManyNodesAtOnce(t *testing.T) {
 	const podsPerNode = 10
 	nodes := 20
@@ -64,32 +63,26 @@ func TestManyNodesAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range list.Items {
-		if got := tolerates(&list.Items[i]); got != "86400 86400" {
-			t.Errorf("%s tolerates %s", list.Items[i].Name, got)
+		// The generation of a pod counts changes of its spec, from 1 on.
+		if p := &list.Items[i]; tolerates(p) != "86400 86400" || p.Generation != 2 {
+			t.Errorf("%s tolerates %s, and was changed %d times", p.Name, tolerates(p), p.Generation-1)
 		}
 	}
-	written, conflicts := map[string]int{}, 0
+	// The only other writes are conditions, which have no generation. A request that the stop cut off may have been
+	// carried out without this answer, but none is carried out again.
+	answers := map[string]int{}
 	requests, err := env.record.Since(mark)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, q := range requests {
-		switch {
-		case !strings.HasPrefix(q.ObjectRef.Name, "many-"): // of an earlier test
-		case q.ResponseStatus.Code == http.StatusConflict:
-			conflicts++
-		default:
-			written[q.ObjectRef.Resource+"/"+q.ObjectRef.Name]++
+		if strings.HasPrefix(q.ObjectRef.Name, "many-") { // others are of earlier tests
+			answers[fmt.Sprint(q.ObjectRef.Resource, " ", q.ResponseStatus.Code)]++
 		}
 	}
-	t.Logf("%d writes: one for each pod, and one condition for each node; %d conflicts", len(written), conflicts)
-	if len(list.Items) != pods || len(written) != pods+nodes {
-		t.Errorf("%d pods, %d objects were written, want %d and %d", len(list.Items), len(written), pods, pods+nodes)
-	}
-	for name, n := range written {
-		if n > 1 {
-			t.Errorf("%s was written %d times", name, n)
-		}
+	t.Logf("answers: %v", answers)
+	if len(list.Items) != pods || answers["nodes 200"] > nodes {
+		t.Errorf("%d pods, and %d conditions were written, want %d and at most %d", len(list.Items), answers["nodes 200"], pods, nodes)
 	}
 }
 
