@@ -72,6 +72,8 @@ var others = map[string]string{
 	"--default-not-ready-toleration-seconds":   "kube-apiserver",
 	"--default-unreachable-toleration-seconds": "kube-apiserver",
 
+	"--unhealthy-zone-threshold": "kube-controller-manager",
+
 	"apps.openyurt.io/binding":   "OpenYurt",
 	"openyurt.io/is-edge-worker": "OpenYurt; deploy/base reads it",
 
