@@ -165,14 +165,15 @@ func (c *Controller) work(ctx context.Context) {
 		again, err := c.reconcile(ctx, name)
 		switch {
 		case ctx.Err() != nil:
+			again = 0
 		case err != nil:
 			c.Logger.Warn("pods could not get the tolerations that their node's autonomy asks for; it is tried again", "node", name, "err", err)
 			c.queue.AddRateLimited(name)
 		default:
 			c.queue.Forget(name)
-			if again > 0 {
-				c.queue.AddAfter(name, again)
-			}
+		}
+		if again > 0 {
+			c.queue.AddAfter(name, again)
 		}
 		c.queue.Done(name)
 	}

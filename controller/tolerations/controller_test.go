@@ -332,6 +332,11 @@ func TestPatchesThatFail(t *testing.T) {
 		w.want("q", hour)
 		w.wantCondition("False AutonomyIncomplete")
 		w.wantMetrics("1 pending")
+		w.after(5 * time.Minute) // it is tried once a minute by now, which holds up no other pod
+		w.change(func(n *corev1.Node) { n.Spec.Taints, n.Annotations[autonomy.DurationAnnotation] = unreachable, "24h" })
+		w.after(3 * time.Second)
+		w.want("q", day)
+		w.change(func(n *corev1.Node) { n.Spec.Taints, n.Annotations[autonomy.DurationAnnotation] = nil, "1h" })
 		respond(apierrors.NewConflict(corev1.Resource("pods"), "p", errors.New("newer")))
 		w.after(time.Minute)
 		w.wantCondition("False AutonomyIncomplete")

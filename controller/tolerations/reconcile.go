@@ -15,7 +15,7 @@ import (
 )
 
 // reconcile brings the pods of a node, and then its condition, to what is asked for. It returns after what time to look
-// again, 0 if that takes a change.
+// again, 0 if that takes a change, also beside an error: a pod that cannot be changed holds up no other.
 func (c *Controller) reconcile(ctx context.Context, name string) (again time.Duration, err error) {
 	n := c.node(name)
 	if n == nil {
@@ -40,7 +40,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (again time.Dur
 	conflict, err := c.writeCondition(ctx, n, autonomy.ConditionFor(n, s, invalid, failed))
 	switch {
 	case failed != nil:
-		return 0, failed
+		return b.again, failed
 	case conflict && (b.again == 0 || b.again > minRetry):
 		return minRetry, nil
 	default:
