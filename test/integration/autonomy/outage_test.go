@@ -19,6 +19,9 @@ func TestPodsStayOnANodeThatIsAway(t *testing.T) {
 	plain.awaitTolerations(toleration)
 	kept.awaitCondition(corev1.ConditionTrue, autonomy.ReasonApplied, "for up to 1h0m0s")
 	kept.awaitEvent(autonomy.ReasonApplied)
+	if out, err := env.cluster.Kubectl(t.Context(), "wait", "node/kept", "--for=condition=apps.openyurt.io/Autonomy", "--timeout=5m"); err != nil {
+		t.Errorf("kubectl wait: %v\n%s", err, out)
+	}
 
 	kept.cutOff()
 	plain.cutOff()
