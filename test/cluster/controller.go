@@ -24,8 +24,9 @@ func (c *Cluster) startController(ctx context.Context) error {
 	}
 	c.controllerURL = "http://" + loopback(port)
 	c.controller = c.newProcess("edgehub-controller", func() *exec.Cmd {
-		return command(c.options.ControllerBin, "--kubeconfig="+config, "--leader-elect=false",
-			"--metrics-addr="+loopback(port), "--health-probe-addr="+loopback(port))
+		return command(c.options.ControllerBin, append([]string{
+			"--kubeconfig=" + config, "--leader-elect=false", "--metrics-addr=" + loopback(port), "--health-probe-addr=" + loopback(port),
+		}, c.options.ControllerArgs...)...)
 	}, func(ctx context.Context) error { return get(ctx, c.http, c.controllerURL+"/readyz") })
 	if err := c.controller.Start(ctx); err != nil {
 		return err

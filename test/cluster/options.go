@@ -40,8 +40,9 @@ type Options struct {
 	Containerd func(node string) ContainerdVersion
 	// ControllerBin is the edgehub-controller binary; empty: none is run.
 	ControllerBin string
-	// APIServerArgs, ControllerManagerArgs and SchedulerArgs are further flags for
-	// these programs; one that is given twice counts as given here.
+	// ControllerArgs, APIServerArgs, ControllerManagerArgs and SchedulerArgs are further flags
+	// for these programs; one that is given twice counts as given here.
+	ControllerArgs        []string
 	APIServerArgs         []string
 	ControllerManagerArgs []string
 	SchedulerArgs         []string

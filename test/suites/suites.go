@@ -142,6 +142,11 @@ func all() []suite {
 			steps:    []step{inTest("-parallel=4", "-skip="+measured, "./e2e")}, // each on a node of its own, where they wait
 		},
 		{
+			name: "autonomy", what: "outages that are longer than pods tolerate", root: true, nodes: true, programs: true,
+			packages: slices.Concat(machines, systemd),
+			steps:    []step{inTest("./autonomy")},
+		},
+		{
 			name: "install", what: "edgehub install, upgrade and uninstall on a machine with systemd", root: true, nodes: true, programs: true,
 			packages: slices.Concat(machines, systemd),
 			steps:    []step{inTest("-skip="+measured, "./install/...")},

@@ -1,0 +1,49 @@
+// Package autonomy takes real nodes away for longer than their pods tolerate: kubelets with containers behind
+// hubs, a real controller manager and edgehub-controller. What controllers and taint eviction do in detail
+// is in integration/autonomy, with nodes that are played.
+//
+// The apiserver gives pods tolerations of 10 s, in place of 300. It needs root.
+package autonomy
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/internal/testmain"
+)
+
+// binaries is where `make build` leaves the hub and the controller.
+const binaries = "../../bin"
+
+// toleration is for how many seconds pods tolerate that their node is away, by default.
+const toleration = "10"
+
+var env struct {
+	cluster *cluster.Cluster
+	client  kubernetes.Interface // administrator, straight to the apiserver
+}
+
+func TestMain(m *testing.M) { os.Exit(testmain.Main(m, "autonomy", prepare)) }
+
+func prepare(ctx context.Context, s *testmain.Env) error {
+	hub, err := filepath.Abs(filepath.Join(binaries, "edgehub"))
+	if err != nil {
+		return err
+	}
+	env.cluster, err = s.StartCluster(ctx, cluster.Options{
+		Nodes: 3, HubBin: hub, ControllerBin: filepath.Join(filepath.Dir(hub), "edgehub-controller"),
+		ControllerArgs:        []string{"--default-toleration-seconds=" + toleration},
+		APIServerArgs:         []string{"--default-not-ready-toleration-seconds=" + toleration, "--default-unreachable-toleration-seconds=" + toleration},
+		ControllerManagerArgs: []string{"--node-eviction-rate=100"}, // a node at a time, without waiting for the next
+	})
+	if err != nil {
+		return err
+	}
+	env.client, err = kubernetes.NewForConfig(env.cluster.AdminConfig())
+	return err
+}
