@@ -55,7 +55,7 @@ func AwaySince(n *corev1.Node) (since time.Time, ok bool) {
 }
 
 // NeedsPods reports whether the pods of a node with this setting are to be looked at: it is autonomous, or its pods may be
-// yet to be restored.
+// yet to be restored. Records on pods of another node are OpenYurt's, which leaves them there, or forged.
 func NeedsPods(n *corev1.Node, s Setting) bool {
 	c := ConditionOf(n)
 	return s.On || c != nil && c.Reason != ReasonRemoved

@@ -140,7 +140,7 @@ func (c *Controller) podChanged(o any) {
 		return
 	}
 	s, invalid := c.Fleet.SettingOf(n)
-	if invalid != nil {
+	if invalid != nil || !autonomy.NeedsPods(n, s) {
 		return
 	}
 	if step, err := c.Fleet.Plan(pod.whole(), s, autonomy.Away(n)); step.Patch != nil || err != nil {

@@ -249,6 +249,32 @@ func TestPodsOfANodeThatAsksForIt(t *testing.T) {
 	})
 }
 
+// OpenYurt leaves its records on pods, with what the seconds are again, and a node may forge them.
+func TestRecordsOnANodeThatNeverWasAutonomous(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		other := node()
+		other.Name = "other"
+		p := pod("q")
+		p.Spec.NodeName = "other"
+		for i, key := range []string{autonomy.OriginalNotReadyAnnotation, autonomy.OriginalUnreachableAnnotation} {
+			metav1.SetMetaDataAnnotation(&p.ObjectMeta, key, "infinite")
+			p.Spec.Tolerations[i].TolerationSeconds = nil
+		}
+		w := start(t, node(autonomy.DurationAnnotation, "1h"), pod("p"), p)
+		if _, err := w.client.CoreV1().Nodes().Create(t.Context(), other, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.after(time.Second)
+		w.want("p", hour)
+		w.want("q", "forever forever held")
+		if _, err := w.client.CoreV1().Pods("ns").UpdateStatus(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.after(time.Minute)
+		w.want("q", "forever forever held")
+	})
+}
+
 // A controller that ends between the two steps leaves them to the next one.
 func TestStepsWhileTheNodeIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

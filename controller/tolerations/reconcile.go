@@ -23,11 +23,12 @@ func (c *Controller) reconcile(ctx context.Context, name string) (again time.Dur
 		return 0, nil
 	}
 	s, invalid := c.Fleet.SettingOf(n)
-	if autonomy.NeedsPods(n, s) && !c.pods.HasSynced() {
+	needsPods := autonomy.NeedsPods(n, s)
+	if needsPods && !c.pods.HasSynced() {
 		return 0, nil // once they are listed, all nodes are queued
 	}
 	b := &batch{}
-	if invalid == nil {
+	if needsPods && invalid == nil {
 		b = c.patchPods(ctx, n, s)
 	}
 	if ctx.Err() != nil {
