@@ -340,6 +340,43 @@ func TestModelADaemonSetThatIsMadeAgain(t *testing.T) {
 	})
 }
 
+// A pod that Kubernetes lets run under a taint that came later is left alone and named, until the
+// taint is gone.
+func TestModelARolloutIsCompleteWithoutPodsHeldByPlacement(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := startModel(t, 3, 1, rolling)
+		taint := func(taints ...corev1.Taint) {
+			m.api.with(func() {
+				node := m.api.objects["nodes"]["/n2"].DeepCopyObject().(*corev1.Node)
+				node.Spec.Taints = taints
+				m.api.putLocked("nodes", node)
+			})
+		}
+		taint(corev1.Taint{Key: "dedicated", Value: "line3", Effect: corev1.TaintEffectNoSchedule})
+		m.setImage("app:2")
+		time.Sleep(2 * time.Minute)
+		const held = "controllerrevision app-2: complete, 1 pod held by placement (node n2 has the taint dedicated=line3:NoSchedule, " +
+			"which the new version does not tolerate)"
+		var complete appsv1.DaemonSetCondition
+		m.api.with(func() { complete = m.conditionLocked(rollout.CompleteCondition) })
+		if complete.Status != corev1.ConditionTrue || complete.Reason != rollout.ReasonHeldByPlacement || complete.Message != held {
+			t.Errorf("RolloutComplete is %s because of %s: %s", complete.Status, complete.Reason, complete.Message)
+		}
+		m.stop()
+		m.start() // which reports nothing twice
+		time.Sleep(2 * time.Minute)
+		if got := m.eventsOf("ds1", "RolloutComplete"); len(got) != 1 || !strings.HasPrefix(got[0], held+", done in ") {
+			t.Errorf("the Events are %q", got)
+		}
+		taint()
+		time.Sleep(time.Minute)
+		m.holds("", on())
+		if got := m.eventsOf("ds1", "RolloutComplete"); len(got) != 2 || !strings.HasPrefix(got[1], "controllerrevision app-2: 3 of 3 nodes updated, done in ") {
+			t.Errorf("the Events are %q", got)
+		}
+	})
+}
+
 func TestModelUnschedulablePodsAreReplaced(t *testing.T) {
 	simulate(t, func(t *testing.T) {
 		m := startModel(t, 4, 2, rolling)

@@ -98,7 +98,7 @@ func byHolder(_ *report, nodes []nodeReport) string {
 		{rollout.HeldByPause, "by the pause"},
 		{rollout.HeldByPartition, "by annotation " + rollout.PartitionAnnotation},
 		{rollout.HeldBySelector, "by annotation " + rollout.NodeSelectorAnnotation},
-		{rollout.HeldByPlacement, "by a taint or label of the node, see --nodes"},
+		{rollout.HeldByPlacement, "by placement"},
 	} {
 		switch n := counts[h.state]; n {
 		case 0:

@@ -59,7 +59,9 @@ What the lines mean:
                  images first, not before its images are there
   not ready      the node is not Ready. It is left alone and not counted, and is
                  updated when it is Ready again
-  held           the annotations, a pause or the circuit breaker keep the old pod
+  held           the annotations, a pause or the circuit breaker keep the old pod, or
+                 (by placement) the node would get no new one: its taints or labels
+                 do not fit the new revision
   for owners     (OTA) the old pod is there until the owner of the node upgrades it
 
 The circuit breaker: when nodes go NotReady soon after they were updated, at least
@@ -71,7 +73,8 @@ controller's rules, and stays true when the controller does not run; a warning s
 so then.
 
 Exit codes:
-  0  done: every node is updated, but for those that partition or node selector hold
+  0  done: every node is updated, but for those that partition, node selector or
+     placement hold
   1  failed: wrong words on the command line, no such DaemonSet, no right to read it,
      no connection. Needed are get, list and watch for daemonsets, controllerrevisions
      and pods in its namespace, and list and watch for nodes

@@ -60,12 +60,12 @@ func (r *report) judgeOTA(o objects, now time.Time) {
 	if !r.spoke {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("the controller has not yet told %d pods about this revision", unmarked))
 	}
-	r.sumUpOTA(unscheduled)
+	r.sumUpOTA(&plan, unscheduled)
 }
 
 // sumUpOTA sums up an OTA DaemonSet. unscheduled is the number of pods of an old revision
 // that are not scheduled.
-func (r *report) sumUpOTA(unscheduled int) {
+func (r *report) sumUpOTA(plan *rollout.Plan, unscheduled int) {
 	old, gone, blocked := r.Counts[waitsForOwner], r.Counts[rollout.Unavailable], r.Counts[rollout.HeldByPlacement]
 	out := []string{fmt.Sprintf("%d of %d nodes updated", r.Counts[rollout.Updated], len(r.Nodes))}
 	if gone > 0 {
@@ -75,7 +75,7 @@ func (r *report) sumUpOTA(unscheduled int) {
 		out = append(out, fmt.Sprintf("%d waiting for their owner", old))
 	}
 	if blocked > 0 {
-		out = append(out, fmt.Sprintf("%d held, since they would get no new pod", blocked))
+		out = append(out, plan.Placement())
 	}
 	r.Message = strings.Join(out, ", ")
 	switch {
@@ -86,7 +86,7 @@ func (r *report) sumUpOTA(unscheduled int) {
 	case gone > 0:
 		r.State, r.Advice = updating, "the last pods are starting"
 	case blocked > 0:
-		r.State, r.Advice = held, heldByPlacement
+		r.State, r.Advice = complete, plan.Placement()
 	default:
 		r.State, r.Advice = complete, "every node runs the target revision"
 	}

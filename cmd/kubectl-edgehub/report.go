@@ -16,7 +16,7 @@ import (
 type phase string
 
 const (
-	complete phase = "complete" // every node runs the target revision
+	complete phase = "complete" // every node that would get a pod of the target revision has one
 	held     phase = "held"     // every node is updated but those that annotations hold
 	updating phase = "updating" // it goes on by itself
 	waiting  phase = "waiting"  // the rest waits for nodes to be Ready, or for owners
@@ -234,7 +234,7 @@ func (r *report) sumUp(plan *rollout.Plan, options rollout.Options, ds *appsv1.D
 	case rollout.ReasonHeldByPartition, rollout.ReasonHeldBySelector:
 		r.State, r.Advice = held, "every node that the annotations let go is updated"
 	case rollout.ReasonHeldByPlacement:
-		r.State, r.Advice = held, heldByPlacement
+		r.State, r.Advice = complete, plan.Placement()
 	default:
 		r.State, r.Advice = updating, whatIsNext(plan, options)
 		if why := refusedBecause(plan, ds); why != "" {
@@ -242,9 +242,6 @@ func (r *report) sumUp(plan *rollout.Plan, options rollout.Options, ds *appsv1.D
 		}
 	}
 }
-
-// heldByPlacement is the advice where all nodes are updated but those that would get no new pod.
-const heldByPlacement = "every node that would get a new pod is updated; the others keep their old one while their taints and labels, or the template, are as they are"
 
 func whatIsNext(plan *rollout.Plan, options rollout.Options) string {
 	switch pending := plan.Counts[rollout.Pending]; {

@@ -64,6 +64,7 @@ func TestDetails(t *testing.T) {
 		want string
 	}{
 		"one holder":                     {byHolder(nil, held(rollout.HeldByPause, rollout.HeldByPause)), "by the pause"},
+		"a taint":                        {byHolder(nil, held(rollout.HeldByPlacement)), "by placement"},
 		"two holders":                    {byHolder(nil, held(rollout.HeldByPause, rollout.HeldBySelector)), "1 by the pause, 1 by annotation apps.openyurt.io/rollout-node-selector"},
 		"the most frequent reason first": {byReason(nil, because("x", "y", "y")), "y (n2, n3); x (n1)"},
 		"many reasons":                   {byReason(nil, because("a", "b", "c", "d", "e")), "a (n1); b (n2); c (n3); 2 more reasons, see --nodes"},
@@ -167,8 +168,10 @@ func TestALogHasALineForEachChange(t *testing.T) {
 	show(w.evaluate(t))
 	w.pods[1].Labels["controller-revision-hash"] = newRevision
 	show(w.evaluate(t))
+	show(withTainted(w).evaluate(t))
 	want := "updating: 1 of 2 nodes updated, 1 pending\n" +
-		"complete: 2 of 2 nodes updated; every node runs the target revision\n"
+		"complete: 2 of 2 nodes updated; every node runs the target revision\n" +
+		"complete: 2 of 3 nodes updated, 1 pod held by placement (node z has the taint line=3:NoSchedule, which the new version does not tolerate)\n"
 	if got := out.String(); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}

@@ -70,7 +70,7 @@ func logView(w io.Writer, nodes bool) view {
 			}
 		}
 		s := string(r.State) + ": " + r.Message
-		if r.State.exitCode() != exitUnderWay {
+		if r.State.exitCode() != exitUnderWay && !strings.Contains(s, r.Advice) {
 			s += "; " + r.Advice
 		}
 		for _, warning := range r.Warnings {

@@ -27,7 +27,7 @@ type RolloutReported struct {
 	revision string
 	begun    time.Time
 	reason   string // of ProgressingCondition
-	complete bool   // reported once for each revision
+	complete bool   // reported once for each revision, and again when no pod is held by placement any more
 	failure  string
 }
 
@@ -47,12 +47,12 @@ func (r *Recorder) Rollout(ds *appsv1.DaemonSet, s *RolloutReported, p *rollout.
 		return
 	}
 	switch s.reason {
-	case rollout.ReasonComplete:
-		if !s.complete && was != "" { // else there was nothing to do
-			r.progress(ds, reasonRolloutComplete, fmt.Sprintf("controllerrevision %s: %s, done in %s",
-				p.Revision, p.Summary(), now.Sub(s.begun).Round(time.Second/10)))
+	case rollout.ReasonComplete, rollout.ReasonHeldByPlacement:
+		isHeld := s.reason == rollout.ReasonHeldByPlacement
+		if isHeld || !s.complete && was != "" { // else there was nothing to do
+			r.progress(ds, reasonRolloutComplete, fmt.Sprintf("%s, done in %s", progressing.Message, now.Sub(s.begun).Round(time.Second/10)))
 		}
-		s.complete = true
+		s.complete = !isHeld
 	case rollout.ReasonHalted:
 		r.logFor(ds).Warn("rollout halted: nodes were lost after they got the new revision",
 			"revision", p.Revision, "nodes", p.Breaker.Lost, "updated", p.Breaker.Updated)

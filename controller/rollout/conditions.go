@@ -13,8 +13,8 @@ import (
 // Conditions of a DaemonSet.
 const (
 	// CompleteCondition is True when every node that should run the daemon has an
-	// available pod of the target revision, or is NotReady with a pod of it, and no other node
-	// runs an old one.
+	// available pod of the target revision, or is NotReady with a pod of it. Its reason is
+	// ReasonHeldByPlacement where another node runs an old pod.
 	CompleteCondition appsv1.DaemonSetConditionType = "RolloutComplete"
 	// ProgressingCondition is True while nodes are being updated and nobody has to help.
 	// When it is False, its reason is what the other nodes wait for.
@@ -127,6 +127,8 @@ func condition(t appsv1.DaemonSetConditionType, is bool, reason, message string)
 func progress(p *Plan) (is bool, reason, message string) {
 	sum := p.Summary()
 	switch {
+	case p.Complete() && p.Counts[HeldByPlacement] > 0:
+		return false, ReasonHeldByPlacement, "complete, " + p.Placement()
 	case p.Complete():
 		return false, ReasonComplete, sum
 	case p.Breaker.Holds():
@@ -141,10 +143,8 @@ func progress(p *Plan) (is bool, reason, message string) {
 		return false, ReasonWaiting, sum
 	case p.Counts[HeldByPartition] > 0:
 		return false, ReasonHeldByPartition, sum
-	case p.Counts[HeldBySelector] > 0:
-		return false, ReasonHeldBySelector, sum
 	default:
-		return false, ReasonHeldByPlacement, sum
+		return false, ReasonHeldBySelector, sum
 	}
 }
 
@@ -176,8 +176,19 @@ func (p *Plan) Summary() string {
 	add(HeldByPartition, "held by annotation "+PartitionAnnotation, false)
 	add(HeldByPause, "held by annotation "+PausedAnnotation, false)
 	add(HeldByBreaker, "held by the circuit breaker", false)
-	add(HeldByPlacement, "not upgraded, since they would get no new pod", true)
+	if p.Counts[HeldByPlacement] > 0 {
+		out = append(out, p.Placement())
+	}
 	return strings.Join(out, ", ")
+}
+
+// Placement names the nodes that would get no new pod, each with what keeps it away; there must be some.
+func (p *Plan) Placement() string {
+	n, pods := p.Counts[HeldByPlacement], "pods"
+	if n == 1 {
+		pods = "pod"
+	}
+	return fmt.Sprintf("%d %s held by placement (%s)", n, pods, p.names(HeldByPlacement))
 }
 
 // awaiting describes how many of the pending nodes wait for images.
@@ -188,13 +199,15 @@ func (p *Plan) awaiting() string {
 	return fmt.Sprintf(" (%d until their images are there)", p.AwaitImages)
 }
 
-// names lists the nodes in a state, those that are unavailable with the reason.
+// names lists the nodes in a state, with the reason if they are unavailable or held by placement.
 func (p *Plan) names(state State) string {
 	return listed(p.first(func(n *NodeStatus) string {
 		switch {
 		case n.State != state:
 			return ""
-		case (state == Unavailable || state == HeldByPlacement) && n.Reason != "" && !n.Refused:
+		case state == HeldByPlacement:
+			return n.Reason // names the node
+		case state == Unavailable && n.Reason != "" && !n.Refused:
 			return n.Name + ": " + n.Reason
 		default:
 			return n.Name

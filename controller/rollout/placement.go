@@ -35,11 +35,11 @@ func (p Placement) ShouldRun(node *corev1.Node) bool {
 	return p.matches(node) && p.untolerated(node, lasting) == nil
 }
 
-// Obstacle returns why node should not run the daemon, "" if ShouldRun.
+// Obstacle returns why node should not run the daemon, by its name; "" if ShouldRun.
 func (p Placement) Obstacle(node *corev1.Node) string {
 	switch {
 	case p.nodeName != "" && p.nodeName != node.Name:
-		return fmt.Sprintf("the new version is for node %s only", p.nodeName)
+		return fmt.Sprintf("node %s is not %s, which the new version is for", node.Name, p.nodeName)
 	case !p.matches(node):
 		return fmt.Sprintf("the labels of node %s do not match the new version's nodeSelector or node affinity", node.Name)
 	}

@@ -69,7 +69,7 @@ func TestObstaclesAreNamed(t *testing.T) {
 	node := &corev1.Node{}
 	node.Name = "node"
 	for want, template := range map[string]corev1.PodSpec{
-		"the new version is for node other only":                                                      {NodeName: "other"},
+		"node node is not other, which the new version is for":                                        {NodeName: "other"},
 		"the labels of node node do not match the new version's nodeSelector or node affinity":        {NodeSelector: map[string]string{"zone": "b"}},
 		"node node has the taint dedicated=line3:NoSchedule, which the new version does not tolerate": {},
 	} {

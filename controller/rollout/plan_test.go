@@ -465,7 +465,7 @@ func TestNewPlanChangesNoInput(t *testing.T) {
 }
 
 // Kubernetes lets a pod run on where a taint keeps the next one away. It is left alone, and the
-// rollout is not complete.
+// rollout is complete without it.
 func TestANodeThatWouldGetNoPodKeepsTheOldOne(t *testing.T) {
 	w := newWorld(t, 2)
 	node := w.nodes["n1"].DeepCopy()
@@ -479,9 +479,11 @@ func TestANodeThatWouldGetNoPodKeepsTheOldOne(t *testing.T) {
 	if got.State != HeldByPlacement || !strings.Contains(got.Reason, "dedicated=line3:NoSchedule") || got.Pod == "" {
 		t.Errorf("got %+v", got)
 	}
-	c := Conditions(&p)
-	if p.Complete() || c[1].Status != corev1.ConditionFalse || c[1].Reason != ReasonHeldByPlacement || !strings.Contains(c[0].Message, "n1: node n1 has the taint") {
-		t.Errorf("the conditions are %+v", c)
+	message := "controllerrevision " + p.Revision + ": complete, 1 pod held by placement (node n1 has the taint dedicated=line3:NoSchedule, which the new version does not tolerate)"
+	for i, want := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse} {
+		if c := Conditions(&p)[i]; c.Status != want || c.Reason != ReasonHeldByPlacement || c.Message != message {
+			t.Errorf("got %s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message)
+		}
 	}
 	w.upgrade("n1", true) // by somebody who tolerates the taint
 	w.plan()

@@ -108,8 +108,9 @@ type Plan struct {
 // Total is how many Nodes there are.
 func (p *Plan) Total() int { return len(p.Nodes) }
 
-// Complete reports whether there is nothing left to do, not even later.
-func (p *Plan) Complete() bool { return p.Counts[Updated] == len(p.Nodes) }
+// Complete reports whether there is nothing left to do, not even later: the nodes that would
+// get no new pod do not count.
+func (p *Plan) Complete() bool { return p.Counts[Updated]+p.Counts[HeldByPlacement] == len(p.Nodes) }
 
 // In returns the nodes in a state, by name.
 func (p *Plan) In(state State) []NodeStatus {

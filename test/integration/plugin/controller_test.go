@@ -56,6 +56,16 @@ func TestARolloutByTheController(t *testing.T) {
 	}
 	wait("RolloutComplete")
 
+	kubectl(t, "taint", "node", "node2", "dedicated=line3:NoSchedule").expect(t, 0, "tainted")
+	t.Cleanup(func() { _ = command(context.Background(), "taint", "node", "node2", "dedicated-").Run() }) // it may be gone
+	f.change("app:v3")
+	edgehub(t, "status", "ds/web", ns, "-w", "--timeout=60s").expect(t, 0,
+		"complete: 3 of 4 nodes updated, 1 pod held by placement (node node2 has the taint dedicated=line3:NoSchedule")
+	wait("RolloutComplete")
+	edgehub(t, "status", "ds/web", ns).expect(t, 0, "held             1  by placement\ncomplete: 1 pod held by placement (node node2 has the taint")
+	kubectl(t, "taint", "node", "node2", "dedicated-").expect(t, 0, "untainted")
+	edgehub(t, "status", "ds/web", ns, "-w", "--timeout=60s").expect(t, 0, "complete: 4 of 4")
+
 	kubectl(t, "rollout", "undo", "ds/web", ns).expect(t, 0, "rolled back")
 	edgehub(t, "status", "ds/web", ns, "-w", "--timeout=60s").expect(t, 0, "complete: 4 of 4")
 }

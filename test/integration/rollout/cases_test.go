@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
@@ -128,6 +129,37 @@ func TestANodeThatBecomesReadyIsUpgradedThoughNothingElseChanges(t *testing.T) {
 	p.connect("n7")
 	p.Await("app:2", nodes)
 	p.AwaitCondition(rollout.CompleteCondition, corev1.ConditionTrue, rollout.ReasonComplete)
+}
+
+// Kubernetes leaves the pod that runs under a taint of a later time, and would start no other there.
+func TestTheRolloutIsCompleteWithoutPodsHeldByPlacement(t *testing.T) {
+	p := newPlay(t, 5, nil)
+	c := p.start()
+	taint := func(taint string) {
+		t.Helper()
+		if _, err := s.Admin.CoreV1().Nodes().Patch(context.WithoutCancel(t.Context()), "n4", types.StrategicMergePatchType,
+			fmt.Appendf(nil, `{"spec":{"taints":[%s]}}`, taint), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { taint("") })
+	taint(`{"key":"dedicated","value":"line3","effect":"NoSchedule"}`)
+	p.SetImage("app:2")
+	p.Await("app:2", nodes-1)
+	const held = "complete, 1 pod held by placement (node n4 has the taint dedicated=line3:NoSchedule"
+	p.AwaitCondition(rollout.CompleteCondition, corev1.ConditionTrue, rollout.ReasonHeldByPlacement, held)
+	p.AwaitEvent("RolloutComplete", "Normal", held, "done in")
+	p.Kubectl("wait", "--for=condition=RolloutComplete", "daemonset/"+rolloutenv.Name, "--timeout=30s")
+	if n, _ := nodesIn(t, c, p.Namespace, rollout.HeldByPlacement); n != 1 {
+		t.Errorf("the metric has %v nodes, want 1", n)
+	}
+	if slices.Contains(p.Deleted(), "n4") {
+		t.Error("the pod was deleted, though no other would follow")
+	}
+	taint("")
+	p.Await("app:2", nodes)
+	p.AwaitCondition(rollout.CompleteCondition, corev1.ConditionTrue, rollout.ReasonComplete)
+	p.AwaitEvent("RolloutComplete", "Normal", "10 of 10 nodes updated")
 }
 
 func TestWrongValuesAreAnsweredAndNothingIsDeleted(t *testing.T) {
