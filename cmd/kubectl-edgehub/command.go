@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/internal/completion"
 	"github.com/edgehub-io/edgehub/cmd/internal/screen"
 	"github.com/edgehub-io/edgehub/cmd/internal/version"
+	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/nodes"
 )
 
 const name = "kubectl-edgehub"
@@ -68,9 +70,9 @@ type command struct {
 }
 
 // verbs are the commands, as errors name them.
-const verbs = "status, pause, resume or completion"
+const verbs = "status, pause, resume, nodes, release or completion"
 
-// statusFlags are for the command status only.
+// statusFlags are for the command status, and some of them for others.
 func statusFlags() []string { return []string{"watch", "nodes", "output", "timeout", "ready-only"} }
 
 func commands() map[string]command {
@@ -78,8 +80,57 @@ func commands() map[string]command {
 		"status":     {help: helpStatus, takes: statusFlags(), run: onDaemonSet("status", status)},
 		"pause":      {help: helpPause, run: onDaemonSet("pause", pause)},
 		"resume":     {help: helpResume, run: onDaemonSet("resume", resume)},
+		"nodes":      {help: helpNodes, takes: []string{"output"}, run: showNodes},
+		"release":    {help: helpRelease, run: release},
 		"completion": {help: helpCompletion, run: printScript},
 	}
+}
+
+// showNodes prints for how long pods stay on nodes that are away: on one node, or on all.
+func showNodes(ctx context.Context, words []string, o *options, s streams) (exitCode, error) {
+	if len(words) > 1 {
+		return exitFailed, fmt.Errorf("%q: want one node, or none for all; see kubectl edgehub nodes --help", words)
+	}
+	c, err := o.open()
+	if err != nil {
+		return exitFailed, err
+	}
+	r, err := nodes.Look(ctx, c.client, strings.Join(words, ""))
+	if err != nil {
+		return exitFailed, err
+	}
+	if r.Autonomous() {
+		if warning := (&leaseCheck{c: c}).warning(ctx, r.CarriedOut()); warning != "" {
+			r.Warnings = append(r.Warnings, warning)
+		}
+	}
+	if o.output == "" {
+		_, err = io.WriteString(s.out, r.Text())
+		return exitDone, err
+	}
+	encoder := json.NewEncoder(s.out)
+	encoder.SetIndent("", "  ")
+	return exitDone, encoder.Encode(r)
+}
+
+// release has the pods of a node that is away evicted now.
+func release(ctx context.Context, words []string, o *options, s streams) (exitCode, error) {
+	if len(words) != 1 {
+		return exitFailed, errors.New("want one node; see kubectl edgehub release --help")
+	}
+	c, err := o.open()
+	if err != nil {
+		return exitFailed, err
+	}
+	text, err := nodes.Release(ctx, c.client, words[0], c.clock.now(), name)
+	if err != nil {
+		return exitFailed, err
+	}
+	if warning := (&leaseCheck{c: c}).warning(ctx, false); warning != "" {
+		text += "warning: " + warning + "\n"
+	}
+	_, err = io.WriteString(s.out, text)
+	return exitDone, err
 }
 
 // onDaemonSet connects to the cluster of the DaemonSet that words name.

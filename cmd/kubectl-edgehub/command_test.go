@@ -21,7 +21,7 @@ func TestWordsOfTheCommandLine(t *testing.T) {
 		"-h behind a command":               {[]string{"resume", "ds/web", "-h"}, exitDone, "circuit breaker", ""},
 		"help of what is no command":        {[]string{"help", "stop"}, exitFailed, "", `unknown command "stop"`},
 		"--version":                         {[]string{"--version"}, exitDone, "kubectl-edgehub ", ""},
-		"no such command":                   {[]string{"stats", "ds/web"}, exitFailed, "", "want status, pause, resume or completion"},
+		"no such command":                   {[]string{"stats", "ds/web"}, exitFailed, "", "want status, pause, resume, nodes, release or completion"},
 		"completion of no shell":            {[]string{"completion"}, exitFailed, "", "want one shell: bash, zsh, fish"},
 		"completion of another shell":       {[]string{"completion", "tcsh"}, exitFailed, "", `"tcsh" is no shell: want bash, zsh, fish`},
 		"completion of bash":                {[]string{"completion", "bash"}, exitDone, "complete -F _kubectl_edgehub kubectl-edgehub", ""},
@@ -33,6 +33,12 @@ func TestWordsOfTheCommandLine(t *testing.T) {
 		"a name without a kind":             {[]string{"status", "web"}, exitFailed, "", "as ds/NAME or ds NAME"},
 		"no name behind the kind":           {[]string{"status", "ds/"}, exitFailed, "", "as ds/NAME or ds NAME"},
 		"a flag of another command":         {[]string{"pause", "ds/web", "-w"}, exitFailed, "", "--watch is no flag of pause"},
+		"a flag that nodes does not have":   {[]string{"nodes", "-w"}, exitFailed, "", "--watch is no flag of nodes"},
+		"two nodes":                         {[]string{"nodes", "a", "b"}, exitFailed, "", "want one node, or none"},
+		"a release of nothing":              {[]string{"release"}, exitFailed, "", "want one node"},
+		"a release for programs":            {[]string{"release", "a", "-o", "json"}, exitFailed, "", "--output is no flag of release"},
+		"help of nodes":                     {[]string{"nodes", "-h"}, exitDone, "OFFLINE SINCE", ""},
+		"help of release":                   {[]string{"help", "release"}, exitDone, "autonomy-released", ""},
 		"an output that does not exist":     {[]string{"status", "ds/web", "-o", "yaml"}, exitFailed, "", "want json"},
 		"a table and JSON":                  {[]string{"status", "ds/web", "-o", "json", "--nodes"}, exitFailed, "", "leave --nodes out"},
 		"a timeout without a watch":         {[]string{"status", "ds/web", "--timeout=1m"}, exitFailed, "", "add --watch"},
@@ -68,7 +74,7 @@ func TestNamesOfDaemonSets(t *testing.T) {
 
 // A line of help that wraps is hard to read.
 func TestHelpFitsATerminal(t *testing.T) {
-	for _, text := range []string{helpAll, helpStatus, helpPause, helpResume, helpCompletion} {
+	for _, text := range []string{helpAll, helpStatus, helpPause, helpResume, helpNodes, helpRelease, helpCompletion} {
 		for line := range strings.Lines(text) {
 			if n := len(strings.TrimSuffix(line, "\n")); n > 90 {
 				t.Errorf("%d columns: %s", n, line)

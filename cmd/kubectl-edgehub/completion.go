@@ -14,6 +14,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/completion"
+	"github.com/edgehub-io/edgehub/controller/autonomy"
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 )
 
@@ -81,6 +82,8 @@ func (o *options) next(ctx context.Context, arguments []string, typed string) []
 		return names
 	case len(arguments) == 1 && arguments[0] == "completion":
 		return completion.Shells()
+	case len(arguments) == 1 && slices.Contains([]string{"nodes", "release"}, arguments[0]):
+		return o.nodeNames(ctx, arguments[0] == "release")
 	case !slices.Contains([]string{"status", "pause", "resume"}, arguments[0]):
 		return nil
 	case len(arguments) == 1:
@@ -124,6 +127,25 @@ func isFor(verb string, ds *appsv1.DaemonSet) bool {
 		return strategy != daemonset.Unmanaged || problem != ""
 	}
 	return strategy == daemonset.AdvancedRollingUpdate
+}
+
+// nodeNames returns those of all nodes, or of those that are away.
+func (o *options) nodeNames(ctx context.Context, away bool) []string {
+	c, err := o.open()
+	if err != nil {
+		return nil
+	}
+	list, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for i := range list.Items {
+		if !away || autonomy.Away(&list.Items[i]) {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	return names
 }
 
 func (o *options) namespaces(ctx context.Context) []string {

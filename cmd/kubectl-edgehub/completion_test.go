@@ -40,6 +40,12 @@ func useCluster(t *testing.T) {
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"},
 		Items:    []corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, {ObjectMeta: metav1.ObjectMeta{Name: "shop"}}},
 	})
+	away := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge2"}}
+	away.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}}
+	answer("/api/v1/nodes", corev1.NodeList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"},
+		Items:    []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "edge1"}}, away},
+	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	file := filepath.Join(t.TempDir(), "config")
@@ -68,7 +74,7 @@ func managed(name, strategy string) appsv1.DaemonSet {
 func TestCompletion(t *testing.T) {
 	useCluster(t)
 	tests := map[string]completiontest.Case{
-		"nothing yet":                          {"", "completion pause resume status help"},
+		"nothing yet":                          {"", "completion nodes pause release resume status help"},
 		"the beginning of a command":           {"pa", "pause"},
 		"help of a command":                    {"help s", "status"},
 		"a shell":                              {"completion ", "bash zsh fish"},
@@ -93,6 +99,10 @@ func TestCompletion(t *testing.T) {
 		"a duration":                           {"status --timeout ", ""},
 		"flags of status":                      {"status --r", "--ready-only --request-timeout"},
 		"flags of another command":             {"pause --r", "--request-timeout"},
+		"a node":                               {"nodes ", "edge1 edge2"},
+		"a second node":                        {"nodes edge1 ", ""},
+		"a node that can be released":          {"release ", "edge2"},
+		"flags of nodes":                       {"nodes --o", "--output"},
 		"flags before the command":             {"--w", "--watch"},
 		"a kubeconfig that is not there":       {"--kubeconfig /nowhere status ", ""},
 		"a context without a kubeconfig":       {"--kubeconfig /nowhere --context ", ""},

@@ -2,11 +2,13 @@ package main
 
 const helpAll = `
 Show and steer the rollouts of DaemonSets that opted into an update strategy of
-edgehub.
+edgehub. Show which nodes keep their pods while they are away.
 
   kubectl edgehub status ds/NAME     where a rollout stands, and what it waits for
   kubectl edgehub pause ds/NAME      delete no further pod
   kubectl edgehub resume ds/NAME     end a pause, or go on past the circuit breaker
+  kubectl edgehub nodes              for how long pods stay on nodes that are away
+  kubectl edgehub release NODE       evict the pods of a node that does not come back
   kubectl edgehub completion SHELL   let bash, zsh or fish complete all this
 
   kubectl edgehub COMMAND --help     more about a command
@@ -116,9 +118,54 @@ It needs the rights to get and patch the DaemonSet. Exit codes: 0 nothing holds 
 more, 1 failed, 3 the circuit breaker holds it still.
 `
 
+const helpNodes = `
+Show for how long pods stay on nodes that are away.
+
+  kubectl edgehub nodes              all nodes
+  kubectl edgehub nodes edge07       one
+  kubectl edgehub nodes -o json      for programs
+
+  -o, --output json     everything, as JSON
+
+What the columns mean:
+  AUTONOMY       for how long the pods stay while the node is away: a duration, or
+                 forever. released: they are evicted in spite of that. invalid: the
+                 annotation cannot be read. -: that is up to Kubernetes, 5 minutes as
+                 a rule
+  OFFLINE SINCE  since when Kubernetes counts the node as away, which is 40 to 50
+                 seconds after its last heartbeat
+  HELD           so many of its pods stay for that. Pods of DaemonSets stay in any
+                 case, and those with tolerations of their own are left alone
+  UNTIL          when Kubernetes evicts the first of them, at the earliest
+
+How a node opts in: kubectl annotate node NAME node.openyurt.io/autonomy-duration=24h
+where 0 is any outage; or a label that the controller's configuration selects.
+
+It needs the rights to get and list nodes, and to list pods in all namespaces. Exit
+codes: 0 done, 1 failed.
+`
+
+const helpRelease = `
+Give up waiting for a node that is away: its pods are evicted now.
+
+  kubectl edgehub release edge07
+
+This sets the annotation apps.openyurt.io/autonomy-released of the Node, for which the
+controller has the node's pods evicted. It removes the annotation when the node is back,
+whose pods stay again in the next outage. Released once more, nothing changes. A node
+that is Ready is refused: kubectl drain is for that.
+
+The pods are Terminating until the node is back, and their containers run on there if it
+is only cut off. Deployments have new pods elsewhere at once; StatefulSets, and pods with
+volumes that cannot move, have not. What to do is printed where there are such pods.
+
+It needs the rights to get and patch nodes, and to list pods in all namespaces. Exit
+codes: 0 it is released, 1 failed.
+`
+
 const helpCompletion = `
-Let a shell complete commands, flags, and the names of DaemonSets, namespaces and
-contexts.
+Let a shell complete commands, flags, and the names of DaemonSets, nodes, namespaces
+and contexts.
 
 kubectl edgehub, where kubectl itself is completed: kubectl asks an executable with
 this name, in a folder of PATH, which is the same program by another name:

@@ -1,6 +1,6 @@
 // Command kubectl-edgehub shows and steers the rollouts of DaemonSets that opted
-// into an update strategy of edgehub. In a folder of PATH, it is `kubectl
-// edgehub`. See help.go for its help texts.
+// into an update strategy of edgehub, and shows which nodes keep their pods while they
+// are away. In a folder of PATH, it is `kubectl edgehub`. See help.go for its help texts.
 //
 // It reads the DaemonSet, its pods and the nodes, and judges them by the controller's own rules.
 // So the report is right even while the controller does not run, and can show that.

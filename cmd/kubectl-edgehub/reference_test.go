@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
@@ -13,8 +14,14 @@ func TestFlagsReference(t *testing.T) {
 	fs := new(options).flags()
 	fs.SortFlags = false
 	fs.VisitAll(func(f *pflag.Flag) {
-		if slices.Contains(statusFlags(), f.Name) {
-			f.Usage = "status: " + f.Usage
+		var takers []string
+		for _, verb := range []string{"status", "nodes"} {
+			if slices.Contains(commands()[verb].takes, f.Name) {
+				takers = append(takers, verb)
+			}
+		}
+		if takers != nil {
+			f.Usage = strings.Join(takers, ", ") + ": " + f.Usage
 		}
 	})
 	if err := reference.Check("flags.md", name, reference.Flags(fs)); err != nil {
