@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/controller"
+	"github.com/edgehub-io/edgehub/controller/autonomy"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
@@ -14,7 +15,9 @@ import (
 func runController(t *testing.T) {
 	t.Helper()
 	// Nodes of this test have been Ready for long, and none is to be lost.
-	c, err := controller.New(env.admin, controller.Options{Timing: rollout.Timing{NodeSettle: 100 * time.Millisecond}})
+	c, err := controller.New(env.admin, controller.Options{
+		Timing: rollout.Timing{NodeSettle: 100 * time.Millisecond}, Autonomy: &autonomy.Fleet{DefaultSeconds: 300},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
