@@ -3,6 +3,7 @@ package access
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -90,11 +91,7 @@ func (c *flood) dial() net.Conn {
 // awaitOpen waits until l counts n open connections.
 func awaitOpen(t *testing.T, l *Listener, n int64) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); l.open.Load() != n; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d connections count, want %d", l.open.Load(), n)
-		}
-	}
+	await(t, fmt.Sprintf("%d connections count", n), func() bool { return l.open.Load() == n })
 }
 
 func TestTheLastQuarterIsReservedForTheNode(t *testing.T) {
