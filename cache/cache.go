@@ -109,8 +109,8 @@ type Cache struct {
 	watches *watch.Watches
 	outages relist.Outages
 
-	// present is how long the cloud and kubelet were there since Secrets were last dropped; see
-	// sweepSecrets, whose goroutine alone uses it.
+	// present is how long the cloud and kubelet were there since sweepSecrets last dropped some;
+	// its goroutine alone uses it.
 	present time.Duration
 
 	node    context.Context // carries the node's identity

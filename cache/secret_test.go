@@ -2,6 +2,7 @@ package cache
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -84,15 +85,23 @@ func volumeUsing(secret string) string {
 		`"spec":{"csi":{"driver":"d","volumeHandle":"h","nodeStageSecretRef":{"namespace":"ns","name":%q}}}}`, secret)
 }
 
-// A Secret that was read for a pod leaves the cache some hours after the pod has left the node, and
-// not while anybody on the node may need it: nobody can tell how long the next outage is.
+// A Secret or ConfigMap that was read for a pod leaves the cache some hours after the pod has left the
+// node, and not while anybody on the node may need it: nobody can tell how long the next outage is.
 func TestSecretsLeaveWithThoseWhoNeedThem(t *testing.T) {
+	for resource, kind := range map[string]string{"secrets": "Secret", "configmaps": "ConfigMap"} {
+		t.Run(resource, func(t *testing.T) { testLeavesWithThoseWhoNeedIt(t, resource, kind) })
+	}
+}
+
+func testLeavesWithThoseWhoNeedIt(t *testing.T, resource, kind string) {
 	const (
 		urlNodePods = "/api/v1/pods?fieldSelector=spec.nodeName%3Dn"
 		urlVolume   = "/api/v1/persistentvolumes/pv"
 		urlAll      = "/api/v1/namespaces/ns/secrets"
 		rounds      = 2*secretsUnread + time.Hour
+		month       = 31 * 24 * time.Hour
 	)
+	of := strings.NewReplacer("secrets", resource, "Secret", kind)
 	type world struct {
 		*testing.T
 		*upstream
@@ -104,20 +113,21 @@ func TestSecretsLeaveWithThoseWhoNeedThem(t *testing.T) {
 	}
 	podLeaves := func(w *world) { send(w.T, w.pods, `{"type":"DELETED","object":`+podUsing("a", "110")+"}\n") }
 	for name, tc := range map[string]struct {
-		url    string // "" is that of kubelet's watch
-		user   string // "" is the node
+		url    string        // "" is that of kubelet's watch
+		user   string        // "" is the node
+		stay   time.Duration // 0: rounds
 		during func(*world)
 		leaves bool
 	}{
 		"its pod leaves":                             {during: podLeaves, leaves: true},
 		"its pod leaves, and it was read by GET":     {url: urlSecretA, during: podLeaves, leaves: true},
-		"its pod stays":                              {during: func(*world) {}},
-		"its pod stays, and it was read by GET":      {url: urlSecretA, during: func(*world) {}},
+		"its pod stays":                              {stay: month, during: func(*world) {}},
+		"its pod stays, and it was read by GET":      {url: urlSecretA, stay: month, during: func(*world) {}},
 		"its pod leaves, and then the cloud is away": {during: func(w *world) { podLeaves(w); w.goAway() }},
 		"its pod leaves, and kubelet is stopped":     {during: func(w *world) { podLeaves(w); w.kubelet.stop() }},
 		"its pod leaves, and kubelet goes on to watch it": {during: func(w *world) {
 			podLeaves(w)
-			startWatch(w.Context(), w.T, w.Cache, urlOnlyA+"&watch=true&resourceVersion=100")
+			startWatch(w.Context(), w.T, w.Cache, of.Replace(urlOnlyA)+"&watch=true&resourceVersion=100")
 		}},
 		"its pod leaves, and a volume needs it":            {during: func(w *world) { podLeaves(w); get(w.T, w.Cache, urlVolume) }},
 		"its pod leaves, and the hub was restarted, alone": {during: func(w *world) { podLeaves(w); w.restart() }},
@@ -134,8 +144,8 @@ func TestSecretsLeaveWithThoseWhoNeedThem(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := &world{T: t, upstream: newUpstream(), dir: t.TempDir()}
 				w.on("list", func(r *http.Request) *http.Response {
-					if strings.HasSuffix(r.URL.Path, "/secrets") {
-						return respond(http.StatusOK, secretsJSON("100", secretJSON("a", "50")))
+					if strings.HasSuffix(r.URL.Path, "/"+resource) {
+						return respond(http.StatusOK, of.Replace(secretsJSON("100", secretJSON("a", "50"))))
 					}
 					return respond(http.StatusOK, podsJSON("100", podUsing("a", "60")))
 				})
@@ -143,7 +153,7 @@ func TestSecretsLeaveWithThoseWhoNeedThem(t *testing.T) {
 					if r.URL.Path == urlVolume {
 						return respond(http.StatusOK, volumeUsing("a"))
 					}
-					return respond(http.StatusOK, secretJSON("a", "50"))
+					return respond(http.StatusOK, of.Replace(secretJSON("a", "50")))
 				})
 				w.Cache = openCache(t, w.dir, w.upstream)
 				stop := runCache(t, w.Cache)
@@ -164,21 +174,22 @@ func TestSecretsLeaveWithThoseWhoNeedThem(t *testing.T) {
 				want := "a=50"
 				switch tc.url {
 				case "": // kubelet's watch, which ends with the pod
-					tc.url, want = urlOnlyA, "100: a=50"
-					get(t, w.Cache, urlOnlyA)
-					of := startWatch(t.Context(), t, w.Cache, urlOnlyA+"&watch=true&resourceVersion=100")
+					tc.url, want = of.Replace(urlOnlyA), "100: a=50"
+					get(t, w.Cache, tc.url)
+					itself := startWatch(t.Context(), t, w.Cache, tc.url+"&watch=true&resourceVersion=100")
 					time.Sleep(time.Minute)
-					of.stop()
+					itself.stop()
 				case urlAll:
 					want = "100: a=50"
 					fallthrough
 				default:
+					tc.url = of.Replace(tc.url)
 					ask(ctx, t, w.Cache, http.MethodGet, tc.url)
 				}
 				time.Sleep(time.Minute)
 				tc.during(w)
 				lists := w.count("list")
-				time.Sleep(rounds)
+				time.Sleep(cmp.Or(tc.stay, rounds))
 				if n := w.count("list") - lists; n > 0 {
 					t.Errorf("the hub has listed again, %d times", n)
 				}

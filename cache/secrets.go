@@ -14,23 +14,24 @@ import (
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
-// secretsUnread is the time after which a Secret that nobody has read, and nobody on the node
-// needs, is dropped. Only time with the cloud and a kubelet that watches its pods counts, since
+// secretsUnread is the time after which a Secret or ConfigMap that nobody has read, and nobody on the
+// node needs, is dropped. Only time with the cloud and a kubelet that watches its pods counts, since
 // the start of the hub: a device that is switched off at night must reach it in a day.
 const secretsUnread = 6 * time.Hour
 
 var (
-	podsResource    = schema.GroupResource{Resource: "pods"}              //nolint:gochecknoglobals // a constant
-	secretsResource = schema.GroupResource{Resource: "secrets"}           //nolint:gochecknoglobals // a constant
-	volumesResource = schema.GroupResource{Resource: "persistentvolumes"} //nolint:gochecknoglobals // a constant
+	podsResource       = schema.GroupResource{Resource: "pods"}              //nolint:gochecknoglobals // a constant
+	secretsResource    = schema.GroupResource{Resource: "secrets"}           //nolint:gochecknoglobals // a constant
+	configMapsResource = schema.GroupResource{Resource: "configmaps"}        //nolint:gochecknoglobals // a constant
+	volumesResource    = schema.GroupResource{Resource: "persistentvolumes"} //nolint:gochecknoglobals // a constant
 )
 
-// sweepSecrets drops Secrets; see secretsUnread. It is called at each sweep while the cloud can be
-// reached. What is needed without it stays, however long nobody reads it: kubelet reads a Secret
-// for an environment only when it starts a container, and stops the watch of an immutable one.
+// sweepSecrets drops Secrets and ConfigMaps; see secretsUnread. It is called at each sweep while the
+// cloud can be reached. What is needed without it stays, however long nobody reads it: kubelet reads
+// one for an environment only when it starts a container, and stops the watch of an immutable one.
 //
-//   - Of the node, that is a Secret whose name stands in one of its pods, or in a volume that kubelet
-//     has read.
+//   - Of the node, that is one whose name stands in one of its pods, or in a volume that kubelet has
+//     read. No other is the node allowed to read.
 //   - Of another user, that is all, while a token of the user is known; see package identity.
 //     The tokens of a pod are forgotten soon after it is deleted.
 func (c *Cache) sweepSecrets() {
@@ -43,8 +44,9 @@ func (c *Cache) sweepSecrets() {
 	c.present = 0
 	ofNode := sync.OnceValue(c.references)
 	for _, v := range c.views.All() {
+		of := v.Key.GVR().GroupResource()
 		switch {
-		case v.Key.GVR().GroupResource() != secretsResource:
+		case of != secretsResource && of != configMapsResource:
 		case v.Key.User == query.NodeUser && !v.Key.Single && v.Key.Name() == "": // kubelet has none like this
 		case v.Key.User == query.NodeUser:
 			c.views.DropUnread(v, func(namespace, name string) bool { return ofNode().mayName(namespace, name) })
@@ -92,7 +94,8 @@ func (c *Cache) references() *references {
 	return r
 }
 
-// mayName reports whether a pod or a volume may refer to a Secret. Any string in it may be the name.
+// mayName reports whether a pod or a volume may refer to a Secret or ConfigMap. Any string in it may
+// be the name.
 func (r *references) mayName(namespace, name string) bool {
 	names := func(b []byte) bool { return bytes.Contains(b, []byte(name)) }
 	return r.missing || slices.ContainsFunc(r.in[namespace], names) || slices.ContainsFunc(r.in[""], names)
