@@ -62,7 +62,7 @@ func all() []suite {
 		},
 		{
 			name: "unit", what: "all unit tests, with the race detector", gate: true,
-			packages: slices.Concat(compilers, asRoot(append(shells, "systemd", "iproute2", "iptables")...)),
+			packages: slices.Concat(compilers, asRoot(append(shells, "systemd", "iproute2", "iptables", "nftables")...)),
 			answers:  []string{"cache", "proxy", "ota", "imagepull"},
 			steps:    []step{{args: []string{"-race", "./..."}}},
 		},

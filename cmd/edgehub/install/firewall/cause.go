@@ -21,7 +21,7 @@ func wayOut(ctx context.Context, server netip.AddrPort, podCIDRs []string, opene
 	manual := byHand(ctx, server, podCIDRs, chain)
 	switch {
 	case chain != "" && !firewalld(ctx): // it refuses what another chain has accepted
-		return fmt.Sprintf("; %s. --open-firewall does not change nftables' own rules; here, and in the file that they are loaded from: %s", rule, manual)
+		return fmt.Sprintf("; %s. --open-firewall does not change nftables' own rules; by hand, and in the file that they are loaded from: %s", rule, manual)
 	case opened:
 		return fmt.Sprintf("; %s. edgehub's own rule (--open-firewall) is not there or does not help: systemctl restart edgehub-firewall.service adds it again if it was flushed\nor by hand: %s", rule, manual)
 	}
@@ -29,7 +29,7 @@ func wayOut(ctx context.Context, server netip.AddrPort, podCIDRs []string, opene
 }
 
 // cause returns the rule or policy that most probably refuses input to the server, and for one of
-// nftables' own, which iptables does not show, its family, table and chain.
+// nftables' own, which iptables does not change, its family, table and chain.
 func cause(ctx context.Context, server netip.AddrPort) (rule, nftChain string) {
 	for _, program := range []string{"iptables-save", "iptables-legacy-save"} {
 		if server.Addr().Is6() {
@@ -44,6 +44,9 @@ func cause(ctx context.Context, server netip.AddrPort) (rule, nftChain string) {
 	rule, nftChain = nftRule(string(out), server)
 	if rule != "" {
 		rule = fmt.Sprintf("%q of nftables' chain %s", rule, nftChain)
+	}
+	if nftChain == family(server.Addr())+" filter INPUT" {
+		nftChain = "" // iptables' own, though iptables-save may not show what nft has loaded into it
 	}
 	return rule, nftChain
 }
@@ -121,10 +124,17 @@ func byHand(ctx context.Context, server netip.AddrPort, podCIDRs []string, nftCh
 	case strings.Contains(string(status), "Status: active"):
 		return fmt.Sprintf("ufw allow proto tcp from %s to %s port %d", from, address, number)
 	case nftChain != "":
-		family := map[bool]string{true: "ip", false: "ip6"}[address.Is4()]
-		return fmt.Sprintf("nft insert rule %s iifname != %q %s daddr %s tcp dport %d accept", nftChain, uplink, family, address, number)
+		return fmt.Sprintf("nft 'insert rule %s iifname != %q %s daddr %s tcp dport %d accept'", nftChain, uplink, family(address), address, number)
 	}
 	return fmt.Sprintf("%s -I INPUT ! -i %s -d %s -p tcp --dport %d -j ACCEPT", iptables(address), uplink, address, number)
+}
+
+// family is nftables' word for an address' family.
+func family(address netip.Addr) string {
+	if address.Is4() {
+		return "ip"
+	}
+	return "ip6"
 }
 
 // firewalld reports whether firewalld runs.

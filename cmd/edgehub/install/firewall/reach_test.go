@@ -197,6 +197,39 @@ func TestOpenForPodsOnly(t *testing.T) {
 	}
 }
 
+// The command that is printed for nftables' own rules is run as it stands: an interface may have a name that
+// is no word of nft's language.
+func TestTheCommandForNftables(t *testing.T) {
+	if _, err := exec.LookPath("nft"); err != nil {
+		if os.Geteuid() == 0 && os.Getenv("CI") != "" {
+			t.Fatal("nft is not installed: make test-unit installs it (Debian's package nftables)")
+		}
+		t.Skip("NOT RUN: nftables' own rules: nft is not installed (Debian's package nftables)")
+	}
+	lan := node(t)
+	run(t, "ip link set uplink0 down; ip link set uplink0 name 4g-up0; ip link set 4g-up0 up; ip address add 2001:db8::2/64 dev 4g-up0 nodad; ip route add default via 192.0.2.1")
+	t.Cleanup(func() {
+		if out, err := exec.Command("sh", "-ec", "nft delete table inet filter; ip link set 4g-up0 down; ip link set 4g-up0 name uplink0").CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	run(t, `nft 'table inet filter { chain input { type filter hook input priority filter; iif lo accept; meta l4proto ipv6-icmp accept; tcp dport 22 accept; counter reject comment "the rest"; }; }'`)
+	for _, server := range []netip.AddrPort{v4, v6} {
+		err := Reach(t.Context(), []netip.AddrPort{server}, podCIDRs, false, t.Output())
+		if err == nil || !strings.Contains(err.Error(), "of nftables' chain inet filter input") {
+			t.Fatalf("pods are refused, and: %v", err)
+		}
+		_, command, _ := strings.Cut(err.Error(), "by hand, and in the file that they are loaded from: ")
+		run(t, command)
+		if err := Reach(t.Context(), []netip.AddrPort{server}, podCIDRs, false, t.Output()); err != nil {
+			t.Error(err)
+		}
+		if dialErr := error(nil); inside(lan, func() { dialErr = dial(t.Context(), server) }) != nil || !errors.Is(dialErr, unix.ECONNREFUSED) {
+			t.Errorf("a host of the LAN reaches %s: %v", server, dialErr)
+		}
+	}
+}
+
 // execute runs commands of a unit as systemd does: by words, and without regard to errors after a minus.
 func execute(t *testing.T, key string, lines []string) {
 	t.Helper()
