@@ -147,7 +147,7 @@ func all() []suite {
 			steps:    []step{inTest("./autonomy")},
 		},
 		{
-			name: "install", what: "edgehub install, upgrade and uninstall on a machine with systemd", root: true, nodes: true, programs: true,
+			name: "install", what: "edgehub install, upgrade and uninstall on a machine with systemd, which installs Debian's firewalls", root: true, nodes: true, programs: true,
 			packages: slices.Concat(machines, systemd),
 			steps:    []step{inTest("-skip="+measured, "./install/...")},
 		},

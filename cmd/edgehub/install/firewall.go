@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -54,28 +56,53 @@ func (p *plan) ledServers() []netip.AddrPort {
 	return led
 }
 
-// addFirewall plans the unit, or that it goes if an earlier install has written it.
+// addFirewall plans the unit and the links by which systemd starts it, and that those go which an earlier
+// install has written and this one does not.
 func (p *plan) addFirewall(ctx context.Context, earlier *installed) error {
-	add := func(unit, link files.Entry, content []byte) {
-		p.all = slices.Insert(p.all, len(p.all)-1, plannedFile{firewallFile, unit, content}, plannedFile{firewallLink, link, nil})
+	planned := map[string]bool{}
+	add := func(path string, e files.Entry, content []byte) {
+		planned[path] = true
+		p.all = slices.Insert(p.all, len(p.all)-1, plannedFile{path, e, content})
 	}
-	if !p.options.OpenFirewall {
-		if earlier != nil && earlier.Options.OpenFirewall {
-			add(files.Entry{}, files.Entry{}, nil)
+	if p.options.OpenFirewall {
+		there, err := os.ReadFile(firewallFile)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
+		unit, err := firewall.NewUnit(ctx, p.ledServers(), p.options.PodCIDRs, there)
+		if err != nil {
+			return err
+		}
+		content, err := render(firewallService, []string{"{{FOLLOWS}}", strings.Join(append([]string{""}, unit.Follows...), "\n"), "{{COMMANDS}}", strings.Join(unit.Commands, "\n")})
+		if err != nil {
+			return err
+		}
+		add(firewallFile, files.Entry{Kind: files.KindFile, Mode: 0o644, Sum: files.Sum(content)}, content)
+		for _, link := range firewallLinks(ctx, unit.Services) {
+			add(link, files.Entry{Kind: files.KindLink, Target: firewallFile}, nil)
+		}
+	}
+	if earlier == nil {
 		return nil
 	}
-	there, err := os.ReadFile(firewallFile)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	for _, path := range slices.Sorted(maps.Keys(earlier.Written)) {
+		if filepath.Base(path) == firewallService && earlier.Written[path].Kind != "" && !planned[path] {
+			add(path, files.Entry{}, nil)
+		}
 	}
-	lines, err := firewall.UnitLines(ctx, p.ledServers(), p.options.PodCIDRs, there)
-	if err != nil {
-		return err
+	return nil
+}
+
+// firewallLinks are where the unit is linked to be started: at boot, and with each of the services that the
+// node has. PartOf= restarts and stops it with them, and does not start it again.
+func firewallLinks(ctx context.Context, services []string) []string {
+	links := []string{firewallLink}
+	for _, service := range services {
+		if values, err := systemctl.Properties(ctx, service, "LoadState"); err == nil && values["LoadState"] == "loaded" {
+			links = append(links, unitFolder+"/"+service+".wants/"+firewallService)
+		}
 	}
-	content, err := render(firewallService, []string{"{{COMMANDS}}", strings.Join(lines, "\n")})
-	add(files.Entry{Kind: files.KindFile, Mode: 0o644, Sum: files.Sum(content)}, files.Entry{Kind: files.KindLink, Target: firewallFile}, content)
-	return err
+	return links
 }
 
 // firewallIsOpen reports whether systemd has run the unit's commands.

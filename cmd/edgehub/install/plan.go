@@ -247,10 +247,9 @@ func (p *plan) compare(ctx context.Context) error {
 			p.kubelet = true
 		case socketFile:
 			p.sockets = true
-		case firewallFile, firewallLink:
-			p.firewall = true
 		default:
-			p.restart = true
+			ofFirewall := filepath.Base(f.path) == firewallService // the unit, or a link to it
+			p.firewall, p.restart = p.firewall || ofFirewall, p.restart || !ofFirewall
 		}
 	}
 	pid, err := systemctl.MainPID(ctx, hubService)

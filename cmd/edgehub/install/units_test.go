@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/kubelet"
 	"github.com/edgehub-io/edgehub/hub/config"
 )
@@ -83,8 +84,15 @@ func TestTheUnitOfTheFirewallGoes(t *testing.T) {
 	if err := p.addFirewall(t.Context(), nil); err != nil || len(p.all) != 1 {
 		t.Errorf("a first install without the flag: %v, %v", p.all, err)
 	}
-	if err := p.addFirewall(t.Context(), &installed{Options: Options{OpenFirewall: true}}); err != nil || len(p.all) != 3 || p.all[0].path != firewallFile || p.all[0].Kind != "" {
+	const follows = unitFolder + "/ufw.service.wants/" + firewallService
+	earlier := &installed{Written: map[string]files.Entry{serviceFile: {Kind: files.KindFile}, firewallFile: {Kind: files.KindFile}, firewallLink: {Kind: files.KindLink}, follows: {Kind: files.KindLink}}}
+	err := p.addFirewall(t.Context(), earlier)
+	if err != nil || len(p.all) != 4 || p.all[0].path != firewallFile || p.all[0].Kind != "" || p.all[2].path != follows || p.all[2].Kind != "" {
 		t.Errorf("it was opened: %v, %v", p.all, err)
+	}
+	earlier.Written[firewallFile], earlier.Written[firewallLink], earlier.Written[follows] = files.Entry{}, files.Entry{}, files.Entry{}
+	if p.all = make([]plannedFile, 1); p.addFirewall(t.Context(), earlier) != nil || len(p.all) != 1 {
+		t.Errorf("it was closed again: %v", p.all)
 	}
 }
 

@@ -15,32 +15,53 @@ import (
 // chain has the rules for the hub's addresses, so that INPUT itself gets one rule.
 const chain = "EDGEHUB"
 
-// UnitLines returns the commands, as lines of a unit of type oneshot, that have the node's firewall
-// accept TCP to the servers from the node's pods, and take that back. With firewalld it is part of its
-// own permanent configuration, since what iptables accepts, firewalld still rejects. earlier is the
-// unit as an earlier install has written it, if any: what was outside stays so, as a VPN that is down now.
-func UnitLines(ctx context.Context, servers []netip.AddrPort, podCIDRs []string, earlier []byte) ([]string, error) {
+// Unit is what a unit of systemd's, of type oneshot, needs to have the node's firewall accept TCP to the
+// hub's servers from the node's pods, and to take that back.
+type Unit struct {
+	Services []string // of the firewall; those that the node has are to start the unit with them
+	Follows  []string // lines of the section Unit
+	Commands []string // lines of the section Service
+}
+
+// NewUnit returns the unit for the firewall that the node has. With firewalld the rule is part of its own
+// permanent configuration, since what iptables accepts, firewalld still rejects. What loads rules of
+// iptables or nftables does so in place of those that are there, and the unit's commands run again then.
+// earlier is the unit as an earlier install has written it, if any: what was outside stays so, as a VPN
+// that is down now.
+func NewUnit(ctx context.Context, servers []netip.AddrPort, podCIDRs []string, earlier []byte) (u Unit, err error) {
 	if firewalld(ctx) {
-		return firewalldLines(servers, podCIDRs)
+		// No PartOf: firewalld has the rule whenever it runs.
+		u.Services = []string{"firewalld.service"}
+		u.Commands, err = firewalldLines(servers, podCIDRs)
+		return u, err
 	}
 	interfaces, err := outside(ctx)
 	if err != nil {
-		return nil, err
+		return u, err
 	}
 	for _, match := range returns.FindAllSubmatch(earlier, -1) {
 		interfaces = append(interfaces, string(match[1]))
 	}
 	slices.Sort(interfaces) // the kernel's order may be another after the next boot
 	interfaces = slices.Compact(interfaces)
-	var lines []string
 	for _, server := range servers {
 		program, err := exec.LookPath(iptables(server.Addr()))
 		if err != nil {
-			return nil, fmt.Errorf("--open-firewall takes iptables, ip6tables for IPv6, or firewalld; where nftables' own rules are the firewall, add one by hand: %w", err)
+			return u, fmt.Errorf("--open-firewall takes iptables, ip6tables for IPv6, or firewalld; where nftables' own rules are the firewall, add one by hand: %w", err)
 		}
-		lines = append(lines, iptablesLines(program, server, interfaces)...)
+		u.Commands = append(u.Commands, iptablesLines(program, server, interfaces)...)
 	}
-	return lines, nil
+	for _, line := range u.Commands {
+		if command, ok := strings.CutPrefix(line, "ExecStart="); ok {
+			u.Commands = append(u.Commands, "ExecReload="+command)
+		}
+	}
+	// Without firewalld.service, which conflicts with some of these: a restart of it would both restart
+	// and stop the unit, which systemd refuses.
+	u.Services = []string{"ufw.service", "nftables.service", "iptables.service", "ip6tables.service", "netfilter-persistent.service"}
+	all := strings.Join(u.Services, " ")
+	u.Follows = []string{"PartOf=" + all, "ReloadPropagatedFrom=" + all}
+	return u, nil
 }
 
 // returns is a line of iptablesLines with an interface to the outside.
@@ -70,6 +91,7 @@ func iptablesLines(program string, server netip.AddrPort, outside []string) []st
 
 // firewalldLines accept what comes from pods, by their addresses: a zone's rules cannot leave out an
 // interface. A host that pretends to such an address gets no answer, for that goes to the pods.
+// firewalld may be stopped when the rule is taken back: firewall-offline-cmd does it then.
 func firewalldLines(servers []netip.AddrPort, podCIDRs []string) ([]string, error) {
 	program, err := exec.LookPath("firewall-cmd")
 	if err != nil {
@@ -81,10 +103,13 @@ func firewalldLines(servers []netip.AddrPort, podCIDRs []string) ([]string, erro
 		if !ok {
 			return nil, fmt.Errorf("--open-firewall: firewalld needs the addresses of pods, and the Node has no podCIDR for %s: by hand, firewall-cmd --permanent '--add-rich-rule=%s' and the same without --permanent", server.Addr(), richRule(server, "POD-CIDR"))
 		}
+		rule := "-rich-rule=" + richRule(server, cidr.String()) + "'"
 		for _, permanent := range []string{"--permanent ", ""} {
-			rule := permanent + "'--%s-rich-rule=" + richRule(server, cidr.String()) + "'"
-			start = append(start, "ExecStart="+program+" --quiet "+fmt.Sprintf(rule, "add"))
-			stop = append(stop, "ExecStopPost=-"+program+" --quiet "+fmt.Sprintf(rule, "remove"))
+			start = append(start, "ExecStart="+program+" --quiet "+permanent+"'--add"+rule)
+			stop = append(stop, "ExecStopPost=-"+program+" --quiet "+permanent+"'--remove"+rule)
+		}
+		if offline, err := exec.LookPath("firewall-offline-cmd"); err == nil {
+			stop = append(stop, "ExecStopPost=-"+offline+" --quiet '--remove"+rule)
 		}
 	}
 	return append(start, stop...), nil

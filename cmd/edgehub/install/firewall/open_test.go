@@ -74,21 +74,25 @@ func TestFirewalldKeepsTheRuleItself(t *testing.T) {
 	if err := os.WriteFile(folder+"/firewall-cmd", []byte("#!/bin/sh\n[ \"$1\" = --state ]\n"), 0o755); err != nil { //nolint:gosec // a program
 		t.Fatal(err)
 	}
-	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
-	lines, err := UnitLines(t.Context(), []netip.AddrPort{v4}, podCIDRs, nil)
-	if err != nil {
+	if err := os.Symlink("firewall-cmd", folder+"/firewall-offline-cmd"); err != nil {
 		t.Fatal(err)
+	}
+	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
+	u, err := NewUnit(t.Context(), []netip.AddrPort{v4}, podCIDRs, nil)
+	if err != nil || len(u.Follows) != 0 {
+		t.Fatal(u.Follows, err)
 	}
 	const rule = `rich-rule=rule family="ipv4" source address="10.244.1.0/24" destination address="169.254.2.1" port port="10268" protocol="tcp" accept'`
 	program := folder + "/firewall-cmd --quiet "
 	want := []string{
 		"ExecStart=" + program + "--permanent '--add-" + rule, "ExecStart=" + program + "'--add-" + rule,
 		"ExecStopPost=-" + program + "--permanent '--remove-" + rule, "ExecStopPost=-" + program + "'--remove-" + rule,
+		"ExecStopPost=-" + folder + "/firewall-offline-cmd --quiet '--remove-" + rule,
 	}
-	if !slices.Equal(lines, want) {
-		t.Errorf("%s", strings.Join(lines, "\n"))
+	if !slices.Equal(u.Commands, want) {
+		t.Errorf("%s", strings.Join(u.Commands, "\n"))
 	}
-	if _, err := UnitLines(t.Context(), []netip.AddrPort{v4}, nil, nil); err == nil || !strings.Contains(err.Error(), "firewall-cmd --permanent") {
+	if _, err := NewUnit(t.Context(), []netip.AddrPort{v4}, nil, nil); err == nil || !strings.Contains(err.Error(), "firewall-cmd --permanent") {
 		t.Errorf("without a range of the pods': %v", err)
 	}
 }

@@ -3,7 +3,7 @@
 // A pod's packets to a ClusterIP are forwarded. Those to an address of the node itself, as the hub's
 // is, are input, which many firewalls reject unless it was asked for (RHEL's rules, firewalld, ufw).
 // [Reach] connects from network namespaces of pods, before kubelet leads any pod to the hub, and its
-// error names the rule that is probably the cause. [UnitLines] are for a unit of systemd's with a
+// error names the rule that is probably the cause. [NewUnit] is for a unit of systemd's with a
 // rule that accepts these connections, from the node's own pods alone. Nothing here but that unit
 // changes the firewall.
 package firewall
@@ -42,7 +42,7 @@ type network struct {
 // namespaces of pods, or from one made for this if no pod runs that has its own. It prints to out what
 // it tried. A pod that does not get through while others do is the matter of its own network, such as a
 // NetworkPolicy, and printed only. podCIDRs are those of the Node, if it has any. opened is whether the
-// node has the unit of [UnitLines].
+// node has the unit of [NewUnit].
 func Reach(ctx context.Context, servers []netip.AddrPort, podCIDRs []string, opened bool, out io.Writer) error {
 	for _, server := range servers {
 		if err := dial(ctx, server); err != nil {

@@ -167,12 +167,13 @@ func TestOpenForPodsOnly(t *testing.T) {
 	}
 	rules := func() string { return run(t, "iptables -S; ip6tables -S") }
 	before := rules()
-	lines, err := UnitLines(t.Context(), servers, podCIDRs, []byte("ExecStart=/sbin/iptables -w -A EDGEHUB -i vpn0 -j RETURN\n"))
-	if err != nil {
-		t.Fatal(err)
+	u, err := NewUnit(t.Context(), servers, podCIDRs, []byte("ExecStart=/sbin/iptables -w -A EDGEHUB -i vpn0 -j RETURN\n"))
+	if err != nil || !slices.Contains(u.Services, "nftables.service") {
+		t.Fatal(u.Services, err)
 	}
-	if again, err := UnitLines(t.Context(), servers, podCIDRs, []byte(strings.Join(lines, "\n"))); err != nil || !slices.Equal(again, lines) || !strings.Contains(strings.Join(lines, "\n"), "-i vpn0 -j RETURN") {
-		t.Errorf("a second install forgets an interface that was outside, or changes the unit: %v\n%s", err, strings.Join(again, "\n"))
+	lines := u.Commands
+	if again, err := NewUnit(t.Context(), servers, podCIDRs, []byte(strings.Join(lines, "\n"))); err != nil || !slices.Equal(again.Commands, lines) || !strings.Contains(strings.Join(lines, "\n"), "-i vpn0 -j RETURN") {
+		t.Errorf("a second install forgets an interface that was outside, or changes the unit: %v\n%s", err, strings.Join(again.Commands, "\n"))
 	}
 	for range 2 { // a second start adds nothing
 		execute(t, "ExecStart", lines)
@@ -180,6 +181,11 @@ func TestOpenForPodsOnly(t *testing.T) {
 	if n := strings.Count(rules(), "-j EDGEHUB"); n != len(servers) {
 		t.Errorf("%d rules lead to the chain:\n%s", n, rules())
 	}
+	for _, server := range servers { // as a service does that loads its rules anew
+		run(t, programOf(server)+" -F; "+programOf(server)+" -X")
+		refuse(t, server, "-A INPUT -j REJECT")
+	}
+	execute(t, "ExecReload", lines)
 	if err := Reach(t.Context(), servers, podCIDRs, true, t.Output()); err != nil {
 		t.Error(err)
 	}
