@@ -252,13 +252,7 @@ func TestSlicesOfAnOutageAreTakenBackByTheNextProcess(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cloud := newSliceCloud()
-				p := startProxied(t, cloud, withPodServers)
-				p.lose()
-				p.report(nodePod("a", "", "10.0.0.7", true))
-				time.Sleep(10 * time.Second)
-				p.kubelet.stop()
-				p.proxy.stop()
-				p.stop()
+				p := startStopped(t, cloud)
 				if tt.away == 0 {
 					cloud.comeBack()
 				}
@@ -344,9 +338,7 @@ func TestSlicesOfAnOutageAreTakenBackAfterAKillAtItsStart(t *testing.T) {
 				if got := watched(t, p.proxy, "kubernetes"); !slices.Contains(got, "MODIFIED 169.254.2.1:10268") {
 					t.Errorf("in the outage the watch gets %q", got)
 				}
-				p.kubelet.stop()
-				p.proxy.stop()
-				p.stop()
+				p.end()
 				p.dir = killed
 				cloud.comeBack()
 				p.start()

@@ -246,6 +246,25 @@ func (p *proxied) start() {
 	p.stop = runCache(p.t, p.Cache)
 }
 
+// startStopped returns a rig whose clients were shown another address of pod a in an outage, and whose
+// hub was stopped then.
+func startStopped(t *testing.T, cloud *sliceCloud) *proxied {
+	t.Helper()
+	p := startProxied(t, cloud, withPodServers)
+	p.lose()
+	p.report(nodePod("a", "", "10.0.0.7", true))
+	time.Sleep(10 * time.Second) // the disk has everything
+	p.end()
+	return p
+}
+
+// end stops the clients and the hub.
+func (p *proxied) end() {
+	p.kubelet.stop()
+	p.proxy.stop()
+	p.stop()
+}
+
 // lose cuts the cloud off. Watches break.
 func (p *proxied) lose() {
 	p.cloud.goAway()

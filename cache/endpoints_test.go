@@ -238,14 +238,7 @@ func TestEndpointsGiveNobodyMore(t *testing.T) {
 
 func TestEndpointsAfterARestartOfTheHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cloud := newSliceCloud()
-		p := startProxied(t, cloud, withPodServers)
-		p.lose()
-		p.report(nodePod("a", "", "10.0.0.7", true))
-		time.Sleep(10 * time.Second)
-		p.kubelet.stop()
-		p.proxy.stop()
-		p.stop()
+		p := startStopped(t, newSliceCloud())
 		p.start()
 		synctest.Wait()
 		w := startWatch(as(t.Context(), kubeProxy), t, p.Cache, watchSlices+"&resourceVersion=100")
