@@ -46,7 +46,7 @@ func newPodRoutes(h *Hub, cloud *rest.Config) (*podRoutes, error) {
 		return nil, err
 	}
 	p := &podRoutes{core: core}
-	p.observer.Hub = h.config.PodAddresses
+	p.observer.Hub = podServers(h.config)
 	p.observer.Led = func(a netip.Addr) bool {
 		now := h.clusterIP.current()
 		return now != nil && now.InForce && slices.Contains(p.services, a)

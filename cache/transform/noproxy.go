@@ -29,22 +29,23 @@ var (
 // ProxyVariables returns the names of the variables that [UsesProxy] reads.
 func ProxyVariables() []string { return slices.Concat(proxyVariables[:4], noProxyVariables) }
 
-// UsesProxy reports whether a program with these variables reaches a TLS server at an address through a
-// proxy, as Go's programs read them, and ALL_PROXY as others do.
-func UsesProxy(variables map[string]string, address netip.Addr) bool {
+// UsesProxy reports whether a program with these variables reaches a TLS server through a proxy, as Go's
+// programs read them, and ALL_PROXY as others do.
+func UsesProxy(variables map[string]string, server netip.AddrPort) bool {
 	first := func(names []string) (value string) {
 		for _, name := range slices.Backward(names) {
 			value = cmp.Or(variables[name], value)
 		}
 		return value
 	}
-	return first(proxyVariables[:4]) != "" && !covers(first(noProxyVariables), address)
+	return first(proxyVariables[:4]) != "" && !covers(first(noProxyVariables), server)
 }
 
-// covers reports whether a NO_PROXY has an address, at any port, reached without a proxy.
-func covers(noProxy string, address netip.Addr) bool {
+// covers reports whether a NO_PROXY has a server reached without a proxy. One with port 0 is covered if
+// its address is, at any port.
+func covers(noProxy string, server netip.AddrPort) bool {
 	choose := (&httpproxy.Config{HTTPSProxy: "http://proxy", NoProxy: noProxy}).ProxyFunc()
-	proxy, err := choose(&url.URL{Scheme: "https", Host: netip.AddrPortFrom(address, 0).String()})
+	proxy, err := choose(&url.URL{Scheme: "https", Host: server.String()})
 	return err == nil && proxy == nil
 }
 
@@ -197,11 +198,12 @@ func WithoutProxy(c *corev1.Container, hub []netip.Addr) []corev1.EnvVar {
 	return env
 }
 
-// withAddresses returns a NO_PROXY that covers the addresses.
+// withAddresses returns a NO_PROXY that covers the addresses. One with a port is not enough: not all
+// programs understand it, as Go's do.
 func withAddresses(noProxy string, addresses []netip.Addr) string {
 	for _, a := range addresses {
 		switch {
-		case covers(noProxy, a):
+		case covers(noProxy, netip.AddrPortFrom(a, 0)):
 		case noProxy == "":
 			noProxy = a.String()
 		default:

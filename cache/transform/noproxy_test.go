@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/net/http/httpproxy"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -83,6 +85,7 @@ func TestContainersWithAProxyReachTheHubWithoutIt(t *testing.T) {
 		"it has no NO_PROXY":          {corev1.Container{Env: variables("HTTP_PROXY", "http://p")}, variables("HTTP_PROXY", "http://p", "NO_PROXY", both)},
 		"it has no no_proxy":          {corev1.Container{Env: variables("A", "1", "all_proxy", "http://p")}, variables("A", "1", "all_proxy", "http://p", "no_proxy", both)},
 		"its proxy is from elsewhere": {corev1.Container{Env: variables("NO_PROXY", "a"), EnvFrom: envFrom}, variables("NO_PROXY", "a,"+both)},
+		"one with a port":             {corev1.Container{Env: variables("NO_PROXY", "169.254.2.1:10268")}, variables("NO_PROXY", "169.254.2.1:10268,"+both)},
 		"one of the addresses":        {corev1.Container{Env: variables("NO_PROXY", "169.254.2.1")}, variables("NO_PROXY", both)},
 		"everything":                  {corev1.Container{Env: variables("HTTPS_PROXY", "http://p", "NO_PROXY", "*")}, nil},
 		"networks with the hub":       {corev1.Container{Env: variables("HTTPS_PROXY", "http://p", "NO_PROXY", "169.254.0.0/16, fd00::/8")}, nil},
@@ -162,9 +165,15 @@ func TestWhoUsesAProxyForTheHub(t *testing.T) {
 		"capitals come first":                 {map[string]string{"HTTPS_PROXY": "p", "NO_PROXY": "a", "no_proxy": "*"}, true},
 		"empty ones do not":                   {map[string]string{"HTTPS_PROXY": "p", "NO_PROXY": "", "no_proxy": "*"}, false},
 		"a longer address is another's alone": {map[string]string{"HTTPS_PROXY": "p", "NO_PROXY": "169.254.2.10"}, true},
+		"with its port":                       {map[string]string{"HTTPS_PROXY": "p", "NO_PROXY": "a, 169.254.2.1:10268"}, false},
+		"with another":                        {map[string]string{"HTTPS_PROXY": "p", "NO_PROXY": "169.254.2.1:443"}, true},
 	} {
-		if got := transform.UsesProxy(tt.variables, netip.MustParseAddr("169.254.2.1")); got != tt.want {
+		if got := transform.UsesProxy(tt.variables, netip.MustParseAddrPort("169.254.2.1:10268")); got != tt.want {
 			t.Errorf("%s: %v", name, got)
+		}
+		config := httpproxy.Config{HTTPSProxy: tt.variables["HTTPS_PROXY"], NoProxy: tt.variables["NO_PROXY"]}
+		if proxy, err := config.ProxyFunc()(&url.URL{Scheme: "https", Host: "169.254.2.1:10268"}); config.HTTPSProxy != "" && config.NoProxy != "" && (err != nil || (proxy != nil) != tt.want) {
+			t.Errorf("%s: Go's programs use the proxy %v, %v", name, proxy, err)
 		}
 	}
 }

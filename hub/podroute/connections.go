@@ -40,7 +40,7 @@ type Containers interface {
 // container on the host's. With more, the route is Unknown, and so are those of pods in the same network.
 type Observer struct {
 	Containers Containers
-	Hub        []netip.Addr // the hub's addresses for pods
+	Hub        []netip.AddrPort // the hub's servers for pods
 	// Past returns where apiservers are reached without the hub; port 0 is any port.
 	Past func(context.Context) ([]netip.AddrPort, error)
 	// Led reports whether connections to one of these addresses lead to the hub now; nil: none do. Those that
@@ -122,7 +122,7 @@ type ledToHub struct {
 
 // led returns which of past lead to the hub.
 func (o *Observer) led(ctx context.Context, past []netip.AddrPort) (*ledToHub, error) {
-	l := &ledToHub{hub: o.Hub, from: map[netip.AddrPort]bool{}}
+	l := &ledToHub{hub: addressesOf(o.Hub), from: map[netip.AddrPort]bool{}}
 	for _, a := range past {
 		if o.Led != nil && o.Led(a.Addr()) {
 			l.addresses = append(l.addresses, a)

@@ -240,7 +240,7 @@ func TestConnectionsThatLeadToTheHub(t *testing.T) {
 			p := start(t, tt.how, "127.0.0.9", true)
 			o := &Observer{Hub: hub, Led: func(a netip.Addr) bool { return a == p.peer.Addr() }}
 			if tt.atHub {
-				o.Hub = append(slices.Clone(hub), p.peer.Addr())
+				o.Hub = append(slices.Clone(hub), p.peer)
 			}
 			got := p.observeBy(t, o, tt.host, []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:6443"), p.peer}, nil)
 			want, why := nodeapi.ThroughHub, ""

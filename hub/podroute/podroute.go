@@ -98,15 +98,15 @@ func givenHost(e engine.Environment) string {
 }
 
 // Of returns the routes of pods by their environment, Hub, Proxy or Bypass, by namespace and name. hub are
-// the hub's addresses for pods. kubelet is the version of the node's, as its Node has it: what becomes of a
+// the hub's servers for pods. kubelet is the version of the node's, as its Node has it: what becomes of a
 // proxy in a restart depends on it.
-func Of(ctx context.Context, pods []corev1.Pod, r Runtime, hub []netip.Addr, kubelet string) ([]nodeapi.PodRoute, error) {
+func Of(ctx context.Context, pods []corev1.Pod, r Runtime, hub []netip.AddrPort, kubelet string) ([]nodeapi.PodRoute, error) {
 	routes, _, err := of(ctx, pods, r, hub, kubelet)
 	return routes, err
 }
 
 // of returns the running containers of pods, too, by the pods' UIDs.
-func of(ctx context.Context, pods []corev1.Pod, r Runtime, hub []netip.Addr, kubelet string) ([]nodeapi.PodRoute, map[string][]engine.Environment, error) {
+func of(ctx context.Context, pods []corev1.Pod, r Runtime, hub []netip.AddrPort, kubelet string) ([]nodeapi.PodRoute, map[string][]engine.Environment, error) {
 	environments, err := r.Environments(ctx, Variables()...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("find out which pods use the hub: %w", err)
@@ -117,7 +117,7 @@ func of(ctx context.Context, pods []corev1.Pod, r Runtime, hub []netip.Addr, kub
 			running[e.PodUID] = append(running[e.PodUID], e)
 		}
 	}
-	routes := []nodeapi.PodRoute{}
+	routes, addresses := []nodeapi.PodRoute{}, addressesOf(hub)
 	for i := range pods {
 		pod := &pods[i]
 		containers := running[string(pod.UID)]
@@ -132,8 +132,8 @@ func of(ctx context.Context, pods []corev1.Pod, r Runtime, hub []netip.Addr, kub
 		owner := metav1.GetControllerOf(pod)
 		one := nodeapi.PodRoute{
 			Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID),
-			Route: routeOf(counted, hub), SetsAddress: itself, Keep: keep(pod, owner, itself),
-			Distrusts: slices.ContainsFunc(containers, func(e engine.Environment) bool { return !trusts(e, hub) }),
+			Route: routeOf(counted, addresses), SetsAddress: itself, Keep: keep(pod, owner, itself),
+			Distrusts: slices.ContainsFunc(containers, func(e engine.Environment) bool { return !trusts(e, addresses) }),
 		}
 		setProxy(&one, pod, counted, hub, transform.KeepsContainers(kubelet))
 		if owner != nil {
@@ -145,6 +145,13 @@ func of(ctx context.Context, pods []corev1.Pod, r Runtime, hub []netip.Addr, kub
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return routes, running, nil
+}
+
+func addressesOf(servers []netip.AddrPort) (all []netip.Addr) {
+	for _, s := range servers {
+		all = append(all, s.Addr())
+	}
+	return all
 }
 
 // routeOf returns the route of containers of a pod.
@@ -159,24 +166,24 @@ func routeOf(containers []engine.Environment, hub []netip.Addr) nodeapi.Route {
 
 // setProxy sets what the proxies of a pod's containers mean for its route. mends reports whether kubelet
 // reads a NO_PROXY with the hub's address where the pod's spec has the proxy.
-func setProxy(route *nodeapi.PodRoute, pod *corev1.Pod, containers []engine.Environment, hub []netip.Addr, mends bool) {
+func setProxy(route *nodeapi.PodRoute, pod *corev1.Pod, containers []engine.Environment, hub []netip.AddrPort, mends bool) {
 	behind := route.Route == nodeapi.ThroughHub
 	for _, e := range containers {
 		host, err := netip.ParseAddr(e.Values[hostVariable])
-		i := slices.IndexFunc(hub, func(a netip.Addr) bool { return a.Is4() == host.Is4() })
+		i := slices.IndexFunc(hub, func(s netip.AddrPort) bool { return s.Addr().Is4() == host.Is4() })
 		if err != nil || i < 0 || !transform.UsesProxy(e.Values, hub[i]) {
 			continue
 		}
 		if behind {
 			route.Route = nodeapi.Proxied
 		}
-		if !mends || !restartMends(pod, e.Container, hub) {
-			route.Proxy = fmt.Sprintf("its container %s uses a proxy for %v: add that address to NO_PROXY where the pod has its proxy from", e.Container, hub[i])
+		if !mends || !restartMends(pod, e.Container, addressesOf(hub)) {
+			route.Proxy = fmt.Sprintf("its container %s uses a proxy for %v: add that address to NO_PROXY where the pod has its proxy from", e.Container, hub[i].Addr())
 			route.Keep = cmp.Or(route.Keep, route.Proxy)
 			return
 		}
 		if behind {
-			route.Proxy = fmt.Sprintf("its container %s uses a proxy for %v until it restarts", e.Container, hub[i])
+			route.Proxy = fmt.Sprintf("its container %s uses a proxy for %v until it restarts", e.Container, hub[i].Addr())
 		}
 	}
 }

@@ -39,7 +39,7 @@ func container(uid, host, given string) engine.Environment {
 	}}
 }
 
-var hub = []netip.Addr{netip.MustParseAddr("169.254.2.1"), netip.MustParseAddr("fd00::2:1")}
+var hub = []netip.AddrPort{netip.MustParseAddrPort("169.254.2.1:10268"), netip.MustParseAddrPort("[fd00::2:1]:10268")}
 
 // daemon returns a pod of a DaemonSet with a token.
 func daemon() *corev1.Pod {
@@ -152,7 +152,7 @@ func TestPodsTrustTheHubIfKubeletReadThroughItWhenTheyStarted(t *testing.T) {
 			if err != nil || len(got) != 1 || got[0].Distrusts != tt.distrusts {
 				t.Errorf("%v: %+v", err, got)
 			}
-			suspects, err := Suspects(t.Context(), r, hub)
+			suspects, err := Suspects(t.Context(), r, addressesOf(hub))
 			if err != nil || tt.distrusts != slices.Contains(suspects, "c1") || len(suspects) > 1 {
 				t.Errorf("%v: suspects are %q", err, suspects)
 			}
@@ -195,7 +195,7 @@ func TestARuntimeThatDoesNotAnswerIsAnError(t *testing.T) {
 	if got, err := Of(t.Context(), nil, r, hub, "v1.31.0"); err == nil {
 		t.Errorf("got %v", got)
 	}
-	if got, err := Suspects(t.Context(), r, hub); err == nil {
+	if got, err := Suspects(t.Context(), r, addressesOf(hub)); err == nil {
 		t.Errorf("suspects are %v", got)
 	}
 }
@@ -219,6 +219,9 @@ func TestAPodThatUsesAProxyForTheHubIsNotBehindIt(t *testing.T) {
 		"it started before":                               {cluster, "10.96.0.0/12", literal, "v1.37.2", nodeapi.Bypass, false, false, false},
 		"it started before, an older kubelet":             {cluster, "10.96.0.0/12", literal, "v1.30.9", nodeapi.Bypass, true, true, false},
 		"it started before, the proxy is of a ConfigMap":  {cluster, "10.96.0.0/12", nil, "v1.37.2", nodeapi.Bypass, true, true, false},
+		"with the hub's port":                             {hubs, hubs + ":10268", nil, "v1.37.2", nodeapi.ThroughHub, false, false, false},
+		"it started before, with the hub's port":          {cluster, hubs + ":10268", nil, "v1.37.2", nodeapi.Bypass, false, false, false},
+		"with another port":                               {hubs, hubs + ":443", nil, "v1.37.2", nodeapi.Proxied, true, true, false},
 		"it started before, and its NO_PROXY has the hub": {cluster, "169.254.0.0/16", nil, "v1.37.2", nodeapi.Bypass, false, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -62,7 +62,11 @@ func (p *plan) bypassing(ctx context.Context, out io.Writer) ([]podrestart.Pod, 
 		return nil, err
 	}
 	defer pods.close()
-	return pods.List(ctx, nodeapi.Bypass, p.config.PodAddresses, &p.options.Restart)
+	servers, err := parseServers(p.config.PodServers())
+	if err != nil {
+		return nil, err
+	}
+	return pods.List(ctx, nodeapi.Bypass, servers, &p.options.Restart)
 }
 
 // restartPods restarts the pods that were asked for, and prints which others bypass the hub.
@@ -143,8 +147,8 @@ func (c *checks) checkPods(ctx context.Context, p *plan, earlier *installed) {
 
 // podsBehind lists the pods that use the hub of an install, and need it until they end.
 func podsBehind(ctx context.Context, name string, cloud *apiserver.Client, endpoint string, i *installed, o *podrestart.Options) ([]podrestart.Pod, error) {
-	addresses, err := i.podAddresses()
-	if err != nil || len(addresses) == 0 {
+	servers, err := parseServers(i.PodServers)
+	if err != nil || len(servers) == 0 {
 		return nil, err
 	}
 	if cloud == nil {
@@ -155,18 +159,14 @@ func podsBehind(ctx context.Context, name string, cloud *apiserver.Client, endpo
 		return nil, err
 	}
 	defer pods.close()
-	return pods.List(ctx, nodeapi.ThroughHub, addresses, o)
+	return pods.List(ctx, nodeapi.ThroughHub, servers, o)
 }
 
-// podAddresses are the addresses in PodServers.
-func (i *installed) podAddresses() ([]netip.Addr, error) {
-	var all []netip.Addr
-	for _, server := range i.PodServers {
-		address, err := netip.ParseAddrPort(server)
-		if err != nil {
-			return nil, fmt.Errorf("read the record of the install: %w", err)
-		}
-		all = append(all, address.Addr())
+// parseServers parses PodServers of an install, or of the hub's configuration.
+func parseServers(servers []string) (all []netip.AddrPort, err error) {
+	for _, server := range servers {
+		s, parseErr := netip.ParseAddrPort(server)
+		all, err = append(all, s), errors.Join(err, parseErr)
 	}
-	return all, nil
+	return all, err
 }

@@ -52,8 +52,8 @@ func (p *Pod) String() string { return p.Namespace + "/" + p.Name }
 
 // List returns the pods with this route, and those that have the hub's address and use a proxy for it. A
 // pod that would use one after a restart, too, is not restarted in order to use the hub. hub are the hub's
-// addresses for pods. Pods of DaemonSets come first: others need what they do for the node's network.
-func (n *Node) List(ctx context.Context, route nodeapi.Route, hub []netip.Addr, o *Options) ([]Pod, error) {
+// servers for pods. Pods of DaemonSets come first: others need what they do for the node's network.
+func (n *Node) List(ctx context.Context, route nodeapi.Route, hub []netip.AddrPort, o *Options) ([]Pod, error) {
 	list, err := n.Cloud.Pods(ctx, n.Name)
 	if err != nil {
 		return nil, fmt.Errorf("list the pods of node %s: %w", n.Name, err)

@@ -21,7 +21,7 @@ import (
 
 const clusterIP = "10.96.0.1"
 
-var hub = []netip.Addr{netip.MustParseAddr("169.254.2.1")}
+var hub = []netip.AddrPort{netip.MustParseAddrPort("169.254.2.1:10268")}
 
 // fake is the cloud and the runtime of a node. All pods bypass the hub, unless they have other variables.
 type fake struct {
