@@ -26,6 +26,10 @@ var (
 	noProxyVariables = []string{"NO_PROXY", "no_proxy"}
 )
 
+// kubelets are programs that are kubelet, or have it within: k3s, and MicroK8s' kubelite. By client-go's
+// User-Agent they are followed by their version, which is Kubernetes' own.
+var kubelets = []string{"kubelet", "k3s", "kubelite"}
+
 // ProxyVariables returns the names of the variables that [UsesProxy] reads.
 func ProxyVariables() []string { return slices.Concat(proxyVariables[:4], noProxyVariables) }
 
@@ -55,9 +59,9 @@ func newNoProxy(hub []netip.Addr) Transform {
 	return Transform{
 		Name: APIServerService, Resource: "pods",
 		reader: func(h http.Header) bool {
-			text, ok := strings.CutPrefix(h.Get("User-Agent"), "kubelet/")
+			program, text, _ := strings.Cut(h.Get("User-Agent"), "/")
 			text, _, _ = strings.Cut(text, " ")
-			return ok && KeepsContainers(text)
+			return slices.Contains(kubelets, program) && KeepsContainers(text)
 		},
 		apply: func(o *object) (result, error) {
 			if !bytes.Contains(o.bare, []byte("_PROXY")) && !bytes.Contains(o.bare, []byte("_proxy")) {

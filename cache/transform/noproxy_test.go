@@ -142,6 +142,8 @@ func TestOnlyAKubeletThatKeepsItsContainersReadsChangedPods(t *testing.T) {
 	for userAgent, changed := range map[string]bool{
 		kubelet: true, "kubelet/v1.37.2 (linux/arm64) kubernetes/abc": true, "kubelet/v2.0.0": true, "kubelet/v1.31.0-rc.1+vendor": true,
 		"kubelet/v1.30.14 (linux/amd64) kubernetes/abc": false, "kubelet/$Format": false, "edgehub/v1.37.0": false, "kubectl/v1.37.2": false, "": false,
+		"k3s/v1.32.5+k3s1 (linux/amd64) kubernetes/8e8f2a4": true, "kubelite/v1.31.2 (linux/amd64) kubernetes/890a139": true,
+		"k3s/v1.30.4+k3s1 (linux/amd64) kubernetes/98262b5": false, "kubelite/v1.26.5 (linux/amd64) kubernetes/890a139": false, "k3s/unknown": false, "k3s": false,
 	} {
 		got := readAs(t, userAgent, runtime.ContentTypeProtobuf, pod)
 		if bytes.Contains(got, []byte("169.254.2.1")) != changed {
