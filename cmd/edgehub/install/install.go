@@ -52,6 +52,9 @@ func Install(ctx context.Context, o *Options, given func(string) bool, version s
 	}
 	if p.upToDate() {
 		fmt.Fprintln(out, "\nedgehub is installed and runs as asked already; nothing was changed")
+		if err := p.checkReach(ctx, out); err != nil { // somebody may have changed the firewall
+			return err
+		}
 		return p.restartPods(ctx, out)
 	}
 	p.print(out, false)
