@@ -432,7 +432,7 @@ func TestPodsCannotTakeTheConnectionsOfKubelet(t *testing.T) {
 		}
 		defer conn.Close()
 	}
-	share := n.config.MaxConnections/16 + n.config.MaxConnections*3/4/3 // of one peer, this program's user
+	share := n.config.MaxConnections/16 + (n.config.MaxConnections*7/16+2)/3 // of one peer, this program's user
 	want := fmt.Sprintf("edgehub_connections{port=\"dummy-if-ip\"} %d\n", share)
 	deadline := time.Now().Add(2 * time.Minute)
 	for metrics := ""; !strings.Contains(metrics, want); _, metrics = fetch(t, http.DefaultClient, "http://"+n.config.ServeAddress+"/metrics") {
