@@ -36,7 +36,9 @@ func TestTheAccountMayDoNothingElse(t *testing.T) {
 		"read a Secret":                     {attributes("get", "", "secrets", "", "default"), false},
 		"delete all pods at once":           {attributes("deletecollection", "", "pods", "", "default"), false},
 		"create a pod":                      {attributes("create", "", "pods", "", "default"), false},
-		"patch a pod's spec":                {attributes("patch", "", "pods", "", "default"), false},
+		"replace a pod":                     {attributes("update", "", "pods", "", "default"), false},
+		"resize a pod":                      {attributes("patch", "", "pods", "resize", "default"), false},
+		"add a container to a pod":          {attributes("patch", "", "pods", "ephemeralcontainers", "default"), false},
 		"replace a pod's status":            {attributes("update", "", "pods", "status", "default"), false},
 		"run a command in a pod":            {attributes("create", "", "pods", "exec", "default"), false},
 		"change a DaemonSet":                {attributes("patch", "apps", "daemonsets", "", "default"), false},
@@ -44,7 +46,7 @@ func TestTheAccountMayDoNothingElse(t *testing.T) {
 		"take a lease of others":            {attributes("update", "coordination.k8s.io", "leases", "", "kube-system"), false},
 		"take another lease beside its own": {attributes("update", "coordination.k8s.io", "leases", "", systemNamespace), false},
 		"change a node":                     {attributes("patch", "", "nodes", "", ""), false},
-		"change a node's status":            {attributes("patch", "", "nodes", "status", ""), false},
+		"replace a node's status":           {attributes("update", "", "nodes", "status", ""), false},
 		"replace a DaemonSet's status":      {attributes("update", "apps", "daemonsets", "status", "default"), false},
 	}
 	for name, tt := range tests {
