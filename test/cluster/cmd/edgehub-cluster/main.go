@@ -3,6 +3,7 @@
 //
 //	edgehub-cluster up --nodes 2 --hub ./bin/edgehub [--controller ./bin/edgehub-controller]
 //	edgehub-cluster kubectl get nodes
+//	edgehub-cluster link node1 down
 //	edgehub-cluster down
 //
 // A program in the background runs the cluster; up returns when it serves, down
@@ -36,6 +37,7 @@ func commands() []command {
 	return []command{
 		{"up", "start a cluster, and return when it serves", up},
 		{"down", "stop the cluster, or clear away what is left of one", down},
+		{"link", "cut a node off from the control plane, or connect it again: link NODE down|up", changeLink},
 		{"kubectl", "run kubectl as the cluster's administrator", kubectl},
 		{"build", "build Kubernetes now, instead of at the first start", build},
 		{"prepare", "install what nodes need and this machine lacks", prepare},

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/cluster/link"
 )
 
 func TestUpStaysUntilDown(t *testing.T) {
@@ -65,6 +68,45 @@ func TestUpThatIsInterruptedTakesEverythingDown(t *testing.T) {
 			}
 			eventuallyNothing(t, dir)
 		})
+	}
+}
+
+func TestTheLinkOfANode(t *testing.T) {
+	target := httptest.NewServer(http.NotFoundHandler())
+	defer target.Close()
+	l, err := link.Listen("127.0.0.1:0", target.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	dir := t.TempDir()
+	closed, err := serveLinks(t.Context(), dir, map[string]*link.Link{"node1": l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	passes := func() bool {
+		response, err := target.Client().Get("http://" + l.Addr())
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		return err == nil
+	}
+	for _, mode := range []string{"down", "down", "up", "up"} {
+		if err := run(t.Context(), []string{"link", "--dir=" + dir, "node1", mode}); err != nil {
+			t.Fatal(err)
+		}
+		if got := passes(); got != (mode == "up") {
+			t.Errorf("after link node1 %s, requests pass: %t", mode, got)
+		}
+	}
+	for _, wrong := range [][]string{{"node2", "down"}, {"node1", "gone"}, {"node1"}} {
+		if err := run(t.Context(), append([]string{"link", "--dir=" + dir}, wrong...)); err == nil {
+			t.Errorf("link %q was accepted", wrong)
+		}
+	}
+	closed()
+	if err := run(t.Context(), []string{"link", "--dir=" + dir, "node1", "up"}); err == nil {
+		t.Error("link was accepted where no cluster runs")
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/cluster/link"
 )
 
 const (
@@ -48,6 +50,16 @@ func serve(ctx context.Context, args []string) error {
 		fmt.Fprintln(reports, err)
 		return err
 	}
+	links := map[string]*link.Link{}
+	for _, node := range c.Nodes() {
+		links[node.Name()] = node.Link()
+	}
+	closeLinks, err := serveLinks(ctx, c.Dir(), links)
+	if err != nil {
+		fmt.Fprintln(reports, err)
+		return errors.Join(err, c.Stop())
+	}
+	defer closeLinks()
 	fmt.Fprint(reports, lookAround(c))
 	_, _ = reports.Write([]byte{readyMark})
 	_ = reports.Close()

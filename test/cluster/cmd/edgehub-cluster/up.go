@@ -23,7 +23,8 @@ type upOptions struct {
 	kubernetes string
 	hub        string
 	controller string
-	hubArgs    []string
+
+	hubArgs, controllerArgs, apiserverArgs, controllerManagerArgs []string
 }
 
 func parseUp(args []string) (*upOptions, error) {
@@ -35,6 +36,9 @@ func parseUp(args []string) (*upOptions, error) {
 	fs.StringVar(&o.hub, "hub", "", "edgehub binary; required with nodes")
 	fs.StringVar(&o.controller, "controller", "", "edgehub-controller binary; empty: none is run")
 	fs.StringArrayVar(&o.hubArgs, "hub-arg", nil, "further argument for every hub; may be repeated")
+	fs.StringArrayVar(&o.controllerArgs, "controller-arg", nil, "further argument for edgehub-controller; may be repeated")
+	fs.StringArrayVar(&o.apiserverArgs, "apiserver-arg", nil, "further argument for kube-apiserver; may be repeated")
+	fs.StringArrayVar(&o.controllerManagerArgs, "controller-manager-arg", nil, "further argument for kube-controller-manager; may be repeated")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}
@@ -54,6 +58,8 @@ func (o *upOptions) clusterOptions() cluster.Options {
 		HubBin:        o.hub,
 		ControllerBin: o.controller,
 		HubArgs:       func(string) []string { return o.hubArgs },
+
+		ControllerArgs: o.controllerArgs, APIServerArgs: o.apiserverArgs, ControllerManagerArgs: o.controllerManagerArgs,
 	}
 }
 
