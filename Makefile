@@ -206,7 +206,7 @@ charts: ## write the table and the charts of docs/benchmarks.md from test/bench/
 	cd test && go run ./bench/chart
 
 .PHONY: demo
-demo: build cluster-command ## play an upgrade on a cluster with two nodes; root needed
+demo: build cluster-command ## play an upgrade and an outage on a cluster with two nodes; root needed
 	@.ci/packages $(node_packages) curl jq
 	@test/demo/run
 

@@ -30,6 +30,7 @@ var others = map[string]string{
 	"--input":  "docker load",
 	"--strict": "sha256sum",
 
+	"--dir":        "edgehub-cluster",
 	"--only":       "make bench",
 	"--other-pods": "make bench-rollout",
 	"--results":    "make bench",
