@@ -9,8 +9,11 @@ import (
 	"github.com/edgehub-io/edgehub/test/cluster/tempdir"
 )
 
-// stateFolders are what a cluster keeps in its folder besides the logs.
-var stateFolders = []string{"pki", "kubeconfig", "etcd", "bin", "node*"}
+// LinkSocket is where edgehub-cluster takes requests to break a link, in the folder of a cluster.
+const LinkSocket = "links.sock"
+
+// state is what a cluster keeps in its folder besides the logs.
+var state = []string{"pki", "kubeconfig", "etcd", "bin", "node*", LinkSocket}
 
 // openDir makes the folder, or takes it over from a cluster that is gone.
 func (c *Cluster) openDir() error {
@@ -57,11 +60,11 @@ func (c *Cluster) removeState() error { return removeState(c.dir) }
 
 func removeState(dir string) error {
 	var errs []error
-	for _, pattern := range stateFolders {
-		folders, err := filepath.Glob(filepath.Join(dir, pattern))
+	for _, pattern := range state {
+		found, err := filepath.Glob(filepath.Join(dir, pattern))
 		errs = append(errs, err)
-		for _, folder := range folders {
-			errs = append(errs, os.RemoveAll(folder))
+		for _, path := range found {
+			errs = append(errs, os.RemoveAll(path))
 		}
 	}
 	return errors.Join(errs...)

@@ -12,11 +12,12 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/cluster/link"
 )
 
 // linkSocket is where serve takes the requests of changeLink.
-func linkSocket(dir string) string { return filepath.Join(dir, "links.sock") }
+func linkSocket(dir string) string { return filepath.Join(dir, cluster.LinkSocket) }
 
 // changeLink asks the cluster in the background to break or mend the link of a node.
 func changeLink(ctx context.Context, args []string) error {
