@@ -8,27 +8,36 @@ package autonomy
 
 import (
 	"context"
+	"io"
 	"log/slog"
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/edgehub-io/edgehub/controller"
 	"github.com/edgehub-io/edgehub/controller/autonomy"
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/internal/audit"
 	"github.com/edgehub-io/edgehub/test/internal/fleet"
+	"github.com/edgehub-io/edgehub/test/internal/freeport"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
+	"github.com/edgehub-io/edgehub/test/internal/metric"
 	"github.com/edgehub-io/edgehub/test/internal/testmain"
 )
 
 const (
+	// moduleRoot is the product's, seen from this folder.
+	moduleRoot = "../../.."
 	// toleration is for how many seconds pods tolerate that their node is away, by default.
 	toleration = "3"
 	// played is the label of pods that the fleet plays.
@@ -44,6 +53,9 @@ var env struct {
 	account *rest.Config // of edgehub-controller
 	record  *audit.Log   // of what the controller writes
 	fleet   *fleet.Fleet
+
+	binary     string // edgehub-controller
+	kubeconfig string // as account
 }
 
 func TestMain(m *testing.M) {
@@ -52,6 +64,9 @@ func TestMain(m *testing.M) {
 }
 
 func prepare(ctx context.Context, s *testmain.Env) (err error) {
+	if env.binary, err = s.Build(ctx, moduleRoot, "edgehub-controller"); err != nil {
+		return err
+	}
 	const user = "system:serviceaccount:edgehub-system:" + controller.Name
 	if env.record, err = audit.NewAnswered(filepath.Join(s.Dir, "audit"),
 		"- {level: Metadata, users: ['"+user+"'], verbs: [patch], resources: [{group: '', resources: [pods, nodes/status]}]}\n- {level: None}\n"); err != nil {
@@ -75,11 +90,11 @@ func prepare(ctx context.Context, s *testmain.Env) (err error) {
 	if env.admin, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}
-	if _, err := env.cluster.Kubectl(ctx, "apply", "-k", filepath.Join("..", "..", "..", "deploy")); err != nil {
+	if _, err := env.cluster.Kubectl(ctx, "apply", "-k", filepath.Join(moduleRoot, "deploy")); err != nil {
 		return err
 	}
 	for _, file := range []string{"controller.yaml", "controller-binding.yaml"} { // what narrows its rights
-		if _, err := env.cluster.Kubectl(ctx, "apply", "-f", filepath.Join("..", "..", "..", "deploy", "admission", file)); err != nil {
+		if _, err := env.cluster.Kubectl(ctx, "apply", "-f", filepath.Join(moduleRoot, "deploy", "admission", file)); err != nil {
 			return err
 		}
 	}
@@ -92,28 +107,35 @@ func prepare(ctx context.Context, s *testmain.Env) (err error) {
 	}
 	env.account = rest.AnonymousClientConfig(config)
 	env.account.BearerToken, env.account.QPS = token.Status.Token, -1
+	env.kubeconfig = filepath.Join(s.Dir, "edgehub-controller.kubeconfig")
+	if err := writeKubeconfig(env.kubeconfig, token.Status.Token); err != nil {
+		return err
+	}
 	env.fleet = fleet.New(env.admin, fleet.Options{PodSelector: played})
 	s.Play(ctx, env.fleet)
 	return env.fleet.AddNode(ctx, spare, nil)
 }
 
-// run is a controller that runs.
-type run struct {
-	metrics *prometheus.Registry
-	stop    func()
+func writeKubeconfig(file, token string) error {
+	const entry = "test"
+	config := clientcmdapi.NewConfig()
+	config.Clusters[entry] = &clientcmdapi.Cluster{Server: env.cluster.ServerURL(), CertificateAuthority: env.cluster.CAFile()}
+	config.AuthInfos[entry] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts[entry] = &clientcmdapi.Context{Cluster: entry, AuthInfo: entry}
+	config.CurrentContext = entry
+	return clientcmd.WriteToFile(*config, file)
 }
 
-// startController runs one until it is stopped, or the test ends.
-func startController(t *testing.T) *run {
+// startController runs one until the test ends.
+func startController(t *testing.T) {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(env.account)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &run{metrics: prometheus.NewRegistry()}
 	c, err := controller.New(client, controller.Options{
 		Autonomy: &autonomy.Fleet{Selector: labels.SelectorFromSet(labels.Set{selected: ""}), Selected: autonomy.For(2 * hour), DefaultSeconds: 3},
-		Logger:   slog.New(slog.NewTextHandler(t.Output(), nil)), Registerer: r.metrics,
+		Logger:   slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -126,10 +148,69 @@ func startController(t *testing.T) *run {
 			t.Errorf("run the controller: %v", err)
 		}
 	}()
-	r.stop = func() {
+	t.Cleanup(func() {
 		cancel()
 		<-ended
+	})
+}
+
+// process is edgehub-controller as a process.
+type process struct {
+	t       *testing.T
+	command *exec.Cmd
+	exited  <-chan struct{} // closed once it has been waited for
+	metrics string          // their URL
+}
+
+// startProcess starts one with short leases. It is killed at the end of the test.
+func startProcess(t *testing.T, args ...string) *process {
+	t.Helper()
+	addr := freeport.Address(t)
+	p := &process{t: t, metrics: "http://" + addr + "/metrics"}
+	p.command = exec.Command(env.binary, append([]string{
+		"--kubeconfig=" + env.kubeconfig, "--default-toleration-seconds=" + toleration,
+		"--metrics-addr=" + addr, "--health-probe-addr=" + addr,
+		"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
+	}, args...)...)
+	p.command.Stderr = t.Output()
+	var err error
+	if p.exited, err = hubproc.StartAndWait(p.command); err != nil {
+		t.Fatal(err)
 	}
-	t.Cleanup(r.stop)
-	return r
+	t.Cleanup(p.kill)
+	return p
+}
+
+// kill ends it with SIGKILL, and returns when it has ended.
+func (p *process) kill() {
+	_ = p.command.Process.Kill() // it may have ended
+	<-p.exited
+}
+
+// patched returns how many pods it has patched; 0 before it serves its metrics.
+func (p *process) patched() int {
+	p.t.Helper()
+	select {
+	case <-p.exited:
+		p.t.Fatalf("the controller has ended: %v", p.command.ProcessState)
+	default:
+	}
+	request, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.metrics, http.NoBody)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	n, _, err := metric.Sum(string(text), "edgehub_controller_autonomy_patches_total", `result="success"`)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return int(n)
 }
