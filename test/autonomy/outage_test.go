@@ -18,13 +18,14 @@ const (
 )
 
 // Two autonomous nodes are away for longer than pods tolerate by themselves. One comes back, and all of its containers are
-// those that ran before. The other one is given up before it comes back: its pods are evicted at once, and its
-// kubelet ends them when it is back.
+// those that ran before; a Service has its endpoint again. The other one is given up before it comes back: its pods are
+// evicted at once, and its kubelet ends them when it is back.
 func TestAnOutageLeavesNoTrace(t *testing.T) {
 	var stay, leave []*app
 	for _, kind := range []string{deployment, statefulSet} {
 		stay, leave = append(stay, start(t, kind, kept, nil)), append(leave, start(t, kind, released, nil))
 	}
+	stay[0].expose(t)
 	// A pod with tolerations of its own is treated as Kubernetes treats it.
 	own := start(t, deployment, kept, new(int64(11)))
 	for _, node := range []string{kept, released} {
@@ -56,6 +57,8 @@ func TestAnOutageLeavesNoTrace(t *testing.T) {
 	t.Logf("evicted %v after the release", time.Since(given).Round(100*time.Millisecond))
 	leave[0].awaitReplacement(t)
 
+	stay[0].awaitEndpoints(t, false)
+	awaitReturn := stay[0].followReturn(t, kept)
 	for _, node := range []string{kept, released} {
 		if err := env.cluster.Node(node).Link().Up(); err != nil {
 			t.Fatal(err)
@@ -80,6 +83,7 @@ func TestAnOutageLeavesNoTrace(t *testing.T) {
 		poll.Eventually(t, a.name+": the cloud sees the pod as Ready", func() bool { pod := a.first(t); return pod != nil && isReady(pod) })
 		a.stayed(t)
 	}
+	awaitReturn(returned)
 	t.Logf("the kept pods are Ready in the cloud %v after the return", time.Since(returned).Round(100*time.Millisecond))
 }
 
