@@ -84,14 +84,20 @@ func (s *site) deploy() {
 			all := s.pods(workload)
 			for _, pod := range all {
 				if pod.Spec.NodeName == spare { // the scheduler has not seen the other node yet
-					if err := env.admin.CoreV1().Pods("default").Delete(s.t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+					// Of a StatefulSet, the next pod with this name may be on the right node already.
+					only := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}
+					err := env.admin.CoreV1().Pods("default").Delete(s.t.Context(), pod.Name, only)
+					if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 						s.t.Fatal(err)
 					}
 				}
 			}
-			return len(all) == 1 && all[0].Spec.NodeName == s.name && all[0].Status.Phase == corev1.PodRunning
+			if len(all) != 1 || all[0].Spec.NodeName != s.name || all[0].Status.Phase != corev1.PodRunning || all[0].DeletionTimestamp != nil {
+				return false
+			}
+			s.uids[workload] = all[0].UID
+			return true
 		})
-		s.uids[workload] = s.pods(workload)[0].UID
 	}
 }
 
