@@ -293,9 +293,7 @@ func TestASliceThatLedToTheHubOnlineIsTakenBackByTheNextProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := startProxied(t, newSliceCloud(), withPodServers)
 		time.Sleep(10 * time.Second)
-		p.kubelet.stop()
-		p.proxy.stop()
-		p.stop()
+		p.end()
 		p.start()
 		w := startWatch(as(t.Context(), kubeProxy), t, p.Cache, watchSlices+"&resourceVersion=100")
 		time.Sleep(2 * time.Minute)

@@ -258,10 +258,12 @@ func startStopped(t *testing.T, cloud *sliceCloud) *proxied {
 	return p
 }
 
-// end stops the clients and the hub.
+// end stops the clients, and then the hub.
 func (p *proxied) end() {
-	p.kubelet.stop()
-	p.proxy.stop()
+	for _, w := range []*watcher{p.kubelet, p.proxy} {
+		w.stop()
+		<-w.done
+	}
 	p.stop()
 }
 
