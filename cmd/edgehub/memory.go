@@ -50,8 +50,9 @@ func boundMemory(ctx context.Context) (stop func()) {
 }
 
 // followMemory sets the memory limit for the memory in use after each collection and at each tick,
-// until ctx ends. last is the memory as it began. While a thousand watches begin, the memory in use outgrows the limit in much
-// less than memoryPeriod, and one collection would follow on the other until the next tick.
+// until ctx ends. last is the memory as it began. While a thousand watches begin, the memory in use
+// outgrows the limit in much less than memoryPeriod, and one collection would follow on the other
+// until the next tick.
 func followMemory(ctx context.Context, last memory, ticks <-chan time.Time, collected <-chan struct{}) {
 	returned := last
 	for limit := int64(leastMemory); ; {
