@@ -37,7 +37,7 @@ type clusterIP struct {
 	state nodeapi.ClusterIP
 }
 
-// newClusterIP returns nil unless the configuration asks for it. It needs h.routes and h.images.
+// newClusterIP returns nil unless the configuration asks for it. It needs h.routes and h.upgrades.
 func newClusterIP(h *Hub) *clusterIP {
 	if h.config.ClusterIP != config.ClusterIPAlways {
 		return nil
@@ -45,7 +45,7 @@ func newClusterIP(h *Hub) *clusterIP {
 	h.transforms.topology.ExpectAPIServer()
 	return &clusterIP{
 		suspects: func(ctx context.Context) ([]string, error) {
-			return podroute.Suspects(ctx, h.images.engine, h.config.PodAddresses)
+			return podroute.Suspects(ctx, h.upgrades.images.engine, h.config.PodAddresses)
 		},
 		distrusting: func() (pods []string, err error) {
 			routes, err := h.routes.of(h, 0)

@@ -33,9 +33,9 @@ type Hub struct {
 	upstream   *upstream.Upstream
 	outage     *outage
 	creds      *credentials.Node
-	ports      []port                 // the first is in process, for the hub's own requests
-	own        *http.Transport        // for the hub's own requests
-	images     *images                // nil: images are not pulled
+	ports      []port          // the first is in process, for the hub's own requests
+	own        *http.Transport // for the hub's own requests
+	upgrades   *upgrades
 	cert       *servertls.Certificate // nil until a port needs it
 	pods       *podAccess             // nil: pods do not use the hub
 	podList    *ota.Pods              // of this node
@@ -136,13 +136,11 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 		Registerer: r,
 		Logger:     h.log,
 	}
-	if h.config.RuntimeEndpoint != "" {
-		online := func() bool { return h.upstream.State().Up }
-		if h.images, err = newImages(h.config, cloud, online, r, h.log); err != nil {
-			return err
-		}
-		options.ImagePulls = h.images.puller
+	online := func() bool { return h.upstream.State().Up }
+	if h.upgrades, err = newUpgrades(h.config, cloud, online, r, h.log); err != nil {
+		return err
 	}
+	h.upgrades.offer(&options)
 	h.clusterIP = newClusterIP(h)
 	api, err := ota.New(options)
 	if err != nil {

@@ -71,13 +71,13 @@ func (h *Hub) podAccessState() *nodeapi.PodAccess {
 
 // of returns the routes of the node's pods, which are read-only, as they were maxAge ago or later.
 func (p *podRoutes) of(h *Hub, maxAge time.Duration) ([]nodeapi.PodRoute, error) {
-	if h.images == nil {
+	if h.upgrades.images == nil {
 		return nil, errors.New("--container-runtime-endpoint is empty, and only the container runtime knows which pods use the hub")
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.found.IsZero() || time.Since(p.found) > maxAge {
-		p.observer.Containers = h.images.engine
+		p.observer.Containers = h.upgrades.images.engine
 		p.routes, p.err = p.find(h)
 		p.found = time.Now()
 	}

@@ -19,7 +19,7 @@ const cutTimeout = 2 * time.Second
 // open when it returns.
 func (h *Hub) Run(ctx context.Context) error {
 	defer h.upstream.Close()
-	defer h.images.close()
+	defer h.upgrades.close()
 	// Requests outlive ctx: they complete, or are canceled at the end of the grace period.
 	requests, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -36,7 +36,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	g.Go(func() error { return h.creds.Run(ctx) })
 	g.Go(func() error { return h.upstream.Run(ctx) })
 	g.Go(func() error { h.outage.run(ctx); return nil })
-	g.Go(func() error { return h.images.run(ctx, h.upstream) })
+	g.Go(func() error { h.upgrades.run(ctx, h.upstream); return nil })
 	g.Go(func() error { h.transforms.run(ctx); return nil })
 	g.Go(func() error { h.pods.run(ctx); return nil })
 	g.Go(func() error { h.clusterIP.run(ctx); return nil })
@@ -105,7 +105,7 @@ func (h *Hub) stop(cut context.CancelFunc) {
 // safe to call after Run.
 func (h *Hub) Close() error {
 	h.closePorts()
-	h.images.close()
+	h.upgrades.close()
 	return h.cache.Close()
 }
 

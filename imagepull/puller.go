@@ -35,9 +35,6 @@ type Engine interface {
 // Cloud is the part of the API that the Puller uses. While the cloud is away, the hub's cache
 // answers. *apiserver.Cluster implements it.
 type Cloud interface {
-	// Watch calls each with all pods of this node, when they are known and after each
-	// change, until ctx ends. The pods are read-only.
-	Watch(ctx context.Context, each func([]*corev1.Pod))
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 	condition.Cloud
 	// Event records an Event of a pod. It does not block.
@@ -138,7 +135,7 @@ func (p *Puller) load() {
 	p.incomplete.Store(err != nil) // after the jobs are in the queue
 }
 
-// Run works until ctx ends.
+// Run works until ctx ends. PodsChanged has to be called, too.
 func (p *Puller) Run(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() { close(p.stopped) })()
 	var all sync.WaitGroup
@@ -148,7 +145,6 @@ func (p *Puller) Run(ctx context.Context) {
 	all.Go(func() { p.check(ctx) })
 	all.Go(func() { p.retention.Run(ctx) })
 	all.Go(func() { p.conditions.Run(ctx) })
-	all.Go(func() { p.cloud.Watch(ctx, p.onPods) })
 	all.Go(func() { wait.UntilWithContext(ctx, func(context.Context) { p.reconcile() }, reconcileInterval) })
 	all.Wait()
 }

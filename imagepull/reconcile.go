@@ -19,8 +19,9 @@ import (
 // DaemonSet creates the next pod within seconds, but its controller may be away.
 const orphaned = 10 * time.Minute
 
-// onPods records the node's pods, and reconciles the jobs with them.
-func (p *Puller) onPods(list []*corev1.Pod) {
+// PodsChanged records the node's pods, read-only, and reconciles the jobs with them. It is called with all
+// of them when they are known and after each change, one call at a time.
+func (p *Puller) PodsChanged(list []*corev1.Pod) {
 	pods := make(map[types.UID]*corev1.Pod, len(list))
 	for _, pod := range list {
 		pods[pod.UID] = pod

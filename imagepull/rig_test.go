@@ -246,7 +246,8 @@ func (s *sky) be(offline, swallow bool) {
 	s.offline, s.swallow = offline, swallow
 }
 
-func (s *sky) Watch(ctx context.Context, each func([]*corev1.Pod)) {
+// follow calls each with the pods, now and after each change.
+func (s *sky) follow(ctx context.Context, each func([]*corev1.Pod)) {
 	for {
 		s.mu.Lock()
 		pods := slices.Collect(maps.Values(s.pods))
@@ -356,7 +357,10 @@ func (n *node) begin(t *testing.T, parallelism int) {
 	puller := n.Puller
 	go func() {
 		defer close(done)
-		puller.Run(ctx)
+		var all sync.WaitGroup
+		all.Go(func() { puller.Run(ctx) })
+		all.Go(func() { n.cloud.follow(ctx, puller.PodsChanged) })
+		all.Wait()
 	}()
 	n.stop = func() { cancel(); <-done }
 	synctest.Wait()

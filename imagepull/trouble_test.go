@@ -38,6 +38,7 @@ func TestCancellingAtAnyMoment(t *testing.T) {
 	defer cancel()
 	var all sync.WaitGroup
 	all.Go(func() { p.Run(ctx) })
+	all.Go(func() { n.cloud.follow(ctx, p.PodsChanged) })
 	for i := range 4 {
 		name := fmt.Sprintf("web-%d", i)
 		pod := oldPod(name, "v2", "app", "side", name)

@@ -26,7 +26,7 @@ var layers = map[string][]string{
 	"cmd/internal":                   {},
 	"hub": {
 		"cache", "cache/topology", "cache/transform", "hub/access", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/feed", "hub/nodeca", "hub/podroute", "hub/servertls", "hub/systemd",
-		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/coreclient", "ota/nodeapi", "proxy", "proxy/authn", "proxy/upstream",
+		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/coreclient", "ota/nodeapi", "ota/nodepods", "proxy", "proxy/authn", "proxy/upstream",
 	},
 	"hub/access":      {"hub/config", "hub/csrf", "hub/peer", "ota/nodeapi", "proxy/authn", "proxy/limits"},
 	"hub/config":      {"cache/transform", "hub/kubeconfig", "proxy/upstream"}, // the names of the transforms
@@ -50,6 +50,8 @@ var layers = map[string][]string{
 	"proxy/upstream/liveness": {},
 	"ota":                     {"ota/coreclient", "ota/nodeapi", "ota/upgrade"},
 	"ota/coreclient":          {},
+	"ota/nodepods":            {},
+	"ota/podfiles":            {"hub/durable"}, // a leaf that knows nothing of hubs
 
 	// What is pulled, what stays, and what pods report. None of this knows containerd:
 	// the engine is an interface, and hub connects the two.
@@ -62,7 +64,7 @@ var layers = map[string][]string{
 	"imagepull/condition": {"imagepull/backoff", "ota/nodeapi", "ota/upgrade"}, // not queue: it asks how far a pull is
 	"imagepull/job":       {"imagepull/engineapi", "ota/upgrade"},
 	"imagepull/keyring":   {"imagepull/engineapi"},
-	"imagepull/apiserver": {"ota/upgrade"},
+	"imagepull/apiserver": {},
 	"imagepull/engine": {
 		"imagepull/engine/daemon", "imagepull/engine/diskspace", "imagepull/engine/imagecontent", "imagepull/engine/lease", "imagepull/engine/registry",
 		"imagepull/engineapi",

@@ -1,0 +1,92 @@
+package hub
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+
+	"github.com/edgehub-io/edgehub/hub/config"
+	"github.com/edgehub-io/edgehub/imagepull/apiserver"
+	"github.com/edgehub-io/edgehub/ota"
+	"github.com/edgehub-io/edgehub/ota/coreclient"
+	"github.com/edgehub-io/edgehub/ota/nodepods"
+	"github.com/edgehub-io/edgehub/proxy/authn"
+	"github.com/edgehub-io/edgehub/proxy/upstream"
+)
+
+// upgrades has what an owner may do with a pod besides upgrading it at once. All parts follow the
+// node's pods together.
+type upgrades struct {
+	pods    *nodepods.Pods
+	cluster *apiserver.Cluster // records Events
+	images  *images            // nil: images are not pulled
+
+	runs     []func(context.Context) // what each part runs, until its context ends
+	returned []func()                // called when the cloud is back; they do not block
+}
+
+// newUpgrades opens the files of all parts. It does not connect: containerd may start after the hub,
+// and the cloud may be away. online reports whether the cloud can be reached.
+func newUpgrades(c *config.Config, cloud *rest.Config, online func() bool, r prometheus.Registerer, log *slog.Logger) (*upgrades, error) {
+	client, err := coreclient.New(cloud)
+	if err != nil {
+		return nil, err
+	}
+	u := &upgrades{pods: nodepods.New(client, c.NodeName), cluster: apiserver.NewCluster(client, c.NodeName)}
+	if c.RuntimeEndpoint != "" {
+		if u.images, err = newImages(c, cloud.UserAgent, u.cluster, online, r, log); err != nil {
+			u.close()
+			return nil, err
+		}
+		u.pods.OnChange(u.images.puller.PodsChanged)
+		u.runs = append(u.runs, u.images.puller.Run)
+		u.returned = append(u.returned, u.images.puller.CloudReturned)
+	}
+	if len(u.runs) > 0 {
+		u.runs = append(u.runs, u.pods.Run) // last: the others have registered by then
+	}
+	return u, nil
+}
+
+// offer adds the parts to the options of the node's API.
+func (u *upgrades) offer(o *ota.Options) {
+	if u.images != nil {
+		o.ImagePulls = u.images.puller
+	}
+}
+
+// run runs all parts until ctx ends.
+func (u *upgrades) run(ctx context.Context, cloud *upstream.Upstream) {
+	var all sync.WaitGroup
+	for _, run := range u.runs {
+		all.Go(func() { run(ctx) })
+	}
+	all.Go(func() {
+		ctx := authn.AsNode(ctx)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-cloud.Lost(ctx):
+			}
+			if cloud.WaitUp(ctx) != nil {
+				continue // ctx has ended
+			}
+			for _, returned := range u.returned {
+				returned()
+			}
+		}
+	})
+	all.Wait()
+}
+
+// close is called after run, or instead of it.
+func (u *upgrades) close() {
+	if u != nil {
+		u.images.close()
+		u.cluster.Close()
+	}
+}
