@@ -83,9 +83,10 @@ func oneLine(err error) string {
 	return strings.Join(strings.Fields(err.Error()), " ")
 }
 
-// writeText answers 200 with exactly this text, without a newline: scripts compare it.
-func writeText(w http.ResponseWriter, text string) error {
+// writeText answers with exactly this text, without a newline: scripts compare it.
+func writeText(w http.ResponseWriter, code int, text string) error {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(code)
 	_, _ = io.WriteString(w, text) // fails when the caller is gone
 	return nil
 }

@@ -105,7 +105,7 @@ func (s *server) routes() http.Handler {
 }
 
 func (s *server) healthz(w http.ResponseWriter, _ *http.Request) error {
-	return writeText(w, "OK")
+	return writeText(w, http.StatusOK, "OK")
 }
 
 func (s *server) readyz(w http.ResponseWriter, _ *http.Request) error {
@@ -113,9 +113,9 @@ func (s *server) readyz(w http.ResponseWriter, _ *http.Request) error {
 		return failf(http.StatusInternalServerError, "not ready: %w", err)
 	}
 	if offline := s.Offline(); offline != "" {
-		return writeText(w, "OK, "+offline)
+		return writeText(w, http.StatusOK, "OK, "+offline)
 	}
-	return writeText(w, "OK")
+	return writeText(w, http.StatusOK, "OK")
 }
 
 func unknownPath(_ http.ResponseWriter, r *http.Request) error {

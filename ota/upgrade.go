@@ -1,6 +1,7 @@
 package ota
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -25,25 +26,50 @@ const noUID types.UID = "00000000-0000-0000-0000-000000000000"
 // upgrade deletes a pod that needs an upgrade, so that its DaemonSet replaces the pod by one of
 // the new revision. The deletion is the commit point of an upgrade.
 func (s *server) upgrade(w http.ResponseWriter, r *http.Request) error {
-	name, err := podOf(r)
 	var pod *corev1.Pod
+	var done accepted
+	name, err := podOf(r)
 	if err == nil {
-		pod, err = s.upgradePod(r.Context(), name)
+		pod, done, err = s.upgradePod(r.Context(), name)
 	}
-	s.upgrades.WithLabelValues(strconv.Itoa(codeOf(err))).Inc()
-	s.logUpgrade(r.Context(), name, pod, err)
+	code := cmp.Or(done.code, codeOf(err))
+	s.upgrades.WithLabelValues(strconv.Itoa(code)).Inc()
+	s.logUpgrade(r.Context(), name, pod, code, err)
 	if err != nil {
 		return err
 	}
-	return writeText(w, "Start updating pod "+name.String())
+	return writeText(w, code, done.text)
+}
+
+// accepted is the answer to a request that was accepted.
+type accepted struct {
+	code int
+	text string
 }
 
 // upgradePod returns the pod that it has found, also with an error.
+func (s *server) upgradePod(caller context.Context, name types.NamespacedName) (*corev1.Pod, accepted, error) {
+	var done accepted
+	pod, err := s.withPod(caller, name, s.explainMissing, func(ctx context.Context, pods []corev1.Pod, pod *corev1.Pod) error {
+		err := s.checkUpgrade(pod)
+		if err == nil {
+			done, err = s.start(ctx, caller, pods, pod)
+		}
+		return err
+	})
+	return pod, done, err
+}
+
+// withPod calls f with the pods of this node and the one with this name among them, and returns that and f's
+// error. If this node has no such pod, it returns what missing does.
 //
-// It holds the pod's lock, and the node's, which is that of no name, from reading the pod until deleting it: of two requests at once, the
-// second finds that the pod is being deleted. The UID protects the pod's successor even if two
-// hubs, or a hub and a person, delete the pod.
-func (s *server) upgradePod(caller context.Context, name types.NamespacedName) (*corev1.Pod, error) {
+// It holds the pod's lock meanwhile, and the node's, which is that of no name: of two requests at once, the
+// second finds that the pod is being deleted, and two pods do not get the same room. The UID protects the
+// pod's successor even if two hubs, or a hub and a person, delete the pod.
+func (s *server) withPod(caller context.Context, name types.NamespacedName,
+	missing func(ctx, caller context.Context, name types.NamespacedName) error,
+	f func(ctx context.Context, pods []corev1.Pod, pod *corev1.Pod) error,
+) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(caller, cloudTimeout)
 	defer cancel()
 
@@ -52,7 +78,6 @@ func (s *server) upgradePod(caller context.Context, name types.NamespacedName) (
 		return nil, s.cloudFailure(caller, err, fmt.Sprintf("wait for another request to upgrade pod %s", name))
 	}
 	defer unlock()
-	// Two pods must not get the same room.
 	unlockNode, err := s.inFlight.lock(ctx, types.NamespacedName{})
 	if err != nil {
 		return nil, s.cloudFailure(caller, err, "wait for another upgrade on this node to begin")
@@ -60,25 +85,34 @@ func (s *server) upgradePod(caller context.Context, name types.NamespacedName) (
 	defer unlockNode()
 
 	pods, pod, err := s.find(ctx, name)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, s.cloudFailure(caller, err, fmt.Sprintf("look up pod %s", name))
+	case pod == nil:
+		return nil, missing(ctx, caller, name)
 	}
-	if pod == nil {
-		return nil, s.explainMissing(ctx, caller, name)
-	}
-	if err := s.checkUpgrade(pod); err != nil {
-		return pod, err
-	}
+	return pod, f(ctx, pods, pod)
+}
+
+// start starts the upgrade of a pod that has passed all checks but that for room. It holds the locks.
+func (s *server) start(ctx, caller context.Context, pods []corev1.Pod, pod *corev1.Pod) (accepted, error) {
 	if target, ok := targetOf(pod); ok && len(target.Requests) > 0 {
 		node, err := s.Pods.Node(ctx, s.NodeName)
 		if err != nil {
-			return pod, s.cloudFailure(caller, err, fmt.Sprintf("look up node %s, to see whether the new version of pod %s has room there", s.NodeName, name))
+			return accepted{}, s.cloudFailure(caller, err, fmt.Sprintf("look up node %s, to see whether the new version of pod %s has room there", s.NodeName, nameOf(pod)))
 		}
 		if err := checkRoom(node, pod, pods); err != nil {
-			return pod, err
+			return accepted{}, err
 		}
 	}
-	return pod, s.delete(ctx, caller, pod)
+	if err := s.delete(ctx, caller, pod); err != nil {
+		return accepted{}, err
+	}
+	return accepted{http.StatusOK, "Start updating pod " + nameOf(pod).String()}, nil
+}
+
+func nameOf(pod *corev1.Pod) types.NamespacedName {
+	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }
 
 // find returns the pods of this node, and among them the one with this name, or nil. While the
@@ -144,8 +178,8 @@ func podOf(r *http.Request) (types.NamespacedName, error) {
 }
 
 // logUpgrade logs the one line for a request to upgrade. pod is nil if none was found.
-func (s *server) logUpgrade(ctx context.Context, name types.NamespacedName, pod *corev1.Pod, err error) {
-	attrs := []slog.Attr{slog.String("pod", name.String()), slog.Int("code", codeOf(err))}
+func (s *server) logUpgrade(ctx context.Context, name types.NamespacedName, pod *corev1.Pod, code int, err error) {
+	attrs := []slog.Attr{slog.String("pod", name.String()), slog.Int("code", code)}
 	if pod != nil {
 		attrs = append(attrs, slog.String("uid", string(pod.UID)))
 		if need := upgrade.Condition(pod, upgrade.NeedCondition); need != nil {
