@@ -1,0 +1,82 @@
+// Package podfiles keeps a small JSON file for each of some pods, which survives a crash.
+package podfiles
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/hub/durable"
+)
+
+// Folder has the files of pods in one folder, each with a T. Calls for the same pod must not overlap.
+type Folder[T any] struct{ dir string }
+
+const (
+	suffix  = ".json"
+	damaged = ".damaged"
+)
+
+// Open creates the folder if it does not exist, and reads its files. A file that cannot be read as
+// a T is renamed to end in .damaged and logged: it must not keep the hub from starting.
+func Open[T any](dir string, log *slog.Logger) (*Folder[T], map[types.NamespacedName]T, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, nil, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	all := map[types.NamespacedName]T{}
+	for _, e := range entries {
+		// No name of Kubernetes has an underscore or begins with a dot.
+		namespace, name, ok := strings.Cut(strings.TrimSuffix(e.Name(), suffix), "_")
+		if !ok || strings.HasPrefix(e.Name(), ".") || !strings.HasSuffix(e.Name(), suffix) {
+			continue
+		}
+		file := filepath.Join(dir, e.Name())
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, nil, err
+		}
+		var v T
+		if err := json.Unmarshal(content, &v); err != nil {
+			err = errors.Join(err, os.Rename(file, file+damaged))
+			log.Error("a file is damaged: what it had is lost, and its content is set aside", "file", file+damaged, "err", err)
+			continue
+		}
+		all[types.NamespacedName{Namespace: namespace, Name: name}] = v
+	}
+	return &Folder[T]{dir}, all, nil
+}
+
+// Put writes the file of a pod. Once it returns nil, the content survives a crash.
+func (f *Folder[T]) Put(pod types.NamespacedName, v T) error {
+	content, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode the file of pod %s: %w", pod, err)
+	}
+	return durable.Write(f.file(pod), content)
+}
+
+// Delete removes the file of a pod, if it exists.
+func (f *Folder[T]) Delete(pod types.NamespacedName) error {
+	return durable.Remove(f.file(pod))
+}
+
+// Has reports whether a pod has a file.
+func (f *Folder[T]) Has(pod types.NamespacedName) bool {
+	_, err := os.Stat(f.file(pod))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+func (f *Folder[T]) file(pod types.NamespacedName) string {
+	return filepath.Join(f.dir, pod.Namespace+"_"+pod.Name+suffix)
+}
