@@ -13,6 +13,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/ota/coreclient"
 	"github.com/edgehub-io/edgehub/ota/nodepods"
+	"github.com/edgehub-io/edgehub/ota/podreport"
 	"github.com/edgehub-io/edgehub/proxy/authn"
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
@@ -24,6 +25,7 @@ type upgrades struct {
 	cluster *apiserver.Cluster // records Events
 	images  *images            // nil: images are not pulled
 
+	reports  []podreport.Source      // what the cloud is shown of pods
 	runs     []func(context.Context) // what each part runs, until its context ends
 	returned []func()                // called when the cloud is back; they do not block
 }
@@ -45,9 +47,9 @@ func newUpgrades(c *config.Config, cloud *rest.Config, online func() bool, r pro
 		u.runs = append(u.runs, u.images.puller.Run)
 		u.returned = append(u.returned, u.images.puller.CloudReturned)
 	}
-	if len(u.runs) > 0 {
-		u.runs = append(u.runs, u.pods.Run) // last: the others have registered by then
-	}
+	reporter := podreport.New(client, u.pods, online, log, u.reports...)
+	u.returned = append(u.returned, reporter.Changed)
+	u.runs = append(u.runs, reporter.Run, u.pods.Run) // pods last: the others have registered by then
 	return u, nil
 }
 

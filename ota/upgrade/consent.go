@@ -52,6 +52,8 @@ const (
 	PolicyAnnotation = "apps.openyurt.io/upgrade-policy"
 	// HoldAnnotation is a Hold as JSON. The hub sets it.
 	HoldAnnotation = "apps.openyurt.io/upgrade-hold"
+	// WaitingAnnotation is a Waiting as JSON: an upgrade of the pod waits on its node. The hub sets it.
+	WaitingAnnotation = "apps.openyurt.io/upgrade-waiting"
 	// RollbackAnnotation is a Rollback as JSON: the owner wants an earlier revision. The hub sets it,
 	// and removes it when the owner upgrades.
 	RollbackAnnotation = "apps.openyurt.io/rollback"
@@ -152,6 +154,26 @@ func HoldOf(pod *corev1.Pod) (Hold, bool, error) {
 	var h Hold
 	ok, err := decode(pod, HoldAnnotation, &h)
 	return h, ok, err
+}
+
+// Waiting is an upgrade that waits on the node for its time, for admins to see.
+type Waiting struct {
+	Revision  string      `json:"revision"`
+	Requested metav1.Time `json:"requested"`
+	// At or Window, with TimeZone, is when it begins.
+	At       *metav1.Time `json:"at,omitempty"`
+	Window   string       `json:"window,omitempty"`
+	TimeZone string       `json:"tz,omitempty"`
+}
+
+// Encode returns w as the value of WaitingAnnotation.
+func (w Waiting) Encode() string { return encode(w) }
+
+// WaitingOf reads a pod's WaitingAnnotation, and returns false without one.
+func WaitingOf(pod *corev1.Pod) (Waiting, bool, error) {
+	var w Waiting
+	ok, err := decode(pod, WaitingAnnotation, &w)
+	return w, ok, err
 }
 
 // Rollback is the revision that an owner wants to go back to.
