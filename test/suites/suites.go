@@ -83,16 +83,12 @@ func all() []suite {
 			steps:   []step{inTest("-parallel=10", "-skip="+measured, "./integration/cache")},
 		},
 		{
-			name: "api", what: "OTA's API, admission policies, secrets and service filters, beside a real apiserver", gate: true,
+			name: "api", what: "OTA's API, admission policies, secrets, service filters, and answers through the hub, beside a real apiserver", gate: true,
 			packages: compilers,
-			answers:  []string{"test/integration/secrets", "test/integration/servicefilters"},
+			answers:  []string{"test/integration/secrets", "test/integration/servicefilters", "test/transparency"},
 			// Two packages at a time: servicefilters waits for most of its time.
-			steps: []step{inTest("-race", "-p=2", "./integration/servicefilters", "./integration/ota", "./integration/secrets", "./integration/admission")},
-		},
-		{
-			name: "transparency", what: "answers through the hub are the apiserver's", gate: true,
-			packages: compilers, answers: everywhere,
-			steps: []step{inTest("-race", "-run=^TestSameAnswersAsTheApiserver$", "./transparency")},
+			steps: []step{inTest("-race", "-p=2", "-skip="+measured+"|^TestLongListsAreTheApiservers$",
+				"./integration/servicefilters", "./transparency", "./integration/ota", "./integration/secrets", "./integration/admission")},
 		},
 		{
 			name: "node", what: "one node's life: pods, pre-pull, upgrade, outage, reboot, return", gate: true, root: true, nodes: true, programs: true,
