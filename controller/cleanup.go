@@ -21,7 +21,7 @@ import (
 // strategy and Kubernetes updates it itself.
 func (s *scope) cleanup(ctx context.Context, problem string) error {
 	s.stopRollout(s.key, s.state)
-	if err := s.unmarkPods(ctx, false); err != nil {
+	if err := s.unmarkPods(ctx, false, ""); err != nil {
 		return err
 	}
 	s.state.stopOwned()
@@ -39,20 +39,20 @@ func (s *scope) cleanup(ctx context.Context, problem string) error {
 }
 
 // unmarkPods removes the marks from the pods of a DaemonSet that no longer asks for them. A
-// pod that kept the condition would let its node delete it. With keepTargets, the
-// annotations stay, so that nodes that pull images need not start again; advance corrects
-// them.
+// pod that kept the condition would let its node delete it. With keepTargets, the targets
+// stay, so that nodes that pull images need not start again; advance corrects them. policy is
+// the pods' next, "" for none.
 //
 // Only its watch, which is kept until all is done, shows that a DaemonSet once asked. If the
 // DaemonSet changed while no controller was watching, the marks stay until the pods are
 // replaced, or the DaemonSet opts in and out again: finding them would take a list of all
 // pods of the cluster. The same holds for a DaemonSet that is deleted without its pods.
-func (s *scope) unmarkPods(ctx context.Context, keepTargets bool) error {
+func (s *scope) unmarkPods(ctx context.Context, keepTargets bool, policy string) error {
 	if s.state.marked == noMarks {
 		return nil
 	}
 	if w := s.state.owned; w != nil && w.Matches(s.ds) { // else another DaemonSet has the name by now
-		patches, err := s.unmarkPatches(ctx, keepTargets)
+		patches, err := s.unmarkPatches(ctx, keepTargets, policy)
 		if err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func (s *scope) unmarkPods(ctx context.Context, keepTargets bool) error {
 		if err := done.Err(); err != nil {
 			return err
 		}
-		s.events.Unmarked(s.ds, &s.state.reported, len(done.Changed), s.state.marked == prepullMarks)
+		s.events.Unmarked(s.ds, &s.state.reported, len(done.Changed), s.state.marked == rolloutMarks)
 	}
 	s.state.marked = noMarks
 	s.metrics.forgetPods(s.key)
@@ -70,7 +70,7 @@ func (s *scope) unmarkPods(ctx context.Context, keepTargets bool) error {
 
 // unmarkPatches returns the patches that remove the marks. It lists the pods, since the
 // watch may not have seen the last marks yet, and page by page, since they arrive untrimmed.
-func (s *scope) unmarkPatches(ctx context.Context, keepTargets bool) ([]status.PodPatch, error) {
+func (s *scope) unmarkPatches(ctx context.Context, keepTargets bool, policy string) ([]status.PodPatch, error) {
 	var (
 		patches []status.PodPatch
 		now     = time.Now()
@@ -82,7 +82,7 @@ func (s *scope) unmarkPatches(ctx context.Context, keepTargets bool) ([]status.P
 		if !ok || !daemonset.Controls(s.ds, pod) || !pod.DeletionTimestamp.IsZero() {
 			return nil
 		}
-		var want status.Mark
+		want := status.Mark{Policy: policy}
 		if keepTargets {
 			want.Target = pod.Annotations[upgrade.TargetAnnotation]
 		}

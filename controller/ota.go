@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,9 +33,9 @@ func (s *scope) markPods(ctx context.Context) error {
 		return err
 	}
 	target.MinReadySeconds = s.ds.Spec.MinReadySeconds
-	now, m := time.Now(), status.NewMarker(target, s.obstacles())
+	now, m := time.Now(), status.NewMarker(target, s.options.Policy, s.obstacles())
 	if s.options.Prepull {
-		m = status.NewPrepullMarker(target, s.obstacles(), now)
+		m = status.NewPrepullMarker(target, s.options.Policy, s.obstacles(), now)
 	}
 	pods := w.ActivePods(s.ds)
 	p := status.PlanMarks(m, pods, now)
@@ -49,12 +50,16 @@ func (s *scope) markPods(ctx context.Context) error {
 // obstacles returns a function that says why the node of a pod would get no pod of the new
 // revision, which is the DaemonSet's template: NewestRevision has made sure of that.
 func (s *scope) obstacles() func(*corev1.Pod) string {
-	placement, nodes := rollout.NewPlacement(&s.ds.Spec.Template.Spec), map[string]*corev1.Node{}
-	for _, node := range s.nodes.List() {
-		nodes[node.Name] = node
-	}
+	placement := rollout.NewPlacement(&s.ds.Spec.Template.Spec)
+	nodes := sync.OnceValue(func() map[string]*corev1.Node { // most pods of a rollout do not ask
+		out := map[string]*corev1.Node{}
+		for _, node := range s.nodes.List() {
+			out[node.Name] = node
+		}
+		return out
+	})
 	return func(pod *corev1.Pod) string {
-		if node := nodes[rollout.NodeOf(pod)]; node != nil {
+		if node := nodes()[rollout.NodeOf(pod)]; node != nil {
 			return placement.Obstacle(node)
 		}
 		return ""

@@ -70,7 +70,7 @@ func (s *scope) apply(ctx context.Context, wanted daemonset.Strategy, problem st
 		)
 	default:
 		if s.state.marked == otaMarks {
-			if err := s.unmarkPods(ctx, s.options.Prepull); err != nil {
+			if err := s.unmarkPods(ctx, s.options.Prepull, s.options.Policy.Encode()); err != nil {
 				return err
 			}
 		}
@@ -79,12 +79,13 @@ func (s *scope) apply(ctx context.Context, wanted daemonset.Strategy, problem st
 }
 
 // optionsOf reads those annotations that count with the strategy.
-func optionsOf(ds *appsv1.DaemonSet, wanted daemonset.Strategy) (o rollout.Options, err error) {
+func optionsOf(ds *appsv1.DaemonSet, wanted daemonset.Strategy) (rollout.Options, error) {
 	switch wanted {
 	case daemonset.AdvancedRollingUpdate:
 		return rollout.ParseOptions(ds.Annotations)
 	case daemonset.OTA:
-		o.Prepull, err = rollout.ParsePrepull(ds.Annotations)
+		return rollout.ParseOTA(ds.Annotations)
+	default:
+		return rollout.Options{}, nil
 	}
-	return o, err
 }

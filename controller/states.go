@@ -49,7 +49,7 @@ type markKind int
 const (
 	noMarks      markKind = iota
 	otaMarks              // OTA
-	prepullMarks          // AdvancedRollingUpdate, with images first
+	rolloutMarks          // AdvancedRollingUpdate, with images first or a policy
 )
 
 // states holds the state of each DaemonSet. It is safe for concurrent use.

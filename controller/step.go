@@ -69,14 +69,14 @@ func (s *scope) advance(ctx context.Context) error {
 	return (&step{scope: s, now: time.Now(), pods: pods, target: target}).run(ctx)
 }
 
-// run deletes the pods that may go now, requests pre-pulls, and reports the plan.
+// run deletes the pods that may go now, marks the others, and reports the plan.
 func (s *step) run(ctx context.Context) error {
 	deleted := s.planAndDelete(ctx)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	s.revertFailed()
-	prepullErr := s.requestPrepulls(ctx)
+	markErr := s.markRollout(ctx)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (s *step) run(ctx context.Context) error {
 	s.metrics.setRollout(s.key, &s.plan)
 	s.events.Rollout(s.ds, &s.state.rollout.reported, &s.plan, s.options, s.now)
 	s.events.Deletions(s.ds, &s.state.rollout.reported, &s.plan, deleted)
-	return errors.Join(deleted.Err(), prepullErr, s.setConditions(ctx, status.ForRollout(s.ds, rollout.Conditions(&s.plan)...)))
+	return errors.Join(deleted.Err(), markErr, s.setConditions(ctx, status.ForRollout(s.ds, rollout.Conditions(&s.plan)...)))
 }
 
 // planAndDelete makes the plan and carries out its deletions, and those whose requests
@@ -126,13 +126,14 @@ func (s *step) revertFailed() {
 	s.plan.RefusedInARow = expected.RefusalsInARow()
 }
 
-// requestPrepulls has the pods in the plan's Pulls, and no others, ask their nodes to pull
-// images. It patches at most a burst of them, so that deletions do not wait for thousands;
-// the next step goes on with the others.
-func (s *step) requestPrepulls(ctx context.Context) error {
-	patches := s.ready(status.PrepullPatches(s.target, &s.plan, s.pods, s.state.rollout.expected.Has, s.now), s.pods, s.now)
-	if len(s.plan.Pulls)+len(patches) > 0 {
-		s.state.marked = prepullMarks
+// markRollout gives pods the policy, and has those in the plan's Pulls, and no others, ask
+// their nodes to pull images. It patches at most a burst of them, so that deletions do not
+// wait for thousands; the next step goes on with the others.
+func (s *step) markRollout(ctx context.Context) error {
+	m := status.NewMarker(s.target, s.options.Policy, s.obstacles())
+	patches := s.ready(status.RolloutPatches(m, &s.plan, s.pods, s.state.rollout.expected.Has, s.now), s.pods, s.now)
+	if len(s.plan.Pulls)+len(patches) > 0 || s.options.Policy.Encode() != "" {
+		s.state.marked = rolloutMarks
 	}
 	if len(patches) > rollout.Burst {
 		patches = patches[:rollout.Burst]
@@ -140,7 +141,7 @@ func (s *step) requestPrepulls(ctx context.Context) error {
 	}
 	done := s.patchPods(ctx, patches)
 	if ctx.Err() == nil {
-		s.events.Prepulls(s.ds, &s.state.reported, s.target.Revision, done, len(s.state.patchBackoff) > 0)
+		s.events.RolloutMarked(s.ds, &s.state.reported, s.target.Revision, done, len(s.state.patchBackoff) > 0)
 	}
 	return done.ErrIfNone()
 }

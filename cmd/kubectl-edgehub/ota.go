@@ -15,7 +15,7 @@ import (
 // judgeOTA counts which nodes have upgraded. The rules of a paused rollout distinguish old pods from
 // new ones; here, old pods wait for the owners of their nodes.
 func (r *report) judgeOTA(o objects, now time.Time) {
-	if _, err := rollout.ParsePrepull(o.daemonSet.Annotations); err != nil {
+	if _, err := rollout.ParseOTA(o.daemonSet.Annotations); err != nil {
 		r.wrong(err.Error())
 		return
 	}

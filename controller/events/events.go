@@ -99,12 +99,12 @@ func (r *Recorder) Marked(ds *appsv1.DaemonSet, last *Reported, revision string,
 	}
 }
 
-// Prepulls posts an Event only if something failed: Rollout reports that a rollout began
+// RolloutMarked posts an Event only if something failed: Rollout reports that a rollout began
 // with its images. waiting is as for Marked.
-func (r *Recorder) Prepulls(ds *appsv1.DaemonSet, last *Reported, revision string, done podclient.PatchResult, waiting bool) {
+func (r *Recorder) RolloutMarked(ds *appsv1.DaemonSet, last *Reported, revision string, done podclient.PatchResult, waiting bool) {
 	r.patchFailure(ds, last, done, waiting)
 	if len(done.Changed) > 0 {
-		r.logFor(ds).Info("pods tell their nodes which images to pull, or no longer do",
+		r.logFor(ds).Info("pods have other annotations for their nodes: which images to pull, and what owners may do",
 			"revision", revision, "changed", len(done.Changed))
 	}
 }
@@ -125,17 +125,17 @@ func (r *Recorder) patchFailure(ds *appsv1.DaemonSet, last *Reported, done podcl
 	last.unmarked = failure
 }
 
-// Unmarked reports that the marks were removed from pods. prepull is true if the marks were
-// for nodes that pull images before a rollout replaces their pod.
-func (r *Recorder) Unmarked(ds *appsv1.DaemonSet, last *Reported, pods int, prepull bool) {
+// Unmarked reports that the marks were removed from pods. rollout is true if the marks were
+// those of a rollout.
+func (r *Recorder) Unmarked(ds *appsv1.DaemonSet, last *Reported, pods int, rollout bool) {
 	last.summary, last.unmarked = "", ""
 	if pods == 0 {
 		return
 	}
 	r.logFor(ds).Info("marks taken off pods: the DaemonSet no longer asks for them", "pods", pods)
 	message := "the DaemonSet no longer asks for OTA: %d pods no longer say whether they need an upgrade"
-	if prepull {
-		message = "the DaemonSet no longer asks for an update strategy: %d pods no longer have their nodes pull images"
+	if rollout {
+		message = "the DaemonSet no longer asks for an update strategy: %d pods no longer have their nodes pull images, or a policy for their owners"
 	}
 	r.normal(ds, reasonOptedOut, fmt.Sprintf(message, pods))
 }

@@ -29,7 +29,8 @@ func TrimDaemonSet(ds *appsv1.DaemonSet) *appsv1.DaemonSet {
 			Annotations: only(ds.Annotations, daemonset.StrategyAnnotation, daemonset.OldStrategyAnnotation,
 				rollout.MaxUnavailableAnnotation, rollout.PartitionAnnotation, rollout.PausedAnnotation,
 				rollout.NodeSelectorAnnotation, rollout.ContinueAnnotation,
-				upgrade.PrepullAnnotation, rollout.PrepullTimeoutAnnotation),
+				upgrade.PrepullAnnotation, rollout.PrepullTimeoutAnnotation,
+				upgrade.MaxHoldAnnotation, upgrade.OwnerRollbackAnnotation, upgrade.RollbackHistoryAnnotation),
 		},
 		Spec: appsv1.DaemonSetSpec{
 			Selector:        ds.Spec.Selector,
@@ -91,7 +92,7 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 			CreationTimestamp: pod.CreationTimestamp,
 			DeletionTimestamp: pod.DeletionTimestamp,
 			Labels:            only(pod.Labels, appsv1.ControllerRevisionHashLabelKey),
-			Annotations:       only(pod.Annotations, upgrade.TargetAnnotation),
+			Annotations:       only(pod.Annotations, upgrade.TargetAnnotation, upgrade.PolicyAnnotation),
 			OwnerReferences:   pod.OwnerReferences,
 		},
 		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},

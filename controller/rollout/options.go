@@ -43,7 +43,7 @@ const (
 )
 
 // Options are the annotations of a DaemonSet, parsed. The zero value is that of
-// a DaemonSet without any, except for MaxUnavailable and PrepullTimeout.
+// a DaemonSet without any, except for MaxUnavailable, PrepullTimeout and Policy.
 type Options struct {
 	// MaxUnavailable is how many of the Ready nodes that should run the daemon may
 	// be without an available pod before the next pod is deleted. It is not 0.
@@ -63,6 +63,8 @@ type Options struct {
 	// since its node was asked and Ready. It is not 0.
 	Prepull        bool
 	PrepullTimeout time.Duration
+	// Policy is what node owners may do with the pods.
+	Policy upgrade.Policy
 }
 
 // Amount is a number, or a percentage of something.
@@ -91,8 +93,9 @@ func (a Amount) String() string {
 // value, the value, and what to write instead.
 func ParseOptions(annotations map[string]string) (Options, error) {
 	o := Options{MaxUnavailable: DefaultMaxUnavailable, PrepullTimeout: DefaultPrepullTimeout}
-	var problems []string
-	for _, err := range []error{
+	var policyErr error
+	o.Policy, policyErr = upgrade.ParsePolicy(annotations, false)
+	err := problems(
 		parse(annotations, MaxUnavailableAnnotation, &o.MaxUnavailable, parseMaxUnavailable),
 		parse(annotations, PartitionAnnotation, &o.Partition, parseAmount),
 		parse(annotations, PausedAnnotation, &o.Paused, parseBool),
@@ -100,22 +103,37 @@ func ParseOptions(annotations map[string]string) (Options, error) {
 		parse(annotations, ContinueAnnotation, &o.Continue, parseContinue),
 		parse(annotations, upgrade.PrepullAnnotation, &o.Prepull, parseBool),
 		parse(annotations, PrepullTimeoutAnnotation, &o.PrepullTimeout, parsePrepullTimeout),
-	} {
-		if err != nil {
-			problems = append(problems, err.Error())
-		}
-	}
-	if problems != nil {
-		return Options{}, errors.New(strings.Join(problems, "; "))
+		policyErr,
+	)
+	if err != nil {
+		return Options{}, err
 	}
 	return o, nil
 }
 
-// ParsePrepull reads the only one of these annotations that counts with the
-// strategy OTA as well. The error is as that of ParseOptions.
-func ParsePrepull(annotations map[string]string) (prepull bool, err error) {
-	err = parse(annotations, upgrade.PrepullAnnotation, &prepull, parseBool)
-	return prepull, err
+// ParseOTA is ParseOptions for the strategy OTA. Only Prepull and Policy count with it.
+func ParseOTA(annotations map[string]string) (Options, error) {
+	var o Options
+	policy, policyErr := upgrade.ParsePolicy(annotations, true)
+	if err := problems(parse(annotations, upgrade.PrepullAnnotation, &o.Prepull, parseBool), policyErr); err != nil {
+		return Options{}, err
+	}
+	o.Policy = policy
+	return o, nil
+}
+
+// problems joins the errors in one line, and returns nil if all are nil.
+func problems(errs ...error) error {
+	var out []string
+	for _, err := range errs {
+		if err != nil {
+			out = append(out, err.Error())
+		}
+	}
+	if out == nil {
+		return nil
+	}
+	return errors.New(strings.Join(out, "; "))
 }
 
 // parse sets option from the annotation key, if there is one.

@@ -56,7 +56,7 @@ func TestParseOptionsThatAreNotAmounts(t *testing.T) {
 			t.Errorf("%q: got %v, %v", value, o.Prepull, err)
 		}
 		annotations[MaxUnavailableAnnotation] = "none of its business"
-		if got, err := ParsePrepull(annotations); err != nil || got != prepull {
+		if got, err := ParseOTA(annotations); err != nil || got.Prepull != prepull {
 			t.Errorf("%q alone: got %v, %v", value, got, err)
 		}
 	}
@@ -71,6 +71,27 @@ func TestParseOptionsThatAreNotAmounts(t *testing.T) {
 	o, err := ParseOptions(map[string]string{NodeSelectorAnnotation: "zone=a,disk!=hdd", ContinueAnnotation: "7d4f8b9c6"})
 	if err != nil || o.NodeSelector.String() != "disk!=hdd,zone=a" || o.Continue != "7d4f8b9c6" {
 		t.Errorf("got %v, %v", o, err)
+	}
+}
+
+func TestPolicyIsThatOfTheStrategy(t *testing.T) {
+	rollout, err := ParseOptions(nil)
+	ota, otaErr := ParseOTA(nil)
+	if err != nil || otaErr != nil || rollout.Policy != upgrade.DefaultPolicy() || !ota.Policy.Rollback || ota.Policy.MaxHold != upgrade.DefaultMaxHold {
+		t.Errorf("without annotations: got %+v, %v, and with OTA %+v, %v", rollout.Policy, err, ota.Policy, otaErr)
+	}
+	annotations := map[string]string{
+		upgrade.MaxHoldAnnotation: "2h", upgrade.OwnerRollbackAnnotation: "Denied", upgrade.RollbackHistoryAnnotation: "3",
+	}
+	want := upgrade.Policy{MaxHold: 2 * time.Hour, History: 3}
+	for name, parse := range map[string]func(map[string]string) (Options, error){"a rollout": ParseOptions, "OTA": ParseOTA} {
+		if o, err := parse(annotations); err != nil || o.Policy != want {
+			t.Errorf("%s: got %+v, %v", name, o.Policy, err)
+		}
+	}
+	annotations[upgrade.MaxHoldAnnotation] = "often"
+	if _, err := ParseOTA(annotations); err == nil || !strings.Contains(err.Error(), upgrade.MaxHoldAnnotation) {
+		t.Errorf("OTA: got %v", err)
 	}
 }
 
@@ -106,6 +127,9 @@ func TestWrongOptionsAreQuotedWithWhatToWrite(t *testing.T) {
 		{PrepullTimeoutAnnotation, "1d", "a duration"},
 		{PrepullTimeoutAnnotation, "1000ms", "a duration"},
 		{PrepullTimeoutAnnotation, "9999999999999h", "a duration"},
+		{upgrade.MaxHoldAnnotation, "1d", "a duration such as 36h, at most 8760h, or 0s"},
+		{upgrade.OwnerRollbackAnnotation, "true", "Allowed or Denied"},
+		{upgrade.RollbackHistoryAnnotation, "11", "from 0 to 10"},
 	}
 	for _, tt := range tests {
 		_, err := ParseOptions(map[string]string{tt.key: tt.value})
@@ -135,7 +159,7 @@ func TestEveryWrongOptionIsNamedAndFiveFitAnEvent(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	if _, err := ParsePrepull(annotations); err == nil || !strings.Contains(err.Error(), upgrade.PrepullAnnotation) {
+	if _, err := ParseOTA(annotations); err == nil || !strings.Contains(err.Error(), upgrade.PrepullAnnotation) {
 		t.Errorf("prepull alone: got %v", err)
 	}
 	for _, key := range keys {

@@ -23,24 +23,37 @@ const (
 )
 
 // Mark is what the controller writes on a pod: the condition PodNeedUpgrade, which lets
-// the owner of the node upgrade it, and the annotation with the target. A pod that the
-// controller itself replaces once the node has the images gets the annotation alone. The
-// zero value is a pod with neither.
+// the owner of the node upgrade it, the annotation with the target, and the one with the
+// policy. A pod that the controller itself replaces gets no condition, and a target only if
+// the node is to have the images first. The zero value is a pod with nothing of it.
 type Mark struct {
+	podCondition // PodNeedUpgrade
+	// Target and Policy are the annotations' values, "" for no annotation.
+	Target string
+	Policy string
+}
+
+// podCondition is a condition of a pod without its type and times. The zero value is no condition.
+type podCondition struct {
 	status  corev1.ConditionStatus
 	reason  string
 	message string
-	// Target is the annotation's value, "" for no annotation.
-	Target string
+}
+
+func conditionOf(pod *corev1.Pod, t corev1.PodConditionType) podCondition {
+	c := upgrade.Condition(pod, t)
+	if c == nil {
+		return podCondition{}
+	}
+	return podCondition{c.Status, c.Reason, c.Message}
 }
 
 // MarkOf returns the mark that pod has now.
 func MarkOf(pod *corev1.Pod) Mark {
-	out := Mark{Target: pod.Annotations[upgrade.TargetAnnotation]}
-	if c := upgrade.Condition(pod, upgrade.NeedCondition); c != nil {
-		out.status, out.reason, out.message = c.Status, c.Reason, c.Message
+	return Mark{
+		podCondition: conditionOf(pod, upgrade.NeedCondition),
+		Target:       pod.Annotations[upgrade.TargetAnnotation], Policy: pod.Annotations[upgrade.PolicyAnnotation],
 	}
-	return out
 }
 
 // PatchMark returns the patch that gives pod the mark want, nil if it has it.
@@ -51,23 +64,16 @@ func PatchMark(want Mark, pod *corev1.Pod, now time.Time) []byte {
 	}
 	var p statusPatch
 	p.Metadata.UID = pod.UID
-	if have.Target != want.Target {
-		p.Metadata.Annotations = map[string]*string{upgrade.TargetAnnotation: nil}
-		if want.Target != "" {
-			p.Metadata.Annotations[upgrade.TargetAnnotation] = &want.Target
-		}
-	}
-	if have.Target = want.Target; have != want {
-		p.Status.Conditions = []conditionPatch{
-			patchCondition(string(upgrade.NeedCondition), have.status, want.status, want.reason, want.message, now),
-		}
-	}
+	p.annotate(upgrade.TargetAnnotation, have.Target, want.Target)
+	p.annotate(upgrade.PolicyAnnotation, have.Policy, want.Policy)
+	p.setCondition(upgrade.NeedCondition, have.podCondition, want.podCondition, now)
 	return p.encode()
 }
 
 // Marker computes the marks that a DaemonSet's pods should have with the strategy OTA.
 type Marker struct {
 	revision string
+	policy   string // the annotation's value
 	since    func(*corev1.Pod) time.Time
 	blocked  func(*corev1.Pod) string
 	encode   func(since time.Time, blocked string) string
@@ -75,16 +81,16 @@ type Marker struct {
 
 // NewMarker returns one for nodes that pull images when their owner asks for it. blocked returns
 // Target.Blocked for a pod that needs an upgrade.
-func NewMarker(t upgrade.Target, blocked func(*corev1.Pod) string) Marker {
+func NewMarker(t upgrade.Target, policy upgrade.Policy, blocked func(*corev1.Pod) string) Marker {
 	return Marker{
-		revision: t.Revision, blocked: blocked, encode: targetEncoder(t),
+		revision: t.Revision, policy: policy.Encode(), blocked: blocked, encode: targetEncoder(t),
 		since: func(*corev1.Pod) time.Time { return time.Time{} },
 	}
 }
 
 // NewPrepullMarker returns one for nodes that pull images as soon as they are asked.
-func NewPrepullMarker(t upgrade.Target, blocked func(*corev1.Pod) string, now time.Time) Marker {
-	m, prepulls := NewMarker(t, blocked), upgrade.NewPrepulls(t.Revision)
+func NewPrepullMarker(t upgrade.Target, policy upgrade.Policy, blocked func(*corev1.Pod) string, now time.Time) Marker {
+	m, prepulls := NewMarker(t, policy, blocked), upgrade.NewPrepulls(t.Revision)
 	m.since = func(pod *corev1.Pod) time.Time { return prepulls.From(pod, now) }
 	return m
 }
@@ -115,10 +121,12 @@ func targetEncoder(t upgrade.Target) func(since time.Time, blocked string) strin
 
 // markFor returns the mark that pod should have.
 func (m Marker) markFor(pod *corev1.Pod) Mark {
+	out := m.rolloutMark()
+	out.podCondition = podCondition{corev1.ConditionFalse, ReasonUpToDate, upgrade.Message(m.revision)}
 	if !m.needsUpgrade(pod) {
-		return Mark{status: corev1.ConditionFalse, reason: ReasonUpToDate, message: upgrade.Message(m.revision)}
+		return out
 	}
-	out := Mark{status: corev1.ConditionTrue, reason: ReasonUpgradeAvailable, message: upgrade.Message(m.revision)}
+	out.status, out.reason = corev1.ConditionTrue, ReasonUpgradeAvailable
 	blocked := m.blocked(pod)
 	if blocked != "" {
 		out.reason = ReasonUpgradeBlocked
@@ -126,6 +134,9 @@ func (m Marker) markFor(pod *corev1.Pod) Mark {
 	out.Target = m.encode(m.since(pod), blocked)
 	return out
 }
+
+// rolloutMark is the mark of a pod that the controller itself replaces, without a target.
+func (m Marker) rolloutMark() Mark { return Mark{Policy: m.policy} }
 
 // needsUpgrade reports whether pod runs another revision than the target. A pod
 // without a revision counts as old.
@@ -164,12 +175,11 @@ func PlanMarks(m Marker, pods []*corev1.Pod, now time.Time) MarkPlan {
 	return p
 }
 
-// PrepullPatches returns the patches that have the pods in plan.Pulls, and no others, ask
-// their nodes to pull the target's images. It leaves alone pods that are being deleted, and
-// pods whose deletion failed: the next step decides about those.
-func PrepullPatches(target upgrade.Target, plan *rollout.Plan, pods []*corev1.Pod, deleted func(types.UID) bool, now time.Time) []PodPatch {
+// RolloutPatches returns the patches that give pods the policy, and that have those in
+// plan.Pulls, and no others, ask their nodes to pull the target's images. It leaves alone pods
+// that are being deleted, and pods whose deletion failed: the next step decides about those.
+func RolloutPatches(m Marker, plan *rollout.Plan, pods []*corev1.Pod, deleted func(types.UID) bool, now time.Time) []PodPatch {
 	var patches []PodPatch
-	encode := targetEncoder(target)
 	tried := sets.Set[types.UID]{}
 	for _, d := range plan.Delete {
 		tried.Insert(d.Pod.UID)
@@ -178,9 +188,9 @@ func PrepullPatches(target upgrade.Target, plan *rollout.Plan, pods []*corev1.Po
 		if !pod.DeletionTimestamp.IsZero() || deleted(pod.UID) || tried.Has(pod.UID) {
 			continue
 		}
-		var want Mark
+		want := m.rolloutMark()
 		if since, ok := plan.Pulls[pod.UID]; ok {
-			want.Target = encode(since, "")
+			want.Target = m.encode(since, "")
 		}
 		if patch := PatchMark(want, pod, now); patch != nil {
 			patches = append(patches, PodPatch{Pod: pod, Patch: patch})

@@ -21,11 +21,14 @@ func marked(pod *corev1.Pod, m Mark) *corev1.Pod {
 	if m.Target != "" {
 		pod.Annotations[upgrade.TargetAnnotation] = m.Target
 	}
+	if m.Policy != "" {
+		pod.Annotations[upgrade.PolicyAnnotation] = m.Policy
+	}
 	return pod
 }
 
 func newTarget(hash string) Marker {
-	return NewMarker(imagesOf(hash), free)
+	return NewMarker(imagesOf(hash), upgrade.DefaultPolicy(), free)
 }
 
 // free says that every node takes the next pod.
@@ -104,13 +107,13 @@ func TestPatchLeadsToTheWantedMark(t *testing.T) {
 }
 
 func TestTheZeroMarkRemovesEverything(t *testing.T) {
-	m := newTarget("new")
+	m := NewMarker(imagesOf("new"), upgrade.Policy{}, free)
 	for name, pod := range map[string]*corev1.Pod{
 		"needs an upgrade": marked(podtest.PodAt("old"), m.markFor(podtest.PodAt("old"))),
 		"up to date":       marked(podtest.PodAt("new"), m.markFor(podtest.PodAt("new"))),
 	} {
 		got := patched(t, pod, PatchMark(Mark{}, pod, podtest.Now))
-		if upgrade.Condition(got, upgrade.NeedCondition) != nil || got.Annotations[upgrade.TargetAnnotation] != "" {
+		if MarkOf(got) != (Mark{}) {
 			t.Errorf("%s: got %+v, want no mark", name, MarkOf(got))
 		}
 		checkRestUntouched(t, got)
@@ -140,7 +143,7 @@ func asking(pod *corev1.Pod, hash string, since time.Time) *corev1.Pod {
 }
 
 func TestPrepullTargetsKeepTheirTime(t *testing.T) {
-	m := NewPrepullMarker(imagesOf("new"), free, podtest.Now)
+	m := NewPrepullMarker(imagesOf("new"), upgrade.DefaultPolicy(), free, podtest.Now)
 	tests := map[string]struct {
 		pod  *corev1.Pod
 		want time.Time
@@ -161,7 +164,7 @@ func TestPrepullTargetsKeepTheirTime(t *testing.T) {
 			if !ok || err != nil || target.Revision != "new" || target.Prepull == nil || !target.Prepull.Time.Equal(tt.want) {
 				t.Errorf("got %+v, %t, %v; want since %v", target, ok, err, tt.want)
 			}
-			later := NewPrepullMarker(imagesOf("new"), free, podtest.Now.Add(time.Hour))
+			later := NewPrepullMarker(imagesOf("new"), upgrade.DefaultPolicy(), free, podtest.Now.Add(time.Hour))
 			if again := PatchMark(later.markFor(got), got, podtest.Now); again != nil {
 				t.Errorf("got a second patch %s, want none", again)
 			}
@@ -187,6 +190,26 @@ func TestPatchIsWhatTheHubUnderstands(t *testing.T) {
 	target, ok, err := upgrade.TargetOf(got)
 	if err != nil || !ok || target.Revision != "new" || target.Containers[0].Image != "app:new" {
 		t.Errorf("got target %+v, %v, %v", target, ok, err)
+	}
+}
+
+func TestPodsGetThePolicyWhereItIsNotTheDefault(t *testing.T) {
+	policy := upgrade.Policy{MaxHold: time.Hour, Rollback: true}
+	m := NewMarker(imagesOf("new"), policy, free)
+	for _, hash := range []string{"old", "new"} {
+		pod := podtest.PodAt(hash)
+		got := patched(t, pod, PatchMark(m.markFor(pod), pod, podtest.Now))
+		if p, err := upgrade.PolicyOf(got); err != nil || p != policy {
+			t.Errorf("the pod of the %s revision has policy %+v, %v", hash, p, err)
+		}
+		if again := PatchMark(m.markFor(got), got, podtest.Now); again != nil {
+			t.Errorf("got a second patch %s, want none", again)
+		}
+		back := patched(t, got, PatchMark(newTarget("new").markFor(got), got, podtest.Now))
+		if _, ok := back.Annotations[upgrade.PolicyAnnotation]; ok {
+			t.Error("the policy is the default again, and the pod has another")
+		}
+		checkRestUntouched(t, back)
 	}
 }
 
@@ -218,7 +241,7 @@ func TestPlanMarksSkipsPodsWithTheRightMark(t *testing.T) {
 
 func TestAPodThatWouldNotComeBackSaysWhy(t *testing.T) {
 	const why = "node n has the taint a=b:NoSchedule"
-	m := NewMarker(imagesOf("new"), func(*corev1.Pod) string { return why })
+	m := NewMarker(imagesOf("new"), upgrade.DefaultPolicy(), func(*corev1.Pod) string { return why })
 	pods := []*corev1.Pod{podtest.PodAt("old"), podtest.PodAt("new")}
 	p := PlanMarks(m, pods, podtest.Now)
 	if p.Need != 1 || p.Blocked != 1 {

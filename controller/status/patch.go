@@ -46,6 +46,27 @@ func patchCondition(t string, before, status corev1.ConditionStatus, reason, mes
 	return c
 }
 
+// setCondition sets a condition of a pod if it differs.
+func (p *statusPatch) setCondition(t corev1.PodConditionType, have, want podCondition, now time.Time) {
+	if have != want {
+		p.Status.Conditions = append(p.Status.Conditions, patchCondition(string(t), have.status, want.status, want.reason, want.message, now))
+	}
+}
+
+// annotate sets an annotation, or removes it if want is "".
+func (p *statusPatch) annotate(key, have, want string) {
+	if have == want {
+		return
+	}
+	if p.Metadata.Annotations == nil {
+		p.Metadata.Annotations = map[string]*string{}
+	}
+	p.Metadata.Annotations[key] = nil
+	if want != "" {
+		p.Metadata.Annotations[key] = &want
+	}
+}
+
 func (p *statusPatch) encode() []byte {
 	b, err := json.Marshal(p)
 	if err != nil {

@@ -44,7 +44,7 @@ func TestOnlyPodsOfThePlanAskTheirNodesToPull(t *testing.T) {
 			if tt.deleted {
 				expected.Expect(tt.pod)
 			}
-			changes := PrepullPatches(imagesOf("new"), &plan, []*corev1.Pod{tt.pod}, expected.Has, podtest.Now)
+			changes := RolloutPatches(newTarget("new"), &plan, []*corev1.Pod{tt.pod}, expected.Has, podtest.Now)
 			if len(changes) != tt.changes {
 				t.Fatalf("%d changes, want %d", len(changes), tt.changes)
 			}
@@ -61,5 +61,22 @@ func TestOnlyPodsOfThePlanAskTheirNodesToPull(t *testing.T) {
 			}
 			checkRestUntouched(t, got)
 		})
+	}
+}
+
+func TestPodsOfARolloutGetThePolicy(t *testing.T) {
+	pod := podtest.PodAt("old")
+	none := func(types.UID) bool { return false }
+	for _, policy := range []upgrade.Policy{{MaxHold: time.Hour}, upgrade.DefaultPolicy()} { // set, and removed
+		want := policy.Encode()
+		patches := RolloutPatches(NewMarker(imagesOf("new"), policy, free), &rollout.Plan{Revision: "new"}, []*corev1.Pod{pod}, none, podtest.Now)
+		if len(patches) != 1 {
+			t.Fatalf("%d patches for policy %q", len(patches), want)
+		}
+		pod = patched(t, pod, patches[0].Patch)
+		if got := MarkOf(pod); got != (Mark{Policy: want}) {
+			t.Errorf("got %+v, want policy %q alone", got, want)
+		}
+		checkRestUntouched(t, pod)
 	}
 }
