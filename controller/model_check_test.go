@@ -30,6 +30,9 @@ func (m *model) judge(victim *corev1.Pod) {
 	if victim.Labels[appsv1.ControllerRevisionHashLabelKey] == m.targetLocked() && time.Since(m.api.disturbed) > lenience {
 		m.wrong = append(m.wrong, fmt.Sprintf("the pod on %s was deleted, which runs the target revision", on))
 	}
+	if h, ok := m.held[victim.UID]; ok && time.Since(h.since) > lenience && time.Until(h.until) > 2*time.Second {
+		m.wrong = append(m.wrong, fmt.Sprintf("the pod on %s was deleted, which is held until %s", on, h.until.Format(time.TimeOnly)))
+	}
 	if !available(pods[on]) {
 		return // it serves nobody
 	}
@@ -149,7 +152,7 @@ func (m *model) check(words string, stays func(*corev1.Pod) bool) (wrong []strin
 	return wrong
 }
 
-// eventsOf returns the messages of Events with this reason on DaemonSets with this UID.
+// eventsOf returns the messages of Events with this reason on the object with this UID.
 func (m *model) eventsOf(uid, reason string) []string {
 	m.api.mu.Lock()
 	defer m.api.mu.Unlock()

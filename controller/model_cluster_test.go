@@ -19,6 +19,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller"
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // model is a cluster with one DaemonSet: an apiserver, Kubernetes' part in a rollout
@@ -31,6 +32,8 @@ type model struct {
 
 	// Guarded by api.mu, like everything that the apiserver keeps.
 	failing  map[types.UID]bool // pods that are not to be Ready
+	held     map[types.UID]heldPod
+	maxHold  time.Duration // 0: no annotation
 	faultAt  map[string]time.Time
 	last     int
 	wrong    []string
@@ -51,7 +54,7 @@ const (
 // newModel has nodes n1 to nN, each with a pod of image app:1, and runs until the end of
 // the test.
 func newModel(t testing.TB, nodes, most int, strategy string) *model {
-	m := &model{t: t, api: newAPIServer(t), max: most, failing: map[types.UID]bool{}, faultAt: map[string]time.Time{}, stop: func() {}}
+	m := &model{t: t, api: newAPIServer(t), max: most, failing: map[types.UID]bool{}, held: map[types.UID]heldPod{}, faultAt: map[string]time.Time{}, stop: func() {}}
 	m.api.deleting = m.judge
 	m.api.with(func() {
 		for i := range nodes {
@@ -77,6 +80,9 @@ func (m *model) makeLocked(strategy, image string) {
 			"apps.openyurt.io/update-strategy": strategy, rollout.MaxUnavailableAnnotation: fmt.Sprint(m.max),
 		},
 	}}
+	if m.maxHold > 0 {
+		ds.Annotations[upgrade.MaxHoldAnnotation] = m.maxHold.String()
+	}
 	ds.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": daemonSetName}}
 	ds.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
 	ds.Spec.Template.Labels = ds.Spec.Selector.MatchLabels

@@ -22,7 +22,7 @@ const (
 )
 
 // TestModelRandom plays scenes that follow from a seed: nodes and pods fail, pods may not
-// be deleted, requests are lost, watches are late, templates change, the DaemonSet is
+// be deleted, are held by owners, requests are lost, watches are late, templates change, the DaemonSet is
 // made again, and the controller restarts. Between scenes nothing changes for a while, and
 // then the conditions must be correct. The maximum must hold at every deletion, and no
 // minute may see more requests than are justified. MODEL_SEEDS sets the number of seeds.
@@ -51,7 +51,9 @@ type scene struct {
 
 func newScene(t *testing.T, seed int) *scene {
 	random := rand.New(rand.NewPCG(uint64(seed), 0))
-	return &scene{model: newModel(t, modelNodes, 1+random.IntN(3), rolling), random: random, images: 1}
+	s := &scene{model: newModel(t, modelNodes, 1+random.IntN(3), rolling), random: random, images: 1}
+	s.permitHolds(5 * time.Minute)
+	return s
 }
 
 func (s *scene) note(format string, args ...any) {
@@ -105,7 +107,7 @@ func (s *scene) calm() {
 
 func (s *scene) act() {
 	node := s.node()
-	switch n := s.random.IntN(100); {
+	switch n := s.random.IntN(112); {
 	case n < 25:
 		s.image([]string{"app", "app", "broken", "huge"}[s.random.IntN(4)])
 	case n < 40:
@@ -137,6 +139,10 @@ func (s *scene) act() {
 	case n < 92:
 		s.note("the controller starts again")
 		s.start()
+	case n < 104:
+		length, off := time.Duration(1+s.random.IntN(10))*time.Minute, clocks[s.random.IntN(len(clocks))]
+		s.note("the pod on %s is held for %v, by a clock that is off by %v", node, length, off)
+		s.hold(node, length, off)
 	default:
 		s.note("the DaemonSet is made again")
 		s.images++

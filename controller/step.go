@@ -84,6 +84,11 @@ func (s *step) run(ctx context.Context) error {
 	s.requeueAt(s.plan.Wake, s.now)
 	s.metrics.setRollout(s.key, &s.plan)
 	s.events.Rollout(s.ds, &s.state.rollout.reported, &s.plan, s.options, s.now)
+	for _, d := range s.plan.Delete {
+		if d.Held != "" && s.state.rollout.expected.Has(d.Pod.UID) {
+			s.events.HoldEnded(d, s.target.Revision)
+		}
+	}
 	s.events.Deletions(s.ds, &s.state.rollout.reported, &s.plan, deleted)
 	return errors.Join(deleted.Err(), markErr, s.setConditions(ctx, status.ForRollout(s.ds, rollout.Conditions(&s.plan)...)))
 }

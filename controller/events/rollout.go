@@ -5,6 +5,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/podclient"
@@ -20,6 +21,7 @@ const (
 	reasonRolloutHalted   = "RolloutHalted"
 	reasonRolloutResumed  = "RolloutResumed"
 	reasonDeletingFailed  = "DeletingPodsFailed"
+	reasonHoldEnded       = "HoldEnded" // of a pod
 )
 
 // RolloutReported is what was last reported about a rollout.
@@ -109,6 +111,11 @@ func (r *Recorder) Deletions(ds *appsv1.DaemonSet, s *RolloutReported, p *rollou
 		r.warning(ds, reasonDeletingFailed, failure+"; it is tried again")
 		s.failure = failure
 	}
+}
+
+// HoldEnded reports, on a pod, that it is replaced although its owner holds it. The log has the deletion.
+func (r *Recorder) HoldEnded(d rollout.Deletion, revision string) {
+	r.events.Event(d.Pod, corev1.EventTypeNormal, reasonHoldEnded, truncated("replaced by a pod of controllerrevision "+revision+", though "+d.Held))
 }
 
 func conditionOf(p *rollout.Plan, t appsv1.DaemonSetConditionType) appsv1.DaemonSetCondition {

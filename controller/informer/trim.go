@@ -80,7 +80,7 @@ func trimNode(node *corev1.Node) *corev1.Node {
 	return out
 }
 
-// trimPod keeps a pod's identity, owner, node, mark, phase, readiness, and why its
+// trimPod keeps a pod's identity, owner, node, mark, hold, phase, readiness, and why its
 // containers wait.
 func trimPod(pod *corev1.Pod) *corev1.Pod {
 	out := &corev1.Pod{
@@ -92,7 +92,7 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 			CreationTimestamp: pod.CreationTimestamp,
 			DeletionTimestamp: pod.DeletionTimestamp,
 			Labels:            only(pod.Labels, appsv1.ControllerRevisionHashLabelKey),
-			Annotations:       only(pod.Annotations, upgrade.TargetAnnotation, upgrade.PolicyAnnotation),
+			Annotations:       only(pod.Annotations, upgrade.TargetAnnotation, upgrade.PolicyAnnotation, upgrade.HoldAnnotation),
 			OwnerReferences:   pod.OwnerReferences,
 		},
 		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},

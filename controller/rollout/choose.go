@@ -8,6 +8,7 @@ import (
 // order sorts candidates in the order in which they are admitted.
 func order(a, b candidate) int {
 	return cmp.Or(
+		a.heldUntil.Compare(b.heldUntil),              // held pods last, so that they take the turn of no other
 		a.refusal.until().Compare(b.refusal.until()),  // refused pods last, by when they may be tried again
 		cmp.Compare(rank(a.settled), rank(b.settled)), // so that the others delay nothing
 		cmp.Compare(rank(!a.ready), rank(!b.ready)),   // first those that serve nobody
@@ -36,6 +37,9 @@ func (pl *planner) choose() {
 			pl.setState(c.node, c.pod, HeldByBreaker, c.unavailable)
 		case allowed <= 0:
 			pl.setState(c.node, c.pod, HeldByPartition, c.unavailable)
+		case !c.heldUntil.IsZero():
+			allowed--
+			pl.keep(c)
 		default:
 			allowed--
 			pl.admit(c)
@@ -109,6 +113,10 @@ func (pl *planner) replace(c candidate) {
 	case c.unavailable == "":
 		pl.plan.Unavailable++
 	}
-	pl.plan.Delete = append(pl.plan.Delete, Deletion{Pod: c.pod, NotReady: !c.ready, Reason: reason, unavailable: c.unavailable})
+	held := pl.overstays(c.pod)
+	if held != "" {
+		reason += ", though " + held
+	}
+	pl.plan.Delete = append(pl.plan.Delete, Deletion{Pod: c.pod, NotReady: !c.ready, Reason: reason, Held: held, unavailable: c.unavailable})
 	pl.setState(c.node, nil, Unavailable, "its old pod is replaced now")
 }

@@ -38,6 +38,7 @@ const (
 	ReasonHeldByPlacement = "HeldByPlacement"
 	ReasonInvalid         = "InvalidAnnotation"
 	ReasonRefused         = "DeletionRefused"
+	ReasonHeldByOwner     = "HeldByOwner"
 	// ReasonAccepted is that of InvalidCondition when it is False, and
 	// ReasonNotHalted that of HaltedCondition.
 	ReasonAccepted  = "Accepted"
@@ -137,6 +138,8 @@ func progress(p *Plan) (is bool, reason, message string) {
 		return false, ReasonPaused, sum + "; set annotation " + PausedAnnotation + " to false to go on"
 	case p.Refusing():
 		return false, ReasonRefused, sum + "; each is tried again, less and less often"
+	case p.waitsForOwners():
+		return false, ReasonHeldByOwner, sum
 	case p.Counts[Unavailable]+p.Counts[Pending] > 0:
 		return true, ReasonUpdating, sum
 	case p.Counts[WaitingNotReady] > 0:
@@ -172,6 +175,7 @@ func (p *Plan) Summary() string {
 		out = append(out, refused)
 	}
 	add(WaitingNotReady, "waiting until their node is Ready", true)
+	add(HeldByOwner, "held by their owners", true)
 	add(HeldBySelector, "held by annotation "+NodeSelectorAnnotation, false)
 	add(HeldByPartition, "held by annotation "+PartitionAnnotation, false)
 	add(HeldByPause, "held by annotation "+PausedAnnotation, false)
@@ -199,7 +203,7 @@ func (p *Plan) awaiting() string {
 	return fmt.Sprintf(" (%d until their images are there)", p.AwaitImages)
 }
 
-// names lists the nodes in a state, with the reason if they are unavailable or held by placement.
+// names lists the nodes in a state, with the reason if they are unavailable, or held by owners or placement.
 func (p *Plan) names(state State) string {
 	return listed(p.first(func(n *NodeStatus) string {
 		switch {
@@ -207,7 +211,7 @@ func (p *Plan) names(state State) string {
 			return ""
 		case state == HeldByPlacement:
 			return n.Reason // names the node
-		case state == Unavailable && n.Reason != "" && !n.Refused:
+		case (state == Unavailable || state == HeldByOwner) && n.Reason != "" && !n.Refused:
 			return n.Name + ": " + n.Reason
 		default:
 			return n.Name

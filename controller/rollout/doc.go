@@ -22,6 +22,13 @@
 //
 // A pod that is not scheduled belongs to the node that it was created for; see NodeOf.
 //
+// # Held by their owners
+//
+// The owner of a node may hold a pod, with upgrade.HoldAnnotation, for as long as the policy
+// permits. A held pod is not deleted, even if it is not Ready. It counts as what it is,
+// available or not, and takes the turn of no other. The maximum counts from the first hold
+// that was seen, for each pod, and not from what later ones say; see nextHold.
+//
 // # Images first
 //
 // With upgrade.PrepullAnnotation, the pods in Plan.Pulls ask their nodes to pull the
@@ -53,6 +60,7 @@
 //   - A node is left alone until it has been seen Ready for NodeSettle.
 //   - Deletions that the last process sent are in what is listed, provided that
 //     the list is not served from a stale cache: the caller ensures that.
+//   - A hold counts since when it says that it began.
 //   - A circuit breaker that was open stays so, from the condition on the
 //     DaemonSet; one that was about to open finds the nodes by the times that the
 //     control plane wrote, and counts a node in doubt.

@@ -68,13 +68,14 @@ type podObservation struct {
 	observation
 	// started is when the pod's containers first ran; zero before that.
 	started time.Time
+	hold    *hold // nil if it was never held
 }
 
 // observe records the nodes and pods of in, and forgets those that are gone.
 func (s *Observations) observe(in *Input) {
 	pods := make(map[types.UID]podObservation, len(in.Pods))
 	for _, pod := range in.Pods {
-		pods[pod.UID] = s.observePod(pod, in.Now)
+		pods[pod.UID] = s.observePod(pod, in)
 	}
 	nodes := make(map[string]nodeObservation, len(in.Nodes))
 	for _, node := range in.Nodes {
@@ -94,13 +95,17 @@ func (s *Observations) observeNode(node *corev1.Node, now time.Time) nodeObserva
 	return out
 }
 
-func (s *Observations) observePod(pod *corev1.Pod, now time.Time) podObservation {
+func (s *Observations) observePod(pod *corev1.Pod, in *Input) podObservation {
 	before, known := s.pods[pod.UID]
-	out := podObservation{started: before.started, observation: s.next(before.observation, known, podReady(pod), now)}
+	out := podObservation{
+		started:     before.started,
+		observation: s.next(before.observation, known, podReady(pod), in.Now),
+		hold:        nextHold(before.hold, pod, in.Options.Policy.MaxHold, in.Now),
+	}
 	switch {
 	case !out.started.IsZero() || pod.Status.Phase != corev1.PodRunning:
 	case known:
-		out.started = now
+		out.started = in.Now
 	default:
 		// Its start was not observed. It cannot have started before this time,
 		// which is the control plane's.

@@ -24,8 +24,10 @@ const (
 	Pending State = "pending"
 	// WaitingNotReady nodes are NotReady and lack a pod of the target revision.
 	WaitingNotReady State = "waiting_not_ready"
-	// The other nodes keep their old pod because of an annotation, or because
-	// the circuit breaker is open.
+	// HeldByOwner nodes keep their old pod because of upgrade.HoldAnnotation on it.
+	HeldByOwner State = "held_by_owner"
+	// The other nodes keep their old pod because of an annotation of the DaemonSet, or
+	// because the circuit breaker is open.
 	HeldBySelector  State = "held_by_node_selector"
 	HeldByPartition State = "held_by_partition"
 	HeldByPause     State = "held_by_pause"
@@ -39,7 +41,7 @@ const (
 func States() []State {
 	return []State{
 		Updated, Unavailable, Pending, WaitingNotReady,
-		HeldBySelector, HeldByPartition, HeldByPause, HeldByBreaker, HeldByPlacement,
+		HeldByOwner, HeldBySelector, HeldByPartition, HeldByPause, HeldByBreaker, HeldByPlacement,
 	}
 }
 
@@ -69,6 +71,8 @@ type Deletion struct {
 	// would be one too many.
 	NotReady bool
 	Reason   string
+	// Held is why the pod is deleted although its owner holds it; "" if nobody does.
+	Held string
 	// unavailable is why the pod was not available; "" if it was.
 	unavailable string
 }
