@@ -16,7 +16,8 @@ import (
 )
 
 // orphaned is how long images are retained for a pod that is gone and has no successor. A
-// DaemonSet creates the next pod within seconds, but its controller may be away.
+// DaemonSet creates the next pod within seconds, but its controller may be away; the next pod of a
+// StatefulSet may run on another node.
 const orphaned = 10 * time.Minute
 
 // PodsChanged records the node's pods, read-only, and reconciles the jobs with them. It is called with all
@@ -103,7 +104,7 @@ func (p *Puller) evaluate(j *job.Job, pods map[types.UID]*corev1.Pod) (why strin
 // isUpgraded reports whether pod is the successor of j's pod and has all its containers, whose
 // images the kubelet keeps.
 func isUpgraded(pod *corev1.Pod, j *job.Job) bool {
-	if job.OwnerOf(pod) != j.Owner || j.Owner == "" || pod.Labels[appsv1.ControllerRevisionHashLabelKey] != j.Revision {
+	if j.Owner == "" || !isSuccessor(pod, j) || pod.Labels[appsv1.ControllerRevisionHashLabelKey] != j.Revision {
 		return false
 	}
 	statuses := pod.Status.ContainerStatuses
@@ -115,10 +116,17 @@ func isUpgraded(pod *corev1.Pod, j *job.Job) bool {
 	return len(statuses) > 0
 }
 
+// isSuccessor reports whether pod is of j's owner, and has the name that the next pod will have: with
+// a StatefulSet, that of j's pod. Another of its pods on this node is none.
+func isSuccessor(pod *corev1.Pod, j *job.Job) bool {
+	owner := metav1.GetControllerOf(pod)
+	return owner != nil && owner.UID == j.Owner && (owner.Kind != "StatefulSet" || pod.Name == j.Pod)
+}
+
 // startAutomatic creates the job that a rollout asks for. p.disk is held.
 func (p *Puller) startAutomatic(pod *corev1.Pod) {
 	t, ok, err := upgrade.TargetOf(pod)
-	if !ok || err != nil || t.Prepull == nil || pod.DeletionTimestamp != nil || !isDaemon(pod) {
+	if !ok || err != nil || t.Prepull == nil || pod.DeletionTimestamp != nil || !isManaged(pod) {
 		return
 	}
 	if have := p.queue.Job(pod.UID); have != nil && (have.Revision == t.Revision || !have.IsNewer(pod)) {
@@ -130,11 +138,11 @@ func (p *Puller) startAutomatic(pod *corev1.Pod) {
 	}
 }
 
-// isDaemon reports whether a DaemonSet controls the pod. Otherwise, whoever may create pods could
-// make the node pull any image, by an annotation.
-func isDaemon(pod *corev1.Pod) bool {
+// isManaged reports whether a DaemonSet or StatefulSet controls the pod. Otherwise, whoever may create
+// pods could make the node pull any image, by an annotation.
+func isManaged(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
-	return owner != nil && owner.Kind == "DaemonSet" && strings.HasPrefix(owner.APIVersion, appsv1.GroupName+"/")
+	return owner != nil && (owner.Kind == "DaemonSet" || owner.Kind == "StatefulSet") && strings.HasPrefix(owner.APIVersion, appsv1.GroupName+"/")
 }
 
 // pods are the node's pods as the watch last showed them.

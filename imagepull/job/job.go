@@ -21,7 +21,7 @@ type Job struct {
 	UID       types.UID `json:"uid"`
 	Namespace string    `json:"namespace"`
 	Pod       string    `json:"pod"`
-	// Owner is the DaemonSet, whose next pod needs the images.
+	// Owner is the DaemonSet or StatefulSet, whose next pod needs the images.
 	Owner types.UID `json:"owner"`
 	// Version is the resourceVersion of the pod when the job was created. An older state of the
 	// pod does not end the job.
