@@ -44,7 +44,7 @@ func checkNeed(pod *corev1.Pod) error {
 	switch {
 	case need == nil:
 		return failf(http.StatusForbidden,
-			"pod %s/%s has no condition %s: it is not known to need an upgrade; if its DaemonSet was just changed, wait for edgehub-controller to mark the pod, GET /pods shows it",
+			"pod %s/%s has no condition %s: it is not known to need an upgrade; if its DaemonSet or StatefulSet was just changed, wait for edgehub-controller to mark the pod, GET /pods shows it",
 			pod.Namespace, pod.Name, upgrade.NeedCondition)
 	case need.Status != corev1.ConditionTrue:
 		return failf(http.StatusForbidden,
@@ -92,18 +92,19 @@ func (s *server) pulled(pod *corev1.Pod, revision string) bool {
 	return ok && state.UID == string(pod.UID) && state.Revision == revision && state.State == nodeapi.Ready
 }
 
-// checkOwner fails unless a DaemonSet will replace the pod on this node.
+// checkOwner fails unless a DaemonSet or StatefulSet will replace the pod. A DaemonSet does so on
+// this node, and a StatefulSet wherever the scheduler places the pod of the same name.
 func checkOwner(pod *corev1.Pod) error {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil {
 		return failf(http.StatusBadRequest,
-			"pod %s/%s has no controlling owner: nothing would replace it; only pods of a DaemonSet can be upgraded here",
+			"pod %s/%s has no controlling owner: nothing would replace it; only pods of a DaemonSet or StatefulSet can be upgraded here",
 			pod.Namespace, pod.Name)
 	}
 	group, err := schema.ParseGroupVersion(owner.APIVersion)
-	if err != nil || group.Group != "apps" || owner.Kind != "DaemonSet" {
+	if err != nil || group.Group != "apps" || owner.Kind != "DaemonSet" && owner.Kind != "StatefulSet" {
 		return failf(http.StatusBadRequest,
-			"pod %s/%s belongs to %s %q of %s: only pods of a DaemonSet of apps/v1 can be upgraded here",
+			"pod %s/%s belongs to %s %q of %s: only pods of a DaemonSet or StatefulSet of apps/v1 can be upgraded here",
 			pod.Namespace, pod.Name, owner.Kind, owner.Name, owner.APIVersion)
 	}
 	return nil
@@ -131,10 +132,10 @@ func checkPlacement(pod *corev1.Pod) error {
 // checkRoom fails if what the new version of pod requests is not free on node without it. all are
 // the node's pods.
 //
-// Pods of a lower priority count as room, since the scheduler evicts them. A pod of a DaemonSet that
-// ends may be one that was upgraded a moment ago, and counts as its successor. Nothing is checked if
-// the new version has another priority class: nobody here knows which pods would be evicted for it. One
-// whose template names none gets the cluster's default at admission, as the old one most likely has.
+// Pods of a lower priority count as room, since the scheduler evicts them. A pod of a DaemonSet or
+// StatefulSet that ends may be one that was upgraded a moment ago, and counts as its successor. Nothing is
+// checked if the new version has another priority class: nobody here knows which pods would be evicted for
+// it. One whose template names none gets the cluster's default at admission, as the old one most likely has.
 func checkRoom(node *corev1.Node, pod *corev1.Pod, all []corev1.Pod) error {
 	target, _ := targetOf(pod)
 	if target.PriorityClassName != "" && target.PriorityClassName != pod.Spec.PriorityClassName {

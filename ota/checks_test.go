@@ -95,6 +95,9 @@ func TestChecks(t *testing.T) {
 		"what blocks another revision does not count":                   {target("between", "node n has the taint a"), http.StatusOK, ""},
 		"an owner that does not control the pod does not replace it":    {owner("apps/v1", "DaemonSet", nil), http.StatusBadRequest, "no controlling owner"},
 		"a ReplicaSet may replace a pod on another node":                {owner("apps/v1", "ReplicaSet", &yes), http.StatusBadRequest, `ReplicaSet "web"`},
+		"a StatefulSet makes a pod of the same name":                    {owner("apps/v1", "StatefulSet", &yes), http.StatusOK, ""},
+		"a StatefulSet that does not control the pod does not":          {owner("apps/v1", "StatefulSet", nil), http.StatusBadRequest, "no controlling owner"},
+		"a StatefulSet of another API group is not Kubernetes'":         {owner("apps.kruise.io/v1beta1", "StatefulSet", &yes), http.StatusBadRequest, "only pods of a DaemonSet or StatefulSet of apps/v1"},
 		"a DaemonSet of another API group is not Kubernetes' DaemonSet": {owner("apps.example.com/v1", "DaemonSet", &yes), http.StatusBadRequest, "apps.example.com/v1"},
 	}
 	for name, tt := range tests {
@@ -166,6 +169,11 @@ func TestAPodWithoutRoomForItsSuccessorIsKept(t *testing.T) {
 		"it requests nothing on a full node": {corev1.ResourceRequirements{Requests: cpu("0")}, other("5", same), "", nil},
 		"it requests what the node has not":  {corev1.ResourceRequirements{Requests: corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}}, other("1", same), "has 0 of 0 for it", nil},
 		"another ends, and comes back":       {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", func(p *corev1.Pod) { deleting(p); p.OwnerReferences = upgradable().OwnerReferences }), "has 1 of 4 for it", nil},
+		"another of a StatefulSet ends, and may come back": {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", func(p *corev1.Pod) {
+			deleting(p)
+			p.OwnerReferences = upgradable().OwnerReferences
+			p.OwnerReferences[0].Kind = "StatefulSet"
+		}), "has 1 of 4 for it", nil},
 		"another ends, and comes back as a larger one": {corev1.ResourceRequirements{Requests: cpu("1")}, other("1", func(p *corev1.Pod) {
 			deleting(p)
 			p.OwnerReferences, p.Status = upgradable().OwnerReferences, upgradable().Status

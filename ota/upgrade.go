@@ -23,7 +23,7 @@ import (
 // noUID is the UID of no object.
 const noUID types.UID = "00000000-0000-0000-0000-000000000000"
 
-// upgrade deletes a pod that needs an upgrade, so that its DaemonSet replaces the pod by one of
+// upgrade deletes a pod that needs an upgrade, so that its DaemonSet or StatefulSet replaces the pod by one of
 // the new revision. The deletion is the commit point of an upgrade.
 func (s *server) upgrade(w http.ResponseWriter, r *http.Request) error {
 	var pod *corev1.Pod

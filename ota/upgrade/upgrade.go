@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	// NeedCondition is True on a pod whose DaemonSet has a newer revision, and False on a pod of
-	// the newest revision. The controller sets it.
+	// NeedCondition is True on a pod whose DaemonSet or StatefulSet has a newer revision, and False
+	// on a pod of the newest revision. The controller sets it.
 	NeedCondition corev1.PodConditionType = "PodNeedUpgrade"
 
 	// ImageCondition is False while the node pulls the images of the target revision, and True
 	// once all of them are on the node. The hub sets it.
 	ImageCondition corev1.PodConditionType = "PodImageReady"
 
-	// PrepullAnnotation on a DaemonSet, if "true", makes nodes pull the images of a new revision as
-	// soon as their pods need an upgrade.
+	// PrepullAnnotation on a DaemonSet or StatefulSet, if "true", makes nodes pull the images of a
+	// new revision as soon as their pods need an upgrade.
 	PrepullAnnotation = "apps.openyurt.io/image-prepull"
 
 	// TargetAnnotation is a Target as JSON. It is on pods that need an upgrade, and on pods that
 	// the controller will replace once their nodes have pulled the images. A node may read neither
-	// DaemonSets nor ControllerRevisions, but its own pods, which are in its cache.
+	// DaemonSets, StatefulSets nor ControllerRevisions, but its own pods, which are in its cache.
 	TargetAnnotation = "apps.openyurt.io/upgrade-target"
 )
 
@@ -53,11 +53,12 @@ type Target struct {
 	Volumes []Image `json:"volumes,omitempty"`
 	// ImagePullSecrets are the names of Secrets in the pod's namespace.
 	ImagePullSecrets []string `json:"imagePullSecrets,omitempty"`
-	// Requests are what the scheduler wants to be free on the node for a pod of this revision.
+	// Requests are what the scheduler wants to be free on the node for a pod of this revision. A pod
+	// of a StatefulSet has none here: its successor may run on another node.
 	Requests corev1.ResourceList `json:"requests,omitempty"`
 	// PriorityClassName is the template's.
 	PriorityClassName string `json:"priorityClassName,omitempty"`
-	// MinReadySeconds is the DaemonSet's, for clients that upgrade the pod and wait until its
+	// MinReadySeconds is the DaemonSet's or StatefulSet's, for clients that upgrade the pod and wait until its
 	// successor is available. It is not part of the revision.
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
 	// Prepull is since when the node should pull the images automatically; nil means that it
