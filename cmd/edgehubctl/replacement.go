@@ -21,6 +21,8 @@ type replacement struct {
 	uid    types.UID // of the old pod
 	owner  types.UID
 	target string // the revision that it should be of
+	// keepsName is true for a pod of a StatefulSet: its successor, perhaps on another node, has its name.
+	keepsName bool
 	// settle is how long it has to stay Ready to be called stable.
 	settle time.Duration
 
@@ -45,7 +47,11 @@ func newReplacement(before []*corev1.Pod, pod podName, settle time.Duration) (*r
 	if target, ok, err := upgrade.TargetOf(old); ok && err == nil && target.Revision == revision && target.MinReadySeconds > 0 {
 		settle = time.Duration(target.MinReadySeconds) * time.Second
 	}
-	return &replacement{old: pod, uid: old.UID, owner: ownerOf(old), target: revision, settle: settle}, nil
+	owner := metav1.GetControllerOf(old)
+	return &replacement{
+		old: pod, uid: old.UID, owner: ownerOf(old), target: revision, settle: settle,
+		keepsName: owner != nil && owner.Kind == "StatefulSet",
+	}, nil
 }
 
 // check returns true once the replacement has been Ready for long enough, and otherwise what
@@ -62,6 +68,8 @@ func (s *replacement) check(pods []*corev1.Pod, asked, answered time.Time) (done
 		return false, fmt.Sprintf("for pod %s to begin to end", s.old), nil
 	case old != nil:
 		return false, fmt.Sprintf("for pod %s to end", s.old), nil
+	case s.keepsName:
+		return false, fmt.Sprintf("for a pod in place of %s: the cloud makes it, perhaps on another node", s.old), nil
 	default:
 		return false, fmt.Sprintf("for a pod in place of %s: the cloud makes it", s.old), nil
 	}
@@ -75,6 +83,7 @@ func (s *replacement) find(pods []*corev1.Pod) (old *corev1.Pod) {
 		case p.UID == s.uid:
 			old = p
 		case p.Namespace != s.old.namespace || ownerOf(p) != s.owner || p.DeletionTimestamp != nil:
+		case s.keepsName && p.Name != s.old.name: // another one of the StatefulSet
 		case s.pod == nil || s.pod.CreationTimestamp.Before(&p.CreationTimestamp): // not the one that was evicted
 			s.pod = p
 		}
@@ -198,6 +207,6 @@ func (b *broken) goBack() string {
 	if owner == nil {
 		return "kubelet goes on trying"
 	}
-	return fmt.Sprintf("kubelet goes on trying; to go back, ask for a rollback (kubectl rollout undo daemonset/%s -n %s), and upgrade once more when %s pods shows that the pod needs it",
-		owner.Name, b.pod.Namespace, name)
+	return fmt.Sprintf("kubelet goes on trying; to go back, ask for a rollback (kubectl rollout undo %s/%s -n %s), and upgrade once more when %s pods shows that the pod needs it",
+		strings.ToLower(owner.Kind), owner.Name, b.pod.Namespace, name)
 }

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const started = "Start updating pod shop/web-1"
@@ -73,6 +74,27 @@ the hub does not answer on ADDRESS: its answer broke off: unexpected EOF; the up
 waiting for pod shop/web-2 to be Ready: container web waits: ContainerCreating
 waiting for pod shop/web-2 to stay Ready for 60ms
 `, "ADDRESS", h.address))
+}
+
+// The next pod of a StatefulSet has the same name, and others of the StatefulSet may be on this node.
+func TestAnUpgradeOfAStatefulSetsPodIsWaitedFor(t *testing.T) {
+	stateful := func(uid types.UID) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.UID, p.OwnerReferences[0].Kind = uid, "StatefulSet" }
+	}
+	other := pod("shop", "web-2", newRevision, stateful("other"))
+	h := newFakeHub(t).on("POST", upgradeOf, answersWith(200, started)).on("GET", "/pods",
+		podList(old(stateful("old")), other),
+		podList(old(stateful("old"), deleting), other),
+		podList(other),
+		podList(other, pod("shop", "web-1", newRevision, stateful("new"), waits("ErrImagePull", ""))),
+	)
+	h.edgehubctl(t, "upgrade", "shop/web-1", "--wait").is(t, exitBroken, started+"\n", `waiting for pod shop/web-1 to end
+waiting for a pod in place of shop/web-1: the cloud makes it, perhaps on another node
+error: pod shop/web-1 of revision 7c9b does not run: container web: ErrImagePull. To find out more: kubectl describe pod web-1 -n shop. `+
+		"kubelet goes on trying; to go back, ask for a rollback (kubectl rollout undo statefulset/web -n shop), and upgrade once more when edgehubctl pods shows that the pod needs it\n")
+	h.on("GET", "/pods", podList(old(stateful("old"))), podList(other), podList(other, pod("shop", "web-1", newRevision, stateful("new"))))
+	h.edgehubctl(t, "upgrade", "shop/web-1", "--wait").has(t, exitDone, started+"\nPod shop/web-1 of revision 7c9b is Ready",
+		"waiting for a pod in place of shop/web-1: the cloud makes it, perhaps on another node\nwaiting for pod shop/web-1 to stay Ready for 60ms\n")
 }
 
 func TestAnUpgradeAsJSON(t *testing.T) {
