@@ -12,11 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Controls reports whether ds is object's controller, by UID: one that was deleted
-// and made again under the same name does not own what the first one left.
-func Controls(ds *appsv1.DaemonSet, object metav1.Object) bool {
+// Controls reports whether a DaemonSet, or other workload, is object's controller, by UID: one that
+// was deleted and made again under the same name does not own what the first one left.
+func Controls(workload, object metav1.Object) bool {
 	owner := metav1.GetControllerOfNoCopy(object)
-	return owner != nil && owner.UID == ds.UID
+	return owner != nil && owner.UID == workload.GetUID()
 }
 
 // Condition returns ds's condition of type t, or nil. It points into ds.

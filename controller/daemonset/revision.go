@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
@@ -40,11 +41,21 @@ func newer(a, b *appsv1.ControllerRevision) bool {
 	return a.Name > b.Name
 }
 
-// TargetOf reads what a node needs to know of revision. The data of a
-// ControllerRevision of a DaemonSet is a patch with the whole pod template.
+// HashOf returns what the pods of a revision have as the value of their label
+// controller-revision-hash, or "" if that is not known. Pods of a StatefulSet have the
+// ControllerRevision's name there, and those of a DaemonSet the value of the same label.
+func HashOf(revision *appsv1.ControllerRevision) string {
+	if owner := metav1.GetControllerOfNoCopy(revision); owner != nil && owner.Kind == "StatefulSet" {
+		return revision.Name
+	}
+	return revision.Labels[appsv1.ControllerRevisionHashLabelKey]
+}
+
+// TargetOf reads what a node needs to know of revision. The data of a ControllerRevision of a
+// DaemonSet or StatefulSet is a patch with the whole pod template.
 func TargetOf(revision *appsv1.ControllerRevision) (upgrade.Target, error) {
 	name := revision.Namespace + "/" + revision.Name
-	hash := revision.Labels[appsv1.ControllerRevisionHashLabelKey]
+	hash := HashOf(revision)
 	if hash == "" {
 		return upgrade.Target{}, fmt.Errorf("read ControllerRevision %s: no label %s", name, appsv1.ControllerRevisionHashLabelKey)
 	}

@@ -2,6 +2,7 @@ package daemonset
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -60,29 +61,47 @@ const maxQuoted = 100
 // carried out, problem describes what is wrong and what to write instead. The newer annotation
 // wins, even if its value is wrong and the older one's is not.
 func StrategyOf(ds *appsv1.DaemonSet) (_ Strategy, problem string) {
+	return ParseStrategy("DaemonSet", ds.Annotations, string(ds.Spec.UpdateStrategy.Type), OTA, AdvancedRollingUpdate)
+}
+
+// ParseStrategy is StrategyOf for an object of any kind that has one of the supported strategies.
+// updateType is its spec.updateStrategy.type.
+func ParseStrategy(kind string, annotations map[string]string, updateType string, supported ...Strategy) (_ Strategy, problem string) {
 	key := StrategyAnnotation
-	value, ok := ds.Annotations[key]
+	value, ok := annotations[key]
 	if !ok {
 		key = OldStrategyAnnotation
-		if value, ok = ds.Annotations[key]; !ok {
+		if value, ok = annotations[key]; !ok {
 			return Unmanaged, ""
 		}
 	}
 	wanted, known := strategies[strings.ToLower(strings.TrimSpace(value))]
-	onDelete := ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
-	if known && onDelete {
+	supports := slices.Contains(supported, wanted)
+	onDelete := updateType == string(appsv1.OnDeleteDaemonSetStrategyType)
+	if supports && onDelete {
 		return wanted, ""
 	}
 	problem = fmt.Sprintf("annotation %s is %q, ", key, Truncate(value, maxQuoted))
-	switch {
-	case known:
+	if supports {
 		return Unmanaged, problem + fmt.Sprintf("but spec.updateStrategy.type is %s, with which Kubernetes replaces the pods itself: "+
-			"set spec.updateStrategy.type to OnDelete, or remove the annotation", ds.Spec.UpdateStrategy.Type)
-	case onDelete:
-		return Undecided, problem + "which is no update strategy: set it to OTA or AdvancedRollingUpdate, " +
-			"or remove it; until then nothing is done with this DaemonSet"
-	default:
-		return Unmanaged, problem + "which is no update strategy: set it to OTA or AdvancedRollingUpdate " +
-			"and spec.updateStrategy.type to OnDelete, or remove it"
+			"set spec.updateStrategy.type to OnDelete, or remove the annotation", updateType)
 	}
+	problem += "which is no update strategy"
+	if known {
+		problem += " for a " + kind
+	}
+	problem += ": set it to " + or(supported)
+	if onDelete {
+		return Undecided, problem + ", or remove it; until then nothing is done with this " + kind
+	}
+	return Unmanaged, problem + " and spec.updateStrategy.type to OnDelete, or remove it"
+}
+
+// or names the strategies: this or that.
+func or(all []Strategy) string {
+	var names []string
+	for _, s := range all {
+		names = append(names, s.String())
+	}
+	return strings.Join(names, " or ")
 }

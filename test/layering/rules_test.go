@@ -149,6 +149,7 @@ var layers = map[string][]string{
 	// What the controller decides, for those who show it: no client, no clock.
 	"controller/autonomy":  {},
 	"controller/daemonset": {"ota/upgrade"},
+	"controller/workload":  {"controller/daemonset"},
 	"controller/rollout":   {"controller/daemonset", "ota/upgrade"},
 	"controller/status":    {"controller/daemonset", "controller/rollout", "ota/upgrade"},
 	// What it remembers between reconciles: no client either.
