@@ -8,12 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/status"
+	"github.com/edgehub-io/edgehub/controller/workload"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -38,20 +38,20 @@ func (s *scope) cleanup(ctx context.Context, problem string) error {
 	return nil
 }
 
-// unmarkPods removes the marks from the pods of a DaemonSet that no longer asks for them. A
+// unmarkPods removes the marks from the pods of a workload that no longer asks for them. A
 // pod that kept the condition would let its node delete it. With keepTargets, the targets
 // stay, so that nodes that pull images need not start again; advance corrects them. policy is
 // the pods' next, "" for none.
 //
-// Only its watch, which is kept until all is done, shows that a DaemonSet once asked. If the
-// DaemonSet changed while no controller was watching, the marks stay until the pods are
-// replaced, or the DaemonSet opts in and out again: finding them would take a list of all
-// pods of the cluster. The same holds for a DaemonSet that is deleted without its pods.
+// Only its watch, which is kept until all is done, shows that a workload once asked. If it
+// changed while no controller was watching, the marks stay until the pods are
+// replaced, or the workload opts in and out again: finding them would take a list of all
+// pods of the cluster. The same holds for a workload that is deleted without its pods.
 func (s *scope) unmarkPods(ctx context.Context, keepTargets bool, policy string) error {
 	if s.state.marked == noMarks {
 		return nil
 	}
-	if w := s.state.owned; w != nil && w.Matches(s.ds) { // else another DaemonSet has the name by now
+	if w := s.state.owned; w != nil && w.Matches(s.object) { // else another workload has the name by now
 		patches, err := s.unmarkPatches(ctx, keepTargets, policy)
 		if err != nil {
 			return err
@@ -61,7 +61,7 @@ func (s *scope) unmarkPods(ctx context.Context, keepTargets bool, policy string)
 		if err := done.Err(); err != nil {
 			return err
 		}
-		s.events.Unmarked(s.ds, &s.state.reported, len(done.Changed), s.state.marked == rolloutMarks)
+		s.events.Unmarked(s.object, &s.state.reported, len(done.Changed), s.state.marked == rolloutMarks)
 	}
 	s.state.marked = noMarks
 	s.metrics.forgetPods(s.key)
@@ -74,12 +74,12 @@ func (s *scope) unmarkPatches(ctx context.Context, keepTargets bool, policy stri
 	var (
 		patches []status.PodPatch
 		now     = time.Now()
-		pods    = s.client.CoreV1().Pods(s.ds.Namespace)
+		pods    = s.client.CoreV1().Pods(s.key.Namespace)
 	)
 	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return pods.List(ctx, o) })
 	err := pages.EachListItem(ctx, metav1.ListOptions{LabelSelector: s.state.owned.Selector().String()}, func(object runtime.Object) error {
 		pod, ok := object.(*corev1.Pod)
-		if !ok || !daemonset.Controls(s.ds, pod) || !pod.DeletionTimestamp.IsZero() {
+		if !ok || !daemonset.Controls(s.object, pod) || !pod.DeletionTimestamp.IsZero() {
 			return nil
 		}
 		want := status.Mark{Policy: policy}
@@ -101,17 +101,19 @@ func (s *scope) unmarkPatches(ctx context.Context, keepTargets bool, policy stri
 }
 
 // stopRollout forgets a rollout that is no longer asked for.
-func (r *reconciler) stopRollout(key cache.ObjectName, t *state) {
+func (r *reconciler) stopRollout(key key, t *state) {
 	t.rollout = nil
-	r.nodes.Unsubscribe(key)
+	r.nodes.Unsubscribe(key.ObjectName)
 	r.metrics.forgetRollout(key)
 }
 
-// forget drops everything that is kept of a DaemonSet.
-func (r *reconciler) forget(key cache.ObjectName) {
+// forget drops everything that is kept of a workload.
+func (r *reconciler) forget(key key) {
 	if t := r.states.remove(key); t != nil {
 		t.stopOwned()
-		r.stopRollout(key, t)
+		if key.kind == workload.DaemonSet { // a StatefulSet has none, and may be a DaemonSet's namesake
+			r.stopRollout(key, t)
+		}
 	}
 	r.metrics.forgetPods(key)
 }

@@ -1,13 +1,13 @@
 // Package controller carries out, in the cloud, the update strategies that a
-// DaemonSet opts into with an annotation. Beside that, package tolerations keeps pods on nodes that are away.
+// DaemonSet or StatefulSet, its workload, opts into with an annotation. Beside that, package tolerations keeps pods on nodes that are away.
 //
-// A DaemonSet opts in with spec.updateStrategy.type OnDelete, so that Kubernetes
+// A workload opts in with spec.updateStrategy.type OnDelete, so that Kubernetes
 // itself leaves its pods alone, and the annotation apps.openyurt.io/update-strategy.
-// With OTA, a condition and an annotation on every pod show whether its DaemonSet has
+// With OTA, a condition and an annotation on every pod show whether its workload has
 // a newer revision, and the owner of the node decides when to take it: the controller
-// deletes nothing. Package ota/upgrade defines both. With AdvancedRollingUpdate, the
-// controller deletes pods, so that Kubernetes creates new ones, on nodes that are
-// Ready and as fast as the DaemonSet allows. Package rollout decides which. With
+// deletes nothing. Package ota/upgrade defines both. With AdvancedRollingUpdate, which
+// only DaemonSets can have, the controller deletes pods, so that Kubernetes creates new ones,
+// on nodes that are Ready and as fast as the DaemonSet allows. Package rollout decides which. With
 // either, nodes may be asked to pull the images of the newer revision first.
 //
 // # A rollout step
@@ -28,19 +28,19 @@
 //
 // # Failures
 //
-// One reconcile per DaemonSet brings its pods to where they should be, from what is
+// One reconcile per workload brings its pods to where they should be, from what is
 // observed now and never from the content of an event. Failures are retried with backoff,
 // and one pod's failure delays no other: each pod has a backoff of its own, for deletions
-// in package expectations and for patches in the DaemonSet's state. A reconcile in which
-// nothing succeeded counts as a failure of the DaemonSet; events about its pods and nodes
+// in package expectations and for patches in the workload's state. A reconcile in which
+// nothing succeeded counts as a failure of the workload; events about its pods and nodes
 // do not shorten that wait.
 //
 // # Load
 //
-// Memory and load grow with the pods of the DaemonSets that opted in, not with
-// the cluster: DaemonSets are watched everywhere, trimmed to a few fields, but
-// pods and ControllerRevisions only by the selectors of those DaemonSets. Nodes
-// are watched once one of them asks for AdvancedRollingUpdate.
+// Memory and load grow with the pods of the workloads that opted in, not with the cluster:
+// DaemonSets and StatefulSets are watched everywhere, trimmed to a few fields, but
+// pods and ControllerRevisions only by the selectors of those workloads. Nodes
+// are watched once a DaemonSet has opted in.
 //
 // Run must be called by one process at a time, which a lease has to ensure. With OTA, a
 // second process would send every patch twice and do no harm. With AdvancedRollingUpdate,
@@ -68,6 +68,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/tolerations"
+	"github.com/edgehub-io/edgehub/controller/workload"
 )
 
 // Name is how the controller calls itself in Events, as a field manager, and as
@@ -76,7 +77,7 @@ const Name = "edgehub-controller"
 
 // Defaults of Options.
 const (
-	// DefaultWorkers is enough to have one DaemonSet with thousands of pods in
+	// DefaultWorkers is enough to have one workload with thousands of pods in
 	// work while others go on.
 	DefaultWorkers = 4
 	// DefaultPatches keeps a connection of HTTP/2 busy: its streams, 100 on an
@@ -86,9 +87,9 @@ const (
 
 // Options are what New can do without. The zero value is usable.
 type Options struct {
-	// Workers is how many DaemonSets are worked on at once; 0 is DefaultWorkers.
+	// Workers is how many workloads are worked on at once; 0 is DefaultWorkers.
 	Workers int
-	// Patches is how many pods of one DaemonSet are patched or deleted at once; 0
+	// Patches is how many pods of one workload are patched or deleted at once; 0
 	// is DefaultPatches.
 	Patches int
 	// Autonomy keeps pods on nodes that are away, where that is asked for; nil leaves all pods to Kubernetes.
@@ -101,7 +102,7 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Controller reconciles the DaemonSets that opted in. Its methods are safe for
+// Controller reconciles the workloads that opted in. Its methods are safe for
 // concurrent use, but Run runs once at a time.
 type Controller struct {
 	client  kubernetes.Interface
@@ -137,7 +138,8 @@ func New(client kubernetes.Interface, o Options) (*Controller, error) {
 }
 
 // Synced reports whether Run has listed every DaemonSet and acts on them. It is
-// false before, after, and while another process has the lead.
+// false before, after, and while another process has the lead. StatefulSets do not count:
+// where a ClusterRole of an earlier release forbids to list them, DaemonSets go on.
 func (c *Controller) Synced() bool { return c.synced.Load() }
 
 // Run works until ctx is done, and returns nil then, with no goroutine left that
@@ -146,11 +148,16 @@ func (c *Controller) Synced() bool { return c.synced.Load() }
 func (c *Controller) Run(ctx context.Context) error {
 	defer c.synced.Store(false)
 	queue := newQueue(c.queues)
-	daemonSets := informer.NewDaemonSets(c.client, queue.Add)
+	add := func(kind workload.Kind) func(cache.ObjectName) {
+		return func(name cache.ObjectName) { queue.Add(key{kind, name}) }
+	}
+	daemonSets := informer.NewDaemonSets(c.client, add(workload.DaemonSet))
+	statefulSets := informer.NewStatefulSets(c.client, add(workload.StatefulSet))
 	r := &reconciler{
-		client:     c.client,
-		daemonSets: appslisters.NewDaemonSetLister(daemonSets.GetIndexer()),
-		queue:      queue,
+		client:       c.client,
+		daemonSets:   appslisters.NewDaemonSetLister(daemonSets.GetIndexer()),
+		statefulSets: appslisters.NewStatefulSetLister(statefulSets.GetIndexer()),
+		queue:        queue,
 		podClient: &podclient.Client{
 			Kube: c.client, FieldManager: Name, Limit: c.options.Patches,
 			OnPatch: c.metrics.patched, OnDelete: c.metrics.deleted,
@@ -165,6 +172,7 @@ func (c *Controller) Run(ctx context.Context) error {
 
 	var running sync.WaitGroup
 	running.Go(func() { daemonSets.RunWithContext(ctx) })
+	running.Go(func() { statefulSets.RunWithContext(ctx) })
 	if c.options.Autonomy != nil {
 		t := &tolerations.Controller{Client: c.client, Fleet: *c.options.Autonomy, Name: Name, Metrics: c.autonomy, Logger: c.options.Logger}
 		running.Go(func() { t.Run(ctx) })

@@ -5,20 +5,20 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/controller/workload"
 )
 
-// metrics has, for each DaemonSet with OTA, two series; for each with AdvancedRollingUpdate,
+// metrics has, for each workload with OTA, two series; for each with AdvancedRollingUpdate,
 // one for each state of a node and one for images; and a few besides.
 type metrics struct {
 	reconciles *prometheus.CounterVec
 	patches    *prometheus.CounterVec
 	deletions  *prometheus.CounterVec
-	pods       *prometheus.GaugeVec
+	pods       map[workload.Kind]*prometheus.GaugeVec
 	nodes      *prometheus.GaugeVec
 	images     *prometheus.GaugeVec
 }
@@ -30,7 +30,7 @@ func newMetrics() *metrics {
 	}
 	return &metrics{
 		reconciles: newCounter("edgehub_controller_reconciles_total",
-			"Reconciles of DaemonSets, by result: success, or error when it is retried with backoff.", "result"),
+			"Reconciles of DaemonSets and StatefulSets, by result: success, or error when it is retried with backoff.", "result"),
 		patches: newCounter("edgehub_controller_pod_patches_total",
 			"Patches of the status of pods, by result: success, gone, conflict or error.", "result"),
 		deletions: newCounter("edgehub_controller_pod_deletions_total",
@@ -41,9 +41,14 @@ func newMetrics() *metrics {
 		images: newGauge("edgehub_controller_rollout_nodes_awaiting_images",
 			"Nodes, of those pending, whose old pod is kept until the images of the new revision are there.",
 			"namespace", "daemonset"),
-		pods: newGauge("edgehub_controller_daemonset_pods",
-			"Pods of DaemonSets with the strategy OTA, by state: needs_upgrade or up_to_date.",
-			"namespace", "daemonset", "state"),
+		pods: map[workload.Kind]*prometheus.GaugeVec{
+			workload.DaemonSet: newGauge("edgehub_controller_daemonset_pods",
+				"Pods of DaemonSets with the strategy OTA, by state: needs_upgrade or up_to_date.",
+				"namespace", "daemonset", "state"),
+			workload.StatefulSet: newGauge("edgehub_controller_statefulset_pods",
+				"Pods of StatefulSets with the strategy OTA, by state: needs_upgrade or up_to_date.",
+				"namespace", "statefulset", "state"),
+		},
 	}
 }
 
@@ -56,7 +61,7 @@ func newGauge(name, help string, labels ...string) *prometheus.GaugeVec {
 }
 
 func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.reconciles, m.patches, m.deletions, m.pods, m.nodes, m.images}
+	return []prometheus.Collector{m.reconciles, m.patches, m.deletions, m.pods[workload.DaemonSet], m.pods[workload.StatefulSet], m.nodes, m.images}
 }
 
 func register(r prometheus.Registerer, collectors []prometheus.Collector) error {
@@ -80,23 +85,24 @@ func resultOf(err error) string {
 	return "success"
 }
 
-func (m *metrics) setPods(key cache.ObjectName, needUpgrade, upToDate int) {
-	m.pods.WithLabelValues(key.Namespace, key.Name, "needs_upgrade").Set(float64(needUpgrade))
-	m.pods.WithLabelValues(key.Namespace, key.Name, "up_to_date").Set(float64(upToDate))
+func (m *metrics) setPods(key key, needUpgrade, upToDate int) {
+	pods := m.pods[key.kind]
+	pods.WithLabelValues(key.Namespace, key.Name, "needs_upgrade").Set(float64(needUpgrade))
+	pods.WithLabelValues(key.Namespace, key.Name, "up_to_date").Set(float64(upToDate))
 }
 
-func (m *metrics) forgetPods(key cache.ObjectName) {
-	m.pods.DeletePartialMatch(prometheus.Labels{"namespace": key.Namespace, "daemonset": key.Name})
+func (m *metrics) forgetPods(key key) {
+	m.pods[key.kind].DeletePartialMatch(prometheus.Labels{"namespace": key.Namespace, key.kind.Lower(): key.Name})
 }
 
-func (m *metrics) setRollout(key cache.ObjectName, p *rollout.Plan) {
+func (m *metrics) setRollout(key key, p *rollout.Plan) {
 	for _, state := range rollout.States() {
 		m.nodes.WithLabelValues(key.Namespace, key.Name, string(state)).Set(float64(p.Counts[state]))
 	}
 	m.images.WithLabelValues(key.Namespace, key.Name).Set(float64(p.AwaitImages))
 }
 
-func (m *metrics) forgetRollout(key cache.ObjectName) {
+func (m *metrics) forgetRollout(key key) {
 	m.nodes.DeletePartialMatch(prometheus.Labels{"namespace": key.Namespace, "daemonset": key.Name})
 	m.images.DeleteLabelValues(key.Namespace, key.Name)
 }
@@ -123,15 +129,15 @@ func newQueueMetrics() *queueMetrics {
 		}, []string{"name"})
 	}
 	return &queueMetrics{
-		depth:    newGauge("workqueue_depth", "DaemonSets that wait for a worker.", "name"),
-		adds:     newCounter("workqueue_adds_total", "DaemonSets put into the queue.", "name"),
-		latency:  histogram("workqueue_queue_duration_seconds", "How long a DaemonSet waited for a worker."),
-		duration: histogram("workqueue_work_duration_seconds", "How long a worker took for a DaemonSet."),
+		depth:    newGauge("workqueue_depth", "DaemonSets and StatefulSets that wait for a worker.", "name"),
+		adds:     newCounter("workqueue_adds_total", "DaemonSets and StatefulSets put into the queue.", "name"),
+		latency:  histogram("workqueue_queue_duration_seconds", "How long a DaemonSet or StatefulSet waited for a worker."),
+		duration: histogram("workqueue_work_duration_seconds", "How long a worker took for a DaemonSet or StatefulSet."),
 		unfinished: newGauge("workqueue_unfinished_work_seconds",
 			"Sum of how long the workers have been at what they have not finished.", "name"),
 		longest: newGauge("workqueue_longest_running_processor_seconds",
 			"How long the slowest worker has been at what it has not finished.", "name"),
-		retries: newCounter("workqueue_retries_total", "DaemonSets put back after a failure.", "name"),
+		retries: newCounter("workqueue_retries_total", "DaemonSets and StatefulSets put back after a failure.", "name"),
 	}
 }
 

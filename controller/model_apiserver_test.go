@@ -71,6 +71,8 @@ type faults struct {
 	away bool
 	// late is the delay from a change to its watch event, by resource.
 	late map[string]time.Duration
+	// forbidden is a resource that the controller may neither list nor watch.
+	forbidden string
 	// answer, if not nil, returns what is answered in place of doing something.
 	answer func(verb, resource, name string) error
 }
@@ -86,6 +88,7 @@ const namespace = "default"
 
 var kinds = map[string]schema.GroupVersionKind{
 	"daemonsets":          appsv1.SchemeGroupVersion.WithKind("DaemonSet"),
+	"statefulsets":        appsv1.SchemeGroupVersion.WithKind("StatefulSet"),
 	"controllerrevisions": appsv1.SchemeGroupVersion.WithKind("ControllerRevision"),
 	"pods":                corev1.SchemeGroupVersion.WithKind("Pod"),
 	"nodes":               corev1.SchemeGroupVersion.WithKind("Node"),
@@ -211,6 +214,9 @@ func (a *apiserver) RoundTrip(q *http.Request) (*http.Response, error) {
 		out any
 		err error
 	)
+	if resource == a.faults.forbidden {
+		err = apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no rule for it"))
+	}
 	if a.faults.answer != nil && !watch {
 		err = a.faults.answer(q.Method, strings.Join(append(parts[:1:1], parts[min(2, len(parts)):]...), "/"), name)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/status"
+	"github.com/edgehub-io/edgehub/controller/workload"
 )
 
 // markPods carries out the strategy OTA. With Options.Prepull, nodes pull the images
@@ -19,37 +20,46 @@ func (s *scope) markPods(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.nodes.Subscribe(ctx, s.key, s.requeue())
-	if !w.Synced() || !s.nodes.Synced() {
+	if s.ds != nil {
+		s.nodes.Subscribe(ctx, s.key.ObjectName, s.requeue())
+	}
+	if !w.Synced() || s.ds != nil && !s.nodes.Synced() {
 		return nil // they call when they are
 	}
 	s.state.marked = otaMarks
-	revision := daemonset.NewestRevision(s.ds, w.Revisions())
+	revision := workload.TargetRevision(s.object, w.Revisions())
 	if revision == nil {
-		return nil // the DaemonSet or a revision will change
+		return nil // the workload or a revision will change
 	}
 	target, err := daemonset.TargetOf(revision)
 	if err != nil {
 		return err
 	}
-	target.MinReadySeconds = s.ds.Spec.MinReadySeconds
+	target.MinReadySeconds = workload.MinReadySecondsOf(s.object)
+	if s.ds == nil {
+		target.Requests = nil // the next pod may run on another node
+	}
 	now, m := time.Now(), status.NewMarker(target, s.options.Policy, s.obstacles())
 	if s.options.Prepull {
 		m = status.NewPrepullMarker(target, s.options.Policy, s.obstacles(), now)
 	}
-	pods := w.ActivePods(s.ds)
+	pods := w.ActivePods(s.object)
 	p := status.PlanMarks(m, pods, now)
 	s.metrics.setPods(s.key, p.Need, p.Total-p.Need)
 	done := s.patchPods(ctx, s.ready(p.Patches, pods, now))
 	if ctx.Err() == nil {
-		s.events.Marked(s.ds, &s.state.reported, target.Revision, p, done, len(s.state.patchBackoff) > 0)
+		s.events.Marked(s.object, &s.state.reported, target.Revision, p, done, len(s.state.patchBackoff) > 0)
 	}
 	return done.ErrIfNone()
 }
 
 // obstacles returns a function that says why the node of a pod would get no pod of the new
-// revision, which is the DaemonSet's template: NewestRevision has made sure of that.
+// revision, which is the DaemonSet's template: NewestRevision has made sure of that. The next pod of a
+// StatefulSet may run on another node, so nothing stands in its way.
 func (s *scope) obstacles() func(*corev1.Pod) string {
+	if s.ds == nil {
+		return func(*corev1.Pod) string { return "" }
+	}
 	placement := rollout.NewPlacement(&s.ds.Spec.Template.Spec)
 	nodes := sync.OnceValue(func() map[string]*corev1.Node { // most pods of a rollout do not ask
 		out := map[string]*corev1.Node{}

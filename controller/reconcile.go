@@ -8,7 +8,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/client-go/kubernetes"
 	appslisters "k8s.io/client-go/listers/apps/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/events"
@@ -16,44 +15,64 @@ import (
 	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/status"
+	"github.com/edgehub-io/edgehub/controller/workload"
 )
 
 // reconciler is a running Controller.
 type reconciler struct {
-	client     kubernetes.Interface
-	daemonSets appslisters.DaemonSetLister
-	queue      queue
-	podClient  *podclient.Client
-	events     *events.Recorder
-	metrics    *metrics
-	log        *slog.Logger
-	timing     rollout.Timing
-	nodes      *informer.Nodes
-	states     *states
+	client       kubernetes.Interface
+	daemonSets   appslisters.DaemonSetLister
+	statefulSets appslisters.StatefulSetLister
+	queue        queue
+	podClient    *podclient.Client
+	events       *events.Recorder
+	metrics      *metrics
+	log          *slog.Logger
+	timing       rollout.Timing
+	nodes        *informer.Nodes
+	states       *states
 }
 
-// reconcile brings one DaemonSet's pods to where they should be.
-func (r *reconciler) reconcile(ctx context.Context, key cache.ObjectName) error {
-	ds, _ := r.daemonSets.DaemonSets(key.Namespace).Get(key.Name) // not found is the only error
-	if ds == nil || !ds.DeletionTimestamp.IsZero() {
+// find returns a workload as the watch has it, nil if it is gone.
+func (r *reconciler) find(key key) workload.Object {
+	// Not found is the only error of a lister.
+	if key.kind == workload.StatefulSet {
+		if sts, err := r.statefulSets.StatefulSets(key.Namespace).Get(key.Name); err == nil {
+			return sts
+		}
+	} else if ds, err := r.daemonSets.DaemonSets(key.Namespace).Get(key.Name); err == nil {
+		return ds
+	}
+	return nil
+}
+
+// reconcile brings one workload's pods to where they should be.
+func (r *reconciler) reconcile(ctx context.Context, key key) error {
+	o := r.find(key)
+	if o == nil || !o.GetDeletionTimestamp().IsZero() {
 		r.forget(key) // its pods go with it
 		return nil
 	}
-	if t := r.states.get(key); t != nil && t.ds.UID != ds.UID {
-		r.forget(key) // what is known is about another DaemonSet of the same name
+	if t := r.states.get(key); t != nil && t.object.GetUID() != o.GetUID() {
+		r.forget(key) // what is known is about another workload of the same name
 	}
-	wanted, problem := daemonset.StrategyOf(ds)
-	if wanted == daemonset.Unmanaged && problem == "" && r.states.get(key) == nil && status.OwnedConditions(ds) == nil {
+	wanted, problem := workload.StrategyOf(o)
+	ds, isDaemonSet := o.(*appsv1.DaemonSet)
+	if wanted == daemonset.Unmanaged && problem == "" && r.states.get(key) == nil &&
+		(!isDaemonSet || status.OwnedConditions(ds) == nil) {
 		return nil // by far the most of them
 	}
-	s := &scope{reconciler: r, key: key, ds: ds, state: r.states.getOrAdd(key)}
-	s.state.ds = ds
+	s := &scope{reconciler: r, key: key, object: o, ds: ds, state: r.states.getOrAdd(key)}
+	s.state.object = o
+	if sts, ok := o.(*appsv1.StatefulSet); ok {
+		return s.applyStatefulSet(ctx, sts, wanted, problem)
+	}
 	return s.apply(ctx, wanted, problem)
 }
 
 // apply does what the DaemonSet asks for, and undoes what it no longer asks for.
 func (s *scope) apply(ctx context.Context, wanted daemonset.Strategy, problem string) (err error) {
-	if s.options, err = optionsOf(s.ds, wanted); err != nil {
+	if s.options, err = optionsOf(s.object, wanted); err != nil {
 		problem = err.Error()
 	}
 	s.events.Problem(s.ds, &s.state.reported, problem)
@@ -79,12 +98,12 @@ func (s *scope) apply(ctx context.Context, wanted daemonset.Strategy, problem st
 }
 
 // optionsOf reads those annotations that count with the strategy.
-func optionsOf(ds *appsv1.DaemonSet, wanted daemonset.Strategy) (rollout.Options, error) {
+func optionsOf(o workload.Object, wanted daemonset.Strategy) (rollout.Options, error) {
 	switch wanted {
 	case daemonset.AdvancedRollingUpdate:
-		return rollout.ParseOptions(ds.Annotations)
+		return rollout.ParseOptions(o.GetAnnotations())
 	case daemonset.OTA:
-		return rollout.ParseOTA(ds.Annotations)
+		return rollout.ParseOTA(o.GetAnnotations())
 	default:
 		return rollout.Options{}, nil
 	}

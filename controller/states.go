@@ -3,29 +3,27 @@ package controller
 import (
 	"sync"
 
-	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/client-go/tools/cache"
-
 	"github.com/edgehub-io/edgehub/controller/backoff"
 	"github.com/edgehub-io/edgehub/controller/events"
 	"github.com/edgehub-io/edgehub/controller/informer"
+	"github.com/edgehub-io/edgehub/controller/workload"
 )
 
-// state is what the controller remembers of a DaemonSet from one reconcile to
+// state is what the controller remembers of a workload from one reconcile to
 // the next. Nothing in it decides what should be: losing it costs a list and a repeated
-// Event. It belongs to the worker that holds the DaemonSet's key.
+// Event. It belongs to the worker that holds the workload's key.
 type state struct {
-	// ds is the DaemonSet as of the last reconcile. Another of the same name gets a new state.
-	ds *appsv1.DaemonSet
+	// object is the workload as of the last reconcile. Another of the same name gets a new state.
+	object workload.Object
 	// retry determines when to reconcile again after a failure, and patchBackoff which pods
 	// could not be patched.
 	retry        backoff.Retry
 	patchBackoff backoff.Pods
-	// owned is nil unless the DaemonSet opted in.
+	// owned is nil unless the workload opted in.
 	owned *informer.Owned
 	// marked is the kind of marks that pods may have.
 	marked markKind
-	// rollout is nil unless the DaemonSet is rolled out by its nodes.
+	// rollout is nil unless it is a DaemonSet that is rolled out by its nodes.
 	rollout *rolloutState
 	// throttle is the only part that others than the worker use.
 	throttle backoff.Throttle
@@ -52,22 +50,22 @@ const (
 	rolloutMarks          // AdvancedRollingUpdate, with images first or a policy
 )
 
-// states holds the state of each DaemonSet. It is safe for concurrent use.
+// states holds the state of each workload. It is safe for concurrent use.
 type states struct {
 	mu    sync.Mutex
-	byKey map[cache.ObjectName]*state // guarded by mu; the values are not
+	byKey map[key]*state // guarded by mu; the values are not
 }
 
-func newStates() *states { return &states{byKey: map[cache.ObjectName]*state{}} }
+func newStates() *states { return &states{byKey: map[key]*state{}} }
 
-// get returns nil without a state for the DaemonSet.
-func (r *states) get(key cache.ObjectName) *state {
+// get returns nil without a state for the workload.
+func (r *states) get(key key) *state {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.byKey[key]
 }
 
-func (r *states) getOrAdd(key cache.ObjectName) *state {
+func (r *states) getOrAdd(key key) *state {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t, ok := r.byKey[key]
@@ -79,7 +77,7 @@ func (r *states) getOrAdd(key cache.ObjectName) *state {
 }
 
 // remove returns the state that was removed, or nil.
-func (r *states) remove(key cache.ObjectName) *state {
+func (r *states) remove(key key) *state {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := r.byKey[key]

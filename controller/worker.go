@@ -5,20 +5,26 @@ import (
 	"maps"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/edgehub-io/edgehub/controller/backoff"
+	"github.com/edgehub-io/edgehub/controller/workload"
 )
 
-// queue holds the DaemonSets to reconcile. It hands out a key to one worker at a time, and
+// key names a workload.
+type key struct {
+	kind workload.Kind
+	cache.ObjectName
+}
+
+// queue holds the workloads to reconcile. It hands out a key to one worker at a time, and
 // accepts it again meanwhile.
-type queue = workqueue.TypedDelayingInterface[cache.ObjectName]
+type queue = workqueue.TypedDelayingInterface[key]
 
 func newQueue(metrics workqueue.MetricsProvider) queue {
 	return workqueue.NewTypedDelayingQueueWithConfig(
-		workqueue.TypedDelayingQueueConfig[cache.ObjectName]{Name: Name, MetricsProvider: metrics})
+		workqueue.TypedDelayingQueueConfig[key]{Name: Name, MetricsProvider: metrics})
 }
 
 // work takes keys until the queue is shut down.
@@ -32,7 +38,7 @@ func (r *reconciler) work(ctx context.Context) {
 	}
 }
 
-func (r *reconciler) workOn(ctx context.Context, key cache.ObjectName) {
+func (r *reconciler) workOn(ctx context.Context, key key) {
 	defer r.queue.Done(key)
 	if ctx.Err() != nil {
 		return
@@ -48,33 +54,33 @@ func (r *reconciler) workOn(ctx context.Context, key cache.ObjectName) {
 	r.metrics.reconciled(err)
 	t := r.states.get(key)
 	switch {
-	case err != nil: // t is not nil: only a DaemonSet with a state is reconciled
-		wait := t.retry.DaemonSetFailed(time.Now())
-		r.log.Error("DaemonSet could not be reconciled; it is retried with backoff",
-			"daemonset", key.String(), "failures", t.retry.Failures, "wait", wait, "err", err)
+	case err != nil: // t is not nil: only a workload with a state is reconciled
+		wait := t.retry.WorkloadFailed(time.Now())
+		r.log.Error("workload could not be reconciled; it is retried with backoff",
+			key.kind.Lower(), key.String(), "failures", t.retry.Failures, "wait", wait, "err", err)
 		r.queue.AddAfter(key, wait)
 	case t != nil:
 		t.retry = backoff.Retry{}
 	}
 }
 
-// retryDelay is how long a DaemonSet must be left alone because it could not be
+// retryDelay is how long a workload must be left alone because it could not be
 // reconciled; 0 or less is no wait. Changes of pods and nodes, of which there may be
-// hundreds a second, do not end the wait. A change of what the DaemonSet itself asks for
+// hundreds a second, do not end the wait. A change of what the workload itself asks for
 // does: whoever made it waits to see what it does.
-func (r *reconciler) retryDelay(key cache.ObjectName, now time.Time) time.Duration {
+func (r *reconciler) retryDelay(key key, now time.Time) time.Duration {
 	t := r.states.get(key)
 	if t == nil {
 		return 0
 	}
-	ds, err := r.daemonSets.DaemonSets(key.Namespace).Get(key.Name)
-	if err != nil || !sameSpec(t.ds, ds) {
+	o := r.find(key)
+	if o == nil || !sameSpec(t.object, o) {
 		return 0
 	}
 	return t.retry.Until.Sub(now)
 }
 
-func sameSpec(a, b *appsv1.DaemonSet) bool {
-	return a.UID == b.UID && a.Generation == b.Generation && maps.Equal(a.Annotations, b.Annotations) &&
-		a.DeletionTimestamp.IsZero() == b.DeletionTimestamp.IsZero()
+func sameSpec(a, b workload.Object) bool {
+	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration() && maps.Equal(a.GetAnnotations(), b.GetAnnotations()) &&
+		a.GetDeletionTimestamp().IsZero() == b.GetDeletionTimestamp().IsZero()
 }

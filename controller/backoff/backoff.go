@@ -1,4 +1,4 @@
-// Package backoff decides when to try again: a DaemonSet that could not be reconciled, a
+// Package backoff decides when to try again: a workload that could not be reconciled, a
 // pod whose patch or deletion failed, and a rollout step while pods and nodes keep
 // changing. It sends no request and starts no timer; the caller asks it for a time.
 package backoff
@@ -17,13 +17,13 @@ import (
 // hardly noticed, and does not fill the log while something is refused; the longest is
 // how long a person who has just fixed something may have to wait to see the result. A pod
 // that is refused again and again delays only itself, so it waits longer than its
-// DaemonSet: between its tries, a reconcile of the other pods succeeds and ends the
-// DaemonSet's backoff.
+// workload: between its tries, a reconcile of the other pods succeeds and ends the
+// workload's backoff.
 const (
-	minDaemonSetDelay = 100 * time.Millisecond
-	maxDaemonSetDelay = time.Minute
+	minWorkloadDelay = 100 * time.Millisecond
+	maxWorkloadDelay = time.Minute
 	// MinDelay and MaxDelay bound the wait of a pod.
-	MinDelay = 2 * minDaemonSetDelay
+	MinDelay = 2 * minWorkloadDelay
 	MaxDelay = 5 * time.Minute
 )
 
@@ -35,9 +35,9 @@ type Retry struct {
 	delays   wait.Backoff
 }
 
-// DaemonSetFailed records that a DaemonSet could not be reconciled, and returns its wait.
-func (r *Retry) DaemonSetFailed(now time.Time) time.Duration {
-	return r.failed(now, minDaemonSetDelay, maxDaemonSetDelay)
+// WorkloadFailed records that a workload could not be reconciled, and returns its wait.
+func (r *Retry) WorkloadFailed(now time.Time) time.Duration {
+	return r.failed(now, minWorkloadDelay, maxWorkloadDelay)
 }
 
 func (r *Retry) failed(now time.Time, shortest, longest time.Duration) time.Duration {
@@ -50,7 +50,7 @@ func (r *Retry) failed(now time.Time, shortest, longest time.Duration) time.Dura
 	return delay
 }
 
-// Pods are the pods of a DaemonSet whose last request failed, by UID. Each waits longer
+// Pods are the pods of a workload whose last request failed, by UID. Each waits longer
 // after each failure, whatever happens to the pod meanwhile; delete one that succeeded.
 // Pods is not safe for concurrent use.
 type Pods map[types.UID]Retry

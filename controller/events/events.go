@@ -1,4 +1,4 @@
-// Package events reports what the controller does with a DaemonSet, in Events and in the
+// Package events reports what the controller does with a DaemonSet or StatefulSet, in Events and in the
 // log. Each fact is reported once, when it becomes true: the caller keeps what was
 // reported last, and after a restart the conditions on the DaemonSet record it.
 package events
@@ -17,6 +17,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/status"
+	"github.com/edgehub-io/edgehub/controller/workload"
 )
 
 // Reasons of Events besides those of the condition.
@@ -24,9 +25,10 @@ const (
 	reasonInvalidStrategy = "InvalidUpdateStrategy"
 	reasonMarkingFailed   = "MarkingFailed"
 	reasonOptedOut        = "UpgradeMarksRemoved"
+	reasonOrderedReady    = "PodsAreMadeInOrder"
 )
 
-// Recorder reports what happens to DaemonSets, in the log and in `kubectl describe`. It is
+// Recorder reports what happens to workloads, in the log and in `kubectl describe`. It is
 // safe for concurrent use.
 //
 // It writes core/v1 Events: the recorder for events.k8s.io folds Events of equal
@@ -37,11 +39,12 @@ type Recorder struct {
 	log    *slog.Logger
 }
 
-// Reported is what was last reported about a DaemonSet: the problem with what it asks for,
+// Reported is what was last reported about a workload: the problem with what it asks for,
 // pods that could not be marked, and the sum of the marks. Each is "" when there is nothing
 // to report.
 type Reported struct {
 	problem  string
+	ordered  bool // that OrderedReady may delay the next pod
 	unmarked string
 	summary  string
 }
@@ -54,31 +57,45 @@ func NewRecorder(ctx context.Context, client typedcorev1.EventsGetter, component
 	return &Recorder{events: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component}), log: log}
 }
 
-func (r *Recorder) normal(ds *appsv1.DaemonSet, reason, message string) {
-	r.events.Event(ds, corev1.EventTypeNormal, reason, truncated(message))
+func (r *Recorder) normal(o workload.Object, reason, message string) {
+	r.events.Event(o, corev1.EventTypeNormal, reason, truncated(message))
 }
 
-func (r *Recorder) warning(ds *appsv1.DaemonSet, reason, message string) {
-	r.events.Event(ds, corev1.EventTypeWarning, reason, truncated(message))
+func (r *Recorder) warning(o workload.Object, reason, message string) {
+	r.events.Event(o, corev1.EventTypeWarning, reason, truncated(message))
 }
 
-func (r *Recorder) logFor(ds *appsv1.DaemonSet) *slog.Logger {
-	return r.log.With("daemonset", ds.Namespace+"/"+ds.Name)
+func (r *Recorder) logFor(o workload.Object) *slog.Logger {
+	return r.log.With(workload.KindOf(o).Lower(), o.GetNamespace()+"/"+o.GetName())
 }
 
-// Problem reports what is wrong with what ds asks for; "" is nothing.
-func (r *Recorder) Problem(ds *appsv1.DaemonSet, last *Reported, problem string) {
+// Problem reports what is wrong with what o asks for; "" is nothing.
+func (r *Recorder) Problem(o workload.Object, last *Reported, problem string) {
 	if problem != "" && problem != last.problem {
-		r.logFor(ds).Warn("DaemonSet asks for an update strategy that cannot be carried out", "problem", problem)
-		r.warning(ds, reasonInvalidStrategy, problem)
+		r.logFor(o).Warn("workload asks for an update strategy that cannot be carried out", "problem", problem)
+		r.warning(o, reasonInvalidStrategy, problem)
 	}
 	last.problem = problem
 }
 
+// Ordered warns of a StatefulSet that may leave nodes without their pod: until every pod with a lower
+// ordinal is available, on whatever node, Kubernetes does not make the next pod of one that was upgraded
+// (processReplica in stateful_set_control.go).
+func (r *Recorder) Ordered(sts *appsv1.StatefulSet, last *Reported) {
+	ordered := sts.Spec.PodManagementPolicy == appsv1.OrderedReadyPodManagement && sts.Spec.Replicas != nil && *sts.Spec.Replicas > 1
+	if ordered && !last.ordered {
+		const message = "spec.podManagementPolicy is OrderedReady: a pod that is upgraded has no successor until all pods with lower ordinals are Ready, " +
+			"so a node that is away delays the others; Parallel does not, and takes a new StatefulSet"
+		r.logFor(sts).Warn("StatefulSet makes its pods in order, which may delay those that are upgraded")
+		r.warning(sts, reasonOrderedReady, message)
+	}
+	last.ordered = ordered
+}
+
 // Marked sums up what a reconcile did to the pods. waiting is true if patches that failed
 // have yet to be tried again.
-func (r *Recorder) Marked(ds *appsv1.DaemonSet, last *Reported, revision string, p status.MarkPlan, done podclient.PatchResult, waiting bool) {
-	r.patchFailure(ds, last, done, waiting)
+func (r *Recorder) Marked(o workload.Object, last *Reported, revision string, p status.MarkPlan, done podclient.PatchResult, waiting bool) {
+	r.patchFailure(o, last, done, waiting)
 	if len(done.Changed) == 0 {
 		return
 	}
@@ -92,25 +109,25 @@ func (r *Recorder) Marked(ds *appsv1.DaemonSet, last *Reported, revision string,
 	if p.Blocked > 0 {
 		summary += fmt.Sprintf(", which %d refuse, since they would get no pod of it; kubectl edgehub status says why", p.Blocked)
 	}
-	r.logFor(ds).Info("pods marked", "revision", revision, "needUpgrade", p.Need, "blocked", p.Blocked, "pods", p.Total, "changed", len(done.Changed))
+	r.logFor(o).Info("pods marked", "revision", revision, "needUpgrade", p.Need, "blocked", p.Blocked, "pods", p.Total, "changed", len(done.Changed))
 	if summary != last.summary {
-		r.normal(ds, reason, summary)
+		r.normal(o, reason, summary)
 		last.summary = summary
 	}
 }
 
 // RolloutMarked posts an Event only if something failed: Rollout reports that a rollout began
 // with its images. waiting is as for Marked.
-func (r *Recorder) RolloutMarked(ds *appsv1.DaemonSet, last *Reported, revision string, done podclient.PatchResult, waiting bool) {
-	r.patchFailure(ds, last, done, waiting)
+func (r *Recorder) RolloutMarked(o workload.Object, last *Reported, revision string, done podclient.PatchResult, waiting bool) {
+	r.patchFailure(o, last, done, waiting)
 	if len(done.Changed) > 0 {
-		r.logFor(ds).Info("pods have other annotations for their nodes: which images to pull, and what owners may do",
+		r.logFor(o).Info("pods have other annotations for their nodes: which images to pull, and what owners may do",
 			"revision", revision, "changed", len(done.Changed))
 	}
 }
 
 // patchFailure does not report conflicts: the next try, at once, resolves them.
-func (r *Recorder) patchFailure(ds *appsv1.DaemonSet, last *Reported, done podclient.PatchResult, waiting bool) {
+func (r *Recorder) patchFailure(o workload.Object, last *Reported, done podclient.PatchResult, waiting bool) {
 	failure := ""
 	if done.Failed > 0 {
 		failure = done.Err().Error() + "; it is tried again"
@@ -119,25 +136,25 @@ func (r *Recorder) patchFailure(ds *appsv1.DaemonSet, last *Reported, done podcl
 		return
 	}
 	if failure != "" && failure != last.unmarked {
-		r.logFor(ds).Warn("pods could not be marked", "problem", failure)
-		r.warning(ds, reasonMarkingFailed, failure)
+		r.logFor(o).Warn("pods could not be marked", "problem", failure)
+		r.warning(o, reasonMarkingFailed, failure)
 	}
 	last.unmarked = failure
 }
 
 // Unmarked reports that the marks were removed from pods. rollout is true if the marks were
 // those of a rollout.
-func (r *Recorder) Unmarked(ds *appsv1.DaemonSet, last *Reported, pods int, rollout bool) {
+func (r *Recorder) Unmarked(o workload.Object, last *Reported, pods int, rollout bool) {
 	last.summary, last.unmarked = "", ""
 	if pods == 0 {
 		return
 	}
-	r.logFor(ds).Info("marks taken off pods: the DaemonSet no longer asks for them", "pods", pods)
-	message := "the DaemonSet no longer asks for OTA: %d pods no longer say whether they need an upgrade"
+	r.logFor(o).Info("marks taken off pods: the workload no longer asks for them", "pods", pods)
+	message := "the %s no longer asks for OTA: %d pods no longer say whether they need an upgrade"
 	if rollout {
-		message = "the DaemonSet no longer asks for an update strategy: %d pods no longer have their nodes pull images, or a policy for their owners"
+		message = "the %s no longer asks for an update strategy: %d pods no longer have their nodes pull images, or a policy for their owners"
 	}
-	r.normal(ds, reasonOptedOut, fmt.Sprintf(message, pods))
+	r.normal(o, reasonOptedOut, fmt.Sprintf(message, workload.KindOf(o), pods))
 }
 
 // maxEventMessage is the apiserver's limit for the message of a core/v1 Event.

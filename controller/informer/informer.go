@@ -1,7 +1,7 @@
-// Package informer watches what a reconcile reads: all DaemonSets, all nodes once a
-// rollout needs them, and the pods and ControllerRevisions of each DaemonSet that opted in.
+// Package informer watches what a reconcile reads: all DaemonSets and StatefulSets, all nodes once
+// a rollout needs them, and the pods and ControllerRevisions of each workload that opted in.
 //
-// Objects are trimmed before they are kept: memory grows with the pods of the DaemonSets
+// Objects are trimmed before they are kept: memory grows with the pods of the workloads
 // that opted in, not with the cluster. Changes of what was trimmed, such as heartbeats,
 // cause no reconcile. Returned objects are shared with the informers and must not be changed.
 package informer
@@ -29,6 +29,13 @@ type object interface {
 func NewDaemonSets(client kubernetes.Interface, changed func(cache.ObjectName)) cache.SharedIndexInformer {
 	informer := appsinformers.NewDaemonSetInformer(client, "", 0, cache.Indexers{})
 	setUp(informer, TrimDaemonSet, func(_, _ *appsv1.DaemonSet) bool { return true }, changed)
+	return informer
+}
+
+// NewStatefulSets is NewDaemonSets for StatefulSets.
+func NewStatefulSets(client kubernetes.Interface, changed func(cache.ObjectName)) cache.SharedIndexInformer {
+	informer := appsinformers.NewStatefulSetInformer(client, "", 0, cache.Indexers{})
+	setUp(informer, trimStatefulSet, differ, changed)
 	return informer
 }
 

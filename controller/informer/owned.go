@@ -19,11 +19,12 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/controller/workload"
 )
 
-// Owned watches the pods and ControllerRevisions of one DaemonSet, by its namespace and
+// Owned watches the pods and ControllerRevisions of one workload, by its namespace and
 // selector. It lives from StartOwned to Stop. Its methods are for the worker that holds
-// the DaemonSet's key.
+// the workload's key.
 type Owned struct {
 	uid       types.UID
 	labels    labels.Selector
@@ -43,27 +44,27 @@ type Owned struct {
 // StartOwned returns at once. It calls changed when everything has been listed, and, from
 // the first object on, whenever something changes that a reconcile reads. The watch ends
 // with Stop, or with ctx.
-func StartOwned(ctx context.Context, client kubernetes.Interface, ds *appsv1.DaemonSet, changed func()) (*Owned, error) {
-	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
+func StartOwned(ctx context.Context, client kubernetes.Interface, o workload.Object, changed func()) (*Owned, error) {
+	selector, err := metav1.LabelSelectorAsSelector(workload.SelectorOf(o))
 	if err != nil {
-		return nil, fmt.Errorf("watch pods: selector of the DaemonSet: %w", err)
+		return nil, fmt.Errorf("watch pods: selector of the %s: %w", workload.KindOf(o), err)
 	}
-	narrow := func(o *metav1.ListOptions) {
-		o.LabelSelector = selector.String()
-		consistentList(o)
+	narrow := func(options *metav1.ListOptions) {
+		options.LabelSelector = selector.String()
+		consistentList(options)
 	}
 	w := &Owned{
-		uid:       ds.UID,
+		uid:       o.GetUID(),
 		labels:    selector,
-		pods:      coreinformers.NewFilteredPodInformer(client, ds.Namespace, 0, cache.Indexers{}, narrow),
-		revisions: appsinformers.NewFilteredControllerRevisionInformer(client, ds.Namespace, 0, cache.Indexers{}, narrow),
+		pods:      coreinformers.NewFilteredPodInformer(client, o.GetNamespace(), 0, cache.Indexers{}, narrow),
+		revisions: appsinformers.NewFilteredControllerRevisionInformer(client, o.GetNamespace(), 0, cache.Indexers{}, narrow),
 		written:   map[types.UID]*corev1.Pod{},
 	}
 	setUp(w.pods, trimPod, differ, func(cache.ObjectName) { changed() })
 	setUp(w.revisions, trimRevision, differ, func(cache.ObjectName) { changed() })
 
-	// client-go logs failures of a watch: add which DaemonSet it belongs to.
-	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("daemonset", ds.Namespace+"/"+ds.Name))
+	// client-go logs failures of a watch: add which workload it belongs to.
+	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues(workload.KindOf(o).Lower(), o.GetNamespace()+"/"+o.GetName()))
 	ctx, w.cancel = context.WithCancel(ctx)
 	w.running.Go(func() { w.pods.RunWithContext(ctx) })
 	w.running.Go(func() { w.revisions.RunWithContext(ctx) })
@@ -81,16 +82,16 @@ func (w *Owned) Stop() {
 	w.running.Wait()
 }
 
-// Matches reports whether w is the right watch for ds.
-func (w *Owned) Matches(ds *appsv1.DaemonSet) bool {
-	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
-	return err == nil && ds.UID == w.uid && selector.String() == w.labels.String()
+// Matches reports whether w is the right watch for o.
+func (w *Owned) Matches(o workload.Object) bool {
+	selector, err := metav1.LabelSelectorAsSelector(workload.SelectorOf(o))
+	return err == nil && o.GetUID() == w.uid && selector.String() == w.labels.String()
 }
 
 // Synced reports whether everything has been listed once.
 func (w *Owned) Synced() bool { return w.pods.HasSynced() && w.revisions.HasSynced() }
 
-// Selector returns that of the DaemonSet when the watch was started.
+// Selector returns that of the workload when the watch was started.
 func (w *Owned) Selector() labels.Selector { return w.labels }
 
 // Revisions returns the ControllerRevisions that the selector matches.
@@ -98,14 +99,14 @@ func (w *Owned) Revisions() []*appsv1.ControllerRevision {
 	return all[*appsv1.ControllerRevision](w.revisions)
 }
 
-// ActivePods returns ds's pods that are not being deleted, each in the newest known state.
-func (w *Owned) ActivePods(ds *appsv1.DaemonSet) []*corev1.Pod {
-	return slices.DeleteFunc(w.AllPods(ds), func(pod *corev1.Pod) bool { return !pod.DeletionTimestamp.IsZero() })
+// ActivePods returns o's pods that are not being deleted, each in the newest known state.
+func (w *Owned) ActivePods(o workload.Object) []*corev1.Pod {
+	return slices.DeleteFunc(w.AllPods(o), func(pod *corev1.Pod) bool { return !pod.DeletionTimestamp.IsZero() })
 }
 
-// AllPods returns ds's pods, each in the newest known state.
-func (w *Owned) AllPods(ds *appsv1.DaemonSet) []*corev1.Pod {
-	pods := slices.DeleteFunc(all[*corev1.Pod](w.pods), func(pod *corev1.Pod) bool { return !daemonset.Controls(ds, pod) })
+// AllPods returns o's pods, each in the newest known state.
+func (w *Owned) AllPods(o workload.Object) []*corev1.Pod {
+	pods := slices.DeleteFunc(all[*corev1.Pod](w.pods), func(pod *corev1.Pod) bool { return !daemonset.Controls(o, pod) })
 	ahead := map[types.UID]*corev1.Pod{}
 	for i, pod := range pods {
 		if written, ok := w.written[pod.UID]; ok && Newer(written, pod) {

@@ -45,6 +45,34 @@ func TrimDaemonSet(ds *appsv1.DaemonSet) *appsv1.DaemonSet {
 	return out
 }
 
+// trimStatefulSet drops everything that the strategy OTA does not read: most of all the template,
+// and the numbers in the status, which change with each pod.
+func trimStatefulSet(sts *appsv1.StatefulSet) *appsv1.StatefulSet {
+	return &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:         sts.Namespace,
+			Name:              sts.Name,
+			UID:               sts.UID,
+			ResourceVersion:   sts.ResourceVersion,
+			Generation:        sts.Generation,
+			DeletionTimestamp: sts.DeletionTimestamp,
+			Annotations: only(sts.Annotations, daemonset.StrategyAnnotation, daemonset.OldStrategyAnnotation,
+				upgrade.PrepullAnnotation, upgrade.MaxHoldAnnotation, upgrade.OwnerRollbackAnnotation, upgrade.RollbackHistoryAnnotation),
+		},
+		Spec: appsv1.StatefulSetSpec{
+			Replicas:            sts.Spec.Replicas,
+			Selector:            sts.Spec.Selector,
+			PodManagementPolicy: sts.Spec.PodManagementPolicy,
+			UpdateStrategy:      appsv1.StatefulSetUpdateStrategy{Type: sts.Spec.UpdateStrategy.Type},
+			MinReadySeconds:     sts.Spec.MinReadySeconds,
+		},
+		Status: appsv1.StatefulSetStatus{
+			ObservedGeneration: sts.Status.ObservedGeneration,
+			UpdateRevision:     sts.Status.UpdateRevision,
+		},
+	}
+}
+
 // trimTemplate keeps what rollout.NewPlacement reads.
 func trimTemplate(spec *corev1.PodSpec) corev1.PodSpec {
 	out := corev1.PodSpec{

@@ -144,7 +144,7 @@ var layers = map[string][]string{
 	"ota/nodeapi": {},
 	"controller": {
 		"controller/autonomy", "controller/backoff", "controller/daemonset", "controller/events", "controller/expectations", "controller/informer",
-		"controller/podclient", "controller/rollout", "controller/status", "controller/tolerations", "ota/upgrade",
+		"controller/podclient", "controller/rollout", "controller/status", "controller/tolerations", "controller/workload", "ota/upgrade",
 	},
 	// What the controller decides, for those who show it: no client, no clock.
 	"controller/autonomy":  {},
@@ -157,9 +157,9 @@ var layers = map[string][]string{
 	"controller/expectations": {"controller/backoff", "controller/daemonset", "controller/rollout"},
 	// What it reads, writes and reports: each with its own part of the API, and none
 	// knows the reconcile that uses it.
-	"controller/informer":  {"controller/daemonset", "controller/rollout", "controller/status", "ota/upgrade"},
+	"controller/informer":  {"controller/daemonset", "controller/rollout", "controller/status", "controller/workload", "ota/upgrade"},
 	"controller/podclient": {"controller/expectations", "controller/rollout", "controller/status"},
-	"controller/events":    {"controller/daemonset", "controller/podclient", "controller/rollout", "controller/status"},
+	"controller/events":    {"controller/daemonset", "controller/podclient", "controller/rollout", "controller/status", "controller/workload"},
 	// It carries out what autonomy decides, with informers of its own: what it reads is no DaemonSet.
 	"controller/tolerations": {"controller/autonomy", "controller/expectations", "controller/podclient"},
 	// For tests only: no package may import it.

@@ -47,6 +47,8 @@ func TestTheAccountMayDoNothingElse(t *testing.T) {
 		"take another lease beside its own": {attributes("update", "coordination.k8s.io", "leases", "", systemNamespace), false},
 		"change a node":                     {attributes("patch", "", "nodes", "", ""), false},
 		"replace a node's status":           {attributes("update", "", "nodes", "status", ""), false},
+		"change a StatefulSet":              {attributes("patch", "apps", "statefulsets", "", "default"), false},
+		"change a StatefulSet's status":     {attributes("patch", "apps", "statefulsets", "status", "default"), false},
 		"replace a DaemonSet's status":      {attributes("update", "apps", "daemonsets", "status", "default"), false},
 	}
 	for name, tt := range tests {
