@@ -81,6 +81,7 @@ var others = map[string]string{
 	"cmd/yurthub/app/options/options.go": "OpenYurt",
 	"docs/components/lite-apiserver.md":  "SuperEdge",
 
+	"--cascade":           "kubectl delete",
 	"--creds":             "crictl pull",
 	"--field-selector":    "kubectl get",
 	"--ignore-daemonsets": "kubectl drain",
