@@ -284,8 +284,22 @@ func TestDeletions(t *testing.T) {
 
 // Many at once: the first deletes, and all others read what it did.
 func TestUpgradeAtOnceDeletesOnce(t *testing.T) {
+	for name, tt := range map[string]struct {
+		kind string
+		then func(*corev1.Pod) // after the deletion
+	}{
+		"the pod ends":          {"DaemonSet", deleting},
+		"the next pod is there": {"StatefulSet", func(pod *corev1.Pod) { pod.UID, pod.Status = "uid-2", corev1.PodStatus{} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			upgradeAtOnce(t, upgradable(func(pod *corev1.Pod) { pod.OwnerReferences[0].Kind = tt.kind }), tt.then)
+		})
+	}
+}
+
+func upgradeAtOnce(t *testing.T, pod *corev1.Pod, then func(*corev1.Pod)) {
+	t.Helper()
 	var mu sync.Mutex
-	pod := upgradable()
 	c := &cloud{
 		list: func(w http.ResponseWriter, r *http.Request) {
 			mu.Lock()
@@ -295,7 +309,7 @@ func TestUpgradeAtOnceDeletesOnce(t *testing.T) {
 		},
 		delete: func(w http.ResponseWriter, r *http.Request) {
 			mu.Lock()
-			deleting(pod)
+			then(pod)
 			mu.Unlock()
 			accept(w, r)
 		},
