@@ -9,10 +9,11 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/controller/status"
 	"github.com/edgehub-io/edgehub/controller/workload"
 )
 
-// metrics has, for each workload with OTA, two series; for each with AdvancedRollingUpdate,
+// metrics has, for each workload with OTA, three series; for each with AdvancedRollingUpdate,
 // one for each state of a node and one for images; and a few besides.
 type metrics struct {
 	reconciles *prometheus.CounterVec
@@ -32,7 +33,7 @@ func newMetrics() *metrics {
 		reconciles: newCounter("edgehub_controller_reconciles_total",
 			"Reconciles of DaemonSets and StatefulSets, by result: success, or error when it is retried with backoff.", "result"),
 		patches: newCounter("edgehub_controller_pod_patches_total",
-			"Patches of the status of pods, by result: success, gone, conflict or error.", "result"),
+			"Patches of pods and of their status, by result: success, gone, conflict or error.", "result"),
 		deletions: newCounter("edgehub_controller_pod_deletions_total",
 			"Pods deleted to be replaced, by result: success, gone, conflict or error.", "result"),
 		nodes: newGauge("edgehub_controller_rollout_nodes",
@@ -43,10 +44,10 @@ func newMetrics() *metrics {
 			"namespace", "daemonset"),
 		pods: map[workload.Kind]*prometheus.GaugeVec{
 			workload.DaemonSet: newGauge("edgehub_controller_daemonset_pods",
-				"Pods of DaemonSets with the strategy OTA, by state: needs_upgrade or up_to_date.",
+				"Pods of DaemonSets with the strategy OTA, by state: needs_upgrade, up_to_date, or rolled_back by the owners of their nodes.",
 				"namespace", "daemonset", "state"),
 			workload.StatefulSet: newGauge("edgehub_controller_statefulset_pods",
-				"Pods of StatefulSets with the strategy OTA, by state: needs_upgrade or up_to_date.",
+				"Pods of StatefulSets with the strategy OTA, by state: needs_upgrade, up_to_date, or rolled_back by the owners of their nodes.",
 				"namespace", "statefulset", "state"),
 		},
 	}
@@ -85,10 +86,11 @@ func resultOf(err error) string {
 	return "success"
 }
 
-func (m *metrics) setPods(key key, needUpgrade, upToDate int) {
+func (m *metrics) setPods(key key, p *status.MarkPlan) {
 	pods := m.pods[key.kind]
-	pods.WithLabelValues(key.Namespace, key.Name, "needs_upgrade").Set(float64(needUpgrade))
-	pods.WithLabelValues(key.Namespace, key.Name, "up_to_date").Set(float64(upToDate))
+	pods.WithLabelValues(key.Namespace, key.Name, "needs_upgrade").Set(float64(p.Need))
+	pods.WithLabelValues(key.Namespace, key.Name, "up_to_date").Set(float64(p.UpToDate()))
+	pods.WithLabelValues(key.Namespace, key.Name, "rolled_back").Set(float64(p.RolledBack))
 }
 
 func (m *metrics) forgetPods(key key) {

@@ -49,6 +49,8 @@ type apiserver struct {
 	events    []corev1.Event
 	// deleting is called before a pod is deleted for a client.
 	deleting func(*corev1.Pod)
+	// patching is called before a pod is patched.
+	patching func(before, after *corev1.Pod)
 }
 
 // object is what the apiserver keeps.
@@ -297,6 +299,12 @@ func (a *apiserver) patchLocked(resource, name string, patch []byte) (any, error
 	}
 	if after.(object).GetUID() != o.GetUID() {
 		return nil, apierrors.NewConflict(schema.GroupResource{Resource: resource}, name, errors.New("uid"))
+	}
+	if after.(object).GetResourceVersion() != o.GetResourceVersion() {
+		return nil, apierrors.NewConflict(schema.GroupResource{Resource: resource}, name, errors.New("modified"))
+	}
+	if pod, ok := after.(*corev1.Pod); ok && a.patching != nil {
+		a.patching(o.(*corev1.Pod), pod)
 	}
 	return a.putLocked(resource, after.(object)), nil
 }

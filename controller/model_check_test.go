@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // lenience is for how long after a fault the controller cannot be blamed for not knowing
@@ -51,12 +52,41 @@ func (m *model) judge(victim *corev1.Pod) {
 	}
 }
 
+// judgePatch is judge for a patch of a pod.
+func (m *model) judgePatch(before, after *corev1.Pod) {
+	image, hash := after.Spec.Containers[0].Image, after.Labels[appsv1.ControllerRevisionHashLabelKey]
+	if image == before.Spec.Containers[0].Image && hash == before.Labels[appsv1.ControllerRevisionHashLabelKey] {
+		return
+	}
+	wish, _, _ := upgrade.RollbackOf(before)
+	late := time.Since(m.changed) < lenience || time.Since(m.api.disturbed) < lenience
+	if hash != wish.Revision || hash != hashOf(image) || wish.From != m.targetLocked() && !late {
+		m.wrong = append(m.wrong, fmt.Sprintf("the pod on %s got %s and hash %s, for the wish %+v", rollout.NodeOf(before), image, hash, wish))
+	}
+}
+
+// wishesLocked reports whether the owner of a pod wants an earlier revision, and may have it.
+func (m *model) wishesLocked(pod *corev1.Pod) bool {
+	wish, ok, _ := upgrade.RollbackOf(pod)
+	if !ok || m.owners != upgrade.RollbackAllowed || wish.From != m.targetLocked() {
+		return false
+	}
+	revision := func(hash string) int64 {
+		if o, ok := m.api.objects["controllerrevisions"][namespace+"/"+daemonSetName+"-"+hash]; ok {
+			return o.(*appsv1.ControllerRevision).Revision
+		}
+		return 0
+	}
+	return revision(wish.Revision) > 0 && revision(wish.Revision) < revision(wish.From)
+}
+
 func (m *model) targetLocked() string { return hashOf(imageOf(m.daemonSetLocked())) }
 
 // truth is what the conditions must report about the cluster once nothing has changed
 // for long. stays reports whether the deletion of a pod is refused.
 type truth struct {
 	status, reason string
+	other          string // reason that is as right
 	updated        int
 	refused        []string // nodes
 	stuck          []string // nodes whose pod should have been replaced by now
@@ -67,6 +97,7 @@ func (m *model) truthLocked(stays func(*corev1.Pod) bool) truth {
 		out               truth
 		pods              = m.podsLocked()
 		moving, away, old int
+		back, backDown    int // rolled back, of which backDown are not Ready
 		waiting           []string
 	)
 	for _, node := range m.nodesLocked() {
@@ -75,12 +106,19 @@ func (m *model) truthLocked(stays func(*corev1.Pod) bool) truth {
 		switch {
 		case !nodeReady(node) && current && on[0].Spec.NodeName != "":
 			out.updated++
-		case !nodeReady(node):
+		case !nodeReady(node) && !(len(on) == 1 && !current && m.wishesLocked(on[0])):
 			away++
 		case len(on) != 1, current && !podReady(on[0]):
 			moving++
+		case current && m.wishesLocked(on[0]):
+			out.stuck = append(out.stuck, node.Name)
 		case current:
 			out.updated++
+		case m.wishesLocked(on[0]):
+			back++
+			if nodeReady(node) && !podReady(on[0]) {
+				backDown++
+			}
 		case stays(on[0]):
 			old++
 			out.refused = append(out.refused, node.Name)
@@ -91,7 +129,7 @@ func (m *model) truthLocked(stays func(*corev1.Pod) bool) truth {
 			out.stuck = append(out.stuck, node.Name)
 		}
 	}
-	down := moving
+	down := moving + backDown
 	for _, node := range out.refused {
 		if !podReady(pods[node][0]) {
 			down++
@@ -104,10 +142,17 @@ func (m *model) truthLocked(stays func(*corev1.Pod) bool) truth {
 	switch {
 	case moving > 0:
 		out.status, out.reason = "True", rollout.ReasonUpdating
-	case old > 0:
+	case len(out.refused) > 0:
 		out.reason = rollout.ReasonRefused
+		if backDown >= m.max {
+			out.other = rollout.ReasonRolledBack // nobody tried
+		}
+	case old > 0:
+		out.reason = rollout.ReasonRolledBack
 	case away > 0:
 		out.reason = rollout.ReasonWaiting
+	case back > 0:
+		out.reason = rollout.ReasonRolledBack
 	}
 	return out
 }
@@ -132,7 +177,7 @@ func (m *model) check(words string, stays func(*corev1.Pod) bool) (wrong []strin
 		wrong = append(wrong, fmt.Sprintf("nothing is done about the pods on %v", want.stuck))
 	}
 	progressing, complete := m.conditionLocked(rollout.ProgressingCondition), m.conditionLocked(rollout.CompleteCondition)
-	if string(progressing.Status) != want.status || progressing.Reason != want.reason {
+	if string(progressing.Status) != want.status || progressing.Reason != want.reason && progressing.Reason != want.other {
 		wrong = append(wrong, fmt.Sprintf("Progressing is %s because of %s, and it is %+v: %s", progressing.Status, progressing.Reason, want, progressing.Message))
 	}
 	if done := want.reason == rollout.ReasonComplete; done != (complete.Status == corev1.ConditionTrue) {
@@ -142,7 +187,7 @@ func (m *model) check(words string, stays func(*corev1.Pod) bool) (wrong []strin
 	if !strings.HasPrefix(progressing.Message, says) {
 		wrong = append(wrong, fmt.Sprintf("Progressing does not say %q, but %s", says, progressing.Message))
 	}
-	if want.reason != rollout.ReasonRefused {
+	if progressing.Reason != rollout.ReasonRefused {
 		return wrong // the others may use up the maximum, so that nobody tried to delete the refused ones
 	}
 	named := func(node string) bool { return strings.Contains(progressing.Message, "("+node) }

@@ -34,6 +34,10 @@ type model struct {
 	failing  map[types.UID]bool // pods that are not to be Ready
 	held     map[types.UID]heldPod
 	maxHold  time.Duration // 0: no annotation
+	owners   string        // of upgrade.OwnerRollbackAnnotation
+	runs     map[types.UID]container
+	slow     bool      // kubelet does not restart containers
+	changed  time.Time // the template
 	faultAt  map[string]time.Time
 	last     int
 	wrong    []string
@@ -54,8 +58,9 @@ const (
 // newModel has nodes n1 to nN, each with a pod of image app:1, and runs until the end of
 // the test.
 func newModel(t testing.TB, nodes, most int, strategy string) *model {
-	m := &model{t: t, api: newAPIServer(t), max: most, failing: map[types.UID]bool{}, held: map[types.UID]heldPod{}, faultAt: map[string]time.Time{}, stop: func() {}}
-	m.api.deleting = m.judge
+	m := &model{t: t, api: newAPIServer(t), max: most, failing: map[types.UID]bool{}, held: map[types.UID]heldPod{}, runs: map[types.UID]container{},
+		faultAt: map[string]time.Time{}, stop: func() {}}
+	m.api.deleting, m.api.patching = m.judge, m.judgePatch
 	m.api.with(func() {
 		for i := range nodes {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i+1), UID: types.UID(fmt.Sprintf("n%d", i+1))}}
@@ -83,6 +88,10 @@ func (m *model) makeLocked(strategy, image string) {
 	if m.maxHold > 0 {
 		ds.Annotations[upgrade.MaxHoldAnnotation] = m.maxHold.String()
 	}
+	if m.owners != "" {
+		ds.Annotations[upgrade.OwnerRollbackAnnotation] = m.owners
+	}
+	m.changed = time.Now()
 	ds.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": daemonSetName}}
 	ds.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
 	ds.Spec.Template.Labels = ds.Spec.Selector.MatchLabels
@@ -126,6 +135,7 @@ func (m *model) change(f func(*appsv1.DaemonSet)) {
 		before := imageOf(ds)
 		if f(ds); imageOf(ds) != before {
 			ds.Generation++
+			m.changed = time.Now()
 		}
 		m.api.putLocked("daemonsets", ds)
 	})
@@ -207,7 +217,7 @@ func (m *model) run(ctx context.Context) {
 		for _, pods := range m.podsLocked() {
 			for _, pod := range pods {
 				m.treatLocked(pod.DeepCopy())
-				if !pod.DeletionTimestamp.IsZero() || time.Since(pod.CreationTimestamp.Time) <= startup {
+				if !pod.DeletionTimestamp.IsZero() || time.Since(pod.CreationTimestamp.Time) <= startup || m.restarts(pod.UID) {
 					rest = tick
 				}
 			}
@@ -293,14 +303,45 @@ func (m *model) treatLocked(pod *corev1.Pod) {
 	if time.Since(pod.CreationTimestamp.Time) < startup {
 		return
 	}
+	if !m.slow {
+		m.startLocked(pod)
+	}
 	trouble := ""
 	switch {
+	case m.restarts(pod.UID):
+		trouble = "ContainerCreating"
 	case strings.Contains(image, broken):
 		trouble = "ImagePullBackOff"
 	case m.failing[pod.UID]:
 		trouble = "CrashLoopBackOff"
 	}
 	m.reportLocked(pod, trouble)
+}
+
+// container is what runs in a pod, and since when it has other images than at first.
+type container struct {
+	image     string
+	restarted time.Time
+}
+
+// startLocked restarts the container of a pod that has another image.
+func (m *model) startLocked(pod *corev1.Pod) {
+	image := pod.Spec.Containers[0].Image
+	c, runs := m.runs[pod.UID]
+	if runs && c.image != image {
+		c.restarted = time.Now()
+		if strings.Contains(image, broken) {
+			m.faultAt[pod.Spec.NodeName] = time.Now()
+		}
+	}
+	c.image = image
+	m.runs[pod.UID] = c
+}
+
+// restarts reports whether the container of a pod has just been restarted.
+func (m *model) restarts(pod types.UID) bool {
+	r := m.runs[pod].restarted
+	return !r.IsZero() && time.Since(r) < startup
 }
 
 func (m *model) reportLocked(pod *corev1.Pod, trouble string) {

@@ -22,7 +22,7 @@ const (
 )
 
 // TestModelRandom plays scenes that follow from a seed: nodes and pods fail, pods may not
-// be deleted, are held by owners, requests are lost, watches are late, templates change, the DaemonSet is
+// be deleted, are held or rolled back by owners, requests are lost, watches are late, templates change, the DaemonSet is
 // made again, and the controller restarts. Between scenes nothing changes for a while, and
 // then the conditions must be correct. The maximum must hold at every deletion, and no
 // minute may see more requests than are justified. MODEL_SEEDS sets the number of seeds.
@@ -53,6 +53,7 @@ func newScene(t *testing.T, seed int) *scene {
 	random := rand.New(rand.NewPCG(uint64(seed), 0))
 	s := &scene{model: newModel(t, modelNodes, 1+random.IntN(3), rolling), random: random, images: 1}
 	s.permitHolds(5 * time.Minute)
+	s.permitRollbacks()
 	return s
 }
 
@@ -107,7 +108,7 @@ func (s *scene) calm() {
 
 func (s *scene) act() {
 	node := s.node()
-	switch n := s.random.IntN(112); {
+	switch n := s.random.IntN(124); {
 	case n < 25:
 		s.image([]string{"app", "app", "broken", "huge"}[s.random.IntN(4)])
 	case n < 40:
@@ -143,11 +144,31 @@ func (s *scene) act() {
 		length, off := time.Duration(1+s.random.IntN(10))*time.Minute, clocks[s.random.IntN(len(clocks))]
 		s.note("the pod on %s is held for %v, by a clock that is off by %v", node, length, off)
 		s.hold(node, length, off)
+	case n < 116:
+		s.rollBack(node)
 	default:
 		s.note("the DaemonSet is made again")
 		s.images++
 		s.recreate(fmt.Sprintf("app:%d", s.images))
 	}
+}
+
+// rollBack has the owner of a node go back, to an image that was the template's or is the next, or upgrade.
+func (s *scene) rollBack(node string) {
+	if s.random.IntN(4) == 0 && node != s.away {
+		s.note("the owner of %s upgrades", node)
+		s.api.with(func() {
+			s.faultAt[node] = time.Now()
+			for _, pod := range s.podsLocked()[node] {
+				s.api.endLocked(pod.DeepCopy())
+			}
+		})
+		time.Sleep(grace + 2*tick) // before the node can be away
+		return
+	}
+	image := fmt.Sprintf("%s:%d", []string{"app", "app", "broken"}[s.random.IntN(3)], 1+s.random.IntN(s.images+1))
+	s.note("the owner of %s goes back to %s", node, image)
+	s.wish(node, image)
 }
 
 func (s *scene) image(kind string) {

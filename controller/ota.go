@@ -39,16 +39,19 @@ func (s *scope) markPods(ctx context.Context) error {
 	if s.ds == nil {
 		target.Requests = nil // the next pod may run on another node
 	}
-	now, m := time.Now(), status.NewMarker(target, s.options.Policy, s.obstacles())
+	revisions := s.revisionsOf(target.Revision, w.Revisions())
+	s.rollBack(ctx, revisions, w.ActivePods(s.object))
+	now, m := time.Now(), status.NewMarker(target, s.options.Policy, revisions, s.obstacles())
 	if s.options.Prepull {
-		m = status.NewPrepullMarker(target, s.options.Policy, s.obstacles(), now)
+		m = status.NewPrepullMarker(target, s.options.Policy, revisions, s.obstacles(), now)
 	}
 	pods := w.ActivePods(s.object)
 	p := status.PlanMarks(m, pods, now)
-	s.metrics.setPods(s.key, p.Need, p.Total-p.Need)
+	s.metrics.setPods(s.key, &p)
 	done := s.patchPods(ctx, s.ready(p.Patches, pods, now))
 	if ctx.Err() == nil {
 		s.events.Marked(s.object, &s.state.reported, target.Revision, p, done, len(s.state.patchBackoff) > 0)
+		s.events.Rollbacks(pods, done.Changed)
 	}
 	return done.ErrIfNone()
 }

@@ -3,23 +3,27 @@ package controller
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/events"
 	"github.com/edgehub-io/edgehub/controller/expectations"
 	"github.com/edgehub-io/edgehub/controller/podclient"
+	"github.com/edgehub-io/edgehub/controller/rollback"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/status"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // rolloutState is what is remembered of a DaemonSet with AdvancedRollingUpdate.
-// Losing it delays the rollout and does no harm; see package rollout.
+// Losing it delays the rollout and does no harm, but for restarts: those that are under way then do not
+// count. See package rollout.
 type rolloutState struct {
 	observations *rollout.Observations
 	expected     *expectations.Deletions
@@ -29,6 +33,7 @@ type rolloutState struct {
 	generation int64
 	asked      sets.Set[string] // hashes of the pods' revisions at that time
 	reported   events.RolloutReported
+	restarts   map[types.UID]restart // of pods whose owners went back
 }
 
 // step is one step of a rollout: the scope, and what is known at its time.
@@ -37,7 +42,9 @@ type step struct {
 	now    time.Time
 	pods   []*corev1.Pod // all that the DaemonSet controls
 	target upgrade.Target
-	plan   rollout.Plan
+	// revisions are those of the DaemonSet.
+	revisions *rollback.Revisions
+	plan      rollout.Plan
 }
 
 // advance carries out the strategy AdvancedRollingUpdate: one step of it, once everything
@@ -52,7 +59,7 @@ func (s *scope) advance(ctx context.Context) error {
 		return nil // they call when they are
 	}
 	if s.state.rollout == nil {
-		s.state.rollout = &rolloutState{observations: rollout.NewObservations(), expected: expectations.NewDeletions()}
+		s.state.rollout = &rolloutState{observations: rollout.NewObservations(), expected: expectations.NewDeletions(), restarts: map[types.UID]restart{}}
 	}
 	pods := w.AllPods(s.ds)
 	newest, err := s.targetRevision(ctx, w, pods)
@@ -66,7 +73,12 @@ func (s *scope) advance(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return (&step{scope: s, now: time.Now(), pods: pods, target: target}).run(ctx)
+	revisions := s.revisionsOf(target.Revision, append(w.Revisions(), newest))
+	s.rollBack(ctx, revisions, pods)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return (&step{scope: s, now: time.Now(), pods: w.AllPods(s.ds), target: target, revisions: revisions}).run(ctx)
 }
 
 // run deletes the pods that may go now, marks the others, and reports the plan.
@@ -109,10 +121,12 @@ func (s *step) planAndDelete(ctx context.Context) podclient.DeleteResult {
 
 func (s *step) newPlan() rollout.Plan {
 	expected := s.state.rollout.expected
+	maps.DeleteFunc(s.state.rollout.restarts, func(_ types.UID, r restart) bool { return !s.now.Before(r.until) })
 	return rollout.NewPlan(rollout.Input{
 		DaemonSet: s.ds, Options: s.options, Revision: s.target.Revision,
 		Nodes: s.nodes.List(), Pods: s.pods,
 		Deleted: expected.Has, Refused: expected.Refusal, RefusedInARow: expected.RefusalsInARow(),
+		RolledBack: s.rolledBack, Restarting: s.restarting,
 		Observations: s.state.rollout.observations, Halted: rollout.HaltedRevision(s.ds),
 		Now: s.now, Timing: s.timing,
 	})
@@ -135,7 +149,7 @@ func (s *step) revertFailed() {
 // their nodes to pull images. It patches at most a burst of them, so that deletions do not
 // wait for thousands; the next step goes on with the others.
 func (s *step) markRollout(ctx context.Context) error {
-	m := status.NewMarker(s.target, s.options.Policy, s.obstacles())
+	m := status.NewMarker(s.target, s.options.Policy, s.revisions, s.obstacles())
 	patches := s.ready(status.RolloutPatches(m, &s.plan, s.pods, s.state.rollout.expected.Has, s.now), s.pods, s.now)
 	if len(s.plan.Pulls)+len(patches) > 0 || s.options.Policy.Encode() != "" {
 		s.state.marked = rolloutMarks
@@ -147,6 +161,7 @@ func (s *step) markRollout(ctx context.Context) error {
 	done := s.patchPods(ctx, patches)
 	if ctx.Err() == nil {
 		s.events.RolloutMarked(s.ds, &s.state.reported, s.target.Revision, done, len(s.state.patchBackoff) > 0)
+		s.events.Rollbacks(s.pods, done.Changed)
 	}
 	return done.ErrIfNone()
 }

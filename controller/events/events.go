@@ -47,6 +47,8 @@ type Reported struct {
 	ordered  bool // that OrderedReady may delay the next pod
 	unmarked string
 	summary  string
+	// notRolledBack is as unmarked, of pods whose owners want an earlier revision.
+	notRolledBack string
 }
 
 // NewRecorder returns a recorder that runs until ctx is done, and drops what is not
@@ -101,6 +103,9 @@ func (r *Recorder) Marked(o workload.Object, last *Reported, revision string, p 
 	}
 	reason := status.ReasonUpToDate
 	summary := "every pod runs controllerrevision " + revision
+	if p.RolledBack > 0 {
+		summary = fmt.Sprintf("no pod needs an upgrade to controllerrevision %s; %d of %d were rolled back by their owners", revision, p.RolledBack, p.Total)
+	}
 	if p.Need > 0 {
 		reason = status.ReasonUpgradeAvailable
 		summary = fmt.Sprintf("%d of %d pods need an upgrade to controllerrevision %s; each starts when its node is told to upgrade it",

@@ -109,7 +109,7 @@ func trimNode(node *corev1.Node) *corev1.Node {
 }
 
 // trimPod keeps a pod's identity, owner, node, mark, hold, phase, readiness, and why its
-// containers wait.
+// containers wait. Of a pod whose owner wants an earlier revision, it keeps the images.
 func trimPod(pod *corev1.Pod) *corev1.Pod {
 	out := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -120,7 +120,7 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 			CreationTimestamp: pod.CreationTimestamp,
 			DeletionTimestamp: pod.DeletionTimestamp,
 			Labels:            only(pod.Labels, appsv1.ControllerRevisionHashLabelKey),
-			Annotations:       only(pod.Annotations, upgrade.TargetAnnotation, upgrade.PolicyAnnotation, upgrade.HoldAnnotation),
+			Annotations:       only(pod.Annotations, upgrade.TargetAnnotation, upgrade.PolicyAnnotation, upgrade.HoldAnnotation, upgrade.RollbackAnnotation),
 			OwnerReferences:   pod.OwnerReferences,
 		},
 		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},
@@ -134,19 +134,30 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 	if pod.Spec.NodeName == "" && pod.Spec.Affinity != nil { // rollout.NodeOf reads the node there
 		out.Spec.Affinity = &corev1.Affinity{NodeAffinity: pod.Spec.Affinity.NodeAffinity}
 	}
+	if _, ok := pod.Annotations[upgrade.RollbackAnnotation]; ok {
+		out.Spec.InitContainers, out.Spec.Containers = trimImages(pod.Spec.InitContainers), trimImages(pod.Spec.Containers)
+	}
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
 		kept := corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason}
 		switch {
 		case c.Type == corev1.PodReady:
 			kept.LastTransitionTime = c.LastTransitionTime
-		case c.Type == upgrade.NeedCondition, c.Type == upgrade.ImageCondition:
+		case c.Type == upgrade.NeedCondition, c.Type == upgrade.ImageCondition, c.Type == upgrade.RolledBackCondition:
 			kept.Message = c.Message
 		case c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse:
 		default:
 			continue
 		}
 		out.Status.Conditions = append(out.Status.Conditions, kept)
+	}
+	return out
+}
+
+func trimImages(containers []corev1.Container) []corev1.Container {
+	var out []corev1.Container
+	for i := range containers {
+		out = append(out, corev1.Container{Name: containers[i].Name, Image: containers[i].Image})
 	}
 	return out
 }

@@ -102,3 +102,19 @@ func TestTrimmedDaemonSetsKeepWhatIsRead(t *testing.T) {
 		t.Error("the template of one that did not opt in is kept")
 	}
 }
+
+func TestImagesAreKeptOfPodsThatAreToBeRolledBack(t *testing.T) {
+	pod := podtest.PodAt("new")
+	pod.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "init:1", Command: []string{"init"}}}
+	pod.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:2", Command: []string{"app"}}}
+	if got := trimPod(pod); got.Spec.Containers != nil || got.Spec.InitContainers != nil {
+		t.Errorf("got %+v, which is more than is read", got.Spec)
+	}
+	pod.Annotations[upgrade.RollbackAnnotation] = upgrade.Rollback{Revision: "old", From: "new"}.Encode()
+	got := trimPod(pod)
+	if changed, ok := upgrade.Changed(&got.Spec, upgrade.Target{
+		Containers: []upgrade.Image{{Name: "app", Image: "app:1"}}, InitContainers: []upgrade.Image{{Name: "init", Image: "init:1"}},
+	}); !ok || len(changed) != 1 || got.Spec.Containers[0].Command != nil {
+		t.Errorf("got %+v", got.Spec)
+	}
+}

@@ -34,7 +34,7 @@ func (r *PatchResult) Err() error {
 	if r.first == nil {
 		return nil
 	}
-	return fmt.Errorf("patch status of pods: %d of %d not done, the first: %s",
+	return fmt.Errorf("patch pods: %d of %d not done, the first: %s",
 		len(r.Unchanged), r.total, expectations.QuoteError(r.first))
 }
 
@@ -84,8 +84,12 @@ func (r *PatchResult) add(pod, changed *corev1.Pod, err error) {
 func (c *Client) patchPod(ctx context.Context, p status.PodPatch) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
+	subresources := []string{"status"}
+	if p.Spec {
+		subresources = nil
+	}
 	pod, err := c.Kube.CoreV1().Pods(p.Pod.Namespace).Patch(ctx, p.Pod.Name, types.StrategicMergePatchType,
-		p.Patch, metav1.PatchOptions{FieldManager: c.FieldManager}, "status")
+		p.Patch, metav1.PatchOptions{FieldManager: c.FieldManager}, subresources...)
 	c.OnPatch(err)
 	return pod, err
 }

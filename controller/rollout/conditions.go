@@ -39,6 +39,7 @@ const (
 	ReasonInvalid         = "InvalidAnnotation"
 	ReasonRefused         = "DeletionRefused"
 	ReasonHeldByOwner     = "HeldByOwner"
+	ReasonRolledBack      = "RolledBackByOwners"
 	// ReasonAccepted is that of InvalidCondition when it is False, and
 	// ReasonNotHalted that of HaltedCondition.
 	ReasonAccepted  = "Accepted"
@@ -138,16 +139,20 @@ func progress(p *Plan) (is bool, reason, message string) {
 		return false, ReasonPaused, sum + "; set annotation " + PausedAnnotation + " to false to go on"
 	case p.Refusing():
 		return false, ReasonRefused, sum + "; each is tried again, less and less often"
-	case p.waitsForOwners():
+	case p.waitsFor(HeldByOwner):
 		return false, ReasonHeldByOwner, sum
+	case p.Counts[Pending] > 0 && p.waitsFor(RolledBack):
+		return false, ReasonRolledBack, sum
 	case p.Counts[Unavailable]+p.Counts[Pending] > 0:
 		return true, ReasonUpdating, sum
 	case p.Counts[WaitingNotReady] > 0:
 		return false, ReasonWaiting, sum
 	case p.Counts[HeldByPartition] > 0:
 		return false, ReasonHeldByPartition, sum
-	default:
+	case p.Counts[HeldBySelector] > 0:
 		return false, ReasonHeldBySelector, sum
+	default:
+		return false, ReasonRolledBack, sum
 	}
 }
 
@@ -183,6 +188,7 @@ func (p *Plan) Summary() string {
 	if p.Counts[HeldByPlacement] > 0 {
 		out = append(out, p.Placement())
 	}
+	add(RolledBack, "rolled back by their owners", true)
 	return strings.Join(out, ", ")
 }
 

@@ -29,6 +29,11 @@
 // available or not, and takes the turn of no other. The maximum counts from the first hold
 // that was seen, for each pod, and not from what later ones say; see nextHold.
 //
+// # Rolled back by their owners
+//
+// A pod whose owner went back to an earlier revision stays until there is another target, whether it is
+// Ready or not. It counts as what it is: while kubelet restarts its containers, as unavailable.
+//
 // # Images first
 //
 // With upgrade.PrepullAnnotation, the pods in Plan.Pulls ask their nodes to pull the
@@ -61,6 +66,8 @@
 //   - Deletions that the last process sent are in what is listed, provided that
 //     the list is not served from a stale cache: the caller ensures that.
 //   - A hold counts since when it says that it began.
+//   - The exception: a pod that an owner has just rolled back counts as its Ready condition is, since
+//     Input.Restarting is not known any more. NodeSettle is longer than most restarts.
 //   - A circuit breaker that was open stays so, from the condition on the
 //     DaemonSet; one that was about to open finds the nodes by the times that the
 //     control plane wrote, and counts a node in doubt.

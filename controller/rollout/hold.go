@@ -109,8 +109,8 @@ func (pl *planner) overstays(pod *corev1.Pod) string {
 		h.until.UTC().Format(time.RFC3339), upgrade.MaxHoldAnnotation, pl.in.Options.Policy.MaxHold, h.first.UTC().Format(time.RFC3339))
 }
 
-// waitsForOwners reports whether nodes are held by their owners and nothing else is under way: no
-// node is pending, or those that are held use up the maximum because their pods are unavailable.
-func (p *Plan) waitsForOwners() bool {
-	return p.Counts[HeldByOwner] > 0 && p.Counts[Unavailable] == 0 && (p.Counts[Pending] == 0 || p.Unavailable >= p.Max)
+// waitsFor reports whether nodes are in state, by the will of their owners, and nothing else is under way: no
+// node is pending, or those in state use up the maximum because their pods are unavailable.
+func (p *Plan) waitsFor(state State) bool {
+	return p.Counts[state] > 0 && p.Counts[Unavailable] == 0 && (p.Counts[Pending] == 0 || p.Unavailable >= p.Max)
 }

@@ -98,7 +98,7 @@ func (pl *planner) pulls() map[types.UID]time.Time {
 // begin, a pod that already asks goes on. A pod that is not scheduled asks nobody, since a
 // hub reads only the pods of its own node.
 func (pl *planner) requestsPull(pod *corev1.Pod) bool {
-	if revisionOf(pod) == pl.in.Revision || !scheduled(pod) {
+	if !pl.in.outdated(pod) || !scheduled(pod) {
 		return false
 	}
 	if pl.in.Options.Paused || pl.plan.Breaker.Holds() {

@@ -43,6 +43,12 @@ type Input struct {
 	// was deleted.
 	Refused       func(types.UID) *Refusal
 	RefusedInARow int
+	// RolledBack reports whether the owner of a pod that is not of the target wants an earlier revision,
+	// which the pod has or is about to get; nil is no pod.
+	RolledBack func(*corev1.Pod) bool
+	// Restarting returns until when a pod that is Ready counts as unavailable all the same, zero if it does
+	// not: kubelet restarts its containers, and has yet to report it. nil is no pod.
+	Restarting func(*corev1.Pod) time.Time
 	// Observations is what earlier calls saw. NewPlan brings it up to date.
 	Observations *Observations
 	// Halted is the revision for which the circuit breaker is open according to the
@@ -94,6 +100,15 @@ func NewPlan(in Input) Plan {
 	return pl.finish()
 }
 
+// outdated reports whether pod has to be replaced by one of the target.
+func (in *Input) outdated(pod *corev1.Pod) bool {
+	return revisionOf(pod) != in.Revision && !in.rolledBack(pod)
+}
+
+func (in *Input) rolledBack(pod *corev1.Pod) bool {
+	return in.RolledBack != nil && revisionOf(pod) != in.Revision && in.RolledBack(pod)
+}
+
 // planner makes one Plan.
 type planner struct {
 	in         *Input
@@ -124,7 +139,7 @@ func (pl *planner) classify() {
 	for i := range pl.nodes {
 		p := &pl.nodes[i]
 		for _, pod := range p.live {
-			if revisionOf(pod) != pl.in.Revision {
+			if pl.in.outdated(pod) {
 				pl.old++
 			}
 		}
@@ -149,6 +164,9 @@ func (pl *planner) classifyNotReady(p *nodePods) {
 		reason += ", " + p.conflict()
 	case !scheduled(pod):
 		reason += ", " + unscheduled(pod)
+	case pl.in.rolledBack(pod):
+		pl.setState(p.node.Name, pod, RolledBack, reason)
+		return
 	}
 	pl.setState(p.node.Name, pod, WaitingNotReady, reason)
 }
@@ -165,9 +183,11 @@ func (pl *planner) classifyReady(p *nodePods) {
 		pl.plan.Unavailable++
 	}
 	switch {
-	case revisionOf(pod) != pl.in.Revision && !pl.selected(p.node):
+	case pl.in.rolledBack(pod):
+		pl.setState(p.node.Name, pod, RolledBack, why)
+	case pl.in.outdated(pod) && !pl.selected(p.node):
 		pl.setState(p.node.Name, pod, HeldBySelector, why)
-	case revisionOf(pod) != pl.in.Revision:
+	case pl.in.outdated(pod):
 		pl.candidates = append(pl.candidates, pl.candidate(p, pod, why))
 	case why == "":
 		pl.setState(p.node.Name, pod, Updated, "")
@@ -197,6 +217,12 @@ func (pl *planner) unavailable(pod *corev1.Pod) string {
 	observed := pl.in.Observations.pods[pod.UID]
 	if !observed.ready() {
 		return notReadyReason(pod)
+	}
+	if pl.in.Restarting != nil {
+		if until := pl.in.Restarting(pod); !until.IsZero() {
+			pl.plan.wakeAt(until)
+			return "its containers restart with other images"
+		}
 	}
 	minReady := time.Duration(pl.in.DaemonSet.Spec.MinReadySeconds) * time.Second
 	if observed.readyFor(pl.in.Now) < minReady {

@@ -35,13 +35,15 @@ const (
 	// HeldByPlacement nodes have an old pod and should not run the daemon, because of a taint
 	// that it does not tolerate, say: they would get no pod of the target revision.
 	HeldByPlacement State = "held_by_placement"
+	// RolledBack nodes keep a pod of an earlier revision because their owner went back to it.
+	RolledBack State = "rolled_back"
 )
 
 // States returns all states in the order in which they are shown.
 func States() []State {
 	return []State{
 		Updated, Unavailable, Pending, WaitingNotReady,
-		HeldByOwner, HeldBySelector, HeldByPartition, HeldByPause, HeldByBreaker, HeldByPlacement,
+		HeldByOwner, HeldBySelector, HeldByPartition, HeldByPause, HeldByBreaker, HeldByPlacement, RolledBack,
 	}
 }
 

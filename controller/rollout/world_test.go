@@ -32,7 +32,11 @@ type world struct {
 	halted   string
 	last     int
 	refused  map[types.UID]*Refusal
-	inARow   int
+	// rolledBack are the nodes whose owners went back.
+	rolledBack []string
+	// restarting are the nodes whose pod counts as unavailable until then.
+	restarting map[string]time.Time
+	inARow     int
 }
 
 // newWorld has n Ready nodes, n1 to nN, each with an old pod that is Ready.
@@ -137,6 +141,8 @@ func (w *world) input() Input {
 		DaemonSet: w.ds, Options: o, Revision: w.target, Halted: w.halted, Observations: w.observed, Now: w.now,
 		Deleted: func(uid types.UID) bool { return w.deleted[uid] },
 		Refused: func(uid types.UID) *Refusal { return w.refused[uid] }, RefusedInARow: w.inARow,
+		RolledBack: func(pod *corev1.Pod) bool { return slices.Contains(w.rolledBack, NodeOf(pod)) },
+		Restarting: func(pod *corev1.Pod) time.Time { return w.restarting[NodeOf(pod)] },
 	}
 	for _, node := range w.nodes {
 		in.Nodes = append(in.Nodes, node)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/edgehub-io/edgehub/controller/rollback"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
@@ -27,7 +28,8 @@ const (
 // policy. A pod that the controller itself replaces gets no condition, and a target only if
 // the node is to have the images first. The zero value is a pod with nothing of it.
 type Mark struct {
-	podCondition // PodNeedUpgrade
+	podCondition              // PodNeedUpgrade
+	rolledBack   podCondition // PodRolledBack, of pods whose owners want an earlier revision
 	// Target and Policy are the annotations' values, "" for no annotation.
 	Target string
 	Policy string
@@ -51,8 +53,8 @@ func conditionOf(pod *corev1.Pod, t corev1.PodConditionType) podCondition {
 // MarkOf returns the mark that pod has now.
 func MarkOf(pod *corev1.Pod) Mark {
 	return Mark{
-		podCondition: conditionOf(pod, upgrade.NeedCondition),
-		Target:       pod.Annotations[upgrade.TargetAnnotation], Policy: pod.Annotations[upgrade.PolicyAnnotation],
+		podCondition: conditionOf(pod, upgrade.NeedCondition), rolledBack: conditionOf(pod, upgrade.RolledBackCondition),
+		Target: pod.Annotations[upgrade.TargetAnnotation], Policy: pod.Annotations[upgrade.PolicyAnnotation],
 	}
 }
 
@@ -67,6 +69,7 @@ func PatchMark(want Mark, pod *corev1.Pod, now time.Time) []byte {
 	p.annotate(upgrade.TargetAnnotation, have.Target, want.Target)
 	p.annotate(upgrade.PolicyAnnotation, have.Policy, want.Policy)
 	p.setCondition(upgrade.NeedCondition, have.podCondition, want.podCondition, now)
+	p.setCondition(upgrade.RolledBackCondition, have.rolledBack, want.rolledBack, now)
 	return p.encode()
 }
 
@@ -74,23 +77,27 @@ func PatchMark(want Mark, pod *corev1.Pod, now time.Time) []byte {
 type Marker struct {
 	revision string
 	policy   string // the annotation's value
-	since    func(*corev1.Pod) time.Time
-	blocked  func(*corev1.Pod) string
-	encode   func(since time.Time, blocked string) string
+	// decide returns what becomes of the wish of a pod's owner for an earlier revision.
+	decide  func(*corev1.Pod) rollback.Decision
+	since   func(*corev1.Pod) time.Time
+	blocked func(*corev1.Pod) string
+	encode  func(since time.Time, blocked string) string
 }
 
-// NewMarker returns one for nodes that pull images when their owner asks for it. blocked returns
-// Target.Blocked for a pod that needs an upgrade.
-func NewMarker(t upgrade.Target, policy upgrade.Policy, blocked func(*corev1.Pod) string) Marker {
+// NewMarker returns one for nodes that pull images when their owner asks for it. revisions are those of the
+// DaemonSet. blocked returns Target.Blocked for a pod that needs an upgrade.
+func NewMarker(t upgrade.Target, policy upgrade.Policy, revisions *rollback.Revisions, blocked func(*corev1.Pod) string) Marker {
 	return Marker{
-		revision: t.Revision, policy: policy.Encode(), blocked: blocked, encode: targetEncoder(t),
-		since: func(*corev1.Pod) time.Time { return time.Time{} },
+		revision: t.Revision, policy: policy.Encode(), blocked: blocked,
+		decide: func(pod *corev1.Pod) rollback.Decision { return revisions.Decide(pod, policy) },
+		encode: targetEncoder(t),
+		since:  func(*corev1.Pod) time.Time { return time.Time{} },
 	}
 }
 
 // NewPrepullMarker returns one for nodes that pull images as soon as they are asked.
-func NewPrepullMarker(t upgrade.Target, policy upgrade.Policy, blocked func(*corev1.Pod) string, now time.Time) Marker {
-	m, prepulls := NewMarker(t, policy, blocked), upgrade.NewPrepulls(t.Revision)
+func NewPrepullMarker(t upgrade.Target, policy upgrade.Policy, revisions *rollback.Revisions, blocked func(*corev1.Pod) string, now time.Time) Marker {
+	m, prepulls := NewMarker(t, policy, revisions, blocked), upgrade.NewPrepulls(t.Revision)
 	m.since = func(pod *corev1.Pod) time.Time { return prepulls.From(pod, now) }
 	return m
 }
@@ -121,12 +128,15 @@ func targetEncoder(t upgrade.Target) func(since time.Time, blocked string) strin
 
 // markFor returns the mark that pod should have.
 func (m Marker) markFor(pod *corev1.Pod) Mark {
-	out := m.rolloutMark()
+	out := m.rolloutMark(pod)
 	out.podCondition = podCondition{corev1.ConditionFalse, ReasonUpToDate, upgrade.Message(m.revision)}
 	if !m.needsUpgrade(pod) {
 		return out
 	}
 	out.status, out.reason = corev1.ConditionTrue, ReasonUpgradeAvailable
+	if m.rolledBack(pod) {
+		out.reason = rollback.ReasonRolledBack
+	}
 	blocked := m.blocked(pod)
 	if blocked != "" {
 		out.reason = ReasonUpgradeBlocked
@@ -136,7 +146,18 @@ func (m Marker) markFor(pod *corev1.Pod) Mark {
 }
 
 // rolloutMark is the mark of a pod that the controller itself replaces, without a target.
-func (m Marker) rolloutMark() Mark { return Mark{Policy: m.policy} }
+func (m Marker) rolloutMark(pod *corev1.Pod) Mark {
+	out := Mark{Policy: m.policy}
+	if d := m.decide(pod); d.Done(pod) {
+		out.rolledBack = podCondition{corev1.ConditionTrue, rollback.ReasonRolledBack, upgrade.Message(d.Revision)}
+	} else if d.Reason != "" {
+		out.rolledBack = podCondition{corev1.ConditionFalse, d.Reason, d.Message}
+	}
+	return out
+}
+
+// rolledBack reports whether pod is of an earlier revision because its owner wants it.
+func (m Marker) rolledBack(pod *corev1.Pod) bool { return m.decide(pod).Done(pod) }
 
 // needsUpgrade reports whether pod runs another revision than the target. A pod
 // without a revision counts as old.
@@ -144,29 +165,37 @@ func (m Marker) needsUpgrade(pod *corev1.Pod) bool {
 	return pod.Labels[appsv1.ControllerRevisionHashLabelKey] != m.revision
 }
 
-// PodPatch is a patch of a pod's status.
+// PodPatch is a patch of a pod's status, or with Spec of the pod itself.
 type PodPatch struct {
 	Pod   *corev1.Pod
 	Patch []byte
+	Spec  bool
 }
 
 // MarkPlan has the patches that give the pods of a DaemonSet their marks.
 type MarkPlan struct {
 	Patches []PodPatch
-	// Need of Total pods need an upgrade, Blocked of which would not come back.
-	Need, Total, Blocked int
+	// Need of Total pods need an upgrade, Blocked of which would not come back. RolledBack others are of an
+	// earlier revision because their owners want it.
+	Need, Total, Blocked, RolledBack int
 }
+
+// UpToDate is how many pods are of the target.
+func (p *MarkPlan) UpToDate() int { return p.Total - p.Need - p.RolledBack }
 
 // PlanMarks returns the patches that give each pod its mark.
 func PlanMarks(m Marker, pods []*corev1.Pod, now time.Time) MarkPlan {
 	p := MarkPlan{Total: len(pods)}
 	for _, pod := range pods {
-		if m.needsUpgrade(pod) {
-			p.Need++
-		}
 		mark := m.markFor(pod)
-		if mark.reason == ReasonUpgradeBlocked {
-			p.Blocked++
+		switch {
+		case m.rolledBack(pod):
+			p.RolledBack++
+		case m.needsUpgrade(pod):
+			p.Need++
+			if mark.reason == ReasonUpgradeBlocked {
+				p.Blocked++
+			}
 		}
 		if patch := PatchMark(mark, pod, now); patch != nil {
 			p.Patches = append(p.Patches, PodPatch{Pod: pod, Patch: patch})
@@ -176,8 +205,9 @@ func PlanMarks(m Marker, pods []*corev1.Pod, now time.Time) MarkPlan {
 }
 
 // RolloutPatches returns the patches that give pods the policy, and that have those in
-// plan.Pulls, and no others, ask their nodes to pull the target's images. It leaves alone pods
-// that are being deleted, and pods whose deletion failed: the next step decides about those.
+// plan.Pulls, and no others, ask their nodes to pull the target's images. Owners who went back to
+// an earlier revision can upgrade their pods, as with OTA. It leaves alone pods that are being
+// deleted, and pods whose deletion failed: the next step decides about those.
 func RolloutPatches(m Marker, plan *rollout.Plan, pods []*corev1.Pod, deleted func(types.UID) bool, now time.Time) []PodPatch {
 	var patches []PodPatch
 	tried := sets.Set[types.UID]{}
@@ -188,8 +218,10 @@ func RolloutPatches(m Marker, plan *rollout.Plan, pods []*corev1.Pod, deleted fu
 		if !pod.DeletionTimestamp.IsZero() || deleted(pod.UID) || tried.Has(pod.UID) {
 			continue
 		}
-		want := m.rolloutMark()
-		if since, ok := plan.Pulls[pod.UID]; ok {
+		want := m.rolloutMark(pod)
+		if m.rolledBack(pod) {
+			want = m.markFor(pod)
+		} else if since, ok := plan.Pulls[pod.UID]; ok {
 			want.Target = m.encode(since, "")
 		}
 		if patch := PatchMark(want, pod, now); patch != nil {

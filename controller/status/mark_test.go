@@ -28,7 +28,7 @@ func marked(pod *corev1.Pod, m Mark) *corev1.Pod {
 }
 
 func newTarget(hash string) Marker {
-	return NewMarker(imagesOf(hash), upgrade.DefaultPolicy(), free)
+	return NewMarker(imagesOf(hash), upgrade.DefaultPolicy(), nil, free)
 }
 
 // free says that every node takes the next pod.
@@ -107,7 +107,7 @@ func TestPatchLeadsToTheWantedMark(t *testing.T) {
 }
 
 func TestTheZeroMarkRemovesEverything(t *testing.T) {
-	m := NewMarker(imagesOf("new"), upgrade.Policy{}, free)
+	m := NewMarker(imagesOf("new"), upgrade.Policy{}, nil, free)
 	for name, pod := range map[string]*corev1.Pod{
 		"needs an upgrade": marked(podtest.PodAt("old"), m.markFor(podtest.PodAt("old"))),
 		"up to date":       marked(podtest.PodAt("new"), m.markFor(podtest.PodAt("new"))),
@@ -143,7 +143,7 @@ func asking(pod *corev1.Pod, hash string, since time.Time) *corev1.Pod {
 }
 
 func TestPrepullTargetsKeepTheirTime(t *testing.T) {
-	m := NewPrepullMarker(imagesOf("new"), upgrade.DefaultPolicy(), free, podtest.Now)
+	m := NewPrepullMarker(imagesOf("new"), upgrade.DefaultPolicy(), nil, free, podtest.Now)
 	tests := map[string]struct {
 		pod  *corev1.Pod
 		want time.Time
@@ -164,7 +164,7 @@ func TestPrepullTargetsKeepTheirTime(t *testing.T) {
 			if !ok || err != nil || target.Revision != "new" || target.Prepull == nil || !target.Prepull.Time.Equal(tt.want) {
 				t.Errorf("got %+v, %t, %v; want since %v", target, ok, err, tt.want)
 			}
-			later := NewPrepullMarker(imagesOf("new"), upgrade.DefaultPolicy(), free, podtest.Now.Add(time.Hour))
+			later := NewPrepullMarker(imagesOf("new"), upgrade.DefaultPolicy(), nil, free, podtest.Now.Add(time.Hour))
 			if again := PatchMark(later.markFor(got), got, podtest.Now); again != nil {
 				t.Errorf("got a second patch %s, want none", again)
 			}
@@ -195,7 +195,7 @@ func TestPatchIsWhatTheHubUnderstands(t *testing.T) {
 
 func TestPodsGetThePolicyWhereItIsNotTheDefault(t *testing.T) {
 	policy := upgrade.Policy{MaxHold: time.Hour, Rollback: true}
-	m := NewMarker(imagesOf("new"), policy, free)
+	m := NewMarker(imagesOf("new"), policy, nil, free)
 	for _, hash := range []string{"old", "new"} {
 		pod := podtest.PodAt(hash)
 		got := patched(t, pod, PatchMark(m.markFor(pod), pod, podtest.Now))
@@ -241,7 +241,7 @@ func TestPlanMarksSkipsPodsWithTheRightMark(t *testing.T) {
 
 func TestAPodThatWouldNotComeBackSaysWhy(t *testing.T) {
 	const why = "node n has the taint a=b:NoSchedule"
-	m := NewMarker(imagesOf("new"), upgrade.DefaultPolicy(), func(*corev1.Pod) string { return why })
+	m := NewMarker(imagesOf("new"), upgrade.DefaultPolicy(), nil, func(*corev1.Pod) string { return why })
 	pods := []*corev1.Pod{podtest.PodAt("old"), podtest.PodAt("new")}
 	p := PlanMarks(m, pods, podtest.Now)
 	if p.Need != 1 || p.Blocked != 1 {

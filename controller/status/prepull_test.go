@@ -69,7 +69,7 @@ func TestPodsOfARolloutGetThePolicy(t *testing.T) {
 	none := func(types.UID) bool { return false }
 	for _, policy := range []upgrade.Policy{{MaxHold: time.Hour}, upgrade.DefaultPolicy()} { // set, and removed
 		want := policy.Encode()
-		patches := RolloutPatches(NewMarker(imagesOf("new"), policy, free), &rollout.Plan{Revision: "new"}, []*corev1.Pod{pod}, none, podtest.Now)
+		patches := RolloutPatches(NewMarker(imagesOf("new"), policy, nil, free), &rollout.Plan{Revision: "new"}, []*corev1.Pod{pod}, none, podtest.Now)
 		if len(patches) != 1 {
 			t.Fatalf("%d patches for policy %q", len(patches), want)
 		}

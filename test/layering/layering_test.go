@@ -58,14 +58,14 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 		"a controller that imports the node's API": {
 			map[string][]string{mod + "controller": {mod + "ota", mod + "ota/upgrade"}},
 			func(p map[string]pkg) []string { return layerViolations(p, layers) },
-			[]string{"controller imports ota, which its layer does not allow: it may import controller/autonomy, controller/backoff, controller/daemonset, controller/events, controller/expectations, controller/informer, controller/podclient, controller/rollout, controller/status, controller/tolerations, controller/workload, ota/upgrade"},
+			[]string{"controller imports ota, which its layer does not allow: it may import controller/autonomy, controller/backoff, controller/daemonset, controller/events, controller/expectations, controller/informer, controller/podclient, controller/rollback, controller/rollout, controller/status, controller/tolerations, controller/workload, ota/upgrade"},
 		},
 		"a part of the controller that knows the reconcile": {
 			map[string][]string{mod + "controller/events": {mod + "controller", mod + "controller/informer"}},
 			func(p map[string]pkg) []string { return layerViolations(p, layers) },
 			[]string{
-				"controller/events imports controller, which its layer does not allow: it may import controller/daemonset, controller/podclient, controller/rollout, controller/status, controller/workload",
-				"controller/events imports controller/informer, which its layer does not allow: it may import controller/daemonset, controller/podclient, controller/rollout, controller/status, controller/workload",
+				"controller/events imports controller, which its layer does not allow: it may import controller/daemonset, controller/podclient, controller/rollout, controller/status, controller/workload, ota/upgrade",
+				"controller/events imports controller/informer, which its layer does not allow: it may import controller/daemonset, controller/podclient, controller/rollout, controller/status, controller/workload, ota/upgrade",
 			},
 		},
 		"proxy and ota that know each other": {

@@ -144,14 +144,15 @@ var layers = map[string][]string{
 	"ota/nodeapi": {},
 	"controller": {
 		"controller/autonomy", "controller/backoff", "controller/daemonset", "controller/events", "controller/expectations", "controller/informer",
-		"controller/podclient", "controller/rollout", "controller/status", "controller/tolerations", "controller/workload", "ota/upgrade",
+		"controller/podclient", "controller/rollback", "controller/rollout", "controller/status", "controller/tolerations", "controller/workload", "ota/upgrade",
 	},
 	// What the controller decides, for those who show it: no client, no clock.
 	"controller/autonomy":  {},
 	"controller/daemonset": {"ota/upgrade"},
 	"controller/workload":  {"controller/daemonset"},
 	"controller/rollout":   {"controller/daemonset", "ota/upgrade"},
-	"controller/status":    {"controller/daemonset", "controller/rollout", "ota/upgrade"},
+	"controller/rollback":  {"controller/daemonset", "ota/upgrade"},
+	"controller/status":    {"controller/daemonset", "controller/rollback", "controller/rollout", "ota/upgrade"},
 	// What it remembers between reconciles: no client either.
 	"controller/backoff":      {},
 	"controller/expectations": {"controller/backoff", "controller/daemonset", "controller/rollout"},
@@ -159,7 +160,7 @@ var layers = map[string][]string{
 	// knows the reconcile that uses it.
 	"controller/informer":  {"controller/daemonset", "controller/rollout", "controller/status", "controller/workload", "ota/upgrade"},
 	"controller/podclient": {"controller/expectations", "controller/rollout", "controller/status"},
-	"controller/events":    {"controller/daemonset", "controller/podclient", "controller/rollout", "controller/status", "controller/workload"},
+	"controller/events":    {"controller/daemonset", "controller/podclient", "controller/rollout", "controller/status", "controller/workload", "ota/upgrade"},
 	// It carries out what autonomy decides, with informers of its own: what it reads is no DaemonSet.
 	"controller/tolerations": {"controller/autonomy", "controller/expectations", "controller/podclient"},
 	// For tests only: no package may import it.

@@ -1,0 +1,106 @@
+package rollback
+
+import (
+	"encoding/json"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+// Reasons of upgrade.RolledBackCondition. All but the first are those of a refusal.
+const (
+	ReasonRolledBack = "RolledBackByOwner" // also of PodNeedUpgrade of the same pod
+
+	// ReasonNewerRevision is also that of a rollback that has ended.
+	ReasonNewerRevision   = "NewerRevision"
+	ReasonNotPermitted    = "NotPermitted"
+	ReasonUnknownRevision = "UnknownRevision"
+	ReasonNotInPlace      = "NotInPlace" // not only images would change
+	ReasonInvalid         = "InvalidAnnotation"
+)
+
+// Decision is what becomes of an owner's wish for an earlier revision. The zero value is no wish.
+type Decision struct {
+	// Revision is the earlier revision if the wish is granted.
+	Revision string
+	// Reason and Message are why it is not.
+	Reason, Message string
+}
+
+// Done reports whether pod is of the earlier revision because its owner wants it.
+func (d Decision) Done(pod *corev1.Pod) bool {
+	return d.Revision != "" && revisionOf(pod) == d.Revision
+}
+
+// Decide returns what becomes of the wish of pod's owner. A rollback ends with a newer revision than
+// that from which the owner went back.
+func (r *Revisions) Decide(pod *corev1.Pod, policy upgrade.Policy) Decision {
+	if _, ok := pod.Annotations[upgrade.RollbackAnnotation]; !ok {
+		return Decision{} // for each pod of each plan, so without an allocation
+	}
+	wish, _, err := upgrade.RollbackOf(pod)
+	refused := func(reason, format string, args ...any) Decision {
+		return Decision{Reason: reason, Message: fmt.Sprintf(format, args...)}
+	}
+	if err != nil {
+		return refused(ReasonInvalid, "annotation %s is invalid: the node's hub writes it", upgrade.RollbackAnnotation)
+	}
+	earlier, newest := r.history()[wish.Revision], r.history()[r.newest]
+	switch {
+	case wish.From != r.newest:
+		return refused(ReasonNewerRevision, "the rollback is from another revision than controllerrevision %s, which is the newest: with a newer revision, a rollback ends", r.newest)
+	case !policy.Rollback:
+		return refused(ReasonNotPermitted, "owners may not roll back this workload: an admin can set its annotation %s to %s, or roll out an earlier version",
+			upgrade.OwnerRollbackAnnotation, upgrade.RollbackAllowed)
+	case earlier == nil || newest == nil || earlier.number >= newest.number:
+		return refused(ReasonUnknownRevision, "controllerrevision %q is no earlier one of the history: an admin can raise revisionHistoryLimit, or roll out that version again",
+			daemonset.Truncate(wish.Revision, maxQuoted))
+	}
+	if _, problem := r.changes(pod, wish.Revision); problem != "" {
+		return refused(ReasonNotInPlace, "not only images would change: %s: an admin can roll out the earlier version for all nodes, with kubectl rollout undo", problem)
+	}
+	return Decision{Revision: wish.Revision}
+}
+
+// maxQuoted is more than a hash has, which is 10 characters.
+const maxQuoted = 63
+
+// templateGeneration is a label of pods. Only k8s.io/api/extensions has a constant for it.
+const templateGeneration = "pod-template-generation"
+
+// Patch returns the strategic merge patch that gives pod the images and the hash of the revision that its
+// owner wants; nil if pod has them, or the wish is not granted. The patch applies to the pod as it is, and to
+// no other: an owner who upgrades meanwhile is not rolled back.
+//
+// It removes the label pod-template-generation, by which the DaemonSet controller would count a pod
+// of an earlier revision as updated (IsPodUpdated in its package util). The label with the hash is
+// enough for it.
+func (r *Revisions) Patch(pod *corev1.Pod, policy upgrade.Policy) []byte {
+	d := r.Decide(pod, policy)
+	if d.Revision == "" || d.Done(pod) || !pod.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	var patch struct {
+		Metadata struct {
+			UID             types.UID          `json:"uid"`
+			ResourceVersion string             `json:"resourceVersion"`
+			Labels          map[string]*string `json:"labels"`
+		} `json:"metadata"`
+		Spec struct {
+			Containers []upgrade.Image `json:"containers,omitempty"`
+		} `json:"spec"`
+	}
+	patch.Metadata.UID, patch.Metadata.ResourceVersion = pod.UID, pod.ResourceVersion
+	patch.Metadata.Labels = map[string]*string{appsv1.ControllerRevisionHashLabelKey: &d.Revision, templateGeneration: nil}
+	patch.Spec.Containers, _ = r.changes(pod, d.Revision) // granted: only images differ
+	b, err := json.Marshal(patch)
+	if err != nil {
+		panic("rollback: encode patch: " + err.Error()) // only strings
+	}
+	return b
+}
