@@ -99,6 +99,15 @@ func (db database) make(ordinal int, image string) {
 	})
 }
 
+// changePod changes a pod, as its node may.
+func (db database) changePod(ordinal int, f func(*corev1.Pod)) {
+	db.api.with(func() {
+		pod := db.api.objects["pods"][fmt.Sprintf("%s/db-%d", namespace, ordinal)].DeepCopyObject().(*corev1.Pod)
+		f(pod)
+		db.api.putLocked("pods", pod)
+	})
+}
+
 // marks returns the condition, target image and revision of each pod of the StatefulSet. It has the
 // policy if it is marked, and only then.
 func (db database) marks() map[string]string {
@@ -243,6 +252,39 @@ func TestModelAStatefulSetWithoutUseForOTA(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A pod is rolled back where it is, and stays so until its owner upgrades it.
+func TestModelTheOwnerOfAStatefulSetsPodGoesBack(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := newModel(t, 1, 1, "OTA")
+		db := m.addStatefulSet("OTA", "n1")
+		db.change(func(sts *appsv1.StatefulSet) { sts.Generation++ })
+		db.observe("app:2")
+		db.make(0, "app:2")
+		m.start()
+		one, two := revisionOf("app:1"), revisionOf("app:2")
+		need := "True " + two + " to app:2, 7 s"
+		db.expect("one of them is upgraded", "False "+two, need)
+
+		var uid types.UID
+		db.changePod(0, func(pod *corev1.Pod) {
+			uid = pod.UID
+			pod.Annotations[upgrade.RollbackAnnotation] = upgrade.Rollback{Revision: one, From: two, Requested: metav1.Now()}.Encode()
+		})
+		db.expect("its owner went back", need, need)
+		db.changePod(0, func(pod *corev1.Pod) {
+			c := upgrade.Condition(pod, upgrade.RolledBackCondition)
+			if pod.Spec.Containers[0].Image != "app:1" || pod.UID != uid || pod.Labels[appsv1.ControllerRevisionHashLabelKey] != one || c == nil || c.Status != corev1.ConditionTrue {
+				t.Errorf("pod %s has %s, labels %v and %v, want the same pod with app:1, rolled back", pod.UID, pod.Spec.Containers[0].Image, pod.Labels, c)
+			}
+		})
+		db.make(0, "app:2") // the owner upgrades it, or it moves to another node
+		db.expect("the next pod", "False "+two, need)
+		if got := db.events("RollbackFailed"); got != "" {
+			t.Errorf("Events: %q", got)
+		}
+	})
 }
 
 // Keys of both kinds share a queue, and may have the same namespace and name.

@@ -222,7 +222,8 @@ func TestAStatefulSetThatCannotHaveItsStrategy(t *testing.T) {
 	}
 }
 
-// A volume on a node's disk is bound to the ordinal, and so is the next pod to that node.
+// A volume on a node's disk is bound to the ordinal, and so is the next pod to that node. A rollback does not
+// replace the pod.
 func TestTheNextPodOfAStatefulSetKeepsItsVolume(t *testing.T) {
 	labelNode(t, "node2", corev1.LabelHostname, "node2")
 	noClass, one, size := "", int32(1), corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}
@@ -265,5 +266,16 @@ func TestTheNextPodOfAStatefulSetKeepsItsVolume(t *testing.T) {
 	next := s.upgrade(before)
 	if before.Spec.NodeName != "node2" || next.Spec.NodeName != "node2" || claimOf().UID != claim.UID || claimOf().Spec.VolumeName != claim.Spec.VolumeName {
 		t.Errorf("web-5 was on %s and is on %s, with another claim: %t", before.Spec.NodeName, next.Spec.NodeName, claimOf().UID != claim.UID)
+	}
+
+	// Its owner goes back, and Kubernetes counts the pod as one of the earlier revision, and leaves it alone.
+	wish := upgrade.Rollback{Revision: hashOf(before), From: hashOf(next), Requested: metav1.Now()}.Encode()
+	s.patchStatus("web-5", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, upgrade.RollbackAnnotation, wish))
+	poll.Eventually(t, "web-5 is rolled back", func() bool {
+		sts, err := env.admin.AppsV1().StatefulSets(s.Namespace).Get(t.Context(), name, metav1.GetOptions{})
+		return err == nil && sts.Status.UpdatedReplicas == 0 && describe(s.stateful()["web-5"]) == "True/RolledBackByOwner, annotated=true"
+	})
+	if pod := s.stateful()["web-5"]; pod.UID != next.UID || !pod.DeletionTimestamp.IsZero() || pod.Spec.Containers[0].Image != "app:1" || hashOf(pod) != hashOf(before) {
+		t.Errorf("web-5 is %s of %s with %s, want the same pod with app:1", pod.UID, hashOf(pod), pod.Spec.Containers[0].Image)
 	}
 }
