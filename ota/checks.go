@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/resource"
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
@@ -19,7 +18,7 @@ import (
 // checkUpgrade returns nil if a pod of this node may be upgraded now, and otherwise the failure
 // of the first check. Clients depend on the order of the checks.
 func (s *server) checkUpgrade(pod *corev1.Pod) error {
-	return check(pod, checkNotDeleting, checkNeed, s.checkImage, checkOwner, checkPlacement)
+	return check(pod, as(Gone, checkNotDeleting), as(Void, checkNeed), as(NoImages, s.checkImage), as(Void, checkOwner), checkPlacement)
 }
 
 // check returns the first error of the checks.
@@ -55,18 +54,24 @@ func checkNeed(pod *corev1.Pod) error {
 }
 
 // checkImage fails while a pre-pull of the pod's images is not ready. It passes a pod without
-// the condition, which has no pre-pull, and a pod whose condition is left from a time when this
+// the condition, if it has no pre-pull, and a pod whose condition is left from a time when this
 // hub still pulled images. It relies on checkNeed.
 func (s *server) checkImage(pod *corev1.Pod) error {
 	image := upgrade.Condition(pod, upgrade.ImageCondition)
-	if image == nil || s.ImagePulls == nil && strings.HasPrefix(image.Reason, upgrade.ImageReasonPrefix) {
+	want := upgrade.RevisionOf(upgrade.Condition(pod, upgrade.NeedCondition))
+	pull, pulls := s.pullOf(pod, want)
+	switch { // the condition shows a pre-pull later, without the cloud much later
+	case pull.State == nodeapi.Ready, image != nil && s.ImagePulls == nil && strings.HasPrefix(image.Reason, upgrade.ImageReasonPrefix):
+		return nil
+	case image == nil && pulls:
+		return failf(http.StatusForbidden,
+			"the images for pod %s/%s are not on this node yet: their pre-pull is %s; wait until it is Ready, which GET …/imagepull shows, or DELETE …/imagepull to upgrade without",
+			pod.Namespace, pod.Name, pull.State)
+	case image == nil:
 		return nil
 	}
-	want := upgrade.RevisionOf(upgrade.Condition(pod, upgrade.NeedCondition))
 	got := upgrade.RevisionOf(image)
 	switch {
-	case s.pulled(pod, want):
-		return nil // the condition will show it soon
 	case image.Reason == upgrade.ReasonTargetChanged:
 		return failf(http.StatusForbidden,
 			"the images that were pulled for pod %s/%s are of another revision than the upgrade would be to by now: POST …/imagepull pulls those of the new one, DELETE …/imagepull lets the upgrade go without",
@@ -83,13 +88,16 @@ func (s *server) checkImage(pod *corev1.Pod) error {
 	return nil
 }
 
-// pulled reports whether this hub has all images of a revision of pod.
-func (s *server) pulled(pod *corev1.Pod, revision string) bool {
+// pullOf returns this hub's pre-pull of a revision of pod, and false if there is none.
+func (s *server) pullOf(pod *corev1.Pod, revision string) (nodeapi.ImagePull, bool) {
 	if s.ImagePulls == nil {
-		return false
+		return nodeapi.ImagePull{}, false
 	}
-	state, ok := s.ImagePulls.State(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
-	return ok && state.UID == string(pod.UID) && state.Revision == revision && state.State == nodeapi.Ready
+	state, ok := s.ImagePulls.State(nameOf(pod))
+	if !ok || state.UID != string(pod.UID) || state.Revision != revision {
+		return nodeapi.ImagePull{}, false
+	}
+	return state, true
 }
 
 // checkOwner fails unless a DaemonSet or StatefulSet will replace the pod. A DaemonSet does so on

@@ -101,6 +101,19 @@ func (s *server) cloudFailure(caller context.Context, err error, doing string) e
 	return failf(http.StatusInternalServerError, "%s: the cloud refused: %w", doing, err)
 }
 
+// notSent reports whether the hub has answered that a request reached no apiserver. Any other error
+// but a refusal leaves open whether the request was executed.
+func notSent(err error) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	return ok && status.ErrStatus.Code == http.StatusServiceUnavailable && strings.HasPrefix(status.ErrStatus.Message, "edgehub: the cloud ")
+}
+
+// isRefused reports whether an apiserver has answered that it does not execute a request.
+func isRefused(err error) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	return ok && status.ErrStatus.Code >= 400 && status.ErrStatus.Code < 500
+}
+
 // isUnreachable reports whether no apiserver has answered. An apiserver that is too busy counts
 // as unreachable, and so does a gateway's 502 or 504: no apiserver has answered the gateway.
 func isUnreachable(err error) bool {

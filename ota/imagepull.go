@@ -65,7 +65,7 @@ func (s *server) pullFor(caller context.Context, name types.NamespacedName) erro
 		return s.cloudFailure(caller, err, fmt.Sprintf("look up pod %s", name))
 	}
 	if pod == nil {
-		return s.explainMissingPull(ctx, caller, name)
+		return s.explainMissingOffline(ctx, caller, name)
 	}
 	if err := check(pod, checkNotDeleting, checkNeed, checkTarget, checkOwner); err != nil {
 		return err
@@ -78,14 +78,6 @@ func (s *server) pullFor(caller context.Context, name types.NamespacedName) erro
 		return fmt.Errorf("the pre-pull of pod %s was not started, since it could not be written down: %w", name, err)
 	}
 	return nil
-}
-
-// explainMissingPull is explainMissing for requests that also work offline.
-func (s *server) explainMissingPull(ctx, caller context.Context, name types.NamespacedName) error {
-	if offline := s.Offline(); offline != "" {
-		return failf(http.StatusNotFound, "this node knows of no pod %s (%s): GET /pods shows the pods of this node", name, offline)
-	}
-	return s.explainMissing(ctx, caller, name)
 }
 
 // checkTarget fails if the pod does not name the images of its upgrade. It relies on checkNeed.

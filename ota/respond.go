@@ -54,8 +54,9 @@ func (m methods) notAllowed(w http.ResponseWriter, r *http.Request) error {
 
 // failure is an error with the status code of its answer.
 type failure struct {
-	code int
-	err  error
+	code    int
+	verdict Verdict
+	err     error
 }
 
 // failf returns a failure whose text the caller reads.

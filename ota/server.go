@@ -1,12 +1,15 @@
 // Package ota is a node's HTTP API for its owner: is the hub healthy, which pods does the node
-// run, pull the images of a pod's next revision, and upgrade the pod now.
+// run, pull the images of a pod's next revision, and upgrade the pod now or later.
 //
 // New returns an http.Handler, which is safe for concurrent use and starts nothing. Its only
 // state is one lock for each running upgrade. It does not authenticate callers: whoever serves
 // it beyond loopback has to.
 //
-// A success is answered with 200, and an error with one line of text: what happened, to which
-// pod, and what to do next.
+// An upgrade that begins later passes the checks of one that begins now, waits in a Queue, and is carried
+// out by API.Upgrade, which repeats all checks.
+//
+// A success is answered with 200, or with 202 if it begins later, and an error with one line of text:
+// what happened, to which pod, and what to do next.
 package ota
 
 import (
@@ -37,6 +40,11 @@ type Options struct {
 	Cache func() any
 	// ImagePulls pulls images ahead of upgrades. Nil means that this hub pulls none.
 	ImagePulls ImagePulls
+	// Queue has the upgrades that begin later. Nil means that there are none: POST upgrade is 503 while
+	// the cloud is away.
+	Queue Queue
+	// NoQueueing has requests answered as without a Queue, whose upgrades can be seen and cancelled.
+	NoQueueing bool
 	// Metrics answers GET /metrics. Nil means that the path does not exist.
 	Metrics http.Handler
 	// Registerer registers this package's metrics. Nil registers none.
@@ -52,9 +60,15 @@ type server struct {
 	inFlight podLocks
 }
 
-// New returns the handler of the whole API. It fails if a required option is missing, or if this
-// package's metrics are registered already.
-func New(o Options) (http.Handler, error) {
+// API is the handler of the whole API, and what carries out the upgrades of a Queue.
+type API struct {
+	http.Handler
+	server *server
+}
+
+// New returns the API. It fails if a required option is missing, or if this package's metrics are
+// registered already.
+func New(o Options) (*API, error) {
 	if o.NodeName == "" {
 		return nil, errors.New("create node API: no node name")
 	}
@@ -75,7 +89,7 @@ func New(o Options) (http.Handler, error) {
 		return nil, err
 	}
 	s := &server{Options: o, upgrades: upgrades}
-	return limitBody(s.routes()), nil
+	return &API{limitBody(s.routes()), s}, nil
 }
 
 // routes matches paths as they were sent, neither cleaned nor decoded: mux would redirect a path
@@ -87,7 +101,12 @@ func (s *server) routes() http.Handler {
 	r.Handle(nodeapi.Readyz, methods{http.MethodGet: s.readyz})
 	r.Handle(nodeapi.Pods, methods{http.MethodGet: s.listPods})
 	r.Handle(nodeapi.ImagePulls, methods{http.MethodGet: s.listPulls})
-	r.Handle(pod+"upgrade", methods{http.MethodPost: s.upgrade})
+	upgrade := methods{http.MethodPost: s.upgrade}
+	if s.Queue != nil {
+		upgrade[http.MethodGet], upgrade[http.MethodDelete] = s.showUpgrade, s.cancelUpgrade
+		r.Handle(nodeapi.Upgrades, methods{http.MethodGet: s.listUpgrades})
+	}
+	r.Handle(pod+"upgrade", upgrade)
 	r.Handle(pod+"imagepull", methods{http.MethodPost: s.requestPull, http.MethodGet: s.showPull, http.MethodDelete: s.cancelPull})
 	if s.Metrics != nil {
 		r.Handle(nodeapi.Metrics, methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) error {
@@ -120,6 +139,6 @@ func (s *server) readyz(w http.ResponseWriter, _ *http.Request) error {
 
 func unknownPath(_ http.ResponseWriter, r *http.Request) error {
 	return failf(http.StatusNotFound,
-		"no such path: %.200q; there are GET /pods, GET /v1/healthz, GET /v1/readyz, GET /metrics, GET /debug/cache, GET /openyurt.io/v1/imagepulls, POST /openyurt.io/v1/namespaces/{namespace}/pods/{pod}/upgrade, and POST, GET and DELETE /openyurt.io/v1/namespaces/{namespace}/pods/{pod}/imagepull",
+		"no such path: %.200q; there are GET /pods, GET /v1/healthz, GET /v1/readyz, GET /metrics, GET /debug/cache, GET /openyurt.io/v1/imagepulls, GET /openyurt.io/v1/upgrades, and POST, GET and DELETE /openyurt.io/v1/namespaces/{namespace}/pods/{pod}/upgrade and …/imagepull",
 		r.URL.Path)
 }

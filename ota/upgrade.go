@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/gorilla/mux"
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,13 +25,14 @@ import (
 const noUID types.UID = "00000000-0000-0000-0000-000000000000"
 
 // upgrade deletes a pod that needs an upgrade, so that its DaemonSet or StatefulSet replaces the pod by one of
-// the new revision. The deletion is the commit point of an upgrade.
+// the new revision. The deletion is the commit point of an upgrade. Later, or without the cloud, it
+// leaves that to the queue.
 func (s *server) upgrade(w http.ResponseWriter, r *http.Request) error {
 	var pod *corev1.Pod
 	var done accepted
 	name, err := podOf(r)
 	if err == nil {
-		pod, done, err = s.upgradePod(r.Context(), name)
+		pod, done, err = s.upgradePod(r, name)
 	}
 	code := cmp.Or(done.code, codeOf(err))
 	s.upgrades.WithLabelValues(strconv.Itoa(code)).Inc()
@@ -48,12 +50,21 @@ type accepted struct {
 }
 
 // upgradePod returns the pod that it has found, also with an error.
-func (s *server) upgradePod(caller context.Context, name types.NamespacedName) (*corev1.Pod, accepted, error) {
+func (s *server) upgradePod(r *http.Request, name types.NamespacedName) (*corev1.Pod, accepted, error) {
+	when, err := parseWhen(r.URL.RawQuery, time.Now())
+	if err != nil {
+		return nil, accepted{}, failf(http.StatusBadRequest, "pod %s was not upgraded: %w", name, err)
+	}
+	missing := s.explainMissing
+	if s.queues() {
+		missing = s.explainMissingOffline
+	}
 	var done accepted
-	pod, err := s.withPod(caller, name, s.explainMissing, func(ctx context.Context, pods []corev1.Pod, pod *corev1.Pod) error {
-		err := s.checkUpgrade(pod)
-		if err == nil {
-			done, err = s.start(ctx, caller, pods, pod)
+	pod, err := s.withPod(r.Context(), name, missing, func(ctx context.Context, pods []corev1.Pod, pod *corev1.Pod) (err error) {
+		if when.later() {
+			done, err = s.schedule(pod, when)
+		} else if err = s.checkUpgrade(pod); err == nil {
+			done, err = s.start(ctx, r.Context(), pods, pod, when)
 		}
 		return err
 	})
@@ -94,21 +105,36 @@ func (s *server) withPod(caller context.Context, name types.NamespacedName,
 	return pod, f(ctx, pods, pod)
 }
 
-// start starts the upgrade of a pod that has passed all checks but that for room. It holds the locks.
-func (s *server) start(ctx, caller context.Context, pods []corev1.Pod, pod *corev1.Pod) (accepted, error) {
-	if target, ok := targetOf(pod); ok && len(target.Requests) > 0 {
-		node, err := s.Pods.Node(ctx, s.NodeName)
-		if err != nil {
-			return accepted{}, s.cloudFailure(caller, err, fmt.Sprintf("look up node %s, to see whether the new version of pod %s has room there", s.NodeName, nameOf(pod)))
-		}
-		if err := checkRoom(node, pod, pods); err != nil {
-			return accepted{}, err
-		}
+// start starts the upgrade of a pod that has passed all checks but that for room, or has it wait for the
+// cloud. It holds the locks.
+func (s *server) start(ctx, caller context.Context, pods []corev1.Pod, pod *corev1.Pod, when When) (accepted, error) {
+	if s.queues() && s.Offline() != "" {
+		return s.queue(pod, when)
 	}
-	if err := s.delete(ctx, caller, pod); err != nil {
+	if err := s.checkNode(ctx, caller, pods, pod); err != nil {
 		return accepted{}, err
 	}
+	err := s.sendDeletion(ctx, pod)
+	switch {
+	case err != nil && s.queues() && notSent(err):
+		return s.queue(pod, when) // the hub did not know yet that the cloud is away
+	case err != nil:
+		return accepted{}, s.deletionFailure(caller, pod, err)
+	}
+	s.withdrawQueued(pod)
 	return accepted{http.StatusOK, "Start updating pod " + nameOf(pod).String()}, nil
+}
+
+// checkNode fails if the new version of a pod has no room on this node, or that cannot be found out.
+func (s *server) checkNode(ctx, caller context.Context, pods []corev1.Pod, pod *corev1.Pod) error {
+	if target, ok := targetOf(pod); !ok || len(target.Requests) == 0 {
+		return nil
+	}
+	node, err := s.Pods.Node(ctx, s.NodeName)
+	if err != nil {
+		return s.cloudFailure(caller, err, fmt.Sprintf("look up node %s, to see whether the new version of pod %s has room there", s.NodeName, nameOf(pod)))
+	}
+	return checkRoom(node, pod, pods)
 }
 
 func nameOf(pod *corev1.Pod) types.NamespacedName {
@@ -141,26 +167,46 @@ func (s *server) explainMissing(ctx, caller context.Context, name types.Namespac
 	})
 	switch {
 	case apierrors.IsNotFound(err):
-		return failf(http.StatusNotFound, "there is no pod %s: GET /pods shows the pods of this node", name)
+		return withVerdict(Gone, failf(http.StatusNotFound, "there is no pod %s: GET /pods shows the pods of this node", name))
 	case apierrors.IsConflict(err), apierrors.IsForbidden(err):
-		return failf(http.StatusForbidden, "pod %s is not on this node, %s: send the request to the node that `kubectl get pod -o wide` shows", name, s.NodeName)
+		return withVerdict(Gone, failf(http.StatusForbidden, "pod %s is not on this node, %s: send the request to the node that `kubectl get pod -o wide` shows", name, s.NodeName))
 	case err == nil: // no apiserver does this
 		return failf(http.StatusInternalServerError, "look up pod %s: the cloud accepted a dry run for a pod with the UID %s; nothing was deleted", name, noUID)
 	}
 	return s.cloudFailure(caller, err, fmt.Sprintf("look up pod %s", name))
 }
 
-func (s *server) delete(ctx, caller context.Context, pod *corev1.Pod) error {
-	err := s.Pods.delete(ctx, pod.Namespace, pod.Name, metav1.DeleteOptions{
+// explainMissingOffline is explainMissing for requests that also work offline.
+func (s *server) explainMissingOffline(ctx, caller context.Context, name types.NamespacedName) error {
+	if offline := s.Offline(); offline != "" {
+		return failf(http.StatusNotFound, "this node knows of no pod %s (%s): GET /pods shows the pods of this node", name, offline)
+	}
+	return s.explainMissing(ctx, caller, name)
+}
+
+func (s *server) sendDeletion(ctx context.Context, pod *corev1.Pod) error {
+	return s.Pods.delete(ctx, pod.Namespace, pod.Name, metav1.DeleteOptions{
 		Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
 	})
+}
+
+// deletionFailure turns an error of sendDeletion into a failure, and nil into nil.
+func (s *server) deletionFailure(caller context.Context, pod *corev1.Pod, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return failf(http.StatusNotFound, "pod %s/%s with UID %s was deleted by someone else just now: look for its successor with GET /pods", pod.Namespace, pod.Name, pod.UID)
+		verdict := Unknown // the next attempt finds out whether the pod's UID was in conflict
+		if apierrors.IsNotFound(err) {
+			verdict = Gone
+		}
+		return withVerdict(verdict, failf(http.StatusNotFound, "pod %s/%s with UID %s was deleted by someone else just now: look for its successor with GET /pods", pod.Namespace, pod.Name, pod.UID))
 	}
-	return s.cloudFailure(caller, err, fmt.Sprintf("delete pod %s/%s with UID %s (sending the request again is safe)", pod.Namespace, pod.Name, pod.UID))
+	failed := s.cloudFailure(caller, err, fmt.Sprintf("delete pod %s/%s with UID %s (sending the request again is safe)", pod.Namespace, pod.Name, pod.UID))
+	if notSent(err) || isRefused(err) {
+		return failed
+	}
+	return withVerdict(Unknown, failed)
 }
 
 // podOf reads the pod from the path. It fails with 404 for a name that no pod can have, without
@@ -186,11 +232,14 @@ func (s *server) logUpgrade(ctx context.Context, name types.NamespacedName, pod 
 			attrs = append(attrs, slog.String("revision", upgrade.RevisionOf(need)))
 		}
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		s.Logger.LogAttrs(ctx, slog.LevelWarn, "upgrade not started", append(attrs, slog.String("error", oneLine(err)))...)
-		return
+	case code == http.StatusAccepted:
+		s.Logger.LogAttrs(ctx, slog.LevelInfo, "upgrade queued", attrs...)
+	default:
+		s.Logger.LogAttrs(ctx, slog.LevelInfo, "upgrade started", attrs...)
 	}
-	s.Logger.LogAttrs(ctx, slog.LevelInfo, "upgrade started", attrs...)
 }
 
 // newUpgradeCounter counts requests to upgrade by the status codes of this package, a dozen at

@@ -1,0 +1,143 @@
+package ota
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+// Queue has the upgrades that begin later: when the cloud is back, at a time, or in a window. It
+// must be safe for concurrent use.
+type Queue interface {
+	// Add puts an upgrade in place of the pod's last one, and returns it as it is now. When its error
+	// is nil, the request survives a crash. A request that differs in nothing is not a new one. It
+	// returns ErrBegun if the last one has begun, and not ended.
+	Add(pod *corev1.Pod, revision string, when When) (nodeapi.Upgrade, error)
+	// State returns a pod's upgrade, also for some time after it has ended.
+	State(pod types.NamespacedName) (nodeapi.Upgrade, bool)
+	// States returns all, in the order of nodeapi.UpgradeList.
+	States() []nodeapi.Upgrade
+	// Cancel ends the upgrade of a pod that waits, and reports whether there was one. It returns
+	// ErrBegun if that upgrade has begun.
+	Cancel(pod types.NamespacedName) (bool, error)
+}
+
+// ErrBegun is returned for an upgrade that can be neither changed nor cancelled any more: the pod's
+// deletion may have been sent.
+var ErrBegun = errors.New("the upgrade has begun")
+
+// queues reports whether upgrades may wait.
+func (s *server) queues() bool { return s.Queue != nil && !s.NoQueueing }
+
+// schedule has the upgrade of a pod wait for its time. Its images are pulled meanwhile.
+func (s *server) schedule(pod *corev1.Pod, when When) (accepted, error) {
+	if !s.queues() {
+		return accepted{}, failf(http.StatusNotImplemented, "pod %s cannot be upgraded later: this hub was started with --queue-upgrades=false", nameOf(pod))
+	}
+	if err := check(pod, checkNotDeleting, checkNeed, checkOwner, checkPlacement); err != nil {
+		return accepted{}, err
+	}
+	if err := s.pullAhead(pod); err != nil {
+		return accepted{}, err
+	}
+	state, err := s.enqueue(pod, when)
+	if err != nil {
+		return accepted{}, err
+	}
+	next := time.Now()
+	if state.Next != nil {
+		next = *state.Next
+	}
+	return accepted{http.StatusAccepted, fmt.Sprintf("Upgrade of pod %s scheduled for %s", nameOf(pod), next.Format(time.RFC3339))}, nil
+}
+
+// pullAhead requests the images of a pod's upgrade, if this hub pulls images and knows which, and
+// nobody has requested them yet. It relies on checkNeed.
+func (s *server) pullAhead(pod *corev1.Pod) error {
+	target, known := targetOf(pod)
+	if s.ImagePulls == nil || !known {
+		return nil
+	}
+	if _, ok := s.pullOf(pod, target.Revision); ok {
+		return nil
+	}
+	if err := s.ImagePulls.Request(pod, target); err != nil {
+		return fmt.Errorf("the upgrade of pod %s was not queued, since the pre-pull of its images could not be written down: %w", nameOf(pod), err)
+	}
+	return nil
+}
+
+// queue has the upgrade of a pod that has passed all checks wait for the cloud.
+func (s *server) queue(pod *corev1.Pod, when When) (accepted, error) {
+	if _, err := s.enqueue(pod, when); err != nil {
+		return accepted{}, err
+	}
+	return accepted{http.StatusAccepted, fmt.Sprintf("Upgrade of pod %s queued: it starts when the cloud can be reached", nameOf(pod))}, nil
+}
+
+func (s *server) enqueue(pod *corev1.Pod, when When) (nodeapi.Upgrade, error) {
+	state, err := s.Queue.Add(pod, upgrade.RevisionOf(upgrade.Condition(pod, upgrade.NeedCondition)), when)
+	switch {
+	case errors.Is(err, ErrBegun):
+		err = failf(http.StatusConflict, "pod %s is being upgraded already: GET …/upgrade shows its state", nameOf(pod))
+	case err != nil:
+		err = fmt.Errorf("the upgrade of pod %s was not queued, since it could not be written down: %w", nameOf(pod), err)
+	}
+	return state, err
+}
+
+// withdrawQueued ends an upgrade of a pod that waits, because the pod is being upgraded now. If that
+// cannot be written down, the queue finds out that there is nothing to do.
+func (s *server) withdrawQueued(pod *corev1.Pod) {
+	if s.Queue == nil {
+		return
+	}
+	if _, err := s.Queue.Cancel(nameOf(pod)); err != nil && !errors.Is(err, ErrBegun) {
+		s.Logger.Warn("a queued upgrade of a pod that is being upgraded now was not withdrawn", "pod", nameOf(pod).String(), "err", err)
+	}
+}
+
+// showUpgrade answers with the state of a pod's upgrade.
+func (s *server) showUpgrade(w http.ResponseWriter, r *http.Request) error {
+	name, err := podOf(r)
+	if err != nil {
+		return err
+	}
+	state, ok := s.Queue.State(name)
+	if !ok {
+		return failf(http.StatusNotFound, "no upgrade of pod %s waits, is in progress, or has ended of late: GET /pods shows whether the pod needs one, POST to this path starts it", name)
+	}
+	return writeJSON(w, state, "  ")
+}
+
+func (s *server) cancelUpgrade(w http.ResponseWriter, r *http.Request) error {
+	name, err := podOf(r)
+	if err != nil {
+		return err
+	}
+	was, err := s.Queue.Cancel(name)
+	switch {
+	case errors.Is(err, ErrBegun):
+		return failf(http.StatusConflict, "the upgrade of pod %s has begun, and cannot be cancelled any more: GET on this path shows its state", name)
+	case err != nil:
+		return fmt.Errorf("the upgrade of pod %s is not cancelled, since that could not be written down: %w", name, err)
+	case was:
+		return writeText(w, http.StatusOK, "Upgrade cancelled for pod "+name.String())
+	}
+	if last, ok := s.Queue.State(name); ok {
+		return failf(http.StatusNotFound, "no upgrade of pod %s waits: the last one has ended as %s", name, last.State)
+	}
+	return failf(http.StatusNotFound, "no upgrade of pod %s waits", name)
+}
+
+// listUpgrades answers with all upgrades.
+func (s *server) listUpgrades(w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, nodeapi.UpgradeList{Items: s.Queue.States()}, "  ")
+}
