@@ -54,6 +54,7 @@ var layers = map[string][]string{
 	"ota/schedule":            {},              // pure functions of a time
 	"ota/podfiles":            {"hub/durable"}, // a leaf that knows nothing of hubs
 	"ota/podreport":           {"ota/nodepods", "ota/upgrade"},
+	"ota/queue":               {"ota", "ota/nodeapi", "ota/podfiles", "ota/podreport", "ota/schedule", "ota/upgrade"}, // it implements an interface of ota
 
 	// What is pulled, what stays, and what pods report. None of this knows containerd:
 	// the engine is an interface, and hub connects the two.
