@@ -140,12 +140,14 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 	if h.upgrades, err = newUpgrades(h.config, cloud, online, r, h.log); err != nil {
 		return err
 	}
+	options.NoQueueing = !h.config.QueueUpgrades
 	h.upgrades.offer(&options)
 	h.clusterIP = newClusterIP(h)
 	api, err := ota.New(options)
 	if err != nil {
 		return err
 	}
+	h.upgrades.api = api
 	if err := h.listenAPI(api, r); err != nil {
 		return err
 	}

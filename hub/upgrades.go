@@ -3,9 +3,11 @@ package hub
 import (
 	"context"
 	"log/slog"
+	"path/filepath"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/hub/config"
@@ -14,6 +16,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota/coreclient"
 	"github.com/edgehub-io/edgehub/ota/nodepods"
 	"github.com/edgehub-io/edgehub/ota/podreport"
+	"github.com/edgehub-io/edgehub/ota/queue"
 	"github.com/edgehub-io/edgehub/proxy/authn"
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
@@ -24,7 +27,10 @@ type upgrades struct {
 	pods    *nodepods.Pods
 	cluster *apiserver.Cluster // records Events
 	images  *images            // nil: images are not pulled
+	queue   *queue.Queue
+	api     *ota.API // carries out what is in the queue; set before run
 
+	reporter *podreport.Reporter
 	reports  []podreport.Source      // what the cloud is shown of pods
 	runs     []func(context.Context) // what each part runs, until its context ends
 	returned []func()                // called when the cloud is back; they do not block
@@ -47,14 +53,35 @@ func newUpgrades(c *config.Config, cloud *rest.Config, online func() bool, r pro
 		u.runs = append(u.runs, u.images.puller.Run)
 		u.returned = append(u.returned, u.images.puller.CloudReturned)
 	}
-	reporter := podreport.New(client, u.pods, online, log, u.reports...)
-	u.returned = append(u.returned, reporter.Changed)
-	u.runs = append(u.runs, reporter.Run, u.pods.Run) // pods last: the others have registered by then
+	if err := u.addQueue(c, online, r, log); err != nil {
+		u.close()
+		return nil, err
+	}
+	u.reporter = podreport.New(client, u.pods, online, log, u.reports...)
+	u.returned = append(u.returned, u.reporter.Changed)
+	u.runs = append(u.runs, u.reporter.Run, u.pods.Run) // pods last: the others have registered by then
 	return u, nil
+}
+
+// addQueue reads the upgrades that wait.
+func (u *upgrades) addQueue(c *config.Config, online func() bool, r prometheus.Registerer, log *slog.Logger) (err error) {
+	u.queue, err = queue.New(queue.Options{
+		Dir: filepath.Join(c.RootDir, "upgrades", "queue"), Pods: u.pods, Online: online, Off: !c.QueueUpgrades,
+		Event: u.cluster.Event, Changed: func() { u.reporter.Changed() }, Registerer: r, Logger: log,
+	})
+	if err != nil {
+		return err
+	}
+	u.pods.OnChange(func([]*corev1.Pod) { u.queue.Wake() })
+	u.runs = append(u.runs, func(ctx context.Context) { u.queue.Run(ctx, u.api.Upgrade) })
+	u.returned = append(u.returned, u.queue.CloudReturned)
+	u.reports = append(u.reports, u.queue.Report)
+	return nil
 }
 
 // offer adds the parts to the options of the node's API.
 func (u *upgrades) offer(o *ota.Options) {
+	o.Queue = u.queue
 	if u.images != nil {
 		o.ImagePulls = u.images.puller
 	}
