@@ -14,6 +14,7 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/apiserver"
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/ota/coreclient"
+	"github.com/edgehub-io/edgehub/ota/hold"
 	"github.com/edgehub-io/edgehub/ota/nodepods"
 	"github.com/edgehub-io/edgehub/ota/podreport"
 	"github.com/edgehub-io/edgehub/ota/queue"
@@ -27,6 +28,7 @@ type upgrades struct {
 	pods    *nodepods.Pods
 	cluster *apiserver.Cluster // records Events
 	images  *images            // nil: images are not pulled
+	holds   *hold.Holds
 	queue   *queue.Queue
 	api     *ota.API // carries out what is in the queue; set before run
 
@@ -53,6 +55,10 @@ func newUpgrades(c *config.Config, cloud *rest.Config, online func() bool, r pro
 		u.runs = append(u.runs, u.images.puller.Run)
 		u.returned = append(u.returned, u.images.puller.CloudReturned)
 	}
+	if err := u.addHolds(filepath.Join(c.RootDir, "upgrades", "hold"), r, log); err != nil {
+		u.close()
+		return nil, err
+	}
 	if err := u.addQueue(c, online, r, log); err != nil {
 		u.close()
 		return nil, err
@@ -63,10 +69,28 @@ func newUpgrades(c *config.Config, cloud *rest.Config, online func() bool, r pro
 	return u, nil
 }
 
+// addHolds adds the holds in a folder.
+func (u *upgrades) addHolds(dir string, r prometheus.Registerer, log *slog.Logger) (err error) {
+	u.holds, err = hold.New(hold.Options{Dir: dir, Pods: u.pods, OnChange: u.holdsChanged, Registerer: r, Logger: log})
+	if err != nil {
+		return err
+	}
+	u.pods.OnChange(func([]*corev1.Pod) { u.holds.PodsChanged() })
+	u.runs = append(u.runs, u.holds.Run)
+	u.reports = append(u.reports, u.holds.Report)
+	return nil
+}
+
+// holdsChanged is called once all parts are there.
+func (u *upgrades) holdsChanged() {
+	u.reporter.Changed()
+	u.queue.Wake()
+}
+
 // addQueue reads the upgrades that wait.
 func (u *upgrades) addQueue(c *config.Config, online func() bool, r prometheus.Registerer, log *slog.Logger) (err error) {
 	u.queue, err = queue.New(queue.Options{
-		Dir: filepath.Join(c.RootDir, "upgrades", "queue"), Pods: u.pods, Online: online, Off: !c.QueueUpgrades,
+		Dir: filepath.Join(c.RootDir, "upgrades", "queue"), Pods: u.pods, Online: online, Hold: u.holds.State, Off: !c.QueueUpgrades,
 		Event: u.cluster.Event, Changed: func() { u.reporter.Changed() }, Registerer: r, Logger: log,
 	})
 	if err != nil {
@@ -81,7 +105,7 @@ func (u *upgrades) addQueue(c *config.Config, online func() bool, r prometheus.R
 
 // offer adds the parts to the options of the node's API.
 func (u *upgrades) offer(o *ota.Options) {
-	o.Queue = u.queue
+	o.Holds, o.Queue = u.holds, u.queue
 	if u.images != nil {
 		o.ImagePulls = u.images.puller
 	}

@@ -45,6 +45,8 @@ type Options struct {
 	Queue Queue
 	// NoQueueing has requests answered as without a Queue, whose upgrades can be seen and cancelled.
 	NoQueueing bool
+	// Holds are the holds of pods. Nil means that their paths do not exist.
+	Holds Holds
 	// Metrics answers GET /metrics. Nil means that the path does not exist.
 	Metrics http.Handler
 	// Registerer registers this package's metrics. Nil registers none.
@@ -108,6 +110,9 @@ func (s *server) routes() http.Handler {
 	}
 	r.Handle(pod+"upgrade", upgrade)
 	r.Handle(pod+"imagepull", methods{http.MethodPost: s.requestPull, http.MethodGet: s.showPull, http.MethodDelete: s.cancelPull})
+	if s.Holds != nil {
+		r.Handle(pod+"hold", methods{http.MethodPost: s.hold, http.MethodGet: s.showHold, http.MethodDelete: s.removeHold})
+	}
 	if s.Metrics != nil {
 		r.Handle(nodeapi.Metrics, methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) error {
 			s.Metrics.ServeHTTP(w, r)
@@ -139,6 +144,6 @@ func (s *server) readyz(w http.ResponseWriter, _ *http.Request) error {
 
 func unknownPath(_ http.ResponseWriter, r *http.Request) error {
 	return failf(http.StatusNotFound,
-		"no such path: %.200q; there are GET /pods, GET /v1/healthz, GET /v1/readyz, GET /metrics, GET /debug/cache, GET /openyurt.io/v1/imagepulls, GET /openyurt.io/v1/upgrades, and POST, GET and DELETE /openyurt.io/v1/namespaces/{namespace}/pods/{pod}/upgrade and …/imagepull",
+		"no such path: %.200q; there are GET /pods, GET /v1/healthz, GET /v1/readyz, GET /metrics, GET /debug/cache, GET /openyurt.io/v1/imagepulls, GET /openyurt.io/v1/upgrades, and POST, GET and DELETE /openyurt.io/v1/namespaces/{namespace}/pods/{pod}/upgrade, …/imagepull and …/hold",
 		r.URL.Path)
 }

@@ -63,7 +63,12 @@ func (s *server) upgradePod(r *http.Request, name types.NamespacedName) (*corev1
 	pod, err := s.withPod(r.Context(), name, missing, func(ctx context.Context, pods []corev1.Pod, pod *corev1.Pod) (err error) {
 		if when.later() {
 			done, err = s.schedule(pod, when)
-		} else if err = s.checkUpgrade(pod); err == nil {
+			return err
+		}
+		if err = s.checkUpgrade(pod); err == nil && !when.Force {
+			err = s.checkHold(pod)
+		}
+		if err == nil {
 			done, err = s.start(ctx, r.Context(), pods, pod, when)
 		}
 		return err

@@ -1,0 +1,187 @@
+package ota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+// Holds are the holds of pods. It must be safe for concurrent use.
+type Holds interface {
+	// Set holds a pod for some time from now, or changes its hold; the policy may make it end
+	// earlier. When it returns nil, the hold survives a crash. It returns ErrHeldTooLong, with since
+	// when, if the pod may not be held any longer.
+	Set(pod *corev1.Pod, policy upgrade.Policy, length time.Duration, reason string) (nodeapi.Hold, error)
+	// Of returns the hold of a pod, and false if it has none or it is over.
+	Of(pod *corev1.Pod) (nodeapi.Hold, bool)
+	// State returns the hold of the pod that has this name now, as far as the node knows.
+	State(pod types.NamespacedName) (nodeapi.Hold, bool)
+	// Remove ends the hold of a pod, and reports whether there was one.
+	Remove(pod types.NamespacedName) (bool, error)
+}
+
+// ErrHeldTooLong is returned by Holds.Set.
+var ErrHeldTooLong = errors.New("it has been held for as long as its policy permits")
+
+// hold keeps a pod from being upgraded for some time. It works offline: it reads only the cache.
+func (s *server) hold(w http.ResponseWriter, r *http.Request) error {
+	name, err := podOf(r)
+	var state nodeapi.Hold
+	if err == nil {
+		state, err = s.holdPod(r, name)
+	}
+	if err != nil {
+		s.Logger.LogAttrs(r.Context(), slog.LevelWarn, "pod not held",
+			slog.String("pod", name.String()), slog.Int("code", codeOf(err)), slog.String("error", oneLine(err)))
+		return err
+	}
+	s.Logger.LogAttrs(r.Context(), slog.LevelInfo, "pod held",
+		slog.String("pod", name.String()), slog.Time("until", state.Until), slog.String("reason", state.Reason))
+	return writeText(w, http.StatusOK, fmt.Sprintf("Hold of pod %s until %s", name, state.Until.UTC().Format(time.RFC3339)))
+}
+
+func (s *server) holdPod(r *http.Request, name types.NamespacedName) (state nodeapi.Hold, err error) {
+	err = s.withPodOffline(r.Context(), name, func(pod *corev1.Pod) error {
+		state, err = s.setHold(pod, r.URL.RawQuery)
+		return err
+	})
+	return state, err
+}
+
+// withPodOffline calls f with a pod of this node, which comes from the cache while the cloud is away, and
+// returns f's error. It holds the pod's lock meanwhile, so that no upgrade of the pod begins.
+func (s *server) withPodOffline(caller context.Context, name types.NamespacedName, f func(*corev1.Pod) error) error {
+	ctx, cancel := context.WithTimeout(caller, cloudTimeout)
+	defer cancel()
+	unlock, err := s.inFlight.lock(ctx, name)
+	if err != nil {
+		return s.cloudFailure(caller, err, fmt.Sprintf("wait for another request to upgrade pod %s", name))
+	}
+	defer unlock()
+	_, pod, err := s.find(ctx, name)
+	switch {
+	case err != nil:
+		return s.cloudFailure(caller, err, fmt.Sprintf("look up pod %s", name))
+	case pod == nil:
+		return s.explainMissingOffline(ctx, caller, name)
+	}
+	return f(pod)
+}
+
+func (s *server) setHold(pod *corev1.Pod, query string) (nodeapi.Hold, error) {
+	if err := check(pod, checkNotDeleting, checkOwner); err != nil {
+		return nodeapi.Hold{}, err
+	}
+	name := nameOf(pod)
+	policy, err := upgrade.PolicyOf(pod)
+	switch {
+	case err != nil:
+		return nodeapi.Hold{}, failf(http.StatusForbidden, "it is not known whether pod %s may be held: %w; edgehub-controller writes that annotation, see its log", name, err)
+	case policy.MaxHold == 0:
+		return nodeapi.Hold{}, failf(http.StatusForbidden, "pod %s may not be held: annotation %s of its DaemonSet forbids it", name, upgrade.MaxHoldAnnotation)
+	}
+	length, reason, err := holdParams(query, policy.MaxHold)
+	if err != nil {
+		return nodeapi.Hold{}, err
+	}
+	state, err := s.Holds.Set(pod, policy, length, reason)
+	switch {
+	case errors.Is(err, ErrHeldTooLong):
+		return nodeapi.Hold{}, failf(http.StatusForbidden, "pod %s may not be held any longer: %w; it can be held again %v after its last hold, or when it was upgraded",
+			name, err, upgrade.HoldPause)
+	case err != nil:
+		return nodeapi.Hold{}, fmt.Errorf("pod %s is not held, since that could not be written down: %w", name, err)
+	}
+	return state, nil
+}
+
+// holdParams reads the query of POST hold.
+func holdParams(query string, longest time.Duration) (length time.Duration, reason string, _ error) {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return 0, "", failf(http.StatusBadRequest, "the query %.200q cannot be read: %w", query, err)
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		switch {
+		case key != nodeapi.ForParam && key != nodeapi.ReasonParam:
+			return 0, "", failf(http.StatusBadRequest, "there is no parameter %.50q: a hold has %s and %s", key, nodeapi.ForParam, nodeapi.ReasonParam)
+		case len(values[key]) > 1:
+			return 0, "", failf(http.StatusBadRequest, "parameter %s is there %d times: set it once", key, len(values[key]))
+		}
+	}
+	value, reason := values.Get(nodeapi.ForParam), values.Get(nodeapi.ReasonParam)
+	length, err = time.ParseDuration(value)
+	if err != nil || length < time.Second || length > longest {
+		return 0, "", failf(http.StatusBadRequest, "%s=%.50q is not how long this pod can be held: write a duration such as 2h or 30m, from 1s to %v", nodeapi.ForParam, value, longest)
+	}
+	if len(reason) > upgrade.MaxHoldReason || strings.ContainsFunc(reason, unprintable) {
+		return 0, "", failf(http.StatusBadRequest, "%s is not one line of printable text of at most %d bytes", nodeapi.ReasonParam, upgrade.MaxHoldReason)
+	}
+	return length, reason, nil
+}
+
+// unprintable also reports what no UTF-8 decodes to.
+func unprintable(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }
+
+func (s *server) showHold(w http.ResponseWriter, r *http.Request) error {
+	name, err := podOf(r)
+	if err != nil {
+		return err
+	}
+	state, ok := s.Holds.State(name)
+	if !ok {
+		return notHeld(name)
+	}
+	return writeJSON(w, state, "  ")
+}
+
+func (s *server) removeHold(w http.ResponseWriter, r *http.Request) error {
+	name, err := podOf(r)
+	if err != nil {
+		return err
+	}
+	was, err := s.Holds.Remove(name)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the hold of pod %s goes on, since its end could not be written down: %w", name, err)
+	case !was:
+		return notHeld(name)
+	}
+	s.Logger.LogAttrs(r.Context(), slog.LevelInfo, "hold removed", slog.String("pod", name.String()))
+	return writeText(w, http.StatusOK, "Hold of pod "+name.String()+" removed")
+}
+
+func notHeld(name types.NamespacedName) error {
+	return failf(http.StatusNotFound, "pod %s is not held: POST to this path with for=2h holds it for two hours", name)
+}
+
+// checkHold fails while a pod is on hold.
+func (s *server) checkHold(pod *corev1.Pod) error {
+	if s.Holds == nil {
+		return nil
+	}
+	hold, ok := s.Holds.Of(pod)
+	if !ok {
+		return nil
+	}
+	reason := ""
+	if hold.Reason != "" {
+		reason = fmt.Sprintf(" (%s)", hold.Reason)
+	}
+	return failf(http.StatusConflict, "pod %s is on hold until %s%s: wait, end the hold with DELETE …/hold, or go on in spite of it with force=true",
+		nameOf(pod), hold.Until.UTC().Format(time.RFC3339), reason)
+}
