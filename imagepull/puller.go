@@ -26,9 +26,6 @@ import (
 type Engine interface {
 	// Pull returns the image once it is complete and retained on the node.
 	Pull(ctx context.Context, r engineapi.Request) (engineapi.Image, error)
-	// Keep checks without the network that an image of an earlier Pull is complete and
-	// retained. Its error has the reason engine.Gone if it must be pulled again.
-	Keep(ctx context.Context, i engineapi.Image) error
 	retention.Engine
 }
 
@@ -51,6 +48,9 @@ type Options struct {
 	Cloud Cloud
 	// Online reports whether the cloud can be reached. By default it always can.
 	Online func() bool
+	// Others returns images, as pods name them, that stay on the node besides those of pre-pulls, if
+	// they are there. OthersChanged must be called when that changes. Nil means none.
+	Others func() []string
 	// Parallelism is how many images are pulled at a time; 0 is 1.
 	Parallelism int
 	// Jitter is the time over which pulls are spread that a rollout requests on many nodes at
@@ -101,6 +101,9 @@ func New(o Options) (*Puller, error) {
 	if o.Online == nil {
 		o.Online = func() bool { return true }
 	}
+	if o.Others == nil {
+		o.Others = func() []string { return nil }
+	}
 	o.Parallelism = max(o.Parallelism, 1)
 	p := &Puller{
 		opts: o, engine: o.Engine, cloud: o.Cloud, log: o.Logger, store: job.NewStore(o.Dir, o.Logger),
@@ -111,7 +114,7 @@ func New(o Options) (*Puller, error) {
 		Cloud: o.Cloud, Queue: p.queue, Pods: p.pods.all, Online: o.Online, Logger: o.Logger,
 	})
 	p.retention = retention.New(retention.Options{
-		Engine: o.Engine, Queue: p.queue, Complete: func() bool { return !p.incomplete.Load() }, Load: p.load,
+		Engine: o.Engine, Queue: p.queue, Others: p.others, Complete: func() bool { return !p.incomplete.Load() }, Load: p.load,
 		IsEnding: p.pods.isEnding, Logger: o.Logger,
 	})
 	var err error
@@ -134,6 +137,25 @@ func (p *Puller) load() {
 	p.queue.Add(jobs)
 	p.incomplete.Store(err != nil) // after the jobs are in the queue
 }
+
+// others returns the names in containerd of Options.Others.
+func (p *Puller) others() []string {
+	names := p.opts.Others()
+	for i, image := range names {
+		names[i] = job.ImageName(image)
+	}
+	return names
+}
+
+// OthersChanged must be called when Options.Others returns something else. It does not block.
+func (p *Puller) OthersChanged() { p.retention.OthersChanged() }
+
+// Retained reports whether an image, as pods name it, is on the node and stays there.
+func (p *Puller) Retained(image string) bool { return p.retention.Retained(job.ImageName(image)) }
+
+// Missing reports whether one of Options.Others was not on the node when it was last looked for. It
+// does not report an image that was not looked for, such as without containerd.
+func (p *Puller) Missing(image string) bool { return p.retention.Missing(job.ImageName(image)) }
 
 // Run works until ctx ends. PodsChanged has to be called, too.
 func (p *Puller) Run(ctx context.Context) {

@@ -45,6 +45,7 @@ type scripted struct {
 	absent bool                        // containerd is
 	held   map[string]bool
 	lost   map[string]bool // images that Keep does not find
+	there  map[string]bool // names on the node
 	remove chan string
 	most   int // pulls at a time that there were
 	now    int
@@ -55,7 +56,7 @@ type scripted struct {
 }
 
 func newScripted() *scripted {
-	return &scripted{fail: map[string]*engineapi.Error{}, held: map[string]bool{}, lost: map[string]bool{}, remove: make(chan string), takes: map[string]time.Duration{}, starts: map[string][]time.Time{}}
+	return &scripted{fail: map[string]*engineapi.Error{}, held: map[string]bool{}, lost: map[string]bool{}, there: map[string]bool{}, remove: make(chan string), takes: map[string]time.Duration{}, starts: map[string][]time.Time{}}
 }
 
 // die makes pulls of an image fail, each after a time.
@@ -141,7 +142,21 @@ func (e *scripted) Keep(_ context.Context, i engineapi.Image) error {
 		delete(e.lost, i.Name)
 		return engineapi.NewError(engineapi.Gone, fmt.Errorf("it is gone"))
 	}
+	e.held[i.Name] = true
 	return nil
+}
+
+// Find finds what is on the node: what was pulled, and what tests have put there.
+func (e *scripted) Find(_ context.Context, name string) (engineapi.Image, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.absent:
+		return engineapi.Image{}, engineapi.NewError(engineapi.RuntimeUnavailable, fmt.Errorf("containerd is away"))
+	case !e.there[name]:
+		return engineapi.Image{}, engineapi.NewError(engineapi.Gone, fmt.Errorf("it is gone"))
+	}
+	return engineapi.Image{Name: name}, nil
 }
 
 func (e *scripted) Tag(_ context.Context, i engineapi.Image) error {
@@ -324,6 +339,7 @@ type node struct {
 	engine *scripted
 	cloud  *sky
 	dir    string
+	others []string // that stay besides those of pre-pulls
 	stop   func()
 }
 
@@ -348,6 +364,7 @@ func (n *node) begin(t *testing.T, parallelism int) {
 	var err error
 	n.Puller, err = New(Options{
 		Dir: n.dir, Engine: use, Cloud: n.cloud, Online: n.cloud.online, Parallelism: parallelism, Jitter: 10 * time.Second,
+		Others: func() []string { return slices.Clone(n.others) },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -66,6 +66,34 @@ func (e *Engine) tag(ctx context.Context, image engineapi.Image) error {
 	return e.leases.Record(ctx, image, image.Name)
 }
 
+// Find returns the image that a name points to on the node, without the network. If it is not
+// complete there, the error's reason is Gone.
+func (e *Engine) Find(ctx context.Context, name string) (engineapi.Image, error) {
+	ctx, cancel := briefContext(ctx)
+	defer cancel()
+	image, err := e.find(ctx, name)
+	return image, e.failure(ctx, name, err)
+}
+
+func (e *Engine) find(ctx context.Context, name string) (engineapi.Image, error) {
+	n, err := e.node(ctx)
+	if err != nil {
+		return engineapi.Image{}, err
+	}
+	record, err := e.client.ImageService().Get(ctx, name)
+	if errdefs.IsNotFound(err) {
+		return engineapi.Image{}, engineapi.Errorf(engineapi.Gone, "it is not on the node")
+	}
+	if err != nil {
+		return engineapi.Image{}, err
+	}
+	p, here, err := e.completeAt(ctx, n, record.Target)
+	if err == nil && !here {
+		err = engineapi.Errorf(engineapi.Gone, "it is not complete on the node; it has to be pulled again")
+	}
+	return engineapi.Image{Name: name, Target: p.Target, ID: p.Config.Digest.String(), Size: p.Size()}, err
+}
+
 // Keep restores, without the network, the state of an image after Pull, perhaps by an earlier
 // process. The kubelet's garbage collection may have removed its records, if this containerd
 // does not support pinning; or the image was unpacked by a snapshotter that is no longer

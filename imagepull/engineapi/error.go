@@ -21,7 +21,7 @@ const (
 	Untrusted          Reason = "CertificateNotTrusted"
 	RegistryBusy       Reason = "RegistryBusy" // it answers with 429 or 5xx
 	Corrupt            Reason = "ContentCorrupt"
-	Gone               Reason = "ImageGone" // of Keep only
+	Gone               Reason = "ImageGone" // of Find and Keep only
 	RuntimeUnavailable Reason = "ContainerdUnavailable"
 	Settings           Reason = "ContainerdSettings" // how CRI pulls is not known, or not supported
 	Other              Reason = "PullFailed"

@@ -73,6 +73,16 @@ func (q *Queue) Claim(name string) bool {
 	return true
 }
 
+// Ready returns the image of this name if a job wants it and it is on the node, and otherwise nil.
+func (q *Queue) Ready(name string) *engineapi.Image {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if t := q.tasks[name]; t != nil {
+		return t.ready
+	}
+	return nil
+}
+
 // Unclaim allows an image to be pulled again.
 func (q *Queue) Unclaim(name string) {
 	q.mu.Lock()

@@ -23,6 +23,12 @@ type Engine interface {
 	Release(ctx context.Context, name string) error
 	// Retained returns the names of all retained images, including those of earlier processes.
 	Retained(ctx context.Context) ([]string, error)
+	// Find returns the image that a name points to on the node. Its error has the reason
+	// engineapi.Gone if the image is not complete there.
+	Find(ctx context.Context, name string) (engineapi.Image, error)
+	// Keep retains an image of Find, or of an earlier Pull, and checks that it is complete, without
+	// the network. Its error has the reason engineapi.Gone if it must be pulled again.
+	Keep(ctx context.Context, i engineapi.Image) error
 	// Removals calls each with the names of images that another program removes, until ctx
 	// ends. It survives restarts of containerd, but may miss removals then.
 	Removals(ctx context.Context, each func(name string))
@@ -32,6 +38,8 @@ type Engine interface {
 type Options struct {
 	Engine Engine
 	Queue  *queue.Queue
+	// Others returns the names of images to retain besides those of jobs, if they are on the node.
+	Others func() []string
 	// Complete reports whether all jobs are known. Nothing is released before.
 	Complete func() bool
 	// Load reads the jobs that are not known yet. It is called every RetryInterval until
@@ -46,13 +54,24 @@ type Options struct {
 type Retainer struct {
 	Options
 
-	mu    sync.Mutex
-	grace map[string]time.Time // end of the grace period, by the image's name
+	othersChanged chan struct{} // one message stands for any number of changes
+
+	mu     sync.Mutex
+	grace  map[string]time.Time // end of the grace period, by the image's name
+	others map[string]presence  // of those of Others, by the image's name
 }
 
 // New returns a Retainer. It starts nothing.
 func New(o Options) *Retainer {
-	return &Retainer{Options: o, grace: map[string]time.Time{}}
+	return &Retainer{Options: o, grace: map[string]time.Time{}, others: map[string]presence{}, othersChanged: make(chan struct{}, 1)}
+}
+
+// OthersChanged must be called when Others returns something else. It does not block.
+func (r *Retainer) OthersChanged() {
+	select {
+	case r.othersChanged <- struct{}{}:
+	default:
+	}
 }
 
 // Run works until ctx ends.

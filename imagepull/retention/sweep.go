@@ -25,13 +25,13 @@ func (r *Retainer) runSweeps(ctx context.Context) {
 	defer recheck.Stop()
 	for ctx.Err() == nil {
 		wait := CheckInterval
-		switch err := r.sweep(ctx); {
+		switch err := errors.Join(r.keepOthers(ctx), r.sweep(ctx)); {
 		case err == nil && level == slog.LevelDebug:
 			level = slog.LevelWarn
 			r.Queue.Retry(engineapi.RuntimeUnavailable, time.Now()) // containerd is back
 		case err != nil && ctx.Err() == nil:
 			// One warning until a sweep succeeds: a node may have no containerd at all.
-			r.Logger.Log(ctx, level, "images that nobody waits for any more cannot be let go now; it is tried again", "err", err)
+			r.Logger.Log(ctx, level, "images cannot be retained or let go now; it is tried again", "err", err)
 			level, wait = slog.LevelDebug, RetryInterval
 		}
 		incomplete, expiry := !r.Complete(), r.nextExpiry(time.Now())
@@ -44,6 +44,7 @@ func (r *Retainer) runSweeps(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-r.Queue.Dropped():
+		case <-r.othersChanged:
 		case <-time.After(wait):
 			if incomplete {
 				r.Load()
@@ -54,7 +55,7 @@ func (r *Retainer) runSweeps(ctx context.Context) {
 	}
 }
 
-// sweep releases every retained image that no job wants, also those of earlier processes.
+// sweep releases every retained image that no job and none of Others wants, also those of earlier processes.
 func (r *Retainer) sweep(ctx context.Context) error {
 	retained, err := r.Engine.Retained(ctx)
 	if err != nil {
@@ -82,7 +83,7 @@ func (r *Retainer) claim(name string) bool {
 		return false
 	}
 	// After Claim, because a grace period starts before its job ends.
-	if r.inGracePeriod(name, time.Now()) {
+	if r.inGracePeriod(name, time.Now()) || r.isOther(name) {
 		r.Queue.Unclaim(name)
 		return false
 	}

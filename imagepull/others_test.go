@@ -1,0 +1,97 @@
+package imagepull
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/edgehub-io/edgehub/imagepull/job"
+	"github.com/edgehub-io/edgehub/imagepull/retention"
+)
+
+func (n *node) put(images ...string) {
+	n.engine.mu.Lock()
+	defer n.engine.mu.Unlock()
+	for _, image := range images {
+		n.engine.there[job.ImageName(image)] = true
+	}
+}
+
+func TestOtherImagesAreRetainedWhileTheyAreWanted(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.put("old")
+		n.others = []string{"old", "absent"}
+		n.OthersChanged()
+		pass(time.Second)
+		want(t, "the engine", n.engine.took(), "keep old")
+		if !n.Retained("old") || n.Retained("absent") || n.Retained("another") {
+			t.Error("one of three images is retained")
+		}
+		if n.Missing("old") || !n.Missing("absent") {
+			t.Error("one of two images is missing")
+		}
+
+		n.put("absent") // somebody has pulled it
+		pass(retention.CheckInterval)
+		// Two timers end at this time, and each may cause a sweep.
+		calls := slices.Compact(strings.Split(sorted(n.engine.took()), ", "))
+		want(t, "the engine, later", strings.Join(calls, ", "), "keep absent, keep old")
+		if !n.Retained("absent") {
+			t.Error("an image that arrived later is not retained")
+		}
+
+		n.restart(t)
+		want(t, "the engine, after a restart", sorted(n.engine.took()), "keep absent, keep old")
+		n.others = []string{"old"}
+		n.OthersChanged()
+		pass(time.Second)
+		want(t, "the engine, when one is not wanted any more", n.engine.took(), "keep old, release absent")
+	})
+}
+
+// The job has pulled another image than the one that the tag points to.
+func TestAnImageOfAJobIsLeftToTheJobAndThenRetained(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.put("app")
+		n.others = []string{"app"}
+		n.cloud.set(oldPod("web-1", "v2", "app"))
+		n.ask(t, "web-1")
+		n.OthersChanged()
+		pass(2 * pullTime)
+		want(t, "the engine", n.engine.took(), "pull app")
+		if !n.Retained("app") {
+			t.Error("the job's image does not count as retained")
+		}
+		n.cloud.remove("web-1")
+		n.cloud.set(newPod("web-2", "v2", true))
+		pass(time.Second)
+		want(t, "when the job has ended", n.engine.took(), "keep app")
+		if !n.Retained("app") {
+			t.Error("it is not retained when the job has ended")
+		}
+	})
+}
+
+func TestOtherImagesAreRetainedOnceContainerdIsThere(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.put("old")
+		n.engine.mu.Lock()
+		n.engine.absent = true
+		n.engine.mu.Unlock()
+		n.others = []string{"old"}
+		n.OthersChanged()
+		pass(time.Second)
+		if n.Retained("old") {
+			t.Error("it counts as retained without containerd")
+		}
+		if n.Missing("old") {
+			t.Error("it counts as missing without containerd")
+		}
+		n.engine.mu.Lock()
+		n.engine.absent = false
+		n.engine.mu.Unlock()
+		pass(retention.RetryInterval)
+		want(t, "the engine, with containerd", n.engine.took(), "keep old")
+	})
+}
