@@ -19,8 +19,9 @@ type images struct {
 	puller *imagepull.Puller
 }
 
-// newImages does not connect: containerd may start after the hub, and the cloud may be away.
-func newImages(c *config.Config, userAgent string, cluster *apiserver.Cluster, online func() bool, r prometheus.Registerer, log *slog.Logger) (*images, error) {
+// newImages does not connect: containerd may start after the hub, and the cloud may be away. others
+// returns images that stay besides those of pre-pulls; it is called once the puller runs.
+func newImages(c *config.Config, userAgent string, cluster *apiserver.Cluster, online func() bool, others func() []string, r prometheus.Registerer, log *slog.Logger) (*images, error) {
 	fetched, err := imagepull.CountBytes(r)
 	if err != nil {
 		return nil, err
@@ -44,6 +45,7 @@ func newImages(c *config.Config, userAgent string, cluster *apiserver.Cluster, o
 		Engine:      e,
 		Cloud:       cluster,
 		Online:      online,
+		Others:      others,
 		Parallelism: c.PullParallelism,
 		Jitter:      c.PullJitter,
 		KubeletDir:  c.KubeletRootDir,

@@ -14,10 +14,12 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/apiserver"
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/ota/coreclient"
+	"github.com/edgehub-io/edgehub/ota/history"
 	"github.com/edgehub-io/edgehub/ota/hold"
 	"github.com/edgehub-io/edgehub/ota/nodepods"
 	"github.com/edgehub-io/edgehub/ota/podreport"
 	"github.com/edgehub-io/edgehub/ota/queue"
+	"github.com/edgehub-io/edgehub/ota/rollback"
 	"github.com/edgehub-io/edgehub/proxy/authn"
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
@@ -25,12 +27,14 @@ import (
 // upgrades has what an owner may do with a pod besides upgrading it at once. All parts follow the
 // node's pods together.
 type upgrades struct {
-	pods    *nodepods.Pods
-	cluster *apiserver.Cluster // records Events
-	images  *images            // nil: images are not pulled
-	holds   *hold.Holds
-	queue   *queue.Queue
-	api     *ota.API // carries out what is in the queue; set before run
+	pods      *nodepods.Pods
+	cluster   *apiserver.Cluster // records Events
+	images    *images            // nil: images are not pulled
+	holds     *hold.Holds
+	queue     *queue.Queue
+	api       *ota.API // carries out what is in the queue; set before run
+	history   *history.History
+	rollbacks *rollback.Rollbacks
 
 	reporter *podreport.Reporter
 	reports  []podreport.Source      // what the cloud is shown of pods
@@ -47,7 +51,8 @@ func newUpgrades(c *config.Config, cloud *rest.Config, online func() bool, r pro
 	}
 	u := &upgrades{pods: nodepods.New(client, c.NodeName), cluster: apiserver.NewCluster(client, c.NodeName)}
 	if c.RuntimeEndpoint != "" {
-		if u.images, err = newImages(c, cloud.UserAgent, u.cluster, online, r, log); err != nil {
+		others := func() []string { return u.history.Images() }
+		if u.images, err = newImages(c, cloud.UserAgent, u.cluster, online, others, r, log); err != nil {
 			u.close()
 			return nil, err
 		}
@@ -55,11 +60,15 @@ func newUpgrades(c *config.Config, cloud *rest.Config, online func() bool, r pro
 		u.runs = append(u.runs, u.images.puller.Run)
 		u.returned = append(u.returned, u.images.puller.CloudReturned)
 	}
-	if err := u.addHolds(filepath.Join(c.RootDir, "upgrades", "hold"), r, log); err != nil {
-		u.close()
-		return nil, err
+	dir := func(part string) string { return filepath.Join(c.RootDir, "upgrades", part) }
+	err = u.addHolds(dir("hold"), r, log)
+	if err == nil {
+		err = u.addQueue(c, dir("queue"), online, r, log)
 	}
-	if err := u.addQueue(c, online, r, log); err != nil {
+	if err == nil {
+		err = u.addRollbacks(dir, online, log)
+	}
+	if err != nil {
 		u.close()
 		return nil, err
 	}
@@ -88,9 +97,9 @@ func (u *upgrades) holdsChanged() {
 }
 
 // addQueue reads the upgrades that wait.
-func (u *upgrades) addQueue(c *config.Config, online func() bool, r prometheus.Registerer, log *slog.Logger) (err error) {
+func (u *upgrades) addQueue(c *config.Config, dir string, online func() bool, r prometheus.Registerer, log *slog.Logger) (err error) {
 	u.queue, err = queue.New(queue.Options{
-		Dir: filepath.Join(c.RootDir, "upgrades", "queue"), Pods: u.pods, Online: online, Hold: u.holds.State, Off: !c.QueueUpgrades,
+		Dir: dir, Pods: u.pods, Online: online, Hold: u.holds.State, Off: !c.QueueUpgrades,
 		Event: u.cluster.Event, Changed: func() { u.reporter.Changed() }, Registerer: r, Logger: log,
 	})
 	if err != nil {
@@ -103,9 +112,33 @@ func (u *upgrades) addQueue(c *config.Config, online func() bool, r prometheus.R
 	return nil
 }
 
+// addRollbacks reads what the node has run, and which earlier revisions its owner wants. dir returns
+// the folder of a part.
+func (u *upgrades) addRollbacks(dir func(part string) string, online func() bool, log *slog.Logger) (err error) {
+	options := history.Options{Dir: dir("history"), Logger: log}
+	if u.images != nil {
+		p := u.images.puller
+		options.Retained, options.Missing, options.Changed = p.Retained, p.Missing, p.OthersChanged
+	}
+	if u.history, err = history.Open(options); err != nil {
+		return err
+	}
+	u.rollbacks, err = rollback.Open(rollback.Options{
+		Dir: dir("rollback"), History: u.history, Pods: u.pods.All, Online: online, Changed: func() { u.reporter.Changed() }, Logger: log,
+	})
+	if err != nil {
+		return err
+	}
+	u.pods.OnChange(u.history.Update)
+	u.pods.OnChange(u.rollbacks.Update)
+	u.runs = append(u.runs, u.history.Run, u.rollbacks.Run)
+	u.reports = append(u.reports, u.rollbacks.Report)
+	return nil
+}
+
 // offer adds the parts to the options of the node's API.
 func (u *upgrades) offer(o *ota.Options) {
-	o.Holds, o.Queue = u.holds, u.queue
+	o.Holds, o.Queue, o.Rollbacks = u.holds, u.queue, u.rollbacks
 	if u.images != nil {
 		o.ImagePulls = u.images.puller
 	}

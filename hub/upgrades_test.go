@@ -11,60 +11,129 @@ import (
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
-// Neither the end of the hub nor a kill keeps an owner's decision from the cloud: it is on disk before
-// the answer.
-func TestAHoldIsKeptAndReported(t *testing.T) {
-	patches := make(chan string, 10) // of the pod's status; the test reads two
-	n := newNode(t, nil)
-	n.api.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		const meta = `"metadata":{"name":"p","namespace":"d","uid":"u","resourceVersion":"1","ownerReferences":[{"apiVersion":"apps/v1","kind":"DaemonSet","name":"p","uid":"o","controller":true}]},"spec":{"nodeName":"n1"}`
-		w.Header().Set("Content-Type", "application/json")
-		switch q := r.URL.Query(); {
-		case r.Method == http.MethodPatch:
-			body, _ := io.ReadAll(r.Body)
-			patches <- r.URL.Path + " " + string(body)
-			http.NotFound(w, r) // the pod does not change, so it is reported again
-		case q.Has("watch"):
-			if q.Has("sendInitialEvents") {
-				fmt.Fprintf(w, `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1",%s}}`, meta)
-				fmt.Fprint(w, `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1","annotations":{"k8s.io/initial-events-end":"true"}}}}`)
-			}
-			_ = http.NewResponseController(w).Flush()
-			<-r.Context().Done()
-		case r.URL.Path == "/api/v1/pods":
-			fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[{%s}]}`, meta)
+// podCloud has one pod, d/p, for the node's hub to follow.
+type podCloud struct {
+	revisions chan string // the pod has the first at once, and each further one once the test sends it
+	patches   chan string // of the pod's status, which they do not change
+}
+
+func (c *podCloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	pod := func(version int, revision string) string {
+		return fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","namespace":"d","uid":"u","resourceVersion":"%d",
+"labels":{"controller-revision-hash":%q},"annotations":{"apps.openyurt.io/upgrade-policy":"{\"maxHold\":86400000000000,\"rollback\":true,\"history\":1}"},
+"ownerReferences":[{"apiVersion":"apps/v1","kind":"DaemonSet","name":"p","uid":"o","controller":true}]},
+"spec":{"nodeName":"n1","containers":[{"name":"c","image":"app:%s"}]},"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, version, revision, revision)
+	}
+	const first = "v1"
+	w.Header().Set("Content-Type", "application/json")
+	switch q := r.URL.Query(); {
+	case r.Method == http.MethodPatch:
+		body, _ := io.ReadAll(r.Body)
+		select {
+		case c.patches <- r.URL.Path + " " + string(body):
+		default: // the test has what it needs
 		}
-	})
-	_, stop := n.start(t)
-	hold := "http://" + n.config.ServeAddress + nodeapi.HoldPath("d", "p")
-	res, err := http.Post(hold+"?for=2h&reason=driving", "", nil)
+		http.NotFound(w, r)
+	case q.Has("watch"):
+		if q.Has("sendInitialEvents") {
+			fmt.Fprintf(w, `{"type":"ADDED","object":%s}`, pod(1, first))
+			fmt.Fprint(w, `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1","annotations":{"k8s.io/initial-events-end":"true"}}}}`)
+		}
+		for version := 2; ; version++ {
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-r.Context().Done():
+				return
+			case revision := <-c.revisions:
+				fmt.Fprintf(w, `{"type":"MODIFIED","object":%s}`, pod(version, revision))
+			}
+		}
+	case r.URL.Path == "/api/v1/pods":
+		fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[%s]}`, pod(1, first))
+	}
+}
+
+// awaitPatch returns a patch that has words.
+func (c *podCloud) awaitPatch(t *testing.T, words string) string {
+	t.Helper()
+	for patience := time.After(time.Minute); ; {
+		select {
+		case got := <-c.patches:
+			if strings.Contains(got, words) {
+				return got
+			}
+		case <-patience:
+			t.Fatalf("the cloud does not get %s", words)
+		}
+	}
+}
+
+func newPodNode(t *testing.T) (*node, *podCloud) {
+	c := &podCloud{revisions: make(chan string), patches: make(chan string, 1)} // one that nobody has read
+	n := newNode(t, nil)
+	n.api.Config.Handler = c
+	return n, c
+}
+
+func post(t *testing.T, url string) (int, string) {
+	t.Helper()
+	res, err := http.Post(url, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, _ := io.ReadAll(res.Body)
-	res.Body.Close()
-	if res.StatusCode != http.StatusOK || !strings.HasPrefix(string(body), "Hold of pod d/p until ") {
-		t.Fatalf("%d %s", res.StatusCode, body)
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, when := range []string{"at once", "after a restart"} {
-		var got string
-		select {
-		case got = <-patches:
-		case <-time.After(time.Minute):
-			t.Fatalf("%s, the cloud does not get the hold", when)
+	return res.StatusCode, string(body)
+}
+
+func TestAHoldIsKeptAndReported(t *testing.T) {
+	n, cloud := newPodNode(t)
+	_, stop := n.start(t)
+	hold := "http://" + n.config.ServeAddress + nodeapi.HoldPath("d", "p")
+	if code, body := post(t, hold+"?for=2h&reason=driving"); code != http.StatusOK || !strings.HasPrefix(body, "Hold of pod d/p until ") {
+		t.Fatalf("%d %s", code, body)
+	}
+	const annotation = `"apps.openyurt.io/upgrade-hold"`
+	if got := cloud.awaitPatch(t, annotation); !strings.HasPrefix(got, "/api/v1/namespaces/d/pods/p/status ") || !strings.Contains(got, `"uid":"u"`) || !strings.Contains(got, "driving") {
+		t.Errorf("the cloud gets %s", got)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	n.start(t)
+	if code, body := fetch(t, http.DefaultClient, hold); code != http.StatusOK || !strings.Contains(body, "driving") {
+		t.Errorf("after a restart: %d %s", code, body)
+	}
+}
+
+func TestARollbackIsReported(t *testing.T) {
+	n, cloud := newPodNode(t)
+	n.start(t)
+	api := "http://" + n.config.ServeAddress
+	awaitHistory := func(want int) {
+		t.Helper()
+		for began := time.Now(); ; {
+			_, body := fetch(t, http.DefaultClient, api+nodeapi.HistoryPath("d", "p"))
+			if strings.Count(body, `"revision"`) == want {
+				return
+			}
+			if time.Since(began) > time.Minute {
+				t.Fatalf("it has run %d revisions, and the history is %s", want, body)
+			}
+			time.Sleep(10 * time.Millisecond)
 		}
-		if !strings.HasPrefix(got, "/api/v1/namespaces/d/pods/p/status ") || !strings.Contains(got, `"uid":"u"`) || !strings.Contains(got, `apps.openyurt.io/upgrade-hold`) || !strings.Contains(got, "driving") {
-			t.Errorf("%s, the cloud gets %s", when, got)
-		}
-		if err := stop(); err != nil {
-			t.Fatal(err)
-		}
-		for len(patches) > 0 {
-			<-patches
-		}
-		_, stop = n.start(t)
-		if code, body := fetch(t, http.DefaultClient, hold); code != http.StatusOK || !strings.Contains(body, "driving") {
-			t.Errorf("%s: %d %s", when, code, body)
-		}
+	}
+	awaitHistory(1)
+	cloud.revisions <- "v2"
+	// The cloud's list has v1 still, which the history shows as current.
+	awaitHistory(2)
+	if code, body := post(t, api+nodeapi.RollbackPath("d", "p")+"?revision=v2"); code != http.StatusAccepted || body != "Rollback of pod d/p to revision v2 requested" {
+		t.Fatalf("%d %s", code, body)
+	}
+	if got := cloud.awaitPatch(t, `"apps.openyurt.io/rollback"`); !strings.Contains(got, `\"revision\":\"v2\"`) || !strings.Contains(got, "PodRolledBack") {
+		t.Errorf("the cloud gets %s", got)
 	}
 }

@@ -47,6 +47,8 @@ type Options struct {
 	NoQueueing bool
 	// Holds are the holds of pods. Nil means that their paths do not exist.
 	Holds Holds
+	// Rollbacks has what there is to go back to. Nil means that its paths do not exist.
+	Rollbacks Rollbacks
 	// Metrics answers GET /metrics. Nil means that the path does not exist.
 	Metrics http.Handler
 	// Registerer registers this package's metrics. Nil registers none.
@@ -58,8 +60,9 @@ type Options struct {
 // server is the state that the handlers share. Its options do not change after New.
 type server struct {
 	Options
-	upgrades *prometheus.CounterVec
-	inFlight podLocks
+	upgrades  *prometheus.CounterVec
+	rollbacks *prometheus.CounterVec
+	inFlight  podLocks
 }
 
 // API is the handler of the whole API, and what carries out the upgrades of a Queue.
@@ -86,11 +89,17 @@ func New(o Options) (*API, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	upgrades, err := newUpgradeCounter(o.Registerer)
+	upgrades, err := newCounter(o.Registerer, "edgehub_ota_upgrades_total",
+		"Requests to upgrade a pod, by the HTTP status code of the answer; 499 is a caller that hung up.")
 	if err != nil {
 		return nil, err
 	}
-	s := &server{Options: o, upgrades: upgrades}
+	rollbacks, err := newCounter(o.Registerer, "edgehub_ota_rollbacks_total",
+		"Requests to go back to an earlier revision of a pod, by the HTTP status code of the answer.")
+	if err != nil {
+		return nil, err
+	}
+	s := &server{Options: o, upgrades: upgrades, rollbacks: rollbacks}
 	return &API{limitBody(s.routes()), s}, nil
 }
 
@@ -112,6 +121,10 @@ func (s *server) routes() http.Handler {
 	r.Handle(pod+"imagepull", methods{http.MethodPost: s.requestPull, http.MethodGet: s.showPull, http.MethodDelete: s.cancelPull})
 	if s.Holds != nil {
 		r.Handle(pod+"hold", methods{http.MethodPost: s.hold, http.MethodGet: s.showHold, http.MethodDelete: s.removeHold})
+	}
+	if s.Rollbacks != nil {
+		r.Handle(pod+"rollback", methods{http.MethodPost: s.rollback})
+		r.Handle(pod+"history", methods{http.MethodGet: s.showHistory})
 	}
 	if s.Metrics != nil {
 		r.Handle(nodeapi.Metrics, methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) error {
@@ -144,6 +157,6 @@ func (s *server) readyz(w http.ResponseWriter, _ *http.Request) error {
 
 func unknownPath(_ http.ResponseWriter, r *http.Request) error {
 	return failf(http.StatusNotFound,
-		"no such path: %.200q; there are GET /pods, GET /v1/healthz, GET /v1/readyz, GET /metrics, GET /debug/cache, GET /openyurt.io/v1/imagepulls, GET /openyurt.io/v1/upgrades, and POST, GET and DELETE /openyurt.io/v1/namespaces/{namespace}/pods/{pod}/upgrade, …/imagepull and …/hold",
+		"no such path: %.200q; there are GET /pods, GET /v1/healthz, GET /v1/readyz, GET /metrics, GET /debug/cache, GET /openyurt.io/v1/imagepulls, GET /openyurt.io/v1/upgrades, POST, GET and DELETE /openyurt.io/v1/namespaces/{namespace}/pods/{pod}/upgrade, …/imagepull and …/hold, POST …/rollback, and GET …/history",
 		r.URL.Path)
 }

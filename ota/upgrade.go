@@ -127,6 +127,7 @@ func (s *server) start(ctx, caller context.Context, pods []corev1.Pod, pod *core
 		return accepted{}, s.deletionFailure(caller, pod, err)
 	}
 	s.withdrawQueued(pod)
+	s.withdrawRollback(pod)
 	return accepted{http.StatusOK, "Start updating pod " + nameOf(pod).String()}, nil
 }
 
@@ -247,13 +248,9 @@ func (s *server) logUpgrade(ctx context.Context, name types.NamespacedName, pod 
 	}
 }
 
-// newUpgradeCounter counts requests to upgrade by the status codes of this package, a dozen at
-// most.
-func newUpgradeCounter(r prometheus.Registerer) (*prometheus.CounterVec, error) {
-	counter := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "edgehub_ota_upgrades_total",
-		Help: "Requests to upgrade a pod, by the HTTP status code of the answer; 499 is a caller that hung up.",
-	}, []string{"code"})
+// newCounter counts requests by the status codes of this package, a dozen at most.
+func newCounter(r prometheus.Registerer, name, help string) (*prometheus.CounterVec, error) {
+	counter := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"code"})
 	if r == nil {
 		return counter, nil
 	}

@@ -26,7 +26,7 @@ var layers = map[string][]string{
 	"cmd/internal":                   {},
 	"hub": {
 		"cache", "cache/topology", "cache/transform", "hub/access", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/feed", "hub/nodeca", "hub/podroute", "hub/servertls", "hub/systemd",
-		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/coreclient", "ota/hold", "ota/nodeapi", "ota/nodepods", "ota/podreport", "ota/queue", "proxy", "proxy/authn", "proxy/upstream",
+		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/coreclient", "ota/history", "ota/hold", "ota/nodeapi", "ota/nodepods", "ota/podreport", "ota/queue", "ota/rollback", "proxy", "proxy/authn", "proxy/upstream",
 	},
 	"hub/access":      {"hub/config", "hub/csrf", "hub/peer", "ota/nodeapi", "proxy/authn", "proxy/limits"},
 	"hub/config":      {"cache/transform", "hub/kubeconfig", "proxy/upstream"}, // the names of the transforms
@@ -56,6 +56,8 @@ var layers = map[string][]string{
 	"ota/podreport":           {"ota/nodepods", "ota/upgrade"},
 	"ota/queue":               {"ota", "ota/nodeapi", "ota/podfiles", "ota/podreport", "ota/schedule", "ota/upgrade"}, // it implements an interface of ota
 	"ota/hold":                {"ota", "ota/nodeapi", "ota/podfiles", "ota/podreport", "ota/upgrade"},                 // the same
+	"ota/history":             {"ota/nodeapi", "ota/podfiles", "ota/upgrade"},                                         // it asks what is retained by a function
+	"ota/rollback":            {"ota/history", "ota/nodeapi", "ota/podfiles", "ota/podreport", "ota/upgrade"},
 
 	// What is pulled, what stays, and what pods report. None of this knows containerd:
 	// the engine is an interface, and hub connects the two.

@@ -1,0 +1,175 @@
+package ota
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+// Rollbacks are wishes for earlier revisions, and what there is to go back to. It must be safe for
+// concurrent use.
+type Rollbacks interface {
+	// History returns the revisions that a pod's app has run on this node, the current one first.
+	History(pod *corev1.Pod) nodeapi.History
+	// Previous returns the target to which a pod would be rolled back: revision, or the one before
+	// the current if it is empty. It returns false if the node has not run it.
+	Previous(pod *corev1.Pod, revision string) (upgrade.Target, bool)
+	// Missing returns the images of a target that are certainly not on the node.
+	Missing(target upgrade.Target) []string
+	// Request asks the cloud for an earlier revision. When it returns nil, that survives a crash.
+	Request(pod *corev1.Pod, target upgrade.Target) error
+	// Withdraw ends a request, because the owner upgrades the pod.
+	Withdraw(pod types.NamespacedName) error
+	// State returns the last rollback of a pod that was requested.
+	State(pod types.NamespacedName) (nodeapi.Upgrade, bool)
+	// States returns those of all pods.
+	States() []nodeapi.Upgrade
+}
+
+// rollback goes back to an earlier revision of a pod.
+func (s *server) rollback(w http.ResponseWriter, r *http.Request) error {
+	var want rollbackRequest
+	var done accepted
+	var target upgrade.Target
+	name, err := podOf(r)
+	if err == nil {
+		want, err = parseRollback(r.URL.RawQuery)
+	}
+	if err == nil {
+		err = s.withPodOffline(r.Context(), name, func(pod *corev1.Pod) (err error) {
+			if target, err = s.previous(pod, want); err == nil {
+				done, err = s.goBack(pod, target)
+			}
+			return err
+		})
+	}
+	code := cmp.Or(done.code, codeOf(err))
+	s.rollbacks.WithLabelValues(strconv.Itoa(code)).Inc()
+	if err != nil {
+		s.Logger.Warn("rollback not started", "pod", name.String(), "code", code, "error", oneLine(err))
+		return err
+	}
+	s.Logger.Info("rollback started", "pod", name.String(), "code", code, "revision", target.Revision)
+	return writeText(w, code, done.text)
+}
+
+// rollbackRequest is what a caller of POST rollback wants.
+type rollbackRequest struct {
+	revision string // the previous one if it is empty
+	force    bool   // in spite of a hold
+}
+
+// parseRollback reads the query of POST rollback. It fails with 400.
+func parseRollback(query string) (rollbackRequest, error) {
+	var r rollbackRequest
+	values, err := url.ParseQuery(query)
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		value := values.Get(key)
+		switch {
+		case err != nil:
+		case len(values[key]) != 1:
+			err = fmt.Errorf("%.50q is given %d times", key, len(values[key]))
+		case key == nodeapi.RevisionParam && value != "":
+			r.revision = value
+		case key == nodeapi.ForceParam && (value == "true" || value == "false"):
+			r.force = value == "true"
+		default:
+			err = fmt.Errorf("%.50q=%.50q: there are revision=HASH, which GET …/history shows, and force=true", key, value)
+		}
+	}
+	if err != nil {
+		return rollbackRequest{}, failf(http.StatusBadRequest, "nothing was rolled back: %w", err)
+	}
+	return r, nil
+}
+
+// checkRollback fails if the admin does not let owners roll back.
+func checkRollback(pod *corev1.Pod) error {
+	policy, err := upgrade.PolicyOf(pod)
+	if err != nil {
+		return failf(http.StatusForbidden, "it is not known whether pod %s/%s may be rolled back: %w; edgehub-controller writes that annotation, see its log", pod.Namespace, pod.Name, err)
+	}
+	if !policy.Rollback {
+		return failf(http.StatusForbidden,
+			"pod %s/%s may not be rolled back by the node's owner: the admin of its DaemonSet can permit it there, with the annotation %s: %s",
+			pod.Namespace, pod.Name, upgrade.OwnerRollbackAnnotation, upgrade.RollbackAllowed)
+	}
+	return nil
+}
+
+// previous returns the target of a rollback, and fails if there is none, if its images are not here, or
+// if the pod may not be rolled back now.
+func (s *server) previous(pod *corev1.Pod, want rollbackRequest) (target upgrade.Target, err error) {
+	if err := check(pod, checkNotDeleting, checkOwner, checkRollback); err != nil {
+		return target, err
+	}
+	if !want.force {
+		if err := s.checkHold(pod); err != nil {
+			return target, err
+		}
+	}
+	target, ok := s.Rollbacks.Previous(pod, want.revision)
+	switch {
+	case !ok && want.revision == "":
+		return target, failf(http.StatusConflict, "there is no earlier revision of pod %s/%s to go back to: this node has run no other; GET …/history shows what it has run", pod.Namespace, pod.Name)
+	case !ok:
+		return target, failf(http.StatusConflict, "pod %s/%s cannot go back to revision %.63q: this node has not run it, or runs it now; GET …/history shows what it has run", pod.Namespace, pod.Name, want.revision)
+	}
+	if t, marked, err := upgrade.TargetOf(pod); marked && err == nil && t.Revision == target.Revision {
+		return target, failf(http.StatusConflict, "revision %s is the one that pod %s/%s is to be upgraded to: POST …/upgrade starts that", target.Revision, pod.Namespace, pod.Name)
+	}
+	if missing := s.Rollbacks.Missing(target); len(missing) > 0 {
+		return target, failf(http.StatusConflict, "pod %s/%s cannot go back to revision %s: these images are not on this node any more: %s; the admin can roll out that version again",
+			pod.Namespace, pod.Name, target.Revision, strings.Join(missing, ", "))
+	}
+	return target, nil
+}
+
+// goBack requests a rollback. It holds the pod's lock.
+func (s *server) goBack(pod *corev1.Pod, target upgrade.Target) (accepted, error) {
+	if err := s.Rollbacks.Request(pod, target); err != nil {
+		return accepted{}, fmt.Errorf("the rollback of pod %s was not started, since it could not be written down: %w", nameOf(pod), err)
+	}
+	if s.Offline() != "" {
+		return accepted{http.StatusAccepted, fmt.Sprintf("Rollback of pod %s queued: it starts when the cloud can be reached", nameOf(pod))}, nil
+	}
+	return accepted{http.StatusAccepted, fmt.Sprintf("Rollback of pod %s to revision %s requested", nameOf(pod), target.Revision)}, nil
+}
+
+// withdrawRollback is called when a pod is being upgraded. If it fails, the wish ends with the pod.
+func (s *server) withdrawRollback(pod *corev1.Pod) {
+	if s.Rollbacks == nil {
+		return
+	}
+	if err := s.Rollbacks.Withdraw(nameOf(pod)); err != nil {
+		s.Logger.Warn("the rollback of a pod that is being upgraded now was not withdrawn", "pod", nameOf(pod).String(), "err", err)
+	}
+}
+
+// showHistory answers with the revisions that a pod's app has run on this node.
+func (s *server) showHistory(w http.ResponseWriter, r *http.Request) error {
+	name, err := podOf(r)
+	if err != nil {
+		return err
+	}
+	var list nodeapi.History
+	err = s.withPodOffline(r.Context(), name, func(pod *corev1.Pod) error {
+		list = s.Rollbacks.History(pod)
+		return checkOwner(pod)
+	})
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, list, "  ")
+}
