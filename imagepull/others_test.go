@@ -95,3 +95,39 @@ func TestOtherImagesAreRetainedOnceContainerdIsThere(t *testing.T) {
 		want(t, "the engine, with containerd", n.engine.took(), "keep old")
 	})
 }
+
+// Nobody needs them now, and what is pinned cannot be removed by kubelet before it evicts pods.
+func TestOtherImagesAreLetGoWhenTheDiskIsAlmostFull(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.put("old")
+		n.others = []string{"old"}
+		n.OthersChanged()
+		pass(time.Second)
+		want(t, "the engine", n.engine.took(), "keep old")
+		n.cloud.set(oldPod("web-1", "v2", "app"))
+		n.ask(t, "web-1")
+		pass(2 * pullTime)
+		want(t, "the engine, which pulls", n.engine.took(), "pull app")
+
+		n.setFull(true)
+		pass(retention.CheckInterval)
+		calls := n.engine.took()
+		if !strings.Contains(calls, "release old") || strings.Contains(calls, "release app") {
+			t.Errorf("the engine, when the disk is almost full: %s", calls)
+		}
+		if n.Retained("old") || n.Missing("old") {
+			t.Error("an image that may go counts as retained, or as gone")
+		}
+		n.setFull(false)
+		pass(retention.CheckInterval)
+		if calls := n.engine.took(); !strings.Contains(calls, "keep old") || !n.Retained("old") {
+			t.Errorf("the engine, with room again: %s", calls)
+		}
+	})
+}
+
+func (n *node) setFull(full bool) {
+	n.engine.mu.Lock()
+	defer n.engine.mu.Unlock()
+	n.engine.full = full
+}

@@ -49,7 +49,7 @@ type Options struct {
 	// Online reports whether the cloud can be reached. By default it always can.
 	Online func() bool
 	// Others returns images, as pods name them, that stay on the node besides those of pre-pulls, if
-	// they are there. OthersChanged must be called when that changes. Nil means none.
+	// they are there, and as long as the disk has room. OthersChanged must be called when that changes. Nil means none.
 	Others func() []string
 	// Parallelism is how many images are pulled at a time; 0 is 1.
 	Parallelism int

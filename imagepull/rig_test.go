@@ -46,6 +46,7 @@ type scripted struct {
 	held   map[string]bool
 	lost   map[string]bool // images that Keep does not find
 	there  map[string]bool // names on the node
+	full   bool            // the disk is, almost
 	remove chan string
 	most   int // pulls at a time that there were
 	now    int
@@ -144,6 +145,15 @@ func (e *scripted) Keep(_ context.Context, i engineapi.Image) error {
 	}
 	e.held[i.Name] = true
 	return nil
+}
+
+func (e *scripted) HasRoom(context.Context) (bool, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.absent {
+		return false, engineapi.NewError(engineapi.RuntimeUnavailable, fmt.Errorf("containerd is away"))
+	}
+	return !e.full, nil
 }
 
 // Find finds what is on the node: what was pulled, and what tests have put there.

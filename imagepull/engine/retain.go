@@ -69,9 +69,9 @@ func (e *Engine) tag(ctx context.Context, image engineapi.Image) error {
 // Find returns the image that a name points to on the node, without the network. If it is not
 // complete there, the error's reason is Gone.
 func (e *Engine) Find(ctx context.Context, name string) (engineapi.Image, error) {
-	ctx, cancel := briefContext(ctx)
+	brief, cancel := briefContext(ctx)
 	defer cancel()
-	image, err := e.find(ctx, name)
+	image, err := e.find(brief, name)
 	return image, e.failure(ctx, name, err)
 }
 

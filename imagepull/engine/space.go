@@ -69,6 +69,24 @@ func (e *Engine) checkSpace(ctx context.Context, n node, p imagecontent.Content,
 	return diskspace.Fits(n.snapshots, snapshots, need.unpacked.bytes, e.opts.MinFree)
 }
 
+// HasRoom reports whether as much of containerd's file systems is free as a pull would leave free. It
+// passes what this process cannot see.
+func (e *Engine) HasRoom(ctx context.Context) (bool, error) {
+	brief, cancel := briefContext(ctx)
+	defer cancel()
+	n, err := e.node(brief)
+	if err != nil {
+		return false, e.failure(ctx, "", err)
+	}
+	for _, folder := range []string{n.content, n.snapshots} {
+		s, err := diskspace.At(diskspace.Visible(brief, e.opts.Address, folder))
+		if err == nil && (s.Available(e.opts.MinFree) < 0 || s.AvailableInodes() < 0) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
 func (e *Engine) spaceAt(ctx context.Context, folder string) (diskspace.Space, bool) {
 	s, err := diskspace.At(diskspace.Visible(ctx, e.opts.Address, folder))
 	if err != nil {

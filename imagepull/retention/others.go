@@ -17,12 +17,23 @@ const (
 	missing                  // it was not on the node when it was last looked for
 )
 
-// keepOthers retains the images of Others that are on the node and that no job wants.
+// keepOthers retains the images of Others that are on the node and that no job wants. When the disk is
+// almost full it retains none: kubelet cannot remove them then, and would evict pods.
 //
 // A job retains its image by the digest that its pull has found, which may not be what the tag points
 // to yet. So an image that a job wants is left to the job, and retained here when the job has ended.
 func (r *Retainer) keepOthers(ctx context.Context) error {
-	others := r.setOthers(r.Others()) // before any of them could be released
+	others := r.Others()
+	if len(others) > 0 {
+		switch room, err := r.Engine.HasRoom(ctx); {
+		case err != nil:
+			r.setOthers(others)
+			return err
+		case !room:
+			others = nil
+		}
+	}
+	r.setOthers(others) // before any of them could be released
 	if !r.Complete() {
 		return nil // a job that is not known yet may want one
 	}
@@ -39,14 +50,10 @@ func (r *Retainer) keepOthers(ctx context.Context) error {
 		switch {
 		case err == nil:
 			r.setOther(name, retained)
-			continue
 		case engineapi.AsError(err).Reason == engineapi.Gone:
 			r.setOther(name, missing)
-			continue
-		}
-		errs = append(errs, fmt.Errorf("image %s: %w", name, err))
-		if engineapi.AsError(err).Reason == engineapi.RuntimeUnavailable {
-			break // a containerd that hangs would do so for each image
+		default:
+			errs = append(errs, fmt.Errorf("image %s: %w", name, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -60,8 +67,8 @@ func (r *Retainer) keep(ctx context.Context, name string) error {
 	return r.Engine.Keep(ctx, image)
 }
 
-// setOthers sets the images to retain, and returns them. What is known of them stays.
-func (r *Retainer) setOthers(names []string) []string {
+// setOthers sets the images to retain. What is known of them stays.
+func (r *Retainer) setOthers(names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := r.others
@@ -69,7 +76,6 @@ func (r *Retainer) setOthers(names []string) []string {
 	for _, name := range names {
 		r.others[name] = before[name]
 	}
-	return names
 }
 
 func (r *Retainer) setOther(name string, p presence) {

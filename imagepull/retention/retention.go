@@ -23,6 +23,8 @@ type Engine interface {
 	Release(ctx context.Context, name string) error
 	// Retained returns the names of all retained images, including those of earlier processes.
 	Retained(ctx context.Context) ([]string, error)
+	// HasRoom reports whether the disk has room for images that nobody needs now.
+	HasRoom(ctx context.Context) (bool, error)
 	// Find returns the image that a name points to on the node. Its error has the reason
 	// engineapi.Gone if the image is not complete there.
 	Find(ctx context.Context, name string) (engineapi.Image, error)
@@ -38,7 +40,8 @@ type Engine interface {
 type Options struct {
 	Engine Engine
 	Queue  *queue.Queue
-	// Others returns the names of images to retain besides those of jobs, if they are on the node.
+	// Others returns the names of images to retain besides those of jobs, if they are on the node, and
+	// while the disk has room.
 	Others func() []string
 	// Complete reports whether all jobs are known. Nothing is released before.
 	Complete func() bool
