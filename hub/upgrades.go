@@ -80,7 +80,7 @@ func newUpgrades(c *config.Config, cloud *rest.Config, online func() bool, r pro
 
 // addHolds adds the holds in a folder.
 func (u *upgrades) addHolds(dir string, r prometheus.Registerer, log *slog.Logger) (err error) {
-	u.holds, err = hold.New(hold.Options{Dir: dir, Pods: u.pods, OnChange: u.holdsChanged, Registerer: r, Logger: log})
+	u.holds, err = hold.New(hold.Options{Dir: dir, Pods: u.pods, OnChange: func() { u.reporter.Changed(); u.queue.Wake() }, Registerer: r, Logger: log})
 	if err != nil {
 		return err
 	}
@@ -88,12 +88,6 @@ func (u *upgrades) addHolds(dir string, r prometheus.Registerer, log *slog.Logge
 	u.runs = append(u.runs, u.holds.Run)
 	u.reports = append(u.reports, u.holds.Report)
 	return nil
-}
-
-// holdsChanged is called once all parts are there.
-func (u *upgrades) holdsChanged() {
-	u.reporter.Changed()
-	u.queue.Wake()
 }
 
 // addQueue reads the upgrades that wait.

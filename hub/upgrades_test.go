@@ -22,7 +22,7 @@ func (c *podCloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","namespace":"d","uid":"u","resourceVersion":"%d",
 "labels":{"controller-revision-hash":%q},"annotations":{"apps.openyurt.io/upgrade-policy":"{\"maxHold\":86400000000000,\"rollback\":true,\"history\":1}"},
 "ownerReferences":[{"apiVersion":"apps/v1","kind":"DaemonSet","name":"p","uid":"o","controller":true}]},
-"spec":{"nodeName":"n1","containers":[{"name":"c","image":"app:%s"}]},"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, version, revision, revision)
+"spec":{"nodeName":"n1","containers":[{"name":"c","image":"app:%s"}]},"status":{"conditions":[{"type":"Ready","status":"True"},{"type":"PodNeedUpgrade","status":"True","message":"controllerrevision: v3"}]}}`, version, revision, revision)
 	}
 	const first = "v1"
 	w.Header().Set("Content-Type", "application/json")
@@ -75,30 +75,25 @@ func newPodNode(t *testing.T) (*node, *podCloud) {
 	return n, c
 }
 
-func post(t *testing.T, url string) (int, string) {
-	t.Helper()
-	res, err := http.Post(url, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res.StatusCode, string(body)
-}
-
 func TestAHoldIsKeptAndReported(t *testing.T) {
 	n, cloud := newPodNode(t)
 	_, stop := n.start(t)
 	hold := "http://" + n.config.ServeAddress + nodeapi.HoldPath("d", "p")
-	if code, body := post(t, hold+"?for=2h&reason=driving"); code != http.StatusOK || !strings.HasPrefix(body, "Hold of pod d/p until ") {
+	if code, body := ask(t, http.MethodPost, hold+"?for=2h&reason=driving"); code != http.StatusOK || !strings.HasPrefix(body, "Hold of pod d/p until ") {
 		t.Fatalf("%d %s", code, body)
 	}
 	const annotation = `"apps.openyurt.io/upgrade-hold"`
 	if got := cloud.awaitPatch(t, annotation); !strings.HasPrefix(got, "/api/v1/namespaces/d/pods/p/status ") || !strings.Contains(got, `"uid":"u"`) || !strings.Contains(got, "driving") {
 		t.Errorf("the cloud gets %s", got)
+	}
+	// An upgrade that is due waits for the hold.
+	upgrade, clock := "http://"+n.config.ServeAddress+nodeapi.UpgradePath("d", "p"), time.Now()
+	window := clock.Add(-time.Hour).Format("15:04") + "-" + clock.Add(time.Hour).Format("15:04")
+	if code, body := ask(t, http.MethodPost, upgrade+"?window="+window); code != http.StatusAccepted {
+		t.Fatalf("%d %s", code, body)
+	}
+	if code, body := ask(t, http.MethodGet, upgrade); code != http.StatusOK || !strings.Contains(body, `"Held"`) {
+		t.Errorf("an upgrade of a pod on hold: %d %s", code, body)
 	}
 	if err := stop(); err != nil {
 		t.Fatal(err)
@@ -130,7 +125,7 @@ func TestARollbackIsReported(t *testing.T) {
 	cloud.revisions <- "v2"
 	// The cloud's list has v1 still, which the history shows as current.
 	awaitHistory(2)
-	if code, body := post(t, api+nodeapi.RollbackPath("d", "p")+"?revision=v2"); code != http.StatusAccepted || body != "Rollback of pod d/p to revision v2 requested" {
+	if code, body := ask(t, http.MethodPost, api+nodeapi.RollbackPath("d", "p")+"?revision=v2"); code != http.StatusAccepted || body != "Rollback of pod d/p to revision v2 requested" {
 		t.Fatalf("%d %s", code, body)
 	}
 	if got := cloud.awaitPatch(t, `"apps.openyurt.io/rollback"`); !strings.Contains(got, `\"revision\":\"v2\"`) || !strings.Contains(got, "PodRolledBack") {

@@ -150,28 +150,32 @@ func TestAHoldIsShownAndRemoved(t *testing.T) {
 }
 
 func TestUpgradesOfAPodOnHold(t *testing.T) {
+	tomorrow := time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)
 	for name, tt := range map[string]struct {
-		query string
-		held  bool
-		code  int
-		want  string
+		query   string
+		held    bool
+		offline string
+		code    int
+		want    string
 	}{
-		"on hold":                   {held: true, code: 409, want: "pod default/web-1 is on hold until 2026-05-06T09:08:09Z (driving): wait, end the hold with DELETE …/hold, or go on in spite of it with force=true"},
-		"in spite of the hold":      {query: "?force=true", held: true, code: 200, want: "Start updating pod default/web-1"},
-		"force, and not on hold":    {query: "?force=true", code: 200, want: "Start updating pod default/web-1"},
-		"no force, and not on hold": {query: "?force=false", code: 200, want: "Start updating pod default/web-1"},
-		"force is no such word":     {query: "?force=please", held: true, code: 400, want: `force: "please" is neither true nor false`},
+		"on hold, and the cloud is away":   {held: true, offline: sinceWhen, code: 409, want: "pod default/web-1 is on hold until"},
+		"on hold, and it is for the night": {query: "?at=" + tomorrow, held: true, code: 202, want: "Upgrade of pod default/web-1 scheduled for " + tomorrow},
+		"on hold":                          {held: true, code: 409, want: "pod default/web-1 is on hold until 2026-05-06T09:08:09Z (driving): wait, end the hold with DELETE …/hold, or go on in spite of it with force=true"},
+		"in spite of the hold":             {query: "?force=true", held: true, code: 200, want: "Start updating pod default/web-1"},
+		"force, and not on hold":           {query: "?force=true", code: 200, want: "Start updating pod default/web-1"},
+		"no force, and not on hold":        {query: "?force=false", code: 200, want: "Start updating pod default/web-1"},
+		"force is no such word":            {query: "?force=please", held: true, code: 400, want: `force: "please" is neither true nor false`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &cloud{list: podList(upgradable()), delete: accept}
-			got := call(t, "POST", c.start(t, Options{Holds: &holds{held: tt.held}})+upgradeWeb1+tt.query)
+			got := call(t, "POST", c.start(t, Options{Holds: &holds{held: tt.held}, Queue: new(waiting), Offline: func() string { return tt.offline }})+upgradeWeb1+tt.query)
 			if got.code != tt.code {
 				t.Fatalf("got %d %q, want %d", got.code, got.body, tt.code)
 			}
 			if _, deletes := c.asked(); len(deletes) > 0 != (tt.code == http.StatusOK) {
 				t.Errorf("%d deletions", len(deletes))
 			}
-			if tt.code != http.StatusOK {
+			if tt.code >= 300 {
 				checkErrorBody(t, got, tt.want)
 			} else if got.body != tt.want {
 				t.Errorf("got %q", got.body)

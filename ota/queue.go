@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -89,55 +90,88 @@ func (s *server) enqueue(pod *corev1.Pod, when When) (nodeapi.Upgrade, error) {
 		err = failf(http.StatusConflict, "pod %s is being upgraded already: GET …/upgrade shows its state", nameOf(pod))
 	case err != nil:
 		err = fmt.Errorf("the upgrade of pod %s was not queued, since it could not be written down: %w", nameOf(pod), err)
+	default:
+		err = s.withdrawUnanswered(pod)
 	}
 	return state, err
 }
 
-// withdrawQueued ends an upgrade of a pod that waits, because the pod is being upgraded now. If that
-// cannot be written down, the queue finds out that there is nothing to do.
+// withdrawQueued ends an upgrade of a pod that waits, because the pod is being upgraded now, or its owner
+// wants an earlier revision. If that cannot be written down, the queue finds out whether there is
+// something to do.
 func (s *server) withdrawQueued(pod *corev1.Pod) {
 	if s.Queue == nil {
 		return
 	}
 	if _, err := s.Queue.Cancel(nameOf(pod)); err != nil && !errors.Is(err, ErrBegun) {
-		s.Logger.Warn("a queued upgrade of a pod that is being upgraded now was not withdrawn", "pod", nameOf(pod).String(), "err", err)
+		s.Logger.Warn("a queued upgrade of a pod was not withdrawn", "pod", nameOf(pod).String(), "err", err)
 	}
 }
 
-// showUpgrade answers with the state of a pod's upgrade.
+// upgradeOf returns the last upgrade or rollback of a pod: one that has not ended, or else the newer.
+func (s *server) upgradeOf(pod types.NamespacedName) (last nodeapi.Upgrade, ok bool) {
+	if s.Queue != nil {
+		last, ok = s.Queue.State(pod)
+	}
+	if s.Rollbacks == nil {
+		return last, ok
+	}
+	r, rolled := s.Rollbacks.State(pod)
+	if rolled && (!ok || last.State.Final() && (!r.State.Final() || r.Requested.After(last.Requested))) {
+		return r, true
+	}
+	return last, ok
+}
+
+// showUpgrade answers with the state of a pod's upgrade or rollback.
 func (s *server) showUpgrade(w http.ResponseWriter, r *http.Request) error {
 	name, err := podOf(r)
 	if err != nil {
 		return err
 	}
-	state, ok := s.Queue.State(name)
+	state, ok := s.upgradeOf(name)
 	if !ok {
 		return failf(http.StatusNotFound, "no upgrade of pod %s waits, is in progress, or has ended of late: GET /pods shows whether the pod needs one, POST to this path starts it", name)
 	}
 	return writeJSON(w, state, "  ")
 }
 
+// cancelUpgrade ends an upgrade or rollback that waits.
 func (s *server) cancelUpgrade(w http.ResponseWriter, r *http.Request) error {
 	name, err := podOf(r)
 	if err != nil {
 		return err
 	}
-	was, err := s.Queue.Cancel(name)
+	was := false
+	if s.Queue != nil {
+		was, err = s.Queue.Cancel(name)
+	}
+	last, ok := s.upgradeOf(name)
+	if err == nil && !was && last.Action == nodeapi.RollbackAction && last.State == nodeapi.WaitingForCloud {
+		was, err = true, s.Rollbacks.Withdraw(name)
+	}
 	switch {
-	case errors.Is(err, ErrBegun):
-		return failf(http.StatusConflict, "the upgrade of pod %s has begun, and cannot be cancelled any more: GET on this path shows its state", name)
+	case errors.Is(err, ErrBegun), err == nil && !was && ok && !last.State.Final():
+		return failf(http.StatusConflict, "the upgrade or rollback of pod %s has begun, and cannot be cancelled any more: GET on this path shows its state", name)
 	case err != nil:
-		return fmt.Errorf("the upgrade of pod %s is not cancelled, since that could not be written down: %w", name, err)
+		return fmt.Errorf("the upgrade or rollback of pod %s is not cancelled, since that could not be written down: %w", name, err)
 	case was:
 		return writeText(w, http.StatusOK, "Upgrade cancelled for pod "+name.String())
-	}
-	if last, ok := s.Queue.State(name); ok {
+	case ok:
 		return failf(http.StatusNotFound, "no upgrade of pod %s waits: the last one has ended as %s", name, last.State)
 	}
 	return failf(http.StatusNotFound, "no upgrade of pod %s waits", name)
 }
 
-// listUpgrades answers with all upgrades.
+// listUpgrades answers with all upgrades and rollbacks.
 func (s *server) listUpgrades(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, nodeapi.UpgradeList{Items: s.Queue.States()}, "  ")
+	all := []nodeapi.Upgrade{}
+	if s.Queue != nil {
+		all = append(all, s.Queue.States()...)
+	}
+	if s.Rollbacks != nil {
+		all = append(all, s.Rollbacks.States()...)
+	}
+	slices.SortFunc(all, nodeapi.Upgrade.Compare)
+	return writeJSON(w, nodeapi.UpgradeList{Items: all}, "  ")
 }

@@ -136,15 +136,44 @@ func (s *server) previous(pod *corev1.Pod, want rollbackRequest) (target upgrade
 	return target, nil
 }
 
-// goBack requests a rollback. It holds the pod's lock.
+// goBack requests a rollback. It holds the pod's lock, without which no queued upgrade begins; one that
+// waits is withdrawn once the rollback is accepted.
 func (s *server) goBack(pod *corev1.Pod, target upgrade.Target) (accepted, error) {
+	if s.hasBegun(pod) {
+		return accepted{}, failf(http.StatusConflict, "pod %s is being upgraded, and its deletion may have been sent: wait until that has ended, GET …/upgrade shows it", nameOf(pod))
+	}
 	if err := s.Rollbacks.Request(pod, target); err != nil {
 		return accepted{}, fmt.Errorf("the rollback of pod %s was not started, since it could not be written down: %w", nameOf(pod), err)
 	}
+	s.withdrawQueued(pod)
 	if s.Offline() != "" {
 		return accepted{http.StatusAccepted, fmt.Sprintf("Rollback of pod %s queued: it starts when the cloud can be reached", nameOf(pod))}, nil
 	}
 	return accepted{http.StatusAccepted, fmt.Sprintf("Rollback of pod %s to revision %s requested", nameOf(pod), target.Revision)}, nil
+}
+
+// hasBegun reports whether a queued upgrade of a pod has begun, and not ended.
+func (s *server) hasBegun(pod *corev1.Pod) bool {
+	if s.Queue == nil {
+		return false
+	}
+	state, ok := s.Queue.State(nameOf(pod))
+	return ok && state.UID == string(pod.UID) && state.State == nodeapi.InProgress
+}
+
+// withdrawUnanswered is called when an upgrade of a pod waits: a rollback that has not been carried out would
+// restart the app once more before that. A pod that was rolled back stays so until it is upgraded.
+func (s *server) withdrawUnanswered(pod *corev1.Pod) error {
+	if s.Rollbacks == nil {
+		return nil
+	}
+	if last, ok := s.Rollbacks.State(nameOf(pod)); !ok || last.State.Final() {
+		return nil
+	}
+	if err := s.Rollbacks.Withdraw(nameOf(pod)); err != nil {
+		return fmt.Errorf("the upgrade of pod %s waits, but the end of its rollback could not be written down, so that it may be rolled back before: %w; request the upgrade again once the disk can be written", nameOf(pod), err)
+	}
+	return nil
 }
 
 // withdrawRollback is called when a pod is being upgraded. If it fails, the wish ends with the pod.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +72,16 @@ func stateOf(states []nodeapi.Upgrade, pod types.NamespacedName) (nodeapi.Upgrad
 	return nodeapi.Upgrade{}, false
 }
 
+// Its deletion may have been sent, so the pod would come back as the new revision.
+func TestNoRollbackOfAPodWhoseUpgradeHasBegun(t *testing.T) {
+	r, q := &ran{}, &waiting{states: []nodeapi.Upgrade{{UID: "uid-1", State: nodeapi.InProgress}}}
+	got := call(t, http.MethodPost, (&cloud{list: at()}).start(t, Options{Rollbacks: r, Queue: q})+rollbackWeb1)
+	if got.code != http.StatusConflict || len(r.noted)+q.cancelled > 0 {
+		t.Errorf("%d %s, %q, %d cancelled", got.code, got.body, r.noted, q.cancelled)
+	}
+	checkErrorBody(t, got, "is being upgraded")
+}
+
 // at returns a pod of revision v3 whose owner may go back.
 func at(change ...func(*corev1.Pod)) http.HandlerFunc {
 	return podList(pullable(append([]func(*corev1.Pod){func(p *corev1.Pod) {
@@ -120,9 +131,9 @@ func TestRollbackAnswers(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			registry := prometheus.NewRegistry()
-			c := &cloud{list: tt.list}
+			c, q := &cloud{list: tt.list}, new(waiting)
 			url := c.start(t, Options{
-				Rollbacks: &tt.ran, Holds: &holds{held: strings.Contains(name, "hold")}, Registerer: registry,
+				Queue: q, Rollbacks: &tt.ran, Holds: &holds{held: strings.Contains(name, "hold")}, Registerer: registry,
 				Offline: func() string { return tt.offline },
 			})
 			got := call(t, http.MethodPost, url+rollbackWeb1+tt.query)
@@ -131,6 +142,9 @@ func TestRollbackAnswers(t *testing.T) {
 			}
 			if noted := strings.Join(tt.ran.noted, ", "); noted != tt.noted {
 				t.Errorf("done: %s; want %s", noted, tt.noted)
+			}
+			if accepted := got.code < 300; accepted != (q.cancelled == 1) {
+				t.Errorf("code %d, and the upgrade that waits was withdrawn %d times", got.code, q.cancelled)
 			}
 			if n, err := testutil.GatherAndCount(registry, "edgehub_ota_rollbacks_total"); err != nil || n != 1 {
 				t.Errorf("counted %d codes, %v", n, err)
@@ -174,5 +188,86 @@ func TestAnUpgradeEndsARollback(t *testing.T) {
 				t.Errorf("got %d %q, done: %s", got.code, got.body, noted)
 			}
 		})
+	}
+}
+
+// A rollback that was carried out stays until the pod is upgraded, which may be in the night.
+func TestAnUpgradeThatWaitsEndsARollbackThatDoes(t *testing.T) {
+	for state, want := range map[nodeapi.UpgradeState]string{
+		nodeapi.WaitingForCloud: "withdraw default/web-1", nodeapi.InProgress: "withdraw default/web-1", nodeapi.Done: "", nodeapi.Dropped: "", "": "",
+	} {
+		for _, query := range []string{"", "?window=02:00-05:00"} {
+			r := &ran{}
+			if state != "" {
+				r.states = []nodeapi.Upgrade{{Namespace: "default", Pod: "web-1", Action: nodeapi.RollbackAction, State: state}}
+			}
+			o := Options{Rollbacks: r, Queue: new(waiting), Offline: func() string { return sinceWhen }}
+			got := call(t, http.MethodPost, (&cloud{list: at()}).start(t, o)+upgradeWeb1+query)
+			if noted := strings.Join(r.noted, ", "); got.code != http.StatusAccepted || noted != want {
+				t.Errorf("%s, %q: got %d %q, done: %q, want %q", state, query, got.code, got.body, noted, want)
+			}
+			if r.full = errors.New("disk full"); want == "" {
+				continue
+			}
+			got = call(t, http.MethodPost, (&cloud{list: at()}).start(t, o)+upgradeWeb1+query)
+			if got.code != http.StatusInternalServerError {
+				t.Errorf("%s, and the disk is full: got %d %q", state, got.code, got.body)
+			}
+			checkErrorBody(t, got, "so that it may be rolled back before: disk full")
+		}
+	}
+}
+
+func TestRollbacksAreShownWithUpgrades(t *testing.T) {
+	one := func(pod string, action nodeapi.Action, state nodeapi.UpgradeState, second int64) nodeapi.Upgrade {
+		return nodeapi.Upgrade{Namespace: "default", Pod: pod, Action: action, State: state, Requested: time.Unix(second, 0).UTC()}
+	}
+	const up, back = nodeapi.UpgradeAction, nodeapi.RollbackAction
+	type list = []nodeapi.Upgrade
+	for name, tt := range map[string]struct {
+		queued, rollbacks list
+		want              string // of web-1, and after a colon of all
+	}{
+		"a rollback":                             {nil, list{one("web-1", back, nodeapi.InProgress, 1)}, "Rollback InProgress: InProgress"},
+		"of another pod":                         {nil, list{one("web-2", back, nodeapi.InProgress, 1)}, "404: InProgress"},
+		"a newer rollback than the upgrade":      {list{one("web-1", up, nodeapi.Done, 1)}, list{one("web-1", back, nodeapi.Done, 2)}, "Rollback Done: Done Done"},
+		"a newer upgrade than the rollback":      {list{one("web-1", up, nodeapi.Dropped, 2)}, list{one("web-1", back, nodeapi.Done, 1)}, "Upgrade Dropped: Done Dropped"},
+		"the rollback has not ended":             {list{one("web-1", up, nodeapi.Withdrawn, 2)}, list{one("web-1", back, nodeapi.InProgress, 1)}, "Rollback InProgress: InProgress Withdrawn"},
+		"the upgrade waits, by a clock set back": {list{one("web-1", up, nodeapi.Scheduled, 1)}, list{one("web-1", back, nodeapi.Done, 2)}, "Upgrade Scheduled: Scheduled Done"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Options{Rollbacks: &ran{states: tt.rollbacks}}
+			if tt.queued != nil {
+				o.Queue = &waiting{states: tt.queued}
+			}
+			url := (&cloud{list: podList()}).start(t, o)
+			got := call(t, http.MethodGet, url+upgradeWeb1)
+			shown := strconv.Itoa(got.code)
+			var u nodeapi.Upgrade
+			if json.Unmarshal([]byte(got.body), &u) == nil {
+				shown = string(u.Action) + " " + string(u.State)
+			}
+			shown += ":"
+			var all nodeapi.UpgradeList
+			if err := json.Unmarshal([]byte(call(t, http.MethodGet, url+nodeapi.Upgrades).body), &all); err != nil {
+				t.Fatal(err)
+			}
+			for _, u := range all.Items {
+				shown += " " + string(u.State)
+			}
+			if shown != tt.want {
+				t.Errorf("got %s, want %s", shown, tt.want)
+			}
+		})
+	}
+}
+
+func TestOnlyARollbackThatWaitsCanBeCancelled(t *testing.T) {
+	for state, want := range map[nodeapi.UpgradeState]int{nodeapi.WaitingForCloud: 200, nodeapi.InProgress: 409, nodeapi.Done: 404} {
+		r := &ran{states: []nodeapi.Upgrade{{Namespace: "default", Pod: "web-1", Action: nodeapi.RollbackAction, State: state}}}
+		got := call(t, http.MethodDelete, (&cloud{list: podList()}).start(t, Options{Rollbacks: r, Queue: new(waiting)})+upgradeWeb1)
+		if got.code != want || (want == 200) != (len(r.noted) == 1) {
+			t.Errorf("%s: got %d %q after %q, want %d", state, got.code, got.body, r.noted, want)
+		}
 	}
 }

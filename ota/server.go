@@ -113,7 +113,7 @@ func (s *server) routes() http.Handler {
 	r.Handle(nodeapi.Pods, methods{http.MethodGet: s.listPods})
 	r.Handle(nodeapi.ImagePulls, methods{http.MethodGet: s.listPulls})
 	upgrade := methods{http.MethodPost: s.upgrade}
-	if s.Queue != nil {
+	if s.Queue != nil || s.Rollbacks != nil {
 		upgrade[http.MethodGet], upgrade[http.MethodDelete] = s.showUpgrade, s.cancelUpgrade
 		r.Handle(nodeapi.Upgrades, methods{http.MethodGet: s.listUpgrades})
 	}
