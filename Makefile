@@ -65,6 +65,8 @@ SEEDS ?= 10
 ROUNDS ?= 50
 RETURNS ?= 8
 FIRST_SEED ?= 1
+# Pods of each round of crash-upgrade.
+PODS ?= 6
 # Rounds at a time: they wait more than they compute.
 crash_rounds := 4
 
@@ -175,6 +177,13 @@ crash: build ## kill the hub and spoil its files at random; ROUNDS=1000 for a lo
 .PHONY: crash-return
 crash-return: ## kill the hub within 30 s of the cloud's return; RETURNS=100 for a long run, FIRST_SEED=n to begin there
 	cd test && RETURNS=$(RETURNS) FIRST_SEED=$(FIRST_SEED) go test -count=1 -timeout 4h -v ./chaos/outage
+
+# The first run on a host also builds Kubernetes.
+.PHONY: crash-upgrade
+crash-upgrade: build ## kill hub, kubelet, controller or node while upgrades wait for the cloud, 25 s for four rounds; ROUNDS=200, FIRST_SEED=n, PODS=100; root needed
+	@if (( EUID != 0 )); then echo "this starts containerd and kubelet, which needs root: sudo make crash-upgrade" >&2; exit 1; fi
+	@.ci/packages $(node_packages)
+	cd test && UPGRADE_ROUNDS=$(ROUNDS) FIRST_SEED=$(FIRST_SEED) PODS=$(PODS) go test -count=1 -parallel 4 -timeout 4h -v ./chaos/upgrade
 
 .PHONY: soak
 soak: build ## have a hub serve 200 pods while its link is cut each minute; DURATION=30m

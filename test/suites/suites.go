@@ -173,6 +173,12 @@ func all() []suite {
 			steps: []step{inTest("-parallel=4", "./chaos/cache"), inTest("./chaos/outage")},
 		},
 		{
+			name: "upgrades", what: "upgrades that wait for the cloud, and hub, kubelet, controller and node killed at random; UPGRADE_ROUNDS=8",
+			root: true, nodes: true, programs: true, random: true, answers: everywhere,
+			packages: machines, env: map[string]string{"UPGRADE_ROUNDS": "8"},
+			steps: []step{inTest("-parallel=4", "./chaos/upgrade")},
+		},
+		{
 			name: "fuzz", what: "what clients of a hub see, against etcd's history; SECONDS=60", random: true, answers: everywhere,
 			env:   map[string]string{"SECONDS": "60"},
 			steps: []step{inTest("./fuzzcache")},

@@ -1,0 +1,284 @@
+package upgrade_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
+)
+
+// step is when something is killed.
+type step string
+
+const (
+	withRequests step = "with the requests"
+	inTheOutage  step = "in the outage"
+	atTheReturn  step = "at the return"
+)
+
+// fault is what is killed, and when.
+type fault struct {
+	victim string
+	step   step
+	delay  time.Duration // after the step has begun
+}
+
+// fate is what the cloud does with a DaemonSet while the node is away.
+type fate string
+
+const (
+	stays     fate = "stays"
+	newer     fate = "has a newer revision"
+	undone    fate = "is undone"
+	deleted   fate = "is deleted"
+	recreated fate = "is deleted and made again"
+)
+
+// expected is what becomes of the upgrade that waits.
+var expected = map[fate]struct { //nolint:gochecknoglobals // read only
+	state nodeapi.UpgradeState
+	pods  int    // that the DaemonSet has had in all
+	image string // of its pod in the end; none
+}{
+	stays:     {nodeapi.Done, 2, "v2"},
+	newer:     {nodeapi.Dropped, 1, "v1"},
+	undone:    {nodeapi.Dropped, 1, "v1"},
+	deleted:   {nodeapi.Dropped, 1, ""},
+	recreated: {nodeapi.Dropped, 2, "v2"},
+}
+
+// app is a DaemonSet with a pod on the round's node.
+type app struct {
+	name string
+	fate fate
+	pod  corev1.Pod // before its upgrade
+}
+
+// round is an outage in which all pods of a node are upgraded. What happens, and when, follows from the
+// seed; what the processes make of it does not.
+type round struct {
+	t      *testing.T
+	ns     string
+	node   *cluster.Node
+	apps   []*app
+	faults []fault
+	seen   *observer
+}
+
+func newRound(t *testing.T, node *cluster.Node, seed int) *round {
+	t.Helper()
+	pods := 6
+	if value := os.Getenv("PODS"); value != "" {
+		var err error
+		if pods, err = strconv.Atoi(value); err != nil {
+			t.Fatalf("PODS=%q: want a number", value)
+		}
+	}
+	random := rand.New(rand.NewPCG(uint64(seed), 0))
+	r := &round{t: t, node: node, ns: fmt.Sprintf("round-%d", seed)}
+	fates := []fate{stays, stays, stays, stays, newer, undone, deleted, recreated}
+	for i := range pods {
+		r.apps = append(r.apps, &app{name: fmt.Sprintf("app-%d", i), fate: fates[random.IntN(len(fates))]})
+	}
+	for range 1 + random.IntN(3) {
+		f := fault{
+			victim: []string{"hub", "hub", "hub", "kubelet", "both", "node", "controller"}[random.IntN(7)],
+			step:   []step{withRequests, inTheOutage, atTheReturn, atTheReturn}[random.IntN(4)],
+			delay:  time.Duration(random.IntN(700)) * time.Millisecond,
+		}
+		if f.step == withRequests {
+			f.victim, f.delay = "hub", f.delay/5
+		}
+		r.faults = append(r.faults, f)
+	}
+	t.Logf("%s: %+v", node.Name(), r.faults)
+	return r
+}
+
+func (r *round) play() {
+	r.create()
+	r.release()
+	// A hub that ends has stored what it knows; one that is killed may not have.
+	r.must(r.node.HubProcess().Restart(r.t.Context()))
+	r.t.Cleanup(r.giveBack)
+	r.cut()
+	r.strikeWhile(withRequests, r.request)
+	r.strikeWhile(inTheOutage, r.change)
+	r.strikeWhile(atTheReturn, func() { r.must(r.node.Link().Up()) })
+	for _, a := range r.apps {
+		r.check(a)
+	}
+	r.remove()
+}
+
+// must fails the round.
+func (r *round) must(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// strikeWhile kills what is to be killed at a step, while do goes on, and starts it again.
+func (r *round) strikeWhile(step step, do func()) {
+	r.t.Helper()
+	failed := make(chan error, len(r.faults))
+	var struck sync.WaitGroup
+	struck.Go(func() {
+		for _, f := range r.faults {
+			if f.step != step {
+				continue
+			}
+			select {
+			case <-r.t.Context().Done():
+				return
+			case <-time.After(f.delay): // the fault's time
+			}
+			if err := r.strike(f.victim); err != nil {
+				failed <- fmt.Errorf("kill %s %s: %w", f.victim, f.step, err)
+			}
+		}
+	})
+	do()
+	struck.Wait()
+	close(failed)
+	for err := range failed {
+		r.t.Fatal(err)
+	}
+}
+
+// controller is held by the round that kills edgehub-controller.
+var controller sync.Mutex //nolint:gochecknoglobals // there is one
+
+func (r *round) strike(victim string) error {
+	ctx, hub, kubelet := r.t.Context(), r.node.HubProcess(), r.node.KubeletProcess()
+	switch victim {
+	case "hub":
+		return errors.Join(hub.Kill(), hub.Start(ctx))
+	case "kubelet":
+		return errors.Join(kubelet.Kill(), kubelet.Start(ctx))
+	case "both":
+		return errors.Join(hub.Kill(), kubelet.Kill(), hub.Start(ctx), kubelet.Start(ctx))
+	case "node":
+		return errors.Join(r.node.PowerOff(), r.node.PowerOn(ctx))
+	case "controller":
+		controller.Lock()
+		defer controller.Unlock()
+		return errors.Join(env.ControllerProcess().Kill(), env.ControllerProcess().Start(ctx))
+	}
+	return fmt.Errorf("nobody knows how to kill %q", victim)
+}
+
+// cut takes the cloud away, and returns when the hub knows.
+func (r *round) cut() {
+	r.t.Helper()
+	r.must(r.node.Link().Refuse())
+	r.node.Link().Reset()
+	poll.Check(r.t.Context(), r.t, "the hub knows that the cloud is away", func(ctx context.Context) error {
+		if code, body := request(ctx, http.MethodGet, r.node.APIURL()+nodeapi.Readyz); code != http.StatusOK || !strings.Contains(body, "offline") {
+			return fmt.Errorf("%d %s", code, body)
+		}
+		return nil
+	})
+}
+
+func (r *round) giveBack() {
+	if err := r.node.Link().Up(); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// request posts the upgrade of each pod. A hub that is killed meanwhile has written it down or not, but not
+// half: it is asked again until it answers, and then has it.
+func (r *round) request() {
+	r.t.Helper()
+	for _, a := range r.apps {
+		url := r.node.APIURL() + nodeapi.UpgradePath(r.ns, a.pod.Name)
+		want := fmt.Sprintf("Upgrade of pod %s/%s queued: it starts when the cloud can be reached", r.ns, a.pod.Name)
+		poll.Check(r.t.Context(), r.t, "the upgrade of "+a.pod.Name+" is queued", func(ctx context.Context) error {
+			if code, body := request(ctx, http.MethodPost, url); code != http.StatusAccepted || body != want {
+				return fmt.Errorf("POST upgrade: %d %s", code, body)
+			}
+			return nil
+		})
+	}
+}
+
+// change gives each DaemonSet its fate in the cloud.
+func (r *round) change() {
+	r.t.Helper()
+	for _, a := range r.apps {
+		switch a.fate {
+		case newer:
+			r.setImage(a, "v3")
+		case undone:
+			r.setImage(a, "v1")
+		case deleted:
+			r.deleteDaemonSet(a)
+		case recreated:
+			r.deleteDaemonSet(a)
+			r.createDaemonSet(a, "v2")
+		case stays:
+		}
+	}
+	for _, a := range r.apps {
+		r.awaitCloud(a)
+	}
+}
+
+// check checks what has become of an upgrade.
+func (r *round) check(a *app) {
+	r.t.Helper()
+	want := expected[a.fate]
+	var got nodeapi.Upgrade
+	poll.Check(r.t.Context(), r.t, "the upgrade of "+a.pod.Name+" has ended", func(ctx context.Context) error {
+		code, body := request(ctx, http.MethodGet, r.node.APIURL()+nodeapi.UpgradePath(r.ns, a.pod.Name))
+		if err := json.Unmarshal([]byte(body), &got); code != http.StatusOK || err != nil || !got.State.Final() {
+			return fmt.Errorf("%d %s", code, body)
+		}
+		return nil
+	})
+	if got.State != want.state || types.UID(got.UID) != a.pod.UID || (got.State == nodeapi.Dropped) != (got.Message != "") {
+		r.t.Errorf("%s, whose DaemonSet %s: the upgrade has ended as %+v, want %s", a.pod.Name, a.fate, got, want.state)
+	}
+	r.awaitPod(a, want.image)
+	if pods := r.seen.of(a); len(pods) != want.pods {
+		r.t.Errorf("%s, whose DaemonSet %s, has had the pods %v, want %d", a.name, a.fate, pods, want.pods)
+	}
+}
+
+// request returns 0 and the reason where there was no answer.
+func request(ctx context.Context, method, url string) (code int, body string) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)
+	if err != nil {
+		return 0, err.Error()
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return res.StatusCode, string(text)
+}
