@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,29 +12,42 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
+const controllerUser = "system:serviceaccount:edgehub-system:edgehub-controller"
+
+// as returns a client of a user who may do everything that admission lets pass.
+func as(t *testing.T, name string) *kubernetes.Clientset {
+	t.Helper()
+	config := rest.CopyConfig(env.cluster.AdminConfig())
+	config.Impersonate.UserName = name
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = env.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: name}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// patchPod tries a patch.
+func patchPod(t *testing.T, client kubernetes.Interface, name, text string) error {
+	t.Helper()
+	_, err := client.CoreV1().Pods(namespace).Patch(t.Context(), name, types.StrategicMergePatchType, []byte(text), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+	return err
+}
+
 // The policy narrows the controller's right to patch pods to what it is there for, and nobody else's.
 func TestWhatTheControllerMayChangeOfAPod(t *testing.T) {
-	const policy, user = "edgehub-controller-pods", "system:serviceaccount:edgehub-system:edgehub-controller"
-	as := func(name string) *kubernetes.Clientset {
-		config := rest.CopyConfig(env.cluster.AdminConfig())
-		config.Impersonate.UserName = name
-		client, err := kubernetes.NewForConfig(config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = env.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "cluster-admin"},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: name}},
-		}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return client
-	}
-	controller, other := as(user), as("someone")
+	const policy = "edgehub-controller-pods"
+	controller, other := as(t, controllerUser), as(t, "someone")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "kept", Labels: map[string]string{"app": "a"}, Annotations: map[string]string{"note": "mine"}}}
 	pod.Spec = corev1.PodSpec{NodeName: "nowhere", AutomountServiceAccountToken: new(false),
 		Containers: []corev1.Container{{Name: "app", Image: "app:1"}}, InitContainers: []corev1.Container{{Name: "first", Image: "first:1"}}}
@@ -46,10 +60,7 @@ func TestWhatTheControllerMayChangeOfAPod(t *testing.T) {
 	if _, err = env.admin.CoreV1().Pods(namespace).Create(t.Context(), unbound, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	patch := func(client kubernetes.Interface, name, text string) error {
-		_, err := client.CoreV1().Pods(namespace).Patch(t.Context(), name, types.StrategicMergePatchType, []byte(text), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
-		return err
-	}
+	patch := func(client kubernetes.Interface, name, text string) error { return patchPod(t, client, name, text) }
 	const image = `{"spec":{"containers":[{"name":"app","image":"other"}]}}`
 	poll.Eventually(t, "the policy is in force and the accounts have rights", func() bool {
 		return refusalBy(policy, patch(controller, "kept", image)) != "" && patch(other, "kept", image) == nil
@@ -82,6 +93,70 @@ func TestWhatTheControllerMayChangeOfAPod(t *testing.T) {
 		"a pod that no node has":    {"unbound", seconds("", "")},
 	} {
 		if err := patch(controller, tt.pod, tt.text); refusalBy(policy, err) == "" {
+			t.Errorf("%s: got %v, want a refusal by the policy", name, err)
+		}
+	}
+}
+
+// A rollback changes the images of containers, the hash of the revision and nothing else, and only as the annotation
+// asks that the node's hub writes.
+func TestWhichRollbacksTheControllerMayCarryOut(t *testing.T) {
+	const policy = "edgehub-controller-pods"
+	controller := as(t, controllerUser)
+	create := func(name, owner, annotation string) {
+		t.Helper()
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Name: name, Finalizers: []string{"example.com/kept"}, // the garbage collector finds no such owner
+			Annotations: map[string]string{"note": "mine", upgrade.RollbackAnnotation: annotation},
+			Labels:      map[string]string{"app": "a", appsv1.ControllerRevisionHashLabelKey: "new", "pod-template-generation": "2"},
+		}}
+		if owner != "" {
+			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: owner, Name: "x", UID: "u", Controller: new(true)}}
+		}
+		pod.Spec = corev1.PodSpec{NodeName: "nowhere", AutomountServiceAccountToken: new(false),
+			Containers: []corev1.Container{{Name: "app", Image: "app:2"}}, InitContainers: []corev1.Container{{Name: "first", Image: "first:1"}}}
+		if _, err := env.admin.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wish := upgrade.Rollback{Revision: "old", From: "new", Requested: metav1.Now()}.Encode()
+	create("daemon", "DaemonSet", wish)
+	create("ordinal", "StatefulSet", wish)
+	create("replica", "ReplicaSet", wish)
+	create("orphan", "", wish)
+	create("other-wish", "DaemonSet", upgrade.Rollback{Revision: "older", From: "old"}.Encode())
+	create("no-wish", "DaemonSet", "")
+	const image, hash = `"spec":{"containers":[{"name":"app","image":"app:1"}]}`, `"controller-revision-hash":"old"`
+	labels := func(all string) string { return `"metadata":{"labels":{` + all + `}}` }
+	rollback := "{" + labels(hash+`,"pod-template-generation":null`) + "," + image + "}"
+	poll.Eventually(t, "the policy is in force and the account has rights", func() bool {
+		return patchPod(t, controller, "daemon", rollback) == nil && refusalBy(policy, patchPod(t, controller, "no-wish", rollback)) != ""
+	})
+	for name, tt := range map[string]struct{ pod, text string }{
+		"of a StatefulSet": {"ordinal", rollback},
+		"of a pod with the images already, and no older label": {"daemon", "{" + labels(hash) + "}"},
+	} {
+		if err := patchPod(t, controller, tt.pod, tt.text); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, tt := range map[string]struct{ pod, text string }{
+		"of a ReplicaSet":           {"replica", rollback},
+		"of nobody":                 {"orphan", rollback},
+		"to another revision":       {"other-wish", rollback},
+		"that nobody asked for":     {"no-wish", rollback},
+		"the image alone":           {"daemon", "{" + image + "}"},
+		"no hash":                   {"daemon", "{" + labels(`"controller-revision-hash":null`) + "," + image + "}"},
+		"an init container as well": {"daemon", strings.Replace(rollback, `"spec":{`, `"spec":{"initContainers":[{"name":"first","image":"first:2"}],`, 1)},
+		"a toleration as well":      {"daemon", strings.Replace(rollback, `"spec":{`, `"spec":{"tolerations":[{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":1},{"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}],`, 1)},
+		"another label as well":     {"daemon", strings.Replace(rollback, hash, hash+`,"app":"b"`, 1)},
+		"another label goes":        {"daemon", strings.Replace(rollback, hash, hash+`,"app":null`, 1)},
+		"the older label alone":     {"daemon", "{" + labels(`"pod-template-generation":null`) + "}"},
+		"the older label changes":   {"daemon", "{" + labels(hash+`,"pod-template-generation":"1"`) + "," + image + "}"},
+		"an annotation as well":     {"daemon", strings.Replace(rollback, `"metadata":{`, `"metadata":{"annotations":{"apps.openyurt.io/original-not-ready-toleration-duration":"300"},`, 1)},
+		"its own wish":              {"no-wish", strings.Replace(rollback, `"metadata":{`, `"metadata":{"annotations":{"apps.openyurt.io/rollback":"{\"revision\":\"old\",}"},`, 1)},
+	} {
+		if err := patchPod(t, controller, tt.pod, tt.text); refusalBy(policy, err) == "" {
 			t.Errorf("%s: got %v, want a refusal by the policy", name, err)
 		}
 	}
