@@ -53,6 +53,9 @@ func FuzzRequests(f *testing.F) {
 		f.Add("POST", strings.Replace(pod, "default", name, 1))
 		f.Add("DELETE", strings.Replace(strings.Replace(pod, "default", name, 1), "upgrade", "imagepull", 1))
 	}
+	for _, query := range []string{"at=2001-01-01T00:00:00." + strings.Repeat("0", 5000) + "Z", "window=02:00-05:00&tz=" + strings.Repeat("A", 5000), strings.Repeat("x", 5000) + "=1", "%zz", "a;b"} {
+		f.Add("POST", pod+"?"+query)
+	}
 	f.Fuzz(func(t *testing.T, method, path string) {
 		raw := method + " " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw)))

@@ -31,9 +31,9 @@ func ParseAt(value string, now time.Time) (time.Time, error) {
 	clock := now.UTC().Format(time.RFC3339)
 	switch wait := at.Sub(now.Round(0)); {
 	case wait < -late:
-		return time.Time{}, fmt.Errorf("%s is over: this node's clock shows %s", value, clock)
+		return time.Time{}, fmt.Errorf("%s is over: this node's clock shows %s", at.Format(time.RFC3339), clock)
 	case wait > ahead:
-		return time.Time{}, fmt.Errorf("%s is more than a year ahead: this node's clock shows %s", value, clock)
+		return time.Time{}, fmt.Errorf("%s is more than a year ahead: this node's clock shows %s", at.Format(time.RFC3339), clock)
 	case wait <= 0:
 		return time.Time{}, nil
 	}
