@@ -9,6 +9,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -76,7 +77,7 @@ func tryCreate(t *testing.T, client *kubernetes.Clientset, ds *appsv1.DaemonSet)
 }
 
 const (
-	known          = "Known are apps.openyurt.io/: update-strategy, max-unavailable, partition, rollout-paused, rollout-node-selector, rollout-continue, image-prepull, image-prepull-timeout"
+	known          = "Known are apps.openyurt.io/: update-strategy, max-unavailable, partition, rollout-paused, rollout-node-selector, rollout-continue, image-prepull, image-prepull-timeout, max-hold, owner-rollback, rollback-history"
 	misspelt       = "apps.openyurt.io/update-stategy"
 	misspeltWords  = "neither edgehub nor OpenYurt knows the annotation " + misspelt + ", and it has no effect. " + known
 	misspeltLabels = "neither edgehub nor OpenYurt knows the label " + misspelt + ", and it has no effect. "
@@ -136,7 +137,8 @@ func TestAKnownKeyIsNotWarnedAbout(t *testing.T) {
 		strategyKey: "AdvancedRollingUpdate", oldStrategyKey: "auto",
 		rollout.MaxUnavailableAnnotation: "1", rollout.PartitionAnnotation: "1", rollout.PausedAnnotation: "true",
 		rollout.NodeSelectorAnnotation: "a=b", rollout.ContinueAnnotation: "7c9d", rollout.PrepullTimeoutAnnotation: "1h",
-		upgrade.PrepullAnnotation: "true",
+		upgrade.PrepullAnnotation: "true", upgrade.MaxHoldAnnotation: "36h", upgrade.OwnerRollbackAnnotation: "Denied",
+		upgrade.RollbackHistoryAnnotation: "2",
 	}
 	ds := daemonSet(onDelete, annotations)
 	ds.Labels = map[string]string{}
@@ -147,6 +149,33 @@ func TestAKnownKeyIsNotWarnedAbout(t *testing.T) {
 	tryCreate(t, client, ds)
 	if got := w.take(); len(got) > 0 {
 		t.Errorf("got %q", got)
+	}
+}
+
+// What a Pod and a DaemonSet have differs.
+func TestKeysOfAPod(t *testing.T) {
+	client, w := warned(t)
+	for _, tt := range []struct {
+		key  string
+		want string // the beginning of a warning
+	}{
+		{upgrade.TargetAnnotation, ""}, {upgrade.PolicyAnnotation, ""}, {upgrade.HoldAnnotation, ""}, {upgrade.WaitingAnnotation, ""}, {upgrade.RollbackAnnotation, ""},
+		{"apps.openyurt.io/pool-name", ""},
+		{misspelt, "neither edgehub nor OpenYurt knows the annotation " + misspelt + ", and it has no effect. Known are apps.openyurt.io/: upgrade-target, "},
+		{upgrade.MaxHoldAnnotation, "neither edgehub nor OpenYurt knows the annotation " + upgrade.MaxHoldAnnotation},
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "web-", Annotations: map[string]string{tt.key: "x"}}}
+		pod.Spec = corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:v1"}}, AutomountServiceAccountToken: new(false)}
+		if _, err := client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+			t.Errorf("%s: refused: %v", tt.key, err)
+		}
+		if got := strings.Join(w.take(), "; "); !strings.HasPrefix(got, tt.want) || (got == "") != (tt.want == "") {
+			t.Errorf("%s: got %q, want %q", tt.key, got, tt.want)
+		}
+	}
+	tryCreate(t, client, daemonSet(rolling, map[string]string{upgrade.HoldAnnotation: "x"}))
+	if got := w.take(); len(got) != 1 {
+		t.Errorf("got %q, want a warning of a pod's annotation on a DaemonSet", got)
 	}
 }
 

@@ -62,6 +62,8 @@ func TestStrategies(t *testing.T) {
 		"options are not read with OTA":                {onDelete, map[string]string{strategyKey: "OTA", rollout.MaxUnavailableAnnotation: "abc", rollout.PrepullTimeoutAnnotation: "abc"}, nil},
 		"but for images first":                         {onDelete, map[string]string{strategyKey: "OTA", upgrade.PrepullAnnotation: "yes"}, []string{`image-prepull is "yes"`, "true or false"}},
 		"images first, with OTA":                       {onDelete, map[string]string{strategyKey: "OTA", upgrade.PrepullAnnotation: " True "}, nil},
+		"what owners may do, with OTA":                 {onDelete, map[string]string{strategyKey: "OTA", upgrade.MaxHoldAnnotation: "1d"}, []string{`max-hold is "1d"`, "36h"}},
+		"what owners may do without a strategy":        {rolling, map[string]string{upgrade.OwnerRollbackAnnotation: "no"}, nil},
 		"images first without a strategy":              {rolling, map[string]string{upgrade.PrepullAnnotation: "yes"}, nil},
 		"OTA":                                          {onDelete, map[string]string{strategyKey: "OTA"}, nil},
 		"ota in lower case, with blanks":               {onDelete, map[string]string{strategyKey: " ota\n"}, nil},
@@ -112,6 +114,18 @@ func rolloutValues() map[string]map[string]bool {
 			"720.001h": false, "721h": false, "720h1s": false, "99999h": false, "100000s": false, "9999999999999h": false, "99999h99999h99999h": false,
 			"1d": false, "30M": false, "500ms": false, "1000ms": false, ".5h": false, "1.h": false, "1.0000h": false, "1m1m1m1m": false, "forever": false, "1h\n30m": false,
 		},
+		upgrade.MaxHoldAnnotation: {
+			"36h": true, "0s": true, "8760h": true, " 90m\n": true, "1.5h": true, "1h30m": true, "8759h59m60s": true,
+			"": false, " ": false, "0": false, "8760h1s": false, "8761h": false, "8760.001h": false, "-1h": false, "+1h": false, "1d": false, "500ms": false,
+			"forever": false, "99999h99999h99999h": false, "1h\n30m": false,
+		},
+		upgrade.OwnerRollbackAnnotation: {
+			"Allowed": true, "denied": true, " ALLOWED\n": true, "": false, " ": false, "allow": false, "true": false, "Allowed Denied": false,
+		},
+		upgrade.RollbackHistoryAnnotation: {
+			"0": true, "1": true, "9": true, "10": true, " 3\n": true, "007": true, "00000000000000000000010": true,
+			"": false, " ": false, "11": false, "-1": false, "+1": false, "-0": false, "1.0": false, "a": false, "99999999999999999999": false, "1 0": false, "1_0": false, "٣": false,
+		},
 		rollout.ContinueAnnotation: {
 			"7c9d8f6b5d": true, " 7c9d8f6b5d\n": true, "a": true, long: true,
 			"": false, " ": false, "true": false, "No": false, long + "a": false, "a b": false, "-a": false, "web/7c9d": false,
@@ -132,6 +146,15 @@ func rolloutValues() map[string]map[string]bool {
 	}
 }
 
+// problemOf is what the controller has to object to in the annotations of a rollout.
+func problemOf(annotations map[string]string) error {
+	if _, err := rollout.ParseOptions(annotations); err != nil {
+		return err
+	}
+	_, err := upgrade.ParsePolicy(annotations, false)
+	return err
+}
+
 // The policy and the controller must not disagree: what one takes and the other
 // refuses is either a DaemonSet that nobody can save, or one that is saved and
 // stands still.
@@ -140,7 +163,7 @@ func TestPolicyAndControllerAgree(t *testing.T) {
 		for value, want := range values {
 			t.Run(key+"="+value, func(t *testing.T) {
 				annotations := map[string]string{strategyKey: "AdvancedRollingUpdate", key: value}
-				_, problem := rollout.ParseOptions(annotations)
+				problem := problemOf(annotations)
 				if (problem == nil) != want {
 					t.Errorf("the controller says %v, want it to accept: %t", problem, want)
 				}
@@ -158,16 +181,19 @@ func TestPolicyAndControllerAgree(t *testing.T) {
 // When only one value is wrong, both say the same about it.
 func TestTheWordsAreTheControllers(t *testing.T) {
 	for key, value := range map[string]string{
-		rollout.MaxUnavailableAnnotation: "abc",
-		rollout.PartitionAnnotation:      "-1",
-		rollout.PausedAnnotation:         "maybe",
-		upgrade.PrepullAnnotation:        "maybe",
-		rollout.PrepullTimeoutAnnotation: "0",
-		rollout.ContinueAnnotation:       "true",
-		rollout.NodeSelectorAnnotation:   "",
+		rollout.MaxUnavailableAnnotation:  "abc",
+		rollout.PartitionAnnotation:       "-1",
+		rollout.PausedAnnotation:          "maybe",
+		upgrade.PrepullAnnotation:         "maybe",
+		rollout.PrepullTimeoutAnnotation:  "0",
+		rollout.ContinueAnnotation:        "true",
+		rollout.NodeSelectorAnnotation:    "",
+		upgrade.MaxHoldAnnotation:         "1d",
+		upgrade.OwnerRollbackAnnotation:   "yes",
+		upgrade.RollbackHistoryAnnotation: "11",
 	} {
 		annotations := map[string]string{strategyKey: "AdvancedRollingUpdate", key: value}
-		_, problem := rollout.ParseOptions(annotations)
+		problem := problemOf(annotations)
 		if problem == nil {
 			t.Fatalf("the controller accepts %s=%q", key, value)
 		}
