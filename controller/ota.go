@@ -2,12 +2,14 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/controller/informer"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/status"
 	"github.com/edgehub-io/edgehub/controller/workload"
@@ -28,8 +30,8 @@ func (s *scope) markPods(ctx context.Context) error {
 	}
 	s.state.marked = otaMarks
 	revision := workload.TargetRevision(s.object, w.Revisions())
-	if revision == nil {
-		return nil // the workload or a revision will change
+	if revision == nil { // the workload or a revision will change
+		return s.reportOTA(ctx, w, "")
 	}
 	target, err := daemonset.TargetOf(revision)
 	if err != nil {
@@ -53,7 +55,26 @@ func (s *scope) markPods(ctx context.Context) error {
 		s.events.Marked(s.object, &s.state.reported, target.Revision, p, done, len(s.state.patchBackoff) > 0)
 		s.events.Rollbacks(pods, done.Changed)
 	}
-	return done.ErrIfNone()
+	return errors.Join(done.ErrIfNone(), s.reportOTA(ctx, w, target.Revision))
+}
+
+// reportOTA sets the condition that shows whether every node runs the revision; "" while it is not
+// known. A StatefulSet has no conditions.
+func (s *scope) reportOTA(ctx context.Context, w *informer.Owned, revision string) error {
+	if s.ds == nil {
+		return nil
+	}
+	if revision == "" {
+		return s.setConditions(ctx, status.ForOTA(s.ds, rollout.AwaitRevision()[0]))
+	}
+	now := time.Now()
+	p := rollout.NewOTAPlan(rollout.Input{
+		DaemonSet: s.ds, Revision: revision, Nodes: s.nodes.List(), Pods: w.AllPods(s.ds), Now: now,
+		Observations: s.state.observations, Timing: s.timing,
+	})
+	s.state.throttle.Took(now, time.Now())
+	s.requeueAt(p.Wake, now)
+	return s.setConditions(ctx, status.ForOTA(s.ds, rollout.OTACondition(&p)))
 }
 
 // obstacles returns a function that says why the node of a pod would get no pod of the new

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -83,10 +82,7 @@ func (s *scope) apply(ctx context.Context, wanted daemonset.Strategy, problem st
 		return s.setConditions(ctx, status.ForInvalid(s.ds, problem))
 	case wanted == daemonset.OTA:
 		s.stopRollout(s.key, s.state)
-		return errors.Join(
-			s.markPods(ctx),
-			s.setConditions(ctx, status.Accepted(s.ds).RemoveRollout()),
-		)
+		return s.markPods(ctx)
 	default:
 		if s.state.marked == otaMarks {
 			if err := s.unmarkPods(ctx, s.options.Prepull, s.options.Policy.Encode()); err != nil {

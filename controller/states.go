@@ -6,6 +6,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/backoff"
 	"github.com/edgehub-io/edgehub/controller/events"
 	"github.com/edgehub-io/edgehub/controller/informer"
+	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/workload"
 )
 
@@ -25,6 +26,8 @@ type state struct {
 	marked markKind
 	// rollout is nil unless it is a DaemonSet that is rolled out by its nodes.
 	rollout *rolloutState
+	// observations are those of the strategy OTA, which only reports; those of a rollout are in rollout.
+	observations *rollout.Observations
 	// throttle is the only part that others than the worker use.
 	throttle backoff.Throttle
 	// written is what the conditions were last patched to.
@@ -70,7 +73,7 @@ func (r *states) getOrAdd(key key) *state {
 	defer r.mu.Unlock()
 	t, ok := r.byKey[key]
 	if !ok {
-		t = &state{patchBackoff: backoff.Pods{}}
+		t = &state{patchBackoff: backoff.Pods{}, observations: rollout.NewTrustingObservations()}
 		r.byKey[key] = t
 	}
 	return t

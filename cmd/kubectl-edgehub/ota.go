@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,8 +11,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// judgeOTA counts which nodes have upgraded. The rules of a paused rollout distinguish old pods from
-// new ones; here, old pods wait for the owners of their nodes.
+// judgeOTA counts which nodes have upgraded.
 func (r *report) judgeOTA(o objects, now time.Time) {
 	if _, err := rollout.ParseOTA(o.daemonSet.Annotations); err != nil {
 		r.wrong(err.Error())
@@ -22,9 +20,8 @@ func (r *report) judgeOTA(o objects, now time.Time) {
 	if !r.target(o) {
 		return
 	}
-	plan := rollout.NewPlan(rollout.Input{
+	plan := rollout.NewOTAPlan(rollout.Input{
 		DaemonSet: o.daemonSet, Revision: r.Revision, Nodes: o.nodes, Pods: o.pods, Now: now,
-		Options:      rollout.Options{Paused: true, MaxUnavailable: rollout.DefaultMaxUnavailable, Continue: r.Revision},
 		Observations: rollout.NewTrustingObservations(),
 	})
 	pods := map[string]*corev1.Pod{}
@@ -32,27 +29,15 @@ func (r *report) judgeOTA(o objects, now time.Time) {
 		pods[pod.Name] = pod
 	}
 	unmarked, unscheduled := 0, 0
-	r.fill(&plan, []rollout.State{rollout.Updated, rollout.Unavailable, waitsForOwner, rollout.HeldByPlacement}, func(n *rollout.NodeStatus) {
-		if pod := pods[n.Pod]; pod != nil && pod.Spec.NodeName == "" && n.Revision != r.Revision {
-			n.State = rollout.Unavailable // its node does not know it, so the owner cannot upgrade it
-			unscheduled++
-			return
+	r.fill(&plan, rollout.OTAStates(), func(n *rollout.NodeStatus) {
+		pod := pods[n.Pod]
+		switch {
+		case n.State == rollout.WaitingForOwner:
+			n.Reason = format.Joined(n.Reason, imagesOn(pod, r.Revision))
+		case n.State == rollout.Unavailable && pod != nil && n.Revision != r.Revision:
+			unscheduled++ // its node does not know it
 		}
-		switch n.State {
-		case rollout.Updated, rollout.HeldByPlacement:
-		case rollout.Unavailable:
-			return
-		case rollout.WaitingNotReady:
-			if n.Pod == "" {
-				n.State = rollout.Unavailable
-				return
-			}
-			fallthrough
-		default:
-			n.State = waitsForOwner
-			n.Reason = format.Joined(n.Reason, imagesOn(pods[n.Pod], r.Revision))
-		}
-		if pod := pods[n.Pod]; pod != nil && !marked(pod, r.Revision) {
+		if pod != nil && n.State != rollout.Unavailable && !marked(pod, r.Revision) {
 			unmarked++
 		}
 	})
@@ -66,26 +51,15 @@ func (r *report) judgeOTA(o objects, now time.Time) {
 // sumUpOTA sums up an OTA DaemonSet. unscheduled is the number of pods of an old revision
 // that are not scheduled.
 func (r *report) sumUpOTA(plan *rollout.Plan, unscheduled int) {
-	old, gone, blocked := r.Counts[waitsForOwner], r.Counts[rollout.Unavailable], r.Counts[rollout.HeldByPlacement]
-	out := []string{fmt.Sprintf("%d of %d nodes updated", r.Counts[rollout.Updated], len(r.Nodes))}
-	if gone > 0 {
-		out = append(out, fmt.Sprintf("%d unavailable", gone))
-	}
-	if old > 0 {
-		out = append(out, fmt.Sprintf("%d waiting for their owner", old))
-	}
-	if blocked > 0 {
-		out = append(out, plan.Placement())
-	}
-	r.Message = strings.Join(out, ", ")
+	r.Message = plan.Summary()
 	switch {
-	case old > 0:
+	case r.Counts[rollout.WaitingForOwner] > 0:
 		r.State, r.Advice = waiting, "the owner of a node upgrades its pod, by a POST to the node's own API; nothing is done from here"
 	case unscheduled > 0:
 		r.State, r.Advice = waiting, fmt.Sprintf("%d pods are not scheduled, and keep their old revision until somebody deletes them", unscheduled)
-	case gone > 0:
+	case r.Counts[rollout.Unavailable] > 0:
 		r.State, r.Advice = updating, "the last pods are starting"
-	case blocked > 0:
+	case r.Counts[rollout.HeldByPlacement] > 0:
 		r.State, r.Advice = complete, plan.Placement()
 	default:
 		r.State, r.Advice = complete, "every node runs the target revision"

@@ -41,9 +41,6 @@ func (s phase) exitCode() exitCode {
 // revisionLabel on a pod or a ControllerRevision has its revision's hash.
 const revisionLabel = appsv1.ControllerRevisionHashLabelKey
 
-// waitsForOwner is the state of nodes whose owner decides when to update.
-const waitsForOwner rollout.State = "waiting_for_owner"
-
 // report is all that status shows. As JSON it is an interface to scripts: fields
 // are added, and never change their meaning.
 type report struct {
@@ -282,5 +279,5 @@ func (r *report) warn(warning string) {
 
 // onlyNotReadyLeft reports whether all Ready nodes are done.
 func (r *report) onlyNotReadyLeft() bool {
-	return r.State == waiting && r.Counts[waitsForOwner] == 0
+	return r.State == waiting && r.Counts[rollout.WaitingForOwner] == 0
 }

@@ -210,8 +210,8 @@ func TestOTASaysHowFarOwnersAre(t *testing.T) {
 	w.nodes[3].Status.Conditions[0].Status = corev1.ConditionUnknown
 	r := w.evaluate(t)
 	for i, want := range []string{"its images are there", "its images are being pulled", "", "node is not Ready"} {
-		if n := r.Nodes[i]; n.State != waitsForOwner || n.Reason != want {
-			t.Errorf("node %s is %s (%q), want %s (%q)", n.Node, n.State, n.Reason, waitsForOwner, want)
+		if n := r.Nodes[i]; n.State != rollout.WaitingForOwner || n.Reason != want {
+			t.Errorf("node %s is %s (%q), want %s (%q)", n.Node, n.State, n.Reason, rollout.WaitingForOwner, want)
 		}
 	}
 	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "not yet told 1 pods") || r.spoke {

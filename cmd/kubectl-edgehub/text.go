@@ -25,7 +25,7 @@ func linesFor(strategy string) []line {
 	}
 	if strategy == daemonset.OTA.String() {
 		return append(all,
-			line{'.', "for owners", []rollout.State{waitsForOwner}, byReason},
+			line{'.', "for owners", []rollout.State{rollout.WaitingForOwner}, byReason},
 			line{'=', "held", []rollout.State{rollout.HeldByPlacement}, byReason},
 		)
 	}

@@ -14,7 +14,8 @@ import (
 const (
 	// CompleteCondition is True when every node that should run the daemon has an
 	// available pod of the target revision, or is NotReady with a pod of it. Its reason is
-	// ReasonHeldByPlacement where another node runs an old pod.
+	// ReasonHeldByPlacement where another node runs an old pod. With the strategy OTA it is
+	// the only one of the rollout.
 	CompleteCondition appsv1.DaemonSetConditionType = "RolloutComplete"
 	// ProgressingCondition is True while nodes are being updated and nobody has to help.
 	// When it is False, its reason is what the other nodes wait for.
@@ -181,6 +182,7 @@ func (p *Plan) Summary() string {
 	}
 	add(WaitingNotReady, "waiting until their node is Ready", true)
 	add(HeldByOwner, "held by their owners", true)
+	add(WaitingForOwner, "waiting for their owner", false)
 	add(HeldBySelector, "held by annotation "+NodeSelectorAnnotation, false)
 	add(HeldByPartition, "held by annotation "+PartitionAnnotation, false)
 	add(HeldByPause, "held by annotation "+PausedAnnotation, false)

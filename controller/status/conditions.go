@@ -17,8 +17,8 @@ import (
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
-// ownedTypes are the types of conditions that the controller sets on a DaemonSet. All but
-// InvalidCondition belong to AdvancedRollingUpdate.
+// ownedTypes are the types of conditions that the controller sets on a DaemonSet: with OTA,
+// CompleteCondition and InvalidCondition.
 var ownedTypes = [...]appsv1.DaemonSetConditionType{
 	rollout.CompleteCondition, rollout.ProgressingCondition, rollout.HaltedCondition, rollout.InvalidCondition,
 }
@@ -51,6 +51,13 @@ func ForRollout(ds *appsv1.DaemonSet, all ...appsv1.DaemonSetCondition) Conditio
 	return out
 }
 
+// ForOTA are the conditions of a DaemonSet with the strategy OTA.
+func ForOTA(ds *appsv1.DaemonSet, complete appsv1.DaemonSetCondition) Conditions {
+	out := Accepted(ds).RemoveRollout()
+	out.Set(complete)
+	return out
+}
+
 // Accepted returns the condition that the annotations are valid, if they once were not.
 func Accepted(ds *appsv1.DaemonSet) Conditions {
 	out := Conditions{}
@@ -66,8 +73,10 @@ func ForInvalid(ds *appsv1.DaemonSet, problem string) Conditions {
 	out := Conditions{}
 	out.Set(rollout.Invalid(problem))
 	wanted, _ := daemonset.StrategyOf(ds)
-	if wanted == daemonset.AdvancedRollingUpdate || daemonset.Condition(ds, rollout.CompleteCondition) != nil {
-		out.Set(rollout.Stuck(problem)...)
+	for _, c := range rollout.Stuck(problem) {
+		if wanted == daemonset.AdvancedRollingUpdate || daemonset.Condition(ds, c.Type) != nil {
+			out.Set(c)
+		}
 	}
 	return out
 }

@@ -125,6 +125,26 @@ func TestConditionsPatch(t *testing.T) {
 	}
 }
 
+// What AdvancedRollingUpdate set before is corrected with OTA, and the other way round.
+func TestConditionsWhenTheStrategyChanges(t *testing.T) {
+	ds := withConditions(rollout.Invalid("problem"),
+		condition(rollout.CompleteCondition, corev1.ConditionTrue, "A", "m"), condition(rollout.ProgressingCondition, corev1.ConditionFalse, "A", "m"),
+		condition(rollout.HaltedCondition, corev1.ConditionTrue, "A", "m"))
+	complete := condition(rollout.CompleteCondition, corev1.ConditionFalse, rollout.ReasonWaitingForOwners, "m")
+	patch, _ := PatchConditions(ds, ForOTA(ds, complete), podtest.Now)
+	ds = daemonSetPatched(t, ds, patch)
+	if c := daemonset.Condition(ds, rollout.CompleteCondition); c == nil || c.Reason != rollout.ReasonWaitingForOwners || c.Status != corev1.ConditionFalse {
+		t.Errorf("got %v", ds.Status.Conditions)
+	}
+	if c := daemonset.Condition(ds, rollout.InvalidCondition); c == nil || c.Status != corev1.ConditionFalse || len(ds.Status.Conditions) != 3 {
+		t.Errorf("got %v, want what is invalid corrected, and no other condition of a rollout", ds.Status.Conditions)
+	}
+	patch, _ = PatchConditions(ds, ForRollout(ds, rollout.AwaitRevision()...), podtest.Now)
+	if ds = daemonSetPatched(t, ds, patch); daemonset.Condition(ds, rollout.CompleteCondition).Reason != rollout.ReasonNewTemplate {
+		t.Errorf("got %v", ds.Status.Conditions)
+	}
+}
+
 func TestConditionsOfInvalidAnnotations(t *testing.T) {
 	rolled := withConditions(condition(rollout.CompleteCondition, corev1.ConditionTrue, "A", "m"))
 	if got := ForInvalid(rolled, "problem"); got[rollout.CompleteCondition] == nil || got[rollout.CompleteCondition].Status != corev1.ConditionFalse {
@@ -132,6 +152,12 @@ func TestConditionsOfInvalidAnnotations(t *testing.T) {
 	}
 	if got := ForInvalid(withConditions(), "problem"); len(got) != 1 || got[rollout.InvalidCondition] == nil {
 		t.Errorf("got %v", got)
+	}
+	ota := withConditions(condition(rollout.CompleteCondition, corev1.ConditionTrue, "A", "m"))
+	ota.Annotations = map[string]string{daemonset.StrategyAnnotation: "OTA"}
+	ota.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
+	if got := ForInvalid(ota, "problem"); got[rollout.CompleteCondition].Status != corev1.ConditionFalse || got[rollout.ProgressingCondition] != nil {
+		t.Errorf("with OTA there is no other condition of a rollout: got %v", got)
 	}
 	if got := Accepted(withConditions()); len(got) != 0 {
 		t.Errorf("got %v, though nothing was ever wrong", got)

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
@@ -24,11 +25,13 @@ func TestAnUpgradeAndItsUndo(t *testing.T) {
 	f.await(map[string]int{upToDate: nodes})
 	v1 := hashOf(f.pods()[f.names()[0]])
 	f.AwaitEvent("UpToDate", "Normal", v1)
+	f.Kubectl("wait", "--for=condition=RolloutComplete", "daemonset/"+name, "--timeout=5m")
 
 	before := f.uids()
 	f.SetImage("app:2")
 	f.await(map[string]int{needsOne: nodes})
 	f.AwaitEvent("UpgradeAvailable", "Normal", "3 of 3 pods")
+	f.AwaitCondition(rollout.CompleteCondition, corev1.ConditionFalse, rollout.ReasonWaitingForOwners, "0 of 3 nodes updated, 3 waiting for their owner")
 	checkTarget(t, f, "app:2")
 
 	// The node of the first pod takes it.
@@ -42,6 +45,7 @@ func TestAnUpgradeAndItsUndo(t *testing.T) {
 		t.Errorf("%d pods were replaced, want the one that was deleted", len(before))
 	}
 	f.AwaitEvent("UpgradeAvailable", "2 of 3 pods")
+	f.AwaitCondition(rollout.CompleteCondition, corev1.ConditionFalse, rollout.ReasonWaitingForOwners, "1 of 3 nodes updated, 2 waiting")
 	gauge := func(state string) float64 {
 		n, _ := r.metric(t, "edgehub_controller_daemonset_pods", map[string]string{"namespace": f.Namespace, "daemonset": name, "state": state})
 		return n
@@ -66,6 +70,12 @@ func TestAnUpgradeAndItsUndo(t *testing.T) {
 			t.Errorf("pod %s was restarted by an undo", pod.Name)
 		}
 	}
+	for _, pod := range f.names() {
+		if hashOf(f.pods()[pod]) != v1 {
+			f.replace(pod)
+		}
+	}
+	f.AwaitCondition(rollout.CompleteCondition, corev1.ConditionTrue, rollout.ReasonComplete, v1, "3 of 3 nodes updated")
 	if deleted := r.of(http.MethodDelete, ""); len(deleted) != 0 {
 		t.Errorf("the controller deleted something: %v", deleted)
 	}

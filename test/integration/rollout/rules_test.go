@@ -355,7 +355,8 @@ func TestSwitchingToOTAAndBackAndAway(t *testing.T) {
 			return !slices.ContainsFunc(types, func(t appsv1.DaemonSetConditionType) bool { return p.Condition(t).Type != "" })
 		}
 	}
-	poll.Eventually(t, "the conditions are withdrawn", gone(rollout.CompleteCondition, rollout.ProgressingCondition, rollout.HaltedCondition))
+	poll.Eventually(t, "the other conditions are withdrawn", gone(rollout.ProgressingCondition, rollout.HaltedCondition))
+	p.AwaitCondition(rollout.CompleteCondition, corev1.ConditionTrue, rollout.ReasonComplete)
 	if _, ok := nodesIn(t, c, p.Namespace, rollout.Updated); ok {
 		t.Error("the metric is still there")
 	}
@@ -374,6 +375,7 @@ func TestSwitchingToOTAAndBackAndAway(t *testing.T) {
 		}
 	}
 	poll.Eventually(t, "the pods are marked", marked(nodes))
+	p.AwaitCondition(rollout.CompleteCondition, corev1.ConditionFalse, rollout.ReasonWaitingForOwners)
 	if len(p.Deleted()) > 0 {
 		t.Error("pods were deleted with OTA")
 	}

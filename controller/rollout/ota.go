@@ -1,0 +1,46 @@
+package rollout
+
+import appsv1 "k8s.io/api/apps/v1"
+
+// WaitingForOwner nodes have an old pod that their owner has yet to upgrade, with the strategy OTA.
+const WaitingForOwner State = "waiting_for_owner"
+
+// ReasonWaitingForOwners is that of CompleteCondition with the strategy OTA.
+const ReasonWaitingForOwners = "WaitingForOwners"
+
+// OTAStates returns the states of nodes with the strategy OTA, in the order in which they are shown.
+func OTAStates() []State { return []State{Updated, Unavailable, WaitingForOwner, HeldByPlacement} }
+
+// NewOTAPlan returns where the nodes of a DaemonSet with the strategy OTA stand. It deletes nothing,
+// and reads no Options: the rules of a paused rollout distinguish old pods from new ones, and old
+// pods wait for the owners of their nodes, whether these are Ready or not.
+func NewOTAPlan(in Input) Plan {
+	in.Options = Options{Paused: true, MaxUnavailable: DefaultMaxUnavailable, Continue: in.Revision}
+	p := NewPlan(in)
+	known := map[string]bool{} // pods that their nodes know
+	for _, pod := range in.Pods {
+		known[pod.Name] = scheduled(pod)
+	}
+	p.Counts = map[State]int{}
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		switch {
+		case n.State == Updated || n.State == HeldByPlacement || n.State == Unavailable:
+		case known[n.Pod]:
+			n.State = WaitingForOwner
+		default:
+			n.State = Unavailable // no owner can upgrade what is not there
+		}
+		p.Counts[n.State]++
+	}
+	return p
+}
+
+// OTACondition is CompleteCondition for a plan of NewOTAPlan.
+func OTACondition(p *Plan) appsv1.DaemonSetCondition {
+	_, reason, message := progress(p)
+	if p.Counts[WaitingForOwner] > 0 {
+		reason = ReasonWaitingForOwners
+	}
+	return condition(CompleteCondition, p.Complete(), reason, messagePrefix+p.Revision+": "+message)
+}
