@@ -18,6 +18,8 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/internal/screen"
 	"github.com/edgehub-io/edgehub/cmd/internal/version"
 	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/nodes"
+	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/progress"
+	"github.com/edgehub-io/edgehub/controller/workload"
 )
 
 const name = "kubectl-edgehub"
@@ -25,22 +27,13 @@ const name = "kubectl-edgehub"
 // streams are where output goes.
 type streams struct{ out, err io.Writer }
 
-// exitCode is what scripts branch on. help.go explains the codes to them.
-type exitCode int
-
-const (
-	exitDone     exitCode = 0 // nothing is left to be done; what was asked for is done
-	exitFailed   exitCode = 1 // the question could not be answered, or was wrong
-	exitUnderWay exitCode = 2 // it goes on by itself
-	exitHeldUp   exitCode = 3 // it does not go on until somebody does something
-)
-
 // options are the values of the flags. All commands share one set of flags, which may
 // stand before and behind the command.
 type options struct {
 	connection
 	watch   bool
 	nodes   bool
+	all     bool // namespaces
 	output  string
 	timeout time.Duration
 	ready   bool // not to wait for nodes that are not
@@ -53,6 +46,7 @@ func (o *options) flags() *pflag.FlagSet {
 	fs.Usage = func() {} // errors name the command that prints help
 	fs.BoolVarP(&o.watch, "watch", "w", false, "wait until nothing is left to do")
 	fs.BoolVar(&o.nodes, "nodes", false, "print a row for each node")
+	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "a line for each DaemonSet and StatefulSet that opted in, of all namespaces")
 	fs.StringVarP(&o.output, "output", "o", "", "json prints JSON, for programs; empty: text")
 	fs.DurationVar(&o.timeout, "timeout", 0, "how long --watch waits at most; 0: without limit")
 	fs.BoolVar(&o.ready, "ready-only", false, "do not wait with --watch for nodes that are not Ready")
@@ -66,18 +60,20 @@ func (o *options) flags() *pflag.FlagSet {
 type command struct {
 	help  string
 	takes []string // of the flags that are not for all commands
-	run   func(ctx context.Context, words []string, o *options, s streams) (exitCode, error)
+	run   func(ctx context.Context, words []string, o *options, s streams) (progress.ExitCode, error)
 }
 
 // verbs are the commands, as errors name them.
 const verbs = "status, pause, resume, nodes, release or completion"
 
 // statusFlags are for the command status, and some of them for others.
-func statusFlags() []string { return []string{"watch", "nodes", "output", "timeout", "ready-only"} }
+func statusFlags() []string {
+	return []string{"watch", "nodes", "all-namespaces", "output", "timeout", "ready-only"}
+}
 
 func commands() map[string]command {
 	return map[string]command{
-		"status":     {help: helpStatus, takes: statusFlags(), run: onDaemonSet("status", status)},
+		"status":     {help: helpStatus, takes: statusFlags(), run: runStatus},
 		"pause":      {help: helpPause, run: onDaemonSet("pause", pause)},
 		"resume":     {help: helpResume, run: onDaemonSet("resume", resume)},
 		"nodes":      {help: helpNodes, takes: []string{"output"}, run: showNodes},
@@ -87,17 +83,17 @@ func commands() map[string]command {
 }
 
 // showNodes prints for how long pods stay on nodes that are away: on one node, or on all.
-func showNodes(ctx context.Context, words []string, o *options, s streams) (exitCode, error) {
+func showNodes(ctx context.Context, words []string, o *options, s streams) (progress.ExitCode, error) {
 	if len(words) > 1 {
-		return exitFailed, fmt.Errorf("%q: want one node, or none for all; see kubectl edgehub nodes --help", words)
+		return progress.ExitFailed, fmt.Errorf("%q: want one node, or none for all; see kubectl edgehub nodes --help", words)
 	}
 	c, err := o.open()
 	if err != nil {
-		return exitFailed, err
+		return progress.ExitFailed, err
 	}
 	r, err := nodes.Look(ctx, c.client, strings.Join(words, ""))
 	if err != nil {
-		return exitFailed, err
+		return progress.ExitFailed, err
 	}
 	if r.Autonomous() {
 		if warning := (&leaseCheck{c: c}).warning(ctx, r.CarriedOut()); warning != "" {
@@ -106,62 +102,70 @@ func showNodes(ctx context.Context, words []string, o *options, s streams) (exit
 	}
 	if o.output == "" {
 		_, err = io.WriteString(s.out, r.Text())
-		return exitDone, err
+		return progress.ExitDone, err
 	}
 	encoder := json.NewEncoder(s.out)
 	encoder.SetIndent("", "  ")
-	return exitDone, encoder.Encode(r)
+	return progress.ExitDone, encoder.Encode(r)
 }
 
 // release has the pods of a node that is away evicted now.
-func release(ctx context.Context, words []string, o *options, s streams) (exitCode, error) {
+func release(ctx context.Context, words []string, o *options, s streams) (progress.ExitCode, error) {
 	if len(words) != 1 {
-		return exitFailed, errors.New("want one node; see kubectl edgehub release --help")
+		return progress.ExitFailed, errors.New("want one node; see kubectl edgehub release --help")
 	}
 	c, err := o.open()
 	if err != nil {
-		return exitFailed, err
+		return progress.ExitFailed, err
 	}
 	text, err := nodes.Release(ctx, c.client, words[0], c.clock.now(), name)
 	if err != nil {
-		return exitFailed, err
+		return progress.ExitFailed, err
 	}
 	if warning := (&leaseCheck{c: c}).warning(ctx, false); warning != "" {
 		text += "warning: " + warning + "\n"
 	}
 	_, err = io.WriteString(s.out, text)
-	return exitDone, err
+	return progress.ExitDone, err
 }
 
 // onDaemonSet connects to the cluster of the DaemonSet that words name.
 func onDaemonSet(
-	verb string, run func(ctx context.Context, c *cluster, daemonSet string, o *options, s streams) (exitCode, error),
-) func(ctx context.Context, words []string, o *options, s streams) (exitCode, error) {
-	return func(ctx context.Context, words []string, o *options, s streams) (exitCode, error) {
-		daemonSet, err := daemonSetName(words)
+	verb string, run func(ctx context.Context, c *cluster, daemonSet string, o *options, s streams) (progress.ExitCode, error),
+) func(ctx context.Context, words []string, o *options, s streams) (progress.ExitCode, error) {
+	return func(ctx context.Context, words []string, o *options, s streams) (progress.ExitCode, error) {
+		w, err := parseName(words)
+		if err == nil && w.kind != workload.DaemonSet {
+			err = fmt.Errorf("%q is no DaemonSet: with StatefulSets, the owners of the nodes decide, and there is nothing to pause or resume",
+				strings.Join(words, " "))
+		}
 		if err != nil {
-			return exitFailed, fmt.Errorf("%w; see kubectl edgehub %s --help", err, verb)
+			return progress.ExitFailed, seeHelp(err, verb)
 		}
 		cluster, err := o.open()
 		if err != nil {
-			return exitFailed, err
+			return progress.ExitFailed, err
 		}
-		return run(ctx, cluster, daemonSet, o, s)
+		return run(ctx, cluster, w.name, o, s)
 	}
 }
 
+func seeHelp(err error, verb string) error {
+	return fmt.Errorf("%w; see kubectl edgehub %s --help", err, verb)
+}
+
 // run carries out the command line. Errors go to s.err. program is the name of the executable.
-func run(ctx context.Context, program string, args []string, s streams) exitCode {
+func run(ctx context.Context, program string, args []string, s streams) progress.ExitCode {
 	// client-go's log lines would destroy the picture; what matters is returned as errors.
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	s = streams{out: screen.Safe(s.out), err: screen.Safe(s.err)}
 	switch {
 	case program == kubectlCompleter:
 		completion.PrintForKubectl(s.out, completeLine(ctx, args))
-		return exitDone
+		return progress.ExitDone
 	case len(args) > 0 && args[0] == completion.Verb:
 		completion.Print(s.out, completeLine(ctx, args[1:]))
-		return exitDone
+		return progress.ExitDone
 	}
 	code, err := dispatch(ctx, args, s)
 	if err != nil {
@@ -170,16 +174,16 @@ func run(ctx context.Context, program string, args []string, s streams) exitCode
 	return code
 }
 
-func dispatch(ctx context.Context, args []string, s streams) (exitCode, error) {
+func dispatch(ctx context.Context, args []string, s streams) (progress.ExitCode, error) {
 	var o options
 	fs := o.flags()
 	if err := fs.Parse(args); err != nil {
-		return exitFailed, fmt.Errorf("%w; see kubectl edgehub --help", err)
+		return progress.ExitFailed, fmt.Errorf("%w; see kubectl edgehub --help", err)
 	}
 	words := fs.Args()
 	if o.version {
 		fmt.Fprintln(s.out, version.String(name))
-		return exitDone, nil
+		return progress.ExitDone, nil
 	}
 	if o.help || len(words) == 0 || words[0] == "help" {
 		return help(words, s.out)
@@ -187,10 +191,10 @@ func dispatch(ctx context.Context, args []string, s streams) (exitCode, error) {
 	verb := words[0]
 	c, known := commands()[verb]
 	if !known {
-		return exitFailed, fmt.Errorf("unknown command %q: want %s; see kubectl edgehub --help", verb, verbs)
+		return progress.ExitFailed, fmt.Errorf("unknown command %q: want %s; see kubectl edgehub --help", verb, verbs)
 	}
 	if err := o.check(fs, verb, c); err != nil {
-		return exitFailed, err
+		return progress.ExitFailed, err
 	}
 	return c.run(ctx, words[1:], &o, s)
 }
@@ -218,46 +222,16 @@ func (o *options) check(fs *pflag.FlagSet, verb string, c command) error {
 }
 
 // help prints the help of the command that words name, or of the program.
-func help(words []string, w io.Writer) (exitCode, error) {
+func help(words []string, w io.Writer) (progress.ExitCode, error) {
 	words = slices.DeleteFunc(words, func(s string) bool { return s == "help" })
 	if len(words) == 0 {
 		fmt.Fprintln(w, strings.TrimSpace(helpAll))
-		return exitDone, nil
+		return progress.ExitDone, nil
 	}
 	c, known := commands()[words[0]]
 	if !known {
-		return exitFailed, fmt.Errorf("unknown command %q: want %s", words[0], verbs)
+		return progress.ExitFailed, fmt.Errorf("unknown command %q: want %s", words[0], verbs)
 	}
 	fmt.Fprintln(w, strings.TrimSpace(c.help))
-	return exitDone, nil
-}
-
-// kinds are the ways in which kubectl lets people write DaemonSet.
-var kinds = []string{"ds", "daemonset", "daemonsets", "daemonset.apps", "daemonsets.apps", "daemonset.v1.apps", "daemonsets.v1.apps"}
-
-// daemonSetName reads the name from the words of a command line: ds/NAME or
-// ds NAME, with any of the kinds, in any letter case.
-func daemonSetName(words []string) (string, error) {
-	const want = "want one DaemonSet, as ds/NAME or ds NAME"
-	var kind, name string
-	switch len(words) {
-	case 0:
-		return "", errors.New("no DaemonSet is named: " + want)
-	case 1:
-		var ok bool
-		if kind, name, ok = strings.Cut(words[0], "/"); !ok {
-			return "", fmt.Errorf("%q: %s", words[0], want)
-		}
-	case 2:
-		kind, name = words[0], words[1]
-	default:
-		return "", fmt.Errorf("%q: %s", strings.Join(words, " "), want)
-	}
-	if !slices.Contains(kinds, strings.ToLower(kind)) {
-		return "", fmt.Errorf("%q is no DaemonSet: %s", strings.Join(words, " "), want)
-	}
-	if name == "" || strings.Contains(name, "/") {
-		return "", fmt.Errorf("%q: %s", strings.Join(words, " "), want)
-	}
-	return name, nil
+	return progress.ExitDone, nil
 }

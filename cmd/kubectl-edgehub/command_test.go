@@ -4,48 +4,54 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/progress"
+	"github.com/edgehub-io/edgehub/controller/workload"
 )
 
 // None of these gets so far as to connect to anything.
 func TestWordsOfTheCommandLine(t *testing.T) {
 	tests := map[string]struct {
 		args []string
-		code exitCode
+		code progress.ExitCode
 		out  string // words that must be on stdout
 		err  string // words that must be on stderr; "": nothing may be there
 	}{
-		"nothing shows how to begin":        {nil, exitDone, "kubectl edgehub status ds/NAME", ""},
-		"--help":                            {[]string{"--help"}, exitDone, "How a DaemonSet opts in", ""},
-		"help":                              {[]string{"help"}, exitDone, "How a DaemonSet opts in", ""},
-		"help of a command":                 {[]string{"help", "status"}, exitDone, "Exit codes:", ""},
-		"-h behind a command":               {[]string{"resume", "ds/web", "-h"}, exitDone, "circuit breaker", ""},
-		"help of what is no command":        {[]string{"help", "stop"}, exitFailed, "", `unknown command "stop"`},
-		"--version":                         {[]string{"--version"}, exitDone, "kubectl-edgehub ", ""},
-		"no such command":                   {[]string{"stats", "ds/web"}, exitFailed, "", "want status, pause, resume, nodes, release or completion"},
-		"completion of no shell":            {[]string{"completion"}, exitFailed, "", "want one shell: bash, zsh, fish"},
-		"completion of another shell":       {[]string{"completion", "tcsh"}, exitFailed, "", `"tcsh" is no shell: want bash, zsh, fish`},
-		"completion of bash":                {[]string{"completion", "bash"}, exitDone, "complete -F _kubectl_edgehub kubectl-edgehub", ""},
-		"help of completion":                {[]string{"completion", "--help"}, exitDone, "kubectl_complete-edgehub", ""},
-		"no such flag":                      {[]string{"status", "ds/web", "--all"}, exitFailed, "", "--all"},
-		"no name":                           {[]string{"status"}, exitFailed, "", "no DaemonSet is named"},
-		"another kind":                      {[]string{"pause", "deploy/web"}, exitFailed, "", `"deploy/web" is no DaemonSet`},
-		"two names":                         {[]string{"pause", "ds", "web", "log"}, exitFailed, "", "want one DaemonSet"},
-		"a name without a kind":             {[]string{"status", "web"}, exitFailed, "", "as ds/NAME or ds NAME"},
-		"no name behind the kind":           {[]string{"status", "ds/"}, exitFailed, "", "as ds/NAME or ds NAME"},
-		"a flag of another command":         {[]string{"pause", "ds/web", "-w"}, exitFailed, "", "--watch is no flag of pause"},
-		"a flag that nodes does not have":   {[]string{"nodes", "-w"}, exitFailed, "", "--watch is no flag of nodes"},
-		"two nodes":                         {[]string{"nodes", "a", "b"}, exitFailed, "", "want one node, or none"},
-		"a release of nothing":              {[]string{"release"}, exitFailed, "", "want one node"},
-		"a release for programs":            {[]string{"release", "a", "-o", "json"}, exitFailed, "", "--output is no flag of release"},
-		"help of nodes":                     {[]string{"nodes", "-h"}, exitDone, "OFFLINE SINCE", ""},
-		"help of release":                   {[]string{"help", "release"}, exitDone, "autonomy-released", ""},
-		"an output that does not exist":     {[]string{"status", "ds/web", "-o", "yaml"}, exitFailed, "", "want json"},
-		"a table and JSON":                  {[]string{"status", "ds/web", "-o", "json", "--nodes"}, exitFailed, "", "leave --nodes out"},
-		"a timeout without a watch":         {[]string{"status", "ds/web", "--timeout=1m"}, exitFailed, "", "add --watch"},
-		"a timeout below nothing":           {[]string{"status", "ds/web", "-w", "--timeout=-1m"}, exitFailed, "", "such as 10m"},
-		"Ready nodes only, without a watch": {[]string{"status", "ds/web", "--ready-only"}, exitFailed, "", "add --watch"},
-		"a kubeconfig that is not there":    {[]string{"status", "ds/web", "--kubeconfig", "/nowhere/at/all"}, exitFailed, "", "read kubeconfig"},
-		"flags before the command":          {[]string{"--kubeconfig", "/nowhere/at/all", "status", "ds/web"}, exitFailed, "", "read kubeconfig"},
+		"nothing shows how to begin":        {nil, progress.ExitDone, "kubectl edgehub status ds/NAME", ""},
+		"--help":                            {[]string{"--help"}, progress.ExitDone, "How a DaemonSet opts in", ""},
+		"help":                              {[]string{"help"}, progress.ExitDone, "How a DaemonSet opts in", ""},
+		"help of a command":                 {[]string{"help", "status"}, progress.ExitDone, "Exit codes:", ""},
+		"-h behind a command":               {[]string{"resume", "ds/web", "-h"}, progress.ExitDone, "circuit breaker", ""},
+		"help of what is no command":        {[]string{"help", "stop"}, progress.ExitFailed, "", `unknown command "stop"`},
+		"--version":                         {[]string{"--version"}, progress.ExitDone, "kubectl-edgehub ", ""},
+		"no such command":                   {[]string{"stats", "ds/web"}, progress.ExitFailed, "", "want status, pause, resume, nodes, release or completion"},
+		"completion of no shell":            {[]string{"completion"}, progress.ExitFailed, "", "want one shell: bash, zsh, fish"},
+		"completion of another shell":       {[]string{"completion", "tcsh"}, progress.ExitFailed, "", `"tcsh" is no shell: want bash, zsh, fish`},
+		"completion of bash":                {[]string{"completion", "bash"}, progress.ExitDone, "complete -F _kubectl_edgehub kubectl-edgehub", ""},
+		"help of completion":                {[]string{"completion", "--help"}, progress.ExitDone, "kubectl_complete-edgehub", ""},
+		"no such flag":                      {[]string{"status", "ds/web", "--all"}, progress.ExitFailed, "", "--all"},
+		"no name":                           {[]string{"pause"}, progress.ExitFailed, "", "nothing is named"},
+		"another kind":                      {[]string{"pause", "deploy/web"}, progress.ExitFailed, "", `"deploy/web": want one DaemonSet or StatefulSet`},
+		"two names":                         {[]string{"pause", "ds", "web", "log"}, progress.ExitFailed, "", "want one DaemonSet or StatefulSet"},
+		"a name without a kind":             {[]string{"status", "web"}, progress.ExitFailed, "", "as ds/NAME or ds NAME"},
+		"no name behind the kind":           {[]string{"status", "ds/"}, progress.ExitFailed, "", "as ds/NAME or ds NAME"},
+		"a flag of another command":         {[]string{"pause", "ds/web", "-w"}, progress.ExitFailed, "", "--watch is no flag of pause"},
+		"a flag that nodes does not have":   {[]string{"nodes", "-w"}, progress.ExitFailed, "", "--watch is no flag of nodes"},
+		"two nodes":                         {[]string{"nodes", "a", "b"}, progress.ExitFailed, "", "want one node, or none"},
+		"a release of nothing":              {[]string{"release"}, progress.ExitFailed, "", "want one node"},
+		"a release for programs":            {[]string{"release", "a", "-o", "json"}, progress.ExitFailed, "", "--output is no flag of release"},
+		"help of nodes":                     {[]string{"nodes", "-h"}, progress.ExitDone, "OFFLINE SINCE", ""},
+		"help of release":                   {[]string{"help", "release"}, progress.ExitDone, "autonomy-released", ""},
+		"an output that does not exist":     {[]string{"status", "ds/web", "-o", "yaml"}, progress.ExitFailed, "", "want json"},
+		"a table and JSON":                  {[]string{"status", "ds/web", "-o", "json", "--nodes"}, progress.ExitFailed, "", "leave --nodes out"},
+		"a timeout without a watch":         {[]string{"status", "ds/web", "--timeout=1m"}, progress.ExitFailed, "", "add --watch"},
+		"a timeout below nothing":           {[]string{"status", "ds/web", "-w", "--timeout=-1m"}, progress.ExitFailed, "", "such as 10m"},
+		"Ready nodes only, without a watch": {[]string{"status", "ds/web", "--ready-only"}, progress.ExitFailed, "", "add --watch"},
+		"a kubeconfig that is not there":    {[]string{"status", "ds/web", "--kubeconfig", "/nowhere/at/all"}, progress.ExitFailed, "", "read kubeconfig"},
+		"flags before the command":          {[]string{"--kubeconfig", "/nowhere/at/all", "status", "ds/web"}, progress.ExitFailed, "", "read kubeconfig"},
+		"a watch of nothing":                {[]string{"status", "-w"}, progress.ExitFailed, "", "--watch and --nodes are about one"},
+		"a name and all namespaces":         {[]string{"status", "ds/web", "-A"}, progress.ExitFailed, "", "--all-namespaces is for a status without a name"},
+		"a pause of a StatefulSet":          {[]string{"pause", "sts/db"}, progress.ExitFailed, "", `"sts/db" is no DaemonSet`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -61,13 +67,18 @@ func TestWordsOfTheCommandLine(t *testing.T) {
 	}
 }
 
-func TestNamesOfDaemonSets(t *testing.T) {
-	for _, words := range [][]string{
-		{"ds/web"}, {"DS/web"}, {"daemonset/web"}, {"daemonsets/web"}, {"daemonset.apps/web"}, {"daemonsets.apps/web"},
-		{"ds", "web"}, {"daemonset.apps", "web"}, {"daemonset.v1.apps", "web"},
+func TestNamesOfWorkloads(t *testing.T) {
+	for kind, all := range map[workload.Kind][][]string{
+		workload.DaemonSet: {
+			{"ds/web"}, {"DS/web"}, {"daemonset/web"}, {"daemonsets/web"}, {"daemonset.apps/web"}, {"daemonsets.apps/web"},
+			{"ds", "web"}, {"daemonset.apps", "web"}, {"daemonset.v1.apps", "web"},
+		},
+		workload.StatefulSet: {{"sts/web"}, {"StatefulSet/web"}, {"statefulsets.apps/web"}, {"sts", "web"}, {"statefulset.v1.apps", "web"}},
 	} {
-		if name, err := daemonSetName(words); err != nil || name != "web" {
-			t.Errorf("%q: got %q and %v, want web", words, name, err)
+		for _, words := range all {
+			if got, err := parseName(words); err != nil || got != (named{kind, "web"}) {
+				t.Errorf("%q: got %q and %v, want the %s web", words, got, err, kind)
+			}
 		}
 	}
 }

@@ -9,28 +9,29 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/completion"
+	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/progress"
 	"github.com/edgehub-io/edgehub/controller/autonomy"
 	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/controller/workload"
 )
 
 // kubectlCompleter is the executable that kubectl asks what may follow `kubectl edgehub`.
 const kubectlCompleter = "kubectl_complete-edgehub"
 
-func printScript(_ context.Context, words []string, _ *options, s streams) (exitCode, error) {
+func printScript(_ context.Context, words []string, _ *options, s streams) (progress.ExitCode, error) {
 	if len(words) != 1 {
-		return exitFailed, fmt.Errorf("want one shell: %s; see kubectl edgehub completion --help", strings.Join(completion.Shells(), ", "))
+		return progress.ExitFailed, fmt.Errorf("want one shell: %s; see kubectl edgehub completion --help", strings.Join(completion.Shells(), ", "))
 	}
 	script, err := completion.Script(words[0], name)
 	if err != nil {
-		return exitFailed, err
+		return progress.ExitFailed, err
 	}
 	_, err = io.WriteString(s.out, script)
-	return exitDone, err
+	return progress.ExitDone, err
 }
 
 // completeLine returns what may stand for the last of words.
@@ -87,42 +88,46 @@ func (o *options) next(ctx context.Context, arguments []string, typed string) []
 	case !slices.Contains([]string{"status", "pause", "resume"}, arguments[0]):
 		return nil
 	case len(arguments) == 1:
-		kind, _, ok := strings.Cut(typed, "/")
-		if !ok {
-			kind = kinds[0]
+		if kind, _, ok := strings.Cut(typed, "/"); ok {
+			return o.names(ctx, arguments[0], kind, kind+"/")
 		}
-		return o.daemonSets(ctx, arguments[0], kind, kind+"/")
+		var out []string
+		for _, kind := range []string{"ds", "sts"} {
+			out = append(out, o.names(ctx, arguments[0], kind, kind+"/")...)
+		}
+		return out
 	case len(arguments) == 2:
-		return o.daemonSets(ctx, arguments[0], arguments[1], "")
+		return o.names(ctx, arguments[0], arguments[1], "")
 	}
 	return nil
 }
 
-// daemonSets returns the names of those that verb can be for, each behind prefix; none if kind
-// is another one.
-func (o *options) daemonSets(ctx context.Context, verb, kind, prefix string) []string {
-	if !slices.Contains(kinds, strings.ToLower(kind)) {
+// names returns those of the workloads of a kind that verb can be for, each behind prefix; none if
+// kind is another one.
+func (o *options) names(ctx context.Context, verb, kind, prefix string) []string {
+	k := kindOf(kind)
+	if k == "" {
 		return nil
 	}
 	c, err := o.open()
 	if err != nil {
 		return nil
 	}
-	list, err := c.client.AppsV1().DaemonSets(c.namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	workloads, err := c.list(ctx, k, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
 		return nil
 	}
 	var names []string
-	for i := range list.Items {
-		if isFor(verb, &list.Items[i]) {
-			names = append(names, prefix+list.Items[i].Name)
+	for _, w := range workloads {
+		if isFor(verb, w) {
+			names = append(names, prefix+w.GetName())
 		}
 	}
 	return names
 }
 
-func isFor(verb string, ds *appsv1.DaemonSet) bool {
-	strategy, problem := daemonset.StrategyOf(ds)
+func isFor(verb string, w workload.Object) bool {
+	strategy, problem := workload.StrategyOf(w)
 	if verb == "status" {
 		return strategy != daemonset.Unmanaged || problem != ""
 	}

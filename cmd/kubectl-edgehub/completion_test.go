@@ -31,10 +31,16 @@ func useCluster(t *testing.T) {
 	}
 	answer("/apis/apps/v1/namespaces/default/daemonsets", appsv1.DaemonSetList{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSetList"},
-		Items:    []appsv1.DaemonSet{managed("log", "OTA"), managed("plain", ""), managed("typo", "Adv"), managed("web", advanced)},
+		Items:    []appsv1.DaemonSet{managed("log", "OTA"), managed("plain", ""), managed("typo", "Adv"), managed("web", "AdvancedRollingUpdate")},
+	})
+	db := appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "db", Annotations: map[string]string{daemonset.StrategyAnnotation: "OTA"}}}
+	db.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
+	answer("/apis/apps/v1/namespaces/default/statefulsets", appsv1.StatefulSetList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSetList"},
+		Items:    []appsv1.StatefulSet{db, {ObjectMeta: metav1.ObjectMeta{Name: "plain"}}},
 	})
 	answer("/apis/apps/v1/namespaces/shop/daemonsets", appsv1.DaemonSetList{
-		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSetList"}, Items: []appsv1.DaemonSet{managed("till", advanced)},
+		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSetList"}, Items: []appsv1.DaemonSet{managed("till", "AdvancedRollingUpdate")},
 	})
 	answer("/api/v1/namespaces", corev1.NamespaceList{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"},
@@ -78,8 +84,11 @@ func TestCompletion(t *testing.T) {
 		"the beginning of a command":           {"pa", "pause"},
 		"help of a command":                    {"help s", "status"},
 		"a shell":                              {"completion ", "bash zsh fish"},
-		"a DaemonSet":                          {"status ", "ds/log ds/typo ds/web"},
+		"a DaemonSet":                          {"status ", "ds/log ds/typo ds/web sts/db"},
 		"the beginning of a DaemonSet":         {"status ds/w", "ds/web"},
+		"a StatefulSet":                        {"status sts/", "sts/db"},
+		"a StatefulSet in two words":           {"status statefulset ", "db"},
+		"a StatefulSet cannot be paused":       {"pause sts/", ""},
 		"a DaemonSet by another kind":          {"status daemonset.apps/w", "daemonset.apps/web"},
 		"a DaemonSet that can be paused":       {"pause ", "ds/web"},
 		"a DaemonSet in two words":             {"resume ds ", "web"},

@@ -2,9 +2,12 @@ package main
 
 const helpAll = `
 Show and steer the rollouts of DaemonSets that opted into an update strategy of
-edgehub. Show which nodes keep their pods while they are away.
+edgehub, and the upgrades of StatefulSets that did. Show which nodes keep their pods
+while they are away.
 
+  kubectl edgehub status             what opted in, a line each; with -A everywhere
   kubectl edgehub status ds/NAME     where a rollout stands, and what it waits for
+  kubectl edgehub status sts/NAME    the same for a StatefulSet
   kubectl edgehub pause ds/NAME      delete no further pod
   kubectl edgehub resume ds/NAME     end a pause, or go on past the circuit breaker
   kubectl edgehub nodes              for how long pods stay on nodes that are away
@@ -15,10 +18,11 @@ edgehub. Show which nodes keep their pods while they are away.
   kubectl edgehub --version
 
 A DaemonSet is named as for kubectl: ds/NAME, daemonset/NAME, daemonset.apps/NAME or
-ds NAME. So is the cluster: --kubeconfig, --context, -n or --namespace, --cluster,
---user, --server, --token, --as, --request-timeout and so on, and KUBECONFIG.
+ds NAME; a StatefulSet as sts/NAME and so on. The cluster is named as for kubectl,
+too: --kubeconfig, --context, -n or --namespace, --cluster, --user, --server, --token,
+--as, --request-timeout and so on, and KUBECONFIG.
 
-How a DaemonSet opts in:
+How a DaemonSet opts in, and a StatefulSet, with OTA only:
   spec.updateStrategy.type: OnDelete
   metadata.annotations:
     apps.openyurt.io/update-strategy: AdvancedRollingUpdate   or OTA
@@ -39,13 +43,17 @@ To undo a change of the pod template: kubectl rollout undo ds/NAME
 `
 
 const helpStatus = `
-Show where the rollout of a DaemonSet stands.
+Show where the rollout of a DaemonSet stands, or the upgrade of a StatefulSet.
 
   kubectl edgehub status ds/web              one look
+  kubectl edgehub status sts/db              one look at the pods of a StatefulSet
   kubectl edgehub status ds/web -w           until it is done, kept up to date
   kubectl edgehub status ds/web --nodes      with a table of the nodes
   kubectl edgehub status ds/web -o json      for programs
+  kubectl edgehub status                     a line for each one in the namespace
+  kubectl edgehub status -A                  a line for each one in the cluster
 
+  -A, --all-namespaces  without a name: of all namespaces
   -w, --watch           wait until nothing is left to do
       --timeout 10m     wait no longer than that
       --ready-only      with --watch: do not wait for nodes that are not Ready
@@ -78,11 +86,13 @@ Exit codes:
   0  done: every node is updated, but for those that partition, node selector or
      placement hold
   1  failed: wrong words on the command line, no such DaemonSet, no right to read it,
-     no connection. Needed are get, list and watch for daemonsets, controllerrevisions
-     and pods in its namespace, and list and watch for nodes
+     no connection. Needed are get, list and watch for daemonsets (or statefulsets),
+     controllerrevisions and pods in its namespace, and list and watch for nodes;
+     without a name, list for all of them
   2  not done; it goes on by itself, or waits for nodes or their owners
   3  not done, and somebody must do something: it is paused, halted by the circuit
      breaker, its pods may not be deleted, or its annotations are wrong
+Without a name, the highest of all counts.
 Without --watch, these tell how it stands now. --watch ends with 0, or with 3 for wrong
 annotations; it waits through a pause, a halt and a refusal. When --timeout has
 passed, or you interrupt it, the code tells how it stands then.
@@ -164,8 +174,8 @@ codes: 0 it is released, 1 failed.
 `
 
 const helpCompletion = `
-Let a shell complete commands, flags, and the names of DaemonSets, nodes, namespaces
-and contexts.
+Let a shell complete commands, flags, and the names of DaemonSets, StatefulSets, nodes,
+namespaces and contexts.
 
 kubectl edgehub, where kubectl itself is completed: kubectl asks an executable with
 this name, in a folder of PATH, which is the same program by another name:

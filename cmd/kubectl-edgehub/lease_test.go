@@ -10,6 +10,7 @@ import (
 )
 
 func TestWhetherTheControllerRuns(t *testing.T) {
+	start := time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC)
 	lease := func(holder string, silent time.Duration) coordinationv1.Lease {
 		seconds, renewed := int32(15), metav1.NewMicroTime(start.Add(-silent))
 		l := coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed}}

@@ -2,7 +2,7 @@
 // into an update strategy of edgehub, and shows which nodes keep their pods while they
 // are away. In a folder of PATH, it is `kubectl edgehub`. See help.go for its help texts.
 //
-// It reads the DaemonSet, its pods and the nodes, and judges them by the controller's own rules.
+// It reads the workload, its pods and the nodes, and judges them by the controller's own rules.
 // So the report is right even while the controller does not run, and can show that.
 package main
 

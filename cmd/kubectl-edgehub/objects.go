@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,22 +18,16 @@ import (
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/progress"
 	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/controller/workload"
 )
 
-// objects are what a rollout is judged by, at one moment.
-type objects struct {
-	daemonSet *appsv1.DaemonSet
-	revisions []*appsv1.ControllerRevision
-	pods      []*corev1.Pod
-	nodes     []*corev1.Node
-}
-
-// source follows the objects of one DaemonSet. It lives from follow to close, and
+// source follows the objects of one workload. It lives from follow to close, and
 // its methods are for one goroutine.
 type source struct {
-	first                              *appsv1.DaemonSet
-	daemonSets, revisions, pods, nodes cache.SharedIndexInformer
+	first                             workload.Object
+	workloads, revisions, pods, nodes cache.SharedIndexInformer
 
 	// changed holds a value when something has changed since it was last read.
 	changed chan struct{}
@@ -45,27 +40,31 @@ type source struct {
 
 // follow returns when everything has been listed once. Until then, every error of the apiserver
 // is final; later only errors of authentication and authorization are.
-func follow(ctx context.Context, c *cluster, name string) (*source, error) {
-	ds, err := c.client.AppsV1().DaemonSets(c.namespace).Get(ctx, name, metav1.GetOptions{})
+func follow(ctx context.Context, c *cluster, n named) (*source, error) {
+	first, err := get(ctx, c, n)
 	if err != nil {
 		return nil, err
 	}
-	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
+	selector, err := selectorOf(first)
 	if err != nil {
-		return nil, fmt.Errorf("selector of daemonset %s/%s: %w", ds.Namespace, ds.Name, err)
+		return nil, err
 	}
-	selected := func(o *metav1.ListOptions) { o.LabelSelector = selector.String() }
-	named := func(o *metav1.ListOptions) {
-		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	selected := func(o *metav1.ListOptions) { o.LabelSelector = selector }
+	byName := func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, n.name).String()
+	}
+	inform := appsinformers.NewFilteredDaemonSetInformer
+	if n.kind == workload.StatefulSet {
+		inform = appsinformers.NewFilteredStatefulSetInformer
 	}
 	s := &source{
-		first:      ds,
-		daemonSets: appsinformers.NewFilteredDaemonSetInformer(c.client, ds.Namespace, 0, cache.Indexers{}, named),
-		revisions:  appsinformers.NewFilteredControllerRevisionInformer(c.client, ds.Namespace, 0, cache.Indexers{}, selected),
-		pods:       coreinformers.NewFilteredPodInformer(c.client, ds.Namespace, 0, cache.Indexers{}, selected),
-		nodes:      coreinformers.NewNodeInformer(c.client, 0, cache.Indexers{}),
-		changed:    make(chan struct{}, 1), // one is enough to signal a change
-		failed:     make(chan error, 1),    // the first counts
+		first:     first,
+		workloads: inform(c.client, c.namespace, 0, cache.Indexers{}, byName),
+		revisions: appsinformers.NewFilteredControllerRevisionInformer(c.client, c.namespace, 0, cache.Indexers{}, selected),
+		pods:      coreinformers.NewFilteredPodInformer(c.client, c.namespace, 0, cache.Indexers{}, selected),
+		nodes:     coreinformers.NewNodeInformer(c.client, 0, cache.Indexers{}),
+		changed:   make(chan struct{}, 1), // one is enough to signal a change
+		failed:    make(chan error, 1),    // the first counts
 	}
 	ctx, s.cancel = context.WithCancel(ctx)
 	if err := s.start(ctx); err != nil {
@@ -75,10 +74,26 @@ func follow(ctx context.Context, c *cluster, name string) (*source, error) {
 	return s, nil
 }
 
+func get(ctx context.Context, c *cluster, n named) (workload.Object, error) {
+	if n.kind == workload.StatefulSet {
+		return c.client.AppsV1().StatefulSets(c.namespace).Get(ctx, n.name, metav1.GetOptions{})
+	}
+	return c.client.AppsV1().DaemonSets(c.namespace).Get(ctx, n.name, metav1.GetOptions{})
+}
+
+// selectorOf returns the label selector of w's pods and revisions.
+func selectorOf(w workload.Object) (string, error) {
+	selector, err := metav1.LabelSelectorAsSelector(workload.SelectorOf(w))
+	if err != nil {
+		return "", fmt.Errorf("selector of %s: %w", progress.NameOf(w), err)
+	}
+	return selector.String(), nil
+}
+
 func (s *source) start(ctx context.Context) error {
 	synced := make(chan struct{})
 	var all []cache.DoneChecker
-	for _, informer := range []cache.SharedIndexInformer{s.daemonSets, s.revisions, s.pods, s.nodes} {
+	for _, informer := range []cache.SharedIndexInformer{s.workloads, s.revisions, s.pods, s.nodes} {
 		if err := informer.SetTransform(trim); err != nil {
 			return err
 		}
@@ -149,23 +164,25 @@ func (s *source) tellError(err error, synced chan struct{}) {
 	}
 }
 
-// now returns the present objects, or an error when the DaemonSet has been deleted.
-func (s *source) now() (objects, error) {
-	name := s.first.Namespace + "/" + s.first.Name
-	all := listOf[*appsv1.DaemonSet](s.daemonSets)
+// now returns the present objects, or an error when the workload has been deleted.
+func (s *source) now() (progress.Objects, error) {
+	name := progress.NameOf(s.first)
+	all := listOf[workload.Object](s.workloads)
 	if len(all) == 0 {
-		return objects{}, fmt.Errorf("daemonset %s has been deleted", name)
+		return progress.Objects{}, fmt.Errorf("%s has been deleted", name)
 	}
-	o := objects{daemonSet: all[0], nodes: listOf[*corev1.Node](s.nodes), revisions: listOf[*appsv1.ControllerRevision](s.revisions)}
-	if o.daemonSet.UID != s.first.UID {
-		return objects{}, fmt.Errorf("daemonset %s has been deleted and made again; run this once more", name)
+	if all[0].GetUID() != s.first.GetUID() {
+		return progress.Objects{}, fmt.Errorf("%s has been deleted and made again; run this once more", name)
 	}
-	for _, pod := range listOf[*corev1.Pod](s.pods) {
-		if daemonset.Controls(o.daemonSet, pod) {
-			o.pods = append(o.pods, pod)
-		}
-	}
-	return o, nil
+	return progress.Objects{
+		Workload: all[0], Pods: controlled(all[0], listOf[*corev1.Pod](s.pods)),
+		Nodes: listOf[*corev1.Node](s.nodes), Revisions: controlled(all[0], listOf[*appsv1.ControllerRevision](s.revisions)),
+	}, nil
+}
+
+// controlled returns those of objects that w controls, in their array.
+func controlled[T metav1.Object](w workload.Object, objects []T) []T {
+	return slices.DeleteFunc(objects, func(o T) bool { return !daemonset.Controls(w, o) })
 }
 
 func listOf[T any](informer cache.SharedIndexInformer) []T {

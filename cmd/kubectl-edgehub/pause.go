@@ -9,57 +9,58 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/progress"
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
 // pause stops a rollout by its annotation.
-func pause(ctx context.Context, c *cluster, name string, _ *options, s streams) (exitCode, error) {
+func pause(ctx context.Context, c *cluster, name string, _ *options, s streams) (progress.ExitCode, error) {
 	ds, options, err := pausable(ctx, c, name)
 	if err != nil {
-		return exitFailed, err
+		return progress.ExitFailed, err
 	}
 	if options.Paused {
 		fmt.Fprintf(s.out, "daemonset.apps/%s is paused already\n", name)
-		return exitDone, nil
+		return progress.ExitDone, nil
 	}
 	if err := annotate(ctx, c, ds, rollout.PausedAnnotation, "true"); err != nil {
-		return exitFailed, err
+		return progress.ExitFailed, err
 	}
 	fmt.Fprintf(s.out, "daemonset.apps/%s paused: no further pod is deleted; those that are being replaced come up again\n", name)
-	return exitDone, nil
+	return progress.ExitDone, nil
 }
 
 // resume ends a pause, or else closes an open circuit breaker. Not both at once: whoever ends a
 // pause may not know of the breaker.
-func resume(ctx context.Context, c *cluster, name string, _ *options, s streams) (exitCode, error) {
+func resume(ctx context.Context, c *cluster, name string, _ *options, s streams) (progress.ExitCode, error) {
 	ds, options, err := pausable(ctx, c, name)
 	if err != nil {
-		return exitFailed, err
+		return progress.ExitFailed, err
 	}
 	revision := rollout.HaltedRevision(ds)
 	isHalted := revision != "" && revision != options.Continue
 	switch {
 	case ds.Annotations[rollout.PausedAnnotation] != "":
 		if err := annotate(ctx, c, ds, rollout.PausedAnnotation, nil); err != nil {
-			return exitFailed, err
+			return progress.ExitFailed, err
 		}
 		fmt.Fprintf(s.out, "daemonset.apps/%s resumed\n", name)
 		if isHalted {
 			fmt.Fprintf(s.out, "but its circuit breaker holds it still: %s\nTo go on all the same, resume it once more.\n",
 				daemonset.Condition(ds, rollout.HaltedCondition).Message)
-			return exitHeldUp, nil
+			return progress.ExitHeldUp, nil
 		}
 	case isHalted:
 		if err := annotate(ctx, c, ds, rollout.ContinueAnnotation, revision); err != nil {
-			return exitFailed, err
+			return progress.ExitFailed, err
 		}
 		fmt.Fprintf(s.out, "daemonset.apps/%s resumed: it goes on with revision %s, past the circuit breaker. It was halted because: %s\n",
 			name, revision, daemonset.Condition(ds, rollout.HaltedCondition).Message)
 	default:
 		fmt.Fprintf(s.out, "daemonset.apps/%s is neither paused nor halted\n", name)
 	}
-	return exitDone, nil
+	return progress.ExitDone, nil
 }
 
 // pausable reads a DaemonSet and checks that its rollout can be paused or resumed. Wrong options
@@ -77,7 +78,7 @@ func pausable(ctx context.Context, c *cluster, name string) (*appsv1.DaemonSet, 
 		return nil, rollout.Options{}, fmt.Errorf("daemonset %s/%s asks for OTA: the owners of the nodes decide when to upgrade, "+
 			"and there is nothing to pause or resume", ds.Namespace, ds.Name)
 	case strategy != daemonset.AdvancedRollingUpdate:
-		return nil, rollout.Options{}, errNotOurs{ds.Namespace + "/" + ds.Name}
+		return nil, rollout.Options{}, progress.NotOptedIn{Workload: ds}
 	}
 	options, _ := rollout.ParseOptions(ds.Annotations) // the zero value is not paused
 	return ds, options, nil

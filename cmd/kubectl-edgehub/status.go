@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/progress"
 )
 
 const (
@@ -18,26 +20,53 @@ const (
 // errTimeout is the cause when --timeout has passed.
 var errTimeout = errors.New("timed out")
 
-// status shows one report, or with --watch one after the other until all is done.
-func status(ctx context.Context, c *cluster, name string, o *options, s streams) (exitCode, error) {
+// runStatus shows the status of the workload that words name, or of all.
+func runStatus(ctx context.Context, words []string, o *options, s streams) (progress.ExitCode, error) {
+	var (
+		n   named
+		err error
+	)
+	switch all := len(words) == 0; {
+	case !all && o.all:
+		err = errors.New("--all-namespaces is for a status without a name")
+	case all && (o.watch || o.nodes):
+		err = errors.New("--watch and --nodes are about one DaemonSet or StatefulSet: name it, as ds/NAME or sts/NAME")
+	case !all:
+		n, err = parseName(words)
+	}
+	if err != nil {
+		return progress.ExitFailed, seeHelp(err, "status")
+	}
+	c, err := o.open()
+	if err != nil {
+		return progress.ExitFailed, err
+	}
+	if n == (named{}) {
+		return statusOfAll(ctx, c, o, s)
+	}
+	return statusOf(ctx, c, n, o, s)
+}
+
+// statusOf shows one report, or with --watch one after the other until all is done.
+func statusOf(ctx context.Context, c *cluster, n named, o *options, s streams) (progress.ExitCode, error) {
 	if o.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("%w after %v", errTimeout, o.timeout))
 		defer cancel()
 	}
-	src, err := follow(ctx, c, name)
+	src, err := follow(ctx, c, n)
 	if err != nil {
-		return exitFailed, err
+		return progress.ExitFailed, err
 	}
 	defer src.close()
-	w := &watcher{source: src, cluster: c, lease: leaseCheck{c: c}, show: viewFor(o, s.out)}
+	w := &watcher{source: src, cluster: c, lease: leaseCheck{c: c}, show: progress.NewView(s.out, progress.ViewOptions{JSON: o.output != "", Watch: o.watch, Nodes: o.nodes})}
 	if !o.watch {
 		r, err := w.look(ctx)
 		if err != nil {
-			return exitFailed, err
+			return progress.ExitFailed, err
 		}
 		w.show(r)
-		return r.State.exitCode(), nil
+		return r.State.ExitCode(), nil
 	}
 	return w.watch(ctx, o.ready)
 }
@@ -47,21 +76,26 @@ type watcher struct {
 	source  *source
 	cluster *cluster
 	lease   leaseCheck
-	show    view
+	show    progress.View
 }
 
-func (w *watcher) look(ctx context.Context) (*report, error) {
+func (w *watcher) look(ctx context.Context) (*progress.Report, error) {
 	o, err := w.source.now()
 	if err != nil {
 		return nil, err
 	}
-	r, err := evaluate(o, w.cluster.clock.now())
+	return judge(ctx, w.cluster, &w.lease, o)
+}
+
+// judge evaluates o, and warns if the controller does not run and something is left to do.
+func judge(ctx context.Context, c *cluster, lease *leaseCheck, o progress.Objects) (*progress.Report, error) {
+	r, err := progress.Evaluate(o, c.clock.now())
 	if err != nil {
 		return nil, err
 	}
-	if code := r.State.exitCode(); r.Revision != "" && code != exitDone {
-		if warning := w.lease.warning(ctx, r.spoke); warning != "" {
-			r.warn(warning)
+	if code := r.State.ExitCode(); r.Revision != "" && code != progress.ExitDone {
+		if warning := lease.warning(ctx, r.Spoke); warning != "" {
+			r.Warn(warning)
 		}
 	}
 	return r, nil
@@ -69,34 +103,34 @@ func (w *watcher) look(ctx context.Context) (*report, error) {
 
 // watch returns when there is nothing left to wait for, or ctx is done. It waits through a
 // pause and a halt, which others may end, but not for somebody to correct annotations.
-func (w *watcher) watch(ctx context.Context, readyOnly bool) (exitCode, error) {
+func (w *watcher) watch(ctx context.Context, readyOnly bool) (progress.ExitCode, error) {
 	for {
 		r, err := w.look(ctx)
 		if err != nil {
-			return exitFailed, err
+			return progress.ExitFailed, err
 		}
 		w.show(r)
-		if code := r.State.exitCode(); code == exitDone || r.State == invalid {
+		if code := r.State.ExitCode(); code == progress.ExitDone || r.State == progress.Invalid {
 			return code, nil
 		}
-		if readyOnly && r.onlyNotReadyLeft() {
-			return exitDone, nil
+		if readyOnly && r.OnlyNotReadyLeft() {
+			return progress.ExitDone, nil
 		}
 		if err := w.pause(ctx); err != nil {
-			return r.ended(ctx, err)
+			return ended(ctx, r, err)
 		}
 	}
 }
 
-// ended returns the result of a watch that err stops before all is done.
-func (r *report) ended(ctx context.Context, err error) (exitCode, error) {
+// ended returns the result of a watch that err stops before all is done, after the report r.
+func ended(ctx context.Context, r *progress.Report, err error) (progress.ExitCode, error) {
 	switch {
 	case errors.Is(err, errTimeout):
-		return r.State.exitCode(), fmt.Errorf("%w: %s", err, r.Message)
+		return r.State.ExitCode(), fmt.Errorf("%w: %s", err, r.Message)
 	case ctx.Err() == nil:
-		return exitFailed, err
+		return progress.ExitFailed, err
 	}
-	return r.State.exitCode(), nil // the person who watched had enough
+	return r.State.ExitCode(), nil // the person who watched had enough
 }
 
 // pause returns when it is time to look again.

@@ -22,7 +22,7 @@ var layers = map[string][]string{
 	"cmd/edgehub/install/systemctl":  {},
 	"cmd/edgehub-controller":         {"cmd/internal", "controller", "controller/autonomy"},
 	"cmd/edgehubctl":                 {"cmd/internal", "ota/nodeapi", "ota/upgrade"},
-	"cmd/kubectl-edgehub":            {"cmd/internal", "controller/autonomy", "controller/daemonset", "controller/rollout", "ota/upgrade"},
+	"cmd/kubectl-edgehub":            {"cmd/internal", "controller/autonomy", "controller/daemonset", "controller/rollout", "controller/workload", "ota/upgrade"},
 	"cmd/internal":                   {},
 	"hub": {
 		"cache", "cache/topology", "cache/transform", "hub/access", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/feed", "hub/nodeca", "hub/podroute", "hub/servertls", "hub/systemd",

@@ -1,4 +1,4 @@
-package main
+package progress
 
 import (
 	"bytes"
@@ -45,17 +45,17 @@ updating: the next pods follow when fewer than 2 Ready nodes are unavailable
 }
 
 func TestDetails(t *testing.T) {
-	held := func(s ...rollout.State) []nodeReport {
-		var out []nodeReport
+	held := func(s ...rollout.State) []Node {
+		var out []Node
 		for _, state := range s {
-			out = append(out, nodeReport{State: state})
+			out = append(out, Node{State: state})
 		}
 		return out
 	}
-	because := func(reasons ...string) []nodeReport {
-		var out []nodeReport
+	because := func(reasons ...string) []Node {
+		var out []Node
 		for i, reason := range reasons {
-			out = append(out, nodeReport{Node: fmt.Sprintf("n%d", i+1), Reason: reason})
+			out = append(out, Node{Node: fmt.Sprintf("n%d", i+1), Reason: reason})
 		}
 		return out
 	}
@@ -63,13 +63,13 @@ func TestDetails(t *testing.T) {
 		got  string
 		want string
 	}{
-		"one holder":                     {byHolder(nil, held(rollout.HeldByPause, rollout.HeldByPause)), "by the pause"},
-		"a taint":                        {byHolder(nil, held(rollout.HeldByPlacement)), "by placement"},
-		"two holders":                    {byHolder(nil, held(rollout.HeldByPause, rollout.HeldBySelector)), "1 by the pause, 1 by annotation apps.openyurt.io/rollout-node-selector"},
-		"the most frequent reason first": {byReason(nil, because("x", "y", "y")), "y (n2, n3); x (n1)"},
-		"many reasons":                   {byReason(nil, because("a", "b", "c", "d", "e")), "a (n1); b (n2); c (n3); 2 more reasons, see --nodes"},
-		"no reason":                      {byReason(nil, because("", "")), "n1, n2"},
-		"many nodes":                     {byName(nil, because(make([]string, 8)...)), "n1, n2, n3, n4, n5 and 3 more"},
+		"one holder":                     {byHolder(&Report{}, held(rollout.HeldByPause, rollout.HeldByPause)), "by the pause"},
+		"a taint":                        {byHolder(&Report{}, held(rollout.HeldByPlacement)), "by placement"},
+		"two holders":                    {byHolder(&Report{}, held(rollout.HeldByPause, rollout.HeldBySelector)), "1 by the pause, 1 by annotation apps.openyurt.io/rollout-node-selector"},
+		"the most frequent reason first": {byReason(&Report{}, because("x", "y", "y")), "y (n2, n3); x (n1)"},
+		"many reasons":                   {byReason(&Report{}, because("a", "b", "c", "d", "e")), "a (n1); b (n2); c (n3); 2 more reasons, see --nodes"},
+		"no reason":                      {byReason(&Report{}, because("", "")), "n1, n2"},
+		"many nodes":                     {byName(&Report{}, because(make([]string, 8)...)), "n1, n2, n3, n4, n5 and 3 more"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestJSON(t *testing.T) {
 	var out bytes.Buffer
 	jsonView(&out, false)(mixed().evaluate(t))
 	var got struct {
-		Namespace, Name, Strategy, TargetRevision, State, Message, Advice string
+		Kind, Namespace, Name, Strategy, TargetRevision, State, Message, Advice string
 
 		Limits struct {
 			ReadyNodes, UnavailableNodes, MaxUnavailableNodes int
@@ -149,7 +149,7 @@ func TestJSON(t *testing.T) {
 	if err := decoder.Decode(&got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Namespace != "shop" || got.Name != "web" || got.Strategy != advanced || got.TargetRevision != newRevision || got.State != "updating" {
+	if got.Kind != "DaemonSet" || got.Namespace != "shop" || got.Name != "web" || got.Strategy != advanced || got.TargetRevision != newRevision || got.State != "updating" {
 		t.Errorf("got %+v", got)
 	}
 	if got.Limits.ReadyNodes != 9 || got.Limits.UnavailableNodes != 2 || got.Limits.MaxUnavailableNodes != 2 || got.Limits.MaxUnavailable != "20%" {
@@ -166,7 +166,7 @@ func TestALogHasALineForEachChange(t *testing.T) {
 	w := newWorld(advanced, nil).fleet("a", 1, newRevision).fleet("b", 1, oldRevision)
 	show(w.evaluate(t))
 	show(w.evaluate(t))
-	w.pods[1].Labels["controller-revision-hash"] = newRevision
+	w.Pods[1].Labels["controller-revision-hash"] = newRevision
 	show(w.evaluate(t))
 	show(withTainted(w).evaluate(t))
 	want := "updating: 1 of 2 nodes updated, 1 pending\n" +
@@ -183,7 +183,7 @@ func TestALogOfNodesHasALineForEachNodeThatChanges(t *testing.T) {
 	w := newWorld(advanced, nil).fleet("a", 1, newRevision).fleet("b", 1, oldRevision)
 	show(w.evaluate(t))
 	out.Reset()
-	w.pods[1].Labels["controller-revision-hash"] = newRevision
+	w.Pods[1].Labels["controller-revision-hash"] = newRevision
 	show(w.evaluate(t))
 	if got := out.String(); !strings.HasPrefix(got, "b1 updated web-b1 1/1 Running 0 7c9b -\n") || strings.Contains(got, "a1") {
 		t.Errorf("got\n%swant a line for b1 and none for a1", got)

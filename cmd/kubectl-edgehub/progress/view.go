@@ -1,4 +1,4 @@
-package main
+package progress
 
 import (
 	"encoding/json"
@@ -10,38 +10,45 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/internal/screen"
 )
 
-// view shows reports, one after the other, to a person or to a program.
-type view func(*report)
+// View shows reports, one after the other, to a person or to a program.
+type View func(*Report)
 
-// viewFor returns the view for the flags and w: JSON, a picture that is updated in place on a
+// ViewOptions are what a View shows. The zero value is one text for people.
+type ViewOptions struct {
+	JSON  bool
+	Watch bool // reports follow each other
+	Nodes bool // a row for each node, too
+}
+
+// NewView returns a View that writes to w: JSON, a picture that is updated in place on a
 // terminal, or lines for a log.
-func viewFor(o *options, w io.Writer) view {
+func NewView(w io.Writer, o ViewOptions) View {
 	size, isTerminal := screen.Terminal(w)
 	switch {
-	case o.output == "json":
-		return jsonView(w, o.watch)
-	case o.watch && isTerminal:
+	case o.JSON:
+		return jsonView(w, o.Watch)
+	case o.Watch && isTerminal:
 		s := screen.New(w, size)
-		return func(r *report) { s.Draw(o.picture(r, screen.Width(w))) }
-	case o.watch:
-		return logView(w, o.nodes)
+		return func(r *Report) { s.Draw(o.picture(r, screen.Width(w))) }
+	case o.Watch:
+		return logView(w, o.Nodes)
 	default:
-		return func(r *report) { fmt.Fprint(w, o.picture(r, screen.Width(w))) }
+		return func(r *Report) { fmt.Fprint(w, o.picture(r, screen.Width(w))) }
 	}
 }
 
 // picture is the text and, if asked for, the table below it.
-func (o *options) picture(r *report, width int) string {
-	if !o.nodes {
+func (o ViewOptions) picture(r *Report, width int) string {
+	if !o.Nodes {
 		return r.text(width)
 	}
 	return r.text(width) + "\n" + r.table()
 }
 
 // jsonView prints one report over many lines, or each change on one line.
-func jsonView(w io.Writer, lines bool) view {
+func jsonView(w io.Writer, lines bool) View {
 	last := ""
-	return func(r *report) {
+	return func(r *Report) {
 		b, err := json.Marshal(r)
 		if !lines {
 			b, err = json.MarshalIndent(r, "", "  ")
@@ -57,20 +64,20 @@ func jsonView(w io.Writer, lines bool) view {
 }
 
 // logView prints a line for each change, and with nodes one for each node that has changed.
-func logView(w io.Writer, nodes bool) view {
+func logView(w io.Writer, nodes bool) View {
 	last := ""
 	rows := map[string]string{}
-	return func(r *report) {
+	return func(r *Report) {
 		if nodes {
 			for _, n := range r.Nodes {
-				if row := strings.Join(n.row(), " "); row != rows[n.Node] {
+				if row := strings.Join(n.row(), " "); row != rows[n.name(r)] {
 					fmt.Fprintln(w, row)
-					rows[n.Node] = row
+					rows[n.name(r)] = row
 				}
 			}
 		}
 		s := string(r.State) + ": " + r.Message
-		if r.State.exitCode() != exitUnderWay && !strings.Contains(s, r.Advice) {
+		if r.State.ExitCode() != ExitUnderWay && !strings.Contains(s, r.Advice) {
 			s += "; " + r.Advice
 		}
 		for _, warning := range r.Warnings {
@@ -84,7 +91,7 @@ func logView(w io.Writer, nodes bool) view {
 }
 
 // table has a row for each node.
-func (r *report) table() string {
+func (r *Report) table() string {
 	var rows [][]string
 	for _, n := range r.Nodes {
 		rows = append(rows, n.row())
@@ -92,7 +99,7 @@ func (r *report) table() string {
 	return format.Table([]string{"NODE", "STATE", "POD", "READY", "STATUS", "RESTARTS", "REVISION", "REASON"}, rows)
 }
 
-func (n nodeReport) row() []string {
+func (n Node) row() []string {
 	ready, restarts := "", ""
 	if n.PodStatus != "" {
 		ready, restarts = fmt.Sprintf("%d/%d", n.ReadyContainers, n.Containers), fmt.Sprint(n.Restarts)

@@ -1,4 +1,4 @@
-package main
+package progress
 
 import (
 	"strings"
@@ -21,7 +21,7 @@ func imagesFirst(annotations map[string]string) *world {
 		w.daemonSet.Annotations[key] = value
 	}
 	w.fleet("a", 1, newRevision).fleet("b", 3, oldRevision)
-	for _, pod := range w.pods[1:] {
+	for _, pod := range w.Pods[1:] {
 		target := upgrade.Target{Revision: newRevision, Containers: []upgrade.Image{{Name: "web", Image: "web:v2"}},
 			Prepull: &metav1.Time{Time: start.Add(-2 * time.Minute)}}
 		pod.Annotations = map[string]string{upgrade.TargetAnnotation: target.Encode()}
@@ -32,7 +32,7 @@ func imagesFirst(annotations map[string]string) *world {
 }
 
 func (w *world) images(pod int, status corev1.ConditionStatus, reason string) {
-	w.pods[pod].Status.Conditions = append(w.pods[pod].Status.Conditions,
+	w.Pods[pod].Status.Conditions = append(w.Pods[pod].Status.Conditions,
 		corev1.PodCondition{Type: upgrade.ImageCondition, Status: status, Message: upgrade.Message(newRevision), Reason: reason})
 }
 
@@ -59,7 +59,7 @@ updating: it goes on by itself
 
 func TestStatusWhenNothingElseIsWaitedFor(t *testing.T) {
 	w := imagesFirst(nil)
-	w.pods[3].Labels[revisionLabel] = newRevision
+	w.Pods[3].Labels[revisionLabel] = newRevision
 	r := w.evaluate(t)
 	text := r.text(0)
 	for _, want := range []string{"pending          2  until their images are there\n", "the next pods follow when their images are there, or after 30m0s without them"} {
@@ -76,7 +76,7 @@ func TestStatusWhenNothingElseIsWaitedFor(t *testing.T) {
 func TestAWrongPrepullIsWrongWithEitherStrategy(t *testing.T) {
 	for _, strategy := range []string{advanced, daemonset.OTA.String()} {
 		r := newWorld(strategy, map[string]string{upgrade.PrepullAnnotation: "yes"}).fleet("a", 1, oldRevision).evaluate(t)
-		if r.State != invalid || !strings.Contains(r.Advice, `image-prepull is "yes": write true or false`) {
+		if r.State != Invalid || !strings.Contains(r.Advice, `image-prepull is "yes": write true or false`) {
 			t.Errorf("%s: got %s: %s", strategy, r.State, r.Advice)
 		}
 	}

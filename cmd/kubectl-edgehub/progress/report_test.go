@@ -1,4 +1,4 @@
-package main
+package progress
 
 import (
 	"errors"
@@ -23,42 +23,42 @@ func TestWhereARolloutStands(t *testing.T) {
 	}
 	tests := map[string]struct {
 		world *world
-		want  phase
-		code  exitCode
+		want  Phase
+		code  ExitCode
 		says  string // in message or advice
 	}{
-		"all nodes updated":                  {newWorld(advanced, nil).fleet("a", 3, newRevision), complete, exitDone, "3 of 3 nodes updated"},
-		"no node at all":                     {newWorld(advanced, nil), complete, exitDone, "no node should run this daemon"},
-		"old pods that wait for their turn":  {halfDone(nil), updating, exitUnderWay, "2 of 4 nodes updated"},
-		"a broken new pod":                   {mixed(), updating, exitUnderWay, "ImagePullBackOff"},
-		"only a NotReady node is left":       {withNotReady(newWorld(advanced, nil).fleet("a", 2, newRevision)), waiting, exitUnderWay, "follow by themselves"},
-		"NotReady, and others held":          {withNotReady(halfDone(map[string]string{rollout.PartitionAnnotation: "3"})), waiting, exitUnderWay, "that the annotations let go is updated"},
-		"paused":                             {halfDone(map[string]string{rollout.PausedAnnotation: "true"}), paused, exitHeldUp, "kubectl edgehub resume ds/web -n shop"},
-		"paused when all was done":           {annotated(rollout.PausedAnnotation, "true"), complete, exitDone, ""},
-		"held by the partition":              {halfDone(map[string]string{rollout.PartitionAnnotation: "2"}), held, exitDone, rollout.PartitionAnnotation},
-		"held by the node selector":          {halfDone(map[string]string{rollout.NodeSelectorAnnotation: "zone=test"}), held, exitDone, rollout.NodeSelectorAnnotation},
-		"a wrong option":                     {annotated(rollout.MaxUnavailableAnnotation, "abc"), invalid, exitHeldUp, `max-unavailable is "abc"`},
-		"a wrong strategy":                   {newWorld("advanced", nil), invalid, exitHeldUp, `is "advanced"`},
-		"a revision that is not there yet":   {notObserved(), updating, exitUnderWay, "its revision is not known yet"},
-		"halted, in the controller's words":  {haltedWorld(nil), halted, exitHeldUp, "n1 and n2 are lost"},
-		"halted, and told to go on":          {haltedWorld(map[string]string{rollout.ContinueAnnotation: newRevision}), updating, exitUnderWay, ""},
-		"halted for another revision before": {haltedWorld(map[string]string{rollout.ContinueAnnotation: oldRevision}), halted, exitHeldUp, "n1 and n2 are lost"},
-		"pods that may not be deleted":       {refusedWorld(newRevision), refused, exitHeldUp, "not today"},
-		"refused for the revision before":    {refusedWorld(oldRevision), updating, exitUnderWay, ""},
-		"held by a taint":                    {withTainted(newWorld(advanced, nil).fleet("a", 2, newRevision)), complete, exitDone, "2 of 3 nodes updated, 1 pod held by placement (node z has the taint line=3:NoSchedule"},
-		"taint and partition hold":           {withTainted(halfDone(map[string]string{rollout.PartitionAnnotation: "2"})), held, exitDone, "2 held by annotation " + rollout.PartitionAnnotation + ", 1 pod held by placement (node z has"},
-		"OTA, held by a taint":               {withTainted(newWorld("OTA", nil).fleet("a", 2, newRevision)), complete, exitDone, "2 of 3 nodes updated, 1 pod held by placement (node z has the taint line=3:NoSchedule"},
-		"OTA, all upgraded":                  {newWorld("OTA", nil).fleet("a", 2, newRevision), complete, exitDone, "2 of 2 nodes updated"},
-		"OTA, some not":                      {newWorld("ota", nil).fleet("a", 1, newRevision).fleet("b", 2, oldRevision), waiting, exitUnderWay, "2 waiting for their owner"},
-		"OTA, a pod that is starting":        {withNoPod(newWorld("OTA", nil).fleet("a", 1, newRevision)), updating, exitUnderWay, "1 unavailable"},
-		"OTA, an old pod on no node":         {withUnscheduled(newWorld("OTA", nil).fleet("a", 2, newRevision)), waiting, exitUnderWay, "1 pods are not scheduled"},
-		"OTA does not read the options":      {newWorld("OTA", map[string]string{rollout.MaxUnavailableAnnotation: "abc"}).fleet("a", 1, newRevision), complete, exitDone, ""},
+		"all nodes updated":                  {newWorld(advanced, nil).fleet("a", 3, newRevision), Complete, ExitDone, "3 of 3 nodes updated"},
+		"no node at all":                     {newWorld(advanced, nil), Complete, ExitDone, "no node should run this daemon"},
+		"old pods that wait for their turn":  {halfDone(nil), Updating, ExitUnderWay, "2 of 4 nodes updated"},
+		"a broken new pod":                   {mixed(), Updating, ExitUnderWay, "ImagePullBackOff"},
+		"only a NotReady node is left":       {withNotReady(newWorld(advanced, nil).fleet("a", 2, newRevision)), Waiting, ExitUnderWay, "follow by themselves"},
+		"NotReady, and others held":          {withNotReady(halfDone(map[string]string{rollout.PartitionAnnotation: "3"})), Waiting, ExitUnderWay, "that the annotations let go is updated"},
+		"paused":                             {halfDone(map[string]string{rollout.PausedAnnotation: "true"}), Paused, ExitHeldUp, "kubectl edgehub resume ds/web -n shop"},
+		"paused when all was done":           {annotated(rollout.PausedAnnotation, "true"), Complete, ExitDone, ""},
+		"held by the partition":              {halfDone(map[string]string{rollout.PartitionAnnotation: "2"}), Held, ExitDone, rollout.PartitionAnnotation},
+		"held by the node selector":          {halfDone(map[string]string{rollout.NodeSelectorAnnotation: "zone=test"}), Held, ExitDone, rollout.NodeSelectorAnnotation},
+		"a wrong option":                     {annotated(rollout.MaxUnavailableAnnotation, "abc"), Invalid, ExitHeldUp, `max-unavailable is "abc"`},
+		"a wrong strategy":                   {newWorld("advanced", nil), Invalid, ExitHeldUp, `is "advanced"`},
+		"a revision that is not there yet":   {notObserved(), Updating, ExitUnderWay, "its revision is not known yet"},
+		"halted, in the controller's words":  {haltedWorld(nil), Halted, ExitHeldUp, "n1 and n2 are lost"},
+		"halted, and told to go on":          {haltedWorld(map[string]string{rollout.ContinueAnnotation: newRevision}), Updating, ExitUnderWay, ""},
+		"halted for another revision before": {haltedWorld(map[string]string{rollout.ContinueAnnotation: oldRevision}), Halted, ExitHeldUp, "n1 and n2 are lost"},
+		"pods that may not be deleted":       {refusedWorld(newRevision), Refused, ExitHeldUp, "not today"},
+		"refused for the revision before":    {refusedWorld(oldRevision), Updating, ExitUnderWay, ""},
+		"held by a taint":                    {withTainted(newWorld(advanced, nil).fleet("a", 2, newRevision)), Complete, ExitDone, "2 of 3 nodes updated, 1 pod held by placement (node z has the taint line=3:NoSchedule"},
+		"taint and partition hold":           {withTainted(halfDone(map[string]string{rollout.PartitionAnnotation: "2"})), Held, ExitDone, "2 held by annotation " + rollout.PartitionAnnotation + ", 1 pod held by placement (node z has"},
+		"OTA, held by a taint":               {withTainted(newWorld("OTA", nil).fleet("a", 2, newRevision)), Complete, ExitDone, "2 of 3 nodes updated, 1 pod held by placement (node z has the taint line=3:NoSchedule"},
+		"OTA, all upgraded":                  {newWorld("OTA", nil).fleet("a", 2, newRevision), Complete, ExitDone, "2 of 2 nodes updated"},
+		"OTA, some not":                      {newWorld("ota", nil).fleet("a", 1, newRevision).fleet("b", 2, oldRevision), Waiting, ExitUnderWay, "2 waiting for their owner"},
+		"OTA, a pod that is starting":        {withNoPod(newWorld("OTA", nil).fleet("a", 1, newRevision)), Updating, ExitUnderWay, "1 unavailable"},
+		"OTA, an old pod on no node":         {withUnscheduled(newWorld("OTA", nil).fleet("a", 2, newRevision)), Waiting, ExitUnderWay, "1 pods are not scheduled"},
+		"OTA does not read the options":      {newWorld("OTA", map[string]string{rollout.MaxUnavailableAnnotation: "abc"}).fleet("a", 1, newRevision), Complete, ExitDone, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := tt.world.evaluate(t)
-			if r.State != tt.want || r.State.exitCode() != tt.code {
-				t.Errorf("got %s with exit code %d, want %s with %d; message: %s", r.State, r.State.exitCode(), tt.want, tt.code, r.Message)
+			if r.State != tt.want || r.State.ExitCode() != tt.code {
+				t.Errorf("got %s with exit code %d, want %s with %d; message: %s", r.State, r.State.ExitCode(), tt.want, tt.code, r.Message)
 			}
 			if !strings.Contains(r.Message+" "+r.Advice, tt.says) {
 				t.Errorf("got %q and %q, want %q in one of them", r.Message, r.Advice, tt.says)
@@ -99,7 +99,7 @@ func refusedWorld(revision string) *world {
 // withUnscheduled adds an old pod that the scheduler finds no room for.
 func withUnscheduled(w *world) *world {
 	w.fleet("z", 1, oldRevision)
-	pod := w.pods[len(w.pods)-1]
+	pod := w.Pods[len(w.Pods)-1]
 	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 			MatchFields: []corev1.NodeSelectorRequirement{
@@ -120,7 +120,7 @@ func notObserved() *world {
 // haltedWorld has three nodes with the new revision, two of them lost.
 func haltedWorld(annotations map[string]string) *world {
 	w := newWorld(advanced, annotations).fleet("a", 2, oldRevision).fleet("n", 3, newRevision)
-	for _, n := range w.nodes[2:4] {
+	for _, n := range w.Nodes[2:4] {
 		n.Status.Conditions[0].Status = corev1.ConditionUnknown
 	}
 	w.said(rollout.HaltedCondition, corev1.ConditionTrue, "n1 and n2 are lost")
@@ -145,9 +145,9 @@ func TestWhatIsNextIsNotGoneYet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(advanced, nil).fleet("a", 1, newRevision).fleet("b", 1, oldRevision)
 			w.daemonSet.Spec.MinReadySeconds = 60
-			tt.pod(w.pods[1])
+			tt.pod(w.Pods[1])
 			r := w.evaluate(t)
-			want := nodeReport{Node: "b1", State: tt.want, Reason: tt.reason, Pod: "web-b1", Revision: oldRevision}
+			want := Node{Node: "b1", State: tt.want, Reason: tt.reason, Pod: "web-b1", Revision: oldRevision}
 			got := r.Nodes[1]
 			want.Containers, want.ReadyContainers, want.PodStatus = 1, got.ReadyContainers, got.PodStatus // others test them
 			if got != want || r.Counts[tt.want] != 1 || r.Limits.UnavailableNodes != tt.absent {
@@ -160,18 +160,18 @@ func TestWhatIsNextIsNotGoneYet(t *testing.T) {
 // The controller has seen when nodes went NotReady, and this program has not.
 func TestTheControllersWordOnTheBreakerCounts(t *testing.T) {
 	w := haltedWorld(nil)
-	for i := range w.pods { // young enough to be in doubt
-		w.pods[i].CreationTimestamp.Time = start.Add(-rollout.BreakerWindow)
+	for i := range w.Pods { // young enough to be in doubt
+		w.Pods[i].CreationTimestamp.Time = start.Add(-rollout.BreakerWindow)
 	}
-	for i := range w.nodes {
-		w.nodes[i].Status.Conditions[0].LastTransitionTime.Time = start
+	for i := range w.Nodes {
+		w.Nodes[i].Status.Conditions[0].LastTransitionTime.Time = start
 	}
 	w.daemonSet.Status.Conditions = nil
-	if r := w.evaluate(t); r.State != halted {
+	if r := w.evaluate(t); r.State != Halted {
 		t.Errorf("got %s, want halted while nobody knows better", r.State)
 	}
 	w.said(rollout.HaltedCondition, corev1.ConditionFalse, "the nodes that were updated stay Ready")
-	if r := w.evaluate(t); r.State == halted {
+	if r := w.evaluate(t); r.State == Halted {
 		t.Errorf("got %s, though the controller says that it is not: %s", r.State, r.Advice)
 	}
 }
@@ -179,16 +179,16 @@ func TestTheControllersWordOnTheBreakerCounts(t *testing.T) {
 func TestOneThatNeverOptedIn(t *testing.T) {
 	w := newWorld(advanced, nil)
 	w.daemonSet.Annotations = nil
-	_, err := evaluate(w.objects, start)
-	var notOurs errNotOurs
-	if !errors.As(err, &notOurs) || !strings.Contains(err.Error(), "shop/web") {
+	_, err := Evaluate(w.Objects, start)
+	var notOptedIn NotOptedIn
+	if !errors.As(err, &notOptedIn) || !strings.Contains(err.Error(), "shop/web") {
 		t.Errorf("got %v, want an error that says that shop/web did not opt in", err)
 	}
 }
 
 func TestOTASaysHowFarOwnersAre(t *testing.T) {
 	w := newWorld(daemonset.OTA.String(), nil).fleet("a", 4, oldRevision)
-	for i, pod := range w.pods {
+	for i, pod := range w.Pods {
 		mark := func(kind corev1.PodConditionType, status corev1.ConditionStatus, revision, reason string) {
 			pod.Status.Conditions = append(pod.Status.Conditions,
 				corev1.PodCondition{Type: kind, Status: status, Message: upgrade.Message(revision), Reason: reason})
@@ -207,21 +207,21 @@ func TestOTASaysHowFarOwnersAre(t *testing.T) {
 			mark(upgrade.NeedCondition, corev1.ConditionFalse, oldRevision, "")
 		}
 	}
-	w.nodes[3].Status.Conditions[0].Status = corev1.ConditionUnknown
+	w.Nodes[3].Status.Conditions[0].Status = corev1.ConditionUnknown
 	r := w.evaluate(t)
 	for i, want := range []string{"its images are there", "its images are being pulled", "", "node is not Ready"} {
 		if n := r.Nodes[i]; n.State != rollout.WaitingForOwner || n.Reason != want {
 			t.Errorf("node %s is %s (%q), want %s (%q)", n.Node, n.State, n.Reason, rollout.WaitingForOwner, want)
 		}
 	}
-	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "not yet told 1 pods") || r.spoke {
+	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "not yet told 1 pods") || r.Spoke {
 		t.Errorf("got warnings %q, want one about the pod that has not been told", r.Warnings)
 	}
 }
 
 func TestAWarningAndTheAdviceAgree(t *testing.T) {
 	r := newWorld(advanced, nil).fleet("a", 2, oldRevision).evaluate(t)
-	r.warn("the controller seems not to run")
+	r.Warn("the controller seems not to run")
 	if r.Advice != "it goes on when the controller runs" {
 		t.Errorf("the advice is %q beside a warning that nothing will happen", r.Advice)
 	}
@@ -238,7 +238,7 @@ func TestReadyOnly(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := tt.world.evaluate(t).onlyNotReadyLeft(); got != tt.want {
+			if got := tt.world.evaluate(t).OnlyNotReadyLeft(); got != tt.want {
 				t.Errorf("only NotReady nodes left: got %t, want %t", got, tt.want)
 			}
 		})

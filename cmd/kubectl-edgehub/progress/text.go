@@ -1,4 +1,4 @@
-package main
+package progress
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/controller/workload"
 )
 
 // line is one line of the text, for one or more states.
@@ -15,19 +16,20 @@ type line struct {
 	mark   byte // stands for a node of these states in the bar
 	label  string
 	states []rollout.State
-	detail func(r *report, nodes []nodeReport) string
+	detail func(r *Report, nodes []Node) string
 }
 
-func linesFor(strategy string) []line {
+func (r *Report) lines() []line {
 	all := []line{
 		{'#', "updated", []rollout.State{rollout.Updated}, nil},
 		{'!', "unavailable", []rollout.State{rollout.Unavailable}, byReason},
 	}
-	if strategy == daemonset.OTA.String() {
-		return append(all,
-			line{'.', "for owners", []rollout.State{rollout.WaitingForOwner}, byReason},
-			line{'=', "held", []rollout.State{rollout.HeldByPlacement}, byReason},
-		)
+	if r.Strategy == daemonset.OTA.String() {
+		all = append(all, line{'.', "for owners", []rollout.State{rollout.WaitingForOwner}, byReason})
+		if r.Kind == workload.DaemonSet {
+			all = append(all, line{'=', "held", []rollout.State{rollout.HeldByPlacement}, byReason})
+		}
+		return all
 	}
 	return append(all,
 		line{'.', "pending", []rollout.State{rollout.Pending}, byLimit},
@@ -38,14 +40,14 @@ func linesFor(strategy string) []line {
 
 // text is the report for people, with a bar for a terminal of that width; 0: no terminal, and
 // no bar.
-func (r *report) text(width int) string {
+func (r *Report) text(width int) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "daemonset.apps/%s in %s: %s", r.Name, r.Namespace, r.Strategy)
+	fmt.Fprintf(&out, "%s.apps/%s in %s: %s", r.Kind.Lower(), r.Name, r.Namespace, r.Strategy)
 	if r.Revision != "" {
 		fmt.Fprintf(&out, " to revision %s", r.Revision)
 	}
 	out.WriteString("\n")
-	lines := linesFor(r.Strategy)
+	lines := r.lines()
 	if r.Revision != "" {
 		if width > 0 {
 			out.WriteString(r.bar(lines, width) + "\n")
@@ -62,9 +64,9 @@ func (r *report) text(width int) string {
 }
 
 // line counts the nodes in l's states, and names them or the reason.
-func (r *report) line(l line, marked bool) string {
+func (r *Report) line(l line, marked bool) string {
 	nodes := r.in(l.states)
-	out := fmt.Sprintf("%-12s %5d", l.label, len(nodes))
+	out := countLine(l.label, len(nodes))
 	if marked {
 		out = "  " + string(l.mark) + " " + out
 	}
@@ -78,8 +80,10 @@ func (r *report) line(l line, marked bool) string {
 	return out
 }
 
-func (r *report) in(states []rollout.State) []nodeReport {
-	var out []nodeReport
+func countLine(label string, count int) string { return fmt.Sprintf("%-12s %5d", label, count) }
+
+func (r *Report) in(states []rollout.State) []Node {
+	var out []Node
 	for _, n := range r.Nodes {
 		if slices.Contains(states, n.State) {
 			out = append(out, n)
@@ -98,7 +102,7 @@ const (
 
 // bar draws the share of each line, at least one mark for a line that has any node. It shows
 // 100 % only when all nodes are updated.
-func (r *report) bar(lines []line, width int) string {
+func (r *Report) bar(lines []line, width int) string {
 	width = min(maxBar, max(minBar, width-barFrame))
 	total := len(r.Nodes)
 	if total == 0 {

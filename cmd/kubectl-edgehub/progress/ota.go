@@ -1,31 +1,34 @@
-package main
+package progress
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/controller/workload"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // judgeOTA counts which nodes have upgraded.
-func (r *report) judgeOTA(o objects, now time.Time) {
-	if _, err := rollout.ParseOTA(o.daemonSet.Annotations); err != nil {
+func (r *Report) judgeOTA(ds *appsv1.DaemonSet, o Objects, now time.Time) {
+	if _, err := rollout.ParseOTA(ds.Annotations); err != nil {
 		r.wrong(err.Error())
 		return
 	}
-	if !r.target(o) {
+	if r.awaitsRevision() {
 		return
 	}
 	plan := rollout.NewOTAPlan(rollout.Input{
-		DaemonSet: o.daemonSet, Revision: r.Revision, Nodes: o.nodes, Pods: o.pods, Now: now,
+		DaemonSet: ds, Revision: r.Revision, Nodes: o.Nodes, Pods: o.Pods, Now: now,
 		Observations: rollout.NewTrustingObservations(),
 	})
 	pods := map[string]*corev1.Pod{}
-	for _, pod := range o.pods {
+	for _, pod := range o.Pods {
 		pods[pod.Name] = pod
 	}
 	unmarked, unscheduled := 0, 0
@@ -41,29 +44,42 @@ func (r *report) judgeOTA(o objects, now time.Time) {
 			unmarked++
 		}
 	})
-	r.spoke = unmarked == 0
-	if !r.spoke {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("the controller has not yet told %d pods about this revision", unmarked))
+	r.warnUnmarked(unmarked)
+	r.Message = plan.Summary()
+	r.sumUpOTA(unscheduled)
+	if r.State == Complete && r.Counts[rollout.HeldByPlacement] > 0 {
+		r.Advice = plan.Placement()
 	}
-	r.sumUpOTA(&plan, unscheduled)
 }
 
-// sumUpOTA sums up an OTA DaemonSet. unscheduled is the number of pods of an old revision
+func (r *Report) warnUnmarked(pods int) {
+	r.Spoke = pods == 0
+	if !r.Spoke {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("the controller has not yet told %d pods about this revision", pods))
+	}
+}
+
+// sumUpOTA sets the phase of a workload with OTA. unscheduled is the number of pods of an old revision
 // that are not scheduled.
-func (r *report) sumUpOTA(plan *rollout.Plan, unscheduled int) {
-	r.Message = plan.Summary()
+func (r *Report) sumUpOTA(unscheduled int) {
 	switch {
 	case r.Counts[rollout.WaitingForOwner] > 0:
-		r.State, r.Advice = waiting, "the owner of a node upgrades its pod, by a POST to the node's own API; nothing is done from here"
+		r.State, r.Advice = Waiting, "the owner of a node upgrades its pod, by a POST to the node's own API; nothing is done from here"
 	case unscheduled > 0:
-		r.State, r.Advice = waiting, fmt.Sprintf("%d pods are not scheduled, and keep their old revision until somebody deletes them", unscheduled)
+		r.State, r.Advice = Waiting, fmt.Sprintf("%d pods are not scheduled, and keep their old revision until somebody deletes them", unscheduled)
 	case r.Counts[rollout.Unavailable] > 0:
-		r.State, r.Advice = updating, "the last pods are starting"
-	case r.Counts[rollout.HeldByPlacement] > 0:
-		r.State, r.Advice = complete, plan.Placement()
+		r.State, r.Advice = Updating, "the last pods are starting"
 	default:
-		r.State, r.Advice = complete, "every node runs the target revision"
+		r.State, r.Advice = Complete, "every "+strings.TrimSuffix(r.members(), "s")+" runs the target revision"
 	}
+}
+
+// members are what r.Nodes are.
+func (r *Report) members() string {
+	if r.Kind == workload.StatefulSet {
+		return "pods"
+	}
+	return "nodes"
 }
 
 // marked reports whether the controller's condition on pod is about revision.

@@ -1,4 +1,4 @@
-package main
+package progress
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/controller/workload"
 )
 
 // Limits of one line; --nodes shows all.
@@ -15,24 +16,37 @@ const (
 	maxReasons = 3
 )
 
-// names lists at most maxNames nodes.
-func names(nodes []nodeReport) string {
-	var out []string
-	for _, n := range nodes[:min(len(nodes), maxNames)] {
-		out = append(out, n.Node)
+// name is what distinguishes n from the others in a line: its node, or its pod in a StatefulSet.
+func (n Node) name(r *Report) string {
+	if r.Kind == workload.StatefulSet {
+		return n.Pod
 	}
-	s := strings.Join(out, ", ")
-	if more := len(nodes) - maxNames; more > 0 {
+	return n.Node
+}
+
+// names lists at most maxNames nodes.
+func names(r *Report, nodes []Node) string {
+	var out []string
+	for _, n := range nodes {
+		out = append(out, n.name(r))
+	}
+	return first(out, maxNames)
+}
+
+// first joins the first n of a list, and counts the others.
+func first(list []string, n int) string {
+	s := strings.Join(list[:min(len(list), n)], ", ")
+	if more := len(list) - n; more > 0 {
 		s += fmt.Sprintf(" and %d more", more)
 	}
 	return s
 }
 
-func byName(_ *report, nodes []nodeReport) string { return names(nodes) }
+func byName(r *Report, nodes []Node) string { return names(r, nodes) }
 
 // byReason lists the nodes of each reason, the most frequent reason first.
-func byReason(_ *report, nodes []nodeReport) string {
-	groups := map[string][]nodeReport{}
+func byReason(r *Report, nodes []Node) string {
+	groups := map[string][]Node{}
 	var reasons []string // in the order of the nodes
 	for _, n := range nodes {
 		if groups[n.Reason] == nil {
@@ -43,7 +57,7 @@ func byReason(_ *report, nodes []nodeReport) string {
 	slices.SortStableFunc(reasons, func(a, b string) int { return cmp.Compare(len(groups[b]), len(groups[a])) })
 	var out []string
 	for _, reason := range reasons[:min(len(reasons), maxReasons)] {
-		s := names(groups[reason])
+		s := names(r, groups[reason])
 		if reason != "" {
 			s = reason + " (" + s + ")"
 		}
@@ -56,7 +70,7 @@ func byReason(_ *report, nodes []nodeReport) string {
 }
 
 // byLimit describes what pending nodes wait for: their turn, or their images.
-func byLimit(r *report, nodes []nodeReport) string {
+func byLimit(r *Report, nodes []Node) string {
 	if r.Limits == nil {
 		return ""
 	}
@@ -73,7 +87,7 @@ func byLimit(r *report, nodes []nodeReport) string {
 }
 
 // awaitImages counts the nodes whose old pod is kept for the images of the new one.
-func awaitImages(nodes []nodeReport) int {
+func awaitImages(nodes []Node) int {
 	count := 0
 	for _, n := range nodes {
 		if n.AwaitsImages {
@@ -84,7 +98,7 @@ func awaitImages(nodes []nodeReport) int {
 }
 
 // byHolder describes what holds the nodes.
-func byHolder(_ *report, nodes []nodeReport) string {
+func byHolder(_ *Report, nodes []Node) string {
 	counts := map[rollout.State]int{}
 	for _, n := range nodes {
 		counts[n.State]++

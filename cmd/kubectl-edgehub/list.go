@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/progress"
+	"github.com/edgehub-io/edgehub/controller/workload"
+)
+
+// statusOfAll prints a line for each workload that opted in, of the namespace or of all. Its exit
+// code is the highest of theirs.
+func statusOfAll(ctx context.Context, c *cluster, o *options, s streams) (progress.ExitCode, error) {
+	if o.all {
+		c.namespace = metav1.NamespaceAll
+	}
+	workloads, err := optedIn(ctx, c)
+	if err != nil {
+		return progress.ExitFailed, err
+	}
+	if len(workloads) == 0 && o.output == "" {
+		where := "any namespace"
+		if !o.all {
+			where = "namespace " + c.namespace
+		}
+		fmt.Fprintf(s.err, "no DaemonSet or StatefulSet in %s has opted into an update strategy of edgehub\n", where)
+		return progress.ExitDone, nil
+	}
+	reports, err := evaluateAll(ctx, c, workloads)
+	if err != nil {
+		return progress.ExitFailed, err
+	}
+	if o.output == "" {
+		fmt.Fprint(s.out, progress.Table(reports))
+	} else {
+		err = progress.PrintJSON(s.out, reports)
+	}
+	if err != nil {
+		return progress.ExitFailed, err
+	}
+	code := progress.ExitDone
+	for _, r := range reports {
+		code = max(code, r.State.ExitCode())
+	}
+	return code, nil
+}
+
+// optedIn returns the workloads that asked for a strategy, even if in vain: the DaemonSets first.
+func optedIn(ctx context.Context, c *cluster) ([]workload.Object, error) {
+	var out []workload.Object
+	for _, kind := range []workload.Kind{workload.DaemonSet, workload.StatefulSet} {
+		all, err := c.list(ctx, kind, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range all {
+			if isFor("status", w) {
+				out = append(out, w)
+			}
+		}
+	}
+	return out, nil
+}
+
+// list returns all workloads of a kind in c.namespace, or in all namespaces if that is "".
+func (c *cluster) list(ctx context.Context, kind workload.Kind, o metav1.ListOptions) ([]workload.Object, error) {
+	var out []workload.Object
+	if kind == workload.StatefulSet {
+		list, err := c.client.AppsV1().StatefulSets(c.namespace).List(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			out = append(out, &list.Items[i])
+		}
+		return out, nil
+	}
+	list, err := c.client.AppsV1().DaemonSets(c.namespace).List(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		out = append(out, &list.Items[i])
+	}
+	return out, nil
+}
+
+// evaluateAll reads the nodes once, and the pods and revisions of one workload at a time.
+func evaluateAll(ctx context.Context, c *cluster, workloads []workload.Object) ([]*progress.Report, error) {
+	nodes, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	check := leaseCheck{c: c}
+	reports := []*progress.Report{}
+	for _, w := range workloads {
+		selector, err := selectorOf(w)
+		if err != nil {
+			return nil, err
+		}
+		selected := metav1.ListOptions{LabelSelector: selector}
+		revisions, err := c.client.AppsV1().ControllerRevisions(w.GetNamespace()).List(ctx, selected)
+		if err != nil {
+			return nil, err
+		}
+		pods, err := c.client.CoreV1().Pods(w.GetNamespace()).List(ctx, selected)
+		if err != nil {
+			return nil, err
+		}
+		r, err := judge(ctx, c, &check, progress.Objects{
+			Workload: w, Pods: controlled(w, pointers(pods.Items)), Nodes: pointers(nodes.Items),
+			Revisions: controlled(w, pointers(revisions.Items)),
+		})
+		if err != nil {
+			return nil, err
+		}
+		reports = append(reports, r)
+	}
+	return reports, nil
+}
+
+func pointers[T corev1.Pod | corev1.Node | appsv1.ControllerRevision](items []T) []*T {
+	var out []*T
+	for i := range items {
+		out = append(out, &items[i])
+	}
+	return out
+}

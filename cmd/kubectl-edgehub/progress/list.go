@@ -1,0 +1,64 @@
+package progress
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/controller/workload"
+)
+
+// Table has a line for each report, and below it what is wrong.
+func Table(reports []*Report) string {
+	var (
+		rows     [][]string
+		problems strings.Builder
+		stopped  string // what warns of the controller, the same for all
+	)
+	for _, r := range reports {
+		rows = append(rows, r.cells())
+		if r.State.ExitCode() == ExitHeldUp {
+			fmt.Fprintf(&problems, "%s in %s: %s\n", r.shortName(), r.Namespace, r.Advice)
+		}
+		for _, w := range r.Warnings {
+			if w == r.stopped {
+				stopped = w
+				continue
+			}
+			fmt.Fprintf(&problems, "warning: %s in %s: %s\n", r.shortName(), r.Namespace, w)
+		}
+	}
+	if stopped != "" {
+		fmt.Fprintf(&problems, "warning: %s\n", stopped)
+	}
+	return format.Table([]string{"NAMESPACE", "NAME", "STATE", "UPDATED", "UNAVAILABLE"}, rows) + problems.String()
+}
+
+func (r *Report) cells() []string {
+	cells := []string{r.Namespace, r.shortName(), string(r.State), "", ""}
+	if r.Revision != "" { // else nothing is known of its nodes
+		cells[3], cells[4] = fmt.Sprintf("%d/%d", r.Counts[rollout.Updated], len(r.Nodes)), fmt.Sprint(r.Counts[rollout.Unavailable])
+	}
+	return cells
+}
+
+// shortName is how a command line names r's workload.
+func (r *Report) shortName() string {
+	if r.Kind == workload.StatefulSet {
+		return "sts/" + r.Name
+	}
+	return "ds/" + r.Name
+}
+
+// PrintJSON writes the reports to w.
+func PrintJSON(w io.Writer, reports []*Report) error {
+	b, err := json.MarshalIndent(map[string]any{"items": reports}, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode reports: %w", err)
+	}
+	_, err = fmt.Fprintln(w, string(b))
+	return err
+}
