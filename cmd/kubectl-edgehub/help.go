@@ -39,6 +39,10 @@ How it is rolled out is up to further annotations, all of them optional:
   apps.openyurt.io/image-prepull: "true"       nodes pull the new images first, with
                                                OTA as well
   apps.openyurt.io/image-prepull-timeout: 30m  and a pod is kept for its images so long
+What the owners of nodes may do is up to these, on StatefulSets as well:
+  apps.openyurt.io/max-hold: 24h               put an upgrade off for so long; 0s: never
+  apps.openyurt.io/owner-rollback: Allowed     go back to an earlier version; or Denied
+  apps.openyurt.io/rollback-history: 1         of so many versions before, images stay
 To undo a change of the pod template: kubectl rollout undo ds/NAME
 `
 
@@ -69,10 +73,15 @@ What the lines mean:
                  images first, not before its images are there
   not ready      the node is not Ready. It is left alone and not counted, and is
                  updated when it is Ready again
-  held           the annotations, a pause or the circuit breaker keep the old pod, or
-                 (by placement) the node would get no new one: its taints or labels
-                 do not fit the new revision
+  held           the annotations, a pause, the circuit breaker or the owner of the
+                 node keep the old pod, or (by placement) the node would get no new
+                 one: its taints or labels do not fit the new revision
   for owners     (OTA) the old pod is there until the owner of the node upgrades it
+If owners have decided something, these lines follow. They count nodes once more:
+  on hold        the owner, or an app on the node, wants no upgrade before that time
+  scheduled      an upgrade waits on the node for a time, or for a window of each day
+  rolled back    the owner went back to an earlier revision
+What owners decide while the cloud is away is known here when the node is back.
 
 The circuit breaker: when nodes go NotReady soon after they were updated, at least
 two of them, at least the maximum, and more than half of those updated, nothing more

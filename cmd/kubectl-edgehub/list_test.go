@@ -67,9 +67,9 @@ func listAll(t *testing.T, o options, namespace string, objects ...runtime.Objec
 func TestStatusOfAllNamespaces(t *testing.T) {
 	code, out, errs := listAll(t, options{all: true}, "shop", twoNamespaces()...)
 	want := strings.TrimPrefix(`
-NAMESPACE   NAME     STATE      UPDATED   UNAVAILABLE
-shop        ds/log   complete   1/1       0
-bank        sts/db   complete   1/1       0
+NAMESPACE   NAME     STATE      UPDATED   UNAVAILABLE   OWNERS
+shop        ds/log   complete   1/1       0             -
+bank        sts/db   complete   1/1       0             -
 `, "\n")
 	if code != progress.ExitDone || out != want || errs != "" {
 		t.Errorf("got exit code %d and\n%s%s\nwant\n%s", code, out, errs, want)

@@ -1,6 +1,11 @@
 package rollout
 
-import appsv1 "k8s.io/api/apps/v1"
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
 
 // WaitingForOwner nodes have an old pod that their owner has yet to upgrade, with the strategy OTA.
 const WaitingForOwner State = "waiting_for_owner"
@@ -43,4 +48,15 @@ func OTACondition(p *Plan) appsv1.DaemonSetCondition {
 		reason = ReasonWaitingForOwners
 	}
 	return condition(CompleteCondition, p.Complete(), reason, messagePrefix+p.Revision+": "+message)
+}
+
+// HeldUntil returns until when the owner of pod holds it, the zero time if it is not held, and the
+// owner's reason, which the node may have written anything into. It knows of the holds before only
+// what a single look at the pod shows.
+func HeldUntil(pod *corev1.Pod, maxHold time.Duration, now time.Time) (until time.Time, reason string) {
+	h := nextHold(nil, pod, maxHold, now)
+	if h == nil || !now.Before(h.end(maxHold)) {
+		return time.Time{}, ""
+	}
+	return h.end(maxHold), h.reason
 }

@@ -110,6 +110,7 @@ func byHolder(_ *Report, nodes []Node) string {
 	}{
 		{rollout.HeldByBreaker, "by the circuit breaker"},
 		{rollout.HeldByPause, "by the pause"},
+		{rollout.HeldByOwner, "by the owners of the nodes"},
 		{rollout.HeldByPartition, "by annotation " + rollout.PartitionAnnotation},
 		{rollout.HeldBySelector, "by annotation " + rollout.NodeSelectorAnnotation},
 		{rollout.HeldByPlacement, "by placement"},

@@ -34,11 +34,11 @@ func Table(reports []*Report) string {
 	if stopped != "" {
 		fmt.Fprintf(&problems, "warning: %s\n", stopped)
 	}
-	return format.Table([]string{"NAMESPACE", "NAME", "STATE", "UPDATED", "UNAVAILABLE"}, rows) + problems.String()
+	return format.Table([]string{"NAMESPACE", "NAME", "STATE", "UPDATED", "UNAVAILABLE", "OWNERS"}, rows) + problems.String()
 }
 
 func (r *Report) cells() []string {
-	cells := []string{r.Namespace, r.shortName(), string(r.State), "", ""}
+	cells := []string{r.Namespace, r.shortName(), string(r.State), "", "", r.countOwners()}
 	if r.Revision != "" { // else nothing is known of its nodes
 		cells[3], cells[4] = fmt.Sprintf("%d/%d", r.Counts[rollout.Updated], len(r.Nodes)), fmt.Sprint(r.Counts[rollout.Unavailable])
 	}

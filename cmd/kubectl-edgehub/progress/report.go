@@ -15,6 +15,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/workload"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // Objects are what a rollout is judged by, at one moment.
@@ -121,6 +122,7 @@ type Node struct {
 	Restarts        int32  `json:"restarts"`
 	// AwaitsImages is set where the old pod is kept until the images are there.
 	AwaitsImages bool `json:"awaitsImages,omitempty"`
+	Owner
 }
 
 // NotOptedIn is returned for a DaemonSet or StatefulSet that has not opted in.
@@ -153,7 +155,7 @@ func Evaluate(o Objects, now time.Time) (*Report, error) {
 	default:
 		r.judge(o, now)
 	}
-	r.describePods(o)
+	r.describePods(o, now)
 	return r, nil
 }
 
@@ -175,8 +177,12 @@ func (r *Report) judge(o Objects, now time.Time) {
 	}
 }
 
-// describePods adds the status of each node's pod.
-func (r *Report) describePods(o Objects) {
+// describePods adds the status of each node's pod, and what its owner decided.
+func (r *Report) describePods(o Objects, now time.Time) {
+	policy, err := upgrade.ParsePolicy(o.Workload.GetAnnotations(), r.Strategy == daemonset.OTA.String())
+	if err != nil {
+		return // r is Invalid, and has no nodes
+	}
 	of := map[string]*corev1.Pod{}
 	for _, pod := range o.Pods {
 		of[pod.Name] = pod
@@ -189,6 +195,7 @@ func (r *Report) describePods(o Objects) {
 		}
 		s := podstatus.Of(pod)
 		n.ReadyContainers, n.Containers, n.PodStatus, n.Restarts = s.Ready, s.Containers, s.Status, s.Restarts
+		n.Owner = ownerOf(pod, policy.MaxHold, now)
 	}
 }
 
@@ -287,6 +294,8 @@ func (r *Report) sumUp(plan *rollout.Plan, options rollout.Options, ds *appsv1.D
 		if plan.Counts[rollout.WaitingNotReady]+plan.Counts[rollout.Updated] < plan.Total() {
 			r.Advice = "every Ready node that the annotations let go is updated; others follow by themselves when they are Ready again"
 		}
+	case rollout.ReasonHeldByOwner:
+		r.State, r.Advice = Waiting, fmt.Sprintf("the others follow by themselves when the holds of their owners end, after %v at most", options.Policy.MaxHold)
 	case rollout.ReasonHeldByPartition, rollout.ReasonHeldBySelector:
 		r.State, r.Advice = Held, "every node that the annotations let go is updated"
 	case rollout.ReasonHeldByPlacement:
@@ -339,5 +348,5 @@ func (r *Report) Warn(warning string) {
 
 // OnlyNotReadyLeft reports whether all Ready nodes are done.
 func (r *Report) OnlyNotReadyLeft() bool {
-	return r.State == Waiting && r.Counts[rollout.WaitingForOwner] == 0
+	return r.State == Waiting && r.Counts[rollout.WaitingForOwner]+r.Counts[rollout.HeldByOwner] == 0
 }

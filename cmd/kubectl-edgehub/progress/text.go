@@ -34,7 +34,7 @@ func (r *Report) lines() []line {
 	return append(all,
 		line{'.', "pending", []rollout.State{rollout.Pending}, byLimit},
 		line{'-', "not ready", []rollout.State{rollout.WaitingNotReady}, byName},
-		line{'=', "held", []rollout.State{rollout.HeldBySelector, rollout.HeldByPartition, rollout.HeldByPause, rollout.HeldByBreaker, rollout.HeldByPlacement}, byHolder},
+		line{'=', "held", []rollout.State{rollout.HeldByOwner, rollout.HeldBySelector, rollout.HeldByPartition, rollout.HeldByPause, rollout.HeldByBreaker, rollout.HeldByPlacement}, byHolder},
 	)
 }
 
@@ -55,6 +55,7 @@ func (r *Report) text(width int) string {
 		for _, l := range lines {
 			out.WriteString(r.line(l, width > 0) + "\n")
 		}
+		out.WriteString(r.ownerLines(width))
 	}
 	fmt.Fprintf(&out, "%s: %s\n", r.State, r.Advice)
 	for _, w := range r.Warnings {

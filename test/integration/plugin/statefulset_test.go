@@ -3,12 +3,15 @@ package plugin
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
@@ -73,7 +76,26 @@ func TestStatusOfAStatefulSetAndOfAll(t *testing.T) {
 	d.upgrade("db-0", 1)
 	edgehub(t, "status", "sts/db", ns, "--nodes").expect(t, 2, "updated          1  of 2", "   updated             db-0   1/1     Running", "   waiting_for_owner   db-1   1/1     Running")
 	edgehub(t, "status", "-A").expect(t, 2, f.namespace+"   ds/web   complete   4/4       0", f.namespace+"   sts/db   waiting    1/2       0")
-	var list struct{ Items []struct{ Kind, Name, State string } }
+
+	// What owners have decided is the same for pods of both kinds.
+	hold := upgrade.Hold{Since: metav1.Now(), Until: metav1.NewTime(time.Now().Add(time.Hour)), Reason: "unloading\nall"}
+	web, err := env.admin.CoreV1().Pods(f.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range []string{"db-1", web.Items[0].Name} {
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, upgrade.HoldAnnotation, hold.Encode())
+		if _, err := env.admin.CoreV1().Pods(f.namespace).Patch(t.Context(), pod, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until := "until " + hold.Until.UTC().Format(time.RFC3339) + ` ("unloading\nall")`
+	edgehub(t, "status", "sts/db", ns, "--nodes").expect(t, 2, "on hold          1  db-1 "+until+"\n", "on hold "+until)
+	edgehub(t, "status", "ds/web", ns).expect(t, 0, "on hold          1  "+web.Items[0].Spec.NodeName+" "+until+"\n")
+	edgehub(t, "status", ns).expect(t, 2, "sts/db   waiting    1/2       0             1 on hold\n")
+	var list struct {
+		Items []struct{ Kind, Name, State string }
+	}
 	if got := edgehub(t, "status", ns, "-o", "json"); json.Unmarshal([]byte(got.out), &list) != nil || len(list.Items) != 2 || list.Items[1].Kind != "StatefulSet" || got.code != 2 {
 		t.Errorf("got exit code %d and %s", got.code, got.out)
 	}

@@ -1,0 +1,156 @@
+package progress
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+// Owner is what the owner of a node, or an app on it, has decided about the node's pod, as far as
+// the cloud knows: a node that is away reports it when it is back. Its texts are at most
+// upgrade.MaxHoldReason bytes; the node may have written anything into them.
+type Owner struct {
+	// HeldUntil is when a hold ends; nil if the pod is not held. HoldReason is the owner's.
+	HeldUntil  *metav1.Time `json:"heldUntil,omitempty"`
+	HoldReason string       `json:"holdReason,omitempty"`
+	// Waiting is an upgrade, or a rollback, that waits on the node for its time.
+	Waiting *upgrade.Waiting `json:"waiting,omitempty"`
+	// RolledBack is set if the pod is of an earlier revision because its owner wants it.
+	RolledBack bool `json:"rolledBack,omitempty"`
+	// RollbackRefused is why an owner's rollback is not carried out.
+	RollbackRefused string `json:"rollbackRefused,omitempty"`
+}
+
+// ownerOf reads a pod's annotations and conditions, which its node may write. maxHold bounds its hold.
+func ownerOf(pod *corev1.Pod, maxHold time.Duration, now time.Time) Owner {
+	text := func(s string) string { return daemonset.Truncate(s, upgrade.MaxHoldReason) }
+	var o Owner
+	if until, reason := rollout.HeldUntil(pod, maxHold, now); !until.IsZero() {
+		o.HeldUntil, o.HoldReason = &metav1.Time{Time: until}, text(reason)
+	}
+	if w, ok, err := upgrade.WaitingOf(pod); ok && err == nil {
+		w.Revision, w.Window, w.TimeZone = text(w.Revision), text(w.Window), text(w.TimeZone)
+		o.Waiting = &w
+	}
+	if c := upgrade.Condition(pod, upgrade.RolledBackCondition); c != nil {
+		if o.RolledBack = c.Status == corev1.ConditionTrue; !o.RolledBack {
+			o.RollbackRefused = text(c.Message)
+		}
+	}
+	return o
+}
+
+// decisions have a line each, and are counted in the list of all workloads.
+var decisions = []struct {
+	label  string
+	is     func(*Owner) bool
+	detail func(*Owner) string
+}{
+	{"on hold", func(o *Owner) bool { return o.HeldUntil != nil }, func(o *Owner) string {
+		s := "until " + o.HeldUntil.UTC().Format(time.RFC3339)
+		if o.HoldReason != "" {
+			s += fmt.Sprintf(" (%.*q)", maxQuoted, o.HoldReason)
+		}
+		return s
+	}},
+	{"scheduled", func(o *Owner) bool { return o.Waiting != nil }, func(o *Owner) string {
+		if w := o.Waiting; w.At != nil {
+			return "at " + w.At.UTC().Format(time.RFC3339)
+		} else if w.Window != "" {
+			return strings.TrimSpace("within " + plain(w.Window) + " " + plain(w.TimeZone))
+		}
+		return ""
+	}},
+	{"rolled back", func(o *Owner) bool { return o.RolledBack }, func(*Owner) string { return "" }},
+}
+
+// maxQuoted is how many characters of a text are shown in a line; JSON has upgrade.MaxHoldReason bytes.
+const maxQuoted = 40
+
+// harmless are windows, and names of time zones.
+var harmless = regexp.MustCompile(`^[A-Za-z0-9:/+_-]{0,40}$`)
+
+// plain returns text that a node wrote, quoted unless it is harmless.
+func plain(text string) string {
+	if harmless.MatchString(text) {
+		return text
+	}
+	return fmt.Sprintf("%.*q", maxQuoted, text)
+}
+
+// ownerLines has a line for each decision that any owner has made, for a terminal of that width, or
+// for none.
+func (r *Report) ownerLines(width int) string {
+	indent := ""
+	if width > 0 {
+		indent = "    " // as wide as a mark of the bar
+	}
+	var out strings.Builder
+	for _, d := range decisions {
+		var nodes []string
+		for i := range r.Nodes {
+			if n := &r.Nodes[i]; d.is(&n.Owner) {
+				nodes = append(nodes, strings.TrimSpace(n.name(r)+" "+d.detail(&n.Owner)))
+			}
+		}
+		if len(nodes) > 0 {
+			head := indent + countLine(d.label, len(nodes)) + "  "
+			out.WriteString(head + fitting(nodes, cmp.Or(width, defaultWidth)-len(head)) + "\n")
+		}
+	}
+	return out.String()
+}
+
+// defaultWidth is that of most terminals.
+const defaultWidth = 80
+
+// fitting is first with as many, up to maxNames, as fit into width, one at least.
+func fitting(list []string, width int) string {
+	n := maxNames
+	for n > 1 && utf8.RuneCountInString(first(list, n)) > width {
+		n--
+	}
+	return first(list, n)
+}
+
+// countOwners counts the decisions of owners in a few words, "" for none.
+func (r *Report) countOwners() string {
+	var out []string
+	for _, d := range decisions {
+		count := 0
+		for i := range r.Nodes {
+			if d.is(&r.Nodes[i].Owner) {
+				count++
+			}
+		}
+		if count > 0 {
+			out = append(out, fmt.Sprintf("%d %s", count, d.label))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// reasons is Reason and what the owner has decided. Of HeldByOwner, Reason is the hold.
+func (n *Node) reasons() string {
+	out := []string{n.Reason}
+	for i, d := range decisions {
+		if d.is(&n.Owner) && (i > 0 || n.State != rollout.HeldByOwner) {
+			out = append(out, strings.TrimSpace(d.label+" "+d.detail(&n.Owner)))
+		}
+	}
+	if n.RollbackRefused != "" {
+		out = append(out, fmt.Sprintf("its rollback is refused: %q", n.RollbackRefused))
+	}
+	return format.Joined(out...)
+}
