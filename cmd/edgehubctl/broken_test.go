@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -82,10 +83,10 @@ func inInit(change func(*corev1.Pod)) func(*corev1.Pod) {
 }
 
 // checkOnce plays one look at a pod, at a second since the start.
-func checkOnce(t *testing.T, s *replacement, second float64, p corev1.Pod) bool {
+func checkOnce(t *testing.T, s *podview.Replacement, second float64, p corev1.Pod) bool {
 	t.Helper()
 	at := start.Add(time.Duration(second * float64(time.Second)))
-	done, _, err := s.check([]*corev1.Pod{&p}, at, at)
+	done, _, err := s.Check([]*corev1.Pod{&p}, at, at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +113,7 @@ func TestASuccessorHasToStayReady(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := &replacement{old: podName{"shop", "web-1"}, uid: "uid-web-1", owner: "ds", target: newRevision, settle: 10 * time.Second}
+			s := &podview.Replacement{Old: podview.Name{Namespace: "shop", Name: "web-1"}, UID: "uid-web-1", Owner: "ds", Target: newRevision, Settle: 10 * time.Second}
 			for i, change := range [][]func(*corev1.Pod){nil, tt.between} {
 				if checkOnce(t, s, float64(i*5), pod("shop", "web-2", newRevision, change...)) {
 					t.Fatalf("it is called stable after %d s", i*5)
@@ -130,14 +131,14 @@ func TestASuccessorHasToStayReady(t *testing.T) {
 
 // A pod that was Ready when the hub began to answer may have been so for a moment only.
 func TestTheTimeOfTheQuestionCounts(t *testing.T) {
-	s := &replacement{uid: "uid-web-1", old: podName{"shop", "web-1"}, owner: "ds", settle: 10 * time.Second}
+	s := &podview.Replacement{UID: "uid-web-1", Old: podview.Name{Namespace: "shop", Name: "web-1"}, Owner: "ds", Settle: 10 * time.Second}
 	p := pod("shop", "web-2", newRevision)
 	for _, look := range []struct {
 		asked, answered int
 		want            bool
 	}{{0, 8, false}, {9, 30, false}, {17, 40, false}, {18, 18, true}} {
 		at := func(second int) time.Time { return start.Add(time.Duration(second) * time.Second) }
-		if done, _, _ := s.check([]*corev1.Pod{&p}, at(look.asked), at(look.answered)); done != look.want {
+		if done, _, _ := s.Check([]*corev1.Pod{&p}, at(look.asked), at(look.answered)); done != look.want {
 			t.Errorf("asked after %d s and answered after %d s: %t", look.asked, look.answered, done)
 		}
 	}
@@ -164,8 +165,8 @@ func TestHowLongASuccessorHasToStayReady(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := old(tt.change)
-			s, err := newReplacement([]*corev1.Pod{&p}, podName{"shop", "web-1"}, usualTiming().settle)
-			if err != nil || s.settle != tt.want {
+			s, err := podview.NewReplacement([]*corev1.Pod{&p}, podview.Name{Namespace: "shop", Name: "web-1"}, usualTiming().settle)
+			if err != nil || s.Settle != tt.want {
 				t.Errorf("got %+v, %v, want %v", s, err, tt.want)
 			}
 		})
@@ -177,8 +178,8 @@ func TestAnEvictedPodIsNotTakenForTheNewOne(t *testing.T) {
 	second := pod("shop", "web-3", newRevision)
 	first.CreationTimestamp, second.CreationTimestamp = metav1.NewTime(start), metav1.NewTime(start.Add(time.Second))
 	for _, pods := range [][]*corev1.Pod{{&first, &second}, {&second, &first}} {
-		s := &replacement{old: podName{"shop", "web-1"}, owner: "ds", settle: time.Second}
-		if _, waiting, err := s.check(pods, start, start); err != nil || !strings.Contains(waiting, "web-3 to stay Ready") {
+		s := &podview.Replacement{Old: podview.Name{Namespace: "shop", Name: "web-1"}, Owner: "ds", Settle: time.Second}
+		if _, waiting, err := s.Check(pods, start, start); err != nil || !strings.Contains(waiting, "web-3 to stay Ready") {
 			t.Errorf("got %q, %v", waiting, err)
 		}
 	}

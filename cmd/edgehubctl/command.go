@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/completion"
+	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/cmd/internal/screen"
 	"github.com/edgehub-io/edgehub/cmd/internal/version"
 )
@@ -183,7 +185,7 @@ func (c *call) check(fs *pflag.FlagSet, verb command) error {
 	case verb.name == "upgrade" && c.timeout > 0 && !c.wait:
 		return fmt.Errorf("--timeout limits how long --wait waits: add --wait, or leave it out")
 	case len(c.args) != len(verb.args):
-		return fmt.Errorf("want %s behind %s, got %s", cmp.Or(strings.Join(verb.args, " "), "nothing"), verb.name, plural(len(c.args), "word"))
+		return fmt.Errorf("want %s behind %s, got %s", cmp.Or(strings.Join(verb.args, " "), "nothing"), verb.name, format.Plural(len(c.args), "word"))
 	}
 	return nil
 }
@@ -201,4 +203,11 @@ func help(words []string, w io.Writer) error {
 	}
 	fmt.Fprintln(w, strings.TrimSpace(text))
 	return nil
+}
+
+// printJSON prints v over many lines.
+func printJSON(w io.Writer, v any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(v)
 }

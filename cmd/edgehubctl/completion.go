@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 	"github.com/edgehub-io/edgehub/cmd/internal/completion"
 )
 
@@ -76,7 +77,7 @@ func (o *options) upgradable(ctx context.Context, typed string) []string {
 	var names []string
 	for _, p := range pods {
 		switch {
-		case !needsUpgrade(p), o.namespace != "" && o.namespace != p.Namespace:
+		case !podview.NeedsUpgrade(p), o.namespace != "" && o.namespace != p.Namespace:
 		case o.namespace != "" && !strings.Contains(typed, "/"):
 			names = append(names, p.Name)
 		default:

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 )
 
 // exitCode is what scripts branch on. help.go explains the codes to them.
@@ -70,7 +72,7 @@ func codeOf(err error) exitCode {
 	if e, ok := errors.AsType[*ending](err); ok {
 		return e.code
 	}
-	if _, ok := errors.AsType[*broken](err); ok {
+	if _, ok := errors.AsType[*podview.Broken](err); ok {
 		return exitBroken
 	}
 	if r, ok := errors.AsType[*apiError](err); ok && (r.code == http.StatusForbidden || r.code == http.StatusServiceUnavailable) {

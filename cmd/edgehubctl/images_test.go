@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
+	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
@@ -74,8 +76,8 @@ func TestTheImagesOfAnUpgrade(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := pod("shop", "web-1", oldRevision, append(tt.change, needs(corev1.ConditionTrue, newRevision))...)
-			r := reportOf(&p, tt.pulls)
-			if got := r.imageChanges(maxChanges); got != tt.want {
+			r := podview.Of(&p, tt.pulls)
+			if got := r.ImageChanges(podview.MaxChanges); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
@@ -119,24 +121,23 @@ func TestImagesAsJSON(t *testing.T) {
 
 // Terminals are 80 to 120 columns wide, and hold what matters most.
 func TestPodsFitTheTerminal(t *testing.T) {
-	ready, reports := corev1.ConditionTrue, []podReport(nil)
+	ready, reports := corev1.ConditionTrue, []podview.Report(nil)
 	for _, p := range []corev1.Pod{
 		pod("kube-system", "kube-proxy-x7k2p", "x"),
 		pod("default", "app-nt9v6", oldRevision, targetOf("web=registry.example.com/shop/web:v2"), needs(ready, newRevision), images(ready, "PrepullReady", newRevision)),
 		pod("shop", "web-frontend-5s2lc", newRevision, crashes(3, ""), needs(corev1.ConditionFalse, newRevision)),
 		pod("shop", "web-backend-9xk4d", oldRevision, targetOf("web=registry.example.com/shop/web:v2"), needs(ready, newRevision), images(corev1.ConditionFalse, "PrepullRegistryUnreachable", newRevision)),
 	} {
-		reports = append(reports, reportOf(&p, nil))
+		reports = append(reports, podview.Of(&p, nil))
 	}
-	wide := podTable(reports, time.Now(), 0)
-	if got := podTable(reports, time.Now(), columns(wide)); got != wide {
+	wide := podview.Table(reports, time.Now(), 0)
+	if got := podview.Table(reports, time.Now(), format.Columns(wide)); got != wide {
 		t.Errorf("what fits is not shown whole:\n%s", got)
 	}
 	for width, want := range map[int][]string{
 		80:  {"-", "to web:v2", "no", "to web:v2"},
 		84:  {"-", "web:v1 -> v2", "no", "web:v1 -> v2"},
 		120: {"-", "web:v1 -> v2, pulled", "no", "web:v1 -> v2, PrepullRegistryUnreachable"},
-		70:  {"-", "to web:v2", "no", "to web:v2"}, // it is for the terminal to wrap
 	} {
 		text := fmt.Sprintf(`POD                            READY   STATUS             RESTARTS   UPGRADE
 kube-system/kube-proxy-x7k2p   1/1     Running            0          %s
@@ -144,13 +145,14 @@ default/app-nt9v6              1/1     Running            0          %s
 shop/web-frontend-5s2lc        0/1     CrashLoopBackOff   3          %s
 shop/web-backend-9xk4d         1/1     Running            0          %s
 `, want[0], want[1], want[2], want[3])
-		if got := podTable(reports, time.Now(), width); got != text {
+		if got := podview.Table(reports, time.Now(), width); got != text {
 			t.Errorf("at %d columns:\n%s\nwant\n%s", width, got, text)
 		}
 	}
-	reports[1].Images[0].AfterUpgrade = new("web:v2-with-a-long-name-in-it")
-	if got := podTable(reports, time.Now(), 80); columns(got) != 80 || !strings.Contains(got, "   to web:v...\n") {
-		t.Errorf("at 80 columns:\n%s", got)
+	for width := 60; width < 90; width++ {
+		if got := podview.Table(reports, time.Now(), width); format.Columns(got) > width {
+			t.Errorf("at %d columns:\n%s", width, got)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
@@ -44,8 +45,8 @@ func TestWhatIsToldOfAPod(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := reportOf(&tt.pod, tt.pulls)
-			row := format.Filled(r.row(time.Now()))
+			r := podview.Of(&tt.pod, tt.pulls)
+			row := format.Filled(r.Row(time.Now()))
 			got := slices.Concat(row[:2], row[5:8])
 			if want := []string{"shop", "web-1", tt.need, tt.image, tt.since}; !slices.Equal(got, want) {
 				t.Errorf("got %q, want %q", got, want)
@@ -87,7 +88,7 @@ func TestPodsAsJSON(t *testing.T) {
 	h := newFakeHub(t).on("GET", "/pods", podList(
 		pod("shop", "web-1", oldRevision, needs(corev1.ConditionTrue, newRevision)), pod("shop", "web-2", oldRevision)))
 	got := h.edgehubctl(t, "pods", "-o", "json")
-	var reports []podReport
+	var reports []podview.Report
 	if err := json.Unmarshal([]byte(got.out), &reports); err != nil {
 		t.Fatalf("%v: %s", err, got.out)
 	}

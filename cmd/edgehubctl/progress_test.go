@@ -102,14 +102,6 @@ func TestABarIsFullOnlyAtTheEnd(t *testing.T) {
 	}
 }
 
-func TestSizes(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 31*mib + mib/2: "31.5 MiB", 5000 * mib: "4.9 GiB", 5000 * 1024 * mib: "5000.0 GiB"} {
-		if got := size(n); got != want {
-			t.Errorf("%d: got %q, want %q", n, got, want)
-		}
-	}
-}
-
 // On a terminal, what the hub sends is drawn in place, and so is that it is gone.
 func TestAPictureIsKeptUpToDate(t *testing.T) {
 	var out bytes.Buffer

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
+	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
@@ -19,7 +21,7 @@ func pull(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	path := nodeapi.ImagePullPath(pod.namespace, pod.name)
+	path := nodeapi.ImagePullPath(pod.Namespace, pod.Name)
 	if c.cancel {
 		return c.sayOf(c.hub.ask(ctx, http.MethodDelete, path))
 	}
@@ -58,9 +60,9 @@ func (c *call) sayOf(answer string, err error) error {
 
 // followPull returns when all images are on the node, or never will be. A restart of the hub
 // ends its stream but not the pull, so followPull opens the stream again.
-func (c *call) followPull(ctx context.Context, pod podName) error {
+func (c *call) followPull(ctx context.Context, pod podview.Name) error {
 	began := time.Now()
-	f := &follower{hub: c.hub, path: nodeapi.ImagePullPath(pod.namespace, pod.name), pace: c.pace, view: c.pullView()}
+	f := &follower{hub: c.hub, path: nodeapi.ImagePullPath(pod.Namespace, pod.Name), pace: c.pace, view: c.pullView()}
 	var end error
 	for {
 		over, err := f.stream(ctx)
@@ -78,7 +80,7 @@ func (c *call) followPull(ctx context.Context, pod podName) error {
 		pause(ctx, c.pace)
 	}
 	if end == nil && c.output == "" {
-		fmt.Fprintf(c.out, "All images are on the node, after %s. To upgrade: %s upgrade %s\n", brief(time.Since(began)), name, pod)
+		fmt.Fprintf(c.out, "All images are on the node, after %s. To upgrade: %s upgrade %s\n", format.Brief(time.Since(began)), name, pod)
 	}
 	return end
 }
@@ -194,7 +196,7 @@ func (f *follower) replaced() bool {
 }
 
 // outcome returns the error of a pull that is over, nil if all images are on the node.
-func (f *follower) outcome(pod podName) error {
+func (f *follower) outcome(pod podview.Name) error {
 	switch {
 	case f.replaced():
 		return endf(exitNotNow, "pod %s is to be upgraded to revision %s by now, not to %s: pull again", pod, f.last.Revision, f.first.Revision)
@@ -225,5 +227,5 @@ func (f *follower) summary() string {
 			ready++
 		}
 	}
-	return fmt.Sprintf("%d of %s on the node", ready, plural(len(f.last.Images), "image"))
+	return fmt.Sprintf("%d of %s on the node", ready, format.Plural(len(f.last.Images), "image"))
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/cmd/internal/screen"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
@@ -101,9 +102,9 @@ func (v *lineView) show(s *nodeapi.ImagePull, now time.Time) {
 		kind := strings.Join([]string{string(i.State), fmt.Sprint(i.Attempts), i.LastError}, " ")
 		line := describe(&i, now)
 		if i.State == nodeapi.Pulling && i.BytesTotal > 0 {
-			n := percent(i.BytesDone, i.BytesTotal)
+			n := format.Percent(i.BytesDone, i.BytesTotal)
 			kind += fmt.Sprint(n / 10)
-			line += fmt.Sprintf(", %d%%, %s", n, bytesOf(i.BytesDone, i.BytesTotal))
+			line += fmt.Sprintf(", %d%%, %s", n, format.BytesOf(i.BytesDone, i.BytesTotal))
 		}
 		if v.said[i.Image] != kind {
 			fmt.Fprintf(v.out, "%s: %s\n", i.Image, line)
@@ -170,7 +171,7 @@ func (m meters) count(s *nodeapi.ImagePull, now time.Time) {
 // picture has two lines for each image.
 func (m meters) picture(s *nodeapi.ImagePull, now time.Time, width int) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s: %s of revision %s\n", podName{s.Namespace, s.Pod}, plural(len(s.Images), "image"), s.Revision)
+	fmt.Fprintf(&out, "%s: %s of revision %s\n", podview.Name{Namespace: s.Namespace, Name: s.Pod}, format.Plural(len(s.Images), "image"), s.Revision)
 	for _, i := range s.Images {
 		state := describe(&i, now)
 		if i.State == nodeapi.Pulling && i.BytesTotal > 0 {
@@ -192,9 +193,9 @@ const (
 // bar is full only when all is there.
 func bar(i *nodeapi.Image, width int) string {
 	columns := min(maxBar, max(minBar, width-barText))
-	n := percent(i.BytesDone, i.BytesTotal)
+	n := format.Percent(i.BytesDone, i.BytesTotal)
 	full := n * columns / 100
-	return fmt.Sprintf("[%s%s] %3d%%  %s", strings.Repeat("#", full), strings.Repeat(".", columns-full), n, bytesOf(i.BytesDone, i.BytesTotal))
+	return fmt.Sprintf("[%s%s] %3d%%  %s", strings.Repeat("#", full), strings.Repeat(".", columns-full), n, format.BytesOf(i.BytesDone, i.BytesTotal))
 }
 
 // speed formats the rate, and the time left at that rate.
@@ -208,7 +209,7 @@ func (m meters) speed(i *nodeapi.Image) string {
 	case rate < 1:
 		return "  no bytes come in"
 	default:
-		return fmt.Sprintf("  %s/s, %s left", size(int64(rate)), seconds(time.Duration(float64(left)/rate*float64(time.Second))))
+		return fmt.Sprintf("  %s/s, %s left", format.Size(int64(rate)), format.Seconds(time.Duration(float64(left)/rate*float64(time.Second))))
 	}
 }
 
@@ -219,7 +220,7 @@ func describe(i *nodeapi.Image, now time.Time) string {
 		if i.BytesTotal == 0 {
 			return "ready"
 		}
-		return "ready, " + size(i.BytesTotal)
+		return "ready, " + format.Size(i.BytesTotal)
 	case nodeapi.Pulling:
 		return format.Joined("pulling", attempt(i))
 	case nodeapi.Queued:
@@ -228,7 +229,7 @@ func describe(i *nodeapi.Image, now time.Time) string {
 		if i.NextRetry == nil {
 			return "failed for good: " + i.LastError
 		}
-		return fmt.Sprintf("failed, again in %s: %s", seconds(i.NextRetry.Sub(now)), i.LastError)
+		return fmt.Sprintf("failed, again in %s: %s", format.Seconds(i.NextRetry.Sub(now)), i.LastError)
 	default:
 		return strings.ToLower(string(i.State))
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
@@ -144,7 +145,7 @@ func (r *hubReport) text(now time.Time) string {
 }
 
 func tellCloud(s *nodeapi.CloudState, line func(label, format string, args ...any), now time.Time) {
-	since := fmt.Sprintf("%s, since %s", age(s.Since, now), s.Since.UTC().Format(time.RFC3339))
+	since := fmt.Sprintf("%s, since %s", format.Age(s.Since, now), s.Since.UTC().Format(time.RFC3339))
 	if s.Up {
 		line("cloud", "reached for %s", since)
 	} else {
@@ -155,17 +156,17 @@ func tellCloud(s *nodeapi.CloudState, line func(label, format string, args ...an
 		if !a.Up {
 			state = "down"
 		}
-		line("apiserver", "%s", format.Joined(fmt.Sprintf("%s  %s for %s", a.Address, state, age(a.Since, now)), a.Error))
+		line("apiserver", "%s", format.Joined(fmt.Sprintf("%s  %s for %s", a.Address, state, format.Age(a.Since, now)), a.Error))
 	}
 }
 
 func (r *cacheReport) line(now time.Time) string {
-	out := fmt.Sprintf("%s, %s, %s", plural(r.Views, "view"), plural(r.Objects, "object"), size(r.Bytes))
+	out := fmt.Sprintf("%s, %s, %s", format.Plural(r.Views, "view"), format.Plural(r.Objects, "object"), format.Size(r.Bytes))
 	if r.Incomplete > 0 {
 		out += fmt.Sprintf("; %d of the views read in part so far, and not for use offline", r.Incomplete)
 	}
 	if o := r.Oldest; o != nil {
-		out += fmt.Sprintf("; oldest: %s of %s, as of %s ago", o.Resource, o.User, age(o.Updated, now))
+		out += fmt.Sprintf("; oldest: %s of %s, as of %s ago", o.Resource, o.User, format.Age(o.Updated, now))
 	}
 	return out
 }
@@ -184,7 +185,7 @@ func queueLine(pulls []nodeapi.ImagePull) string {
 			out = append(out, fmt.Sprintf("%d %s", count[s], strings.ToLower(string(s))))
 		}
 	}
-	return "for " + plural(len(pulls), "pod") + ": " + strings.Join(out, ", ")
+	return "for " + format.Plural(len(pulls), "pod") + ": " + strings.Join(out, ", ")
 }
 
 func pullTable(pulls []nodeapi.ImagePull, now time.Time) string {
@@ -193,9 +194,9 @@ func pullTable(pulls []nodeapi.ImagePull, now time.Time) string {
 		for _, i := range p.Images {
 			state := describe(&i, now)
 			if i.State == nodeapi.Pulling && i.BytesTotal > 0 {
-				state = format.Joined(state, fmt.Sprintf("%d%%", percent(i.BytesDone, i.BytesTotal)), bytesOf(i.BytesDone, i.BytesTotal))
+				state = format.Joined(state, fmt.Sprintf("%d%%", format.Percent(i.BytesDone, i.BytesTotal)), format.BytesOf(i.BytesDone, i.BytesTotal))
 			}
-			rows = append(rows, []string{podName{p.Namespace, p.Pod}.String(), p.Revision, i.Image, state})
+			rows = append(rows, []string{podview.Name{Namespace: p.Namespace, Name: p.Pod}.String(), p.Revision, i.Image, state})
 		}
 	}
 	return format.Table([]string{"POD", "REVISION", "IMAGE", "STATE"}, rows)
@@ -296,7 +297,7 @@ func (r *hubReport) routeTables() string {
 func routeTable(pods []nodeapi.PodRoute, title, column string, of func(*nodeapi.PodRoute) string) string {
 	var rows [][]string
 	for _, p := range pods {
-		rows = append(rows, []string{podName{p.Namespace, p.Name}.String(), p.Owner, of(&p)})
+		rows = append(rows, []string{podview.Name{Namespace: p.Namespace, Name: p.Name}.String(), p.Owner, of(&p)})
 	}
 	if len(rows) == 0 {
 		return ""

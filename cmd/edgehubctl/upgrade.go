@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
+	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/cmd/internal/screen"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
@@ -29,7 +31,7 @@ func upgradePod(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	path := nodeapi.UpgradePath(pod.namespace, pod.name)
+	path := nodeapi.UpgradePath(pod.Namespace, pod.Name)
 	if !c.wait {
 		return c.sayOf(c.hub.ask(ctx, http.MethodPost, path))
 	}
@@ -47,7 +49,7 @@ func upgradePod(ctx context.Context, c *call) error {
 	if c.output == "" {
 		fmt.Fprintln(c.out, answer)
 	}
-	s, err := newReplacement(before, pod, c.settle)
+	s, err := podview.NewReplacement(before, pod, c.settle)
 	if err != nil {
 		return err
 	}
@@ -56,7 +58,7 @@ func upgradePod(ctx context.Context, c *call) error {
 
 // waitForReplacement polls the node's pods. That is cheap: the hub has them in memory, and few
 // people wait at once.
-func (c *call) waitForReplacement(ctx context.Context, s *replacement, began time.Time) error {
+func (c *call) waitForReplacement(ctx context.Context, s *podview.Replacement, began time.Time) error {
 	report := c.progressReporter()
 	waiting := "for the hub"
 	for {
@@ -71,7 +73,7 @@ func (c *call) waitForReplacement(ctx context.Context, s *replacement, began tim
 			report(err.Error()+"; the upgrade goes on all the same", time.Since(began))
 		default:
 			var done bool
-			if done, waiting, err = s.check(pods, asked, time.Now()); err != nil {
+			if done, waiting, err = s.Check(pods, asked, time.Now()); err != nil {
 				return err
 			}
 			if done {
@@ -83,21 +85,21 @@ func (c *call) waitForReplacement(ctx context.Context, s *replacement, began tim
 	}
 }
 
-func (c *call) arrived(s *replacement, began time.Time) error {
-	revision, took := revisionOf(s.pod), s.ready.Sub(began)
+func (c *call) arrived(s *podview.Replacement, began time.Time) error {
+	revision, took := podview.RevisionOf(s.Pod), s.Ready.Sub(began)
 	if c.output == "json" {
 		if err := printJSON(c.out, upgraded{
-			Namespace: s.old.namespace, Pod: s.old.name, Successor: s.pod.Name,
-			Revision: revision, Seconds: took.Round(time.Millisecond).Seconds(), StableSeconds: s.settle.Seconds(),
+			Namespace: s.Old.Namespace, Pod: s.Old.Name, Successor: s.Pod.Name,
+			Revision: revision, Seconds: took.Round(time.Millisecond).Seconds(), StableSeconds: s.Settle.Seconds(),
 		}); err != nil {
 			return err
 		}
 	}
-	if revision != s.target {
-		return fmt.Errorf("pod %s/%s is Ready, but of revision %s, not of %s: its DaemonSet was changed meanwhile", s.old.namespace, s.pod.Name, revision, s.target)
+	if revision != s.Target {
+		return fmt.Errorf("pod %s/%s is Ready, but of revision %s, not of %s: its DaemonSet was changed meanwhile", s.Old.Namespace, s.Pod.Name, revision, s.Target)
 	}
 	if c.output == "" {
-		fmt.Fprintf(c.out, "Pod %s/%s of revision %s is Ready, after %s, and has stayed so for %v\n", s.old.namespace, s.pod.Name, revision, brief(took), s.settle)
+		fmt.Fprintf(c.out, "Pod %s/%s of revision %s is Ready, after %s, and has stayed so for %v\n", s.Old.Namespace, s.Pod.Name, revision, format.Brief(took), s.Settle)
 	}
 	return nil
 }
@@ -112,6 +114,6 @@ func (c *call) progressReporter() func(text string, took time.Duration) {
 	}
 	s := screen.New(c.out, size)
 	return func(text string, took time.Duration) {
-		s.Draw(fmt.Sprintf("%s (%s)\n", text, seconds(took)))
+		s.Draw(fmt.Sprintf("%s (%s)\n", text, format.Seconds(took)))
 	}
 }

@@ -5,11 +5,12 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 )
 
 const started = "Start updating pod shop/web-1"
@@ -189,19 +190,11 @@ func TestWhatKeepsAPodFromBeingReady(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := &replacement{old: podName{"shop", "web-1"}, uid: "uid-web-1", owner: "ds", target: newRevision}
-			done, waiting, err := s.check([]*corev1.Pod{&tt.pod}, start, start)
+			s := &podview.Replacement{Old: podview.Name{Namespace: "shop", Name: "web-1"}, UID: "uid-web-1", Owner: "ds", Target: newRevision}
+			done, waiting, err := s.Check([]*corev1.Pod{&tt.pod}, start, start)
 			if want := "for pod shop/web-2 to be Ready: " + tt.want; done || err != nil || waiting != want {
 				t.Errorf("got %t, %v and %q, want %q", done, err, waiting, want)
 			}
 		})
-	}
-}
-
-func TestBriefDurations(t *testing.T) {
-	for d, want := range map[time.Duration]string{0: "0.0s", 1234 * time.Millisecond: "1.2s", 12 * time.Second: "12s", 185 * time.Second: "3m5s", 3 * time.Hour: "3h"} {
-		if got := brief(d); got != want {
-			t.Errorf("%v: got %q, want %q", d, got, want)
-		}
 	}
 }

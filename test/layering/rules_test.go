@@ -21,7 +21,8 @@ var layers = map[string][]string{
 	"cmd/edgehub/install/files":      {"hub/durable"},
 	"cmd/edgehub/install/systemctl":  {},
 	"cmd/edgehub-controller":         {"cmd/internal", "controller", "controller/autonomy"},
-	"cmd/edgehubctl":                 {"cmd/internal", "ota/nodeapi", "ota/upgrade"},
+	"cmd/edgehubctl":                 {"cmd/edgehubctl/podview", "cmd/internal", "ota/nodeapi", "ota/upgrade"},
+	"cmd/edgehubctl/podview":         {"cmd/internal", "ota/nodeapi", "ota/upgrade"}, // it describes, and sends no requests
 	"cmd/kubectl-edgehub":            {"cmd/internal", "controller/autonomy", "controller/daemonset", "controller/rollout", "controller/workload", "ota/upgrade"},
 	"cmd/internal":                   {},
 	"hub": {

@@ -1,4 +1,4 @@
-package main
+package podview
 
 import (
 	"fmt"
@@ -15,32 +15,32 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// replacement is a pod that comes in place of another one, made by the same owner.
-type replacement struct {
-	old    podName
-	uid    types.UID // of the old pod
-	owner  types.UID
-	target string // the revision that it should be of
+// Replacement is a pod that comes in place of another one, made by the same owner.
+type Replacement struct {
+	Old    Name
+	UID    types.UID // of the old pod
+	Owner  types.UID
+	Target string // the revision that it should be of
 	// keepsName is true for a pod of a StatefulSet: its successor, perhaps on another node, has its name.
 	keepsName bool
-	// settle is how long it has to stay Ready to be called stable.
-	settle time.Duration
+	// Settle is how long it has to stay Ready to be called stable.
+	Settle time.Duration
 
-	pod *corev1.Pod // once there is one
-	// run is what the pod was at the last look, and ready when it was first seen so; zero
+	Pod *corev1.Pod // once there is one
+	// run is what the pod was at the last look. Ready is when it was first seen so, zero
 	// while it is not Ready.
 	run   readiness
-	ready time.Time
+	Ready time.Time
 }
 
-// newReplacement describes the pod that will replace pod, given the pods before the upgrade.
+// NewReplacement describes the pod that will replace pod, given the pods before the upgrade.
 // A node may not read DaemonSets, so their minReadySeconds are in the target that the
 // controller has written on the pod. If they are 0 or missing there (an older controller), the
 // replacement has to stay Ready for settle.
-func newReplacement(before []*corev1.Pod, pod podName, settle time.Duration) (*replacement, error) {
-	i := slices.IndexFunc(before, func(p *corev1.Pod) bool { return p.Namespace == pod.namespace && p.Name == pod.name })
+func NewReplacement(before []*corev1.Pod, pod Name, settle time.Duration) (*Replacement, error) {
+	i := slices.IndexFunc(before, func(p *corev1.Pod) bool { return p.Namespace == pod.Namespace && p.Name == pod.Name })
 	if i < 0 {
-		return nil, fmt.Errorf("pod %s was not among the node's pods before its upgrade, so its successor cannot be told from others: look for it with %s pods", pod, name)
+		return nil, fmt.Errorf("pod %s was not among the node's pods before its upgrade, so its successor cannot be told from others: look for it with edgehubctl pods", pod)
 	}
 	old := before[i]
 	_, revision := needOf(old)
@@ -48,68 +48,68 @@ func newReplacement(before []*corev1.Pod, pod podName, settle time.Duration) (*r
 		settle = time.Duration(target.MinReadySeconds) * time.Second
 	}
 	owner := metav1.GetControllerOf(old)
-	return &replacement{
-		old: pod, uid: old.UID, owner: ownerOf(old), target: revision, settle: settle,
+	return &Replacement{
+		Old: pod, UID: old.UID, Owner: ownerOf(old), Target: revision, Settle: settle,
 		keepsName: owner != nil && owner.Kind == "StatefulSet",
 	}, nil
 }
 
-// check returns true once the replacement has been Ready for long enough, and otherwise what
-// to wait for. The pods are from some time between asked and answered. check returns an error
+// Check returns true once the replacement has been Ready for long enough, and otherwise what
+// to wait for. The pods are from some time between asked and answered. Check returns an error
 // when the replacement fails to run.
-func (s *replacement) check(pods []*corev1.Pod, asked, answered time.Time) (done bool, waiting string, err error) {
+func (s *Replacement) Check(pods []*corev1.Pod, asked, answered time.Time) (done bool, waiting string, err error) {
 	old := s.find(pods)
-	if s.pod != nil {
+	if s.Pod != nil {
 		return s.evaluate(asked, answered)
 	}
-	s.ready = time.Time{}
+	s.Ready = time.Time{}
 	switch {
 	case old != nil && old.DeletionTimestamp == nil:
-		return false, fmt.Sprintf("for pod %s to begin to end", s.old), nil
+		return false, fmt.Sprintf("for pod %s to begin to end", s.Old), nil
 	case old != nil:
-		return false, fmt.Sprintf("for pod %s to end", s.old), nil
+		return false, fmt.Sprintf("for pod %s to end", s.Old), nil
 	case s.keepsName:
-		return false, fmt.Sprintf("for a pod in place of %s: the cloud makes it, perhaps on another node", s.old), nil
+		return false, fmt.Sprintf("for a pod in place of %s: the cloud makes it, perhaps on another node", s.Old), nil
 	default:
-		return false, fmt.Sprintf("for a pod in place of %s: the cloud makes it", s.old), nil
+		return false, fmt.Sprintf("for a pod in place of %s: the cloud makes it", s.Old), nil
 	}
 }
 
-// find sets s.pod, to nil if there is no replacement, and returns the old pod, if it exists.
-func (s *replacement) find(pods []*corev1.Pod) (old *corev1.Pod) {
-	s.pod = nil
+// find sets s.Pod, to nil if there is no replacement, and returns the old pod, if it exists.
+func (s *Replacement) find(pods []*corev1.Pod) (old *corev1.Pod) {
+	s.Pod = nil
 	for _, p := range pods {
 		switch {
-		case p.UID == s.uid:
+		case p.UID == s.UID:
 			old = p
-		case p.Namespace != s.old.namespace || ownerOf(p) != s.owner || p.DeletionTimestamp != nil:
-		case s.keepsName && p.Name != s.old.name: // another one of the StatefulSet
-		case s.pod == nil || s.pod.CreationTimestamp.Before(&p.CreationTimestamp): // not the one that was evicted
-			s.pod = p
+		case p.Namespace != s.Old.Namespace || ownerOf(p) != s.Owner || p.DeletionTimestamp != nil:
+		case s.keepsName && p.Name != s.Old.Name: // another one of the StatefulSet
+		case s.Pod == nil || s.Pod.CreationTimestamp.Before(&p.CreationTimestamp): // not the one that was evicted
+			s.Pod = p
 		}
 	}
 	return old
 }
 
 // evaluate is check for a replacement that exists.
-func (s *replacement) evaluate(asked, answered time.Time) (done bool, waiting string, err error) {
-	name := podName{s.pod.Namespace, s.pod.Name}
-	if f := podstatus.FailureOf(s.pod); f != nil {
-		return false, "", &broken{pod: s.pod, failure: f}
+func (s *Replacement) evaluate(asked, answered time.Time) (done bool, waiting string, err error) {
+	name := Name{s.Pod.Namespace, s.Pod.Name}
+	if f := podstatus.FailureOf(s.Pod); f != nil {
+		return false, "", &Broken{pod: s.Pod, failure: f}
 	}
-	if !isReady(s.pod) {
-		s.ready = time.Time{}
-		return false, fmt.Sprintf("for pod %s to be Ready: %s", name, unready(s.pod)), nil
+	if !isReady(s.Pod) {
+		s.Ready = time.Time{}
+		return false, fmt.Sprintf("for pod %s to be Ready: %s", name, unready(s.Pod)), nil
 	}
-	if now := readinessOf(s.pod); s.ready.IsZero() || now != s.run {
-		s.run, s.ready = now, answered
+	if now := readinessOf(s.Pod); s.Ready.IsZero() || now != s.run {
+		s.run, s.Ready = now, answered
 	}
-	if asked.Sub(s.ready) >= s.settle {
+	if asked.Sub(s.Ready) >= s.Settle {
 		return true, "", nil
 	}
-	waiting = fmt.Sprintf("for pod %s to stay Ready for %v", name, s.settle)
+	waiting = fmt.Sprintf("for pod %s to stay Ready for %v", name, s.Settle)
 	if s.run.restarts > 0 {
-		waiting += ", after " + plural(int(s.run.restarts), "restart")
+		waiting += ", after " + format.Plural(int(s.run.restarts), "restart")
 	}
 	return false, waiting, nil
 }
@@ -165,20 +165,20 @@ func notRunning(s *corev1.ContainerStatus) string {
 	return ""
 }
 
-// broken is the error of an upgrade whose new pod does not run. kubelet goes on trying, but a
+// Broken is the error of an upgrade whose new pod does not run. kubelet goes on trying, but a
 // person has to find the cause, or roll back.
-type broken struct {
+type Broken struct {
 	pod     *corev1.Pod
 	failure *podstatus.Failure
 }
 
-func (b *broken) Error() string {
+func (b *Broken) Error() string {
 	return fmt.Sprintf("pod %s/%s of revision %s does not run: %s. %s. %s",
-		b.pod.Namespace, b.pod.Name, revisionOf(b.pod), b.failure, b.look(), b.goBack())
+		b.pod.Namespace, b.pod.Name, RevisionOf(b.pod), b.failure, b.look(), b.goBack())
 }
 
 // look returns the commands that show more.
-func (b *broken) look() string {
+func (b *Broken) look() string {
 	if !b.failure.Crashed || b.failure.Container == "" {
 		return fmt.Sprintf("To find out more: kubectl describe pod %s -n %s", b.pod.Name, b.pod.Namespace)
 	}
@@ -193,7 +193,7 @@ func (b *broken) look() string {
 }
 
 // containerID is that of the container that ended, as crictl takes it.
-func (b *broken) containerID() string {
+func (b *Broken) containerID() string {
 	if b.failure.LastEnd == nil {
 		return ""
 	}
@@ -202,11 +202,11 @@ func (b *broken) containerID() string {
 	return id[:min(len(id), enough)]
 }
 
-func (b *broken) goBack() string {
+func (b *Broken) goBack() string {
 	owner := metav1.GetControllerOf(b.pod)
 	if owner == nil {
 		return "kubelet goes on trying"
 	}
-	return fmt.Sprintf("kubelet goes on trying; to go back, ask for a rollback (kubectl rollout undo %s/%s -n %s), and upgrade once more when %s pods shows that the pod needs it",
-		strings.ToLower(owner.Kind), owner.Name, b.pod.Namespace, name)
+	return fmt.Sprintf("kubelet goes on trying; to go back, ask for a rollback (kubectl rollout undo %s/%s -n %s), and upgrade once more when edgehubctl pods shows that the pod needs it",
+		strings.ToLower(owner.Kind), owner.Name, b.pod.Namespace)
 }

@@ -1,4 +1,4 @@
-package main
+package podview
 
 import (
 	"fmt"
@@ -11,9 +11,9 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// imageChange is what an upgrade does to the image of one container, or of one volume that is
+// ImageChange is what an upgrade does to the image of one container, or of one volume that is
 // an image.
-type imageChange struct {
+type ImageChange struct {
 	Container string `json:"container,omitempty"`
 	Volume    string `json:"volume,omitempty"`
 	// Now is "" for what only the new version has.
@@ -24,14 +24,14 @@ type imageChange struct {
 }
 
 // imagesNow are the images that pod runs now.
-func imagesNow(pod *corev1.Pod) []imageChange {
-	var out []imageChange
+func imagesNow(pod *corev1.Pod) []ImageChange {
+	var out []ImageChange
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		out = append(out, imageChange{Container: c.Name, Now: c.Image, AfterUpgrade: new("")})
+		out = append(out, ImageChange{Container: c.Name, Now: c.Image, AfterUpgrade: new("")})
 	}
 	for i := range pod.Spec.Volumes {
 		if v := &pod.Spec.Volumes[i]; v.Image != nil && v.Image.Reference != "" {
-			out = append(out, imageChange{Volume: v.Name, Now: v.Image.Reference, AfterUpgrade: new("")})
+			out = append(out, ImageChange{Volume: v.Name, Now: v.Image.Reference, AfterUpgrade: new("")})
 		}
 	}
 	return out
@@ -40,7 +40,7 @@ func imagesNow(pod *corev1.Pod) []imageChange {
 // imagesAfter adds the images after an upgrade of pod to revision. The controller has written
 // them on the pod; where it has not, an image that is pulled ahead is matched by its
 // repository, and others are unknown.
-func imagesAfter(now []imageChange, pod *corev1.Pod, revision string, pull *nodeapi.ImagePull) []imageChange {
+func imagesAfter(now []ImageChange, pod *corev1.Pod, revision string, pull *nodeapi.ImagePull) []ImageChange {
 	if target, ok, err := upgrade.TargetOf(pod); ok && err == nil && target.Revision == revision {
 		return imagesOfTarget(now, target)
 	}
@@ -50,9 +50,9 @@ func imagesAfter(now []imageChange, pod *corev1.Pod, revision string, pull *node
 	return now
 }
 
-func imagesOfTarget(now []imageChange, target upgrade.Target) []imageChange {
-	set := func(change imageChange) {
-		i := slices.IndexFunc(now, func(c imageChange) bool { return c.Container == change.Container && c.Volume == change.Volume })
+func imagesOfTarget(now []ImageChange, target upgrade.Target) []ImageChange {
+	set := func(change ImageChange) {
+		i := slices.IndexFunc(now, func(c ImageChange) bool { return c.Container == change.Container && c.Volume == change.Volume })
 		if i < 0 {
 			now = append(now, change)
 			return
@@ -60,10 +60,10 @@ func imagesOfTarget(now []imageChange, target upgrade.Target) []imageChange {
 		now[i].AfterUpgrade = change.AfterUpgrade
 	}
 	for _, c := range slices.Concat(target.InitContainers, target.Containers) {
-		set(imageChange{Container: c.Name, AfterUpgrade: &c.Image})
+		set(ImageChange{Container: c.Name, AfterUpgrade: &c.Image})
 	}
 	for _, v := range target.Volumes {
-		set(imageChange{Volume: v.Name, AfterUpgrade: &v.Image})
+		set(ImageChange{Volume: v.Name, AfterUpgrade: &v.Image})
 	}
 	return now
 }
@@ -92,12 +92,12 @@ func splitImage(image string) (repository, version string) {
 	return image[:len(image)-len(name)+at], name[at:]
 }
 
-// maxChanges is how many images are named; others are counted.
-const maxChanges = 2
+// MaxChanges is how many images are named; others are counted.
+const MaxChanges = 2
 
-// imageChanges formats the images that an upgrade changes: app:v1 -> v2. It is empty for a pod
+// ImageChanges formats the images that an upgrade changes: app:v1 -> v2. It is empty for a pod
 // that needs no upgrade.
-func (r *podReport) imageChanges(most int) string {
+func (r *Report) ImageChanges(most int) string {
 	if r.NeedsUpgrade == nil || !*r.NeedsUpgrade {
 		return ""
 	}
@@ -117,7 +117,7 @@ func (r *podReport) imageChanges(most int) string {
 }
 
 // String is "" for an image that stays as it is.
-func (c *imageChange) String() string {
+func (c *ImageChange) String() string {
 	const arrow = " -> "
 	repository, version := splitImage(c.Now)
 	switch {

@@ -1,0 +1,121 @@
+package podview
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/format"
+)
+
+// Table has all columns if they fit into width or width is 0, and otherwise the most
+// important ones.
+func Table(reports []Report, now time.Time, width int) string {
+	rowsOf := func(row func(*Report) []string) (rows [][]string) {
+		for i := range reports {
+			rows = append(rows, row(&reports[i]))
+		}
+		return rows
+	}
+	header := []string{"NAMESPACE", "POD", "READY", "STATUS", "RESTARTS", "NEEDS UPGRADE", "IMAGE READY", "SINCE", "IMAGE -> AFTER UPGRADE"}
+	text := format.Table(header, rowsOf(func(r *Report) []string { return r.Row(now) }))
+	if width == 0 || format.Columns(text) <= width {
+		return text
+	}
+	header = []string{"POD", "READY", "STATUS", "RESTARTS", "UPGRADE"}
+	var rows [][]string
+	for _, upgrade := range []func(*Report) string{(*Report).changesAndPull, (*Report).changes, (*Report).newImage} {
+		rows = rowsOf(func(r *Report) []string { return r.shortRow(upgrade) })
+		if text := format.Table(header, rows); format.Columns(text) <= width {
+			return text
+		}
+	}
+	return format.Fitted(header, rows, width)
+}
+
+// Row has all columns.
+func (r *Report) Row(now time.Time) []string {
+	needs, since := "", ""
+	if r.NeedsUpgrade != nil {
+		needs = "no"
+		if *r.NeedsUpgrade {
+			needs = format.Joined(r.need(), "to "+r.TargetRevision)
+		}
+	}
+	if r.Since != nil {
+		since = format.Age(*r.Since, now)
+	}
+	return append([]string{r.Namespace, r.Pod}, append(r.statusColumns(), needs, r.imageReady(), since, r.ImageChanges(MaxChanges))...)
+}
+
+// shortRow names the pod as the command upgrade takes it; the last column describes the
+// upgrade.
+func (r *Report) shortRow(upgrade func(*Report) string) []string {
+	last := ""
+	if r.NeedsUpgrade != nil {
+		last = "no"
+		switch {
+		case *r.NeedsUpgrade && r.Blocked != "":
+			last = r.need()
+		case *r.NeedsUpgrade:
+			last = upgrade(r)
+		}
+	}
+	return append([]string{Name{r.Namespace, r.Pod}.String()}, append(r.statusColumns(), last)...)
+}
+
+// need is for a pod that needs an upgrade.
+func (r *Report) need() string {
+	if r.Blocked != "" {
+		return "blocked"
+	}
+	return "yes"
+}
+
+func (r *Report) changes() string { return r.ImageChanges(1) }
+
+func (r *Report) changesAndPull() string { return format.Joined(r.changes(), r.pulledOrNot()) }
+
+// newImage is the first image that changes.
+func (r *Report) newImage() string {
+	for i := range r.Images {
+		if c := &r.Images[i]; c.AfterUpgrade != nil && *c.AfterUpgrade != "" && *c.AfterUpgrade != c.Now {
+			return "to " + shortImage(*c.AfterUpgrade)
+		}
+	}
+	return "yes"
+}
+
+// statusColumns are READY, STATUS and RESTARTS, as in kubectl get pods.
+func (r *Report) statusColumns() []string {
+	return []string{fmt.Sprintf("%d/%d", r.ReadyContainers, r.Containers), r.Status, fmt.Sprint(r.Restarts)}
+}
+
+func (r *Report) imageReady() string {
+	switch {
+	case r.ImageReady == nil:
+		return ""
+	case *r.ImageReady:
+		return "yes"
+	}
+	return format.Joined("no", r.ImageReason, r.howFar())
+}
+
+func (r *Report) pulledOrNot() string {
+	switch {
+	case r.ImageReady == nil:
+		return ""
+	case *r.ImageReady:
+		return "pulled"
+	}
+	return format.Joined(r.ImageReason, r.howFar())
+}
+
+func (r *Report) howFar() string {
+	switch {
+	case r.ImagePercent != nil:
+		return fmt.Sprintf("%d%%", *r.ImagePercent)
+	case r.ImageBytes > 0:
+		return format.Size(r.ImageBytes)
+	}
+	return ""
+}
