@@ -45,7 +45,7 @@ func restarted(times int32) func(*corev1.Pod) {
 // An upgrade to a version that does not run was once called Ready, when somebody looked
 // between two crashes.
 func TestAnUpgradeToAVersionThatFails(t *testing.T) {
-	const goBack = ". kubelet goes on trying; to go back, ask for a rollback (kubectl rollout undo daemonset/web -n shop), and upgrade once more when edgehubctl pods shows that the pod needs it\n"
+	const goBack = ". kubelet goes on trying; to go back on this node, edgehubctl rollback shop/web-2; on all nodes, ask for a rollback (kubectl rollout undo daemonset/web -n shop), and upgrade once more when edgehubctl pods shows that the pod needs it\n"
 	const describe = ". To find out more: kubectl describe pod web-2 -n shop"
 	const logs = ". Its log: kubectl logs web-2 -n shop -c web --previous, or on this node crictl logs 0123456789abc"
 	const lastLogs = ". Its log: kubectl logs web-2 -n shop -c web, or on this node crictl logs 0123456789abc"
@@ -67,9 +67,9 @@ func TestAnUpgradeToAVersionThatFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newFakeHub(t).on("POST", upgradeOf, answersWith(200, started)).on("GET", "/pods",
 				podList(old()), podList(pod("shop", "web-2", newRevision)), podList(pod("shop", "web-2", newRevision, tt.change)))
-			h.edgehubctl(t, "upgrade", "shop/web-1", "--wait").is(t, exitBroken, started+"\n",
+			h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait").is(t, exitBroken, started+"\n",
 				"waiting for pod shop/web-2 to stay Ready for 60ms\nerror: pod shop/web-2 of revision 7c9b does not run: "+tt.want+goBack)
-			h.edgehubctl(t, "upgrade", "shop/web-1", "--wait", "-o", "json").has(t, exitFailed, "", "cannot be told from others")
+			h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait", "-o", "json").has(t, exitFailed, "", "cannot be told from others")
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -35,6 +36,14 @@ type options struct {
 	noWait    bool
 	cancel    bool
 	wait      bool
+	noPull    bool
+	when      when
+	all       bool
+	force     bool
+	length    time.Duration
+	reason    string
+	remove    bool
+	to        string
 	help      bool
 	version   bool
 }
@@ -51,12 +60,22 @@ func (o *options) flags() *pflag.FlagSet {
 	fs.StringVar(&o.tls.ca, "certificate-authority", "", "file with the certificate of a hub that offers its API over TLS (--serve-client-ca-file), or with its CA")
 	fs.StringVar(&o.tls.cert, "client-certificate", "", "file with your client certificate for that hub")
 	fs.StringVar(&o.tls.key, "client-key", "", "file with the private key for --client-certificate")
-	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pod, if not given as NAMESPACE/POD; empty: default. With pods: show this namespace only; empty: all")
+	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pod, if not given as NAMESPACE/POD; empty: default. With pods, queue and upgrade --all: this namespace only; empty: all")
 	fs.StringVarP(&o.output, "output", "o", "", "json prints JSON, for programs; wide, with status, also the pods that do not use the hub alone; empty: text")
 	fs.DurationVar(&o.timeout, "timeout", 0, "how long to wait at most; 0: without limit")
 	fs.BoolVar(&o.noWait, "no-wait", false, "request the pull, and do not wait for it")
 	fs.BoolVar(&o.cancel, "cancel", false, "cancel the pull, and release the images that are on the node")
-	fs.BoolVar(&o.wait, "wait", false, "wait until the new pod is Ready and stays Ready")
+	fs.BoolVar(&o.wait, "wait", false, "wait until the new pod, or the pod after its rollback, is Ready and stays Ready")
+	fs.BoolVar(&o.noPull, "no-pull", false, "do not pull the images before the upgrade")
+	fs.StringVar(&o.when.at, "at", "", "begin at this time: 2026-11-22T03:00:00+01:00, or 03:00 for the next 03:00 here")
+	fs.StringVar(&o.when.window, "window", "", "begin within this part of a day, in the next one in which it can: 02:00-05:00")
+	fs.StringVar(&o.when.timeZone, "tz", "", "IANA name of the time zone of --window, such as Europe/Berlin; empty: the hub's")
+	fs.BoolVar(&o.all, "all", false, "every pod of this node that needs an upgrade, one after the other")
+	fs.BoolVar(&o.force, "force", false, "in spite of a hold")
+	fs.DurationVar(&o.length, "for", 0, "how long to hold the pod, such as 2h")
+	fs.StringVar(&o.reason, "reason", "", "with --for: why, for people; at most 200 bytes")
+	fs.BoolVar(&o.remove, "remove", false, "end the hold")
+	fs.StringVar(&o.to, "to", "", "revision to go back to, as history shows it; empty: the previous one")
 	fs.BoolVarP(&o.help, "help", "h", false, "print help, also for a command")
 	fs.BoolVar(&o.version, "version", false, "print the version and exit")
 	return fs
@@ -76,7 +95,12 @@ func commands() []command {
 	return []command{
 		{name: "pods", help: helpPods, flags: []string{"namespace"}, run: pods},
 		{name: "pull", help: helpPull, args: []string{"POD"}, flags: []string{"namespace", "no-wait", "timeout", "cancel"}, run: pull},
-		{name: "upgrade", help: helpUpgrade, args: []string{"POD"}, flags: []string{"namespace", "wait", "timeout"}, run: upgradePod},
+		{name: "upgrade", help: helpUpgrade, args: []string{"POD"}, flags: []string{"namespace", "wait", "timeout", "no-pull", "at", "window", "tz", "all", "force"}, run: upgradePods},
+		{name: "queue", help: helpQueue, flags: []string{"namespace"}, run: queue},
+		{name: "cancel", help: helpCancel, args: []string{"POD"}, flags: []string{"namespace"}, run: cancel},
+		{name: "hold", help: helpHold, args: []string{"POD"}, flags: []string{"namespace", "for", "reason", "remove"}, run: hold},
+		{name: "rollback", help: helpRollback, args: []string{"POD"}, flags: []string{"namespace", "to", "force", "wait", "timeout"}, run: rollback},
+		{name: "history", help: helpHistory, args: []string{"POD"}, flags: []string{"namespace"}, run: history},
 		{name: "status", help: helpStatus, run: status},
 		{name: "completion", help: helpCompletion, args: []string{"SHELL"}, run: printScript},
 	}
@@ -182,13 +206,38 @@ func (c *call) check(fs *pflag.FlagSet, verb command) error {
 		return fmt.Errorf("--cancel ends a pull, and nothing is left to wait for: leave the other flags out")
 	case c.noWait && c.timeout > 0:
 		return fmt.Errorf("--timeout limits how long the pull is waited for: leave it out, or --no-wait")
-	case verb.name == "upgrade" && c.timeout > 0 && !c.wait:
+	case c.timeout > 0 && !c.wait && (verb.name == "rollback" || verb.name == "upgrade" && (c.noPull || c.when.later())):
 		return fmt.Errorf("--timeout limits how long --wait waits: add --wait, or leave it out")
-	case len(c.args) != len(verb.args):
+	case verb.name == "hold":
+		if err := c.checkHold(fs.Changed("for")); err != nil {
+			return err
+		}
+	case c.all && len(c.args) == 0:
+		return c.when.check(time.Now())
+	case c.all:
+		return fmt.Errorf("--all upgrades every pod that needs it: leave the pod out, or --all")
+	}
+	if len(c.args) != len(verb.args) {
 		return fmt.Errorf("want %s behind %s, got %s", cmp.Or(strings.Join(verb.args, " "), "nothing"), verb.name, format.Plural(len(c.args), "word"))
+	}
+	return c.when.check(time.Now())
+}
+
+// checkHold is check for the flags of hold.
+func (c *call) checkHold(hasLength bool) error {
+	switch {
+	case c.remove && (hasLength || c.reason != ""):
+		return errors.New("--remove ends a hold: leave the other flags out")
+	case hasLength && c.length <= 0:
+		return fmt.Errorf("--for=%v: want a duration such as 2h", c.length)
+	case c.reason != "" && !hasLength:
+		return errors.New("--reason is that of a hold: add --for, such as --for 2h")
 	}
 	return nil
 }
+
+// width returns how wide a table may be: as the terminal, or 80 columns, which is the least that people have.
+func (c *call) width() int { return cmp.Or(screen.Width(c.out), 80) }
 
 // help prints the help of the command that words name, or of the program.
 func help(words []string, w io.Writer) error {

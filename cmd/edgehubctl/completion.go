@@ -5,6 +5,9 @@ import (
 	"io"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 	"github.com/edgehub-io/edgehub/cmd/internal/completion"
 )
@@ -61,11 +64,15 @@ func (o *options) next(ctx context.Context, arguments []string, typed string) []
 	case verb.name == "completion":
 		return completion.Shells()
 	}
-	return o.upgradable(ctx, typed)
+	wanted := podview.NeedsUpgrade
+	if verb.name != "pull" && verb.name != "upgrade" {
+		wanted = func(p *corev1.Pod) bool { return metav1.GetControllerOf(p) != nil }
+	}
+	return o.podNames(ctx, typed, wanted)
 }
 
-// upgradable returns the pods that need an upgrade, as they are to be typed.
-func (o *options) upgradable(ctx context.Context, typed string) []string {
+// podNames returns the pods that are wanted, as they are to be typed.
+func (o *options) podNames(ctx context.Context, typed string, wanted func(*corev1.Pod) bool) []string {
 	h, err := newHub(o.address, o.tls)
 	if err != nil {
 		return nil
@@ -77,7 +84,7 @@ func (o *options) upgradable(ctx context.Context, typed string) []string {
 	var names []string
 	for _, p := range pods {
 		switch {
-		case !podview.NeedsUpgrade(p), o.namespace != "" && o.namespace != p.Namespace:
+		case !wanted(p), o.namespace != "" && o.namespace != p.Namespace:
 		case o.namespace != "" && !strings.Contains(typed, "/"):
 			names = append(names, p.Name)
 		default:

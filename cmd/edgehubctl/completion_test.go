@@ -23,7 +23,7 @@ func TestCompletion(t *testing.T) {
 	h := upgradables(t)
 	t.Setenv("EDGEHUB_ADDRESS", h.address)
 	tests := map[string]completiontest.Case{
-		"nothing yet":                        {"", "pods pull upgrade status completion help"},
+		"nothing yet":                        {"", "pods pull upgrade queue cancel hold rollback history status completion help"},
 		"the beginning of a command":         {"pu", "pull"},
 		"no such command":                    {"x", ""},
 		"a pod":                              {"pull ", "kube-system/proxy-2 shop/web-1"},
@@ -33,7 +33,9 @@ func TestCompletion(t *testing.T) {
 		"a pod in a namespace, with it":      {"upgrade -n shop shop/", "shop/web-1"},
 		"a second pod":                       {"upgrade shop/web-1 ", ""},
 		"flags of a command":                 {"pull -", "--address --cancel --certificate-authority --client-certificate --client-key --help --namespace --no-wait --output --timeout"},
-		"flags behind a pod":                 {"upgrade shop/web-1 --w", "--wait"},
+		"flags behind a pod":                 {"upgrade shop/web-1 --w", "--wait --window"},
+		"a pod to hold":                      {"hold ", "kube-system/proxy-2 shop/db-1 shop/web-1 shop/web-7"},
+		"flags of a hold":                    {"hold shop/web-1 --re", "--reason --remove"},
 		"flags of no command":                {"--v", "--version"},
 		"a form of output":                   {"pods -o ", "json"},
 		"a form of output, in full":          {"pods --output j", "json"},

@@ -72,10 +72,13 @@ func codeOf(err error) exitCode {
 	if e, ok := errors.AsType[*ending](err); ok {
 		return e.code
 	}
+	if errors.Is(err, errTimeout) || errors.Is(err, context.Canceled) {
+		return exitUndone
+	}
 	if _, ok := errors.AsType[*podview.Broken](err); ok {
 		return exitBroken
 	}
-	if r, ok := errors.AsType[*apiError](err); ok && (r.code == http.StatusForbidden || r.code == http.StatusServiceUnavailable) {
+	if r, ok := errors.AsType[*apiError](err); ok && (r.code == http.StatusForbidden || r.code == http.StatusConflict || r.code == http.StatusServiceUnavailable) {
 		return exitNotNow
 	}
 	return exitFailed

@@ -50,7 +50,7 @@ func newHub(address string, files tlsFiles) (*hub, error) {
 	return &hub{scheme, address, &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}}}, nil
 }
 
-// apiError is an answer other than 200; text is the hub's message.
+// apiError is an answer other than 200 and 202; text is the hub's message.
 type apiError struct {
 	code int
 	text string
@@ -76,7 +76,7 @@ func (s *unreachableError) Error() string {
 
 func (s *unreachableError) Unwrap() error { return s.err }
 
-// do returns an answer of 200, whose body the caller closes, or a *apiError, or a
+// do returns an answer of 200 or 202, whose body the caller closes, or a *apiError, or a
 // *unreachableError.
 func (h *hub) do(ctx context.Context, method, path string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, h.scheme+"://"+h.address+path, http.NoBody)
@@ -94,7 +94,7 @@ func (h *hub) do(ctx context.Context, method, path string) (*http.Response, erro
 		}
 		return nil, &unreachableError{h.address, err}
 	}
-	if response.StatusCode == http.StatusOK {
+	if response.StatusCode == http.StatusOK || response.StatusCode == http.StatusAccepted {
 		return response, nil
 	}
 	defer response.Body.Close()
@@ -110,31 +110,39 @@ func (h *hub) do(ctx context.Context, method, path string) (*http.Response, erro
 	return nil, &apiError{response.StatusCode, line}
 }
 
-// whole returns the whole body of an answer.
-func (h *hub) whole(ctx context.Context, method, path string) ([]byte, error) {
+// whole returns the whole body of an answer, and its code.
+func (h *hub) whole(ctx context.Context, method, path string) (body []byte, code int, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, &unreachableError{h.address, fmt.Errorf("no answer within %v", answerTimeout)})
 	defer cancel()
 	response, err := h.do(ctx, method, path)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return nil, &unreachableError{h.address, fmt.Errorf("its answer broke off: %w", err)}
+	if body, err = io.ReadAll(response.Body); err != nil {
+		return nil, 0, &unreachableError{h.address, fmt.Errorf("its answer broke off: %w", err)}
 	}
-	return body, nil
+	return body, response.StatusCode, nil
 }
 
 // ask sends a request and returns the hub's answer, a line of text.
 func (h *hub) ask(ctx context.Context, method, path string) (string, error) {
-	body, err := h.whole(ctx, method, path)
-	return strings.TrimSpace(string(body)), err
+	answer, _, err := h.send(ctx, method, path)
+	return answer, err
+}
+
+// send is ask, and returns whether what was asked for waits, or goes on by itself: the answer is 202.
+func (h *hub) send(ctx context.Context, method, path string) (answer string, waits bool, err error) {
+	body, code, err := h.whole(ctx, method, path)
+	if method != http.MethodGet && (errors.Is(err, errTimeout) || errors.Is(err, context.Canceled)) {
+		err = endf(exitUndone, "%w; the hub may carry out %s %s all the same", err, method, path)
+	}
+	return strings.TrimSpace(string(body)), code == http.StatusAccepted, err
 }
 
 // read decodes the answer to a GET.
 func (h *hub) read(ctx context.Context, path string, into any) error {
-	body, err := h.whole(ctx, http.MethodGet, path)
+	body, _, err := h.whole(ctx, http.MethodGet, path)
 	if err != nil {
 		return err
 	}
@@ -149,6 +157,21 @@ func (h *hub) readIfKnown(ctx context.Context, path string, into any) error {
 	err := h.read(ctx, path, into)
 	if r, ok := errors.AsType[*apiError](err); ok && r.code == http.StatusNotFound {
 		return nil
+	}
+	return err
+}
+
+// askNew is ask for what older hubs do not have.
+func (c *call) askNew(ctx context.Context, method, path string) (string, error) {
+	answer, err := c.hub.ask(ctx, method, path)
+	return answer, orTooOld(err)
+}
+
+// orTooOld returns err, or that the hub is too old if it failed because the hub has no such path or method.
+func orTooOld(err error) error {
+	r, ok := errors.AsType[*apiError](err)
+	if ok && (r.code == http.StatusMethodNotAllowed || r.code == http.StatusNotFound && strings.HasPrefix(r.text, "no such path")) {
+		return endf(exitFailed, "this hub cannot do that, it is older than %s: update edgehub on this node", name)
 	}
 	return err
 }

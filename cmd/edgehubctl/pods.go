@@ -25,10 +25,16 @@ func pods(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	var upgrades nodeapi.UpgradeList // an older hub has none
+	if err := c.hub.readIfKnown(ctx, nodeapi.Upgrades, &upgrades); err != nil {
+		return err
+	}
 	reports := []podview.Report{}
 	for _, pod := range all {
 		if c.namespace == "" || c.namespace == pod.Namespace {
-			reports = append(reports, podview.Of(pod, pulls))
+			report := podview.Of(pod, pulls)
+			report.AddState(pod, upgrades.Items, time.Now())
+			reports = append(reports, report)
 		}
 	}
 	c.warnOffline(ctx)
@@ -48,11 +54,13 @@ func pods(ctx context.Context, c *call) error {
 	return nil
 }
 
+// fine is the hub's readiness while the cloud can be reached.
+const fine = "OK"
+
 // warnOffline warns, on stderr so that no script takes it for a pod, that the list may be out
 // of date while the cloud is away. The hub says since when, and why; if it says nothing, as an
 // older hub does, there is no warning.
 func (c *call) warnOffline(ctx context.Context) {
-	const fine = "OK"
 	state, err := c.hub.ask(ctx, http.MethodGet, nodeapi.Readyz)
 	if err != nil || state == fine {
 		return

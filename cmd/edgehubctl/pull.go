@@ -43,7 +43,12 @@ func pull(ctx context.Context, c *call) error {
 	if c.noWait {
 		return nil
 	}
-	return c.followPull(ctx, pod)
+	began := time.Now()
+	if err := c.followPull(ctx, pod); err != nil || c.output != "" {
+		return err
+	}
+	fmt.Fprintf(c.out, "All images are on the node, after %s. To upgrade: %s upgrade %s\n", format.Brief(time.Since(began)), name, pod)
+	return nil
 }
 
 // sayOf prints an answer, as JSON if that is wanted.
@@ -61,14 +66,11 @@ func (c *call) sayOf(answer string, err error) error {
 // followPull returns when all images are on the node, or never will be. A restart of the hub
 // ends its stream but not the pull, so followPull opens the stream again.
 func (c *call) followPull(ctx context.Context, pod podview.Name) error {
-	began := time.Now()
 	f := &follower{hub: c.hub, path: nodeapi.ImagePullPath(pod.Namespace, pod.Name), pace: c.pace, view: c.pullView()}
-	var end error
 	for {
 		over, err := f.stream(ctx)
 		if over {
-			end = f.outcome(pod)
-			break
+			return f.outcome(pod)
 		}
 		if ctx.Err() != nil {
 			return c.unfinished(ctx, f.summary(), "The hub goes on with it; to end that: "+name+" pull --cancel "+pod.String())
@@ -79,10 +81,6 @@ func (c *call) followPull(ctx context.Context, pod podview.Name) error {
 		f.view.note(brokenOff(err) + "; the pull goes on when it does")
 		pause(ctx, c.pace)
 	}
-	if end == nil && c.output == "" {
-		fmt.Fprintf(c.out, "All images are on the node, after %s. To upgrade: %s upgrade %s\n", format.Brief(time.Since(began)), name, pod)
-	}
-	return end
 }
 
 func brokenOff(err error) string {

@@ -2,21 +2,23 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
-	"github.com/edgehub-io/edgehub/cmd/internal/screen"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
-// upgraded is the output of upgrade --wait as JSON, an interface to scripts.
+// upgraded is the output of upgrade --wait and rollback --wait as JSON, an interface to scripts.
 type upgraded struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`       // that was upgraded
-	Successor string `json:"successor"` // that came in its place
+	Successor string `json:"successor"` // that came in its place; the pod itself after a rollback
 	Revision  string `json:"revision"`  // of the replacement
 	// Seconds are from the request until the replacement was Ready, and StableSeconds for
 	// how long it was seen to stay so, without a restart.
@@ -24,69 +26,150 @@ type upgraded struct {
 	StableSeconds float64 `json:"stableSeconds"`
 }
 
-// upgradePod requests the upgrade of a pod. With --wait it returns when the new pod is Ready
-// and has stayed so for a while.
-func upgradePod(ctx context.Context, c *call) error {
+// upgradePods upgrades a pod, or with --all every pod that needs it.
+func upgradePods(ctx context.Context, c *call) error {
+	ctx, cancel := c.limited(ctx)
+	defer cancel()
+	if c.when.later() || c.force {
+		// An older hub ignores the parameters, and would begin at once with what is for tonight.
+		if _, err := c.hub.upgrades(ctx); err != nil {
+			return orTooOld(err)
+		}
+	}
+	if c.all {
+		return c.upgradeAll(ctx)
+	}
 	pod, err := c.pod()
 	if err != nil {
 		return err
 	}
-	path := nodeapi.UpgradePath(pod.Namespace, pod.Name)
-	if !c.wait {
-		return c.sayOf(c.hub.ask(ctx, http.MethodPost, path))
-	}
-	ctx, cancel := c.limited(ctx)
-	defer cancel()
-	before, err := c.hub.nodePods(ctx) // only the old pod shows what its replacement will be
-	if err != nil {
-		return err
-	}
-	began := time.Now()
-	answer, err := c.hub.ask(ctx, http.MethodPost, path)
-	if err != nil {
-		return err
-	}
-	if c.output == "" {
-		fmt.Fprintln(c.out, answer)
-	}
-	s, err := podview.NewReplacement(before, pod, c.settle)
-	if err != nil {
-		return err
-	}
-	return c.waitForReplacement(ctx, s, began)
+	return c.upgradePod(ctx, pod)
 }
 
-// waitForReplacement polls the node's pods. That is cheap: the hub has them in memory, and few
-// people wait at once.
-func (c *call) waitForReplacement(ctx context.Context, s *podview.Replacement, began time.Time) error {
-	report := c.progressReporter()
-	waiting := "for the hub"
-	for {
-		asked := time.Now()
-		pods, err := c.hub.nodePods(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return c.unfinished(ctx, "waiting "+waiting, "The upgrade goes on; "+name+" pods shows the pod")
-		case err != nil && !isPassing(err):
-			return err
-		case err != nil:
-			report(err.Error()+"; the upgrade goes on all the same", time.Since(began))
-		default:
-			var done bool
-			if done, waiting, err = s.Check(pods, asked, time.Now()); err != nil {
-				return err
-			}
-			if done {
-				return c.arrived(s, began)
-			}
-			report("waiting "+waiting, time.Since(began))
+// upgradeAll goes on after a failure, and ends when it is interrupted.
+func (c *call) upgradeAll(ctx context.Context) error {
+	all, err := c.hub.nodePods(ctx)
+	if err != nil {
+		return err
+	}
+	done, failed, code := 0, 0, exitDone
+	for _, p := range all {
+		if !podview.NeedsUpgrade(p) || p.DeletionTimestamp != nil || c.namespace != "" && c.namespace != p.Namespace {
+			continue
 		}
-		pause(ctx, c.pace)
+		if ctx.Err() != nil {
+			return c.unfinished(ctx, fmt.Sprintf("%d done, %d failed", done, failed), "The other pods are as they were")
+		}
+		if err := c.upgradePod(ctx, podview.Name{Namespace: p.Namespace, Name: p.Name}); err != nil {
+			fmt.Fprintf(c.err, "pod %s/%s: %v\n", p.Namespace, p.Name, err)
+			if got := codeOf(err); failed == 0 {
+				code = got
+			} else if got != code {
+				code = exitFailed
+			}
+			failed++
+			continue
+		}
+		done++
 	}
+	switch {
+	case failed > 0:
+		return endf(code, "%s upgraded or waiting, %d failed: see above", format.Plural(done, "pod"), failed)
+	case c.output == "" && done == 0:
+		fmt.Fprintln(c.out, "No pod of this node needs an upgrade.")
+	case c.output == "":
+		fmt.Fprintln(c.out, format.Plural(done, "pod")+" upgraded or waiting.")
+	}
+	return nil
 }
 
-func (c *call) arrived(s *podview.Replacement, began time.Time) error {
-	revision, took := podview.RevisionOf(s.Pod), s.Ready.Sub(began)
+// upgradePod pulls the images of a pod's upgrade, and then requests it. With --wait it returns when the
+// new pod is Ready and has stayed so for a while.
+func (c *call) upgradePod(ctx context.Context, pod podview.Name) error {
+	// The hub pulls the images of what is for later. Without the cloud, the pull may end as late as the cloud
+	// is back, and the upgrade waits for both.
+	pullLater := !c.noPull && !c.when.later() && c.isOffline(ctx)
+	if !c.noPull && !c.when.later() && !pullLater {
+		if err := c.pullFirst(ctx, pod); err != nil {
+			return err
+		}
+	}
+	var before []*corev1.Pod // only the old pod shows what its replacement will be
+	var err error
+	if c.wait {
+		if before, err = c.hub.nodePods(ctx); err != nil {
+			return err
+		}
+	}
+	w := waiting{began: time.Now()}
+	answer, waits, err := c.hub.send(ctx, http.MethodPost, withQuery(nodeapi.UpgradePath(pod.Namespace, pod.Name), c.query(w.began)))
+	switch {
+	case err != nil:
+		return err
+	case !c.wait || c.output == "":
+		if err := c.sayOf(answer, nil); err != nil {
+			return err
+		}
+	}
+	if waits && pullLater {
+		if _, err := c.requestPull(ctx, pod); err != nil {
+			fmt.Fprintf(c.err, "its images are not pulled ahead: %v\n", err)
+		}
+	}
+	if !c.wait {
+		return nil
+	}
+	if waits {
+		w.action = nodeapi.UpgradeAction
+	}
+	if w.Replacement, err = podview.NewReplacement(before, pod, c.settle); err != nil {
+		return err
+	}
+	return c.waitFor(ctx, &w)
+}
+
+func (c *call) isOffline(ctx context.Context) bool {
+	state, err := c.hub.ask(ctx, http.MethodGet, nodeapi.Readyz)
+	return err == nil && state != fine
+}
+
+// pullFirst returns when the images are on the node.
+func (c *call) pullFirst(ctx context.Context, pod podview.Name) error {
+	if pulls, err := c.requestPull(ctx, pod); err != nil || !pulls {
+		return err
+	}
+	err := c.beside().followPull(ctx, pod)
+	if codeOf(err) == exitUndone {
+		return endf(exitUndone, "%w. The upgrade was not requested", err)
+	}
+	return err
+}
+
+// requestPull returns false for a hub that pulls no images ahead.
+func (c *call) requestPull(ctx context.Context, pod podview.Name) (bool, error) {
+	answer, err := c.hub.ask(ctx, http.MethodPost, nodeapi.ImagePullPath(pod.Namespace, pod.Name))
+	if r, ok := errors.AsType[*apiError](err); ok && (r.code == http.StatusNotImplemented || r.code == http.StatusMethodNotAllowed) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	fmt.Fprintln(c.beside().out, answer)
+	return true, nil
+}
+
+// beside is c for what is printed besides the command's own output: with JSON, on stderr.
+func (c *call) beside() *call {
+	if c.output == "" {
+		return c
+	}
+	beside := *c
+	beside.out, beside.output = c.err, ""
+	return &beside
+}
+
+func (c *call) arrived(s *waiting) error {
+	revision, took := podview.RevisionOf(s.Pod), s.Ready.Sub(s.began)
 	if c.output == "json" {
 		if err := printJSON(c.out, upgraded{
 			Namespace: s.Old.Namespace, Pod: s.Old.Name, Successor: s.Pod.Name,
@@ -96,24 +179,10 @@ func (c *call) arrived(s *podview.Replacement, began time.Time) error {
 		}
 	}
 	if revision != s.Target {
-		return fmt.Errorf("pod %s/%s is Ready, but of revision %s, not of %s: its DaemonSet was changed meanwhile", s.Old.Namespace, s.Pod.Name, revision, s.Target)
+		return fmt.Errorf("pod %s/%s is Ready, but of revision %s, not of %s: its app was changed meanwhile", s.Old.Namespace, s.Pod.Name, revision, s.Target)
 	}
 	if c.output == "" {
 		fmt.Fprintf(c.out, "Pod %s/%s of revision %s is Ready, after %s, and has stayed so for %v\n", s.Old.Namespace, s.Pod.Name, revision, format.Brief(took), s.Settle)
 	}
 	return nil
-}
-
-// progressReporter returns a function that shows what the command waits for: on a terminal in place,
-// with the time so far; elsewhere on stderr, when it has changed.
-func (c *call) progressReporter() func(text string, took time.Duration) {
-	size, isTerminal := screen.Terminal(c.out)
-	if !isTerminal || c.output != "" {
-		n := &notes{w: c.err}
-		return func(text string, _ time.Duration) { n.note(text) }
-	}
-	s := screen.New(c.out, size)
-	return func(text string, took time.Duration) {
-		s.Draw(fmt.Sprintf("%s (%s)\n", text, format.Seconds(took)))
-	}
 }

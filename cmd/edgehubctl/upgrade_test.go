@@ -37,13 +37,13 @@ func old(change ...func(*corev1.Pod)) corev1.Pod {
 
 func TestAnUpgradeIsAskedFor(t *testing.T) {
 	h := newFakeHub(t).on("POST", upgradeOf, answersWith(200, started))
-	h.edgehubctl(t, "upgrade", "shop/web-1").is(t, exitDone, started+"\n", "")
-	h.edgehubctl(t, "upgrade", "shop/web-1", "-o", "json").is(t, exitDone, "{\n  \"message\": \"Start updating pod shop/web-1\"\n}\n", "")
+	h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1").is(t, exitDone, started+"\n", "")
+	h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "-o", "json").is(t, exitDone, "{\n  \"message\": \"Start updating pod shop/web-1\"\n}\n", "")
 }
 
 func TestAnUpgradeThatIsRefused(t *testing.T) {
 	for code, want := range map[int]exitCode{403: exitNotNow, 503: exitNotNow, 404: exitFailed, 400: exitFailed, 500: exitFailed} {
-		for _, args := range [][]string{{"upgrade", "shop/web-1"}, {"upgrade", "shop/web-1", "--wait"}} {
+		for _, args := range [][]string{{"upgrade", "--no-pull", "shop/web-1"}, {"upgrade", "--no-pull", "shop/web-1", "--wait"}} {
 			newFakeHub(t).on("GET", "/pods", podList(old())).on("POST", upgradeOf, answersWith(code, "pod shop/web-1 this and that\n")).
 				edgehubctl(t, args...).is(t, want, "", "error: pod shop/web-1 this and that\n")
 		}
@@ -64,7 +64,7 @@ func TestAnUpgradeIsWaitedFor(t *testing.T) {
 		podList(other, elsewhere, pod("shop", "web-2", newRevision, waits("ContainerCreating", ""))),
 		podList(other, elsewhere, pod("shop", "web-2", newRevision)),
 	)
-	got := h.edgehubctl(t, "upgrade", "shop/web-1", "--wait")
+	got := h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait")
 	if !strings.HasSuffix(got.out, settled) {
 		t.Errorf("stdout: %q, want %q at its end", got.out, settled)
 	}
@@ -89,18 +89,18 @@ func TestAnUpgradeOfAStatefulSetsPodIsWaitedFor(t *testing.T) {
 		podList(other),
 		podList(other, pod("shop", "web-1", newRevision, stateful("new"), waits("ErrImagePull", ""))),
 	)
-	h.edgehubctl(t, "upgrade", "shop/web-1", "--wait").is(t, exitBroken, started+"\n", `waiting for pod shop/web-1 to end
+	h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait").is(t, exitBroken, started+"\n", `waiting for pod shop/web-1 to end
 waiting for a pod in place of shop/web-1: the cloud makes it, perhaps on another node
 error: pod shop/web-1 of revision 7c9b does not run: container web: ErrImagePull. To find out more: kubectl describe pod web-1 -n shop. `+
-		"kubelet goes on trying; to go back, ask for a rollback (kubectl rollout undo statefulset/web -n shop), and upgrade once more when edgehubctl pods shows that the pod needs it\n")
+		"kubelet goes on trying; to go back on this node, edgehubctl rollback shop/web-1; on all nodes, ask for a rollback (kubectl rollout undo statefulset/web -n shop), and upgrade once more when edgehubctl pods shows that the pod needs it\n")
 	h.on("GET", "/pods", podList(old(stateful("old"))), podList(other), podList(other, pod("shop", "web-1", newRevision, stateful("new"))))
-	h.edgehubctl(t, "upgrade", "shop/web-1", "--wait").has(t, exitDone, started+"\nPod shop/web-1 of revision 7c9b is Ready",
+	h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait").has(t, exitDone, started+"\nPod shop/web-1 of revision 7c9b is Ready",
 		"waiting for a pod in place of shop/web-1: the cloud makes it, perhaps on another node\nwaiting for pod shop/web-1 to stay Ready for 60ms\n")
 }
 
 func TestAnUpgradeAsJSON(t *testing.T) {
 	h := newFakeHub(t).on("POST", upgradeOf, answersWith(200, started)).on("GET", "/pods", podList(old()), podList(pod("shop", "web-2", newRevision)))
-	got := h.edgehubctl(t, "upgrade", "shop/web-1", "--wait", "-o", "json")
+	got := h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait", "-o", "json")
 	var u upgraded
 	if err := json.Unmarshal([]byte(got.out), &u); err != nil {
 		t.Fatalf("%v: %s", err, got.out)
@@ -119,13 +119,13 @@ func TestAnUpgradeAsJSON(t *testing.T) {
 
 func TestASuccessorOfAnotherRevision(t *testing.T) {
 	h := newFakeHub(t).on("POST", upgradeOf, answersWith(200, started)).on("GET", "/pods", podList(old()), podList(pod("shop", "web-2", "8aaa")))
-	h.edgehubctl(t, "upgrade", "shop/web-1", "--wait").is(t, exitFailed, started+"\n",
-		"waiting for pod shop/web-2 to stay Ready for 60ms\nerror: pod shop/web-2 is Ready, but of revision 8aaa, not of 7c9b: its DaemonSet was changed meanwhile\n")
+	h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait").is(t, exitFailed, started+"\n",
+		"waiting for pod shop/web-2 to stay Ready for 60ms\nerror: pod shop/web-2 is Ready, but of revision 8aaa, not of 7c9b: its app was changed meanwhile\n")
 }
 
 func TestAPodThatWasNotKnownBefore(t *testing.T) {
 	h := newFakeHub(t).on("POST", upgradeOf, answersWith(200, started)).on("GET", "/pods", podList())
-	h.edgehubctl(t, "upgrade", "shop/web-1", "--wait").has(t, exitFailed, started, "its successor cannot be told from others")
+	h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait").has(t, exitFailed, started, "its successor cannot be told from others")
 }
 
 func TestAnUpgradeIsNotWaitedForLongerThanTheTimeout(t *testing.T) {
@@ -146,7 +146,7 @@ error: not done after 300ms: waiting for the hub. The upgrade goes on; edgehubct
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			h := newFakeHub(t).on("POST", upgradeOf, answersWith(200, started)).on("GET", "/pods", podList(old()), tt.answer)
-			h.edgehubctl(t, "upgrade", "shop/web-1", "--wait", "--timeout=300ms").is(t, exitUndone, started+"\n", tt.err)
+			h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait", "--timeout=300ms").is(t, exitUndone, started+"\n", tt.err)
 		})
 	}
 }

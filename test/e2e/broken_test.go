@@ -41,7 +41,7 @@ func upgradeWait(t *testing.T, node *cluster.Node, pod *corev1.Pod, image string
 	t.Helper()
 	setImage(t, pod.Namespace, "app", image)
 	needs(t, node, pod, corev1.ConditionTrue)
-	code, out := edgehubctl(t, node, "upgrade", "--wait", pod.Namespace+"/"+pod.Name)
+	code, out := edgehubctl(t, node, "upgrade", "--no-pull", "--wait", pod.Namespace+"/"+pod.Name)
 	if code != want {
 		t.Errorf("an upgrade to %s: exit code %d, want %d\n%s", image, code, want, out)
 	}

@@ -15,7 +15,8 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// Replacement is a pod that comes in place of another one, made by the same owner.
+// Replacement is a pod that comes in place of another one, made by the same owner. After a rollback it is
+// the pod itself, with other images.
 type Replacement struct {
 	Old    Name
 	UID    types.UID // of the old pod
@@ -25,6 +26,8 @@ type Replacement struct {
 	keepsName bool
 	// Settle is how long it has to stay Ready to be called stable.
 	Settle time.Duration
+	// before is the pod before a rollback, nil for an upgrade.
+	before *corev1.Pod
 
 	Pod *corev1.Pod // once there is one
 	// run is what the pod was at the last look. Ready is when it was first seen so, zero
@@ -38,11 +41,10 @@ type Replacement struct {
 // controller has written on the pod. If they are 0 or missing there (an older controller), the
 // replacement has to stay Ready for settle.
 func NewReplacement(before []*corev1.Pod, pod Name, settle time.Duration) (*Replacement, error) {
-	i := slices.IndexFunc(before, func(p *corev1.Pod) bool { return p.Namespace == pod.Namespace && p.Name == pod.Name })
-	if i < 0 {
-		return nil, fmt.Errorf("pod %s was not among the node's pods before its upgrade, so its successor cannot be told from others: look for it with edgehubctl pods", pod)
+	old, err := podOf(before, pod, "upgrade")
+	if err != nil {
+		return nil, err
 	}
-	old := before[i]
 	_, revision := needOf(old)
 	if target, ok, err := upgrade.TargetOf(old); ok && err == nil && target.Revision == revision && target.MinReadySeconds > 0 {
 		settle = time.Duration(target.MinReadySeconds) * time.Second
@@ -54,10 +56,30 @@ func NewReplacement(before []*corev1.Pod, pod Name, settle time.Duration) (*Repl
 	}, nil
 }
 
+// NewRollback describes pod once its rollback is done, given the pods before. The caller sets Target.
+func NewRollback(before []*corev1.Pod, pod Name, settle time.Duration) (*Replacement, error) {
+	old, err := podOf(before, pod, "rollback")
+	if err != nil {
+		return nil, err
+	}
+	return &Replacement{Old: pod, UID: old.UID, Settle: settle, before: old}, nil
+}
+
+func podOf(before []*corev1.Pod, pod Name, action string) (*corev1.Pod, error) {
+	i := slices.IndexFunc(before, func(p *corev1.Pod) bool { return p.Namespace == pod.Namespace && p.Name == pod.Name })
+	if i < 0 {
+		return nil, fmt.Errorf("pod %s was not among the node's pods before its %s, so its successor cannot be told from others: look for it with edgehubctl pods", pod, action)
+	}
+	return before[i], nil
+}
+
 // Check returns true once the replacement has been Ready for long enough, and otherwise what
 // to wait for. The pods are from some time between asked and answered. Check returns an error
 // when the replacement fails to run.
 func (s *Replacement) Check(pods []*corev1.Pod, asked, answered time.Time) (done bool, waiting string, err error) {
+	if s.before != nil {
+		return s.checkRollback(pods, asked, answered)
+	}
 	old := s.find(pods)
 	if s.Pod != nil {
 		return s.evaluate(asked, answered)
@@ -73,6 +95,42 @@ func (s *Replacement) Check(pods []*corev1.Pod, asked, answered time.Time) (done
 	default:
 		return false, fmt.Sprintf("for a pod in place of %s: the cloud makes it", s.Old), nil
 	}
+}
+
+// checkRollback is Check for a rollback. The pod is Ready all the while, so it is also looked at whether
+// the containers whose images change have been started since.
+func (s *Replacement) checkRollback(pods []*corev1.Pod, asked, answered time.Time) (done bool, waiting string, err error) {
+	i := slices.IndexFunc(pods, func(p *corev1.Pod) bool { return p.UID == s.UID && p.DeletionTimestamp == nil })
+	if i < 0 {
+		return false, "", fmt.Errorf("pod %s was deleted during its rollback: the cloud makes another one, of the newest revision", s.Old)
+	}
+	s.Pod = pods[i]
+	if revision := RevisionOf(s.Pod); revision != s.Target {
+		waiting = fmt.Sprintf("for pod %s to be of revision %s: it is of %s", s.Old, s.Target, revision)
+	} else if waiting = s.notRestarted(); waiting == "" {
+		return s.evaluate(asked, answered)
+	}
+	s.Ready = time.Time{}
+	return false, waiting, nil
+}
+
+// notRestarted names a container that has not been started since its image was changed; it returns "" if
+// there is none.
+func (s *Replacement) notRestarted() string {
+	statusOf := func(pod *corev1.Pod, name string) corev1.ContainerStatus {
+		i := slices.IndexFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.Name == name })
+		if i < 0 {
+			return corev1.ContainerStatus{}
+		}
+		return pod.Status.ContainerStatuses[i]
+	}
+	for _, now := range s.Pod.Spec.Containers {
+		changed := slices.ContainsFunc(s.before.Spec.Containers, func(c corev1.Container) bool { return c.Name == now.Name && c.Image != now.Image })
+		if status := statusOf(s.Pod, now.Name); changed && status.ContainerID == statusOf(s.before, now.Name).ContainerID {
+			return format.Joined(fmt.Sprintf("for container %s of pod %s to restart", now.Name, s.Old), notRunning(&status))
+		}
+	}
+	return ""
 }
 
 // find sets s.Pod, to nil if there is no replacement, and returns the old pod, if it exists.
@@ -95,7 +153,7 @@ func (s *Replacement) find(pods []*corev1.Pod) (old *corev1.Pod) {
 func (s *Replacement) evaluate(asked, answered time.Time) (done bool, waiting string, err error) {
 	name := Name{s.Pod.Namespace, s.Pod.Name}
 	if f := podstatus.FailureOf(s.Pod); f != nil {
-		return false, "", &Broken{pod: s.Pod, failure: f}
+		return false, "", &Broken{pod: s.Pod, failure: f, rolledBack: s.before != nil}
 	}
 	if !isReady(s.Pod) {
 		s.Ready = time.Time{}
@@ -165,11 +223,13 @@ func notRunning(s *corev1.ContainerStatus) string {
 	return ""
 }
 
-// Broken is the error of an upgrade whose new pod does not run. kubelet goes on trying, but a
-// person has to find the cause, or roll back.
+// Broken is the error of an upgrade whose new pod does not run, or of a rollback whose pod does not.
+// kubelet goes on trying, but a person has to find the cause, or go back.
 type Broken struct {
 	pod     *corev1.Pod
 	failure *podstatus.Failure
+	// rolledBack is true after a rollback.
+	rolledBack bool
 }
 
 func (b *Broken) Error() string {
@@ -207,6 +267,9 @@ func (b *Broken) goBack() string {
 	if owner == nil {
 		return "kubelet goes on trying"
 	}
-	return fmt.Sprintf("kubelet goes on trying; to go back, ask for a rollback (kubectl rollout undo %s/%s -n %s), and upgrade once more when edgehubctl pods shows that the pod needs it",
-		strings.ToLower(owner.Kind), owner.Name, b.pod.Namespace)
+	if b.rolledBack {
+		return fmt.Sprintf("kubelet goes on trying; edgehubctl upgrade %s/%s replaces it by a pod of the newest revision", b.pod.Namespace, b.pod.Name)
+	}
+	return fmt.Sprintf("kubelet goes on trying; to go back on this node, edgehubctl rollback %s/%s; on all nodes, ask for a rollback (kubectl rollout undo %s/%s -n %s), and upgrade once more when edgehubctl pods shows that the pod needs it",
+		b.pod.Namespace, b.pod.Name, strings.ToLower(owner.Kind), owner.Name, b.pod.Namespace)
 }

@@ -48,6 +48,10 @@ type Report struct {
 	ImageReason  string `json:"imageReason,omitempty"`
 	ImageBytes   int64  `json:"imageBytes,omitempty"`
 	ImagePercent *int   `json:"imagePercent,omitempty"`
+	// UpgradeState is for people: queued, scheduled, held, in progress or rolled back. HeldUntil is
+	// there for a pod on hold.
+	UpgradeState string     `json:"upgradeState,omitempty"`
+	HeldUntil    *time.Time `json:"heldUntil,omitempty"`
 }
 
 // Of describes a pod. pulls are all pre-pulls of this node.

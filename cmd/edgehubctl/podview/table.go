@@ -40,6 +40,7 @@ func (r *Report) Row(now time.Time) []string {
 		if *r.NeedsUpgrade {
 			needs = format.Joined(r.need(), "to "+r.TargetRevision)
 		}
+		needs = format.Joined(needs, r.UpgradeState)
 	}
 	if r.Since != nil {
 		since = format.Age(*r.Since, now)
@@ -59,6 +60,7 @@ func (r *Report) shortRow(upgrade func(*Report) string) []string {
 		case *r.NeedsUpgrade:
 			last = upgrade(r)
 		}
+		last = format.Joined(r.UpgradeState, last)
 	}
 	return append([]string{Name{r.Namespace, r.Pod}.String()}, append(r.statusColumns(), last)...)
 }

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
+	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+)
+
+// hold sets, removes or shows the hold of a pod.
+func hold(ctx context.Context, c *call) error {
+	pod, err := c.pod()
+	if err != nil {
+		return err
+	}
+	path := nodeapi.HoldPath(pod.Namespace, pod.Name)
+	switch {
+	case c.remove:
+		return c.sayOf(c.askNew(ctx, http.MethodDelete, path))
+	case c.length > 0:
+		q := url.Values{nodeapi.ForParam: {c.length.String()}}
+		if c.reason != "" {
+			q.Set(nodeapi.ReasonParam, c.reason)
+		}
+		return c.sayOf(c.askNew(ctx, http.MethodPost, withQuery(path, q)))
+	}
+	var h nodeapi.Hold
+	if err := orTooOld(c.hub.read(ctx, path, &h)); err != nil {
+		return err
+	}
+	if c.output == "json" {
+		return printJSON(c.out, h)
+	}
+	fmt.Fprint(c.out, format.Fitted([]string{"POD", "HELD UNTIL", "CLOUD KNOWS", "REASON"},
+		[][]string{{pod.String(), h.Until.Local().Format(time.RFC3339), yesNo(h.Reported), h.Reason}}, c.width()))
+	return nil
+}
+
+// cancel cancels an upgrade or rollback that waits.
+func cancel(ctx context.Context, c *call) error {
+	pod, err := c.pod()
+	if err != nil {
+		return err
+	}
+	return c.sayOf(c.askNew(ctx, http.MethodDelete, nodeapi.UpgradePath(pod.Namespace, pod.Name)))
+}
+
+// rollback has a pod return to an earlier revision. With --wait it returns when that runs, and has stayed
+// Ready for a while.
+func rollback(ctx context.Context, c *call) error {
+	pod, err := c.pod()
+	if err != nil {
+		return err
+	}
+	q := c.query(time.Now())
+	if c.to != "" {
+		q.Set(nodeapi.RevisionParam, c.to)
+	}
+	path := withQuery(nodeapi.RollbackPath(pod.Namespace, pod.Name), q)
+	if !c.wait {
+		return c.sayOf(c.askNew(ctx, http.MethodPost, path))
+	}
+	ctx, cancel := c.limited(ctx)
+	defer cancel()
+	before, err := c.hub.nodePods(ctx) // only the pod as it was shows which containers have to restart
+	if err != nil {
+		return err
+	}
+	w := waiting{began: time.Now(), action: nodeapi.RollbackAction}
+	answer, err := c.askNew(ctx, http.MethodPost, path)
+	if err != nil {
+		return err
+	}
+	if c.output == "" {
+		fmt.Fprintln(c.out, answer)
+	}
+	if w.Replacement, err = podview.NewRollback(before, pod, c.settle); err != nil {
+		return err
+	}
+	return c.waitFor(ctx, &w)
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
+	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+const (
+	holdOf     = "/openyurt.io/v1/namespaces/shop/pods/web-1/hold"
+	rollbackOf = "/openyurt.io/v1/namespaces/shop/pods/web-1/rollback"
+	historyOf  = "/openyurt.io/v1/namespaces/shop/pods/web-1/history"
+
+	rollbackText = "Rollback of pod shop/web-1 to revision 5d8f requested"
+)
+
+func isRollback(u *nodeapi.Upgrade) { u.Action, u.Revision = nodeapi.RollbackAction, oldRevision }
+
+func TestHolds(t *testing.T) {
+	h := newFakeHub(t).on("POST", holdOf+"?for=2h0m0s&reason=on+the+road", answersWith(200, "Hold of pod shop/web-1 until 2026-01-01T12:00:00Z")).
+		on("DELETE", holdOf, answersWith(200, "Hold of pod shop/web-1 removed")).
+		on("GET", holdOf, sends(nodeapi.Hold{Namespace: "shop", Pod: "web-1", Since: start, Until: start.Add(time.Hour), Reason: "on\nthe \x1b road"}))
+	h.edgehubctl(t, "hold", "shop/web-1", "--for=2h", "--reason=on the road").is(t, exitDone, "Hold of pod shop/web-1 until 2026-01-01T12:00:00Z\n", "")
+	h.edgehubctl(t, "hold", "shop/web-1", "--remove").is(t, exitDone, "Hold of pod shop/web-1 removed\n", "")
+	until := start.Add(time.Hour).Local().Format(time.RFC3339)
+	h.edgehubctl(t, "hold", "shop/web-1").has(t, exitDone, until, "")
+	h.edgehubctl(t, "hold", "shop/web-1").has(t, exitDone, `   no            on the \u001b road`+"\n", "")
+	h.edgehubctl(t, "hold", "shop/web-1", "-o", "json").has(t, exitDone, `"until": "2026-01-01T11:00:00Z"`, "")
+	newFakeHub(t).on("POST", holdOf+"?for=48h0m0s", answersWith(403, "pod shop/web-1 may not be held")).
+		edgehubctl(t, "hold", "shop/web-1", "--for=48h").is(t, exitNotNow, "", "error: pod shop/web-1 may not be held\n")
+	newFakeHub(t).on("GET", holdOf, answersWith(404, "pod shop/web-1 is not held")).
+		edgehubctl(t, "hold", "shop/web-1").is(t, exitFailed, "", "error: pod shop/web-1 is not held\n")
+}
+
+func TestARollbackIsAskedFor(t *testing.T) {
+	const queued = "Rollback of pod shop/web-1 queued: it starts when the cloud can be reached"
+	newFakeHub(t).on("POST", rollbackOf, answersWith(202, rollbackText)).edgehubctl(t, "rollback", "shop/web-1").is(t, exitDone, rollbackText+"\n", "")
+	newFakeHub(t).on("POST", rollbackOf+"?force=true&revision=5d8f", answersWith(202, queued)).
+		edgehubctl(t, "rollback", "shop/web-1", "--to=5d8f", "--force").is(t, exitDone, queued+"\n", "")
+	newFakeHub(t).on("POST", rollbackOf, answersWith(409, "there is no earlier revision")).
+		edgehubctl(t, "rollback", "shop/web-1").is(t, exitNotNow, "", "error: there is no earlier revision\n")
+}
+
+// rolling is pod web-1 in a rollback from web:v2 to web:v1.
+func rolling(revision, image, containerID string, change ...func(*corev1.Pod)) corev1.Pod {
+	return pod("shop", "web-1", revision, append([]func(*corev1.Pod){func(p *corev1.Pod) {
+		p.Spec.Containers[0].Image = image
+		p.Status.ContainerStatuses[0].ContainerID = "containerd://" + containerID
+	}}, change...)...)
+}
+
+// The pod stays the same, and is Ready before its containers restart.
+func TestARollbackIsWaitedFor(t *testing.T) {
+	before, patched := rolling(newRevision, "web:v2", "1"), rolling(oldRevision, "web:v1", "1")
+	crashing := func(p *corev1.Pod) {
+		p.Status.ContainerStatuses[0].RestartCount = 4
+		p.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+	}
+	begun, done := anUpgrade(nodeapi.InProgress, isRollback), anUpgrade(nodeapi.Done, isRollback)
+	const waited = "waiting for pod shop/web-1: in progress\n"
+	tests := map[string]struct {
+		pods []corev1.Pod // each is what the hub shows at one look
+		code exitCode
+		out  string
+		err  string
+	}{
+		"it runs": {[]corev1.Pod{before, before, patched, rolling(oldRevision, "web:v1", "2")}, exitDone, "Pod shop/web-1 of revision 5d8f is Ready, after ",
+			waited + `waiting for pod shop/web-1 to be of revision 5d8f: it is of 7c9b
+waiting for container web of pod shop/web-1 to restart
+waiting for pod shop/web-1 to stay Ready for 60ms
+`},
+		"what runs now crashes": {[]corev1.Pod{rolling(newRevision, "web:v2", "1", crashing), rolling(oldRevision, "web:v1", "1", crashing), rolling(oldRevision, "web:v1", "2")}, exitDone,
+			"Pod shop/web-1 of revision 5d8f is Ready, after ", waited + "waiting for container web of pod shop/web-1 to restart, waits: CrashLoopBackOff\nwaiting for pod shop/web-1 to stay Ready"},
+		"it crashes": {[]corev1.Pod{before, rolling(oldRevision, "web:v1", "2", crashing)}, exitBroken, "",
+			"kubelet goes on trying; edgehubctl upgrade shop/web-1 replaces it by a pod of the newest revision\n"},
+		"the pod is deleted": {[]corev1.Pod{before, pod("shop", "web-2", newRevision)}, exitFailed, "",
+			"error: pod shop/web-1 was deleted during its rollback: the cloud makes another one, of the newest revision\n"},
+		"only the revision differs": {[]corev1.Pod{rolling(newRevision, "web:v1", "1"), patched}, exitDone, "Pod shop/web-1 of revision 5d8f is Ready", waited},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			h := newFakeHub(t).on("POST", rollbackOf, answersWith(202, rollbackText)).on("GET", nodeapi.Upgrades, upgradeList(begun), upgradeList(done))
+			for _, p := range tt.pods {
+				h.answers["GET /pods"] = append(h.answers["GET /pods"], podList(p))
+			}
+			h.edgehubctl(t, "rollback", "shop/web-1", "--wait").has(t, tt.code, rollbackText+"\n"+tt.out, tt.err)
+		})
+	}
+	h := newFakeHub(t).on("POST", rollbackOf, answersWith(202, rollbackText)).on("GET", "/pods", podList(before)).
+		on("GET", nodeapi.Upgrades, upgradeList(anUpgrade(nodeapi.Dropped, isRollback, because("more than images differs"))))
+	h.edgehubctl(t, "rollback", "shop/web-1", "--wait").is(t, exitFailed, rollbackText+"\n", "error: the rollback of pod shop/web-1 to revision 5d8f was dropped: more than images differs\n")
+	h.on("GET", nodeapi.Upgrades, upgradeList(done)).on("GET", "/pods", podList(before), podList(rolling(oldRevision, "web:v1", "2"))).
+		edgehubctl(t, "rollback", "shop/web-1", "--wait", "-o", "json").has(t, exitDone, `"successor": "web-1"`, "to stay Ready")
+	h.on("GET", "/pods", podList()).edgehubctl(t, "rollback", "shop/web-1", "--wait").has(t, exitFailed, rollbackText, "was not among the node's pods before its rollback")
+}
+
+func TestTheQueueAndTheHistory(t *testing.T) {
+	next := time.Date(2026, 1, 2, 3, 0, 0, 0, time.Local)
+	h := newerHub(t, anUpgrade(nodeapi.WaitingForCloud), anUpgrade(nodeapi.Scheduled, func(u *nodeapi.Upgrade) { u.Namespace, u.Next = "media", &next }),
+		anUpgrade(nodeapi.Dropped, isRollback, because("more than images differs\nshop/evil   \x1b[2J between the revisions: the admin can roll back all"))).
+		on("GET", historyOf, sends(nodeapi.History{Items: []nodeapi.Revision{
+			{Revision: newRevision, Since: time.Now().Add(-3 * time.Hour), Current: true, Images: []string{"web:v2", "log:v1"}, Retained: true},
+			{Revision: oldRevision, Since: time.Now().Add(-50 * time.Hour), Images: []string{"registry.example.com/with/a/long/name/web:v1"}}}}))
+	got := h.edgehubctl(t, "queue")
+	got.is(t, exitDone, `POD   ACTION     REVISION   STATE                   MESSAGE
+shop/web-1
+      Upgrade    7c9b       queued                  -
+media/web-1
+      Upgrade    7c9b       scheduled 01-02 03:00   -
+shop/web-1
+      Rollback   5d8f       dropped                 more than images differs
+                                                    shop/evil \u001b[2J between the
+                                                    revisions: the admin can
+                                                    roll back all
+`, "")
+	if n := format.Columns(got.out); n > 84 { // what is escaped is wider by a little
+		t.Errorf("it has %d columns", n)
+	}
+	h.edgehubctl(t, "queue", "-n", "media", "-o", "json").has(t, exitDone, `"state": "Scheduled"`, "")
+	h.edgehubctl(t, "queue", "-n", "media").is(t, exitDone, `POD           ACTION    REVISION   STATE                   MESSAGE
+media/web-1   Upgrade   7c9b       scheduled 01-02 03:00   -
+`, "")
+	newerHub(t).edgehubctl(t, "queue").has(t, exitDone, "No upgrade or rollback waits", "")
+	newerHub(t).edgehubctl(t, "queue", "-o", "json").is(t, exitDone, "{\n  \"items\": []\n}\n", "")
+	h.edgehubctl(t, "history", "shop/web-1").is(t, exitDone, `REVISION   SINCE   CURRENT   ON NODE   IMAGES
+7c9b       3h      yes       yes       web:v2, log:v1
+5d8f       2d2h    no        no        registry.example.com/with/a/long/name/web
+                                       :v1
+`, "")
+	h.edgehubctl(t, "history", "shop/web-1", "-o", "json").has(t, exitDone, `"revision": "7c9b"`, "")
+	newFakeHub(t).on("GET", historyOf, sends(nodeapi.History{})).edgehubctl(t, "history", "shop/web-1").has(t, exitDone, "no revision of pod shop/web-1 yet", "")
+}
+
+func TestPodsShowWhatWaits(t *testing.T) {
+	need := needs(corev1.ConditionTrue, newRevision)
+	until := time.Now().Add(time.Hour)
+	heldUntil := func(t time.Time) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Annotations = map[string]string{upgrade.HoldAnnotation: fmt.Sprintf(`{"since":"2026-01-01T10:00:00Z","until":%q}`, t.UTC().Format(time.RFC3339))}
+		}
+	}
+	rolledBack := func(status corev1.ConditionStatus) func(*corev1.Pod) {
+		return condition(upgrade.RolledBackCondition, status, "", oldRevision, 0)
+	}
+	tests := map[string]struct {
+		pod      corev1.Pod
+		upgrades []nodeapi.Upgrade
+		want     string
+	}{
+		"nothing":             {pod("shop", "web-1", oldRevision, need), nil, ""},
+		"a queue":             {pod("shop", "web-1", oldRevision, need), []nodeapi.Upgrade{anUpgrade(nodeapi.WaitingForCloud)}, "queued"},
+		"another pod's":       {pod("shop", "web-2", oldRevision, need), []nodeapi.Upgrade{anUpgrade(nodeapi.WaitingForCloud)}, ""},
+		"a predecessor's":     {pod("shop", "web-1", oldRevision, need), []nodeapi.Upgrade{anUpgrade(nodeapi.WaitingForCloud, func(u *nodeapi.Upgrade) { u.UID = "x" })}, ""},
+		"what has ended":      {pod("shop", "web-1", oldRevision, need), []nodeapi.Upgrade{anUpgrade(nodeapi.Dropped)}, ""},
+		"a hold":              {pod("shop", "web-1", oldRevision, need, heldUntil(until)), nil, "held until " + until.Format("01-02 15:04")},
+		"a hold of a queue":   {pod("shop", "web-1", oldRevision, need, heldUntil(until)), []nodeapi.Upgrade{anUpgrade(nodeapi.Held)}, "held until " + until.Format("01-02 15:04")},
+		"a hold not yet out":  {pod("shop", "web-1", oldRevision, need), []nodeapi.Upgrade{anUpgrade(nodeapi.Held)}, "held"},
+		"a hold that is over": {pod("shop", "web-1", oldRevision, need, heldUntil(start)), nil, ""},
+		"rolled back":         {pod("shop", "web-1", oldRevision, rolledBack(corev1.ConditionTrue)), nil, "rolled back"},
+		"refused":             {pod("shop", "web-1", oldRevision, rolledBack(corev1.ConditionFalse)), nil, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := podview.Of(&tt.pod, nil)
+			if r.AddState(&tt.pod, tt.upgrades, time.Now()); r.UpgradeState != tt.want {
+				t.Errorf("got %q, want %q", r.UpgradeState, tt.want)
+			}
+		})
+	}
+	h := newerHub(t, anUpgrade(nodeapi.WaitingForCloud)).on("GET", "/pods", podList(pod("shop", "web-1", oldRevision, need)))
+	h.edgehubctl(t, "pods").has(t, exitDone, "yes, to 7c9b, queued", "")
+	h.edgehubctl(t, "pods", "-o", "json").has(t, exitDone, `"upgradeState": "queued"`, "")
+	p := pod("shop", "web-1", oldRevision, need, heldUntil(until))
+	r := podview.Of(&p, nil)
+	r.AddState(&p, nil, time.Now())
+	if text := podview.Table([]podview.Report{r}, time.Now(), 80); !strings.Contains(text, "held until ") || format.Columns(text) > 80 {
+		t.Errorf("at 80 columns:\n%s", text)
+	}
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
+	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/internal/screen"
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+)
+
+// waiting is what --wait waits for.
+type waiting struct {
+	*podview.Replacement
+	began time.Time
+	// action is what the hub has to be done with before the pod is looked at; "": nothing.
+	action nodeapi.Action
+}
+
+// waitFor polls the hub. That is cheap: the hub has all of it in memory, and few people wait at once.
+func (c *call) waitFor(ctx context.Context, w *waiting) error {
+	report := c.progressReporter()
+	where := "for the hub"
+	what := "upgrade"
+	if w.action == nodeapi.RollbackAction {
+		what = "rollback"
+	}
+	for {
+		done, next, err := c.look(ctx, w)
+		switch {
+		case ctx.Err() != nil:
+			return c.unfinished(ctx, "waiting "+where, "The "+what+" goes on; "+name+" pods shows the pod")
+		case err != nil && !isPassing(err):
+			return err
+		case err != nil:
+			report(err.Error()+"; the "+what+" goes on all the same", time.Since(w.began))
+		case done:
+			return c.arrived(w)
+		default:
+			where = next
+			report("waiting "+where, time.Since(w.began))
+		}
+		pause(ctx, c.pace)
+	}
+}
+
+// look returns true when there is nothing left to wait for, and otherwise what it is.
+func (c *call) look(ctx context.Context, w *waiting) (done bool, next string, err error) {
+	if w.action != "" {
+		if next, err = c.lookAtHub(ctx, w); err != nil || next != "" {
+			return false, next, err
+		}
+		w.action = ""
+	}
+	asked := time.Now()
+	pods, err := c.hub.nodePods(ctx)
+	if err != nil {
+		return false, "", err
+	}
+	return w.Check(pods, asked, time.Now())
+}
+
+// lookAtHub returns "" when the hub is done with its part, and otherwise what it waits for.
+func (c *call) lookAtHub(ctx context.Context, w *waiting) (next string, err error) {
+	list, err := c.hub.upgrades(ctx)
+	if err != nil {
+		return "", orTooOld(err)
+	}
+	var last *nodeapi.Upgrade // that waits or is in progress, and otherwise the last that has ended
+	for i := range list.Items {
+		if u := &list.Items[i]; u.UID == string(w.UID) && u.Action == w.action && (last == nil || last.State.Final()) {
+			last = u
+		}
+	}
+	what := strings.ToLower(string(w.action))
+	switch {
+	case last == nil:
+		return "", endf(exitFailed, "the hub has forgotten the %s of pod %s: %s queue shows what it knows", what, w.Old, name)
+	case last.State == nodeapi.Done:
+		w.Target = last.Revision
+		return "", nil
+	case last.State.Final():
+		return "", endf(exitFailed, "the %s of pod %s to revision %s was %s: %s", what, w.Old, last.Revision, podview.StateText(last), cmp.Or(last.Message, "the hub gives no reason"))
+	}
+	return fmt.Sprintf("for pod %s: %s", w.Old, format.Joined(podview.StateText(last), last.Message)), nil
+}
+
+// upgrades returns the upgrades and rollbacks that wait, are in progress, or have ended of late.
+func (h *hub) upgrades(ctx context.Context) (nodeapi.UpgradeList, error) {
+	var list nodeapi.UpgradeList
+	err := h.read(ctx, nodeapi.Upgrades, &list)
+	for i := range list.Items {
+		list.Items[i].Message = strings.Join(strings.Fields(list.Items[i].Message), " ") // nothing in it looks like a line of ours
+	}
+	return list, err
+}
+
+// progressReporter returns a function that shows what the command waits for: on a terminal in place,
+// with the time so far; elsewhere on stderr, when it has changed.
+func (c *call) progressReporter() func(text string, took time.Duration) {
+	size, isTerminal := screen.Terminal(c.out)
+	if !isTerminal || c.output != "" {
+		n := &notes{w: c.err}
+		return func(text string, _ time.Duration) { n.note(text) }
+	}
+	s := screen.New(c.out, size)
+	return func(text string, took time.Duration) {
+		s.Draw(fmt.Sprintf("%s (%s)\n", text, format.Seconds(took)))
+	}
+}
