@@ -45,6 +45,7 @@ load 1m
   edgehub_imagepull_pulls_total{instance="n1",result="Ready"} 0+1x600
   edgehub_imagepull_images{instance="n1",state="Failed"} 0x600
   edgehub_ota_upgrades_total{instance="n1",code="503"} 0+1x600
+  edgehub_ota_upgrades_total{instance="n1",code="501"} 0+1x600
   edgehub_controller_leader{instance="c1"} 1x600
   edgehub_controller_leader{instance="c2"} 0x600
   edgehub_controller_reconciles_total{instance="c1",result="success"} 0+100x600
