@@ -1,0 +1,189 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/edgehub-io/edgehub/ota"
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+// parts keep what the real handlers write, in memory.
+type parts struct {
+	upgrades []nodeapi.Upgrade
+	hold     *nodeapi.Hold
+	rollback *nodeapi.Upgrade
+}
+
+type queuePart struct{ *parts }
+
+func (p queuePart) Add(pod *corev1.Pod, revision string, w ota.When) (nodeapi.Upgrade, error) {
+	u := nodeapi.Upgrade{Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Action: nodeapi.UpgradeAction, Revision: revision, State: nodeapi.WaitingForCloud}
+	if !w.At.IsZero() || w.Window != "" {
+		u.State, u.Next = nodeapi.Scheduled, &w.At
+	}
+	p.upgrades = []nodeapi.Upgrade{u}
+	return u, nil
+}
+
+func (p queuePart) State(types.NamespacedName) (nodeapi.Upgrade, bool) {
+	return nodeapi.Upgrade{}, false
+}
+func (p queuePart) States() []nodeapi.Upgrade { return p.upgrades }
+func (p queuePart) Cancel(types.NamespacedName) (bool, error) {
+	was := len(p.upgrades) > 0
+	p.upgrades = nil
+	return was, nil
+}
+
+type holdsPart struct{ *parts }
+
+func (p holdsPart) Set(pod *corev1.Pod, _ upgrade.Policy, length time.Duration, reason string) (nodeapi.Hold, error) {
+	p.hold = &nodeapi.Hold{Namespace: pod.Namespace, Pod: pod.Name, Since: time.Now(), Until: time.Now().Add(length), Reason: reason}
+	return *p.hold, nil
+}
+
+func (p holdsPart) Of(*corev1.Pod) (nodeapi.Hold, bool) { return p.State(types.NamespacedName{}) }
+
+func (p holdsPart) State(types.NamespacedName) (nodeapi.Hold, bool) {
+	if p.hold == nil {
+		return nodeapi.Hold{}, false
+	}
+	return *p.hold, true
+}
+
+func (p holdsPart) Remove(types.NamespacedName) (bool, error) {
+	was := p.hold != nil
+	p.hold = nil
+	return was, nil
+}
+
+// rollbacksPart has run revision 5d8f before, and rolls back as soon as somebody looks.
+type rollbacksPart struct{ *parts }
+
+func (p rollbacksPart) History(*corev1.Pod) nodeapi.History {
+	return nodeapi.History{Items: []nodeapi.Revision{
+		{Revision: "6e0a", Since: time.Now().Add(-3 * time.Hour), Current: true, Images: []string{"web:v1"}, Retained: true},
+		{Revision: oldRevision, Since: time.Now().Add(-50 * time.Hour), Images: []string{"web:v0"}},
+	}}
+}
+
+func (p rollbacksPart) Previous(_ *corev1.Pod, revision string) (upgrade.Target, bool) {
+	return upgrade.Target{Revision: oldRevision}, revision == "" || revision == oldRevision
+}
+
+func (p rollbacksPart) Missing(upgrade.Target) []string { return nil }
+
+func (p rollbacksPart) Request(pod *corev1.Pod, target upgrade.Target) error {
+	p.rollback = &nodeapi.Upgrade{Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Action: nodeapi.RollbackAction, Revision: target.Revision, State: nodeapi.InProgress}
+	return nil
+}
+
+func (p rollbacksPart) Withdraw(types.NamespacedName) error { return nil }
+
+func (p rollbacksPart) State(types.NamespacedName) (nodeapi.Upgrade, bool) {
+	if p.rollback == nil {
+		return nodeapi.Upgrade{}, false
+	}
+	now := *p.rollback
+	p.rollback.State = nodeapi.Done
+	return now, true
+}
+
+func (p rollbacksPart) States() []nodeapi.Upgrade {
+	if p.rollback == nil {
+		return nil
+	}
+	return []nodeapi.Upgrade{*p.rollback}
+}
+
+// realHandlers is a hub of package ota, whose apiserver has pod shop/web-1. ota.Options have the rest.
+func realHandlers(t *testing.T, change func(*ota.Options)) *fakeHub {
+	t.Helper()
+	cloud := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method == http.MethodDelete {
+			sends(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess})(w, r)
+			return
+		}
+		sends(corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: []corev1.Pod{old(onNode)}})(w, r)
+	}))
+	t.Cleanup(cloud.Close)
+	pods, err := ota.NewPods(&rest.Config{Host: cloud.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := ota.Options{NodeName: "n", Pods: pods}
+	change(&o)
+	api, err := ota.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close)
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	return &fakeHub{address: server.Listener.Addr().String()}
+}
+
+// The texts and JSON of the real handlers are those that edgehubctl reads.
+func TestRealHandlers(t *testing.T) {
+	p, offline := &parts{}, ""
+	h := realHandlers(t, func(o *ota.Options) {
+		o.Queue, o.Holds, o.Rollbacks, o.Offline = queuePart{p}, holdsPart{p}, rollbacksPart{p}, func() string { return offline }
+	})
+	h.edgehubctl(t, "upgrade", "shop/web-1").is(t, exitDone, started+"\n", "") // this hub pulls no images ahead
+	h.edgehubctl(t, "hold", "shop/web-1").has(t, exitFailed, "", "is not held")
+	h.edgehubctl(t, "hold", "shop/web-1", "--for=2h", "--reason=driving").has(t, exitDone, "Hold of pod shop/web-1 until ", "")
+	h.edgehubctl(t, "hold", "shop/web-1").has(t, exitDone, "no            driving\n", "")
+	h.edgehubctl(t, "upgrade", "shop/web-1").has(t, exitNotNow, "", "is on hold until")
+	h.edgehubctl(t, "upgrade", "shop/web-1", "--force").is(t, exitDone, started+"\n", "")
+	h.edgehubctl(t, "rollback", "shop/web-1").has(t, exitNotNow, "", "is on hold until")
+	h.edgehubctl(t, "rollback", "shop/web-1", "--force").is(t, exitDone, rollbackText+"\n", "")
+	h.edgehubctl(t, "hold", "shop/web-1", "--remove").is(t, exitDone, "Hold of pod shop/web-1 removed\n", "")
+	h.edgehubctl(t, "hold", "shop/web-1", "--for=1000h").has(t, exitFailed, "", "is not how long this pod can be held")
+
+	const scheduled = "Upgrade of pod shop/web-1 scheduled for "
+	h.edgehubctl(t, "upgrade", "shop/web-1", "--at=03:00").has(t, exitDone, scheduled, "")
+	h.edgehubctl(t, "upgrade", "shop/web-1", "--window=02:00-05:00", "--tz=UTC").has(t, exitDone, scheduled, "")
+	h.edgehubctl(t, "upgrade", "shop/web-1", "--window=2-5").has(t, exitFailed, "", "no window such as 02:00-05:00")
+	h.edgehubctl(t, "cancel", "shop/web-1").is(t, exitDone, "Upgrade cancelled for pod shop/web-1\n", "")
+	h.edgehubctl(t, "cancel", "shop/web-1").has(t, exitFailed, "", "no upgrade of pod shop/web-1 waits")
+
+	h.edgehubctl(t, "history", "shop/web-1").is(t, exitDone, `REVISION   SINCE   CURRENT   ON NODE   IMAGES
+6e0a       3h      yes       yes       web:v1
+5d8f       2d2h    no        no        web:v0
+`, "")
+	h.edgehubctl(t, "rollback", "shop/web-1", "--to=ffff").has(t, exitNotNow, "", "this node has not run it")
+
+	offline = strings.TrimPrefix(strings.TrimSpace(awayText), "OK, ")
+	h.edgehubctl(t, "upgrade", "shop/web-1").is(t, exitDone, queuedText+"\n", "")
+	h.edgehubctl(t, "queue", "-o", "json").has(t, exitDone, `"state": "WaitingForCloud"`, "")
+	h.edgehubctl(t, "pods").has(t, exitDone, "yes, to 7c9b, queued", "offline since")
+	h.edgehubctl(t, "rollback", "shop/web-1").is(t, exitDone, "Rollback of pod shop/web-1 queued: it starts when the cloud can be reached\n", "")
+}
+
+// A hub without these parts stands for one that was built before there were any.
+func TestRealHandlersOfAnOlderHub(t *testing.T) {
+	h := realHandlers(t, func(*ota.Options) {})
+	for _, line := range []string{"queue", "cancel shop/web-1", "hold shop/web-1", "rollback shop/web-1", "history shop/web-1", "upgrade shop/web-1 --at=03:00"} {
+		h.edgehubctl(t, strings.Fields(line)...).is(t, exitFailed, "", tooOld)
+	}
+	h.edgehubctl(t, "pods").has(t, exitDone, "yes, to 7c9b", "")
+}
+
+// onNode is for a pod of revision 6e0a that may be rolled back.
+func onNode(p *corev1.Pod) {
+	p.Spec.NodeName = "n"
+	p.Labels[appsv1.ControllerRevisionHashLabelKey] = "6e0a"
+	p.Annotations = map[string]string{upgrade.PolicyAnnotation: `{"rollback":true}`}
+}
