@@ -18,8 +18,8 @@ import (
 const (
 	// firstRetry and longestRetry bound the time until the cloud is asked again after it has refused.
 	firstRetry, longestRetry = 5 * time.Second, 5 * time.Minute
-	// spread is the time over which upgrades begin once the cloud is back, so that a thousand nodes
-	// whose network returns do not ask at once.
+	// spread is the time over which upgrades begin once the cloud is back or their time has come, so that a
+	// thousand nodes whose network returns, or which have the same window, do not ask at once.
 	spread = 5 * time.Second
 )
 
@@ -110,6 +110,15 @@ func (it *item) next(now time.Time) time.Time {
 		return *it.At
 	}
 	return now
+}
+
+// wait returns for how long it is not attempted.
+func (it *item) wait(now time.Time) time.Duration {
+	left := time.Until(it.retry)
+	if early := it.next(now).Sub(now); early > 0 {
+		left = max(left, early+rand.N(spread))
+	}
+	return left
 }
 
 // contradicts reports whether the pod is not, or not any more, what the upgrade was requested for.

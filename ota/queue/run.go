@@ -87,7 +87,7 @@ func (q *Queue) due() (*item, time.Duration) {
 		case held, q.Off, it.pulling(pod):
 			continue
 		default:
-			left = max(left, it.next(now).Sub(now))
+			left = it.wait(now)
 		}
 		if left <= 0 {
 			return it, 0

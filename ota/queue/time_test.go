@@ -18,8 +18,30 @@ func TestAtATime(t *testing.T) {
 		}
 		r.wait(3*time.Hour - time.Second)
 		r.deleted()
-		r.wait(time.Second)
+		r.wait(time.Second + spread)
 		r.deleted(pod)
+	})
+}
+
+// Many nodes have the same window: they do not ask the cloud in the same second.
+func TestManyNodesDoNotBeginAtOnce(t *testing.T) {
+	in(t, func(t *testing.T, r *rig) {
+		it, err := newItem(entry{Upgrade: nodeapi.Upgrade{Window: "02:00-05:00", TimeZone: "UTC"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.wait(time.Hour)
+		waits := map[time.Duration]bool{}
+		for range 100 {
+			wait := it.wait(r.now())
+			if wait < time.Hour || wait >= time.Hour+spread {
+				t.Errorf("it waits %s, an hour before its window", wait)
+			}
+			waits[wait] = true
+		}
+		if len(waits) < 50 {
+			t.Errorf("of 100 nodes, all begin at %d times", len(waits))
+		}
 	})
 }
 
