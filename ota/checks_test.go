@@ -55,6 +55,8 @@ func ownedBy(owners ...metav1.OwnerReference) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.OwnerReferences = owners }
 }
 
+func ofStatefulSet(pod *corev1.Pod) { pod.OwnerReferences[0].Kind = "StatefulSet" }
+
 func TestChecks(t *testing.T) {
 	yes := true
 	unmarked := func(pod *corev1.Pod) { pod.Status.Conditions = nil }

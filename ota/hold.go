@@ -92,7 +92,7 @@ func (s *server) setHold(pod *corev1.Pod, query string) (nodeapi.Hold, error) {
 	case err != nil:
 		return nodeapi.Hold{}, failf(http.StatusForbidden, "it is not known whether pod %s may be held: %w; edgehub-controller writes that annotation, see its log", name, err)
 	case policy.MaxHold == 0:
-		return nodeapi.Hold{}, failf(http.StatusForbidden, "pod %s may not be held: annotation %s of its DaemonSet forbids it", name, upgrade.MaxHoldAnnotation)
+		return nodeapi.Hold{}, failf(http.StatusForbidden, "pod %s may not be held: annotation %s of its DaemonSet or StatefulSet forbids it", name, upgrade.MaxHoldAnnotation)
 	}
 	length, reason, err := holdParams(query, policy.MaxHold)
 	if err != nil {

@@ -63,11 +63,12 @@ func TestHoldAnswers(t *testing.T) {
 		asks    string
 	}{
 		"a hold":                         {query: "for=2h&reason=driving%20home", code: 200, says: "Hold of pod default/web-1 until 2026-05-06T09:08:09Z", asks: `web-1 2h0m0s of 24h0m0s "driving home"`},
+		"a pod of a StatefulSet":         {query: "for=2h", pod: ofStatefulSet, code: 200, says: "Hold of pod default/web-1 until 2026-05-06T09:08:09Z", asks: `web-1 2h0m0s of 24h0m0s ""`},
 		"without a reason":               {query: "for=90s", code: 200, says: "Hold of pod default/web-1 until 2026-05-06T09:08:09Z", asks: `web-1 1m30s of 24h0m0s ""`},
 		"a pod that needs no upgrade":    {query: "for=24h", pod: upToDate, code: 200, says: "Hold of pod default/web-1 until 2026-05-06T09:08:09Z", asks: `web-1 24h0m0s of 24h0m0s ""`},
 		"the policy permits more":        {query: "for=48h", pod: withPolicy(`{"maxHold":172800000000000,"history":1}`), code: 200, says: "Hold of pod default/web-1 until 2026-05-06T09:08:09Z", asks: `web-1 48h0m0s of 48h0m0s ""`},
 		"offline, from the cache":        {query: "for=2h", offline: "offline since yesterday", code: 200, says: "Hold of pod default/web-1 until 2026-05-06T09:08:09Z", asks: `web-1 2h0m0s of 24h0m0s ""`},
-		"the policy permits none":        {query: "for=2h", pod: withPolicy(`{"maxHold":0,"history":1}`), code: 403, says: "annotation apps.openyurt.io/max-hold of its DaemonSet forbids it"},
+		"the policy permits none":        {query: "for=2h", pod: withPolicy(`{"maxHold":0,"history":1}`), code: 403, says: "annotation apps.openyurt.io/max-hold of its DaemonSet or StatefulSet forbids it"},
 		"the policy cannot be read":      {query: "for=2h", pod: withPolicy(`{`), code: 403, says: "it is not known whether pod default/web-1 may be held"},
 		"the policy is forged":           {query: "for=9000h", pod: withPolicy(`{"maxHold":9223372036854775807,"history":1}`), code: 403, says: "it is not known whether"},
 		"the maximum is reached":         {query: "for=2h", err: tooLong, code: 403, says: "24h0m0s, since yesterday; it can be held again 1h0m0s after its last hold, or when it was upgraded", asks: `web-1 2h0m0s of 24h0m0s ""`},

@@ -102,7 +102,7 @@ func checkRollback(pod *corev1.Pod) error {
 	}
 	if !policy.Rollback {
 		return failf(http.StatusForbidden,
-			"pod %s/%s may not be rolled back by the node's owner: the admin of its DaemonSet can permit it there, with the annotation %s: %s",
+			"pod %s/%s may not be rolled back by the node's owner: the admin of its DaemonSet or StatefulSet can permit it there, with the annotation %s: %s",
 			pod.Namespace, pod.Name, upgrade.OwnerRollbackAnnotation, upgrade.RollbackAllowed)
 	}
 	return nil

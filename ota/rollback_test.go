@@ -109,6 +109,7 @@ func TestRollbackAnswers(t *testing.T) {
 	}{
 		"online it is requested": {at(), "", "", ran{}, 202, "Rollback of pod default/web-1 to revision v2 requested", "request v2"},
 		"of a revision":          {at(), "?revision=v1", "", ran{}, 202, "Rollback of pod default/web-1 to revision v1 requested", "request v1"},
+		"of a StatefulSet":       {at(ofStatefulSet), "", "", ran{}, 202, "Rollback of pod default/web-1 to revision v2 requested", "request v2"},
 		"offline it waits": {
 			at(), "", away, ran{}, 202, "Rollback of pod default/web-1 queued: it starts when the cloud can be reached", "request v2",
 		},
