@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/podfiles"
@@ -32,6 +33,8 @@ const (
 	forgetAfter = 7 * 24 * time.Hour
 	// absenceStep is how often that time is written. A hub that stops loses less than this.
 	absenceStep = time.Hour
+	// maxRevision bounds what is recorded of a revision, in bytes as JSON. A container takes about 100.
+	maxRevision = 16 << 10
 	// maxApps is more than a node has: kubelet runs 110 pods by default. It bounds what somebody can do
 	// who may create pods, since each may name another owner.
 	maxApps = 250
@@ -64,9 +67,8 @@ type History struct {
 	known   bool // the node's pods are
 }
 
-// app is what is known of one owner. Its file has the name KIND.NAME.
+// app is what is known of one owner. Its file has the name of the owner's UID.
 type app struct {
-	Owner types.UID `json:"owner"`
 	// History is how many revisions stay in Revisions besides those that pods run, and Retain is
 	// whether their images stay on the node.
 	History   int        `json:"history"`
@@ -196,13 +198,9 @@ func (h *History) Missing(t upgrade.Target) []string {
 
 // revisions returns a copy of what is known of a pod's app.
 func (h *History) revisions(pod *corev1.Pod) []revision {
-	key, owner := appOf(pod)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if a := h.apps[key]; a.Owner == owner {
-		return slices.Clone(a.Revisions)
-	}
-	return nil
+	return slices.Clone(h.apps[appOf(pod)].Revisions)
 }
 
 // current returns the revision that a pod runs, or should run. It has no hash if the pod names none.
@@ -225,13 +223,15 @@ func (r revision) images() []string {
 	return images
 }
 
-// appOf returns the key of a pod's app, and the owner's UID. Both are zero for other pods.
-func appOf(pod *corev1.Pod) (types.NamespacedName, types.UID) {
+// appOf returns the key of a pod's app, which is zero for other pods. Whoever may create pods can write
+// anything into an owner reference, and the key becomes the name of a file.
+func appOf(pod *corev1.Pod) types.NamespacedName {
 	owner := metav1.GetControllerOf(pod)
-	if owner == nil || !strings.HasPrefix(owner.APIVersion, appsv1.GroupName+"/") || owner.Kind != "DaemonSet" && owner.Kind != "StatefulSet" {
-		return types.NamespacedName{}, ""
+	if owner == nil || !strings.HasPrefix(owner.APIVersion, appsv1.GroupName+"/") || owner.Kind != "DaemonSet" && owner.Kind != "StatefulSet" ||
+		len(validation.IsDNS1123Label(string(owner.UID))) > 0 {
+		return types.NamespacedName{}
 	}
-	return types.NamespacedName{Namespace: pod.Namespace, Name: strings.ToLower(owner.Kind) + "." + owner.Name}, owner.UID
+	return types.NamespacedName{Namespace: pod.Namespace, Name: string(owner.UID)}
 }
 
 // all returns a copy of the apps.

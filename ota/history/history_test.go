@@ -46,6 +46,10 @@ func unmarked(p *corev1.Pod)  { p.Annotations = nil }
 func deleting(p *corev1.Pod)  { p.DeletionTimestamp = &metav1.Time{Time: time.Now()} }
 func ownerless(p *corev1.Pod) { p.OwnerReferences = nil }
 
+func ownedBy(uid types.UID) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.OwnerReferences[0].UID = uid }
+}
+
 func recreated(p *corev1.Pod) { p.OwnerReferences[0].UID = "uid-web-2" }
 
 func policy(want upgrade.Policy) func(*corev1.Pod) {
@@ -252,7 +256,7 @@ func filesIn(t *testing.T, dir string) (names []string) {
 func TestTheNumberOfAppsIsBounded(t *testing.T) {
 	h := open(t, t.TempDir())
 	named := func(i int) *corev1.Pod {
-		return podOf(fmt.Sprintf("pod-%d", i), "v1", func(p *corev1.Pod) { p.OwnerReferences[0].Name = fmt.Sprintf("web-%d", i) })
+		return podOf(fmt.Sprintf("pod-%d", i), "v1", func(p *corev1.Pod) { p.OwnerReferences[0].UID = types.UID(fmt.Sprintf("web-%d", i)) })
 	}
 	h.Update([]*corev1.Pod{named(0)})
 	for i := range maxApps + 10 {
@@ -268,7 +272,7 @@ func TestAFullDiskDelaysOnlyTheFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "history")
 	h := open(t, dir)
 	// A folder in the file's place: it cannot be replaced.
-	file := filepath.Join(dir, "ns_daemonset.web.json")
+	file := filepath.Join(dir, "ns_uid-web.json")
 	if err := os.MkdirAll(filepath.Join(file, "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -282,4 +286,25 @@ func TestAFullDiskDelaysOnlyTheFile(t *testing.T) {
 	if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
 		t.Error("the file was not written when it could be")
 	}
+}
+
+// An apiserver accepts any owner reference that is not empty, from whoever may create pods.
+func TestForgedOwners(t *testing.T) {
+	top := t.TempDir()
+	dir := filepath.Join(top, "upgrades", "history")
+	h := open(t, dir)
+	h.Update([]*corev1.Pod{
+		podOf("a", "v1", ownedBy("../../../escaped")), podOf("b", "v1", ownedBy("x/../../../escaped")), podOf("c", "v1", ownedBy("..")),
+		podOf("d", "v1", ownedBy(types.UID(strings.Repeat("x", 300)))),
+		podOf("e", "v1", func(p *corev1.Pod) { p.OwnerReferences[0].Name = "x/../../../escaped" }),
+	})
+	if got := filesIn(t, dir); !slices.Equal(got, []string{"ns_uid-web.json"}) || len(filesIn(t, top)) != 1 {
+		t.Errorf("files: %q, and above: %q", got, filesIn(t, top))
+	}
+	web := podOf("a", "v2")
+	h.Update([]*corev1.Pod{web, podOf("b", "v1", recreated)})
+	want(t, "a pod that passes for one of the same workload", shows(h, web), "v2* v1")
+
+	h.Update([]*corev1.Pod{podOf("a", "v3", func(p *corev1.Pod) { p.Spec.Containers[0].Image = strings.Repeat("x", 1<<20) })})
+	want(t, "a revision of a megabyte", shows(h, web), "v2* v1")
 }

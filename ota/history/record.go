@@ -23,13 +23,16 @@ func (h *History) Update(pods []*corev1.Pod) {
 		after[key] = nil // its pods may have left
 	}
 	for _, pod := range pods {
-		if key, owner := appOf(pod); owner != "" {
+		if key := appOf(pod); key.Name != "" {
 			after[key] = append(after[key], pod)
 		}
 	}
 	changed := false
 	for key, pods := range after {
 		a, exists := before[key]
+		if !exists {
+			a.History = upgrade.DefaultPolicy().History
+		}
 		next := h.next(a, pods)
 		if same := reflect.DeepEqual(a, next); same && !h.unsaved[key] || !exists && !h.makeRoom() {
 			continue
@@ -47,15 +50,6 @@ func (h *History) next(a app, pods []*corev1.Pod) app {
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
 	})
-	for _, pod := range slices.Backward(pods) {
-		if _, owner := appOf(pod); isReady(pod) {
-			if owner != a.Owner { // somebody has created another workload of this name
-				a = app{Owner: owner, History: upgrade.DefaultPolicy().History}
-			}
-			break
-		}
-	}
-	pods = slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { _, owner := appOf(pod); return owner != a.Owner })
 	next := a
 	next.Revisions, next.Pods = slices.Clone(a.Revisions), nil
 	if len(pods) > 0 {
@@ -66,7 +60,7 @@ func (h *History) next(a app, pods []*corev1.Pod) app {
 		s := a.Pods[pod.UID]
 		s.Marked = s.Marked || annotated || upgrade.Condition(pod, upgrade.NeedCondition) != nil
 		next.Pods[pod.UID] = s
-		if r := current(pod); r.Revision != "" && isReady(pod) {
+		if r := current(pod); r.Revision != "" && isReady(pod) && len(r.Encode()) <= maxRevision {
 			next.record(pod.UID, r)
 		}
 	}
@@ -120,8 +114,8 @@ func (a *app) trim() {
 }
 
 // setPolicy sets for how many previous revisions images are retained, and whether they are at all.
-// A pod that the controller has not seen does not count:
-// it has no policy yet, and the images must not go in that time.
+// A pod that the controller has not seen does not count: it has no policy yet, and the images must not go
+// in that time.
 func (a *app) setPolicy(pods []*corev1.Pod) {
 	first := true
 	for _, pod := range pods {

@@ -63,7 +63,10 @@ func (f *Folder[T]) Put(pod types.NamespacedName, v T) error {
 	if err != nil {
 		return fmt.Errorf("encode the file of pod %s: %w", pod, err)
 	}
-	return durable.Write(f.file(pod), content)
+	if file := f.file(pod); filepath.Dir(file) == filepath.Clean(f.dir) {
+		return durable.Write(file, content)
+	}
+	return fmt.Errorf("%.100q is no name of a pod", pod.String()) // a path would lead elsewhere
 }
 
 // Delete removes the file of a pod, if it exists.
