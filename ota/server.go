@@ -1,5 +1,6 @@
 // Package ota is a node's HTTP API for its owner: is the hub healthy, which pods does the node
-// run, pull the images of a pod's next revision, and upgrade the pod now or later.
+// run, pull the images of a pod's next revision, upgrade the pod now or later, hold it, and take it back to
+// an earlier revision.
 //
 // New returns an http.Handler, which is safe for concurrent use and starts nothing. Its only
 // state is one lock for each running upgrade. It does not authenticate callers: whoever serves
