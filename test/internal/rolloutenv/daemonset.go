@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
@@ -162,6 +164,44 @@ func (d *DaemonSet) Pods() map[string]*corev1.Pod {
 		}
 	}
 	return out
+}
+
+// Hold does what the hub of a node does, whose clock is off, when the owner holds its pod for that
+// long. With a length of 0 the hold ends.
+func (d *DaemonSet) Hold(pod *corev1.Pod, length, off time.Duration) {
+	d.t.Helper()
+	if length <= 0 {
+		d.annotatePod(pod, upgrade.HoldAnnotation, nil)
+		return
+	}
+	since := metav1.NewTime(time.Now().Add(off).Truncate(time.Second))
+	value := upgrade.Hold{Since: since, Until: metav1.NewTime(since.Add(length)), Reason: "driving"}.Encode()
+	d.annotatePod(pod, upgrade.HoldAnnotation, &value)
+}
+
+// RollBack does what the hub of a node does when the owner goes back to a revision, while from is the target.
+// Without a revision, the owner no longer wants an earlier one.
+func (d *DaemonSet) RollBack(pod *corev1.Pod, revision, from string) {
+	d.t.Helper()
+	if revision == "" {
+		d.annotatePod(pod, upgrade.RollbackAnnotation, nil)
+		return
+	}
+	value := upgrade.Rollback{Revision: revision, From: from, Requested: metav1.Now()}.Encode()
+	d.annotatePod(pod, upgrade.RollbackAnnotation, &value)
+}
+
+// annotatePod does nothing to a pod that is gone by now.
+func (d *DaemonSet) annotatePod(pod *corev1.Pod, key string, value *string) {
+	d.t.Helper()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": map[string]*string{key: value}}})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	_, err = d.s.Admin.CoreV1().Pods(d.Namespace).Patch(d.t.Context(), pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		d.t.Fatal(err)
+	}
 }
 
 // With returns the nodes whose pod has this image and is Ready, sorted.

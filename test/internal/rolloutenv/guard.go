@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
@@ -33,14 +34,18 @@ type Guard struct {
 	mu         sync.Mutex
 	only       map[string]bool      // nodes that count, nil for all; guarded by mu
 	faults     map[string]time.Time // by node, when a test did something to it; guarded by mu
+	held       map[types.UID]hold   // guarded by mu
 	violations []string             // guarded by mu
 	deleted    []string             // nodes, in order; guarded by mu
 }
 
+// hold is when a pod must not be deleted.
+type hold struct{ since, until time.Time }
+
 // NewGuard guards the pods of a namespace. most returns how many of the Ready nodes may be
 // without an available pod.
 func (s *Env) NewGuard(namespace string, most func(ready int) int) *Guard {
-	return &Guard{admin: s.Admin, namespace: namespace, most: most, faults: map[string]time.Time{}}
+	return &Guard{admin: s.Admin, namespace: namespace, most: most, faults: map[string]time.Time{}, held: map[types.UID]hold{}}
 }
 
 // Only declares that these nodes alone should run the daemon.
@@ -64,6 +69,22 @@ func (g *Guard) Fault(node string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.faults[node] = time.Now()
+}
+
+// Held records that a pod must not be deleted until a time.
+func (g *Guard) Held(pod types.UID, until time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.held[pod] = hold{time.Now(), until}
+}
+
+// isHeld reports whether the controller must have known, when its request arrived, that a pod is held, for
+// some time yet: what is written to pods has whole seconds.
+func (g *Guard) isHeld(pod types.UID, arrived time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	h, ok := g.held[pod]
+	return ok && arrived.Sub(h.since) > lenience && h.until.Sub(arrived) > 2*time.Second
 }
 
 // Violations are the deletions that should not have been, in words.
@@ -120,9 +141,12 @@ func (g *Guard) look(pod string, arrived time.Time) (victim string, wrong []stri
 		on[rollout.NodeOf(p)] = append(on[rollout.NodeOf(p)], p)
 		if p.Name == pod {
 			victim = rollout.NodeOf(p)
+			if g.isHeld(p.UID, arrived) {
+				wrong = append(wrong, fmt.Sprintf("the pod on %s was deleted, which its owner holds", victim))
+			}
 		}
 	}
-	return victim, g.judge(nodes.Items, on, victim, arrived)
+	return victim, append(wrong, g.judge(nodes.Items, on, victim, arrived)...)
 }
 
 // judge counts the Ready nodes without an available pod, as they are once the
