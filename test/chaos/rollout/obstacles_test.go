@@ -1,11 +1,18 @@
 package rollout_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // What a template asks for, of the 4 CPUs that a node has.
@@ -57,6 +64,51 @@ func (x *scene) allow() {
 	x.note("pods may be deleted")
 	x.answer = nil
 	x.controller.Refuse(nil)
+}
+
+// maxHold is for how long a hold counts.
+const maxHold = 6 * time.Second
+
+// clocks are by how much that of a node may be off.
+var clocks = []time.Duration{0, 10 * 365 * 24 * time.Hour, -10 * 365 * 24 * time.Hour}
+
+// hold has the owner of a node hold its pod, once.
+func (x *scene) hold(node string) {
+	pod := x.Pods()[node]
+	if pod == nil || x.held[pod.UID] {
+		return
+	}
+	length, off := time.Duration(3+x.random.IntN(20))*time.Second, clocks[x.random.IntN(len(clocks))]
+	x.note("the pod on %s is held for %v, by a clock that is off by %v", node, length, off)
+	x.held[pod.UID] = true
+	until := time.Now().Add(min(length, maxHold))
+	x.Hold(pod, length, off)
+	x.guard.Held(pod.UID, until)
+}
+
+// rollBack has the owner of a node go back to any revision of the history. It is refused unless that is an
+// earlier one, and differs by images alone.
+func (x *scene) rollBack(node string) {
+	pod := x.Pods()[node]
+	list, err := s.Admin.AppsV1().ControllerRevisions(x.Namespace).List(x.t.Context(), metav1.ListOptions{})
+	x.must(err)
+	if pod == nil || len(list.Items) == 0 {
+		return
+	}
+	hash := func(r appsv1.ControllerRevision) string { return r.Labels[appsv1.ControllerRevisionHashLabelKey] }
+	newest := slices.MaxFunc(list.Items, func(a, b appsv1.ControllerRevision) int { return cmp.Compare(a.Revision, b.Revision) })
+	wish := list.Items[x.random.IntN(len(list.Items))]
+	x.note("the owner of %s goes back to revision %d", node, wish.Revision)
+	x.RollBack(pod, hash(wish), hash(newest))
+}
+
+// upgrade has all owners who went back take the newest revision again.
+func (x *scene) upgrade() {
+	for _, pod := range x.Pods() {
+		if _, ok := pod.Annotations[upgrade.RollbackAnnotation]; ok {
+			x.RollBack(pod, "", "")
+		}
+	}
 }
 
 // request changes the template: its image, and what it asks for.

@@ -12,9 +12,11 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/controller"
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
@@ -33,6 +35,7 @@ type scene struct {
 	guard      *rolloutenv.Guard
 	controller *rolloutenv.Controller
 	away       map[string]bool
+	held       map[types.UID]bool
 	answer     rolloutenv.Answer // to requests to delete pods
 	images     int
 	begun      time.Time
@@ -66,11 +69,11 @@ var maxima = []struct {
 func newScene(t *testing.T, seed int) *scene {
 	t.Helper()
 	x := &scene{
-		t: t, random: rand.New(rand.NewPCG(uint64(seed), 0)), away: map[string]bool{}, images: 1, begun: time.Now(),
+		t: t, random: rand.New(rand.NewPCG(uint64(seed), 0)), away: map[string]bool{}, held: map[types.UID]bool{}, images: 1, begun: time.Now(),
 	}
 	limit := maxima[x.random.IntN(len(maxima))]
 	minReady := x.random.IntN(4) / 3 // mostly none
-	annotations := map[string]string{}
+	annotations := map[string]string{upgrade.MaxHoldAnnotation: maxHold.String(), upgrade.OwnerRollbackAnnotation: upgrade.RollbackAllowed}
 	if limit.words != "" {
 		annotations[rollout.MaxUnavailableAnnotation] = limit.words
 	}
@@ -107,7 +110,7 @@ func (x *scene) node() string { return fmt.Sprintf("n%d", 1+x.random.IntN(nodes)
 // act does one thing, of which some are more likely than others.
 func (x *scene) act() {
 	node := x.node()
-	switch n := x.random.IntN(100); {
+	switch n := x.random.IntN(120); {
 	case n < 20:
 		x.template(n < 6)
 	case n < 24:
@@ -131,8 +134,15 @@ func (x *scene) act() {
 		x.kill()
 	case n < 95:
 		x.freeze()
+	case n < 100:
+		x.suspend()
+	case n < 110:
+		x.hold(node)
+	case n < 118:
+		x.rollBack(node)
 	default:
-		x.hold()
+		x.note("all owners upgrade")
+		x.upgrade()
 	}
 }
 
@@ -209,7 +219,7 @@ func (x *scene) freeze() {
 	x.must(s.Cluster.ControllerManager().Cont())
 }
 
-func (x *scene) hold() {
+func (x *scene) suspend() {
 	x.note("paused for a moment")
 	x.Annotate(rollout.PausedAnnotation, "true")
 	x.pause()
@@ -236,8 +246,9 @@ func (x *scene) heal() {
 
 // end waits until every node has an available pod of the newest template.
 func (x *scene) end() {
-	x.note("the faults stop")
+	x.note("the faults stop, and all owners upgrade")
 	x.clear()
+	x.upgrade()
 	image := x.Get().Spec.Template.Spec.Containers[0].Image
 	x.Await(image, nodes)
 	x.AwaitCondition(rollout.CompleteCondition, "True", rollout.ReasonComplete, fmt.Sprintf("%d of %d nodes updated", nodes, nodes))
