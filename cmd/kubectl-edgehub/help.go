@@ -93,7 +93,7 @@ so then.
 
 Exit codes:
   0  done: every node is updated, but for those that partition, node selector or
-     placement hold
+     placement hold, or whose owner went back
   1  failed: wrong words on the command line, no such DaemonSet, no right to read it,
      no connection. Needed are get, list and watch for daemonsets (or statefulsets),
      controllerrevisions and pods in its namespace, and list and watch for nodes;

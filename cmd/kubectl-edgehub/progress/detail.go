@@ -114,6 +114,7 @@ func byHolder(_ *Report, nodes []Node) string {
 		{rollout.HeldByPartition, "by annotation " + rollout.PartitionAnnotation},
 		{rollout.HeldBySelector, "by annotation " + rollout.NodeSelectorAnnotation},
 		{rollout.HeldByPlacement, "by placement"},
+		{rollout.RolledBack, "by owners who went back"},
 	} {
 		switch n := counts[h.state]; n {
 		case 0:

@@ -141,6 +141,30 @@ func TestARolloutWaitsForOwners(t *testing.T) {
 	}
 }
 
+func TestARolloutIsDoneButForOwnersWhoWentBack(t *testing.T) {
+	back := func(w *world, pod int, from string) *world {
+		mark(w.Pods[pod], upgrade.RolledBackCondition, corev1.ConditionTrue, upgrade.Message(oldRevision))
+		annotate(w.Pods[pod], upgrade.RollbackAnnotation, upgrade.Rollback{Revision: oldRevision, From: from}.Encode())
+		return w
+	}
+	rolling := func() *world {
+		return newWorld(daemonset.AdvancedRollingUpdate.String(), nil).fleet("a", 1, oldRevision).fleet("b", 1, newRevision)
+	}
+	r := back(rolling(), 0, newRevision).evaluate(t)
+	if text := r.text(0); r.State != Held || r.State.ExitCode() != ExitDone ||
+		!strings.Contains(text, "held             1  by owners who went back\nrolled back      1  a1\nheld: the owners of the other nodes went back") {
+		t.Errorf("got %s\n%s", r.State, text)
+	}
+	if r := back(rolling(), 0, "before").evaluate(t); r.State != Updating {
+		t.Errorf("the rollback was from an earlier revision than the target, and the rollout is %s", r.State)
+	}
+	w := back(rolling().fleet("c", 1, oldRevision), 0, newRevision)
+	broken(w.Pods[0])
+	if r := w.evaluate(t); r.State != Updating || !strings.Contains(r.Advice, "fewer than 1 Ready nodes are unavailable") {
+		t.Errorf("c1 waits until a1 serves again: got %s: %s", r.State, r.Advice)
+	}
+}
+
 func TestHoldsThatAreOverAreNotShown(t *testing.T) {
 	tests := map[string]struct {
 		annotations map[string]string

@@ -241,9 +241,17 @@ func makePlan(ds *appsv1.DaemonSet, o Objects, options rollout.Options, revision
 		DaemonSet: ds, Options: options, Revision: revision,
 		Nodes: o.Nodes, Pods: o.Pods, Now: now,
 		Observations: rollout.NewTrustingObservations(), Halted: rollout.HaltedRevision(ds),
+		RolledBack: func(pod *corev1.Pod) bool { return rolledBack(pod, revision) },
 	})
 	asItIs(&plan, time.Duration(ds.Spec.MinReadySeconds)*time.Second, now)
 	return plan
+}
+
+// rolledBack reports whether the owner of pod went back from the revision, as the controller has found.
+func rolledBack(pod *corev1.Pod, revision string) bool {
+	c := upgrade.Condition(pod, upgrade.RolledBackCondition)
+	wish, ok, err := upgrade.RollbackOf(pod)
+	return c != nil && c.Status == corev1.ConditionTrue && ok && err == nil && wish.From == revision
 }
 
 // fill adds the plan's nodes, each changed by adapt.
@@ -300,6 +308,11 @@ func (r *Report) sumUp(plan *rollout.Plan, options rollout.Options, ds *appsv1.D
 		r.State, r.Advice = Held, "every node that the annotations let go is updated"
 	case rollout.ReasonHeldByPlacement:
 		r.State, r.Advice = Complete, plan.Placement()
+	case rollout.ReasonRolledBack:
+		r.State, r.Advice = Held, "the owners of the other nodes went back; they upgrade again, or get the next revision"
+		if plan.Counts[rollout.Pending] > 0 {
+			r.State, r.Advice = Updating, whatIsNext(plan, options)
+		}
 	default:
 		r.State, r.Advice = Updating, whatIsNext(plan, options)
 		if why := refusedBecause(plan, ds); why != "" {

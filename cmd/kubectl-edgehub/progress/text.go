@@ -34,7 +34,7 @@ func (r *Report) lines() []line {
 	return append(all,
 		line{'.', "pending", []rollout.State{rollout.Pending}, byLimit},
 		line{'-', "not ready", []rollout.State{rollout.WaitingNotReady}, byName},
-		line{'=', "held", []rollout.State{rollout.HeldByOwner, rollout.HeldBySelector, rollout.HeldByPartition, rollout.HeldByPause, rollout.HeldByBreaker, rollout.HeldByPlacement}, byHolder},
+		line{'=', "held", []rollout.State{rollout.HeldByOwner, rollout.HeldBySelector, rollout.HeldByPartition, rollout.HeldByPause, rollout.HeldByBreaker, rollout.HeldByPlacement, rollout.RolledBack}, byHolder},
 	)
 }
 
