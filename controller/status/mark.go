@@ -70,6 +70,9 @@ func PatchMark(want Mark, pod *corev1.Pod, now time.Time) []byte {
 	p.annotate(upgrade.PolicyAnnotation, have.Policy, want.Policy)
 	p.setCondition(upgrade.NeedCondition, have.podCondition, want.podCondition, now)
 	p.setCondition(upgrade.RolledBackCondition, have.rolledBack, want.rolledBack, now)
+	if have.rolledBack != want.rolledBack {
+		p.Metadata.ResourceVersion = pod.ResourceVersion // the answer is to this wish, not to one that replaces it meanwhile
+	}
 	return p.encode()
 }
 

@@ -15,6 +15,8 @@ import (
 type statusPatch struct {
 	Metadata struct {
 		UID types.UID `json:"uid"`
+		// ResourceVersion, if it is not "", makes the apiserver refuse the patch of an object that has changed.
+		ResourceVersion string `json:"resourceVersion,omitempty"`
 		// Annotations, of pods only, are merged by key, and a nil value removes one.
 		Annotations map[string]*string `json:"annotations,omitempty"`
 	} `json:"metadata"`

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 
@@ -56,9 +57,13 @@ func TestTheMarkOfARollback(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			m := NewMarker(imagesOf("new"), tt.policy, twoRevisions(), free)
+			tt.pod.ResourceVersion = "7"
 			p := PlanMarks(m, []*corev1.Pod{tt.pod}, podtest.Now)
 			if p.Need != tt.needs || p.RolledBack != tt.beside || p.UpToDate() != 1-tt.needs-tt.beside {
 				t.Errorf("got %+v", p)
+			}
+			if versioned := bytes.Contains(p.Patches[0].Patch, []byte(`"resourceVersion":"7"`)); versioned != (tt.rolledBack != " ") {
+				t.Errorf("an answer is to one wish, and nothing else depends on the version: %s", p.Patches[0].Patch)
 			}
 			got := MarkOf(patched(t, tt.pod, p.Patches[0].Patch))
 			if s := string(got.status) + " " + got.reason; s != tt.need || got.message != upgrade.Message("new") {
