@@ -106,7 +106,7 @@ func (m *model) truthLocked(stays func(*corev1.Pod) bool) truth {
 		switch {
 		case !nodeReady(node) && current && on[0].Spec.NodeName != "":
 			out.updated++
-		case !nodeReady(node) && !(len(on) == 1 && !current && m.wishesLocked(on[0])):
+		case !nodeReady(node) && (len(on) != 1 || current || !m.wishesLocked(on[0])):
 			away++
 		case len(on) != 1, current && !podReady(on[0]):
 			moving++
