@@ -10,6 +10,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/informer"
+	"github.com/edgehub-io/edgehub/controller/rollback"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/status"
 	"github.com/edgehub-io/edgehub/controller/workload"
@@ -31,7 +32,7 @@ func (s *scope) markPods(ctx context.Context) error {
 	s.state.marked = otaMarks
 	revision := workload.TargetRevision(s.object, w.Revisions())
 	if revision == nil { // the workload or a revision will change
-		return s.reportOTA(ctx, w, "")
+		return s.reportOTA(ctx, w, "", nil)
 	}
 	target, err := daemonset.TargetOf(revision)
 	if err != nil {
@@ -55,12 +56,12 @@ func (s *scope) markPods(ctx context.Context) error {
 		s.events.Marked(s.object, &s.state.reported, target.Revision, p, done, len(s.state.patchBackoff) > 0)
 		s.events.Rollbacks(pods, done.Changed)
 	}
-	return errors.Join(done.ErrIfNone(), s.reportOTA(ctx, w, target.Revision))
+	return errors.Join(done.ErrIfNone(), s.reportOTA(ctx, w, target.Revision, revisions))
 }
 
 // reportOTA sets the condition that shows whether every node runs the revision; "" while it is not
 // known. A StatefulSet has no conditions.
-func (s *scope) reportOTA(ctx context.Context, w *informer.Owned, revision string) error {
+func (s *scope) reportOTA(ctx context.Context, w *informer.Owned, revision string, revisions *rollback.Revisions) error {
 	if s.ds == nil {
 		return nil
 	}
@@ -70,7 +71,7 @@ func (s *scope) reportOTA(ctx context.Context, w *informer.Owned, revision strin
 	now := time.Now()
 	p := rollout.NewOTAPlan(rollout.Input{
 		DaemonSet: s.ds, Revision: revision, Nodes: s.nodes.List(), Pods: w.AllPods(s.ds), Now: now,
-		Observations: s.state.observations, Timing: s.timing,
+		RolledBack: revisions.Granted(s.options.Policy), Observations: s.state.observations, Timing: s.timing,
 	})
 	s.state.throttle.Took(now, time.Now())
 	s.requeueAt(p.Wake, now)

@@ -75,8 +75,3 @@ func readySince(pod *corev1.Pod) metav1.Time {
 	}
 	return metav1.Time{}
 }
-
-// rolledBack reports whether the owner of an old pod wants the revision that it has or is about to get.
-func (s *step) rolledBack(pod *corev1.Pod) bool {
-	return s.revisions.Decide(pod, s.options.Policy).Revision != ""
-}

@@ -126,7 +126,7 @@ func (s *step) newPlan() rollout.Plan {
 		DaemonSet: s.ds, Options: s.options, Revision: s.target.Revision,
 		Nodes: s.nodes.List(), Pods: s.pods,
 		Deleted: expected.Has, Refused: expected.Refusal, RefusedInARow: expected.RefusalsInARow(),
-		RolledBack: s.rolledBack, Restarting: s.restarting,
+		RolledBack: s.revisions.Granted(s.options.Policy), Restarting: s.restarting,
 		Observations: s.state.rollout.observations, Halted: rollout.HaltedRevision(s.ds),
 		Now: s.now, Timing: s.timing,
 	})

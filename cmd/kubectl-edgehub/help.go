@@ -74,8 +74,9 @@ What the lines mean:
   not ready      the node is not Ready. It is left alone and not counted, and is
                  updated when it is Ready again
   held           the annotations, a pause, the circuit breaker or the owner of the
-                 node keep the old pod, or (by placement) the node would get no new
-                 one: its taints or labels do not fit the new revision
+                 node (by a hold or a rollback) keep the old pod, or (by placement) the
+                 node would get no new one: its taints or labels do not fit the new
+                 revision
   for owners     (OTA) the old pod is there until the owner of the node upgrades it
 If owners have decided something, these lines follow. They count nodes once more:
   on hold        the owner, or an app on the node, wants no upgrade before that time

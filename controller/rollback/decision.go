@@ -67,6 +67,12 @@ func (r *Revisions) Decide(pod *corev1.Pod, policy upgrade.Policy) Decision {
 	return Decision{Revision: wish.Revision}
 }
 
+// Granted returns a function that reports whether the owner of an old pod wants the earlier revision that it
+// has or is about to get.
+func (r *Revisions) Granted(policy upgrade.Policy) func(*corev1.Pod) bool {
+	return func(pod *corev1.Pod) bool { return r.Decide(pod, policy).Revision != "" }
+}
+
 // maxQuoted is more than a hash has, which is 10 characters.
 const maxQuoted = 63
 

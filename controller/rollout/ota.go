@@ -14,7 +14,9 @@ const WaitingForOwner State = "waiting_for_owner"
 const ReasonWaitingForOwners = "WaitingForOwners"
 
 // OTAStates returns the states of nodes with the strategy OTA, in the order in which they are shown.
-func OTAStates() []State { return []State{Updated, Unavailable, WaitingForOwner, HeldByPlacement} }
+func OTAStates() []State {
+	return []State{Updated, Unavailable, WaitingForOwner, HeldByPlacement, RolledBack}
+}
 
 // NewOTAPlan returns where the nodes of a DaemonSet with the strategy OTA stand. It deletes nothing,
 // and reads no Options: the rules of a paused rollout distinguish old pods from new ones, and old
@@ -30,7 +32,7 @@ func NewOTAPlan(in Input) Plan {
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
 		switch {
-		case n.State == Updated || n.State == HeldByPlacement || n.State == Unavailable:
+		case n.State == Updated || n.State == Unavailable || n.State == HeldByPlacement || n.State == RolledBack:
 		case known[n.Pod]:
 			n.State = WaitingForOwner
 		default:

@@ -37,6 +37,13 @@ func TestTheConditionOfOTA(t *testing.T) {
 			n.Spec.Taints = []corev1.Taint{{Key: "line", Value: "3", Effect: corev1.TaintEffectNoSchedule}}
 			w.nodes["n1"] = n
 		}, true, ReasonHeldByPlacement, "complete, 1 pod held by placement (node n1 has the taint line=3:NoSchedule, which the new version does not tolerate)"},
+		"its owner went back": {func(w *world) { w.rolledBack = []string{"n1"} }, false, ReasonRolledBack,
+			"1 of 2 nodes updated, 1 rolled back by their owners (n1)"},
+		"one owner went back, and another has yet to upgrade": {func(w *world) {
+			w.rolledBack = []string{"n1"}
+			w.remove("n2")
+			w.addPod("n2", oldRevision, true)
+		}, false, ReasonWaitingForOwners, "0 of 2 nodes updated, 1 waiting for their owner, 1 rolled back by their owners (n1)"},
 		"options of rollouts do not count": {func(w *world) { w.ds.Annotations[PartitionAnnotation] = "2" }, false, ReasonWaitingForOwners,
 			"1 of 2 nodes updated, 1 waiting for their owner"},
 		"no node should run it": {func(w *world) {

@@ -25,7 +25,7 @@ func (r *Report) judgeOTA(ds *appsv1.DaemonSet, o Objects, now time.Time) {
 	}
 	plan := rollout.NewOTAPlan(rollout.Input{
 		DaemonSet: ds, Revision: r.Revision, Nodes: o.Nodes, Pods: o.Pods, Now: now,
-		Observations: rollout.NewTrustingObservations(),
+		Observations: rollout.NewTrustingObservations(), RolledBack: func(pod *corev1.Pod) bool { return rolledBack(pod, r.Revision) },
 	})
 	pods := map[string]*corev1.Pod{}
 	for _, pod := range o.Pods {
@@ -69,6 +69,8 @@ func (r *Report) sumUpOTA(unscheduled int) {
 		r.State, r.Advice = Waiting, fmt.Sprintf("%d pods are not scheduled, and keep their old revision until somebody deletes them", unscheduled)
 	case r.Counts[rollout.Unavailable] > 0:
 		r.State, r.Advice = Updating, "the last pods are starting"
+	case r.Counts[rollout.RolledBack] > 0:
+		r.State, r.Advice = Held, adviceWentBack
 	default:
 		r.State, r.Advice = Complete, "every "+strings.TrimSuffix(r.members(), "s")+" runs the target revision"
 	}

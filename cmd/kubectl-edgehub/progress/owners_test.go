@@ -152,8 +152,16 @@ func TestARolloutIsDoneButForOwnersWhoWentBack(t *testing.T) {
 	}
 	r := back(rolling(), 0, newRevision).evaluate(t)
 	if text := r.text(0); r.State != Held || r.State.ExitCode() != ExitDone ||
-		!strings.Contains(text, "held             1  by owners who went back\nrolled back      1  a1\nheld: the owners of the other nodes went back") {
+		!strings.Contains(text, "held             1  by owners who went back\nrolled back      1  a1\nheld: the owners of the others went back") {
 		t.Errorf("got %s\n%s", r.State, text)
+	}
+	ota := back(newWorld("OTA", nil).fleet("a", 1, oldRevision).fleet("b", 1, newRevision), 0, newRevision)
+	if r := ota.evaluate(t); r.State != Held || r.Message != "1 of 2 nodes updated, 1 rolled back by their owners (a1)" || r.Nodes[0].reasons() != "rolled back" ||
+		!strings.Contains(r.text(0), "\nfor owners       0\nheld             1  a1\nrolled back      1  a1\nheld: the owners of the others went back") {
+		t.Errorf("with OTA: got %s: %s\n%s", r.State, r.Message, r.text(0))
+	}
+	if r := ota.fleet("c", 1, oldRevision).evaluate(t); r.State != Waiting {
+		t.Errorf("got %s, though another owner has yet to upgrade", r.State)
 	}
 	if r := back(rolling(), 0, "before").evaluate(t); r.State != Updating {
 		t.Errorf("the rollback was from an earlier revision than the target, and the rollout is %s", r.State)

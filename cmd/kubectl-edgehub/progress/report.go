@@ -44,7 +44,7 @@ type Phase string
 // The phases.
 const (
 	Complete Phase = "complete" // every node that would get a pod of the target revision has one
-	Held     Phase = "held"     // every node is updated but those that annotations hold
+	Held     Phase = "held"     // every node is updated but those that annotations hold, or whose owners went back
 	Updating Phase = "updating" // it goes on by itself
 	Waiting  Phase = "waiting"  // the rest waits for nodes to be Ready, or for owners
 	Paused   Phase = "paused"   // by the annotation
@@ -247,6 +247,8 @@ func makePlan(ds *appsv1.DaemonSet, o Objects, options rollout.Options, revision
 	return plan
 }
 
+const adviceWentBack = "the owners of the others went back; they upgrade again, or get the next revision"
+
 // rolledBack reports whether the owner of pod went back from the revision, as the controller has found.
 func rolledBack(pod *corev1.Pod, revision string) bool {
 	c := upgrade.Condition(pod, upgrade.RolledBackCondition)
@@ -309,7 +311,7 @@ func (r *Report) sumUp(plan *rollout.Plan, options rollout.Options, ds *appsv1.D
 	case rollout.ReasonHeldByPlacement:
 		r.State, r.Advice = Complete, plan.Placement()
 	case rollout.ReasonRolledBack:
-		r.State, r.Advice = Held, "the owners of the other nodes went back; they upgrade again, or get the next revision"
+		r.State, r.Advice = Held, adviceWentBack
 		if plan.Counts[rollout.Pending] > 0 {
 			r.State, r.Advice = Updating, whatIsNext(plan, options)
 		}

@@ -28,8 +28,8 @@ func (r *Report) judgeStatefulSet(set *appsv1.StatefulSet, o Objects, now time.T
 	for _, node := range o.Nodes {
 		lost[node.Name] = !isReady(node)
 	}
-	for _, state := range []rollout.State{rollout.Updated, rollout.Unavailable, rollout.WaitingForOwner} {
-		r.Counts[state] = 0
+	for _, s := range memberStates {
+		r.Counts[s.state] = 0
 	}
 	unmarked, unscheduled := 0, 0
 	for _, name := range podNames(set) {
@@ -52,13 +52,19 @@ func (r *Report) judgeStatefulSet(set *appsv1.StatefulSet, o Objects, now time.T
 	r.sumUpOTA(unscheduled)
 }
 
+// memberStates are those of pods of a StatefulSet.
+var memberStates = []struct {
+	state rollout.State
+	text  string
+}{
+	{rollout.Updated, "updated"}, {rollout.Unavailable, "unavailable"},
+	{rollout.WaitingForOwner, "waiting for their owner"}, {rollout.RolledBack, "rolled back by their owners"},
+}
+
 // summary sets Message.
 func (r *Report) summary() {
 	out := []string{fmt.Sprintf("%d of %d pods updated", r.Counts[rollout.Updated], len(r.Nodes))}
-	for _, s := range []struct {
-		state rollout.State
-		text  string
-	}{{rollout.Unavailable, "unavailable"}, {rollout.WaitingForOwner, "waiting for their owner"}} {
+	for _, s := range memberStates[1:] {
 		if n := r.Counts[s.state]; n > 0 {
 			out = append(out, fmt.Sprintf("%d %s", n, s.text))
 		}
@@ -76,6 +82,9 @@ func (r *Report) judgePod(pod *corev1.Pod, nodeLost bool, minReady time.Duration
 		n.Reason = "pod is not scheduled" // no owner sees it
 	case pod.Labels[revisionLabel] != r.Revision:
 		n.State, n.Reason = rollout.WaitingForOwner, imagesOn(pod, r.Revision)
+		if rolledBack(pod, r.Revision) {
+			n.State, n.Reason = rollout.RolledBack, ""
+		}
 		if nodeLost {
 			n.Reason = format.Joined("node is not Ready", n.Reason)
 		}

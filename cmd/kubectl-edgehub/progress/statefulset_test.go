@@ -56,6 +56,7 @@ statefulset.apps/db in shop: OTA to revision db-7c9b
 updated          1  of 3
 unavailable      1  no pod (db-2)
 for owners       1  db-1
+held             0
 waiting: the owner of a node upgrades its pod, by a POST to the node's own API; nothing is done from here
 `, "\n")
 	if got := r.text(0); got != want {
@@ -88,6 +89,11 @@ func TestWhereAPodOfAStatefulSetStands(t *testing.T) {
 		"ordinals from 1": {func(w *world) {
 			w.Workload.(*appsv1.StatefulSet).Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 1}
 		}, 0, "waiting_for_owner: ", Waiting},
+		"an old pod whose owner went back": {func(w *world) {
+			mark(w.Pods[1], upgrade.RolledBackCondition, corev1.ConditionTrue, "")
+			annotate(w.Pods[1], upgrade.RollbackAnnotation, upgrade.Rollback{Revision: oldRevisionName, From: newRevisionName}.Encode())
+			w.Workload.(*appsv1.StatefulSet).Spec.Replicas = new(int32(2))
+		}, 1, "rolled_back: ", Held},
 		"one replica": {func(w *world) { w.Workload.(*appsv1.StatefulSet).Spec.Replicas = nil }, 0, "updated: ", Complete},
 	}
 	for name, tt := range tests {

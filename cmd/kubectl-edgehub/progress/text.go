@@ -8,7 +8,6 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/controller/workload"
 )
 
 // line is one line of the text, for one or more states.
@@ -19,17 +18,16 @@ type line struct {
 	detail func(r *Report, nodes []Node) string
 }
 
-func (r *Report) lines() []line {
+func linesFor(strategy string) []line {
 	all := []line{
 		{'#', "updated", []rollout.State{rollout.Updated}, nil},
 		{'!', "unavailable", []rollout.State{rollout.Unavailable}, byReason},
 	}
-	if r.Strategy == daemonset.OTA.String() {
-		all = append(all, line{'.', "for owners", []rollout.State{rollout.WaitingForOwner}, byReason})
-		if r.Kind == workload.DaemonSet {
-			all = append(all, line{'=', "held", []rollout.State{rollout.HeldByPlacement}, byReason})
-		}
-		return all
+	if strategy == daemonset.OTA.String() {
+		return append(all,
+			line{'.', "for owners", []rollout.State{rollout.WaitingForOwner}, byReason},
+			line{'=', "held", []rollout.State{rollout.HeldByPlacement, rollout.RolledBack}, byReason},
+		)
 	}
 	return append(all,
 		line{'.', "pending", []rollout.State{rollout.Pending}, byLimit},
@@ -47,7 +45,7 @@ func (r *Report) text(width int) string {
 		fmt.Fprintf(&out, " to revision %s", r.Revision)
 	}
 	out.WriteString("\n")
-	lines := r.lines()
+	lines := linesFor(r.Strategy)
 	if r.Revision != "" {
 		if width > 0 {
 			out.WriteString(r.bar(lines, width) + "\n")

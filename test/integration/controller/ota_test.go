@@ -84,6 +84,24 @@ func TestAnUpgradeAndItsUndo(t *testing.T) {
 	}
 }
 
+func TestAnOwnerWhoGoesBackIsCounted(t *testing.T) {
+	f := newDaemonSet(t, map[string]string{strategyKey: "OTA"})
+	start(t)
+	f.await(map[string]int{upToDate: nodes})
+	first := f.names()[0]
+	v1 := hashOf(f.pods()[first])
+	f.SetImage("app:2")
+	f.await(map[string]int{needsOne: nodes})
+	for _, pod := range f.names() {
+		f.replace(pod)
+	}
+	f.AwaitCondition(rollout.CompleteCondition, corev1.ConditionTrue, rollout.ReasonComplete)
+	first = f.names()[0]
+	wish := upgrade.Rollback{Revision: v1, From: hashOf(f.pods()[first])}
+	f.patchStatus(first, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, upgrade.RollbackAnnotation, wish.Encode()))
+	f.AwaitCondition(rollout.CompleteCondition, corev1.ConditionFalse, rollout.ReasonRolledBack, "2 of 3 nodes updated, 1 rolled back by their owners (")
+}
+
 // checkTarget checks the target of each pod.
 func checkTarget(t *testing.T, f *fixture, image string) {
 	t.Helper()
