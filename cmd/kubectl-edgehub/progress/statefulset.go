@@ -32,7 +32,7 @@ func (r *Report) judgeStatefulSet(set *appsv1.StatefulSet, o Objects, now time.T
 		r.Counts[s.state] = 0
 	}
 	unmarked, unscheduled := 0, 0
-	for _, name := range podNames(set) {
+	for _, name := range podNames(set, pods) {
 		pod := pods[name]
 		n := Node{Pod: name, State: rollout.Unavailable, Reason: "no pod"}
 		if pod != nil {
@@ -100,8 +100,12 @@ func (r *Report) judgePod(pod *corev1.Pod, nodeLost bool, minReady time.Duration
 	return n
 }
 
+// maxMissing is after how many missing pods of a StatefulSet the others are not looked at: whoever may create one
+// may ask for billions of replicas.
+const maxMissing = 1000
+
 // podNames are the names of the pods that set should have.
-func podNames(set *appsv1.StatefulSet) []string {
+func podNames(set *appsv1.StatefulSet, pods map[string]*corev1.Pod) []string {
 	replicas, first := int32(1), int32(0)
 	if set.Spec.Replicas != nil {
 		replicas = *set.Spec.Replicas
@@ -110,8 +114,13 @@ func podNames(set *appsv1.StatefulSet) []string {
 		first = set.Spec.Ordinals.Start
 	}
 	var out []string
-	for i := range replicas {
-		out = append(out, fmt.Sprintf("%s-%d", set.Name, first+i))
+	missing := 0
+	for i := int32(0); i < replicas && missing < maxMissing; i++ {
+		name := fmt.Sprintf("%s-%d", set.Name, first+i)
+		if pods[name] == nil {
+			missing++
+		}
+		out = append(out, name)
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package progress
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +95,9 @@ func TestWhereAPodOfAStatefulSetStands(t *testing.T) {
 			annotate(w.Pods[1], upgrade.RollbackAnnotation, upgrade.Rollback{Revision: oldRevisionName, From: newRevisionName}.Encode())
 			w.Workload.(*appsv1.StatefulSet).Spec.Replicas = new(int32(2))
 		}, 1, "rolled_back: ", Held},
+		"billions of replicas": {func(w *world) {
+			w.Workload.(*appsv1.StatefulSet).Spec.Replicas = new(int32(math.MaxInt32))
+		}, maxMissing + 1, "unavailable: no pod", Waiting},
 		"one replica": {func(w *world) { w.Workload.(*appsv1.StatefulSet).Spec.Replicas = nil }, 0, "updated: ", Complete},
 	}
 	for name, tt := range tests {
