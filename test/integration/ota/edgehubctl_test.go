@@ -33,6 +33,7 @@ const (
 // TestEdgehubctlTellsHowPodsAreDoing plays the kubelet of node1: it writes the statuses
 // that a real one writes, and looks at what edgehubctl makes of them.
 func TestEdgehubctlTellsHowPodsAreDoing(t *testing.T) {
+	t.Parallel() // it waits for most of its time, as the other parallel one does
 	c, admin := startCluster(t)
 	ctl := &edgehubctl{program: buildEdgehubctl(t), address: strings.TrimPrefix(startAPI(t, c, "node1", "node1").url, "http://")}
 

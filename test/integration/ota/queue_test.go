@@ -47,6 +47,7 @@ type away struct {
 // cloud is back, and one for a time that has not come. The hub is killed while they are queued, and while
 // they are carried out.
 func TestUpgradesAreQueuedWithoutTheCloud(t *testing.T) {
+	t.Parallel()
 	a := startAway(t)
 	var many []string
 	for i := range 100 {
