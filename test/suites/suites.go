@@ -120,7 +120,7 @@ func all() []suite {
 		{
 			name: "rollout", what: "rollouts, the controller, autonomy and kubectl edgehub, with the race detector",
 			packages: compilers,
-			steps:    []step{inTest("-race", "-p=1", "-skip="+measured, "./integration/rollout", "./integration/controller", "./integration/autonomy", "./integration/plugin")},
+			steps:    []step{inTest("-race", "-p=1", "-skip="+measured, "./integration/rollout", "./integration/controller", "./integration/autonomy", "./integration/plugin", "./integration/rollback")},
 		},
 		{
 			name: "engine", what: "pulls, on each version of containerd, with the race detector", root: true, nodes: true, quiet: true,

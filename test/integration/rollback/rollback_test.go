@@ -1,0 +1,249 @@
+package rollback_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/edgehub-io/edgehub/controller"
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
+	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
+)
+
+// node is a node with a hub, and the only pod of a DaemonSet.
+type node struct {
+	*rolloutenv.DaemonSet
+	hub *hubproc.Hub
+	t   *testing.T
+}
+
+// newNode starts all of it, with the strategy OTA and image app:1.
+func newNode(t *testing.T) *node {
+	t.Helper()
+	hub := hubproc.New(t, hubproc.Options{Binary: hubBin, Server: s.Cluster.ServerURL()})
+	hub.IdentifyAs(s.Cluster, "system:nodes")
+	if err := s.Fleet.AddNode(t.Context(), hub.Name, nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Fleet.RemoveNode(context.Background(), hub.Name); err != nil {
+			t.Error(err)
+		}
+	})
+	hub.Start()
+	s.StartController(t, controller.Options{}, nil)
+	ds := s.NewDaemonSet(t, map[string]string{"apps.openyurt.io/update-strategy": "OTA"}, func(ds *appsv1.DaemonSet) {
+		ds.Spec.RevisionHistoryLimit = new(int32(10))
+	})
+	n := &node{DaemonSet: ds, hub: hub, t: t}
+	n.waitFor("the hub has recorded the first revision", func(pod *corev1.Pod) bool { return n.recorded(hash(pod)) })
+	return n
+}
+
+// pod returns the node's pod, nil while there is none.
+func (n *node) pod() *corev1.Pod { return n.Pods()[n.hub.Name] }
+
+func (n *node) waitFor(what string, holds func(*corev1.Pod) bool) *corev1.Pod {
+	n.t.Helper()
+	var pod *corev1.Pod
+	defer func() {
+		if n.t.Failed() && pod != nil {
+			n.t.Logf("not: %s: pod %v, annotations %v, conditions %v", what, pod.Labels, pod.Annotations, pod.Status.Conditions)
+		}
+	}()
+	poll.Eventually(n.t, what, func() bool {
+		pod = n.pod()
+		return pod != nil && holds(pod)
+	})
+	return pod
+}
+
+func (n *node) call(method, path string) (code int, body string) {
+	n.t.Helper()
+	req, err := http.NewRequestWithContext(n.t.Context(), method, n.hub.API+path, http.NoBody)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+func (n *node) history() []nodeapi.Revision {
+	n.t.Helper()
+	code, body := n.call(http.MethodGet, nodeapi.HistoryPath(n.Namespace, n.pod().Name))
+	var list nodeapi.History
+	if code != http.StatusOK || json.Unmarshal([]byte(body), &list) != nil {
+		return nil // the pod is being replaced
+	}
+	return list.Items
+}
+
+// recorded reports whether the hub remembers that the node has run a revision. Its API shows the current
+// one at once, and the hub notices changes of pods up to 100 ms later.
+func (n *node) recorded(revision string) bool {
+	n.t.Helper()
+	file := filepath.Join(n.hub.Root, "upgrades", "history", n.Namespace+"_"+string(n.Get().UID)+".json")
+	text, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		n.t.Fatal(err)
+	}
+	return bytes.Contains(text, []byte(`{"revision":"`+revision+`","containers":`))
+}
+
+// upgrade rolls out a change, and has the owner upgrade the pod. It returns the new pod.
+func (n *node) upgrade(change string) *corev1.Pod {
+	n.t.Helper()
+	n.Patch(`{"spec":{"template":{"spec":{"containers":[{"name":"app",%s}]}}}}`, change)
+	before := n.waitFor("the pod needs an upgrade", func(pod *corev1.Pod) bool {
+		need := upgrade.Condition(pod, upgrade.NeedCondition)
+		return need != nil && need.Status == corev1.ConditionTrue && hash(pod) != upgrade.RevisionOf(need) && need.Reason == "UpgradeAvailable"
+	})
+	return n.replace(before)
+}
+
+// replace has the owner upgrade the pod.
+func (n *node) replace(before *corev1.Pod) *corev1.Pod {
+	n.t.Helper()
+	if code, body := n.call(http.MethodPost, nodeapi.UpgradePath(n.Namespace, before.Name)); code != http.StatusOK {
+		n.t.Fatalf("upgrade: got %d %q", code, body)
+	}
+	return n.waitFor("the next pod is Ready, marked, and in the history", func(pod *corev1.Pod) bool {
+		ready, need := upgrade.Condition(pod, corev1.PodReady), upgrade.Condition(pod, upgrade.NeedCondition)
+		list := n.history()
+		return pod.UID != before.UID && ready != nil && ready.Status == corev1.ConditionTrue &&
+			need != nil && upgrade.RevisionOf(need) == hash(pod) && n.recorded(hash(pod)) && len(list) > 1 && list[0].Revision == hash(pod)
+	})
+}
+
+// rollback posts a rollback and fails the test unless the answer has this code and text.
+func (n *node) rollback(pod *corev1.Pod, code int, words string) {
+	n.t.Helper()
+	if got, body := n.call(http.MethodPost, nodeapi.RollbackPath(n.Namespace, pod.Name)); got != code || !strings.Contains(body, words) {
+		n.t.Fatalf("rollback: got %d %q, want %d %q", got, body, code, words)
+	}
+}
+
+// shows waits until the hub shows the pod's rollback with this state and message.
+func (n *node) shows(pod *corev1.Pod, state nodeapi.UpgradeState, words string) {
+	n.t.Helper()
+	var body string
+	defer func() {
+		if n.t.Failed() {
+			n.t.Logf("the hub shows %s", body)
+		}
+	}()
+	poll.Eventually(n.t, "the hub shows the rollback as "+string(state), func() bool {
+		_, body = n.call(http.MethodGet, nodeapi.UpgradePath(n.Namespace, pod.Name))
+		var u nodeapi.Upgrade
+		return json.Unmarshal([]byte(body), &u) == nil && u.Action == nodeapi.RollbackAction && u.State == state && strings.Contains(u.Message, words)
+	})
+}
+
+// rolledBack waits for the controller's answer.
+func (n *node) rolledBack(status corev1.ConditionStatus, reason string) *corev1.Pod {
+	n.t.Helper()
+	return n.waitFor(fmt.Sprintf("PodRolledBack is %s, %s", status, reason), func(pod *corev1.Pod) bool {
+		c := upgrade.Condition(pod, upgrade.RolledBackCondition)
+		return c != nil && c.Status == status && c.Reason == reason
+	})
+}
+
+func hash(pod *corev1.Pod) string { return pod.Labels[appsv1.ControllerRevisionHashLabelKey] }
+
+func wished(pod *corev1.Pod) bool {
+	_, ok := pod.Annotations[upgrade.RollbackAnnotation]
+	return ok
+}
+
+func TestAnOwnerGoesBackAndUpgradesAgain(t *testing.T) {
+	n := newNode(t)
+	v1 := hash(n.pod())
+	n.rollback(n.pod(), http.StatusConflict, "no earlier revision")
+	pod := n.upgrade(`"image":"app:2"`)
+	n.rollback(pod, http.StatusAccepted, "to revision "+v1+" requested")
+	back := n.rolledBack(corev1.ConditionTrue, "RolledBackByOwner")
+	if back.UID != pod.UID || hash(back) != v1 || back.Spec.Containers[0].Image != "app:1" || !wished(back) {
+		t.Errorf("the pod has image %s, revision %s and annotations %v", back.Spec.Containers[0].Image, hash(back), back.Annotations)
+	}
+	n.waitFor("the history has the earlier revision as the current", func(*corev1.Pod) bool {
+		list := n.history()
+		return len(list) == 2 && list[0].Revision == v1 && list[0].Current && !list[0].Retained
+	})
+	n.hub.Kill()
+	n.hub.Start()
+	n.shows(back, nodeapi.Done, "")
+	again := n.replace(back)
+	if hash(again) != hash(pod) || wished(again) {
+		t.Errorf("after the upgrade: revision %s, want %s; annotations %v", hash(again), hash(pod), again.Annotations)
+	}
+}
+
+func TestARollbackIsRefusedIfMoreThanImagesDiffer(t *testing.T) {
+	n := newNode(t)
+	pod := n.upgrade(`"image":"app:2","env":[{"name":"A","value":"B"}]`)
+	n.rollback(pod, http.StatusAccepted, "requested")
+	refused := n.rolledBack(corev1.ConditionFalse, "NotInPlace")
+	if hash(refused) != hash(pod) || refused.Spec.Containers[0].Image != "app:2" {
+		t.Errorf("the pod was changed: revision %s, image %s", hash(refused), refused.Spec.Containers[0].Image)
+	}
+	n.waitFor("the wish is over", func(pod *corev1.Pod) bool { return !wished(pod) })
+	n.shows(pod, nodeapi.Dropped, "spec.containers differs")
+}
+
+// The wish is made without the cloud, survives kill -9, and ends with the next revision.
+func TestARollbackWaitsForTheCloudAndEndsWithTheNextRevision(t *testing.T) {
+	n := newNode(t)
+	pod := n.upgrade(`"image":"app:2"`)
+	if err := n.hub.Link.Refuse(); err != nil {
+		t.Fatal(err)
+	}
+	n.hub.Link.Reset()
+	poll.Eventually(t, "the hub is offline", func() bool {
+		_, body := n.call(http.MethodGet, nodeapi.Readyz)
+		return strings.Contains(body, "offline")
+	})
+	n.rollback(pod, http.StatusAccepted, "queued: it starts when the cloud can be reached")
+	n.hub.Kill()
+	n.hub.Start()
+	n.shows(pod, nodeapi.WaitingForCloud, "when the cloud can be reached")
+	if wished(n.pod()) {
+		t.Error("the cloud has the wish of a node that cannot reach it")
+	}
+	if err := n.hub.Link.Up(); err != nil {
+		t.Fatal(err)
+	}
+	back := n.rolledBack(corev1.ConditionTrue, "RolledBackByOwner")
+	n.SetImage("app:3")
+	ended := n.waitFor("the wish is over", func(pod *corev1.Pod) bool { return !wished(pod) })
+	if ended.UID != back.UID || ended.Spec.Containers[0].Image != "app:1" {
+		t.Errorf("the pod was changed: image %s", ended.Spec.Containers[0].Image)
+	}
+	n.waitFor("the pod can be upgraded to the next revision", func(pod *corev1.Pod) bool {
+		need := upgrade.Condition(pod, upgrade.NeedCondition)
+		return need != nil && need.Status == corev1.ConditionTrue && need.Reason == "UpgradeAvailable"
+	})
+	n.replace(ended)
+}
