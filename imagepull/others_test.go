@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/edgehub-io/edgehub/imagepull/job"
@@ -48,6 +49,49 @@ func TestOtherImagesAreRetainedWhileTheyAreWanted(t *testing.T) {
 		pass(time.Second)
 		want(t, "the engine, when one is not wanted any more", n.engine.took(), "keep old, release absent")
 	})
+}
+
+// As the kubelet's garbage collection does where containerd does not support pinning. The content is still there.
+func TestAnotherImageThatSomebodyRemovesIsPutBack(t *testing.T) {
+	image := imageOf(job.ImageName("old"))
+	for name, removed := range map[string]string{
+		"by its name": image.Name, "by its ID": image.ID, "by its digest": "docker.io/library/old@" + image.Target.Digest.String(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			onNode(t, func(t *testing.T, n *node) {
+				n.put("old")
+				n.others = []string{"old"}
+				n.OthersChanged()
+				pass(time.Second)
+				want(t, "the engine", n.engine.took(), "keep old")
+
+				n.take("old")
+				n.engine.remove <- "another"
+				n.engine.remove <- removed
+				synctest.Wait()
+				want(t, "the engine, when its records are gone", n.engine.took(), "keep old")
+				if !n.Retained("old") || n.Missing("old") {
+					t.Error("an image that was put back does not count as retained")
+				}
+
+				n.engine.mu.Lock()
+				n.engine.lost[image.Name] = true
+				n.engine.mu.Unlock()
+				n.engine.remove <- removed
+				synctest.Wait()
+				if n.Retained("old") || !n.Missing("old") {
+					t.Error("an image whose content is gone does not count as missing")
+				}
+			})
+		})
+	}
+}
+
+// take removes the name of an image from the node.
+func (n *node) take(image string) {
+	n.engine.mu.Lock()
+	defer n.engine.mu.Unlock()
+	delete(n.engine.there, job.ImageName(image))
 }
 
 // The job has pulled another image than the one that the tag points to.

@@ -166,7 +166,7 @@ func (e *scripted) Find(_ context.Context, name string) (engineapi.Image, error)
 	case !e.there[name]:
 		return engineapi.Image{}, engineapi.NewError(engineapi.Gone, fmt.Errorf("it is gone"))
 	}
-	return engineapi.Image{Name: name}, nil
+	return imageOf(name), nil
 }
 
 func (e *scripted) Tag(_ context.Context, i engineapi.Image) error {

@@ -5,6 +5,7 @@ package engineapi
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/distribution/reference"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -55,6 +56,12 @@ type Image struct {
 	ID string `json:"id"`
 	// Size is the compressed size for this platform, in bytes.
 	Size int64 `json:"size"`
+}
+
+// HasRecord reports whether containerd's record of this name may be one of the image's: that of its
+// name, its ID, or its digest.
+func (i Image) HasRecord(name string) bool {
+	return name == i.Name || name == i.ID || strings.HasSuffix(name, "@"+i.Target.Digest.String())
 }
 
 // Normalize returns an image's full name, which is also the name of containerd's record. Like the

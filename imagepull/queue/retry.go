@@ -45,9 +45,7 @@ func (q *Queue) Recheck() { q.recheck(func(*engineapi.Image) bool { return true 
 // Removed queues a check of the image that had a record of this name. Somebody has removed the
 // record: the kubelet, for example, if this containerd does not support pinning.
 func (q *Queue) Removed(name string) {
-	q.recheck(func(i *engineapi.Image) bool {
-		return name == i.Name || name == i.ID || strings.HasSuffix(name, "@"+i.Target.Digest.String())
-	})
+	q.recheck(func(i *engineapi.Image) bool { return i.HasRecord(name) })
 }
 
 func (q *Queue) recheck(which func(*engineapi.Image) bool) {

@@ -17,6 +17,12 @@ const (
 	missing                  // it was not on the node when it was last looked for
 )
 
+// other is what is known of an image of Others.
+type other struct {
+	presence
+	image *engineapi.Image // that was retained last, or nil
+}
+
 // keepOthers retains the images of Others that are on the node and that no job wants. When the disk is
 // almost full it retains none: kubelet cannot remove them then, and would evict pods.
 //
@@ -45,13 +51,13 @@ func (r *Retainer) keepOthers(ctx context.Context) error {
 		if !r.Queue.Claim(name) {
 			continue
 		}
-		err := r.keep(ctx, name)
+		image, err := r.keep(ctx, name)
 		r.Queue.Unclaim(name)
 		switch {
 		case err == nil:
-			r.setOther(name, retained)
+			r.setOther(name, other{retained, &image})
 		case engineapi.AsError(err).Reason == engineapi.Gone:
-			r.setOther(name, missing)
+			r.setOther(name, other{presence: missing})
 		default:
 			errs = append(errs, fmt.Errorf("image %s: %w", name, err))
 		}
@@ -59,12 +65,30 @@ func (r *Retainer) keepOthers(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (r *Retainer) keep(ctx context.Context, name string) error {
+// keep retains what the name points to. If its records were removed, such as by the kubelet of a node whose
+// containerd does not support pinning, it restores those of the image that was retained before.
+func (r *Retainer) keep(ctx context.Context, name string) (engineapi.Image, error) {
 	image, err := r.Engine.Find(ctx, name)
-	if err != nil {
-		return err
+	if before := r.other(name).image; before != nil && err != nil && engineapi.AsError(err).Reason == engineapi.Gone {
+		image, err = *before, nil
 	}
-	return r.Engine.Keep(ctx, image)
+	if err == nil {
+		err = r.Engine.Keep(ctx, image)
+	}
+	return image, err
+}
+
+// removed is called when another program has removed containerd's record of this name.
+func (r *Retainer) removed(name string) {
+	r.Queue.Removed(name)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, o := range r.others {
+		if o.image != nil && o.image.HasRecord(name) {
+			r.OthersChanged()
+			return
+		}
+	}
 }
 
 // setOthers sets the images to retain. What is known of them stays.
@@ -72,16 +96,23 @@ func (r *Retainer) setOthers(names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := r.others
-	r.others = make(map[string]presence, len(names))
+	r.others = make(map[string]other, len(names))
 	for _, name := range names {
 		r.others[name] = before[name]
 	}
 }
 
-func (r *Retainer) setOther(name string, p presence) {
+func (r *Retainer) setOther(name string, o other) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.others[name] = p
+	r.others[name] = o
+}
+
+// other returns what is known of an image, which is nothing if it is not one of Others.
+func (r *Retainer) other(name string) other {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.others[name]
 }
 
 func (r *Retainer) isOther(name string) bool {
@@ -94,20 +125,10 @@ func (r *Retainer) isOther(name string) bool {
 // Retained reports whether an image is on the node and stays there: one of Others that was found when
 // it was last looked for, or one that a job has pulled.
 func (r *Retainer) Retained(name string) bool {
-	if r.Queue.Ready(name) != nil {
-		return true
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.others[name] == retained
+	return r.Queue.Ready(name) != nil || r.other(name).presence == retained
 }
 
 // Missing reports whether one of Others was not on the node when it was last looked for.
 func (r *Retainer) Missing(name string) bool {
-	if r.Retained(name) {
-		return false
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.others[name] == missing
+	return !r.Retained(name) && r.other(name).presence == missing
 }

@@ -61,12 +61,12 @@ type Retainer struct {
 
 	mu     sync.Mutex
 	grace  map[string]time.Time // end of the grace period, by the image's name
-	others map[string]presence  // of those of Others, by the image's name
+	others map[string]other     // by the image's name
 }
 
 // New returns a Retainer. It starts nothing.
 func New(o Options) *Retainer {
-	return &Retainer{Options: o, grace: map[string]time.Time{}, others: map[string]presence{}, othersChanged: make(chan struct{}, 1)}
+	return &Retainer{Options: o, grace: map[string]time.Time{}, others: map[string]other{}, othersChanged: make(chan struct{}, 1)}
 }
 
 // OthersChanged must be called when Others returns something else. It does not block.
@@ -82,7 +82,7 @@ func (r *Retainer) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { r.runSweeps(ctx) })
 	all.Go(func() { r.runTags(ctx) })
-	all.Go(func() { r.Engine.Removals(ctx, r.Queue.Removed) })
+	all.Go(func() { r.Engine.Removals(ctx, r.removed) })
 	all.Wait()
 }
 
