@@ -182,16 +182,19 @@ func (d *daemon) expectNothingFetched() {
 	}
 }
 
-// expectLetGo waits until nothing on the node is held any more.
+// expectLetGo ends what is held for a rollback, and waits until nothing of the daemon is held any more.
 func (d *daemon) expectLetGo() {
 	d.t.Helper()
+	if out, err := env.Kubectl(d.t.Context(), "-n", d.ns, "annotate", "ds/app", upgrade.OwnerRollbackAnnotation+"="+upgrade.RollbackDenied); err != nil {
+		d.t.Fatal(out, err)
+	}
 	eventually(d.t, "the node lets go of "+d.image, func(ctx context.Context) string {
 		image, err := d.look(ctx, d.image)
 		if err != nil || image == "" || strings.Contains(image, "edgehub.io/") || strings.Contains(image, pinned) {
 			return fmt.Sprintf("it is %q, %v", image, err)
 		}
 		leases, err := d.ctr(ctx, "leases", "ls")
-		if err != nil || strings.Contains(leases, "edgehub") {
+		if err != nil || strings.Contains(leases, "/"+d.ns+":") || strings.Contains(leases, "/"+d.ns+"/") {
 			return fmt.Sprintf("there are the leases %s, %v", leases, err)
 		}
 		return ""
