@@ -8,6 +8,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/edgehub-io/edgehub/imagepull/engine"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
@@ -39,6 +40,42 @@ func TestRemoved(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestFound retains an image that the engine has not pulled, and puts it back.
+func TestFound(t *testing.T) {
+	each(t, func(r *rig) {
+		reference, _ := r.push("app", "1", r.ballast(8, 100<<10)...)
+		find := func() (engineapi.Image, error) { return r.newEngine(nil).Find(r.Context(), reference) }
+		_, err := find()
+		r.reason(err, engineapi.Gone)
+		r.pullByCRI(reference)
+		found, err := find()
+		r.must(err)
+		r.must(r.engine.Keep(r.Context(), found))
+		r.showsPinned(reference, true)
+		r.held(found.Name, true)
+		r.remove(found.ID)
+		_, err = find()
+		r.reason(err, engineapi.Gone)
+		r.must(r.engine.Keep(r.Context(), found))
+		r.unpacked(reference)
+		r.must(r.engine.Release(r.Context(), found.Name))
+		r.showsPinned(reference, false)
+	})
+}
+
+// TestHasRoom looks at the disk that containerd is on.
+func TestHasRoom(t *testing.T) {
+	each(t, func(r *rig) {
+		for free, want := range map[int]bool{0: true, 99: false} {
+			got, err := r.newEngine(func(o *engine.Options) { o.MinFree = free }).HasRoom(r.Context())
+			r.must(err)
+			if got != want {
+				r.Errorf("with %d%% to stay free, there is room: %v", free, got)
+			}
+		}
+	})
 }
 
 // TestGone is the report on an image of which there is nothing left.
