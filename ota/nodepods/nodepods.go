@@ -18,8 +18,7 @@ import (
 const settleTime = 100 * time.Millisecond
 
 // Pods has the node's pods as the cloud has them, online and offline, with kubelet's own status while
-// offline. kubelet may be shown other images of them; see package inplace. It is safe for concurrent
-// use.
+// offline. It is safe for concurrent use.
 type Pods struct {
 	store  cache.Store
 	inform func(context.Context)
