@@ -249,6 +249,7 @@ func (r *round) check(a *app) {
 	var got nodeapi.Upgrade
 	poll.Check(r.t.Context(), r.t, "the upgrade of "+a.pod.Name+" has ended", func(ctx context.Context) error {
 		code, body := request(ctx, http.MethodGet, r.node.APIURL()+nodeapi.UpgradePath(r.ns, a.pod.Name))
+		got = nodeapi.Upgrade{} // what an answer leaves out is not that of the last one
 		if err := json.Unmarshal([]byte(body), &got); code != http.StatusOK || err != nil || !got.State.Final() {
 			return fmt.Errorf("%d %s", code, body)
 		}
