@@ -37,8 +37,19 @@ func (n *Node) PowerOn(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return n.kubelet.Start(ctx)
+	// As systemd does: kubelet ends if containerd listens and has not set up its CRI yet.
+	err := n.kubelet.Start(ctx)
+	for range kubeletRestarts {
+		if err == nil || ctx.Err() != nil {
+			break
+		}
+		err = n.kubelet.Start(ctx)
+	}
+	return err
 }
+
+// kubeletRestarts is how often a kubelet that ends at once is started again.
+const kubeletRestarts = 3
 
 // KillContainer kills the processes of one container, as the kernel does when
 // memory runs out. id is as in a pod's status, "containerd://…".
