@@ -168,7 +168,8 @@ func TestUpgradeIsRefused(t *testing.T) {
 	refused(node1, http.MethodPost, "nobody", 404, "no pod")
 	refused(node1, http.MethodPost, pod2.Name, 403, "not on this node")
 	refused(node1, http.MethodPost, pod1.Name, 403, "PodNeedUpgrade")
-	refused(node1, http.MethodGet, pod1.Name, 405, "POST")
+	refused(node1, http.MethodGet, pod1.Name, 404, "no upgrade")
+	refused(node1, http.MethodPut, pod1.Name, 405, "POST")
 
 	// Pods that no DaemonSet would replace.
 	for name, owners := range map[string][]metav1.OwnerReference{"orphan": nil, "child": {ownerOf(t, ns)}} {
@@ -199,7 +200,8 @@ func TestUpgradeIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	node1.Link().Reset()
-	refused(node1, http.MethodPost, pod1.Name, 503, "cloud")
+	refused(node1, http.MethodPost, pod1.Name, 202, "queued")
+	refused(node1, http.MethodDelete, pod1.Name, 200, "cancelled")
 	giveBack(t, node1)
 
 	upgradeOnce(t, node1, ns, pod1)
