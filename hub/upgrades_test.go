@@ -1,12 +1,15 @@
 package hub
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
@@ -110,15 +113,12 @@ func TestARollbackIsReported(t *testing.T) {
 	api := "http://" + n.config.ServeAddress
 	awaitHistory := func(want int) {
 		t.Helper()
-		for began := time.Now(); ; {
-			_, body := fetch(t, http.DefaultClient, api+nodeapi.HistoryPath("d", "p"))
-			if strings.Count(body, `"revision"`) == want {
-				return
-			}
-			if time.Since(began) > time.Minute {
-				t.Fatalf("it has run %d revisions, and the history is %s", want, body)
-			}
-			time.Sleep(10 * time.Millisecond)
+		body := ""
+		if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+			_, body = fetch(t, http.DefaultClient, api+nodeapi.HistoryPath("d", "p"))
+			return strings.Count(body, `"revision"`) == want, nil
+		}); err != nil {
+			t.Fatalf("it has run %d revisions, and the history is %s", want, body)
 		}
 	}
 	awaitHistory(1)
