@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/test/internal/freeport"
+	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
 // TestCallersInPodsAreThemselves has a pod on the host's network, as root, ask the
@@ -30,10 +31,10 @@ func TestCallersInPodsAreThemselves(t *testing.T) {
 	}
 	pod = readyPodOn(t, ns, node.Name(), "")
 	ask := func(path, token string) (int, string) {
-		return request(t.Context(), http.MethodGet, "http://"+at+"/ask?"+url.Values{"url": {node.HubURL() + path}, "token": {token}}.Encode())
+		return rawclient.Ask(t.Context(), http.MethodGet, "http://"+at+"/ask?"+url.Values{"url": {node.HubURL() + path}, "token": {token}}.Encode())
 	}
 	eventually(t, "the pod's app serves", func(ctx context.Context) string {
-		code, body := request(ctx, http.MethodGet, "http://"+at+"/healthz")
+		code, body := rawclient.Ask(ctx, http.MethodGet, "http://"+at+"/healthz")
 		if code == http.StatusOK {
 			return ""
 		}
@@ -53,7 +54,7 @@ func TestCallersInPodsAreThemselves(t *testing.T) {
 			t.Errorf("a pod with its token asked for %s and got %d %s", path, code, body)
 		}
 	}
-	if code, body := request(t.Context(), http.MethodGet, node.HubURL()+ownNode); code != http.StatusOK {
+	if code, body := rawclient.Ask(t.Context(), http.MethodGet, node.HubURL()+ownNode); code != http.StatusOK {
 		t.Errorf("a program of the host got %d %s", code, body)
 	}
 	if on, err := metric(t.Context(), node, "edgehub_proxy_caller_check"); err != nil || on != 1 {

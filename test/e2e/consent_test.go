@@ -17,6 +17,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
 // TestOwnerGoesBack removes the image of the earlier version as kubelet's garbage collection does. The node's
@@ -60,7 +61,7 @@ func TestOwnerGoesBack(t *testing.T) {
 func (d *daemon) awaitRetained(image, revision string) {
 	d.t.Helper()
 	eventually(d.t, "revision "+revision+" is retained", func(ctx context.Context) string {
-		code, body := request(ctx, http.MethodGet, d.node.APIURL()+nodeapi.HistoryPath(d.ns, d.pod.Name))
+		code, body := rawclient.Ask(ctx, http.MethodGet, d.node.APIURL()+nodeapi.HistoryPath(d.ns, d.pod.Name))
 		var history nodeapi.History
 		if err := json.Unmarshal([]byte(body), &history); code != http.StatusOK || err != nil || len(history.Items) != 2 {
 			return fmt.Sprint(code, " ", body)
@@ -111,7 +112,7 @@ func (d *daemon) awaitRolledBack(image, revision string) {
 // expect sends a request to the node's API, whose answer must have the code and the words.
 func (d *daemon) expect(method, path string, code int, words string) {
 	d.t.Helper()
-	if got, body := request(d.t.Context(), method, d.node.APIURL()+path); got != code || !strings.Contains(body, words) {
+	if got, body := rawclient.Ask(d.t.Context(), method, d.node.APIURL()+path); got != code || !strings.Contains(body, words) {
 		d.t.Fatalf("%s %s: %d %s; want %d with %q", method, path, got, body, code, words)
 	}
 }

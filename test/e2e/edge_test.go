@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
 // edge is one node, from which the cloud is taken away, with a namespace for it.
@@ -79,7 +80,7 @@ func awaitUpstream(t *testing.T, node *cluster.Node, up float64) {
 
 // metric is the value of one of the hub's metrics, which has one line.
 func metric(ctx context.Context, node *cluster.Node, name string) (float64, error) {
-	code, text := request(ctx, http.MethodGet, node.APIURL()+"/metrics")
+	code, text := rawclient.Ask(ctx, http.MethodGet, node.APIURL()+"/metrics")
 	if code != http.StatusOK {
 		return 0, fmt.Errorf("GET /metrics: %d %.300s", code, text)
 	}
@@ -148,7 +149,7 @@ func (e *edge) running(name string) started {
 func answerOf(ctx context.Context, ip, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	code, body := request(ctx, http.MethodGet, "http://"+ip+":8080/"+path)
+	code, body := rawclient.Ask(ctx, http.MethodGet, "http://"+ip+":8080/"+path)
 	if code != http.StatusOK {
 		return "", fmt.Errorf("%s at %s: %d %s", path, ip, code, body)
 	}

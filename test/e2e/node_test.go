@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
 func TestNodesAreReadyThroughTheirHubs(t *testing.T) {
@@ -33,12 +34,12 @@ func TestNodesAreReadyThroughTheirHubs(t *testing.T) {
 			t.Errorf("%s is not Ready: %+v", node.Name(), object.Status.Conditions)
 		}
 		// The watch that a kubelet keeps on its pods is open, in the hub.
-		code, metrics := request(t.Context(), http.MethodGet, node.APIURL()+"/metrics")
+		code, metrics := rawclient.Ask(t.Context(), http.MethodGet, node.APIURL()+"/metrics")
 		if code != http.StatusOK || !strings.Contains(metrics, `edgehub_proxy_requests_in_flight{verb="watch"}`) {
 			t.Errorf("%s: the hub has no watch open: %d %.300s", node.Name(), code, metrics)
 		}
 		for path, want := range map[string]string{"/v1/healthz": "OK", "/v1/readyz": "OK"} {
-			if code, body := request(t.Context(), http.MethodGet, node.APIURL()+path); code != http.StatusOK || strings.TrimSpace(body) != want {
+			if code, body := rawclient.Ask(t.Context(), http.MethodGet, node.APIURL()+path); code != http.StatusOK || strings.TrimSpace(body) != want {
 				t.Errorf("%s%s: %d %q", node.Name(), path, code, body)
 			}
 		}
@@ -83,7 +84,7 @@ func TestNodeFollowsItsHub(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, body := request(t.Context(), http.MethodGet, node.APIURL()+"/v1/healthz"); code != 0 {
+	if code, body := rawclient.Ask(t.Context(), http.MethodGet, node.APIURL()+"/v1/healthz"); code != 0 {
 		t.Errorf("the stopped hub answers %d %s", code, body)
 	}
 	if err := node.HubProcess().Start(t.Context()); err != nil {
@@ -271,7 +272,7 @@ func (k *kubectl) portForward(t *testing.T) {
 		t.Fatalf("port-forward says %q", lines.Text())
 	}
 	for range 3 {
-		if code, body := request(t.Context(), http.MethodGet, "http://"+words[2]+"/"); code != http.StatusOK || body != "v1\n" {
+		if code, body := rawclient.Ask(t.Context(), http.MethodGet, "http://"+words[2]+"/"); code != http.StatusOK || body != "v1\n" {
 			t.Fatalf("through port-forward: %d %q", code, body)
 		}
 	}

@@ -14,11 +14,12 @@ import (
 
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
 // podsOf is what the node's owner sees with curl.
 func podsOf(ctx context.Context, node *cluster.Node) (*corev1.PodList, error) {
-	code, body := request(ctx, http.MethodGet, node.APIURL()+"/pods")
+	code, body := rawclient.Ask(ctx, http.MethodGet, node.APIURL()+"/pods")
 	if code != http.StatusOK {
 		return nil, fmt.Errorf("GET /pods: %d %s", code, body)
 	}
@@ -71,7 +72,7 @@ func TestOwnerUpgradesHisNode(t *testing.T) {
 	}
 
 	url := upgradeURL(node1, ns, old1.Name)
-	if code, body := request(t.Context(), http.MethodPost, url); code != http.StatusOK || strings.TrimSpace(body) != "Start updating pod "+ns+"/"+old1.Name {
+	if code, body := rawclient.Ask(t.Context(), http.MethodPost, url); code != http.StatusOK || strings.TrimSpace(body) != "Start updating pod "+ns+"/"+old1.Name {
 		t.Fatalf("upgrade: %d %q", code, body)
 	}
 	new1 := readyPodOn(t, ns, "node1", old1.UID)
@@ -115,7 +116,7 @@ func TestAnUpgradeThatWouldLoseTheAppIsRefused(t *testing.T) {
 			if target.Blocked == "" && target.Requests.Cpu().IsZero() {
 				return "the pod does not say what is in the way"
 			}
-			code, body := request(ctx, http.MethodPost, upgradeURL(node, ns, pod.Name))
+			code, body := rawclient.Ask(ctx, http.MethodPost, upgradeURL(node, ns, pod.Name))
 			switch {
 			case code == http.StatusOK:
 				t.Fatalf("the pod was deleted: %s", body)
@@ -142,7 +143,7 @@ func TestAnUpgradeThatWouldLoseTheAppIsRefused(t *testing.T) {
 	refused("requests 1k of cpu")
 	patchTemplate(t, ns, "app", `{"containers":[{"name":"app","resources":{"requests":{"cpu":"1m"}}}]}`)
 	eventually(t, "the upgrade goes when nothing is in the way", func(ctx context.Context) string {
-		code, body := request(ctx, http.MethodPost, upgradeURL(node, ns, pod.Name))
+		code, body := rawclient.Ask(ctx, http.MethodPost, upgradeURL(node, ns, pod.Name))
 		if code != http.StatusOK {
 			return fmt.Sprint(code, body)
 		}
@@ -160,7 +161,7 @@ func TestUpgradeIsRefused(t *testing.T) {
 
 	refused := func(node *cluster.Node, method, pod string, code int, word string) {
 		t.Helper()
-		got, body := request(t.Context(), method, upgradeURL(node, ns, pod))
+		got, body := rawclient.Ask(t.Context(), method, upgradeURL(node, ns, pod))
 		if got != code || !strings.Contains(body, word) || strings.Count(strings.TrimSpace(body), "\n") > 0 {
 			t.Errorf("%s %s on %s: %d %q, want %d and one line with %q", method, pod, node.Name(), got, body, code, word)
 		}
@@ -228,7 +229,7 @@ func upgradeOnce(t *testing.T, node *cluster.Node, ns string, pod *corev1.Pod) {
 	var wg sync.WaitGroup
 	for range 10 {
 		wg.Go(func() {
-			code, body := request(t.Context(), http.MethodPost, url)
+			code, body := rawclient.Ask(t.Context(), http.MethodPost, url)
 			mu.Lock()
 			defer mu.Unlock()
 			codes[code]++
@@ -243,7 +244,7 @@ func upgradeOnce(t *testing.T, node *cluster.Node, ns string, pod *corev1.Pod) {
 	}
 	successor := readyPodOn(t, ns, node.Name(), pod.UID)
 	eventually(t, "upgrade of a pod that goes is 403, and then 404", func(ctx context.Context) string {
-		code, body := request(ctx, http.MethodPost, url)
+		code, body := rawclient.Ask(ctx, http.MethodPost, url)
 		if code != http.StatusNotFound && code != http.StatusForbidden {
 			t.Errorf("upgrade of a pod that goes: %d %s", code, body)
 		}

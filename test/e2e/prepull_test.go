@@ -19,6 +19,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 	"github.com/edgehub-io/edgehub/test/cluster/images"
+	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
 const megabyte = 1_000_000
@@ -99,7 +100,7 @@ func pushApp(t *testing.T, repository, version string, ballast int64) (image str
 func (d *daemon) pull() {
 	d.t.Helper()
 	url := d.node.APIURL() + nodeapi.ImagePullPath(d.ns, d.pod.Name)
-	if code, body := request(d.t.Context(), http.MethodPost, url); code != http.StatusOK {
+	if code, body := rawclient.Ask(d.t.Context(), http.MethodPost, url); code != http.StatusOK {
 		d.t.Fatalf("POST imagepull: %d %s", code, body)
 	}
 }
@@ -108,7 +109,7 @@ func (d *daemon) pull() {
 func (d *daemon) awaitReady() {
 	d.t.Helper()
 	eventually(d.t, "the images of "+d.pod.Name+" are Ready", func(ctx context.Context) string {
-		code, body := request(ctx, http.MethodGet, d.node.APIURL()+nodeapi.ImagePullPath(d.ns, d.pod.Name))
+		code, body := rawclient.Ask(ctx, http.MethodGet, d.node.APIURL()+nodeapi.ImagePullPath(d.ns, d.pod.Name))
 		var pull nodeapi.ImagePull
 		if err := json.Unmarshal([]byte(body), &pull); code != http.StatusOK || err != nil {
 			return fmt.Sprintf("GET imagepull: %d %s", code, body)
@@ -163,7 +164,7 @@ func (d *daemon) condition(ctx context.Context) (*corev1.PodCondition, error) {
 func (d *daemon) upgrade() time.Duration {
 	d.t.Helper()
 	began := time.Now()
-	if code, body := request(d.t.Context(), http.MethodPost, upgradeURL(d.node, d.ns, d.pod.Name)); code != http.StatusOK {
+	if code, body := rawclient.Ask(d.t.Context(), http.MethodPost, upgradeURL(d.node, d.ns, d.pod.Name)); code != http.StatusOK {
 		d.t.Fatalf("POST upgrade: %d %s", code, body)
 	}
 	d.pod = readyPodOn(d.t, d.ns, d.node.Name(), d.pod.UID)

@@ -20,6 +20,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
 // TestWhoMayRunAPrivateImageThatWasPulledAhead checks what docs/security.md states. kubelet has
@@ -55,7 +56,7 @@ func TestWhoMayRunAPrivateImageThatWasPulledAhead(t *testing.T) {
 	if err := env.Registry().Down(); err != nil {
 		t.Fatal(err)
 	}
-	if code, body := request(t.Context(), http.MethodPost, upgradeURL(d.node, d.ns, d.pod.Name)); code != http.StatusOK {
+	if code, body := rawclient.Ask(t.Context(), http.MethodPost, upgradeURL(d.node, d.ns, d.pod.Name)); code != http.StatusOK {
 		t.Fatalf("POST upgrade: %d %s", code, body)
 	}
 	d.cannotPull(d.successor())
@@ -179,7 +180,7 @@ func TestKubeletReadsItsPullRecordsWhenItStarts(t *testing.T) {
 // while after the pod has gone.
 func (d *daemon) cancel() {
 	ctx := context.WithoutCancel(d.t.Context()) // it has ended
-	if code, body := request(ctx, http.MethodDelete, d.node.APIURL()+nodeapi.ImagePullPath(d.ns, d.pod.Name)); code != http.StatusOK {
+	if code, body := rawclient.Ask(ctx, http.MethodDelete, d.node.APIURL()+nodeapi.ImagePullPath(d.ns, d.pod.Name)); code != http.StatusOK {
 		d.t.Errorf("DELETE imagepull: %d %s", code, body)
 	}
 }

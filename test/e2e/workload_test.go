@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/test/internal/poll"
+	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
 // patience is how long anything may take that a cluster does by itself.
@@ -156,28 +156,10 @@ func isReady(pod *corev1.Pod) bool {
 func answers(t *testing.T, pod *corev1.Pod, version string) {
 	t.Helper()
 	eventually(t, "answer of "+pod.Name, func(ctx context.Context) string {
-		code, body := request(ctx, http.MethodGet, "http://"+pod.Status.PodIP+":8080/")
+		code, body := rawclient.Ask(ctx, http.MethodGet, "http://"+pod.Status.PodIP+":8080/")
 		if code != http.StatusOK || body != version+"\n" {
 			return fmt.Sprintf("%d %q, want 200 %q", code, body, version)
 		}
 		return ""
 	})
-}
-
-// request returns 0 and the reason where there was no answer.
-func request(ctx context.Context, method, url string) (code int, body string) {
-	req, err := http.NewRequestWithContext(ctx, method, url, nil)
-	if err != nil {
-		return 0, err.Error()
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, err.Error()
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		return 0, err.Error()
-	}
-	return res.StatusCode, string(text)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
+	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
 const appLabel = "app"
@@ -76,7 +77,7 @@ func (r *round) release() {
 	}
 	for _, a := range r.apps {
 		poll.Check(r.t.Context(), r.t, "kubelet's hub knows that "+a.pod.Name+" needs an upgrade", func(ctx context.Context) error {
-			code, body := request(ctx, http.MethodGet, r.node.APIURL()+nodeapi.Pods)
+			code, body := rawclient.Ask(ctx, http.MethodGet, r.node.APIURL()+nodeapi.Pods)
 			return needs(code, body, a.pod.UID, env.Image("v2"))
 		})
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -21,6 +20,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
+	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
 // step is when something is killed.
@@ -191,7 +191,7 @@ func (r *round) cut() {
 	r.must(r.node.Link().Refuse())
 	r.node.Link().Reset()
 	poll.Check(r.t.Context(), r.t, "the hub knows that the cloud is away", func(ctx context.Context) error {
-		if code, body := request(ctx, http.MethodGet, r.node.APIURL()+nodeapi.Readyz); code != http.StatusOK || !strings.Contains(body, "offline") {
+		if code, body := rawclient.Ask(ctx, http.MethodGet, r.node.APIURL()+nodeapi.Readyz); code != http.StatusOK || !strings.Contains(body, "offline") {
 			return fmt.Errorf("%d %s", code, body)
 		}
 		return nil
@@ -212,7 +212,7 @@ func (r *round) request() {
 		url := r.node.APIURL() + nodeapi.UpgradePath(r.ns, a.pod.Name)
 		want := fmt.Sprintf("Upgrade of pod %s/%s queued: it starts when the cloud can be reached", r.ns, a.pod.Name)
 		poll.Check(r.t.Context(), r.t, "the upgrade of "+a.pod.Name+" is queued", func(ctx context.Context) error {
-			if code, body := request(ctx, http.MethodPost, url); code != http.StatusAccepted || body != want {
+			if code, body := rawclient.Ask(ctx, http.MethodPost, url); code != http.StatusAccepted || body != want {
 				return fmt.Errorf("POST upgrade: %d %s", code, body)
 			}
 			return nil
@@ -248,7 +248,7 @@ func (r *round) check(a *app) {
 	want := expected[a.fate]
 	var got nodeapi.Upgrade
 	poll.Check(r.t.Context(), r.t, "the upgrade of "+a.pod.Name+" has ended", func(ctx context.Context) error {
-		code, body := request(ctx, http.MethodGet, r.node.APIURL()+nodeapi.UpgradePath(r.ns, a.pod.Name))
+		code, body := rawclient.Ask(ctx, http.MethodGet, r.node.APIURL()+nodeapi.UpgradePath(r.ns, a.pod.Name))
 		got = nodeapi.Upgrade{} // what an answer leaves out is not that of the last one
 		if err := json.Unmarshal([]byte(body), &got); code != http.StatusOK || err != nil || !got.State.Final() {
 			return fmt.Errorf("%d %s", code, body)
@@ -262,24 +262,4 @@ func (r *round) check(a *app) {
 	if pods := r.seen.of(a); len(pods) != want.pods {
 		r.t.Errorf("%s, whose DaemonSet %s, has had the pods %v, want %d", a.name, a.fate, pods, want.pods)
 	}
-}
-
-// request returns 0 and the reason where there was no answer.
-func request(ctx context.Context, method, url string) (code int, body string) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)
-	if err != nil {
-		return 0, err.Error()
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, err.Error()
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		return 0, err.Error()
-	}
-	return res.StatusCode, string(text)
 }

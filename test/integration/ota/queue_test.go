@@ -19,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/controller"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
@@ -155,20 +154,7 @@ func startAway(t *testing.T) *away {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), Log: t.Output(), APIServerArgs: log.Args()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	transport := transportFor(t, c.AdminConfig())
-	admin, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: c.ServerURL(), QPS: -1}, &http.Client{Transport: transport})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, admin := startControlPlane(t, log.Args()...)
 	binary, err := hubproc.Build(t.Context(), "../../..", t.TempDir())
 	if err != nil {
 		t.Fatal(err)

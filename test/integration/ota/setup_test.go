@@ -29,7 +29,17 @@ const namespace = "default"
 // after.
 func startCluster(t *testing.T) (*cluster.Cluster, kubernetes.Interface) {
 	t.Helper()
-	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), Log: t.Output()})
+	c, admin := startControlPlane(t)
+	for _, name := range []string{"node1", "node2"} {
+		makeNode(t, admin, name)
+	}
+	return c, admin
+}
+
+// startControlPlane starts one without nodes, with these arguments of the apiserver.
+func startControlPlane(t *testing.T, apiServerArgs ...string) (*cluster.Cluster, kubernetes.Interface) {
+	t.Helper()
+	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), Log: t.Output(), APIServerArgs: apiServerArgs})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,9 +52,6 @@ func startCluster(t *testing.T) (*cluster.Cluster, kubernetes.Interface) {
 	admin, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: c.ServerURL(), QPS: -1}, &http.Client{Transport: transport})
 	if err != nil {
 		t.Fatal(err)
-	}
-	for _, name := range []string{"node1", "node2"} {
-		makeNode(t, admin, name)
 	}
 	return c, admin
 }
