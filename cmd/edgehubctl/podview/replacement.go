@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
-	"github.com/edgehub-io/edgehub/cmd/internal/podstatus"
+	"github.com/edgehub-io/edgehub/ota/podstatus"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -127,7 +127,7 @@ func (s *Replacement) notRestarted() string {
 	for _, now := range s.Pod.Spec.Containers {
 		changed := slices.ContainsFunc(s.before.Spec.Containers, func(c corev1.Container) bool { return c.Name == now.Name && c.Image != now.Image })
 		if status := statusOf(s.Pod, now.Name); changed && status.ContainerID == statusOf(s.before, now.Name).ContainerID {
-			return format.Joined(fmt.Sprintf("for container %s of pod %s to restart", now.Name, s.Old), notRunning(&status))
+			return format.Joined(fmt.Sprintf("for container %s of pod %s to restart", now.Name, s.Old), podstatus.NotRunning(&status))
 		}
 	}
 	return ""
@@ -155,9 +155,9 @@ func (s *Replacement) evaluate(asked, answered time.Time) (done bool, waiting st
 	if f := podstatus.FailureOf(s.Pod); f != nil {
 		return false, "", &Broken{pod: s.Pod, failure: f, rolledBack: s.before != nil}
 	}
-	if !isReady(s.Pod) {
+	if !podstatus.IsReady(s.Pod) {
 		s.Ready = time.Time{}
-		return false, fmt.Sprintf("for pod %s to be Ready: %s", name, unready(s.Pod)), nil
+		return false, fmt.Sprintf("for pod %s to be Ready: %s", name, podstatus.Unready(s.Pod)), nil
 	}
 	if now := readinessOf(s.Pod); s.Ready.IsZero() || now != s.run {
 		s.run, s.Ready = now, answered
@@ -186,41 +186,6 @@ func readinessOf(pod *corev1.Pod) readiness {
 		out.since = c.LastTransitionTime.UTC()
 	}
 	return out
-}
-
-// unready returns why pod is not Ready.
-func unready(pod *corev1.Pod) string {
-	if c := upgrade.Condition(pod, corev1.PodScheduled); c != nil && c.Status != corev1.ConditionTrue {
-		return format.Joined(c.Reason, c.Message)
-	}
-	var out []string
-	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if why := notRunning(&s); why != "" {
-			out = append(out, "container "+s.Name+" "+why)
-		}
-	}
-	switch ready := upgrade.Condition(pod, corev1.PodReady); {
-	case len(out) > 0:
-		return strings.Join(out, "; ")
-	case len(pod.Status.ContainerStatuses) == 0:
-		return "the kubelet has not begun with it"
-	case ready != nil && ready.Message != "":
-		return ready.Message
-	}
-	return "its phase is " + string(pod.Status.Phase)
-}
-
-// notRunning returns why a container is not ready, "" if it is.
-func notRunning(s *corev1.ContainerStatus) string {
-	switch {
-	case s.State.Waiting != nil:
-		return "waits: " + strings.Join(strings.Fields(format.Joined(s.State.Waiting.Reason, s.State.Waiting.Message)), " ")
-	case s.State.Terminated != nil && s.State.Terminated.ExitCode != 0:
-		return fmt.Sprintf("ended with exit code %d", s.State.Terminated.ExitCode)
-	case s.State.Running != nil && !s.Ready:
-		return "runs and is not ready"
-	}
-	return ""
 }
 
 // Broken is the error of an upgrade whose new pod does not run, or of a rollback whose pod does not.

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
-	"github.com/edgehub-io/edgehub/cmd/internal/podstatus"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/podstatus"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -154,11 +154,6 @@ func ownerOf(pod *corev1.Pod) types.UID {
 		return owner.UID
 	}
 	return ""
-}
-
-func isReady(pod *corev1.Pod) bool {
-	ready := upgrade.Condition(pod, corev1.PodReady)
-	return ready != nil && ready.Status == corev1.ConditionTrue
 }
 
 // Name is a pod as its owner names it.

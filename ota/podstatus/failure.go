@@ -8,8 +8,6 @@ import (
 	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
 )
 
 // Failure is why a pod does not run.
@@ -104,9 +102,14 @@ func (f *Failure) String() string {
 		if t.Signal != 0 {
 			out += fmt.Sprintf(" (signal %d)", t.Signal)
 		}
-		out = format.Joined(out, unlessTrivial(t.Reason), oneLine(t.Message))
+		out = joined(out, unlessTrivial(t.Reason), oneLine(t.Message))
 	}
 	return out
+}
+
+// joined returns the parts that are not empty, with commas between them.
+func joined(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ", ")
 }
 
 // unlessTrivial leaves out reasons that add nothing to the exit code.
