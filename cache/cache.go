@@ -307,6 +307,20 @@ func (c *Cache) repair() {
 	}
 }
 
+// Health describes the cache for people: how many queries it answers, the bytes of its file, and why what
+// is new is not on disk; "" if it is.
+func (c *Cache) Health() (views int, bytes int64, trouble string) {
+	s, _ := c.disk.Now()
+	stats, err := s.Stats()
+	switch {
+	case err != nil:
+		trouble = "the cache is in memory only: its file cannot be opened"
+	case c.disk.IsFailing():
+		trouble = "what is new is in memory only: the cache's file cannot be written; is the disk full?"
+	}
+	return len(c.views.All()), stats.FileBytes, trouble
+}
+
 // Close closes a Cache without Run. After Run it does nothing.
 func (c *Cache) Close() error {
 	if c.ran.Swap(true) {

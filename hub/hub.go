@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,11 +15,15 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache"
 	"github.com/edgehub-io/edgehub/hub/access"
+	"github.com/edgehub-io/edgehub/hub/bundle"
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/credentials"
+	"github.com/edgehub-io/edgehub/hub/eventlog"
 	"github.com/edgehub-io/edgehub/hub/servertls"
 	"github.com/edgehub-io/edgehub/hub/systemd"
+	"github.com/edgehub-io/edgehub/hub/traffic"
 	"github.com/edgehub-io/edgehub/ota"
+	"github.com/edgehub-io/edgehub/ota/page"
 	"github.com/edgehub-io/edgehub/proxy"
 	"github.com/edgehub-io/edgehub/proxy/authn"
 	"github.com/edgehub-io/edgehub/proxy/upstream"
@@ -40,7 +45,11 @@ type Hub struct {
 	pods       *podAccess             // nil: pods do not use the hub
 	podList    *ota.Pods              // of this node
 	routes     *podRoutes             // of these pods; nil if pods is
-	clusterIP  *clusterIP             // nil: it leads to the hub in outages only
+	page       *page.Page
+	events     eventlog.Log
+	traffic    *traffic.Meter
+	extra      []bundle.Part // of support bundles
+	clusterIP  *clusterIP    // nil: it leads to the hub in outages only
 	transforms *transforms
 	callers    *access.Callers
 	conns      *access.Connections
@@ -84,7 +93,8 @@ func New(c *config.Config, userAgent string, r *prometheus.Registry, log *slog.L
 	}
 	var answers http.RoundTripper
 	h.transforms, answers = newTransforms(c, h.pods, func() []byte { return h.creds.ServerCAs() }, kept, r, log)
-	h.proxy = proxy.New(answers, h.tenant, access.Refused, log, proxy.NewMetrics(r))
+	h.proxy = proxy.New(h.events.Wrap(answers), h.tenant, access.Refused, log, proxy.NewMetrics(r))
+	h.traffic = openTraffic(c, upstream, log)
 	if h.creds, err = credentials.New(source, id, upstream, r, log); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
@@ -148,7 +158,8 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 		return err
 	}
 	h.upgrades.api = api
-	if err := h.listenAPI(api, r); err != nil {
+	h.page = h.newPage(strings.TrimPrefix(userAgent, "edgehub/"), options.Metrics)
+	if err := h.listenAPI(h.page.Wrap(api), r); err != nil {
 		return err
 	}
 	if err := h.listenPlain(); err != nil {

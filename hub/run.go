@@ -36,6 +36,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	g.Go(func() error { return h.creds.Run(ctx) })
 	g.Go(func() error { return h.upstream.Run(ctx) })
 	g.Go(func() error { h.outage.run(ctx); return nil })
+	g.Go(func() error { h.traffic.Run(ctx); return nil })
 	g.Go(func() error { h.upgrades.run(ctx, h.upstream); return nil })
 	g.Go(func() error { h.transforms.run(ctx); return nil })
 	g.Go(func() error { h.pods.run(ctx); return nil })
@@ -86,6 +87,7 @@ func (h *Hub) stop(cut context.CancelFunc) {
 	}
 	closed.Wait()
 	h.proxy.Drain()
+	h.page.Drain()
 	err := errors.Join(g.Wait(), h.proxy.Wait(ctx))
 	h.own.CloseIdleConnections()
 	if err = errors.Join(err, own.server.Shutdown(ctx)); err != nil {

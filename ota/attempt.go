@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -77,6 +78,13 @@ func (a *API) Upgrade(ctx context.Context, attempt Attempt) error {
 	s.logUpgrade(ctx, attempt.Pod, pod, codeOf(err), err)
 	return err
 }
+
+// Refused returns why a pod cannot be upgraded now, a hold aside, in one line for people; nil if it can.
+// It asks nobody.
+func (a *API) Refused(pod *corev1.Pod) error { return a.server.checkUpgrade(pod) }
+
+// Last returns the newest of a pod's upgrades and rollbacks.
+func (a *API) Last(pod types.NamespacedName) (nodeapi.Upgrade, bool) { return a.server.upgradeOf(pod) }
 
 func (a Attempt) checkUID(pod *corev1.Pod) error {
 	if pod.UID == a.UID {

@@ -212,6 +212,15 @@ func (n *Node) Refused(state upstream.State) string {
 		cmp.Or(n.describe(), "what the node is known by"), rfc3339(state.RefusedSince), todo)
 }
 
+// Expires returns when the node's client certificate does, and false if it has none.
+func (n *Node) Expires() (time.Time, bool) {
+	end := n.expires.Load()
+	if end == nil {
+		return time.Time{}, false
+	}
+	return *end, true
+}
+
 // describe returns a description of the certificate, or "" if there is none.
 func (n *Node) describe() string {
 	end := n.expires.Load()

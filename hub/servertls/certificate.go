@@ -75,6 +75,12 @@ func boundChain(c tls.ConnectionState) error {
 // get is a tls.Config.GetCertificate.
 func (s *Certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.pair.get(), nil }
 
+// Expires returns when the certificate that is served does, and false if that is the hub's own, which never does.
+func (s *Certificate) Expires() (time.Time, bool) {
+	end := s.pair.get().Leaf.NotAfter
+	return end, end.Before(noExpiration)
+}
+
 // ServerConfig returns a configuration that requests a client certificate and leaves its
 // verification to the handler: clients without one get a 401, not a failed handshake. The
 // handshake fails if a client sends more certificates than a chain of CAs has.

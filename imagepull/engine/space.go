@@ -87,6 +87,16 @@ func (e *Engine) HasRoom(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
+// Disk returns the folder of containerd in which images lie, and the space there. It fails if containerd
+// does not answer.
+func (e *Engine) Disk(ctx context.Context) (folder string, space diskspace.Space, err error) {
+	r, err := e.roots(ctx)
+	if err == nil {
+		space, err = diskspace.At(diskspace.Visible(ctx, e.opts.Address, r.content))
+	}
+	return r.content, space, err
+}
+
 func (e *Engine) spaceAt(ctx context.Context, folder string) (diskspace.Space, bool) {
 	s, err := diskspace.At(diskspace.Visible(ctx, e.opts.Address, folder))
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -90,6 +91,9 @@ type seen struct {
 type revision struct {
 	upgrade.Target           // as of the pod's spec
 	Since          time.Time `json:"since"`
+	// StartSeconds is how long its containers took from their start to Ready when the first pod of it
+	// began; 0 is unknown.
+	StartSeconds int `json:"startSeconds,omitempty"`
 }
 
 // Open reads the files. It starts nothing.
@@ -209,7 +213,47 @@ func current(pod *corev1.Pod) revision {
 	if pod.Status.StartTime != nil {
 		since = pod.Status.StartTime.Time
 	}
-	return revision{Target: upgrade.NewTarget(pod.Labels[appsv1.ControllerRevisionHashLabelKey], &pod.Spec), Since: since.UTC()}
+	return revision{Target: upgrade.NewTarget(pod.Labels[appsv1.ControllerRevisionHashLabelKey], &pod.Spec), Since: since.UTC(), StartSeconds: startSeconds(pod)}
+}
+
+// maxStart is longer than apps take to start: a pod that became Ready later was Ready before, and the hub
+// did not see that.
+const maxStart = 10 * time.Minute
+
+// startSeconds returns how long the containers of a pod that is Ready for the first time took to become so,
+// rounded up, or 0 if that cannot be known.
+func startSeconds(pod *corev1.Pod) int {
+	ready := upgrade.Condition(pod, corev1.PodReady)
+	var first time.Time
+	for i := range pod.Status.ContainerStatuses {
+		c := &pod.Status.ContainerStatuses[i]
+		if c.RestartCount > 0 || c.State.Running == nil {
+			return 0
+		}
+		if at := c.State.Running.StartedAt.Time; first.IsZero() || at.Before(first) {
+			first = at
+		}
+	}
+	if ready == nil || first.IsZero() || ready.LastTransitionTime.Time.Before(first) {
+		return 0
+	}
+	took := ready.LastTransitionTime.Sub(first)
+	if took > maxStart {
+		return 0
+	}
+	return max(1, int(math.Ceil(took.Seconds())))
+}
+
+// StartSeconds returns how long the app of a pod took to become Ready when the revision that the pod runs
+// was first started here; 0 is unknown.
+func (h *History) StartSeconds(pod *corev1.Pod) int {
+	runs := current(pod).Revision
+	for _, r := range h.revisions(pod) {
+		if r.Revision == runs {
+			return r.StartSeconds
+		}
+	}
+	return 0
 }
 
 // images returns the images of all containers, each once, in the order of the pod's containers.

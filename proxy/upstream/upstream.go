@@ -75,6 +75,16 @@ func (u *Upstream) SetCredentials(creds *Credentials) {
 	}
 }
 
+// Bytes returns how many bytes were sent to all apiservers and received from them so far: of
+// connections, TLS included.
+func (u *Upstream) Bytes() (sent, received int64) {
+	for _, s := range u.servers {
+		one, other := s.conns.Bytes()
+		sent, received = sent+one, received+other
+	}
+	return sent, received
+}
+
 // Close closes idle connections, and ends pings. Requests in flight continue, but the loss of
 // their apiserver is no longer noticed.
 func (u *Upstream) Close() {

@@ -8,7 +8,7 @@ const module = "github.com/edgehub-io/edgehub"
 // it. Imports go one way: cmd → hub → cache, proxy, ota, imagepull. These four do
 // not know each other: hub connects them, by functions and small interfaces.
 var layers = map[string][]string{
-	"cmd/edgehub": {"cmd/edgehub/install", "cmd/internal", "hub", "hub/config"},
+	"cmd/edgehub": {"cmd/edgehub/install", "cmd/internal", "hub", "hub/bundle", "hub/config"},
 	"cmd/edgehub/install": { // not hub: it checks flags, and starts nothing
 		"cache/transform", "cmd/edgehub/install/apiserver", "cmd/edgehub/install/dummyif", "cmd/edgehub/install/files", "cmd/edgehub/install/firewall",
 		"cmd/edgehub/install/kubelet", "cmd/edgehub/install/podrestart", "cmd/edgehub/install/systemctl", "hub/config", "hub/durable", "hub/kubeconfig", "hub/nodeca", "imagepull/engine", "ota/nodeapi",
@@ -22,14 +22,18 @@ var layers = map[string][]string{
 	"cmd/edgehub/install/systemctl":  {},
 	"cmd/edgehub-controller":         {"cmd/internal", "controller", "controller/autonomy"},
 	"cmd/edgehubctl":                 {"cmd/edgehubctl/podview", "cmd/internal", "ota/nodeapi", "ota/upgrade"},
-	"cmd/edgehubctl/podview":         {"cmd/internal", "ota/nodeapi", "ota/upgrade"}, // it describes, and sends no requests
-	"cmd/kubectl-edgehub":            {"cmd/internal", "controller/autonomy", "controller/daemonset", "controller/rollout", "controller/workload", "ota/upgrade"},
+	"cmd/edgehubctl/podview":         {"cmd/internal", "ota/nodeapi", "ota/podstatus", "ota/upgrade"}, // it describes, and sends no requests
+	"cmd/kubectl-edgehub":            {"cmd/internal", "controller/autonomy", "controller/daemonset", "controller/rollout", "controller/workload", "ota/podstatus", "ota/upgrade"},
 	"cmd/internal":                   {},
 	"hub": {
-		"cache", "cache/topology", "cache/transform", "hub/access", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/feed", "hub/nodeca", "hub/podroute", "hub/servertls", "hub/systemd",
-		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/coreclient", "ota/history", "ota/hold", "ota/nodeapi", "ota/nodepods", "ota/podreport", "ota/queue", "ota/rollback", "proxy", "proxy/authn", "proxy/upstream",
+		"cache", "cache/topology", "cache/transform", "hub/access", "hub/bundle", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/eventlog", "hub/feed", "hub/nodeca", "hub/nodestate", "hub/podroute", "hub/servertls", "hub/systemd", "hub/traffic",
+		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/apps", "ota/coreclient", "ota/history", "ota/hold", "ota/nodeapi", "ota/nodepods", "ota/page", "ota/podreport", "ota/queue", "ota/rollback", "ota/upgrade", "ota/webtoken", "proxy", "proxy/authn", "proxy/upstream",
 	},
 	"hub/access":      {"hub/config", "hub/csrf", "hub/peer", "ota/nodeapi", "proxy/authn", "proxy/limits"},
+	"hub/bundle":      {},
+	"hub/eventlog":    {"cache/convert", "cache/wire", "ota/nodeapi"}, // Events in the encodings that clients use
+	"hub/nodestate":   {"imagepull/engine/diskspace", "ota/nodeapi"},
+	"hub/traffic":     {"hub/durable", "ota/nodeapi"},
 	"hub/config":      {"cache/transform", "hub/kubeconfig", "proxy/upstream"}, // the names of the transforms
 	"hub/credentials": {"hub/config", "hub/enroll", "hub/kubeconfig", "proxy/upstream"},
 	"hub/durable":     {},
@@ -52,8 +56,12 @@ var layers = map[string][]string{
 	"ota":                     {"ota/coreclient", "ota/nodeapi", "ota/schedule", "ota/upgrade"},
 	"ota/coreclient":          {},
 	"ota/nodepods":            {},
-	"ota/schedule":            {},              // pure functions of a time
-	"ota/podfiles":            {"hub/durable"}, // a leaf that knows nothing of hubs
+	"ota/schedule":            {},                                              // pure functions of a time
+	"ota/podstatus":           {},                                              // pure functions of a pod
+	"ota/podfiles":            {"hub/durable"},                                 // a leaf that knows nothing of hubs
+	"ota/apps":                {"ota/nodeapi", "ota/podstatus", "ota/upgrade"}, // it asks the others by functions
+	"ota/page":                {"ota/nodeapi", "ota/webtoken"},
+	"ota/webtoken":            {"hub/durable", "ota/nodeapi"}, // it keeps hashes in a file of its own
 	"ota/podreport":           {"ota/nodepods", "ota/upgrade"},
 	"ota/queue":               {"ota", "ota/nodeapi", "ota/podfiles", "ota/podreport", "ota/schedule", "ota/upgrade"}, // it implements an interface of ota
 	"ota/hold":                {"ota", "ota/nodeapi", "ota/podfiles", "ota/podreport", "ota/upgrade"},                 // the same

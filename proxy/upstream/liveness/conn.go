@@ -54,6 +54,7 @@ func newConn(conn net.Conn, cs *Conns, owner *Transport) *Conn {
 
 func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
+	c.conns.received.Add(int64(n))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n > 0 {
@@ -69,6 +70,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 
 func (c *Conn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
+	c.conns.sent.Add(int64(n))
 	if err != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,12 +22,17 @@ type Conns struct {
 	Network  Network
 	Peers    []*Conns // of all apiservers, including this one; set before the first request
 
+	sent, received atomic.Int64 // bytes, on all connections so far
+
 	mu          sync.Mutex
 	all         map[*Conn]struct{}
 	newest      *Transport      // but for upgrades
 	dialCtx     context.Context // ends when the apiserver is lost
 	cancelDials context.CancelCauseFunc
 }
+
+// Bytes returns how many bytes were sent and received on all connections so far, TLS included.
+func (cs *Conns) Bytes() (sent, received int64) { return cs.sent.Load(), cs.received.Load() }
 
 // apiserver is the owner of Conns.
 type apiserver interface {

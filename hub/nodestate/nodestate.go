@@ -1,0 +1,89 @@
+// Package nodestate describes a node to its owner: is the cloud there, do the disks have room, does the
+// hub work.
+package nodestate
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/edgehub-io/edgehub/imagepull/engine/diskspace"
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+)
+
+const (
+	// diskEvery is how often disks are looked at.
+	diskEvery = 30 * time.Second
+	// diskTimeout is how long containerd may take to answer where it keeps images.
+	diskTimeout = 2 * time.Second
+)
+
+// Options are where the state comes from. All but Images are required, and safe for concurrent use.
+type Options struct {
+	Name, Version string // of the node, and of the hub
+	// Cloud reports whether the node can use the cloud, and since when.
+	Cloud func() (online bool, since time.Time)
+	Ready func() error
+	// Cache returns the number of views, the bytes on disk, and what is wrong, or "".
+	Cache        func() (views int, bytes int64, trouble string)
+	Certificates func() []nodeapi.Certificate // those that expire
+	Traffic      func() nodeapi.Traffic
+	Root         string // the hub's folder
+	// Images returns where images lie, and the space there. Nil: this hub pulls none.
+	Images func(context.Context) (folder string, space diskspace.Space, err error)
+}
+
+// Node describes a node. It is safe for concurrent use.
+type Node struct {
+	Options
+
+	mu     sync.Mutex
+	looked time.Time // at the disks
+	disks  []nodeapi.Disk
+}
+
+// New returns a Node.
+func New(o Options) *Node { return &Node{Options: o} }
+
+// State returns the present state. Disks may be as they were up to half a minute ago.
+func (n *Node) State() nodeapi.NodeState {
+	s := nodeapi.NodeState{
+		Node: n.Name, Version: n.Version, Time: time.Now(), Traffic: n.Traffic(), Pulls: n.Images != nil,
+		Disks: n.lookAtDisks(), Certificates: append([]nodeapi.Certificate{}, n.Certificates()...),
+	}
+	s.Online, s.Since = n.Cloud()
+	if err := n.Ready(); err != nil {
+		s.Ready = err.Error()
+	}
+	s.Cache.Views, s.Cache.Bytes, s.Cache.Trouble = n.Cache()
+	return s
+}
+
+// lookAtDisks returns the disks of the hub and of images, once if they are one. A disk that cannot be
+// looked at is left out.
+func (n *Node) lookAtDisks() []nodeapi.Disk {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.disks != nil && time.Since(n.looked).Abs() < diskEvery {
+		return n.disks
+	}
+	n.disks, n.looked = []nodeapi.Disk{}, time.Now()
+	root, err := diskspace.At(n.Root)
+	if err == nil {
+		n.disks = append(n.disks, nodeapi.Disk{Holds: []string{"hub"}, Path: n.Root, Free: root.Free, Total: root.Total})
+	}
+	if n.Images == nil {
+		return n.disks
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), diskTimeout)
+	defer cancel()
+	folder, images, errImages := n.Images(ctx)
+	switch {
+	case errImages != nil:
+	case err == nil && images.ID == root.ID:
+		n.disks[0].Holds = append(n.disks[0].Holds, "images")
+	default:
+		n.disks = append(n.disks, nodeapi.Disk{Holds: []string{"images"}, Path: folder, Free: images.Free, Total: images.Total})
+	}
+	return n.disks
+}

@@ -1,0 +1,158 @@
+// Package apps lists the pods of a node as its owner sees them: what runs, whether there is a newer
+// version, how far it is, and what the owner may do about it.
+package apps
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/podstatus"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+// Options are where a List reads. All are required, and must be safe for concurrent use. None of them
+// asks the cloud.
+type Options struct {
+	// Pods returns the pods of the node, read-only, as the cloud has them.
+	Pods func() []*corev1.Pod
+	// Pull, Upgrade and Hold return what there is of a pod.
+	Pull    func(types.NamespacedName) (nodeapi.ImagePull, bool)
+	Upgrade func(types.NamespacedName) (nodeapi.Upgrade, bool)
+	Hold    func(*corev1.Pod) (nodeapi.Hold, bool)
+	// Refused returns why a pod cannot be upgraded now, in one line, or nil.
+	Refused func(*corev1.Pod) error
+	// Seconds returns how long the app of a pod took to start, 0 if that is unknown.
+	Seconds func(*corev1.Pod) int
+	// Previous returns what a rollback of a pod leads to, and false if there is nothing.
+	Previous func(*corev1.Pod) (upgrade.Target, bool)
+}
+
+// List returns the list of the node's apps. It is safe for concurrent use.
+func List(o *Options) nodeapi.AppList {
+	list := nodeapi.AppList{Items: []nodeapi.App{}}
+	for _, pod := range o.Pods() {
+		if phase := pod.Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
+			list.Items = append(list.Items, o.app(pod))
+		}
+	}
+	slices.SortFunc(list.Items, func(a, b nodeapi.App) int {
+		return cmp.Or(cmp.Compare(rank(&a), rank(&b)), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Pod, b.Pod))
+	})
+	return list
+}
+
+// rank orders apps that can be upgraded before the others.
+func rank(a *nodeapi.App) int {
+	if a.Update != nil {
+		return 0
+	}
+	return 1
+}
+
+func (o *Options) app(pod *corev1.Pod) nodeapi.App {
+	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+	a := nodeapi.App{
+		Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Deleting: pod.DeletionTimestamp != nil,
+		Ready: podstatus.IsReady(pod), Restarts: podstatus.Restarts(pod),
+	}
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		a.Kind, a.Workload = owner.Kind, owner.Name
+	}
+	if started := pod.Status.StartTime; started != nil {
+		a.Started = &started.Time
+	}
+	if !a.Ready && !a.Deleting {
+		a.Trouble = trouble(pod)
+	}
+	a.Images = imagesOf(pod)
+	if u, ok := o.Upgrade(name); ok && u.UID == a.UID {
+		a.Upgrade = &u
+	}
+	if h, ok := o.Hold(pod); ok {
+		a.Hold = &h
+	}
+	need := upgrade.Condition(pod, upgrade.NeedCondition)
+	if need == nil {
+		return a // the controller does not leave it to the node's owner
+	}
+	if policy, err := upgrade.PolicyOf(pod); err == nil {
+		a.MayHold = policy.MaxHold > 0
+		if target, ok := o.Previous(pod); ok && policy.Rollback {
+			a.MayRollback, a.Previous = true, targetImages(target)
+		}
+	}
+	if need.Status == corev1.ConditionTrue {
+		a.Update = o.update(pod, name, upgrade.RevisionOf(need), a.Images)
+	}
+	return a
+}
+
+func trouble(pod *corev1.Pod) string {
+	if f := podstatus.FailureOf(pod); f != nil {
+		return f.String()
+	}
+	return podstatus.Unready(pod)
+}
+
+// imagesOf returns the images of a pod's containers, each once.
+func imagesOf(pod *corev1.Pod) []string {
+	images := []string{}
+	for _, c := range pod.Spec.Containers {
+		images = appendOnce(images, c.Image)
+	}
+	return images
+}
+
+func targetImages(t upgrade.Target) []string {
+	images := []string{}
+	for _, c := range t.Containers {
+		images = appendOnce(images, c.Image)
+	}
+	return images
+}
+
+func appendOnce(all []string, one string) []string {
+	if slices.Contains(all, one) {
+		return all
+	}
+	return append(all, one)
+}
+
+func (o *Options) update(pod *corev1.Pod, name types.NamespacedName, revision string, running []string) *nodeapi.AppUpdate {
+	u := &nodeapi.AppUpdate{Revision: revision, Images: []string{}, Seconds: o.Seconds(pod)}
+	target, ok, err := upgrade.TargetOf(pod)
+	if ok && err == nil && target.Revision == revision {
+		for _, image := range targetImages(target) {
+			if !slices.Contains(running, image) {
+				u.Images = append(u.Images, image)
+			}
+		}
+	}
+	if p, ok := o.Pull(name); ok && p.UID == string(pod.UID) && p.Revision == revision {
+		u.Pull, u.Here, u.Bytes = &p, p.State == nodeapi.Ready, missingBytes(&p)
+	} else {
+		image := upgrade.Condition(pod, upgrade.ImageCondition)
+		u.Here = image != nil && image.Status == corev1.ConditionTrue && upgrade.RevisionOf(image) == revision
+	}
+	if err := o.Refused(pod); err != nil {
+		u.Blocked = err.Error()
+	}
+	return u
+}
+
+// missingBytes returns how much is to be downloaded, or 0 while that is unknown.
+func missingBytes(p *nodeapi.ImagePull) (missing int64) {
+	for _, i := range p.Images {
+		if i.BytesTotal == 0 {
+			return 0
+		}
+		missing += i.BytesTotal - i.BytesDone
+	}
+	return missing
+}

@@ -1,0 +1,177 @@
+// Package webtoken decides which browsers may change something through the node's HTTP API. A program on the
+// node asks for a one-time code, a browser exchanges it for a token, and sends that as a header from then on.
+// [Tokens.Guard] refuses what a browser sends to change something without a token. Programs need none.
+//
+// There are no cookies: a browser adds a token to no request of another page.
+//
+// Codes are in memory only, so a restart of the hub invalidates those that were not used. Tokens survive it.
+// A file has their hashes: whoever reads it, or a copy of the disk, has no token.
+//
+// Tokens is safe for concurrent use and starts nothing.
+package webtoken
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/edgehub-io/edgehub/hub/durable"
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+)
+
+const (
+	codeLife  = 10 * time.Minute
+	maxCodes  = 20 // that wait to be used
+	tokenLife = 30 * 24 * time.Hour
+	maxTokens = 20
+)
+
+var (
+	errWrongCode    = errors.New("this code was used before, or is older than 10 minutes")
+	errTooManyCodes = fmt.Errorf("%d one-time codes wait to be used: try again in some minutes", maxCodes)
+)
+
+// Tokens has the codes and tokens of one hub.
+type Tokens struct {
+	file      string
+	plausible func(time.Time) bool
+	log       *slog.Logger
+	slow      chan struct{} // has an element for each wrong code whose answer is delayed
+
+	// mu is held while the file is written, so that it agrees with memory. It is written when there is a
+	// new token, or one has expired.
+	mu     sync.Mutex
+	codes  []secret // their expiry is monotonic: changes of the node's clock have no effect
+	tokens []secret // the oldest first; the content of the file
+}
+
+// secret is a code or a token. Those are random and too long to be guessed, so their hash needs no salt.
+type secret struct {
+	Hash    []byte    `json:"hash"` // SHA-256
+	Expires time.Time `json:"expires"`
+}
+
+func hashOf(text string) []byte {
+	sum := sha256.Sum256([]byte(text))
+	return sum[:]
+}
+
+// find returns the index of the secret with this text, or -1. It takes as long for a wrong text as for one
+// that is nearly right.
+func find(all []secret, text string) int {
+	hash, at := hashOf(text), -1
+	for i, one := range all {
+		if subtle.ConstantTimeCompare(one.Hash, hash) == 1 {
+			at = i
+		}
+	}
+	return at
+}
+
+// Open reads the tokens in a file, whose folder must exist. There are none if the file does not exist, or
+// cannot be read, which is logged: it must not keep the hub from starting. plausible reports whether a
+// clock may show a time: a node without a clock battery boots in 1970.
+func Open(file string, plausible func(time.Time) bool, log *slog.Logger) *Tokens {
+	t := &Tokens{file: file, plausible: plausible, log: log, slow: make(chan struct{}, maxSlow)}
+	content, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return t
+	}
+	if err == nil {
+		err = json.Unmarshal(content, &t.tokens)
+	}
+	if err != nil {
+		t.tokens = nil
+		log.Warn("browsers lose their tokens, which cannot be read: edgehubctl web prints a new link", "file", file, "err", err)
+	}
+	t.tidyLocked()
+	return t
+}
+
+// newCode returns a code that one browser may exchange. It fails if too many wait to be used: to drop the
+// oldest instead would let any program invalidate the code that somebody is about to use.
+func (t *Tokens) newCode() (nodeapi.Code, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.codes = slices.DeleteFunc(t.codes, func(c secret) bool { return !time.Now().Before(c.Expires) })
+	if len(t.codes) >= maxCodes {
+		return nodeapi.Code{}, errTooManyCodes
+	}
+	text, expires := rand.Text(), time.Now().Add(codeLife) // 130 bits
+	t.codes = append(t.codes, secret{hashOf(text), expires})
+	return nodeapi.Code{Code: text, Expires: expires.UTC().Truncate(time.Second)}, nil
+}
+
+// exchange returns a token for a code, which is used then. It returns errWrongCode for a code that is not
+// known, or expired. If the token cannot be written to disk, the code can be used again. After a crash in
+// between there may be a token on disk that nobody has.
+func (t *Tokens) exchange(text string) (nodeapi.Token, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at := find(t.codes, text)
+	if at < 0 || !time.Now().Before(t.codes[at].Expires) {
+		return nodeapi.Token{}, errWrongCode
+	}
+	t.tidyLocked()
+	token := nodeapi.Token{Token: rand.Text() + rand.Text(), Expires: time.Now().Add(tokenLife).UTC().Truncate(time.Second)} // 260 bits
+	all := append(slices.Clone(t.tokens), secret{hashOf(token.Token), token.Expires})
+	all = all[max(0, len(all)-maxTokens):]
+	if err := t.write(all); err != nil {
+		return nodeapi.Token{}, fmt.Errorf("keep the token of this browser: %w", err)
+	}
+	t.tokens = all
+	t.codes = slices.Delete(t.codes, at, at+1)
+	return token, nil
+}
+
+// valid reports whether a browser with this token may change something.
+func (t *Tokens) valid(text string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.tidyLocked()
+	return find(t.tokens, text) >= 0
+}
+
+// tidyLocked drops tokens that have expired. One that expires too late comes from a clock that was ahead, or
+// is behind now: it gets no longer than a new one. Both are written to disk, so that a clock which is set
+// back later revives no token. A clock that was not set yet decides nothing: it would end all tokens.
+func (t *Tokens) tidyLocked() {
+	now := time.Now()
+	if !t.plausible(now) {
+		return
+	}
+	latest, changed := now.Add(tokenLife), false
+	var all []secret
+	for _, one := range t.tokens {
+		if one.Expires.After(latest) {
+			one.Expires, changed = latest.UTC().Truncate(time.Second), true
+		}
+		if now.Before(one.Expires) {
+			all = append(all, one)
+		}
+	}
+	if !changed && len(all) == len(t.tokens) {
+		return
+	}
+	t.tokens = all
+	if err := t.write(all); err != nil {
+		t.log.Warn("tokens of browsers that have expired stay on disk until the hub can write", "err", err)
+	}
+}
+
+func (t *Tokens) write(all []secret) error {
+	content, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	return durable.Write(t.file, content)
+}
