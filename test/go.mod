@@ -3,6 +3,8 @@ module github.com/edgehub-io/edgehub/test
 go 1.27.4
 
 require (
+	github.com/chromedp/cdproto v0.159.0
+	github.com/chromedp/chromedp v0.23.0
 	github.com/edgehub-io/edgehub v0.0.0
 	github.com/edgehub-io/edgehub/test/cluster v0.0.0
 	github.com/google/go-containerregistry v0.22.1
@@ -54,6 +56,7 @@ require (
 	github.com/fatih/color v1.19.0 // indirect
 	github.com/felixge/httpsnoop v1.0.4 // indirect
 	github.com/fxamacker/cbor/v2 v2.9.1 // indirect
+	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/go-openapi/jsonpointer v1.0.0 // indirect
