@@ -79,13 +79,16 @@ func TestAWatchFollowsWhereTheAPIServersSliceLeads(t *testing.T) {
 		w.want("MODIFIED "+toCloud, "bookmark 96")
 		for range 100 {
 			w.state.LeadAPIServer(true)
+			synctest.Wait()
 			w.state.LeadAPIServer(false)
+			synctest.Wait()
 		}
+		w.want("MODIFIED "+toHub, "bookmark 96", "MODIFIED "+toCloud, "bookmark 96")
 		w.state.LeadAPIServer(true)
 		w.want() // not at once: kube-proxy has enough to do
 		w.later()
 		w.want("MODIFIED "+toHub, "bookmark 96")
-		w.wantLists(3)
+		w.wantLists(5)
 		for i, version := range w.seen {
 			if i > 1 && version != "95" && version != "96" && version == w.seen[i-2] {
 				t.Errorf("an informer would ignore one of the versions %q", w.seen)

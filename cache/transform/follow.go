@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -31,7 +32,7 @@ func (a *answer) follow(r *http.Request, res *http.Response) error {
 		frames: make(chan frame), again: make(chan struct{}), closed: make(chan struct{}),
 		bookmarks: query.Get("allowWatchBookmarks") == "true" || query.Get("allowWatchBookmarks") == "1",
 		initial:   query.Get("sendInitialEvents") == "true" || query.Get("sendInitialEvents") == "1",
-		dropped:   map[types.NamespacedName]bool{}, pending: topology.Set{},
+		dropped:   map[types.NamespacedName]bool{}, pending: topology.Set{}, lists: rate.NewLimiter(rate.Every(resendEvery), resendBurst),
 	}
 	if info.Resource == "services" {
 		f.resource = topology.Services
@@ -68,7 +69,7 @@ type followed struct {
 
 	changed <-chan struct{} // of the topology
 	retry   <-chan time.Time
-	listed  time.Time                     // when they were last listed
+	lists   *rate.Limiter                 // of their objects
 	pending topology.Set                  // whose objects have to be sent again
 	dropped map[types.NamespacedName]bool // what the client does not have
 
@@ -83,10 +84,13 @@ type frame struct {
 	err error
 }
 
-// resendEvery is the shortest time between two lists, also after one that has failed. Whoever may
-// write one Service can change its annotation many times a second, and causes a list on every
-// node.
-const resendEvery = 10 * time.Second
+// A watch causes one list every resendEvery on average, and resendBurst of them at once, so that what an
+// admin changes now and then is there at once. Whoever may write one Service can change its annotation
+// many times a second, and causes a list on every node.
+const (
+	resendEvery = 10 * time.Second
+	resendBurst = 3
+)
 
 // pump reads frames, so that Read can wait for other things as well. It ends with the body.
 func (f *followed) pump() {
@@ -187,14 +191,16 @@ func (f *followed) follow() {
 	if len(f.pending) == 0 {
 		return
 	}
-	if early := resendEvery - time.Since(f.listed); early > 0 {
-		f.retry = time.After(early)
+	if turn := f.lists.Reserve(); turn.Delay() > 0 {
+		f.retry = time.After(turn.Delay())
+		turn.Cancel()
 		return
 	}
-	f.listed = time.Now()
 	if err := f.resend(); err != nil {
 		f.answer.transport.opts.Logger.Warn("the objects of Services whose filters have changed cannot be listed; trying again",
 			"path", f.request.URL.Path, "err", err)
+		for f.lists.Allow() { // nor may another change be a reason to try at once
+		}
 		f.retry = time.After(resendEvery)
 		return
 	}

@@ -170,12 +170,15 @@ func TestAWatchFollowsTheAnnotationsOfServices(t *testing.T) {
 		}
 		for range 100 {
 			w.annotate("a/s", topology.KeysAnnotation, "", 103)
+			synctest.Wait()
 			w.annotate("a/s", topology.KeysAnnotation, "kubernetes.io/zone", 103)
+			synctest.Wait()
 		}
-		w.want() // whoever may write one Service must not cause a list on every node each time
+		w.want("MODIFIED a/s-x"+wholeSlice, "bookmark 95", "MODIFIED a/s-x n1 n2", "bookmark 95")
+		w.wantLists(3) // at once: whoever may write one Service must not cause a list on every node each time
 		w.later()
 		w.want("MODIFIED a/s-x n1 n2", "bookmark 95")
-		w.wantLists(2)
+		w.wantLists(4)
 		w.annotate("a/s", topology.KeysAnnotation, "", 104)
 		w.later()
 		w.want("MODIFIED a/s-x"+wholeSlice, "bookmark 95")
