@@ -57,21 +57,21 @@ func TestKubeProxyAndCoreDNSReadServicesAsTheirAnnotationsAsk(t *testing.T) {
 
 	// Services that are not for this node, and are again.
 	balanced, ports := r.namespace+"/balanced", r.namespace+"/ports"
-	for range 2 {
-		r.awaitService(balanced, true, readers...)
-		r.awaitService(ports, true, readers...)
-		r.annotate("balanced", "svc.openyurt.io/discard", "true")
-		r.annotate("ports", "nodeport.openyurt.io/listen", "p2")
-		r.awaitService(balanced, false, proxy, older)
-		r.awaitService(ports, false, proxy, older)
-		r.awaitService(balanced, true, dns) // names are resolved as before
-		r.label(r.own, pool, "p2")
-		r.awaitService(ports, true, proxy, older)
-		r.label(r.own, pool, "p1")
-		r.awaitService(ports, false, proxy, older)
-		r.annotate("balanced", "svc.openyurt.io/discard", "")
-		r.annotate("ports", "nodeport.openyurt.io/listen", "")
-	}
+	r.awaitService(balanced, true, readers...)
+	r.awaitService(ports, true, readers...)
+	r.annotate("balanced", "svc.openyurt.io/discard", "true")
+	r.annotate("ports", "nodeport.openyurt.io/listen", "p2")
+	r.awaitService(balanced, false, proxy, older)
+	r.awaitService(ports, false, proxy, older)
+	r.awaitService(balanced, true, dns) // names are resolved as before
+	r.label(r.own, pool, "p2")
+	r.awaitService(ports, true, proxy, older)
+	r.label(r.own, pool, "p1")
+	r.awaitService(ports, false, proxy, older)
+	r.annotate("balanced", "svc.openyurt.io/discard", "")
+	r.annotate("ports", "nodeport.openyurt.io/listen", "")
+	r.awaitService(balanced, true, readers...)
+	r.awaitService(ports, true, readers...)
 
 	// Nobody else is affected: another namespace, and another account.
 	r.awaitSlice(other+"/app", all, readers...)
