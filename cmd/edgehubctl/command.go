@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/helptext"
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/hubclient"
 	"github.com/edgehub-io/edgehub/cmd/internal/completion"
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/cmd/internal/screen"
@@ -29,7 +31,7 @@ type streams struct{ out, err io.Writer }
 // stand before and behind the command.
 type options struct {
 	address   string
-	tls       tlsFiles
+	tls       hubclient.TLSFiles
 	namespace string
 	output    string
 	timeout   time.Duration
@@ -57,9 +59,9 @@ func (o *options) flags() *pflag.FlagSet {
 	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	fs.Usage = func() {} // errors name the command that prints help
 	fs.StringVar(&o.address, "address", cmp.Or(os.Getenv("EDGEHUB_ADDRESS"), "127.0.0.1:10267"), "HOST:PORT where the hub listens; the environment variable EDGEHUB_ADDRESS sets another default")
-	fs.StringVar(&o.tls.ca, "certificate-authority", "", "file with the certificate of a hub that offers its API over TLS (--serve-client-ca-file), or with its CA")
-	fs.StringVar(&o.tls.cert, "client-certificate", "", "file with your client certificate for that hub")
-	fs.StringVar(&o.tls.key, "client-key", "", "file with the private key for --client-certificate")
+	fs.StringVar(&o.tls.CA, "certificate-authority", "", "file with the certificate of a hub that offers its API over TLS (--serve-client-ca-file), or with its CA")
+	fs.StringVar(&o.tls.Cert, "client-certificate", "", "file with your client certificate for that hub")
+	fs.StringVar(&o.tls.Key, "client-key", "", "file with the private key for --client-certificate")
 	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pod, if not given as NAMESPACE/POD; empty: default. With pods, queue and upgrade --all: this namespace only; empty: all")
 	fs.StringVarP(&o.output, "output", "o", "", "json prints JSON, for programs; wide, with status, also the pods that do not use the hub alone; empty: text")
 	fs.DurationVar(&o.timeout, "timeout", 0, "how long to wait at most; 0: without limit")
@@ -83,8 +85,7 @@ func (o *options) flags() *pflag.FlagSet {
 
 // command is one verb.
 type command struct {
-	name  string
-	help  string
+	name  string   // also that of its help
 	flags []string // of those that are not for all commands
 	// args are the arguments that the command requires.
 	args []string
@@ -93,16 +94,16 @@ type command struct {
 
 func commands() []command {
 	return []command{
-		{name: "pods", help: helpPods, flags: []string{"namespace"}, run: pods},
-		{name: "pull", help: helpPull, args: []string{"POD"}, flags: []string{"namespace", "no-wait", "timeout", "cancel"}, run: pull},
-		{name: "upgrade", help: helpUpgrade, args: []string{"POD"}, flags: []string{"namespace", "wait", "timeout", "no-pull", "at", "window", "tz", "all", "force"}, run: upgradePods},
-		{name: "queue", help: helpQueue, flags: []string{"namespace"}, run: queue},
-		{name: "cancel", help: helpCancel, args: []string{"POD"}, flags: []string{"namespace"}, run: cancel},
-		{name: "hold", help: helpHold, args: []string{"POD"}, flags: []string{"namespace", "for", "reason", "remove"}, run: hold},
-		{name: "rollback", help: helpRollback, args: []string{"POD"}, flags: []string{"namespace", "to", "force", "wait", "timeout"}, run: rollback},
-		{name: "history", help: helpHistory, args: []string{"POD"}, flags: []string{"namespace"}, run: history},
-		{name: "status", help: helpStatus, run: status},
-		{name: "completion", help: helpCompletion, args: []string{"SHELL"}, run: printScript},
+		{name: "pods", flags: []string{"namespace"}, run: pods},
+		{name: "pull", args: []string{"POD"}, flags: []string{"namespace", "no-wait", "timeout", "cancel"}, run: pull},
+		{name: "upgrade", args: []string{"POD"}, flags: []string{"namespace", "wait", "timeout", "no-pull", "at", "window", "tz", "all", "force"}, run: upgradePods},
+		{name: "queue", flags: []string{"namespace"}, run: queue},
+		{name: "cancel", args: []string{"POD"}, flags: []string{"namespace"}, run: cancel},
+		{name: "hold", args: []string{"POD"}, flags: []string{"namespace", "for", "reason", "remove"}, run: hold},
+		{name: "rollback", args: []string{"POD"}, flags: []string{"namespace", "to", "force", "wait", "timeout"}, run: rollback},
+		{name: "history", args: []string{"POD"}, flags: []string{"namespace"}, run: history},
+		{name: "status", run: status},
+		{name: "completion", args: []string{"SHELL"}, run: printScript},
 	}
 }
 
@@ -128,7 +129,7 @@ type call struct {
 	options
 	streams
 	args []string
-	hub  *hub
+	hub  *hubclient.Client
 	timing
 }
 
@@ -180,7 +181,7 @@ func dispatch(ctx context.Context, args []string, s streams, t timing) error {
 	if err := c.check(fs, verb); err != nil {
 		return wrongUse("%w; see %s %s --help", err, name, verb.name)
 	}
-	if c.hub, err = newHub(c.address, c.tls); err != nil {
+	if c.hub, err = hubclient.New(c.address, c.tls); err != nil {
 		return err
 	}
 	return verb.run(ctx, c)
@@ -242,15 +243,15 @@ func (c *call) width() int { return cmp.Or(screen.Width(c.out), 80) }
 // help prints the help of the command that words name, or of the program.
 func help(words []string, w io.Writer) error {
 	words = slices.DeleteFunc(words, func(s string) bool { return s == "help" })
-	text := helpAll
+	of := name
 	if len(words) > 0 {
 		verb, err := find(words[0])
 		if err != nil {
 			return err
 		}
-		text = verb.help
+		of = verb.name
 	}
-	fmt.Fprintln(w, strings.TrimSpace(text))
+	fmt.Fprintln(w, helptext.Of(of))
 	return nil
 }
 

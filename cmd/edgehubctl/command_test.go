@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/helptext"
 )
 
 // None of these gets so far as to ask a hub.
@@ -82,9 +84,13 @@ func TestTheAddressIsTakenFromTheEnvironment(t *testing.T) {
 
 // A line of help that wraps is hard to read.
 func TestHelpFitsATerminal(t *testing.T) {
-	texts := []string{helpAll}
+	texts := []string{helptext.Of(name)}
 	for _, c := range commands() {
-		texts = append(texts, c.help)
+		text := helptext.Of(c.name)
+		if text == "" {
+			t.Errorf("%s has no help", c.name)
+		}
+		texts = append(texts, text)
 	}
 	for _, text := range texts {
 		for line := range strings.Lines(text) {

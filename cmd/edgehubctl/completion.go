@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/hubclient"
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 	"github.com/edgehub-io/edgehub/cmd/internal/completion"
 )
@@ -73,11 +74,11 @@ func (o *options) next(ctx context.Context, arguments []string, typed string) []
 
 // podNames returns the pods that are wanted, as they are to be typed.
 func (o *options) podNames(ctx context.Context, typed string, wanted func(*corev1.Pod) bool) []string {
-	h, err := newHub(o.address, o.tls)
+	h, err := hubclient.New(o.address, o.tls)
 	if err != nil {
 		return nil
 	}
-	pods, err := h.nodePods(ctx)
+	pods, err := h.Pods(ctx)
 	if err != nil {
 		return nil
 	}

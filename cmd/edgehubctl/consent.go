@@ -30,7 +30,7 @@ func hold(ctx context.Context, c *call) error {
 		return c.sayOf(c.askNew(ctx, http.MethodPost, withQuery(path, q)))
 	}
 	var h nodeapi.Hold
-	if err := orTooOld(c.hub.read(ctx, path, &h)); err != nil {
+	if err := orTooOld(c.hub.Read(ctx, path, &h)); err != nil {
 		return err
 	}
 	if c.output == "json" {
@@ -67,7 +67,7 @@ func rollback(ctx context.Context, c *call) error {
 	}
 	ctx, cancel := c.limited(ctx)
 	defer cancel()
-	before, err := c.hub.nodePods(ctx) // only the pod as it was shows which containers have to restart
+	before, err := c.hub.Pods(ctx) // only the pod as it was shows which containers have to restart
 	if err != nil {
 		return err
 	}

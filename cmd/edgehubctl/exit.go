@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/hubclient"
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 )
 
-// exitCode is what scripts branch on. help.go explains the codes to them.
+// exitCode is what scripts branch on. The help explains the codes.
 type exitCode int
 
 const (
@@ -72,14 +74,32 @@ func codeOf(err error) exitCode {
 	if e, ok := errors.AsType[*ending](err); ok {
 		return e.code
 	}
+	if _, ok := errors.AsType[*hubclient.UsageError](err); ok {
+		return exitUsage
+	}
 	if errors.Is(err, errTimeout) || errors.Is(err, context.Canceled) {
 		return exitUndone
 	}
 	if _, ok := errors.AsType[*podview.Broken](err); ok {
 		return exitBroken
 	}
-	if r, ok := errors.AsType[*apiError](err); ok && (r.code == http.StatusForbidden || r.code == http.StatusConflict || r.code == http.StatusServiceUnavailable) {
+	if r, ok := errors.AsType[*hubclient.APIError](err); ok && (r.Code == http.StatusForbidden || r.Code == http.StatusConflict || r.Code == http.StatusServiceUnavailable) {
 		return exitNotNow
 	}
 	return exitFailed
+}
+
+// askNew is Ask for what older hubs do not have.
+func (c *call) askNew(ctx context.Context, method, path string) (string, error) {
+	answer, err := c.hub.Ask(ctx, method, path)
+	return answer, orTooOld(err)
+}
+
+// orTooOld returns err, or that the hub is too old if it failed because the hub has no such path or method.
+func orTooOld(err error) error {
+	r, ok := errors.AsType[*hubclient.APIError](err)
+	if ok && (r.Code == http.StatusMethodNotAllowed || r.Code == http.StatusNotFound && strings.HasPrefix(r.Text, "no such path")) {
+		return endf(exitFailed, "this hub cannot do that, it is older than %s: update edgehub on this node", name)
+	}
+	return err
 }

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/hubclient"
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/pullview"
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/cmd/internal/screen"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
@@ -34,7 +36,7 @@ func (c *call) waitFor(ctx context.Context, w *waiting) error {
 		switch {
 		case ctx.Err() != nil:
 			return c.unfinished(ctx, "waiting "+where, "The "+what+" goes on; "+name+" pods shows the pod")
-		case err != nil && !isPassing(err):
+		case err != nil && !hubclient.IsPassing(err):
 			return err
 		case err != nil:
 			report(err.Error()+"; the "+what+" goes on all the same", time.Since(w.began))
@@ -57,7 +59,7 @@ func (c *call) look(ctx context.Context, w *waiting) (done bool, next string, er
 		w.action = ""
 	}
 	asked := time.Now()
-	pods, err := c.hub.nodePods(ctx)
+	pods, err := c.hub.Pods(ctx)
 	if err != nil {
 		return false, "", err
 	}
@@ -66,7 +68,7 @@ func (c *call) look(ctx context.Context, w *waiting) (done bool, next string, er
 
 // lookAtHub returns "" when the hub is done with its part, and otherwise what it waits for.
 func (c *call) lookAtHub(ctx context.Context, w *waiting) (next string, err error) {
-	list, err := c.hub.upgrades(ctx)
+	list, err := c.hub.Upgrades(ctx)
 	if err != nil {
 		return "", orTooOld(err)
 	}
@@ -89,23 +91,13 @@ func (c *call) lookAtHub(ctx context.Context, w *waiting) (next string, err erro
 	return fmt.Sprintf("for pod %s: %s", w.Old, format.Joined(podview.StateText(last), last.Message)), nil
 }
 
-// upgrades returns the upgrades and rollbacks that wait, are in progress, or have ended of late.
-func (h *hub) upgrades(ctx context.Context) (nodeapi.UpgradeList, error) {
-	var list nodeapi.UpgradeList
-	err := h.read(ctx, nodeapi.Upgrades, &list)
-	for i := range list.Items {
-		list.Items[i].Message = strings.Join(strings.Fields(list.Items[i].Message), " ") // nothing in it looks like a line of ours
-	}
-	return list, err
-}
-
 // progressReporter returns a function that shows what the command waits for: on a terminal in place,
 // with the time so far; elsewhere on stderr, when it has changed.
 func (c *call) progressReporter() func(text string, took time.Duration) {
 	size, isTerminal := screen.Terminal(c.out)
 	if !isTerminal || c.output != "" {
-		n := &notes{w: c.err}
-		return func(text string, _ time.Duration) { n.note(text) }
+		n := &pullview.Notes{W: c.err}
+		return func(text string, _ time.Duration) { n.Note(text) }
 	}
 	s := screen.New(c.out, size)
 	return func(text string, took time.Duration) {

@@ -1,7 +1,7 @@
 // Command edgehubctl shows the owner of a node what its pods need, and has it done:
 // pull the images of a new version ahead, and upgrade. It speaks to the hub on the
 // node it runs on, through the API on loopback, and needs no kubeconfig and no
-// cloud. See help.go for its help texts.
+// cloud. Its help texts are in package helptext.
 //
 // Commands, help and completion are written by hand, on pflag. With cobra, this program and
 // kubectl-edgehub had 12 lines less together and 0.25 MB more each, and cobra's completion

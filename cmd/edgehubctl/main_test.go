@@ -159,6 +159,10 @@ func (r result) has(t *testing.T, code exitCode, out, err string) {
 	}
 }
 
+var start = time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC)
+
+const mib = 1 << 20
+
 const (
 	oldRevision = "5d8f"
 	newRevision = "7c9b"

@@ -5,11 +5,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 	"github.com/edgehub-io/edgehub/cmd/internal/screen"
@@ -17,16 +14,16 @@ import (
 )
 
 func pods(ctx context.Context, c *call) error {
-	all, err := c.hub.nodePods(ctx)
+	all, err := c.hub.Pods(ctx)
 	if err != nil {
 		return err
 	}
-	pulls, err := c.hub.imagePulls(ctx)
+	pulls, err := c.hub.ImagePulls(ctx)
 	if err != nil {
 		return err
 	}
 	var upgrades nodeapi.UpgradeList // an older hub has none
-	if err := c.hub.readIfKnown(ctx, nodeapi.Upgrades, &upgrades); err != nil {
+	if err := c.hub.ReadIfKnown(ctx, nodeapi.Upgrades, &upgrades); err != nil {
 		return err
 	}
 	reports := []podview.Report{}
@@ -61,34 +58,11 @@ const fine = "OK"
 // of date while the cloud is away. The hub says since when, and why; if it says nothing, as an
 // older hub does, there is no warning.
 func (c *call) warnOffline(ctx context.Context) {
-	state, err := c.hub.ask(ctx, http.MethodGet, nodeapi.Readyz)
+	state, err := c.hub.Ask(ctx, http.MethodGet, nodeapi.Readyz)
 	if err != nil || state == fine {
 		return
 	}
 	fmt.Fprintf(c.err, "%s; a newer version may exist that this node has not been told of\n", strings.TrimPrefix(state, fine+", "))
-}
-
-// nodePods returns the pods of this node, by namespace and name.
-func (h *hub) nodePods(ctx context.Context) ([]*corev1.Pod, error) {
-	var list corev1.PodList
-	if err := h.read(ctx, nodeapi.Pods, &list); err != nil {
-		return nil, err
-	}
-	var pods []*corev1.Pod
-	for i := range list.Items {
-		pods = append(pods, &list.Items[i])
-	}
-	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	return pods, nil
-}
-
-// imagePulls returns the queue of images. A hub that pulls none has none.
-func (h *hub) imagePulls(ctx context.Context) ([]nodeapi.ImagePull, error) {
-	var list nodeapi.ImagePullList
-	err := h.readIfKnown(ctx, nodeapi.ImagePulls, &list)
-	return list.Items, err
 }
 
 // pod parses NAMESPACE/POD, or POD with -n or in the namespace default.

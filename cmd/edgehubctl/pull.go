@@ -10,7 +10,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/hubclient"
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/pullview"
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
@@ -23,17 +25,17 @@ func pull(ctx context.Context, c *call) error {
 	}
 	path := nodeapi.ImagePullPath(pod.Namespace, pod.Name)
 	if c.cancel {
-		return c.sayOf(c.hub.ask(ctx, http.MethodDelete, path))
+		return c.sayOf(c.hub.Ask(ctx, http.MethodDelete, path))
 	}
 	ctx, cancel := c.limited(ctx)
 	defer cancel()
-	answer, err := c.hub.ask(ctx, http.MethodPost, path)
+	answer, err := c.hub.Ask(ctx, http.MethodPost, path)
 	switch {
 	case err != nil:
 		return err
 	case c.noWait && c.output == "json":
 		var state nodeapi.ImagePull
-		if err := c.hub.read(ctx, path, &state); err != nil {
+		if err := c.hub.Read(ctx, path, &state); err != nil {
 			return err
 		}
 		return printJSON(c.out, state)
@@ -66,7 +68,7 @@ func (c *call) sayOf(answer string, err error) error {
 // followPull returns when all images are on the node, or never will be. A restart of the hub
 // ends its stream but not the pull, so followPull opens the stream again.
 func (c *call) followPull(ctx context.Context, pod podview.Name) error {
-	f := &follower{hub: c.hub, path: nodeapi.ImagePullPath(pod.Namespace, pod.Name), pace: c.pace, view: c.pullView()}
+	f := &follower{hub: c.hub, path: nodeapi.ImagePullPath(pod.Namespace, pod.Name), pace: c.pace, view: pullview.New(c.out, c.err, c.output == "json")}
 	for {
 		over, err := f.stream(ctx)
 		if over {
@@ -75,10 +77,10 @@ func (c *call) followPull(ctx context.Context, pod podview.Name) error {
 		if ctx.Err() != nil {
 			return c.unfinished(ctx, f.summary(), "The hub goes on with it; to end that: "+name+" pull --cancel "+pod.String())
 		}
-		if err != nil && !isPassing(err) {
+		if err != nil && !hubclient.IsPassing(err) {
 			return err
 		}
-		f.view.note(brokenOff(err) + "; the pull goes on when it does")
+		f.view.Note(brokenOff(err) + "; the pull goes on when it does")
 		pause(ctx, c.pace)
 	}
 }
@@ -92,10 +94,10 @@ func brokenOff(err error) string {
 
 // follower reads the states of one pre-pull, over as many streams as it takes.
 type follower struct {
-	hub  *hub
+	hub  *hubclient.Client
 	path string
 	pace time.Duration
-	view pullView
+	view pullview.View
 	// first is the first state that was seen, and last the last.
 	first, last *nodeapi.ImagePull
 }
@@ -105,12 +107,12 @@ type follower struct {
 func (f *follower) stream(ctx context.Context) (over bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	response, err := f.hub.do(ctx, http.MethodGet, f.path+"?watch=true")
+	response, err := f.hub.Do(ctx, http.MethodGet, f.path+"?watch=true")
 	if err != nil {
 		return false, err
 	}
 	defer response.Body.Close()
-	f.view.note("")
+	f.view.Note("")
 	states, failed := decode(ctx, response.Body)
 	tick := time.NewTicker(f.pace)
 	defer tick.Stop()
@@ -124,13 +126,13 @@ func (f *follower) stream(ctx context.Context) (over bool, err error) {
 			if f.first == nil {
 				f.first = s
 			}
-			f.view.show(s, time.Now())
+			f.view.Show(s, time.Now())
 			if f.isOver() {
 				return true, nil
 			}
 		case <-tick.C: // rates and times to wait change without news
 			if f.last != nil {
-				f.view.show(f.last, time.Now())
+				f.view.Show(f.last, time.Now())
 			}
 		}
 	}
@@ -216,7 +218,7 @@ func (f *follower) summary() string {
 	now := time.Now()
 	for _, i := range f.last.Images {
 		if i.LastError != "" {
-			return i.Image + ": " + describe(&i, now)
+			return i.Image + ": " + pullview.Describe(&i, now)
 		}
 	}
 	ready := 0

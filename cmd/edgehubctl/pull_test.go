@@ -19,7 +19,6 @@ func pulls(t *testing.T, watches ...http.HandlerFunc) *fakeHub {
 }
 
 func TestAPullIsFollowedToItsEnd(t *testing.T) {
-	const mib = 1 << 20
 	h := pulls(t, answersWith(200, lines(
 		imagePull(nodeapi.Queued, image("app:1", nodeapi.Queued, 0, 0), image("init:1", nodeapi.Queued, 0, 0)),
 		imagePull(nodeapi.Pulling, image("app:1", nodeapi.Pulling, 0, 0), image("init:1", nodeapi.Queued, 0, 0)),

@@ -13,7 +13,7 @@ import (
 
 // queue lists the upgrades and rollbacks that wait, are in progress, or have ended of late.
 func queue(ctx context.Context, c *call) error {
-	list, err := c.hub.upgrades(ctx)
+	list, err := c.hub.Upgrades(ctx)
 	if err != nil {
 		return orTooOld(err)
 	}
@@ -43,7 +43,7 @@ func history(ctx context.Context, c *call) error {
 		return err
 	}
 	h := nodeapi.History{Items: []nodeapi.Revision{}}
-	if err := orTooOld(c.hub.read(ctx, nodeapi.HistoryPath(pod.Namespace, pod.Name), &h)); err != nil {
+	if err := orTooOld(c.hub.Read(ctx, nodeapi.HistoryPath(pod.Namespace, pod.Name), &h)); err != nil {
 		return err
 	}
 	switch {

@@ -1,57 +1,16 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/hubclient"
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/statusview"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
-
-// hubReport is the output of status. As JSON it is an interface to scripts: fields
-// are added, and never change their meaning.
-type hubReport struct {
-	Address string `json:"address"`
-	Ready   bool   `json:"ready"`
-	// Readiness describes the hub's readiness in words.
-	Readiness string `json:"readiness"`
-	// Cloud and Cache are null for a hub that does not report them.
-	Cloud      *nodeapi.CloudState `json:"cloud"`
-	Cache      *cacheReport        `json:"cache"`
-	ImagePulls []nodeapi.ImagePull `json:"imagePulls"`
-	// PodAccess is absent if the hub serves only kubelet, or is of an earlier version.
-	PodAccess  *nodeapi.PodAccess `json:"podAccess,omitempty"`
-	Transforms []string           `json:"transforms,omitempty"` // that are active
-}
-
-// cacheReport sums up what is kept for the time without the cloud.
-type cacheReport struct {
-	Views int `json:"views"`
-	// Incomplete views do not answer while the cloud is away.
-	Incomplete int   `json:"incomplete"`
-	Objects    int   `json:"objects"`
-	Bytes      int64 `json:"bytes"`
-	// Oldest is the complete view that an apiserver has not confirmed for longest.
-	Oldest *viewState `json:"oldest,omitempty"`
-}
-
-// viewState is the part of a view's state that is shown.
-type viewState struct {
-	User      string    `json:"user"`
-	Resource  string    `json:"resource"`
-	Namespace string    `json:"namespace,omitempty"`
-	Complete  bool      `json:"complete"`
-	Objects   int       `json:"objects"`
-	Bytes     int64     `json:"bytes"`
-	Updated   time.Time `json:"updated,omitzero"`
-}
 
 // wide is an --output of status.
 const wide = "wide"
@@ -64,9 +23,9 @@ func status(ctx context.Context, c *call) error {
 	if c.output == "json" {
 		err = printJSON(c.out, r)
 	} else {
-		fmt.Fprint(c.out, r.text(time.Now()))
+		fmt.Fprint(c.out, r.Text(time.Now()))
 		if c.output == wide {
-			fmt.Fprint(c.out, r.routeTables())
+			fmt.Fprint(c.out, r.RouteTables())
 		}
 	}
 	if err == nil && !r.Ready {
@@ -75,232 +34,30 @@ func status(ctx context.Context, c *call) error {
 	return err
 }
 
-func (c *call) hubReport(ctx context.Context) (*hubReport, error) {
-	r := &hubReport{Address: c.hub.address, Ready: true, ImagePulls: []nodeapi.ImagePull{}}
+func (c *call) hubReport(ctx context.Context) (*statusview.Report, error) {
+	r := &statusview.Report{Address: c.hub.Address(), Ready: true, ImagePulls: []nodeapi.ImagePull{}}
 	var err error
-	r.Readiness, err = c.hub.ask(ctx, http.MethodGet, nodeapi.Readyz)
-	if no, ok := errors.AsType[*apiError](err); ok {
-		r.Ready, r.Readiness = false, no.text
+	r.Readiness, err = c.hub.Ask(ctx, http.MethodGet, nodeapi.Readyz)
+	if no, ok := errors.AsType[*hubclient.APIError](err); ok {
+		r.Ready, r.Readiness = false, no.Text
 	} else if err != nil {
 		return nil, err
 	}
 	var kept struct {
 		Cloud *nodeapi.CloudState `json:"cloud"`
-		Views []viewState         `json:"views"`
+		Views []statusview.View   `json:"views"`
 
 		PodAccess  *nodeapi.PodAccess `json:"podAccess"`
 		Transforms []string           `json:"transforms"`
 	}
-	if err := c.hub.readIfKnown(ctx, nodeapi.Cache, &kept); err != nil {
+	if err := c.hub.ReadIfKnown(ctx, nodeapi.Cache, &kept); err != nil {
 		return nil, err
 	}
 	if r.Cloud = kept.Cloud; kept.Views != nil {
-		r.Cache = sumUp(kept.Views)
+		r.Cache = statusview.SumUp(kept.Views)
 	}
 	r.PodAccess, r.Transforms = kept.PodAccess, kept.Transforms
-	pulls, err := c.hub.imagePulls(ctx)
+	pulls, err := c.hub.ImagePulls(ctx)
 	r.ImagePulls = append(r.ImagePulls, pulls...)
 	return r, err
-}
-
-func sumUp(views []viewState) *cacheReport {
-	r := &cacheReport{Views: len(views)}
-	for i := range views {
-		v := &views[i]
-		r.Objects += v.Objects
-		r.Bytes += v.Bytes
-		if !v.Complete {
-			r.Incomplete++
-			continue
-		}
-		if !v.Updated.IsZero() && (r.Oldest == nil || v.Updated.Before(r.Oldest.Updated)) {
-			r.Oldest = v
-		}
-	}
-	return r
-}
-
-func (r *hubReport) text(now time.Time) string {
-	var out strings.Builder
-	line := func(label, format string, args ...any) {
-		fmt.Fprintf(&out, "%-10s  %s\n", label, fmt.Sprintf(format, args...))
-	}
-	if r.Ready {
-		line("hub", "ready on %s", r.Address)
-	} else {
-		line("hub", "not ready on %s: see below", r.Address)
-	}
-	if r.Cloud != nil {
-		tellCloud(r.Cloud, line, now)
-	}
-	if r.Cache != nil {
-		line("cache", "%s", r.Cache.line(now))
-	}
-	r.accessLines(line)
-	line("images", "%s", queueLine(r.ImagePulls))
-	if len(r.ImagePulls) > 0 {
-		out.WriteString("\n" + pullTable(r.ImagePulls, now))
-	}
-	return out.String()
-}
-
-func tellCloud(s *nodeapi.CloudState, line func(label, format string, args ...any), now time.Time) {
-	since := fmt.Sprintf("%s, since %s", format.Age(s.Since, now), s.Since.UTC().Format(time.RFC3339))
-	if s.Up {
-		line("cloud", "reached for %s", since)
-	} else {
-		line("cloud", "offline for %s; the node is served from the cache", since)
-	}
-	for _, a := range s.APIServers {
-		state := "up"
-		if !a.Up {
-			state = "down"
-		}
-		line("apiserver", "%s", format.Joined(fmt.Sprintf("%s  %s for %s", a.Address, state, format.Age(a.Since, now)), a.Error))
-	}
-}
-
-func (r *cacheReport) line(now time.Time) string {
-	out := fmt.Sprintf("%s, %s, %s", format.Plural(r.Views, "view"), format.Plural(r.Objects, "object"), format.Size(r.Bytes))
-	if r.Incomplete > 0 {
-		out += fmt.Sprintf("; %d of the views read in part so far, and not for use offline", r.Incomplete)
-	}
-	if o := r.Oldest; o != nil {
-		out += fmt.Sprintf("; oldest: %s of %s, as of %s ago", o.Resource, o.User, format.Age(o.Updated, now))
-	}
-	return out
-}
-
-func queueLine(pulls []nodeapi.ImagePull) string {
-	if len(pulls) == 0 {
-		return "none are pulled ahead"
-	}
-	var out []string
-	count := map[nodeapi.State]int{}
-	for i := range pulls {
-		count[pulls[i].State]++
-	}
-	for _, s := range []nodeapi.State{nodeapi.Ready, nodeapi.Pulling, nodeapi.Queued, nodeapi.Failed} {
-		if count[s] > 0 {
-			out = append(out, fmt.Sprintf("%d %s", count[s], strings.ToLower(string(s))))
-		}
-	}
-	return "for " + format.Plural(len(pulls), "pod") + ": " + strings.Join(out, ", ")
-}
-
-func pullTable(pulls []nodeapi.ImagePull, now time.Time) string {
-	var rows [][]string
-	for _, p := range pulls {
-		for _, i := range p.Images {
-			state := describe(&i, now)
-			if i.State == nodeapi.Pulling && i.BytesTotal > 0 {
-				state = format.Joined(state, fmt.Sprintf("%d%%", format.Percent(i.BytesDone, i.BytesTotal)), format.BytesOf(i.BytesDone, i.BytesTotal))
-			}
-			rows = append(rows, []string{podview.Name{Namespace: p.Namespace, Name: p.Pod}.String(), p.Revision, i.Image, state})
-		}
-	}
-	return format.Table([]string{"POD", "REVISION", "IMAGE", "STATE"}, rows)
-}
-
-// accessLines describe how pods reach the hub.
-func (r *hubReport) accessLines(line func(label, format string, args ...any)) {
-	a := r.PodAccess
-	if a == nil {
-		return
-	}
-	servers := strings.Join(a.Addresses, ", ")
-	if a.Pods == nil {
-		line("pods", "may use the hub at %s; which do is not known: %s", servers, a.Unknown)
-	} else {
-		line("pods", "%s", routesLine(a.Pods, servers))
-	}
-	if a.ClusterIP != nil {
-		line("cluster IP", "%s", clusterIPLine(a))
-	}
-	if len(r.Transforms) == 0 {
-		line("transforms", "none: pods that start bypass the hub")
-	} else {
-		line("transforms", "%s", strings.Join(r.Transforms, ", "))
-	}
-	line("pods' CA", "since %s; it does not expire", a.CACreated.UTC().Format(time.DateOnly))
-}
-
-// clusterIPLine describes where the cluster IP of the apiserver leads with --cluster-ip=always.
-func clusterIPLine(a *nodeapi.PodAccess) string {
-	n := len(distrusting(a))
-	switch {
-	case a.ClusterIP.InForce && a.ClusterIP.Unknown != "":
-		return "leads to the hub; it is not known whether all pods still trust it: " + a.ClusterIP.Unknown
-	case a.ClusterIP.InForce:
-		return "leads to the hub: all pods trust it"
-	case a.ClusterIP.Unknown != "":
-		return "leads past the hub while the cloud is there; it is not known which pods trust it: " + a.ClusterIP.Unknown
-	case n == 0:
-		return "leads past the hub while the cloud is there; all pods trust it, so that ends within seconds"
-	}
-	return fmt.Sprintf("leads past the hub while the cloud is there, until pods restart that do not trust it (%d); -o wide names them", n)
-}
-
-// distrusting returns the pods that keep --cluster-ip=always from being in force.
-func distrusting(a *nodeapi.PodAccess) []nodeapi.PodRoute {
-	if a.ClusterIP == nil || a.ClusterIP.InForce {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(a.Pods), func(p nodeapi.PodRoute) bool { return !p.Distrusts })
-}
-
-// routesLine counts the pods of each route.
-func routesLine(pods []nodeapi.PodRoute, servers string) string {
-	out := fmt.Sprintf("%d use the hub at %s; %d bypass it until they restart",
-		len(withRoute(pods, nodeapi.ThroughHub)), servers, len(withRoute(pods, nodeapi.Bypass)))
-	if n := len(withRoute(pods, nodeapi.Proxied)); n > 0 {
-		out += fmt.Sprintf("; %d use a proxy for its address", n)
-	}
-	if n := len(withRoute(pods, nodeapi.Mixed)); n > 0 {
-		out += fmt.Sprintf("; %d should use it, but connect past it", n)
-	}
-	if n := len(withRoute(pods, nodeapi.Unknown)); n > 0 {
-		out += fmt.Sprintf("; of %d it is not known", n)
-	}
-	if len(withRoute(pods, nodeapi.Proxied, nodeapi.Mixed, nodeapi.Unknown)) > 0 {
-		out += "; -o wide says why"
-	}
-	return out
-}
-
-func withRoute(pods []nodeapi.PodRoute, routes ...nodeapi.Route) []nodeapi.PodRoute {
-	return slices.DeleteFunc(slices.Clone(pods), func(p nodeapi.PodRoute) bool { return !slices.Contains(routes, p.Route) })
-}
-
-// routeTables list the pods that do not use the hub alone, or of which that is not known.
-func (r *hubReport) routeTables() string {
-	if r.PodAccess == nil {
-		return ""
-	}
-	pods := r.PodAccess.Pods
-	return routeTable(withRoute(pods, nodeapi.Bypass), "BYPASSES THE HUB", "UNTIL IT RESTARTS", func(p *nodeapi.PodRoute) string {
-		return cmp.Or(p.Keep, "edgehub install --restart-pods="+p.Namespace+" restarts it")
-	}) + routeTable(withRoute(pods, nodeapi.Proxied), "USES A PROXY FOR THE HUB", "WHERE, AND WHAT TO DO", func(p *nodeapi.PodRoute) string {
-		return p.Proxy
-	}) + routeTable(withRoute(pods, nodeapi.Mixed), "CONNECTS PAST THE HUB", "WHERE, AND WHAT TO DO", func(p *nodeapi.PodRoute) string {
-		return p.Reason
-	}) + routeTable(withRoute(pods, nodeapi.Unknown), "ROUTE NOT KNOWN", "WHY", func(p *nodeapi.PodRoute) string {
-		return p.Reason
-	}) + routeTable(distrusting(r.PodAccess), "DOES NOT TRUST THE HUB", "UNTIL IT RESTARTS", func(p *nodeapi.PodRoute) string {
-		if p.SetsAddress {
-			return "a restart is enough, whatever address it sets"
-		}
-		return cmp.Or(p.Keep, "edgehub install --restart-pods="+p.Namespace+" restarts it")
-	})
-}
-
-func routeTable(pods []nodeapi.PodRoute, title, column string, of func(*nodeapi.PodRoute) string) string {
-	var rows [][]string
-	for _, p := range pods {
-		rows = append(rows, []string{podview.Name{Namespace: p.Namespace, Name: p.Name}.String(), p.Owner, of(&p)})
-	}
-	if len(rows) == 0 {
-		return ""
-	}
-	return "\n" + format.Table([]string{title, "OWNER", column}, rows)
 }

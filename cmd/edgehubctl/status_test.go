@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/statusview"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
@@ -25,7 +26,7 @@ func healthy(t *testing.T) *fakeHub {
 				{Address: "https://10.0.0.1:6443", Up: true, Since: ago(3 * time.Hour)},
 				{Address: "https://10.0.0.2:6443", Since: ago(20 * time.Minute), Error: "connection refused"},
 			}},
-			"views": []viewState{
+			"views": []statusview.View{
 				{User: "node", Resource: "pods.v1", Complete: true, Objects: 12, Bytes: 5000, Updated: ago(20 * time.Minute)},
 				{User: "node", Resource: "nodes.v1", Complete: true, Objects: 1, Bytes: 3 * mib, Updated: ago(time.Hour)},
 				{User: "node", Resource: "secrets.v1", Complete: true, Objects: 2},
@@ -47,7 +48,7 @@ images      none are pulled ahead
 }
 
 func TestStatusOfAHubWithoutItsCloud(t *testing.T) {
-	h := healthy(t).on("GET", nodeapi.Cache, sends(map[string]any{"cloud": nodeapi.CloudState{Since: ago(12 * time.Minute)}, "views": []viewState{}})).
+	h := healthy(t).on("GET", nodeapi.Cache, sends(map[string]any{"cloud": nodeapi.CloudState{Since: ago(12 * time.Minute)}, "views": []statusview.View{}})).
 		on("GET", nodeapi.Readyz, answersWith(200, "OK, offline since 2026"))
 	h.edgehubctl(t, "status").has(t, exitDone, "cloud       offline for 12m, since "+ago(12*time.Minute).Format(time.RFC3339)+"; the node is served from the cache\ncache       0 views, 0 objects, 0 B\n", "")
 }
@@ -80,7 +81,7 @@ shop/web-2   7c9b       app:1    failed, again in 60m: no such tag
 
 func TestStatusAsJSON(t *testing.T) {
 	got := healthy(t).edgehubctl(t, "status", "-o", "json")
-	var r hubReport
+	var r statusview.Report
 	if err := json.Unmarshal([]byte(got.out), &r); err != nil {
 		t.Fatalf("%v: %s", err, got.out)
 	}
@@ -102,7 +103,7 @@ func leading(t *testing.T, access nodeapi.PodAccess) *fakeHub {
 	access.Addresses = []string{"169.254.2.1:10268", "[fd00::2:1]:10268"}
 	access.CACreated = time.Date(2026, 11, 22, 1, 2, 3, 0, time.UTC)
 	return healthy(t).on("GET", nodeapi.Cache, sends(map[string]any{
-		"cloud": nodeapi.CloudState{Up: true, Since: ago(3 * time.Hour)}, "views": []viewState{},
+		"cloud": nodeapi.CloudState{Up: true, Since: ago(3 * time.Hour)}, "views": []statusview.View{},
 		"podAccess": access, "transforms": []string{"apiserver-service", "root-ca"},
 	}))
 }

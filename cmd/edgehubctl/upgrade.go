@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/hubclient"
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
@@ -32,7 +33,7 @@ func upgradePods(ctx context.Context, c *call) error {
 	defer cancel()
 	if c.when.later() || c.force {
 		// An older hub ignores the parameters, and would begin at once with what is for tonight.
-		if _, err := c.hub.upgrades(ctx); err != nil {
+		if _, err := c.hub.Upgrades(ctx); err != nil {
 			return orTooOld(err)
 		}
 	}
@@ -48,7 +49,7 @@ func upgradePods(ctx context.Context, c *call) error {
 
 // upgradeAll goes on after a failure, and ends when it is interrupted.
 func (c *call) upgradeAll(ctx context.Context) error {
-	all, err := c.hub.nodePods(ctx)
+	all, err := c.hub.Pods(ctx)
 	if err != nil {
 		return err
 	}
@@ -97,12 +98,12 @@ func (c *call) upgradePod(ctx context.Context, pod podview.Name) error {
 	var before []*corev1.Pod // only the old pod shows what its replacement will be
 	var err error
 	if c.wait {
-		if before, err = c.hub.nodePods(ctx); err != nil {
+		if before, err = c.hub.Pods(ctx); err != nil {
 			return err
 		}
 	}
 	w := waiting{began: time.Now()}
-	answer, waits, err := c.hub.send(ctx, http.MethodPost, withQuery(nodeapi.UpgradePath(pod.Namespace, pod.Name), c.query(w.began)))
+	answer, waits, err := c.hub.Send(ctx, http.MethodPost, withQuery(nodeapi.UpgradePath(pod.Namespace, pod.Name), c.query(w.began)))
 	switch {
 	case err != nil:
 		return err
@@ -129,7 +130,7 @@ func (c *call) upgradePod(ctx context.Context, pod podview.Name) error {
 }
 
 func (c *call) isOffline(ctx context.Context) bool {
-	state, err := c.hub.ask(ctx, http.MethodGet, nodeapi.Readyz)
+	state, err := c.hub.Ask(ctx, http.MethodGet, nodeapi.Readyz)
 	return err == nil && state != fine
 }
 
@@ -147,8 +148,8 @@ func (c *call) pullFirst(ctx context.Context, pod podview.Name) error {
 
 // requestPull returns false for a hub that pulls no images ahead.
 func (c *call) requestPull(ctx context.Context, pod podview.Name) (bool, error) {
-	answer, err := c.hub.ask(ctx, http.MethodPost, nodeapi.ImagePullPath(pod.Namespace, pod.Name))
-	if r, ok := errors.AsType[*apiError](err); ok && (r.code == http.StatusNotImplemented || r.code == http.StatusMethodNotAllowed) {
+	answer, err := c.hub.Ask(ctx, http.MethodPost, nodeapi.ImagePullPath(pod.Namespace, pod.Name))
+	if r, ok := errors.AsType[*hubclient.APIError](err); ok && (r.Code == http.StatusNotImplemented || r.Code == http.StatusMethodNotAllowed) {
 		return false, nil
 	}
 	if err != nil {

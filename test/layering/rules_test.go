@@ -21,8 +21,12 @@ var layers = map[string][]string{
 	"cmd/edgehub/install/files":      {"hub/durable"},
 	"cmd/edgehub/install/systemctl":  {},
 	"cmd/edgehub-controller":         {"cmd/internal", "controller", "controller/autonomy"},
-	"cmd/edgehubctl":                 {"cmd/edgehubctl/podview", "cmd/internal", "ota/nodeapi", "ota/upgrade"},
-	"cmd/edgehubctl/podview":         {"cmd/internal", "ota/nodeapi", "ota/podstatus", "ota/upgrade"}, // it describes, and sends no requests
+	"cmd/edgehubctl":                 {"cmd/edgehubctl/helptext", "cmd/edgehubctl/hubclient", "cmd/edgehubctl/podview", "cmd/edgehubctl/pullview", "cmd/edgehubctl/statusview", "cmd/internal", "ota/nodeapi", "ota/upgrade"},
+	"cmd/edgehubctl/helptext":        {},
+	"cmd/edgehubctl/hubclient":       {"cmd/internal", "ota/nodeapi"},
+	"cmd/edgehubctl/podview":         {"cmd/internal", "ota/nodeapi", "ota/podstatus", "ota/upgrade"},                      // it describes, and sends no requests
+	"cmd/edgehubctl/pullview":        {"cmd/edgehubctl/podview", "cmd/internal", "ota/nodeapi"},                            // as above
+	"cmd/edgehubctl/statusview":      {"cmd/edgehubctl/podview", "cmd/edgehubctl/pullview", "cmd/internal", "ota/nodeapi"}, // as above
 	"cmd/kubectl-edgehub":            {"cmd/internal", "controller/autonomy", "controller/daemonset", "controller/rollout", "controller/workload", "ota/podstatus", "ota/upgrade"},
 	"cmd/internal":                   {},
 	"hub": {

@@ -1,4 +1,5 @@
-package main
+// Package pullview shows how far the pull of images is, to a person or a program.
+package pullview
 
 import (
 	"encoding/json"
@@ -13,51 +14,53 @@ import (
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
-// pullView shows the progress of a pre-pull to a person or a program.
-type pullView interface {
-	// show is called with each state, and with the same one again as time passes.
-	show(s *nodeapi.ImagePull, now time.Time)
-	// note shows a problem with the hub; "" clears it.
-	note(text string)
+// View shows the progress of a pre-pull to a person or a program.
+type View interface {
+	// Show is called with each state, and with the same one again as time passes.
+	Show(s *nodeapi.ImagePull, now time.Time)
+	// Note shows a problem with the hub; "" clears it.
+	Note(text string)
 }
 
-func (c *call) pullView() pullView {
-	size, isTerminal := screen.Terminal(c.out)
+// New returns a view on out, with problems on errs. asJSON has it print each state as the hub sends it.
+func New(out, errs io.Writer, asJSON bool) View {
+	size, isTerminal := screen.Terminal(out)
 	switch {
-	case c.output == "json":
-		return &jsonView{notes: notes{w: c.err}, states: notes{w: c.out}}
+	case asJSON:
+		return &jsonView{Notes: Notes{W: errs}, states: Notes{W: out}}
 	case isTerminal:
-		return &pictureView{screen: screen.New(c.out, size), size: size, meters: meters{}}
+		return &pictureView{screen: screen.New(out, size), size: size, meters: meters{}}
 	default:
-		return &lineView{notes: notes{w: c.err}, out: c.out, said: map[string]string{}}
+		return &lineView{Notes: Notes{W: errs}, out: out, said: map[string]string{}}
 	}
 }
 
-// notes prints a line unless it repeats the one before.
-type notes struct {
-	w    io.Writer
+// Notes prints a line unless it repeats the one before.
+type Notes struct {
+	W    io.Writer
 	last string
 }
 
-func (n *notes) note(text string) {
+// Note prints text, if there is any.
+func (n *Notes) Note(text string) {
 	if text != "" && text != n.last {
-		fmt.Fprintln(n.w, text)
+		fmt.Fprintln(n.W, text)
 		n.last = text
 	}
 }
 
 // jsonView prints each change on a line of its own, as the hub sends it.
 type jsonView struct {
-	notes
-	states notes
+	Notes
+	states Notes
 }
 
-func (v *jsonView) show(s *nodeapi.ImagePull, _ time.Time) {
+func (v *jsonView) Show(s *nodeapi.ImagePull, _ time.Time) {
 	b, err := json.Marshal(s)
 	if err != nil {
 		panic("encode a pre-pull: " + err.Error()) // it was decoded from JSON
 	}
-	v.states.note(string(b))
+	v.states.Note(string(b))
 }
 
 // pictureView is kept up to date in place.
@@ -69,14 +72,14 @@ type pictureView struct {
 	noted  string
 }
 
-func (v *pictureView) show(s *nodeapi.ImagePull, now time.Time) {
+func (v *pictureView) Show(s *nodeapi.ImagePull, now time.Time) {
 	v.meters.count(s, now)
 	width, _ := v.size()
 	v.text = v.meters.picture(s, now, width)
 	v.draw()
 }
 
-func (v *pictureView) note(text string) {
+func (v *pictureView) Note(text string) {
 	v.noted = text
 	v.draw()
 }
@@ -91,16 +94,16 @@ func (v *pictureView) draw() {
 
 // lineView prints a line when an image's state changes, and at each tenth of its bytes.
 type lineView struct {
-	notes
+	Notes
 	out  io.Writer
 	said map[string]string // about each image
 }
 
-func (v *lineView) show(s *nodeapi.ImagePull, now time.Time) {
+func (v *lineView) Show(s *nodeapi.ImagePull, now time.Time) {
 	for _, i := range s.Images {
 		// The time until the next attempt is not part of kind: it changes each second.
 		kind := strings.Join([]string{string(i.State), fmt.Sprint(i.Attempts), i.LastError}, " ")
-		line := describe(&i, now)
+		line := Describe(&i, now)
 		if i.State == nodeapi.Pulling && i.BytesTotal > 0 {
 			n := format.Percent(i.BytesDone, i.BytesTotal)
 			kind += fmt.Sprint(n / 10)
@@ -173,7 +176,7 @@ func (m meters) picture(s *nodeapi.ImagePull, now time.Time, width int) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s: %s of revision %s\n", podview.Name{Namespace: s.Namespace, Name: s.Pod}, format.Plural(len(s.Images), "image"), s.Revision)
 	for _, i := range s.Images {
-		state := describe(&i, now)
+		state := Describe(&i, now)
 		if i.State == nodeapi.Pulling && i.BytesTotal > 0 {
 			state = bar(&i, width) + m.speed(&i)
 		}
@@ -213,8 +216,8 @@ func (m meters) speed(i *nodeapi.Image) string {
 	}
 }
 
-// describe returns the state of an image in one line, without its rate.
-func describe(i *nodeapi.Image, now time.Time) string {
+// Describe returns the state of an image in one line, without its rate.
+func Describe(i *nodeapi.Image, now time.Time) string {
 	switch i.State {
 	case nodeapi.Ready:
 		if i.BytesTotal == 0 {

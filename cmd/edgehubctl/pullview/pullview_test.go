@@ -1,4 +1,4 @@
-package main
+package pullview
 
 import (
 	"bytes"
@@ -108,14 +108,26 @@ func TestAPictureIsKeptUpToDate(t *testing.T) {
 	size := func() (int, int) { return 80, 24 }
 	v := &pictureView{screen: screen.New(&out, size), size: size, meters: meters{}}
 	s := imagePull(nodeapi.Pulling, image("app:1", nodeapi.Queued, 0, 0))
-	v.note("")
-	v.show(&s, start)
-	v.note("the hub is gone")
-	v.note("")
+	v.Note("")
+	v.Show(&s, start)
+	v.Note("the hub is gone")
+	v.Note("")
 	const blank = "\x1b[J"
 	text := "shop/web-1: 1 image of revision 7c9b\napp:1\n  queued\n"
 	want := blank + blank + text + "\x1b[3A\r" + blank + text + "the hub is gone\n" + "\x1b[4A\r" + blank + text
 	if got := out.String(); got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
+}
+
+func imagePull(state nodeapi.State, images ...nodeapi.Image) nodeapi.ImagePull {
+	return nodeapi.ImagePull{Namespace: "shop", Pod: "web-1", Revision: "7c9b", State: state, Images: images}
+}
+
+func image(name string, state nodeapi.State, done, total int64, change ...func(*nodeapi.Image)) nodeapi.Image {
+	i := nodeapi.Image{Image: name, State: state, BytesDone: done, BytesTotal: total, Attempts: 1}
+	for _, c := range change {
+		c(&i)
+	}
+	return i
 }
