@@ -2,24 +2,13 @@ package format
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
-	"text/tabwriter"
-	"unicode/utf8"
 )
 
 // Table formats rows below header, each column as wide as it needs to be.
-func Table(header []string, rows [][]string) string {
-	var out strings.Builder
-	w := tabwriter.NewWriter(&out, 0, 0, 3, ' ', 0)
-	for _, row := range append([][]string{header}, rows...) {
-		_, _ = w.Write([]byte(strings.Join(Filled(row), "\t") + "\n")) // into memory
-	}
-	_ = w.Flush()
-	return out.String()
-}
+func Table(header []string, rows [][]string) string { return Fitted(header, rows, 0) }
 
 // Filled returns a row with a dash in each empty cell, so that people and awk can distinguish columns,
 // and with each cell in one line, so that no text from elsewhere looks like a row.
@@ -31,33 +20,23 @@ func Filled(row []string) []string {
 	return out
 }
 
-// Columns is how wide text is.
-func Columns(text string) int {
-	most := 0
-	for line := range strings.Lines(text) {
-		most = max(most, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")))
-	}
-	return most
-}
-
 const (
-	gap = "   " // between two columns, as in Table
+	gap = "   " // between two columns
 	// enoughLast is a width of the last column that reads well.
 	enoughLast = 24
+	// leastBetween is how narrow a column between the first and the last may become.
+	leastBetween = 8
 )
 
-// Fitted is Table, in at most width columns unless that is 0: text in the last column wraps, and what is
-// too long in the first column stands on a line of its own, unbroken. The columns between are as wide as
-// they need to be.
+// Fitted is Table, in at most width columns unless that is 0: text wraps in the last column, and between
+// it and the first where that is needed. What is too long in the first column, a name, stands on a line of
+// its own, unbroken.
 func Fitted(header []string, rows [][]string, width int) string {
-	if text := Table(header, rows); width == 0 || Columns(text) <= width {
-		return text
-	}
 	lines := [][]string{header}
 	for _, row := range rows {
 		lines = append(lines, Filled(row))
 	}
-	widths := columnWidths(lines, width)
+	widths := columnWidths(lines, cmp.Or(width, math.MaxInt))
 	var out strings.Builder
 	for _, line := range lines {
 		writeFitted(&out, line, widths)
@@ -76,8 +55,16 @@ func columnWidths(lines [][]string, width int) []int {
 			rest -= widths[i]
 		}
 	}
-	widths[0] = widest(lines, 0, max(rest-min(widths[last], enoughLast), utf8.RuneCountInString(lines[0][0])))
-	widths[last] = max(rest-widths[0], utf8.RuneCountInString(lines[0][last]))
+	least := Columns(lines[0][0]) // of the first column
+	for between := widths[min(1, last):last]; rest < least+min(widths[last], enoughLast) && len(between) > 0; rest++ {
+		i := slices.Index(between, slices.Max(between))
+		if between[i] <= leastBetween {
+			break
+		}
+		between[i]--
+	}
+	widths[0] = widest(lines, 0, max(rest-min(widths[last], enoughLast), least))
+	widths[last] = max(rest-widths[0], Columns(lines[0][last]))
 	return widths
 }
 
@@ -85,7 +72,7 @@ func columnWidths(lines [][]string, width int) []int {
 func widest(lines [][]string, i, most int) int {
 	longest := 0
 	for _, line := range lines {
-		if n := utf8.RuneCountInString(line[i]); n <= most {
+		if n := Columns(line[i]); n <= most {
 			longest = max(longest, n)
 		}
 	}
@@ -93,42 +80,39 @@ func widest(lines [][]string, i, most int) int {
 }
 
 func writeFitted(out *strings.Builder, line []string, widths []int) {
-	last := len(line) - 1
 	first := line[0]
-	if utf8.RuneCountInString(first) > widths[0] {
+	if Columns(first) > widths[0] {
 		out.WriteString(first + "\n")
 		first = ""
 	}
-	for i, text := range wrapped(line[last], widths[last]) {
-		cells := make([]string, last)
-		if i == 0 {
-			copy(cells, line)
-			cells[0] = first
+	cells, height := [][]string{{first}}, 1
+	for i, text := range line[1:] {
+		cells = append(cells, wrapped(text, widths[i+1]))
+		height = max(height, len(cells[i+1]))
+	}
+	for y := range height {
+		var row strings.Builder
+		for i, cell := range cells {
+			text := ""
+			if y < len(cell) {
+				text = cell[y]
+			}
+			row.WriteString(text + gap)
+			if i < len(cells)-1 {
+				row.WriteString(strings.Repeat(" ", widths[i]-Columns(text)))
+			}
 		}
-		for j, cell := range cells {
-			fmt.Fprintf(out, "%-*s%s", widths[j], cell, gap)
-		}
-		out.WriteString(text + "\n")
+		out.WriteString(strings.TrimRight(row.String(), " ") + "\n")
 	}
 }
 
-// wrapped splits text into lines of at most width columns, which is at least 1, between words where that
-// is possible. It returns at least one line.
-func wrapped(text string, width int) []string {
-	var lines []string
-	var line []rune
-	width = max(width, 1)
-	for _, word := range strings.Fields(text) {
-		runes := []rune(word)
-		if len(line) > 0 && len(line)+1+len(runes) > width {
-			lines, line = append(lines, string(line)), nil
-		}
-		if len(line) > 0 {
-			line = append(line, ' ')
-		}
-		for line = append(line, runes...); len(line) > width; line = line[width:] {
-			lines = append(lines, string(line[:width]))
-		}
+// Hanging is text behind a label that is padded to indent columns. Lines wrap at width, unless that is
+// 0, and begin below the text.
+func Hanging(label, text string, indent, width int) string {
+	var out strings.Builder
+	for _, line := range wrapped(text, max(cmp.Or(width, math.MaxInt)-indent, enoughLast)) {
+		out.WriteString(label + strings.Repeat(" ", max(indent-Columns(label), 0)) + line + "\n")
+		label = ""
 	}
-	return append(lines, string(line))
+	return out.String()
 }

@@ -22,8 +22,8 @@ func (s safe) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// plain returns the writer below w if w is from Safe, and w otherwise.
-func plain(w io.Writer) io.Writer {
+// Raw returns the writer below w if w is from Safe, and w otherwise: for bytes that are no text.
+func Raw(w io.Writer) io.Writer {
 	if s, ok := w.(safe); ok {
 		return s.w
 	}

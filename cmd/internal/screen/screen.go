@@ -7,9 +7,10 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/format"
 )
 
 // Sizes of a terminal that does not report its size.
@@ -20,7 +21,7 @@ const (
 
 // Terminal returns how large w is now, and false when w is no terminal.
 func Terminal(w io.Writer) (size func() (width, height int), ok bool) {
-	file, isFile := plain(w).(*os.File)
+	file, isFile := Raw(w).(*os.File)
 	if !isFile || !term.IsTerminal(int(file.Fd())) {
 		return nil, false
 	}
@@ -54,7 +55,7 @@ type Screen struct {
 // New returns a screen on w, which is a terminal as large as size returns, asked
 // before each drawing: windows are resized. What it draws is made safe, as Safe does.
 func New(w io.Writer, size func() (width, height int)) *Screen {
-	return &Screen{w: plain(w), size: size}
+	return &Screen{w: Raw(w), size: size}
 }
 
 // Control sequences of ECMA-48, which every terminal of the last decades knows.
@@ -85,9 +86,9 @@ func (s *Screen) Draw(text string) {
 
 // cut shortens s to width columns; three dots mark the cut.
 func cut(s string, width int) string {
-	if utf8.RuneCountInString(s) <= width {
+	if format.Columns(s) <= width {
 		return s
 	}
 	const more = "..."
-	return string([]rune(s)[:max(0, width-len(more))]) + more
+	return format.Start(s, width-len(more)) + more
 }

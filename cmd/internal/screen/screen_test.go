@@ -31,6 +31,11 @@ func TestATextIsCutToTheScreen(t *testing.T) {
 	if s.lines != strings.Count(want, "\n") {
 		t.Errorf("%d lines are counted, %d were drawn", s.lines, strings.Count(want, "\n"))
 	}
+	out.Reset()
+	s.Draw("卡车在路上\n卡车在路上上\n")
+	if want := "卡车在路上\n卡车在...\n"; !strings.HasSuffix(out.String(), want) {
+		t.Errorf("got %q, want %q, which has 10 columns", out.String(), want)
+	}
 }
 
 func TestABufferIsNoTerminal(t *testing.T) {
