@@ -63,7 +63,7 @@ func (o *options) flags() *pflag.FlagSet {
 	fs.StringVar(&o.tls.Cert, "client-certificate", "", "file with your client certificate for that hub")
 	fs.StringVar(&o.tls.Key, "client-key", "", "file with the private key for --client-certificate")
 	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pod, if not given as NAMESPACE/POD; empty: default. With pods, queue and upgrade --all: this namespace only; empty: all")
-	fs.StringVarP(&o.output, "output", "o", "", "json prints JSON, for programs; wide, with status, also the pods that do not use the hub alone; empty: text")
+	fs.StringVarP(&o.output, "output", "o", "", "json prints JSON, for programs; wide, of pods, queue, history and status, tables with a line for each row, however long, and more columns; empty: text that fits the terminal, or 80 columns")
 	fs.DurationVar(&o.timeout, "timeout", 0, "how long to wait at most; 0: without limit")
 	fs.BoolVar(&o.noWait, "no-wait", false, "request the pull, and do not wait for it")
 	fs.BoolVar(&o.cancel, "cancel", false, "cancel the pull, and release the images that are on the node")
@@ -89,22 +89,31 @@ type command struct {
 	flags []string // of those that are not for all commands
 	// args are the arguments that the command requires.
 	args []string
+	wide bool // whether it prints a table, and takes --output=wide
 	run  func(ctx context.Context, c *call) error
 }
 
 func commands() []command {
 	return []command{
-		{name: "pods", flags: []string{"namespace"}, run: pods},
+		{name: "pods", wide: true, flags: []string{"namespace"}, run: pods},
 		{name: "pull", args: []string{"POD"}, flags: []string{"namespace", "no-wait", "timeout", "cancel"}, run: pull},
 		{name: "upgrade", args: []string{"POD"}, flags: []string{"namespace", "wait", "timeout", "no-pull", "at", "window", "tz", "all", "force"}, run: upgradePods},
-		{name: "queue", flags: []string{"namespace"}, run: queue},
+		{name: "queue", wide: true, flags: []string{"namespace"}, run: queue},
 		{name: "cancel", args: []string{"POD"}, flags: []string{"namespace"}, run: cancel},
 		{name: "hold", args: []string{"POD"}, flags: []string{"namespace", "for", "reason", "remove"}, run: hold},
 		{name: "rollback", args: []string{"POD"}, flags: []string{"namespace", "to", "force", "wait", "timeout"}, run: rollback},
-		{name: "history", args: []string{"POD"}, flags: []string{"namespace"}, run: history},
-		{name: "status", run: status},
+		{name: "history", wide: true, args: []string{"POD"}, flags: []string{"namespace"}, run: history},
+		{name: "status", wide: true, run: status},
 		{name: "completion", args: []string{"SHELL"}, run: printScript},
 	}
+}
+
+// outputs are the values of --output, besides none.
+func (c command) outputs() []string {
+	if c.wide {
+		return []string{"json", wide}
+	}
+	return []string{"json"}
 }
 
 func commandNames() []string {
@@ -198,9 +207,8 @@ func (c *call) check(fs *pflag.FlagSet, verb command) error {
 	switch {
 	case stray != nil:
 		return stray
-	case c.output == wide && verb.name == "status":
-	case c.output != "" && c.output != "json":
-		return fmt.Errorf("--output=%q: want json, or leave it out", c.output)
+	case !slices.Contains(append(verb.outputs(), ""), c.output):
+		return fmt.Errorf("--output=%q: want %s, or leave it out", c.output, strings.Join(verb.outputs(), " or "))
 	case c.timeout < 0:
 		return fmt.Errorf("--timeout=%v: want a duration such as 10m", c.timeout)
 	case c.cancel && (c.noWait || c.timeout > 0):
@@ -237,8 +245,14 @@ func (c *call) checkHold(hasLength bool) error {
 	return nil
 }
 
-// width returns how wide a table may be: as the terminal, or 80 columns, which is the least that people have.
-func (c *call) width() int { return cmp.Or(screen.Width(c.out), 80) }
+// width returns how wide text may be: as the terminal, or 80 columns, which is the least that people have;
+// 0 is without limit.
+func (c *call) width() int {
+	if c.output == wide {
+		return 0
+	}
+	return cmp.Or(screen.Width(c.out), 80)
+}
 
 // help prints the help of the command that words name, or of the program.
 func help(words []string, w io.Writer) error {

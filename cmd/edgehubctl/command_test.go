@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"strings"
 	"testing"
-
-	"github.com/edgehub-io/edgehub/cmd/edgehubctl/helptext"
 )
 
 // None of these gets so far as to ask a hub.
@@ -80,23 +78,4 @@ func TestTheAddressIsTakenFromTheEnvironment(t *testing.T) {
 	var out, errs bytes.Buffer
 	code := run(t.Context(), []string{"pods"}, streams{out: &out, err: &errs}, usualTiming())
 	result{code, out.String(), errs.String()}.is(t, exitDone, "No pods on this node.\n", "")
-}
-
-// A line of help that wraps is hard to read.
-func TestHelpFitsATerminal(t *testing.T) {
-	texts := []string{helptext.Of(name)}
-	for _, c := range commands() {
-		text := helptext.Of(c.name)
-		if text == "" {
-			t.Errorf("%s has no help", c.name)
-		}
-		texts = append(texts, text)
-	}
-	for _, text := range texts {
-		for line := range strings.Lines(text) {
-			if n := len(strings.TrimSuffix(line, "\n")); n > 90 {
-				t.Errorf("%d columns: %s", n, line)
-			}
-		}
-	}
 }

@@ -25,14 +25,20 @@ func printScript(_ context.Context, c *call) error {
 // completeLine returns what may stand for the last of words.
 func completeLine(ctx context.Context, words []string) []string {
 	var o options
-	p := completion.Program{Flags: o.flags(), Values: flagValues, FlagsBehind: flagsBehind, Next: o.next}
+	p := completion.Program{Flags: o.flags(), FlagsBehind: flagsBehind, Next: o.next}
+	p.Values = func(_ context.Context, flag, typed string) []string { return flagValues(p.Flags.Args(), flag, typed) }
 	return p.Complete(ctx, words)
 }
 
-func flagValues(_ context.Context, flag, typed string) []string {
+// flagValues returns the values of a flag that is behind arguments, or before them.
+func flagValues(arguments []string, flag, typed string) []string {
 	switch flag {
 	case "output":
-		return []string{"json"}
+		verb := command{wide: true}
+		if len(arguments) > 0 {
+			verb, _ = find(arguments[0])
+		}
+		return verb.outputs()
 	case "certificate-authority", "client-certificate", "client-key":
 		return completion.Files(typed)
 	}

@@ -176,7 +176,7 @@ func TestPodsShowWhatWaits(t *testing.T) {
 		})
 	}
 	h := newerHub(t, anUpgrade(nodeapi.WaitingForCloud)).on("GET", "/pods", podList(pod("shop", "web-1", oldRevision, need)))
-	h.edgehubctl(t, "pods").has(t, exitDone, "yes, to 7c9b, queued", "")
+	h.edgehubctl(t, "pods", "-o", "wide").has(t, exitDone, "yes, to 7c9b, queued", "")
 	h.edgehubctl(t, "pods", "-o", "json").has(t, exitDone, `"upgradeState": "queued"`, "")
 	p := pod("shop", "web-1", oldRevision, need, heldUntil(until))
 	r := podview.Of(&p, nil)

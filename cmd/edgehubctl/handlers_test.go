@@ -168,7 +168,7 @@ func TestRealHandlers(t *testing.T) {
 	offline = strings.TrimPrefix(strings.TrimSpace(awayText), "OK, ")
 	h.edgehubctl(t, "upgrade", "shop/web-1").is(t, exitDone, queuedText+"\n", "")
 	h.edgehubctl(t, "queue", "-o", "json").has(t, exitDone, `"state": "WaitingForCloud"`, "")
-	h.edgehubctl(t, "pods").has(t, exitDone, "yes, to 7c9b, queued", "offline since")
+	h.edgehubctl(t, "pods", "-o", "wide").has(t, exitDone, "yes, to 7c9b, queued", "offline since")
 	h.edgehubctl(t, "rollback", "shop/web-1").is(t, exitDone, "Rollback of pod shop/web-1 queued: it starts when the cloud can be reached\n", "")
 }
 
@@ -178,7 +178,7 @@ func TestRealHandlersOfAnOlderHub(t *testing.T) {
 	for _, line := range []string{"queue", "cancel shop/web-1", "hold shop/web-1", "rollback shop/web-1", "history shop/web-1", "upgrade shop/web-1 --at=03:00"} {
 		h.edgehubctl(t, strings.Fields(line)...).is(t, exitFailed, "", tooOld)
 	}
-	h.edgehubctl(t, "pods").has(t, exitDone, "yes, to 7c9b", "")
+	h.edgehubctl(t, "pods", "-o", "wide").has(t, exitDone, "yes, to 7c9b", "")
 }
 
 // onNode is for a pod of revision 6e0a that may be rolled back.

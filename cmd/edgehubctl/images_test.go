@@ -158,7 +158,7 @@ shop/web-backend-9xk4d         1/1     Running            0          %s
 
 func TestPodsWhileTheCloudIsAway(t *testing.T) {
 	const offline = "offline since 2026-01-01T10:00:00Z: no apiserver can be reached, and the node is served from the cache"
-	const note = offline + "; a newer version may exist that this node has not been told of\n"
+	const note = "offline since 2026-01-01T10:00:00Z: no apiserver can be reached, and the node is\nserved from the cache; a newer version may exist that this node has not been\ntold of\n"
 	h := newFakeHub(t).on("GET", "/pods", podList(pod("shop", "web-1", oldRevision))).on("GET", nodeapi.Readyz, answersWith(200, "OK, "+offline+"\n"))
 	h.edgehubctl(t, "pods").has(t, exitDone, "web-1   1/1     Running", note)
 	h.edgehubctl(t, "pods", "-o", "json").has(t, exitDone, `"pod": "web-1"`, note)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
-	"github.com/edgehub-io/edgehub/cmd/internal/screen"
+	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
@@ -41,10 +41,14 @@ func pods(ctx context.Context, c *call) error {
 	case len(reports) == 0:
 		fmt.Fprintln(c.out, "No pods on this node.")
 	default:
-		fmt.Fprint(c.out, podview.Table(reports, time.Now(), screen.Width(c.out)))
+		if c.output == wide {
+			fmt.Fprint(c.out, podview.WideTable(reports, time.Now()))
+		} else {
+			fmt.Fprint(c.out, podview.Table(reports, time.Now(), c.width()))
+		}
 		for i := range reports {
 			if r := &reports[i]; r.Blocked != "" {
-				fmt.Fprintf(c.out, "\n%s/%s cannot be upgraded: %s.\n", r.Namespace, r.Pod, r.Blocked)
+				fmt.Fprint(c.out, "\n"+format.Hanging("", fmt.Sprintf("%s/%s cannot be upgraded: %s.", r.Namespace, r.Pod, r.Blocked), 0, c.width()))
 			}
 		}
 	}
@@ -62,7 +66,8 @@ func (c *call) warnOffline(ctx context.Context) {
 	if err != nil || state == fine {
 		return
 	}
-	fmt.Fprintf(c.err, "%s; a newer version may exist that this node has not been told of\n", strings.TrimPrefix(state, fine+", "))
+	const next = "; a newer version may exist that this node has not been told of"
+	fmt.Fprint(c.err, format.Hanging("", strings.TrimPrefix(state, fine+", ")+next, 0, c.width()))
 }
 
 // pod parses NAMESPACE/POD, or POD with -n or in the namespace default.

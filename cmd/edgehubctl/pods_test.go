@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
@@ -57,22 +58,31 @@ func TestWhatIsToldOfAPod(t *testing.T) {
 
 func TestPodsAreATable(t *testing.T) {
 	h := newFakeHub(t).on("GET", "/pods", podList(
-		pod("shop", "web-1", oldRevision, needs(corev1.ConditionTrue, newRevision), images(corev1.ConditionFalse, "PrepullQueued", newRevision)),
-		pod("kube-system", "proxy-2", "x"),
+		pod("shop", "web-1", oldRevision, needs(corev1.ConditionTrue, newRevision), images(corev1.ConditionFalse, "PrepullQueued", newRevision), func(p *corev1.Pod) {
+			p.Status.StartTime = &metav1.Time{Time: ago(48 * time.Hour)}
+			p.Status.PodIP, p.Status.HostIP = "10.1.2.3", "10.0.0.7"
+		}),
+		pod("kube-system", "proxy-2", "x", func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{{Name: "again", Image: p.Spec.Containers[0].Image}, {Name: "init", Image: "init:v1"}}
+		}),
 	)).on("GET", nodeapi.ImagePulls, sends(nodeapi.ImagePullList{Items: []nodeapi.ImagePull{imagePull(nodeapi.Ready)}}))
-	h.edgehubctl(t, "pods").is(t, exitDone, `NAMESPACE     POD       READY   STATUS    RESTARTS   NEEDS UPGRADE   IMAGE READY   SINCE   IMAGE -> AFTER UPGRADE
-kube-system   proxy-2   1/1     Running   0          -               -             -       -
-shop          web-1     1/1     Running   0          yes, to 7c9b    yes           3h      web:v1 -> unknown
+	h.edgehubctl(t, "pods").is(t, exitDone, `POD                   READY   STATUS    RESTARTS   UPGRADE
+kube-system/proxy-2   1/1     Running   0          -
+shop/web-1            1/1     Running   0          web:v1 -> unknown, pulled
 `, "")
-	h.edgehubctl(t, "pods", "-n", "shop").is(t, exitDone, `NAMESPACE   POD     READY   STATUS    RESTARTS   NEEDS UPGRADE   IMAGE READY   SINCE   IMAGE -> AFTER UPGRADE
-shop        web-1   1/1     Running   0          yes, to 7c9b    yes           3h      web:v1 -> unknown
+	h.edgehubctl(t, "pods", "-n", "shop").is(t, exitDone, `POD          READY   STATUS    RESTARTS   UPGRADE
+shop/web-1   1/1     Running   0          web:v1 -> unknown, pulled
+`, "")
+	h.edgehubctl(t, "pods", "-o", "wide").is(t, exitDone, `NAMESPACE     POD       READY   STATUS    RESTARTS   NEEDS UPGRADE   IMAGE READY   SINCE   IMAGE -> AFTER UPGRADE   STARTED   POD IP     NODE IP    REVISION   IMAGES
+kube-system   proxy-2   1/1     Running   0          -               -             -       -                        -         -          -          x          registry.example.com/shop/web:v1, init:v1
+shop          web-1     1/1     Running   0          yes, to 7c9b    yes           3h      web:v1 -> unknown        2d        10.1.2.3   10.0.0.7   5d8f       registry.example.com/shop/web:v1
 `, "")
 	h.edgehubctl(t, "pods", "-n", "none").is(t, exitDone, "No pods on this node.\n", "")
 }
 
 func TestAnOlderHubHasNoQueueOfImages(t *testing.T) {
 	h := newFakeHub(t).on("GET", "/pods", podList(pod("shop", "web-1", oldRevision, needs(corev1.ConditionTrue, newRevision))))
-	h.edgehubctl(t, "pods").has(t, exitDone, "yes, to 7c9b", "")
+	h.edgehubctl(t, "pods", "-o", "wide").has(t, exitDone, "yes, to 7c9b", "")
 }
 
 func TestAPodThatWouldNotComeBackIsShownWithTheReason(t *testing.T) {
@@ -80,7 +90,7 @@ func TestAPodThatWouldNotComeBackIsShownWithTheReason(t *testing.T) {
 	h := newFakeHub(t).on("GET", "/pods", podList(
 		pod("shop", "web-1", oldRevision, needs(corev1.ConditionTrue, newRevision), annotated(target.Encode())),
 	)).on("GET", nodeapi.ImagePulls, sends(nodeapi.ImagePullList{}))
-	h.edgehubctl(t, "pods").has(t, exitDone, "blocked, to 7c9b", "")
+	h.edgehubctl(t, "pods", "-o", "wide").has(t, exitDone, "blocked, to 7c9b", "")
 	h.edgehubctl(t, "pods").has(t, exitDone, "shop/web-1 cannot be upgraded: node n has the taint a=b:NoSchedule.", "")
 }
 

@@ -49,7 +49,7 @@ func pull(ctx context.Context, c *call) error {
 	if err := c.followPull(ctx, pod); err != nil || c.output != "" {
 		return err
 	}
-	fmt.Fprintf(c.out, "All images are on the node, after %s. To upgrade: %s upgrade %s\n", format.Brief(time.Since(began)), name, pod)
+	fmt.Fprintf(c.out, "All images are on the node, after %s.\nTo upgrade: %s upgrade %s\n", format.Brief(time.Since(began)), name, pod)
 	return nil
 }
 

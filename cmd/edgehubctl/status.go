@@ -12,7 +12,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
-// wide is an --output of status.
+// wide is an --output of tables: a line for each row, however long, and more columns.
 const wide = "wide"
 
 func status(ctx context.Context, c *call) error {
@@ -23,7 +23,7 @@ func status(ctx context.Context, c *call) error {
 	if c.output == "json" {
 		err = printJSON(c.out, r)
 	} else {
-		fmt.Fprint(c.out, r.Text(time.Now()))
+		fmt.Fprint(c.out, r.Text(time.Now(), c.width()))
 		if c.output == wide {
 			fmt.Fprint(c.out, r.RouteTables())
 		}

@@ -41,7 +41,8 @@ func TestStatusOfAHub(t *testing.T) {
 cloud       reached for 3h, since SINCE
 apiserver   https://10.0.0.1:6443  up for 3h
 apiserver   https://10.0.0.2:6443  down for 20m, connection refused
-cache       4 views, 18 objects, 3.0 MiB; 1 of the views read in part so far, and not for use offline; oldest: nodes.v1 of node, as of 60m ago
+cache       4 views, 18 objects, 3.0 MiB; 1 of the views read in part so far,
+            and not for use offline; oldest: nodes.v1 of node, as of 60m ago
 images      none are pulled ahead
 `)
 	h.edgehubctl(t, "status").is(t, exitDone, want, "")
@@ -50,7 +51,7 @@ images      none are pulled ahead
 func TestStatusOfAHubWithoutItsCloud(t *testing.T) {
 	h := healthy(t).on("GET", nodeapi.Cache, sends(map[string]any{"cloud": nodeapi.CloudState{Since: ago(12 * time.Minute)}, "views": []statusview.View{}})).
 		on("GET", nodeapi.Readyz, answersWith(200, "OK, offline since 2026"))
-	h.edgehubctl(t, "status").has(t, exitDone, "cloud       offline for 12m, since "+ago(12*time.Minute).Format(time.RFC3339)+"; the node is served from the cache\ncache       0 views, 0 objects, 0 B\n", "")
+	h.edgehubctl(t, "status").has(t, exitDone, "cloud       offline for 12m, since "+ago(12*time.Minute).Format(time.RFC3339)+"; the node is served from\n            the cache\ncache       0 views, 0 objects, 0 B\n", "")
 }
 
 func TestStatusOfAHubThatIsNotReady(t *testing.T) {
@@ -120,7 +121,9 @@ transforms  apiserver-service, root-ca
 pods' CA    since 2026-11-22; it does not expire
 images      none are pulled ahead
 `
-	h.edgehubctl(t, "status").has(t, exitDone, lines, "")
+	h.edgehubctl(t, "status").has(t, exitDone, `pods        1 use the hub at 169.254.2.1:10268, [fd00::2:1]:10268; 2 bypass it
+            until they restart; 1 use a proxy for its address; -o wide says why
+`, "")
 	h.edgehubctl(t, "status", "-o", "wide").has(t, exitDone, lines+`
 BYPASSES THE HUB   OWNER            UNTIL IT RESTARTS
 shop/bare          -                it has no controller that would replace it
@@ -140,7 +143,7 @@ func TestStatusShowsWhichPodsConnectPastTheHub(t *testing.T) {
 	}})
 	const line = "pods        1 use the hub at 169.254.2.1:10268, [fd00::2:1]:10268; 0 bypass it until they restart; " +
 		"1 should use it, but connect past it; of 1 it is not known; -o wide says why\n"
-	h.edgehubctl(t, "status").has(t, exitDone, line, "")
+	h.edgehubctl(t, "status", "-o", "wide").has(t, exitDone, line, "")
 	h.edgehubctl(t, "status", "-o", "wide").has(t, exitDone, `
 CONNECTS PAST THE HUB   OWNER               WHERE, AND WHAT TO DO
 shop/shipper-1          DaemonSet/shipper   it is connected to 10.96.0.1:443
@@ -205,6 +208,7 @@ func TestStatusOfAHubThatDoesNotKnowWhichPodsUseIt(t *testing.T) {
 		"pods        may use the hub at 169.254.2.1:10268, [fd00::2:1]:10268; which do is not known: containerd is away\n", "")
 }
 
-func TestOnlyStatusIsWide(t *testing.T) {
-	healthy(t).edgehubctl(t, "pods", "-o", "wide").has(t, exitUsage, "", "want json")
+func TestOnlyTablesAreWide(t *testing.T) {
+	healthy(t).edgehubctl(t, "pull", "shop/web-1", "-o", "wide").has(t, exitUsage, "", "want json, or leave it out")
+	healthy(t).edgehubctl(t, "queue", "-o", "yaml").has(t, exitUsage, "", "want json or wide, or leave it out")
 }

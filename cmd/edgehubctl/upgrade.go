@@ -183,7 +183,7 @@ func (c *call) arrived(s *waiting) error {
 		return fmt.Errorf("pod %s/%s is Ready, but of revision %s, not of %s: its app was changed meanwhile", s.Old.Namespace, s.Pod.Name, revision, s.Target)
 	}
 	if c.output == "" {
-		fmt.Fprintf(c.out, "Pod %s/%s of revision %s is Ready, after %s, and has stayed so for %v\n", s.Old.Namespace, s.Pod.Name, revision, format.Brief(took), s.Settle)
+		fmt.Fprintf(c.out, "Pod %s/%s of revision %s is Ready, after %s,\nand has stayed so for %v\n", s.Old.Namespace, s.Pod.Name, revision, format.Brief(took), s.Settle)
 	}
 	return nil
 }

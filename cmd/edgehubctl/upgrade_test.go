@@ -16,7 +16,7 @@ import (
 const started = "Start updating pod shop/web-1"
 
 // settled is how a pod ends that stays Ready.
-const settled = "s, and has stayed so for 60ms\n"
+const settled = "s,\nand has stayed so for 60ms\n"
 
 func deleting(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: start} }
 

@@ -81,7 +81,7 @@ func TestPodAccess(t *testing.T) {
 		}},
 		{"the hub may not change the network", func(n *node) { n.hubIsUnprivileged() }},
 		{"status shows who bypasses the hub", func(n *node) {
-			n.contains(n.must("/root/edgehubctl", "status"), "pods        2 use the hub at "+hubIP+":10268, ["+hubIPv6+"]:10268; 2 bypass it until they restart")
+			n.contains(n.must("/root/edgehubctl", "status", "-o", "wide"), "pods        2 use the hub at "+hubIP+":10268, ["+hubIPv6+"]:10268; 2 bypass it until they restart")
 			n.contains(n.must("/root/edgehubctl", "status", "-o", "wide"), "default/app", "it has no controller")
 		}},
 		{"without the cloud a pod reads with its own token", func(n *node) {

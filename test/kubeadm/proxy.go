@@ -86,7 +86,7 @@ func (c *Cluster) loseProxy(ctx context.Context, say Say) error {
 // statusHas runs edgehubctl status on the edge node until the apiserver is in a state: up, or down.
 func (c *Cluster) statusHas(ctx context.Context, say Say, state string) error {
 	return c.eventually(ctx, say, "edgehubctl status: the apiserver is "+state+", and no pod uses a proxy for the hub", func(ctx context.Context) error {
-		out, err := c.machines[edge].Run(ctx, "/root/edgehubctl", "status")
+		out, err := c.machines[edge].Run(ctx, "/root/edgehubctl", "status", "-o", "wide") // a line for each apiserver
 		if err == nil && (!strings.Contains(out, controlIP+":6443  "+state+" for ") || strings.Contains(out, "use a proxy")) {
 			err = errors.New(out)
 		}

@@ -29,6 +29,10 @@ type Report struct {
 	Containers      int    `json:"containers"`
 	Status          string `json:"status"`
 	Restarts        int32  `json:"restarts"`
+	// Started is when kubelet began with the pod.
+	Started *time.Time `json:"started,omitempty"`
+	PodIP   string     `json:"podIP,omitempty"`
+	NodeIP  string     `json:"nodeIP,omitempty"`
 	// Images are those of the containers, init containers first.
 	Images []ImageChange `json:"images,omitempty"`
 	// Revision is what the pod runs.
@@ -60,7 +64,10 @@ func Of(pod *corev1.Pod, pulls []nodeapi.ImagePull) Report {
 	r := Report{
 		Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Revision: RevisionOf(pod),
 		ReadyContainers: status.Ready, Containers: status.Containers, Status: status.Status, Restarts: status.Restarts,
-		Images: imagesNow(pod),
+		PodIP: pod.Status.PodIP, NodeIP: pod.Status.HostIP, Images: imagesNow(pod),
+	}
+	if started := pod.Status.StartTime; started != nil {
+		r.Started = &started.Time
 	}
 	need, revision := needOf(pod)
 	if need == nil {

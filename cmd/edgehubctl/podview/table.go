@@ -2,6 +2,8 @@ package podview
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
@@ -16,12 +18,11 @@ func Table(reports []Report, now time.Time, width int) string {
 		}
 		return rows
 	}
-	header := []string{"NAMESPACE", "POD", "READY", "STATUS", "RESTARTS", "NEEDS UPGRADE", "IMAGE READY", "SINCE", "IMAGE -> AFTER UPGRADE"}
-	text := format.Table(header, rowsOf(func(r *Report) []string { return r.Row(now) }))
+	text := format.Table(allColumns(), rowsOf(func(r *Report) []string { return r.Row(now) }))
 	if width == 0 || format.Columns(text) <= width {
 		return text
 	}
-	header = []string{"POD", "READY", "STATUS", "RESTARTS", "UPGRADE"}
+	header := []string{"POD", "READY", "STATUS", "RESTARTS", "UPGRADE"}
 	var rows [][]string
 	for _, upgrade := range []func(*Report) string{(*Report).changesAndPull, (*Report).changes, (*Report).newImage} {
 		rows = rowsOf(func(r *Report) []string { return r.shortRow(upgrade) })
@@ -32,7 +33,37 @@ func Table(reports []Report, now time.Time, width int) string {
 	return format.Fitted(header, rows, width)
 }
 
-// Row has all columns.
+func allColumns() []string {
+	return []string{"NAMESPACE", "POD", "READY", "STATUS", "RESTARTS", "NEEDS UPGRADE", "IMAGE READY", "SINCE", "IMAGE -> AFTER UPGRADE"}
+}
+
+// WideTable has all columns of Table, and more of what a pod runs.
+func WideTable(reports []Report, now time.Time) string {
+	header := append(allColumns(), "STARTED", "POD IP", "NODE IP", "REVISION", "IMAGES")
+	var rows [][]string
+	for i := range reports {
+		r := &reports[i]
+		started := ""
+		if r.Started != nil {
+			started = format.Age(*r.Started, now)
+		}
+		rows = append(rows, append(r.Row(now), started, r.PodIP, r.NodeIP, r.Revision, strings.Join(r.runs(), ", ")))
+	}
+	return format.Table(header, rows)
+}
+
+// runs returns the images that the pod runs, each once.
+func (r *Report) runs() []string {
+	var images []string
+	for _, i := range r.Images {
+		if i.Now != "" && !slices.Contains(images, i.Now) {
+			images = append(images, i.Now)
+		}
+	}
+	return images
+}
+
+// Row has all columns of Table.
 func (r *Report) Row(now time.Time) []string {
 	needs, since := "", ""
 	if r.NeedsUpgrade != nil {

@@ -70,11 +70,11 @@ func SumUp(views []View) *Cache {
 	return r
 }
 
-// Text is the report in lines, and the table of images.
-func (r *Report) Text(now time.Time) string {
+// Text is the report in lines, and the table of images, both of at most width columns, unless that is 0.
+func (r *Report) Text(now time.Time, width int) string {
 	var out strings.Builder
-	line := func(label, format string, args ...any) {
-		fmt.Fprintf(&out, "%-10s  %s\n", label, fmt.Sprintf(format, args...))
+	line := func(label, text string, args ...any) {
+		out.WriteString(format.Hanging(label, fmt.Sprintf(text, args...), len("transforms  "), width))
 	}
 	if r.Ready {
 		line("hub", "ready on %s", r.Address)
@@ -90,7 +90,7 @@ func (r *Report) Text(now time.Time) string {
 	r.accessLines(line)
 	line("images", "%s", queueLine(r.ImagePulls))
 	if len(r.ImagePulls) > 0 {
-		out.WriteString("\n" + pullTable(r.ImagePulls, now))
+		out.WriteString("\n" + pullTable(r.ImagePulls, now, width))
 	}
 	return out.String()
 }
@@ -139,7 +139,7 @@ func queueLine(pulls []nodeapi.ImagePull) string {
 	return "for " + format.Plural(len(pulls), "pod") + ": " + strings.Join(out, ", ")
 }
 
-func pullTable(pulls []nodeapi.ImagePull, now time.Time) string {
+func pullTable(pulls []nodeapi.ImagePull, now time.Time, width int) string {
 	var rows [][]string
 	for _, p := range pulls {
 		for _, i := range p.Images {
@@ -150,7 +150,13 @@ func pullTable(pulls []nodeapi.ImagePull, now time.Time) string {
 			rows = append(rows, []string{podview.Name{Namespace: p.Namespace, Name: p.Pod}.String(), p.Revision, i.Image, state})
 		}
 	}
-	return format.Table([]string{"POD", "REVISION", "IMAGE", "STATE"}, rows)
+	if text := format.Table([]string{"POD", "REVISION", "IMAGE", "STATE"}, rows); width == 0 || format.Columns(text) <= width {
+		return text
+	}
+	for i, row := range rows {
+		rows[i] = []string{row[0], row[1], row[2] + ": " + row[3]}
+	}
+	return format.Fitted([]string{"POD", "REVISION", "IMAGE: STATE"}, rows, width)
 }
 
 // accessLines describe how pods reach the hub.

@@ -106,11 +106,15 @@ func writeFitted(out *strings.Builder, line []string, widths []int) {
 	}
 }
 
-// Hanging is text behind a label that is padded to indent columns. Lines wrap at width, unless that is
-// 0, and begin below the text.
+// Hanging is text behind a label that is padded to indent columns. What is wider than width, unless that
+// is 0, wraps, and goes on below the text.
 func Hanging(label, text string, indent, width int) string {
+	lines := []string{text}
+	if width > 0 && indent+Columns(text) > width {
+		lines = wrapped(text, max(width-indent, enoughLast))
+	}
 	var out strings.Builder
-	for _, line := range wrapped(text, max(cmp.Or(width, math.MaxInt)-indent, enoughLast)) {
+	for _, line := range lines {
 		out.WriteString(label + strings.Repeat(" ", max(indent-Columns(label), 0)) + line + "\n")
 		label = ""
 	}

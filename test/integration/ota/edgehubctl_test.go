@@ -185,7 +185,7 @@ func testPodsLikeKubectl(t *testing.T, c *cluster.Cluster, admin kubernetes.Inte
 		}
 		words := strings.Fields(want) // name, ready, status, restarts
 		row := ""
-		pods := ctl.start(t, "pods")
+		pods := ctl.start(t, "pods", "-o", "wide")
 		pods.ends(done, "READY", "STATUS", "RESTARTS")
 		for line := range strings.Lines(pods.out.String()) {
 			if strings.Contains(line, pod) {
@@ -211,7 +211,7 @@ func upgraded(t *testing.T, admin kubernetes.Interface, ctl *edgehubctl, name st
 	revision := newRevisionOf(t, admin, name, old)
 	mark(t, admin, old, revision, minReadySeconds)
 
-	ctl.start(t, "pods").ends(done, "yes, to "+revision, "app:v1 -> v2")
+	ctl.start(t, "pods", "-o", "wide").ends(done, "yes, to "+revision, "app:v1 -> v2")
 	wait := ctl.start(t, "upgrade", "--wait", namespace+"/"+old.Name)
 	wait.awaitOutput("for pod " + namespace + "/" + old.Name + " to end")
 	end(t, admin, old.Name)

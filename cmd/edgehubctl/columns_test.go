@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/helptext"
+	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+)
+
+// fits fails for lines of more than 80 columns, which a terminal wraps. Only a name may be longer, on a
+// line of its own, with its kind.
+func fits(t *testing.T, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if n := format.Columns(line); n > 80 && strings.Count(strings.TrimSpace(line), " ") > 1 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+}
+
+func TestHelpFitsATerminal(t *testing.T) {
+	whole := helptext.Of(name)
+	fits(t, whole)
+	for _, c := range commands() {
+		text := helptext.Of(c.name)
+		if fits(t, text); !strings.Contains(text, "\nExit codes: ") {
+			t.Errorf("%s: the help lacks the exit codes", c.name)
+		}
+		if !strings.Contains(whole, "  edgehubctl "+c.name+" ") {
+			t.Errorf("%s is not in the help of edgehubctl", c.name)
+		}
+		for _, flag := range c.flags {
+			if flag != "namespace" && !strings.Contains(text, "--"+flag) {
+				t.Errorf("the help of %s lacks --%s", c.name, flag)
+			}
+		}
+	}
+}
+
+// busy is a hub that has something for each table, of pods with these names.
+func busy(t *testing.T, namespace, short, long, revision, image, text string) *fakeHub {
+	yes := corev1.ConditionTrue
+	lagging := pod(namespace, long, oldRevision, targetOf("web="+image+":v2"), needs(yes, newRevision), images(corev1.ConditionFalse, "PrepullRegistryUnreachable", newRevision), crashes(12, ""))
+	lagging.Spec.Containers[0].Image = image + ":v1"
+	next := time.Now().Add(time.Hour)
+	access := nodeapi.PodAccess{Addresses: []string{"169.254.2.1:10268", "[fd00::2:1]:10268"}, ClusterIP: &nodeapi.ClusterIP{Unknown: text},
+		Pods: []nodeapi.PodRoute{{Namespace: namespace, Name: long, Route: nodeapi.Bypass}, {Namespace: namespace, Name: long, Route: nodeapi.Unknown, Reason: text}}}
+	pull := nodeapi.ImagePull{Namespace: namespace, Pod: long, UID: "u", Revision: revision, State: nodeapi.Failed,
+		Images: []nodeapi.Image{{Image: image + "@sha256:" + strings.Repeat("0123456789abcdef", 4), State: nodeapi.Failed, LastError: text, NextRetry: &next, Attempts: 3}}}
+	upgrade := func(state nodeapi.UpgradeState) nodeapi.Upgrade {
+		return nodeapi.Upgrade{Namespace: namespace, Pod: long, UID: "u", Action: nodeapi.UpgradeAction, Revision: revision, State: state, Next: &next, Message: text}
+	}
+	return newFakeHub(t).
+		on("GET", "/pods", podList(pod(namespace, short, newRevision, needs(corev1.ConditionFalse, newRevision)), lagging, pod("kube-system", "proxy-2", "x"))).
+		on("GET", nodeapi.Readyz, answersWith(200, "OK, offline since 2026-01-01T10:00:00Z: no apiserver can be reached, and the node is served from the cache")).
+		on("GET", nodeapi.ImagePulls, sends(nodeapi.ImagePullList{Items: []nodeapi.ImagePull{pull}})).
+		on("GET", nodeapi.Upgrades, sends(nodeapi.UpgradeList{Items: []nodeapi.Upgrade{upgrade(nodeapi.Scheduled), upgrade(nodeapi.Dropped)}})).
+		on("GET", nodeapi.Cache, sends(map[string]any{
+			"cloud":     nodeapi.CloudState{Since: ago(3 * time.Hour), APIServers: []nodeapi.APIServerState{{Address: "https://apiserver.edge.example.com:6443", Since: ago(time.Hour), Error: text}}},
+			"views":     []map[string]any{{"user": "system:serviceaccount:" + namespace + ":default", "resource": "configmaps.v1", "complete": true, "objects": 7, "bytes": 5 * mib, "updated": ago(time.Hour)}, {"resource": "x"}},
+			"podAccess": access, "transforms": []string{"apiserver-service", "root-ca", "kubeconfig-of-kubelet", "default-namespace"},
+		})).
+		on("GET", nodeapi.HoldPath(namespace, long), sends(nodeapi.Hold{Namespace: namespace, Pod: long, Until: next, Reason: text})).
+		on("GET", nodeapi.HistoryPath(namespace, long), sends(nodeapi.History{Items: []nodeapi.Revision{{Revision: revision, Since: ago(99 * time.Hour), Current: true, Images: []string{image + ":v1", image + "-sidecar:v1"}}}}))
+}
+
+func TestOutputFitsATerminal(t *testing.T) {
+	// These have no tables, and tests of their own.
+	without := []string{"pull", "upgrade", "cancel", "rollback", "completion"}
+	longPod := strings.Repeat("camera-", 12) + "x7k2p"
+	for kind, tt := range map[string]struct{ namespace, short, long, revision, image, text string }{
+		"realistic names": {"shop", "web-x7k2p", "web-backend-9xk4d", "7598db76d4", "registry.example.com/shop/web",
+			"dial tcp 203.0.113.77:443: connect: connection refused, after three attempts"},
+		"long names": {strings.Repeat("n", 40), "db-0", longPod, strings.Repeat("camera-", 7) + "7598db76d4",
+			"registry.factory-17.europe.example.com:5000/a/path/with/many/parts/web", strings.Repeat("word", 30)},
+		"wide characters": {"shop", "web-x7k2p", "web-backend-9xk4d", "7598db76d4", "registry.example.com/shop/web",
+			"卡车在路上，一个小时以后再升级。" + strings.Repeat("请等一等", 20)},
+	} {
+		h := busy(t, tt.namespace, tt.short, tt.long, tt.revision, tt.image, tt.text)
+		for _, c := range commands() {
+			if slices.Contains(without, c.name) {
+				continue
+			}
+			args := []string{c.name}
+			if len(c.args) > 0 {
+				args = append(args, tt.namespace+"/"+tt.long)
+			}
+			t.Run(fmt.Sprint(c.name, " with ", kind), func(t *testing.T) {
+				got := h.edgehubctl(t, args...)
+				if fits(t, got.out+got.err); got.code != exitDone || len(got.out) < 30 {
+					t.Errorf("got exit code %d and\n%s%s", got.code, got.out, got.err)
+				}
+			})
+		}
+	}
+}
