@@ -68,12 +68,17 @@ func busy(t *testing.T, namespace, short, long, revision, image, text string) *f
 			"podAccess": access, "transforms": []string{"apiserver-service", "root-ca", "kubeconfig-of-kubelet", "default-namespace"},
 		})).
 		on("GET", nodeapi.HoldPath(namespace, long), sends(nodeapi.Hold{Namespace: namespace, Pod: long, Until: next, Reason: text})).
-		on("GET", nodeapi.HistoryPath(namespace, long), sends(nodeapi.History{Items: []nodeapi.Revision{{Revision: revision, Since: ago(99 * time.Hour), Current: true, Images: []string{image + ":v1", image + "-sidecar:v1"}}}}))
+		on("GET", nodeapi.HistoryPath(namespace, long), sends(nodeapi.History{Items: []nodeapi.Revision{{Revision: revision, Since: ago(99 * time.Hour), Current: true, Images: []string{image + ":v1", image + "-sidecar:v1"}}}})).
+		on("GET", nodeapi.Events, sends(nodeapi.EventList{Items: []nodeapi.Event{
+			{Namespace: namespace, Kind: "Pod", Name: long, Type: "Warning", Reason: "FailedToRetrieveImagePullSecret", Message: text, Last: ago(time.Hour)},
+			{Kind: "Node", Name: "edge-1", Type: "Normal", Reason: revision, Message: "Node edge-1 status is now: NodeReady", Last: ago(99 * time.Hour)},
+		}})).
+		on("POST", nodeapi.WebCodes, sends(nodeapi.Code{Code: strings.Repeat("k", 26), Expires: next}))
 }
 
 func TestOutputFitsATerminal(t *testing.T) {
 	// These have no tables, and tests of their own.
-	without := []string{"pull", "upgrade", "cancel", "rollback", "completion"}
+	without := []string{"pull", "upgrade", "cancel", "rollback", "bundle", "completion"}
 	longPod := strings.Repeat("camera-", 12) + "x7k2p"
 	for kind, tt := range map[string]struct{ namespace, short, long, revision, image, text string }{
 		"realistic names": {"shop", "web-x7k2p", "web-backend-9xk4d", "7598db76d4", "registry.example.com/shop/web",

@@ -46,6 +46,7 @@ type options struct {
 	reason    string
 	remove    bool
 	to        string
+	file      string
 	help      bool
 	version   bool
 }
@@ -62,8 +63,8 @@ func (o *options) flags() *pflag.FlagSet {
 	fs.StringVar(&o.tls.CA, "certificate-authority", "", "file with the certificate of a hub that offers its API over TLS (--serve-client-ca-file), or with its CA")
 	fs.StringVar(&o.tls.Cert, "client-certificate", "", "file with your client certificate for that hub")
 	fs.StringVar(&o.tls.Key, "client-key", "", "file with the private key for --client-certificate")
-	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pod, if not given as NAMESPACE/POD; empty: default. With pods, queue and upgrade --all: this namespace only; empty: all")
-	fs.StringVarP(&o.output, "output", "o", "", "json prints JSON, for programs; wide, of pods, queue, history and status, tables with a line for each row, however long, and more columns; empty: text that fits the terminal, or 80 columns")
+	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pod, if not given as NAMESPACE/POD; empty: default. With pods, queue, events and upgrade --all: this namespace only; empty: all")
+	fs.StringVarP(&o.output, "output", "o", "", "json prints JSON, for programs; wide, of pods, queue, history, status and events, tables with a line for each row, however long, and more columns; empty: text that fits the terminal, or 80 columns")
 	fs.DurationVar(&o.timeout, "timeout", 0, "how long to wait at most; 0: without limit")
 	fs.BoolVar(&o.noWait, "no-wait", false, "request the pull, and do not wait for it")
 	fs.BoolVar(&o.cancel, "cancel", false, "cancel the pull, and release the images that are on the node")
@@ -78,6 +79,7 @@ func (o *options) flags() *pflag.FlagSet {
 	fs.StringVar(&o.reason, "reason", "", "with --for: why, for people; at most 200 bytes")
 	fs.BoolVar(&o.remove, "remove", false, "end the hold")
 	fs.StringVar(&o.to, "to", "", "revision to go back to, as history shows it; empty: the previous one")
+	fs.StringVar(&o.file, "output-file", "", "file to write, which must not exist; -: stdout; empty: edgehub-NODE-TIME.tar.gz in this folder")
 	fs.BoolVarP(&o.help, "help", "h", false, "print help, also for a command")
 	fs.BoolVar(&o.version, "version", false, "print the version and exit")
 	return fs
@@ -104,6 +106,9 @@ func commands() []command {
 		{name: "rollback", args: []string{"POD"}, flags: []string{"namespace", "to", "force", "wait", "timeout"}, run: rollback},
 		{name: "history", wide: true, args: []string{"POD"}, flags: []string{"namespace"}, run: history},
 		{name: "status", wide: true, run: status},
+		{name: "events", wide: true, flags: []string{"namespace"}, run: events},
+		{name: "web", run: web},
+		{name: "bundle", flags: []string{"output-file"}, run: writeBundle},
 		{name: "completion", args: []string{"SHELL"}, run: printScript},
 	}
 }
@@ -209,6 +214,8 @@ func (c *call) check(fs *pflag.FlagSet, verb command) error {
 		return stray
 	case !slices.Contains(append(verb.outputs(), ""), c.output):
 		return fmt.Errorf("--output=%q: want %s, or leave it out", c.output, strings.Join(verb.outputs(), " or "))
+	case c.file == "-" && c.output != "":
+		return errors.New("--output-file=- writes the bundle to stdout: leave --output out")
 	case c.timeout < 0:
 		return fmt.Errorf("--timeout=%v: want a duration such as 10m", c.timeout)
 	case c.cancel && (c.noWait || c.timeout > 0):

@@ -39,7 +39,7 @@ func flagValues(arguments []string, flag, typed string) []string {
 			verb, _ = find(arguments[0])
 		}
 		return verb.outputs()
-	case "certificate-authority", "client-certificate", "client-key":
+	case "output-file", "certificate-authority", "client-certificate", "client-key":
 		return completion.Files(typed)
 	}
 	return nil

@@ -23,7 +23,7 @@ func TestCompletion(t *testing.T) {
 	h := upgradables(t)
 	t.Setenv("EDGEHUB_ADDRESS", h.address)
 	tests := map[string]completiontest.Case{
-		"nothing yet":                        {"", "pods pull upgrade queue cancel hold rollback history status completion help"},
+		"nothing yet":                        {"", "pods pull upgrade queue cancel hold rollback history status events web bundle completion help"},
 		"the beginning of a command":         {"pu", "pull"},
 		"no such command":                    {"x", ""},
 		"a pod":                              {"pull ", "kube-system/proxy-2 shop/web-1"},
@@ -51,6 +51,8 @@ func TestCompletion(t *testing.T) {
 		"a file":                             {"pull --client-key completion_t", "completion_test.go"},
 		"a folder":                           {"status --certificate-authority ../edgehubct", "../edgehubctl/"},
 		"a file like no other":               {"status --client-certificate *", ""},
+		"a file to write":                    {"bundle --output-file completion_t", "completion_test.go"},
+		"flags of events":                    {"events --n", "--namespace"},
 		"a command that takes nothing":       {"status ", ""},
 		"a shell":                            {"completion ", "bash zsh fish"},
 		"help of a command":                  {"help st", "status"},

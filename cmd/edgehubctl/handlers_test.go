@@ -1,8 +1,14 @@
 package main
 
 import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,9 +19,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/edgehub-io/edgehub/hub/bundle"
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/page"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/webtoken"
 )
 
 // parts keep what the real handlers write, in memory.
@@ -110,6 +119,12 @@ func (p rollbacksPart) States() []nodeapi.Upgrade {
 // realHandlers is a hub of package ota, whose apiserver has pod shop/web-1. ota.Options have the rest.
 func realHandlers(t *testing.T, change func(*ota.Options)) *fakeHub {
 	t.Helper()
+	return realPage(t, change, nil)
+}
+
+// realPage is realHandlers with a page in front.
+func realPage(t *testing.T, change func(*ota.Options), p *page.Page) *fakeHub {
+	t.Helper()
 	cloud := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.Method == http.MethodDelete {
@@ -129,7 +144,11 @@ func realHandlers(t *testing.T, change func(*ota.Options)) *fakeHub {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(api)
+	var handler http.Handler = api
+	if p != nil {
+		handler = p.Wrap(api)
+	}
+	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	return &fakeHub{address: server.Listener.Addr().String()}
@@ -172,10 +191,54 @@ func TestRealHandlers(t *testing.T) {
 	h.edgehubctl(t, "rollback", "shop/web-1").is(t, exitDone, "Rollback of pod shop/web-1 queued: it starts when the cloud can be reached\n", "")
 }
 
+func TestRealHandlersOfThePage(t *testing.T) {
+	t.Chdir(t.TempDir())
+	event := nodeapi.Event{Namespace: "shop", Kind: "Pod", Name: "web-1", Type: "Normal", Reason: "Pulled", Message: "image is here", Last: ago(3 * time.Hour)}
+	broken := false
+	parts := []bundle.Part{{Name: "log.txt", Write: func(_ context.Context, w io.Writer) error {
+		_, err := io.CopyN(w, rand.Reader, mib) // more than is buffered on the way
+		return err
+	}}}
+	h := realPage(t, func(*ota.Options) {}, page.New(page.Options{
+		NodeName: "edge-1",
+		Node:     func() nodeapi.NodeState { return nodeapi.NodeState{Node: "edge-1"} },
+		Events:   func() nodeapi.EventList { return nodeapi.EventList{Items: []nodeapi.Event{event}} },
+		Bundle: func(ctx context.Context, w io.Writer) error {
+			err := bundle.Write(ctx, w, parts)
+			if broken {
+				err = errors.New("a disk that cannot be read")
+			}
+			return err
+		},
+		Tokens: webtoken.Open(filepath.Join(t.TempDir(), "tokens"), func(time.Time) bool { return true }, slog.New(slog.DiscardHandler)),
+		Logger: slog.New(slog.DiscardHandler),
+	}))
+	h.edgehubctl(t, "events").has(t, exitDone, "Pod shop/web-1   3h    Normal   Pulled   image is here\n", "")
+	got := h.edgehubctl(t, "web")
+	code, ok := strings.CutPrefix(strings.TrimSpace(got.out), "http://"+h.address+"/#code=")
+	if !ok || got.code != exitDone {
+		t.Fatalf("got %+v", got)
+	}
+	answer, err := http.Post("http://"+h.address+nodeapi.WebTokens, "application/json", strings.NewReader(`{"code":"`+code+`"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.Body.Close(); answer.StatusCode != http.StatusOK {
+		t.Errorf("the code of the link is answered with %s", answer.Status)
+	}
+	h.edgehubctl(t, "bundle").has(t, exitDone, "edgehub-edge-1-", "")
+	h.edgehubctl(t, "bundle", "--output-file=b.tgz").has(t, exitDone, "b.tgz: 1.0 MiB\n", "")
+	broken = true
+	h.edgehubctl(t, "bundle", "--output-file=c.tgz").has(t, exitFailed, "", "the hub has not sent a whole bundle")
+	if files, err := filepath.Glob("*"); err != nil || len(files) != 2 {
+		t.Errorf("the files are %v, %v", files, err)
+	}
+}
+
 // A hub without these parts stands for one that was built before there were any.
 func TestRealHandlersOfAnOlderHub(t *testing.T) {
 	h := realHandlers(t, func(*ota.Options) {})
-	for _, line := range []string{"queue", "cancel shop/web-1", "hold shop/web-1", "rollback shop/web-1", "history shop/web-1", "upgrade shop/web-1 --at=03:00"} {
+	for _, line := range []string{"queue", "cancel shop/web-1", "hold shop/web-1", "rollback shop/web-1", "history shop/web-1", "upgrade shop/web-1 --at=03:00", "events", "web", "bundle", "bundle --output-file=b.tgz", "bundle --output-file=-"} {
 		h.edgehubctl(t, strings.Fields(line)...).is(t, exitFailed, "", tooOld)
 	}
 	h.edgehubctl(t, "pods", "-o", "wide").has(t, exitDone, "yes, to 7c9b", "")

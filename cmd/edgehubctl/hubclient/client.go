@@ -68,6 +68,9 @@ func wrongUse(format string, args ...any) error { return &UsageError{fmt.Errorf(
 // Address returns HOST:PORT of the hub.
 func (h *Client) Address() string { return h.address }
 
+// URL returns scheme://HOST:PORT of the hub.
+func (h *Client) URL() string { return h.scheme + "://" + h.address }
+
 // APIError is an answer other than 200 and 202; Text is the hub's message.
 type APIError struct {
 	Code int
@@ -97,7 +100,7 @@ func (s *UnreachableError) Unwrap() error { return s.err }
 // Do returns an answer of 200 or 202, whose body the caller closes, or a *APIError, or a
 // *UnreachableError.
 func (h *Client) Do(ctx context.Context, method, path string) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, method, h.scheme+"://"+h.address+path, http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, method, h.URL()+path, http.NoBody)
 	if err != nil {
 		return nil, wrongUse("--address=%q: %w", h.address, err)
 	}
@@ -160,12 +163,17 @@ func (h *Client) Send(ctx context.Context, method, path string) (answer string, 
 
 // Read decodes the answer to a GET.
 func (h *Client) Read(ctx context.Context, path string, into any) error {
-	body, _, err := h.whole(ctx, http.MethodGet, path)
+	return h.Decode(ctx, http.MethodGet, path, into)
+}
+
+// Decode sends a request, and decodes the answer.
+func (h *Client) Decode(ctx context.Context, method, path string, into any) error {
+	body, _, err := h.whole(ctx, method, path)
 	if err != nil {
 		return err
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("GET %s: what answers on %s is no hub, or of another version: %w", path, h.address, err)
+		return fmt.Errorf("%s %s: what answers on %s is no hub, or of another version: %w", method, path, h.address, err)
 	}
 	return nil
 }
