@@ -20,9 +20,13 @@ const (
 	maxBody = 4096
 )
 
-// FromBrowser reports whether a browser sent r. Browsers always send Origin if the method is not GET or HEAD,
-// and Sec-Fetch-Site to loopback and over TLS; a page can take away neither.
+// FromBrowser reports whether a browser sent r. Browsers send Origin if the method is not GET or HEAD, and
+// Sec-Fetch-Site to loopback and over TLS; a page can take away neither. Old ones leave out both: each calls
+// itself Mozilla, which a page elsewhere cannot change either.
 func FromBrowser(r *http.Request) bool {
+	if strings.HasPrefix(r.UserAgent(), "Mozilla/") {
+		return true
+	}
 	for name := range r.Header {
 		if name == "Origin" || strings.HasPrefix(name, "Sec-Fetch-") {
 			return true
@@ -48,7 +52,7 @@ func (t *Tokens) Guard(next http.Handler) http.Handler {
 func (t *Tokens) Require(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if FromBrowser(r) && !t.valid(r.Header.Get(nodeapi.TokenHeader)) {
-			refuse(w, http.StatusUnauthorized, "this browser may not change anything")
+			refuse(w, http.StatusUnauthorized, "this browser may not change anything, or no longer: edgehubctl web prints a link with which it may")
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -4,8 +4,8 @@
 //
 // There are no cookies: a browser adds a token to no request of another page.
 //
-// Codes are in memory only, so a restart of the hub invalidates those that were not used. Tokens survive it.
-// A file has their hashes: whoever reads it, or a copy of the disk, has no token.
+// Codes are in memory only, so a restart of the hub invalidates those that were not used. Tokens survive it
+// for the rest of their hours. A file has their hashes: whoever reads it, or a copy of the disk, has no token.
 //
 // Tokens is safe for concurrent use and starts nothing.
 package webtoken
@@ -29,9 +29,10 @@ import (
 )
 
 const (
-	codeLife  = 10 * time.Minute
-	maxCodes  = 20 // that wait to be used
-	tokenLife = 30 * 24 * time.Hour
+	codeLife = 10 * time.Minute
+	maxCodes = 20 // that wait to be used
+	// tokenLife is a working day: the browser of a shop that was left open changes nothing on the next.
+	tokenLife = 12 * time.Hour
 	maxTokens = 20
 )
 
@@ -50,14 +51,16 @@ type Tokens struct {
 	// mu is held while the file is written, so that it agrees with memory. It is written when there is a
 	// new token, or one has expired.
 	mu     sync.Mutex
-	codes  []secret // their expiry is monotonic: changes of the node's clock have no effect
+	codes  []secret
 	tokens []secret // the oldest first; the content of the file
 }
 
 // secret is a code or a token. Those are random and too long to be guessed, so their hash needs no salt.
 type secret struct {
-	Hash    []byte    `json:"hash"` // SHA-256
+	Hash []byte `json:"hash"` // SHA-256
+	// Expires is monotonic if the secret is of this process: changes of the node's clock have no effect.
 	Expires time.Time `json:"expires"`
+	ours    bool      // the secret is of this process, and not read from the file
 }
 
 func hashOf(text string) []byte {
@@ -107,30 +110,30 @@ func (t *Tokens) newCode() (nodeapi.Code, error) {
 		return nodeapi.Code{}, errTooManyCodes
 	}
 	text, expires := rand.Text(), time.Now().Add(codeLife) // 130 bits
-	t.codes = append(t.codes, secret{hashOf(text), expires})
+	t.codes = append(t.codes, secret{hashOf(text), expires, true})
 	return nodeapi.Code{Code: text, Expires: expires.UTC().Truncate(time.Second)}, nil
 }
 
 // exchange returns a token for a code, which is used then. It returns errWrongCode for a code that is not
 // known, or expired. If the token cannot be written to disk, the code can be used again. After a crash in
 // between there may be a token on disk that nobody has.
-func (t *Tokens) exchange(text string) (nodeapi.Token, error) {
+func (t *Tokens) exchange(code string) (nodeapi.Token, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	at := find(t.codes, text)
+	at := find(t.codes, code)
 	if at < 0 || !time.Now().Before(t.codes[at].Expires) {
 		return nodeapi.Token{}, errWrongCode
 	}
 	t.tidyLocked()
-	token := nodeapi.Token{Token: rand.Text() + rand.Text(), Expires: time.Now().Add(tokenLife).UTC().Truncate(time.Second)} // 260 bits
-	all := append(slices.Clone(t.tokens), secret{hashOf(token.Token), token.Expires})
+	text, expires := rand.Text()+rand.Text(), time.Now().Add(tokenLife) // 260 bits
+	all := append(slices.Clone(t.tokens), secret{hashOf(text), expires, true})
 	all = all[max(0, len(all)-maxTokens):]
 	if err := t.write(all); err != nil {
 		return nodeapi.Token{}, fmt.Errorf("keep the token of this browser: %w", err)
 	}
 	t.tokens = all
 	t.codes = slices.Delete(t.codes, at, at+1)
-	return token, nil
+	return nodeapi.Token{Token: text, Expires: expires.UTC().Truncate(time.Second)}, nil
 }
 
 // valid reports whether a browser with this token may change something.
@@ -138,24 +141,27 @@ func (t *Tokens) valid(text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.tidyLocked()
-	return find(t.tokens, text) >= 0
+	at := find(t.tokens, text)
+	return at >= 0 && t.decidable(t.tokens[at])
 }
+
+// decidable reports whether it can be known if a token has expired. While the clock was not set yet, those
+// of before the hub's start are neither good nor dropped: they may be of yesterday, or still good once it is set.
+func (t *Tokens) decidable(one secret) bool { return one.ours || t.plausible(time.Now()) }
 
 // tidyLocked drops tokens that have expired. One that expires too late comes from a clock that was ahead, or
 // is behind now: it gets no longer than a new one. Both are written to disk, so that a clock which is set
-// back later revives no token. A clock that was not set yet decides nothing: it would end all tokens.
+// back later revives no token.
 func (t *Tokens) tidyLocked() {
 	now := time.Now()
-	if !t.plausible(now) {
-		return
-	}
 	latest, changed := now.Add(tokenLife), false
 	var all []secret
 	for _, one := range t.tokens {
-		if one.Expires.After(latest) {
-			one.Expires, changed = latest.UTC().Truncate(time.Second), true
+		decidable := t.decidable(one)
+		if decidable && one.Expires.After(latest) {
+			one.Expires, changed = latest, true
 		}
-		if now.Before(one.Expires) {
+		if !decidable || now.Before(one.Expires) {
 			all = append(all, one)
 		}
 	}

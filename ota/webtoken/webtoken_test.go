@@ -218,6 +218,9 @@ func TestBrowsersNeedATokenAndProgramsNeedNone(t *testing.T) {
 	}{
 		"curl":                                   {http.MethodPost, nil, 200},
 		"curl with a wrong token":                {http.MethodPost, []string{nodeapi.TokenHeader, "wrong"}, 200},
+		"an old browser, without any of them":    {http.MethodPost, []string{"User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:52.0) Gecko/20100101 Firefox/52.0"}, 401},
+		"an old browser with the token":          {http.MethodPost, []string{"User-Agent", "Mozilla/5.0", nodeapi.TokenHeader, good}, 200},
+		"a form without a header of its own":     {http.MethodPost, []string{"User-Agent", "Mozilla/5.0", "Content-Type", "text/plain"}, 401},
 		"a browser reads":                        {http.MethodGet, []string{"Sec-Fetch-Site", "same-origin"}, 200},
 		"a browser reads the head":               {http.MethodHead, []string{"Sec-Fetch-Site", "none"}, 200},
 		"a browser's POST":                       {http.MethodPost, []string{"Origin", "http://127.0.0.1:10267"}, 401},
@@ -244,7 +247,7 @@ func TestBrowsersNeedATokenAndProgramsNeedNone(t *testing.T) {
 				r.Header.Add(tt.header[i], tt.header[i+1])
 			}
 			w := s.guards(r)
-			if w.Code != tt.want || w.Code == 401 && w.Body.String() != "this browser may not change anything\n" {
+			if w.Code != tt.want || w.Code == 401 && !strings.HasPrefix(w.Body.String(), "this browser may not change anything, or no longer: edgehubctl web ") {
 				t.Errorf("got %d %q, want %d", w.Code, w.Body, tt.want)
 			}
 		})
@@ -253,10 +256,10 @@ func TestBrowsersNeedATokenAndProgramsNeedNone(t *testing.T) {
 
 func TestABrowserGetsNoCode(t *testing.T) {
 	s := newSite(t)
-	for _, header := range []string{"Origin", "Sec-Fetch-Site", "Sec-Fetch-Mode", "Sec-Fetch-Dest"} {
+	for header, value := range map[string]string{"Origin": "x", "Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty", "User-Agent": "Mozilla/5.0"} {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodPost, nodeapi.WebCodes, http.NoBody)
-		r.Header.Set(header, "same-origin")
+		r.Header.Set(header, value)
 		r.Header.Set(nodeapi.TokenHeader, s.token()) // not even with a token
 		s.NewCode(w, r)
 		if w.Code != http.StatusForbidden {
@@ -366,31 +369,55 @@ func TestAWrongClockMakesNoTokenLastLonger(t *testing.T) {
 	})
 }
 
-// A node without a clock battery boots in 1970, until its clock is set.
-func TestAClockThatIsNotSetYetEndsNoToken(t *testing.T) {
+// A node without a clock battery boots in 1970, until its clock is set. A token of before may be of yesterday.
+func TestAClockThatIsNotSetYet(t *testing.T) {
 	const now = 1000 * 24 * time.Hour // after the time at which each bubble begins
 	file := filepath.Join(t.TempDir(), "tokens.json")
-	var token string
+	var old string
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(now)
 		s := &site{t: t, file: file}
 		s.restart()
-		token = s.token()
+		old = s.token()
 	})
 	synctest.Test(t, func(t *testing.T) {
 		s := &site{t: t, file: file, unset: true}
 		s.restart()
-		if status := s.changes(token); status != http.StatusOK {
-			t.Errorf("before the clock is set: %d", status)
+		if status := s.changes(old); status != http.StatusUnauthorized {
+			t.Errorf("before the clock is set: %d, want 401", status)
 		}
-		time.Sleep(now + time.Hour)
+		fresh := s.token()
+		time.Sleep(tokenLife - time.Hour)
+		if status := s.changes(fresh); status != http.StatusOK {
+			t.Errorf("a token that was given since: %d", status)
+		}
+		time.Sleep(time.Hour)
+		if status := s.changes(fresh); status != http.StatusUnauthorized {
+			t.Errorf("after %v: %d, want 401", tokenLife, status)
+		}
+		time.Sleep(now - tokenLife + time.Hour)
 		s.unset = false
-		if status := s.changes(token); status != http.StatusOK {
+		if status := s.changes(old); status != http.StatusOK {
 			t.Errorf("once it is set: %d", status)
 		}
 		time.Sleep(tokenLife)
+		if status := s.changes(old); status != http.StatusUnauthorized {
+			t.Errorf("%v later: %d, want 401", tokenLife, status)
+		}
+	})
+}
+
+func TestATokenOfYesterdayChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		token := s.token()
+		time.Sleep(24 * time.Hour)
 		if status := s.changes(token); status != http.StatusUnauthorized {
-			t.Errorf("after %v: %d, want 401", tokenLife, status)
+			t.Errorf("got %d, want 401", status)
+		}
+		s.restart()
+		if status := s.changes(token); status != http.StatusUnauthorized {
+			t.Errorf("after a restart: %d, want 401", status)
 		}
 	})
 }
