@@ -79,16 +79,16 @@ func reads(h http.HandlerFunc) methods {
 }
 
 // Wrap answers the page's own paths, as they were sent, neither cleaned nor decoded, and passes all other
-// requests to next, if they may change what they change.
+// requests to next, if they may change what they change. No browser runs, or shows in a frame, what either answers.
 func (p *Page) Wrap(next http.Handler) http.Handler {
 	next = p.Tokens.Guard(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		secure(w.Header())
 		route, ok := p.routes[r.URL.EscapedPath()]
 		if !ok {
 			next.ServeHTTP(w, r)
 			return
 		}
-		secure(w.Header())
 		h, ok := route[r.Method]
 		if !ok {
 			route.notAllowed(w, r)
@@ -120,7 +120,12 @@ func (m methods) notAllowed(w http.ResponseWriter, r *http.Request) {
 }
 
 func writeJSON(w http.ResponseWriter, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		http.Error(w, "encode the answer: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(v) // fails when the caller is gone
+	_, _ = w.Write(append(body, '\n')) // fails when the caller is gone
 }
