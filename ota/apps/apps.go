@@ -64,7 +64,8 @@ func (o *Options) app(pod *corev1.Pod) nodeapi.App {
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		a.Kind, a.Workload = owner.Kind, owner.Name
 	}
-	if started := pod.Status.StartTime; started != nil {
+	// JSON has no other years: one pod's would keep all from being shown.
+	if started := pod.Status.StartTime; started != nil && started.Year() > 0 && started.Year() < 9999 {
 		a.Started = &started.Time
 	}
 	if !a.Ready && !a.Deleting {
