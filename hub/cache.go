@@ -34,7 +34,7 @@ func openCache(c *config.Config, upstream *upstream.Upstream, r prometheus.Regis
 	}
 	kept, err := cache.Open(filepath.Join(c.RootDir, "cache"), upstream, cache.Options{
 		Unreachable:      unreachable,
-		IsNode:           func(ctx context.Context) bool { return authn.IdentityOf(ctx) == authn.Node },
+		IsNode:           isNode,
 		AsNode:           authn.AsNode,
 		Peer:             access.PeerOf,
 		NodeName:         c.NodeName,
@@ -54,6 +54,9 @@ func openCache(c *config.Config, upstream *upstream.Upstream, r prometheus.Regis
 	}
 	return kept, nil
 }
+
+// isNode reports whether a request has the node's identity.
+func isNode(ctx context.Context) bool { return authn.IdentityOf(ctx) == authn.Node }
 
 // tenant is the proxy's [proxy.Tenant]. Callers whose tokens are not known are one tenant, whose
 // users are their connections' other ends: they cannot be many by their tokens.

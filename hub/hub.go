@@ -93,7 +93,7 @@ func New(c *config.Config, userAgent string, r *prometheus.Registry, log *slog.L
 	}
 	var answers http.RoundTripper
 	h.transforms, answers = newTransforms(c, h.pods, func() []byte { return h.creds.ServerCAs() }, kept, r, log)
-	h.proxy = proxy.New(h.events.Wrap(answers), h.tenant, access.Refused, log, proxy.NewMetrics(r))
+	h.proxy = proxy.New(h.events.Wrap(answers, isNode), h.tenant, access.Refused, log, proxy.NewMetrics(r))
 	h.traffic = openTraffic(c, upstream, log)
 	if h.creds, err = credentials.New(source, id, upstream, r, log); err != nil {
 		return nil, errors.Join(err, h.Close())

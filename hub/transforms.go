@@ -14,7 +14,6 @@ import (
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/feed"
 	"github.com/edgehub-io/edgehub/ota/coreclient"
-	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
 // transforms changes what some clients read of some objects.
@@ -47,7 +46,7 @@ func newTransforms(c *config.Config, pods *podAccess, clusterCAs func() []byte, 
 		all = append(all, transform.NewClusterIP(t.topology, c.ServiceProxyAccounts, podServers(c)))
 	}
 	return t, transform.New(answers, transform.Options{
-		IsNode:     func(ctx context.Context) bool { return authn.IdentityOf(ctx) == authn.Node },
+		IsNode:     isNode,
 		Transforms: all, Topology: t.topology, Registerer: r, Logger: log,
 	})
 }

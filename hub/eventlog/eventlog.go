@@ -1,10 +1,12 @@
-// Package eventlog remembers the last Events that programs of the node have reported through the hub,
-// online or offline. They are in memory alone.
+// Package eventlog remembers the last Events that were reported through the hub with the node's identity, as
+// kubelet does, online or offline. They are in memory alone. Pods' own are not remembered: offline the hub
+// accepts Events that an apiserver may refuse later, and a pod could hide those of all others.
 package eventlog
 
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"io"
 	"mime"
 	"net/http"
@@ -54,40 +56,53 @@ func (l *Log) List() nodeapi.EventList {
 	return list
 }
 
-// Wrap returns a RoundTripper that remembers the Events in next's answers to those who report them.
-func (l *Log) Wrap(next http.RoundTripper) http.RoundTripper { return roundTripper{l, next} }
+// Wrap returns a RoundTripper that remembers the Events in next's answers to the node. isNode reports whether
+// a request is the node's.
+func (l *Log) Wrap(next http.RoundTripper, isNode func(context.Context) bool) http.RoundTripper {
+	return roundTripper{l, next, isNode}
+}
 
 type roundTripper struct {
-	log  *Log
-	next http.RoundTripper
+	log    *Log
+	next   http.RoundTripper
+	isNode func(context.Context) bool
 }
 
 // RoundTrip implements http.RoundTripper. The answer to a POST, PUT or PATCH of an Event is the whole
 // Event, as it is now. A copy is made of what the caller reads.
 func (t roundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := t.next.RoundTrip(r)
-	if err != nil || res.StatusCode/100 != 2 || res.Header.Get("Content-Encoding") != "" {
+	kind, ok := reports(r)
+	if !ok || err != nil || res.StatusCode/100 != 2 || res.Header.Get("Content-Encoding") != "" || !t.isNode(r.Context()) {
 		return res, err
 	}
-	if kind, ok := reports(r); ok {
-		res.Body = &copied{ReadCloser: res.Body, done: func(body []byte) { t.log.read(res.Header.Get("Content-Type"), body, kind) }}
-	}
-	return res, nil
+	return t.copying(res, kind), nil
 }
 
-// reports returns the type of the Event that a request creates or changes, and false for any other request.
+// copying is apart from RoundTrip, so that requests for other things allocate nothing.
+func (t roundTripper) copying(res *http.Response, kind wire.TypeMeta) *http.Response {
+	res.Body = &copied{ReadCloser: res.Body, done: func(body []byte) { t.log.read(res.Header.Get("Content-Type"), body, kind) }}
+	return res
+}
+
+// reports returns the type of the Event that a request creates or changes, and false for any other request,
+// for which it allocates nothing.
 func reports(r *http.Request) (wire.TypeMeta, bool) {
-	if r.Method != http.MethodPost && r.Method != http.MethodPatch && r.Method != http.MethodPut || r.URL.Query().Has("dryRun") {
+	if r.Method != http.MethodPost && r.Method != http.MethodPatch && r.Method != http.MethodPut {
 		return wire.TypeMeta{}, false
 	}
-	for prefix, version := range map[string]string{"/api/v1/": "v1", "/apis/events.k8s.io/v1/": "events.k8s.io/v1"} {
-		path, ok := strings.CutPrefix(r.URL.Path, prefix+"namespaces/")
-		parts := strings.Split(path, "/") // namespace, "events", and the name unless it is a POST
-		if ok && len(parts) >= 2 && len(parts) <= 3 && parts[1] == "events" {
-			return wire.TypeMeta{APIVersion: version, Kind: "Event"}, true
-		}
+	version := corev1.SchemeGroupVersion
+	path, ok := strings.CutPrefix(r.URL.Path, "/api/v1/namespaces/")
+	if !ok {
+		version = eventsv1.SchemeGroupVersion
+		path, ok = strings.CutPrefix(r.URL.Path, "/apis/events.k8s.io/v1/namespaces/")
 	}
-	return wire.TypeMeta{}, false
+	_, resource, _ := strings.Cut(path, "/") // "events", and the name unless it is a POST
+	resource, name, _ := strings.Cut(resource, "/")
+	if !ok || resource != "events" || strings.Contains(name, "/") || r.URL.Query().Has("dryRun") {
+		return wire.TypeMeta{}, false
+	}
+	return wire.TypeMeta{APIVersion: version.String(), Kind: "Event"}, true
 }
 
 // copied is a body of which a copy is handed on once it was read to its end.

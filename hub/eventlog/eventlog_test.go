@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -35,14 +36,19 @@ func (c cloud) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: c.code, Header: http.Header{"Content-Type": {contentType}}, Body: io.NopCloser(bytes.NewReader(body))}, nil
 }
 
-// report sends a request through the log, and returns the answer's body.
+// report sends a request of the node through the log, and returns the answer's body.
 func report(t *testing.T, l *Log, c cloud, method, path string) string {
+	t.Helper()
+	return reportAs(t, l, true, c, method, path)
+}
+
+func reportAs(t *testing.T, l *Log, node bool, c cloud, method, path string) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, "http://hub"+path, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := l.Wrap(c).RoundTrip(req)
+	res, err := l.Wrap(c, func(context.Context) bool { return node }).RoundTrip(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,6 +122,7 @@ func TestWhatIsNoEventIsNotRemembered(t *testing.T) {
 		report(t, l, cloud{201, "", event}, method, path)
 	}
 	report(t, l, cloud{403, "", event}, "POST", collection)
+	reportAs(t, l, false, cloud{201, "", event}, "POST", collection)
 	report(t, l, cloud{201, "", &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}}, "POST", collection)
 	if items := l.List().Items; len(items) != 0 {
 		t.Errorf("got %+v", items)
@@ -144,6 +151,31 @@ func TestALaterStateReplacesTheEarlierOne(t *testing.T) {
 		t.Errorf("there are %d, from %+v and %+v to %+v", len(items), items[0], items[1], items[len(items)-1])
 	}
 }
+
+// Each request of the node and its pods passes the log.
+func TestOtherRequestsAllocateNothing(t *testing.T) {
+	answer := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: http.NoBody}
+	l := (&Log{}).Wrap(always{answer}, func(context.Context) bool { return true })
+	for _, request := range []string{
+		"GET /api/v1/pods?watch=true", "GET " + collection, "PATCH /api/v1/namespaces/site/pods/x/status", "POST /api/v1/namespaces/events/pods?dryRun=All",
+		"PUT /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1", "DELETE " + collection + "/e",
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://hub"+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := testing.AllocsPerRun(100, func() { _, _ = l.RoundTrip(req) }); n > 0 {
+			t.Errorf("%s: %v allocations", request, n)
+		}
+	}
+}
+
+// always gives the same answer.
+type always struct{ answer *http.Response }
+
+// RoundTrip implements http.RoundTripper.
+func (a always) RoundTrip(*http.Request) (*http.Response, error) { return a.answer, nil }
 
 func TestHowMuchAnEventMayTake(t *testing.T) {
 	l := &Log{}

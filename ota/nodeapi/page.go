@@ -145,8 +145,8 @@ type Traffic struct {
 
 // EventList is the answer to GET of Events.
 type EventList struct {
-	// Items are the last 50 Events that the node's programs have reported through this hub, the latest
-	// first. Those that wait for the cloud are there, too.
+	// Items are the last 50 Events that were reported through this hub with the node's identity, as kubelet
+	// does, the latest first. Those that wait for the cloud are there, too.
 	Items []Event `json:"items"`
 }
 
