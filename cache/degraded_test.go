@@ -43,6 +43,9 @@ func TestTheCacheServesWithoutAStoreFile(t *testing.T) {
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}
+	if views, bytes, trouble := c.Health(); views != 0 || bytes != 0 || trouble != "the cache is in memory only: its file cannot be opened" {
+		t.Errorf("its health: %d views, %d bytes, %q", views, bytes, trouble)
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()

@@ -106,6 +106,20 @@ func TestACertificateFromAFlagIsNeverReplaced(t *testing.T) {
 	if used, err := serving.get(&tls.ClientHelloInfo{}); err != nil || !used.Leaf.Equal(before) || !after.Equal(before) {
 		t.Errorf("it was replaced, or is not used: %v", err)
 	}
+	if end, ok := serving.Expires(); !ok || !end.Equal(before.NotAfter) {
+		t.Errorf("it expires %v, %t", end, ok)
+	}
+}
+
+func TestTheHubsOwnServingCertificateDoesNotExpire(t *testing.T) {
+	c := &config.Config{Options: config.Options{RootDir: t.TempDir(), NodeName: "n"}}
+	serving, err := NewCertificate(c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if end, ok := serving.Expires(); ok {
+		t.Errorf("it expires %v", end)
+	}
 }
 
 // A connection keeps its client's certificates for as long as it lives.

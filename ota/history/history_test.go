@@ -308,3 +308,38 @@ func TestForgedOwners(t *testing.T) {
 	h.Update([]*corev1.Pod{podOf("a", "v3", func(p *corev1.Pod) { p.Spec.Containers[0].Image = strings.Repeat("x", 1<<20) })})
 	want(t, "a revision of a megabyte", shows(h, web), "v2* v1")
 }
+
+func TestHowLongAnAppTakesToStart(t *testing.T) {
+	began := time.Unix(1000, 0)
+	running := func(restarts int32, ready time.Duration) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{
+				{Name: "side", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(began.Add(time.Second))}}},
+				{Name: "app", RestartCount: restarts, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(began)}}},
+			}
+			p.Status.Conditions[0].LastTransitionTime = metav1.NewTime(began.Add(ready))
+		}
+	}
+	for name, test := range map[string]struct {
+		pods []*corev1.Pod
+		want int
+	}{
+		"some seconds":            {[]*corev1.Pod{podOf("a", "v1", running(0, 3*time.Second))}, 3},
+		"at once":                 {[]*corev1.Pod{podOf("a", "v1", running(0, 0))}, 1},
+		"nothing is known":        {[]*corev1.Pod{podOf("a", "v1")}, 0},
+		"it was restarted":        {[]*corev1.Pod{podOf("a", "v1", running(1, 3*time.Second))}, 0},
+		"it was Ready before":     {[]*corev1.Pod{podOf("a", "v1", running(0, time.Hour))}, 0},
+		"a later transition":      {[]*corev1.Pod{podOf("a", "v1", running(0, 3*time.Second)), podOf("a", "v1", running(0, time.Minute))}, 3},
+		"another pod, of another": {[]*corev1.Pod{podOf("a", "v1", running(0, 3*time.Second)), podOf("b", "v2", running(0, 9*time.Second))}, 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := open(t, t.TempDir())
+			for _, pod := range test.pods {
+				h.Update([]*corev1.Pod{pod})
+			}
+			if got := h.StartSeconds(test.pods[len(test.pods)-1]); got != test.want {
+				t.Errorf("got %d, want %d", got, test.want)
+			}
+		})
+	}
+}

@@ -35,6 +35,30 @@ func hangUp(w http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
+// TLS is counted, too, and apiservers that are not in use are.
+func TestBytesAreCounted(t *testing.T) {
+	const size = 100_000
+	api := proxytest.APIServer(t, ok)
+	hub := newHub(t, upstream.Credentials{}, proxytest.RefusedURL(t), api.URL)
+	if sent, received := hub.upstream.Bytes(); sent != 0 || received != 0 {
+		t.Errorf("%d and %d bytes before the first request", sent, received)
+	}
+	res, err := hub.Client().Post(hub.URL+"/x", "text/plain", strings.NewReader(strings.Repeat("x", size)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if n, err := io.Copy(io.Discard, res.Body); err != nil || n != size+int64(len("POST ")) {
+		t.Fatalf("the answer has %d bytes: %v", n, err)
+	}
+	sent, received := hub.upstream.Bytes()
+	for name, n := range map[string]int64{"sent": sent, "received": received} {
+		if n <= size || n > 2*size {
+			t.Errorf("%d bytes %s, want some more than %d", n, name, size)
+		}
+	}
+}
+
 func TestFailover(t *testing.T) {
 	large := strings.Repeat("x", limits.MaxReplay+1)
 	tests := map[string]struct {
