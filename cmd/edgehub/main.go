@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/cmd/internal/version"
 	"github.com/edgehub-io/edgehub/hub"
+	"github.com/edgehub-io/edgehub/hub/bundle"
 	"github.com/edgehub-io/edgehub/hub/config"
 )
 
@@ -71,10 +73,12 @@ func run(ctx context.Context, args []string) error {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	h, err := hub.New(c, "edgehub/"+version.Get().Version, registry, logs.Logger(os.Stderr))
+	var lines bundle.Ring // first, since writing to it does not fail
+	h, err := hub.New(c, "edgehub/"+version.Get().Version, registry, logs.Logger(io.MultiWriter(&lines, os.Stderr)))
 	if err != nil {
 		return err
 	}
+	h.AddToBundle(bundle.Part{Name: "log.txt", Write: lines.CopyTo}, bundle.Flags(args))
 	defer boundMemory(ctx)()
 	return h.Run(ctx)
 }

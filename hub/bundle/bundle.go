@@ -73,9 +73,17 @@ func (a *answer) Header() http.Header { return a.header }
 // WriteHeader implements http.ResponseWriter.
 func (a *answer) WriteHeader(code int) { a.code = code }
 
-// Redact returns the arguments of a program without what may be secret: the values of flags whose names
+// Flags returns the part with the flags that the hub was started with.
+func Flags(args []string) Part {
+	return Part{Name: "flags.txt", Write: func(_ context.Context, w io.Writer) error {
+		_, err := fmt.Fprintln(w, strings.Join(redact(args), "\n"))
+		return err
+	}}
+}
+
+// redact returns the arguments of a program without what may be secret: the values of flags whose names
 // tell of secrets and not of files, and the users in URLs.
-func Redact(args []string) []string {
+func redact(args []string) []string {
 	redacted := make([]string, 0, len(args))
 	hide := false // the next argument is the value of a secret flag
 	for _, arg := range args {

@@ -79,7 +79,7 @@ func TestRedact(t *testing.T) {
 		"--node-name=gate-17", "--server-addr=https://REDACTED@10.0.0.1:6443,https://10.0.0.2", "--join-token=REDACTED", "--join-token", "REDACTED", "--v=2",
 		"--token-file=/etc/token", "--proxy", "http://REDACTED@proxy",
 	}
-	if got := Redact(args); !reflect.DeepEqual(got, want) {
+	if got := redact(args); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }

@@ -1,0 +1,339 @@
+package hub
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/edgehub-io/edgehub/hub/bundle"
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+)
+
+// ask sends a request to the node's API, whose headers are names and values in turn.
+func (n *node) ask(t *testing.T, method, path, body string, headers ...string) (int, string) {
+	t.Helper()
+	return sendTo(t, http.DefaultClient, method, "http://"+n.config.ServeAddress+path, body, headers...)
+}
+
+func sendTo(t *testing.T, client *http.Client, method, url, body string, headers ...string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	r.Host = r.Header.Get("Host")
+	res, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	content, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(content)
+}
+
+func TestThePageIsForItsOwnOriginAlone(t *testing.T) {
+	n := newNode(t, echoToken)
+	n.start(t)
+	own := "http://" + n.config.ServeAddress
+	if code, body := n.ask(t, http.MethodGet, nodeapi.Page, "", "Sec-Fetch-Site", "none"); code != 200 || !strings.Contains(body, "/page/app.js") {
+		t.Errorf("the page: %d %.100q", code, body)
+	}
+	for method, paths := range map[string][]string{
+		http.MethodHead: {nodeapi.Page, nodeapi.Apps},
+		http.MethodGet:  {nodeapi.Page, "/page/app.js", nodeapi.Pods, nodeapi.Apps, nodeapi.Node, nodeapi.Events, nodeapi.Stream, nodeapi.Bundle},
+		http.MethodPost: {nodeapi.WebCodes, nodeapi.WebTokens},
+	} {
+		for _, path := range paths {
+			for name, headers := range map[string][]string{
+				"a rebound name":              {"Host", "evil.example.com:10267"},
+				"its page":                    {"Host", "evil.example.com:10267", "Origin", "http://evil.example.com:10267", "Sec-Fetch-Site", "same-origin"},
+				"another origin":              {"Origin", "https://evil.example.com", "Sec-Fetch-Site", "cross-site"},
+				"a link from elsewhere":       {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate"},
+				"a frame in a page elsewhere": {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Dest", "iframe"},
+				"a frame in a page of a port": {"Sec-Fetch-Site", "same-site", "Sec-Fetch-Dest", "iframe"},
+				"a sandboxed frame":           {"Origin", "null", "Sec-Fetch-Site", "same-origin"},
+				"a page of another port":      {"Origin", "http://127.0.0.1:1", "Sec-Fetch-Site", "same-site"},
+				"the page over TLS":           {"Origin", strings.Replace(own, "http", "https", 1)},
+			} {
+				if code, body := n.ask(t, method, path, "", headers...); code != 403 || strings.Count(body, "\n") != 1 && method != http.MethodHead {
+					t.Errorf("%s %s of %s: %d %.200q, want 403 and one line", method, path, name, code, body)
+				}
+			}
+		}
+	}
+}
+
+// What an owner does goes through the page to the API, which finds no such pod.
+func TestABrowserNeedsATokenAndAProgramNone(t *testing.T) {
+	n := newNode(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no such pod", http.StatusNotFound) })
+	_, stop := n.start(t)
+	own := "http://" + n.config.ServeAddress
+	change := func(headers ...string) int {
+		t.Helper()
+		code, _ := n.ask(t, http.MethodPost, "/openyurt.io/v1/namespaces/d/pods/p/upgrade", "", headers...)
+		return code
+	}
+	if code := change(); code == 401 || code == 403 {
+		t.Errorf("a program: %d", code)
+	}
+	if code := change("Origin", own, nodeapi.TokenHeader, "guessed"); code != 401 {
+		t.Errorf("a browser with a guessed token: %d", code)
+	}
+	if code := change("User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:52.0) Gecko/20100101 Firefox/52.0"); code != 401 {
+		t.Errorf("a browser that sends neither Origin nor Sec-Fetch-Site: %d", code)
+	}
+	for method, path := range map[string]string{http.MethodDelete: "/openyurt.io/v1/namespaces/d/pods/p/hold", http.MethodGet: nodeapi.Bundle} {
+		if code, _ := n.ask(t, method, path, "", "Sec-Fetch-Site", "same-origin"); code != 401 {
+			t.Errorf("%s %s of a browser without a token: %d", method, path, code)
+		}
+	}
+	status, code := n.ask(t, http.MethodPost, nodeapi.WebCodes, "")
+	if status != 200 {
+		t.Fatalf("a code: %d %s", status, code)
+	}
+	status, body := n.ask(t, http.MethodPost, nodeapi.WebTokens, code, "Origin", own)
+	var token nodeapi.Token
+	if err := json.Unmarshal([]byte(body), &token); err != nil || status != 200 {
+		t.Fatalf("the token: %d %s", status, body)
+	}
+	if status, body := n.ask(t, http.MethodPost, nodeapi.WebTokens, code, "Origin", own); status != 403 || strings.Contains(body, token.Token) {
+		t.Errorf("the code again: %d %s", status, body)
+	}
+	if code := change("Origin", own, nodeapi.TokenHeader, token.Token); code == 401 || code == 403 {
+		t.Errorf("a browser with a token: %d", code)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	n.start(t)
+	if code := change("Origin", own, nodeapi.TokenHeader, token.Token); code == 401 || code == 403 {
+		t.Errorf("after a restart: %d", code)
+	}
+}
+
+// Beyond loopback a browser needs a client certificate, and then a token, too.
+func TestABrowserOverTLS(t *testing.T) {
+	n := newNode(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no such pod", http.StatusNotFound) })
+	ca := newIssuer(t)
+	n.withClientCAs(t, ca)
+	n.start(t)
+	own := "https://" + n.config.ServeAddress
+	stranger, owner := n.clientOf(t, nil), n.clientOf(t, ca.client(t, x509.ExtKeyUsageClientAuth, time.Hour))
+	for method, paths := range map[string][]string{
+		http.MethodGet:  {nodeapi.Page, "/page/app.js", nodeapi.Apps, nodeapi.Node, nodeapi.Events, nodeapi.Stream, nodeapi.Bundle},
+		http.MethodPost: {nodeapi.WebCodes, nodeapi.WebTokens},
+	} {
+		for _, path := range paths {
+			if code, body := sendTo(t, stranger, method, own+path, ""); code != 401 || strings.Count(body, "\n") != 1 {
+				t.Errorf("%s %s without a certificate: %d %.200q", method, path, code, body)
+			}
+			if code, _ := sendTo(t, owner, method, own+path, "", "Origin", "https://evil.example.com", "Sec-Fetch-Site", "cross-site"); code != 403 {
+				t.Errorf("%s %s of another origin, in a browser with the certificate: %d", method, path, code)
+			}
+		}
+	}
+	if code, body := sendTo(t, owner, http.MethodGet, own+nodeapi.Page, "", "Sec-Fetch-Site", "none"); code != 200 || !strings.Contains(body, "/page/app.js") {
+		t.Errorf("the page: %d %.100q", code, body)
+	}
+	const upgrade = "/openyurt.io/v1/namespaces/d/pods/p/upgrade"
+	if code, _ := sendTo(t, owner, http.MethodPost, own+upgrade, "", "Origin", own, "Sec-Fetch-Site", "same-origin"); code != 401 {
+		t.Errorf("a change without a token: %d", code)
+	}
+	_, code := sendTo(t, owner, http.MethodPost, own+nodeapi.WebCodes, "")
+	_, body := sendTo(t, owner, http.MethodPost, own+nodeapi.WebTokens, code, "Origin", own)
+	var token nodeapi.Token
+	if err := json.Unmarshal([]byte(body), &token); err != nil {
+		t.Fatalf("the token: %s", body)
+	}
+	if code, _ := sendTo(t, owner, http.MethodPost, own+upgrade, "", "Origin", own, nodeapi.TokenHeader, token.Token); code == 401 || code == 403 {
+		t.Errorf("a change with a token: %d", code)
+	}
+}
+
+// Without the cloud the hub accepts Events of any pod with a token, which an apiserver may refuse later: a pod
+// must not write to the owner's page by that.
+func TestEventsOnThePageAreTheNodes(t *testing.T) {
+	n := newNode(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		_, _ = io.Copy(w, r.Body)
+	})
+	n.start(t)
+	report := func(name string, headers ...string) {
+		t.Helper()
+		event := `{"kind":"Event","apiVersion":"v1","metadata":{"namespace":"d","name":"` + name + `"},"involvedObject":{"kind":"Pod","namespace":"d","name":"p"},"reason":"Why","message":"<script>alert(1)</script>"}`
+		headers = append(headers, "Content-Type", "application/json")
+		if code, body := sendTo(t, http.DefaultClient, http.MethodPost, "http://"+n.config.ProxyAddress+"/api/v1/namespaces/d/events", event, headers...); code != 201 {
+			t.Fatalf("an Event: %d %s", code, body)
+		}
+	}
+	report("of-a-pod", "Authorization", "Bearer pods-token")
+	report("of-the-node")
+	_, body := n.ask(t, http.MethodGet, nodeapi.Events, "")
+	var list nodeapi.EventList
+	if err := json.Unmarshal([]byte(body), &list); err != nil || len(list.Items) != 1 || list.Items[0].Message != "<script>alert(1)</script>" {
+		t.Errorf("%v: %s", err, body)
+	}
+	if strings.Contains(body, "<") { // JSON has it escaped, for whoever takes it for HTML
+		t.Errorf("a tag is there as it is: %s", body)
+	}
+}
+
+func TestAStreamDoesNotKeepTheHubFromStopping(t *testing.T) {
+	n := newNode(t, echoToken)
+	n.config.ShutdownGrace = time.Hour // longer than any test may take
+	_, stop := n.start(t)
+	res, err := http.Get("http://" + n.config.ServeAddress + nodeapi.Stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Errorf("the stream was cut: %v", err)
+	}
+	for _, want := range []string{"event: apps\n", "event: node\n", `"node":"n1"`, "event: events\n"} {
+		if !strings.Contains(string(content), want) {
+			t.Errorf("the stream lacks %q: %s", want, content)
+		}
+	}
+}
+
+// The node shows when a certificate from a flag expires; the hub's own never does.
+func TestCertificatesThatExpire(t *testing.T) {
+	names := func(n *node) (names []string) {
+		t.Helper()
+		h, err := n.hub()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer h.Close()
+		for _, c := range h.certificates() {
+			if !c.Expires.Equal(n.api.Certificate().NotAfter) {
+				t.Errorf("%s expires %v", c.Name, c.Expires)
+			}
+			names = append(names, c.Name)
+		}
+		return names
+	}
+	n := newNode(t, echoToken)
+	if got := names(n); len(got) != 0 {
+		t.Errorf("a self-signed one: %v", got)
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(n.api.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.write(t, "mine.key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))
+	n.config.TLSCertFile, n.config.TLSKeyFile = n.path("ca.crt"), n.path("mine.key")
+	if got := names(n); !slices.Equal(got, []string{"pods"}) {
+		t.Errorf("one from a flag: %v", got)
+	}
+	n.config.ServeClientCAFile = n.path("ca.crt")
+	if got := names(n); !slices.Equal(got, []string{"pods", "api"}) {
+		t.Errorf("and the API has it, too: %v", got)
+	}
+}
+
+func TestASupportBundleHasTheStateAndNoSecrets(t *testing.T) {
+	n := newNode(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"kind":"Secret","apiVersion":"v1","metadata":{"namespace":"d","name":"s","resourceVersion":"1"},"data":{"k":"c2VzYW1l"}}`)
+	})
+	var lines bundle.Ring
+	h, err := New(n.config, "edgehub/test", prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.AddToBundle(bundle.Part{Name: "log.txt", Write: lines.CopyTo}, bundle.Flags([]string{"--server-addr=https://admin:flags-password@10.0.0.1:6443", "--bootstrap-token", "flags-token"}))
+	n.run(t, h)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.config.ProxyAddress+"/api/v1/namespaces/d/secrets/s", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("User-Agent", "kubelet/v1.34.0")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := io.ReadAll(res.Body)
+	if res.Body.Close(); err != nil || !strings.Contains(string(secret), "c2VzYW1l") {
+		t.Fatalf("the Secret: %s %v", secret, err)
+	}
+	req.Header.Set("Authorization", "Bearer pods-token")
+	req.URL.RawQuery = "token=query-token"
+	if res, err = http.DefaultClient.Do(req); err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	_, code := n.ask(t, http.MethodPost, nodeapi.WebCodes, "")
+	_, token := n.ask(t, http.MethodPost, nodeapi.WebTokens, code)
+	_, unused := n.ask(t, http.MethodPost, nodeapi.WebCodes, "")
+	n.ask(t, http.MethodPost, nodeapi.WebTokens, `{"code":"guessed-code"}`)
+	n.ask(t, http.MethodDelete, "/openyurt.io/v1/namespaces/d/pods/p/hold", "", "Origin", "http://"+n.config.ServeAddress, nodeapi.TokenHeader, "guessed-token")
+	_, content := n.ask(t, http.MethodGet, nodeapi.Bundle, "")
+	unzipped, err := gzip.NewReader(strings.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := map[string]string{}
+	for archive := tar.NewReader(unzipped); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		part, err := io.ReadAll(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts[header.Name] = string(part)
+	}
+	for name, want := range map[string]string{
+		"node.json": `"node": "n1"`, "apps.json": `"items"`, "events.json": `"items"`, "cache.json": `secrets`, "metrics.txt": "edgehub_upstream_up", "log.txt": "hub serves", "flags.txt": "REDACTED",
+	} {
+		if !strings.Contains(parts[name], want) {
+			t.Errorf("%s lacks %q: %.300s", name, want, parts[name])
+		}
+	}
+	var given nodeapi.Token
+	var used, waits nodeapi.Code
+	for text, into := range map[string]any{token: &given, code: &used, unused: &waits} {
+		if err := json.Unmarshal([]byte(text), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, part := range parts {
+		for _, secret := range []string{
+			"first-token", "pods-token", "query-token", "c2VzYW1l", "sesame", given.Token, used.Code, waits.Code, "guessed-code", "guessed-token",
+			"flags-password", "flags-token", "PRIVATE KEY",
+		} {
+			if strings.Contains(part, secret) {
+				t.Errorf("%s has the secret %q", name, secret)
+			}
+		}
+	}
+}
