@@ -2,6 +2,7 @@ package hub
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
 	"crypto/x509"
 	"encoding/json"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -253,6 +255,30 @@ func TestCertificatesThatExpire(t *testing.T) {
 	n.config.ServeClientCAFile = n.path("ca.crt")
 	if got := names(n); !slices.Equal(got, []string{"pods", "api"}) {
 		t.Errorf("and the API has it, too: %v", got)
+	}
+}
+
+func TestTheNodesOwnCertificateExpires(t *testing.T) {
+	n := newNode(t, echoToken)
+	pair := newIssuer(t).client(t, x509.ExtKeyUsageClientAuth, time.Hour)
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.write(t, "node.key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))
+	n.write(t, "node.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Leaf.Raw}))
+	config, err := os.ReadFile(n.config.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.write(t, "kubeconfig", bytes.Replace(config, []byte("tokenFile: token"), []byte("client-certificate: node.crt, client-key: node.key"), 1))
+	h, err := n.hub()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	if got := h.certificates(); len(got) != 1 || got[0].Name != "node" || !got[0].Expires.Equal(pair.Leaf.NotAfter) {
+		t.Errorf("got %+v, want that of the node until %v", got, pair.Leaf.NotAfter)
 	}
 }
 
