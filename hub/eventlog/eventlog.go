@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -175,11 +176,11 @@ func summary(object runtime.Object) (key string, e nodeapi.Event, ok bool) {
 	default:
 		return "", e, false
 	}
-	e.First = firstOf(first, created, meta.CreationTimestamp.Time)
+	e.First = firstOf(first, created, meta.CreationTimestamp.Time, time.Now())
 	e.Last = firstOf(last, e.First)
 	e.Count = max(e.Count, 1)
 	e.Namespace, e.Kind, e.Name = about.Namespace, about.Kind, about.Name
-	e.Message = bounded(strings.Join(strings.Fields(e.Message), " "), maxMessage)
+	e.Message = bounded(e.Message, maxMessage)
 	for _, field := range []*string{&e.Namespace, &e.Kind, &e.Name, &e.Type, &e.Reason, &e.Source} {
 		*field = bounded(*field, maxField)
 	}
@@ -197,7 +198,9 @@ func firstOf(times ...time.Time) time.Time {
 	return time.Time{}
 }
 
-// bounded returns a copy of at most n bytes of valid UTF-8, so that nothing of the decoded object stays.
+// bounded returns a copy of at most n bytes of valid UTF-8 in one line, so that nothing of the decoded object
+// stays. Containers write some messages: what a terminal or browser would obey is left out.
 func bounded(s string, n int) string {
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }), " ")
 	return strings.ToValidUTF8(strings.Clone(s[:min(len(s), n)]), "")
 }

@@ -129,6 +129,17 @@ func TestWhatIsNoEventIsNotRemembered(t *testing.T) {
 	}
 }
 
+func TestAnEventCommandsNoTerminalAndHasATime(t *testing.T) {
+	l := &Log{}
+	e := coreEvent("e", 1, "a\x1b[2Jb\u202ec\r\nd")
+	e.Reason, e.FirstTimestamp, e.LastTimestamp = "Why\x1b]0;x\a", metav1.Time{}, metav1.Time{}
+	report(t, l, cloud{201, protobuf, e}, "POST", collection)
+	got := l.List().Items[0]
+	if got.Message != "a [2Jb c d" || got.Reason != "Why ]0;x" || got.First.Year() < 2000 || !got.Last.Equal(got.First) {
+		t.Errorf("got %+v", got)
+	}
+}
+
 // Protobuf has times that JSON has not: whoever may create Events must not hide those of others.
 func TestATimeThatJSONHasNot(t *testing.T) {
 	event := coreEvent("e", 1, "m")
