@@ -57,10 +57,10 @@ type Tokens struct {
 
 // secret is a code or a token. Those are random and too long to be guessed, so their hash needs no salt.
 type secret struct {
-	Hash []byte `json:"hash"` // SHA-256
-	// Expires is monotonic if the secret is of this process: changes of the node's clock have no effect.
+	Hash    []byte    `json:"hash"` // SHA-256
 	Expires time.Time `json:"expires"`
-	ours    bool      // the secret is of this process, and not read from the file
+	// monotonic: so is Expires, and changes of the node's clock have no effect. In the file it is not.
+	monotonic bool
 }
 
 func hashOf(text string) []byte {
@@ -142,33 +142,32 @@ func (t *Tokens) valid(text string) bool {
 	defer t.mu.Unlock()
 	t.tidyLocked()
 	at := find(t.tokens, text)
-	return at >= 0 && t.decidable(t.tokens[at])
+	return at >= 0 && t.tokens[at].monotonic
 }
 
-// decidable reports whether it can be known if a token has expired. While the clock was not set yet, those
-// of before the hub's start are neither good nor dropped: they may be of yesterday, or still good once it is set.
-func (t *Tokens) decidable(one secret) bool { return one.ours || t.plausible(time.Now()) }
-
-// tidyLocked drops tokens that have expired. One that expires too late comes from a clock that was ahead, or
-// is behind now: it gets no longer than a new one. Both are written to disk, so that a clock which is set
-// back later revives no token.
+// tidyLocked drops tokens that have expired. Those of the file count by a monotonic clock from here on, for no
+// longer than a new one: a clock was ahead, or is behind now. While it was not set yet they are neither
+// good nor dropped: they may be of yesterday, or good once it is set. What changes is written to disk, so
+// that a clock which is set back later revives no token.
 func (t *Tokens) tidyLocked() {
 	now := time.Now()
-	latest, changed := now.Add(tokenLife), false
+	set, changed := t.plausible(now), false
 	var all []secret
 	for _, one := range t.tokens {
-		decidable := t.decidable(one)
-		if decidable && one.Expires.After(latest) {
-			one.Expires, changed = latest, true
+		if !one.monotonic && set {
+			left := one.Expires.Sub(now)
+			changed = changed || left > tokenLife
+			one.Expires, one.monotonic = now.Add(min(left, tokenLife)), true
 		}
-		if !decidable || now.Before(one.Expires) {
+		if !one.monotonic || now.Before(one.Expires) {
 			all = append(all, one)
 		}
 	}
-	if !changed && len(all) == len(t.tokens) {
+	changed = changed || len(all) < len(t.tokens)
+	t.tokens = all
+	if !changed {
 		return
 	}
-	t.tokens = all
 	if err := t.write(all); err != nil {
 		t.log.Warn("tokens of browsers that have expired stay on disk until the hub can write", "err", err)
 	}
