@@ -52,7 +52,7 @@ func (t *Tokens) Guard(next http.Handler) http.Handler {
 func (t *Tokens) Require(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if FromBrowser(r) && !t.valid(r.Header.Get(nodeapi.TokenHeader)) {
-			refuse(w, http.StatusUnauthorized, "this browser may not change anything, or no longer: edgehubctl web prints a link with which it may")
+			refuse(w, http.StatusUnauthorized, "this browser may not change anything")
 			return
 		}
 		next.ServeHTTP(w, r)
