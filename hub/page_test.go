@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/edgehub-io/edgehub/hub/bundle"
+	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
@@ -128,6 +129,16 @@ func TestABrowserNeedsATokenAndAProgramNone(t *testing.T) {
 	n.start(t)
 	if code := change("Origin", own, nodeapi.TokenHeader, token.Token); code == 401 || code == 403 {
 		t.Errorf("after a restart: %d", code)
+	}
+	// edgehub install takes no folder with other files in it.
+	files, err := os.ReadDir(n.config.RootDir)
+	if err != nil || len(files) < 5 {
+		t.Errorf("the hub's folder has %v: %v", files, err)
+	}
+	for _, file := range files {
+		if !slices.Contains(config.RootNames(), file.Name()) {
+			t.Errorf("%s is in the hub's folder, and not among config.RootNames", file.Name())
+		}
 	}
 }
 
@@ -267,11 +278,11 @@ func TestTheNodesOwnCertificateExpires(t *testing.T) {
 	}
 	n.write(t, "node.key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))
 	n.write(t, "node.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Leaf.Raw}))
-	config, err := os.ReadFile(n.config.Kubeconfig)
+	text, err := os.ReadFile(n.config.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.write(t, "kubeconfig", bytes.Replace(config, []byte("tokenFile: token"), []byte("client-certificate: node.crt, client-key: node.key"), 1))
+	n.write(t, "kubeconfig", bytes.Replace(text, []byte("tokenFile: token"), []byte("client-certificate: node.crt, client-key: node.key"), 1))
 	h, err := n.hub()
 	if err != nil {
 		t.Fatal(err)

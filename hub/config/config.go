@@ -67,6 +67,11 @@ func (o *Options) Config() (*Config, error) {
 	return c, nil
 }
 
+// RootNames are the files and folders that a hub keeps in RootDir.
+func RootNames() []string {
+	return []string{"cache", "imagepull", "outage.json", "pki", "traffic.json", "upgrades", "web-tokens.json"}
+}
+
 // PKIDir is the directory of the hub's own certificates.
 func (c *Config) PKIDir() string { return filepath.Join(c.RootDir, "pki") }
 

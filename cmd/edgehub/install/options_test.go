@@ -74,13 +74,10 @@ func TestArgumentsThatAUnitWouldChangeAreRejected(t *testing.T) {
 
 func TestFoldersWithForeignFilesAreRejected(t *testing.T) {
 	root := t.TempDir()
-	for _, name := range []string{"cache", "pki", "lost+found"} {
+	for _, name := range append(config.RootNames(), "lost+found") {
 		if err := os.Mkdir(filepath.Join(root, name), 0o700); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := os.WriteFile(filepath.Join(root, "outage.json"), nil, 0o600); err != nil { // the hub leaves it when it stops
-		t.Fatal(err)
 	}
 	if err := errors.Join(checkRootDir(root), checkRootDir(filepath.Join(root, "new")), checkRootDir(filepath.Join(root, "cache"))); err != nil {
 		t.Error(err)

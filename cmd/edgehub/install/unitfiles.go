@@ -60,7 +60,7 @@ func checkRootDir(root string) error {
 		return fmt.Errorf("--root-dir: %w", err)
 	}
 	for _, e := range entries {
-		if !slices.Contains([]string{"cache", "imagepull", "outage.json", "pki", "lost+found"}, e.Name()) {
+		if !slices.Contains(append(config.RootNames(), "lost+found"), e.Name()) {
 			return fmt.Errorf("--root-dir: %s has %s in it, which is not the hub's: give the hub a folder of its own", root, e.Name())
 		}
 	}
