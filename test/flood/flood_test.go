@@ -203,7 +203,10 @@ func start(t *testing.T, a attack, cmd *exec.Cmd) (stop func()) {
 	}
 	cmd.Env = append(os.Environ(), attackVariable+"="+string(order), "GOMAXPROCS=1")
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	// A signal at the test's end is not enough: a process that takes another user gets none.
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
