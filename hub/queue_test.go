@@ -64,7 +64,7 @@ func TestUpgradesWait(t *testing.T) {
 	h, stop := n.start(t)
 	upgrade := "http://" + n.config.ServeAddress + nodeapi.UpgradePath("d", "p")
 	at := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
-	if code, body := ask(t, http.MethodPost, upgrade+"?at="+at); code != http.StatusAccepted || body != "Upgrade of pod d/p scheduled for "+at {
+	if code, body := ask(t, http.MethodPost, upgrade+"?at="+at); code != http.StatusAccepted || body != "Upgrade of pod d/p scheduled for "+at+"\n" {
 		t.Fatalf("%d %s", code, body)
 	}
 	for got, patience := "", time.After(time.Minute); !strings.Contains(got, at); {
@@ -88,7 +88,7 @@ func TestUpgradesWait(t *testing.T) {
 	n.api.CloseClientConnections()
 	n.api.Close()
 	away()
-	if code, body := ask(t, http.MethodPost, upgrade); code != http.StatusAccepted || body != "Upgrade of pod d/p queued: it starts when the cloud can be reached" {
+	if code, body := ask(t, http.MethodPost, upgrade); code != http.StatusAccepted || body != "Upgrade of pod d/p queued: it starts when the cloud can be reached\n" {
 		t.Errorf("%d %s", code, body)
 	}
 	for _, queues := range []bool{true, false} {
@@ -105,7 +105,7 @@ func TestUpgradesWait(t *testing.T) {
 	if code, body := ask(t, http.MethodPost, upgrade); code != http.StatusServiceUnavailable {
 		t.Errorf("with --queue-upgrades=false: %d %s", code, body)
 	}
-	if code, body := ask(t, http.MethodDelete, upgrade); code != http.StatusOK || body != "Upgrade cancelled for pod d/p" {
+	if code, body := ask(t, http.MethodDelete, upgrade); code != http.StatusOK || body != "Upgrade cancelled for pod d/p\n" {
 		t.Errorf("with --queue-upgrades=false: %d %s", code, body)
 	}
 }

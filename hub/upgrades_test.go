@@ -125,7 +125,7 @@ func TestARollbackIsReported(t *testing.T) {
 	cloud.revisions <- "v2"
 	// The cloud's list has v1 still, which the history shows as current.
 	awaitHistory(2)
-	if code, body := ask(t, http.MethodPost, api+nodeapi.RollbackPath("d", "p")+"?revision=v2"); code != http.StatusAccepted || body != "Rollback of pod d/p to revision v2 requested" {
+	if code, body := ask(t, http.MethodPost, api+nodeapi.RollbackPath("d", "p")+"?revision=v2"); code != http.StatusAccepted || body != "Rollback of pod d/p to revision v2 requested\n" {
 		t.Fatalf("%d %s", code, body)
 	}
 	if got := cloud.awaitPatch(t, `"apps.openyurt.io/rollback"`); !strings.Contains(got, `\"revision\":\"v2\"`) || !strings.Contains(got, "PodRolledBack") {

@@ -51,7 +51,7 @@ func (s *server) hold(w http.ResponseWriter, r *http.Request) error {
 	}
 	s.Logger.LogAttrs(r.Context(), slog.LevelInfo, "pod held",
 		slog.String("pod", name.String()), slog.Time("until", state.Until), slog.String("reason", state.Reason))
-	return writeText(w, http.StatusOK, fmt.Sprintf("Hold of pod %s until %s", name, state.Until.UTC().Format(time.RFC3339)))
+	return writeLine(w, http.StatusOK, fmt.Sprintf("Hold of pod %s until %s", name, state.Until.UTC().Format(time.RFC3339)))
 }
 
 func (s *server) holdPod(r *http.Request, name types.NamespacedName) (state nodeapi.Hold, err error) {
@@ -162,7 +162,7 @@ func (s *server) removeHold(w http.ResponseWriter, r *http.Request) error {
 		return notHeld(name)
 	}
 	s.Logger.LogAttrs(r.Context(), slog.LevelInfo, "hold removed", slog.String("pod", name.String()))
-	return writeText(w, http.StatusOK, "Hold of pod "+name.String()+" removed")
+	return writeLine(w, http.StatusOK, "Hold of pod "+name.String()+" removed")
 }
 
 func notHeld(name types.NamespacedName) error {

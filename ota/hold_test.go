@@ -112,7 +112,7 @@ func TestHoldAnswers(t *testing.T) {
 				t.Errorf("asked for %s, want %s", asks, tt.asks)
 			}
 			if tt.code == http.StatusOK {
-				if got.body != tt.says {
+				if got.body != tt.says+"\n" {
 					t.Errorf("got %q, want %q", got.body, tt.says)
 				}
 				return
@@ -130,7 +130,7 @@ func TestAHoldIsShownAndRemoved(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.body), &state); err != nil || got.code != http.StatusOK || state.Reason != "driving" || !state.Until.Equal(heldUntil) {
 		t.Errorf("got %d %s, %v", got.code, got.body, err)
 	}
-	if got := call(t, "DELETE", url); got.code != http.StatusOK || got.body != "Hold of pod default/web-1 removed" {
+	if got := call(t, "DELETE", url); got.code != http.StatusOK || got.body != "Hold of pod default/web-1 removed\n" {
 		t.Errorf("got %d %q", got.code, got.body)
 	}
 	h.err = errors.New("no space left")
@@ -178,7 +178,7 @@ func TestUpgradesOfAPodOnHold(t *testing.T) {
 			}
 			if tt.code >= 300 {
 				checkErrorBody(t, got, tt.want)
-			} else if got.body != tt.want {
+			} else if got.body != tt.want+"\n" {
 				t.Errorf("got %q", got.body)
 			}
 		})

@@ -51,7 +51,7 @@ func (s *server) requestPull(w http.ResponseWriter, r *http.Request) error {
 		s.Logger.Warn("pre-pull not started", "pod", name.String(), "code", codeOf(err), "error", oneLine(err))
 		return err
 	}
-	return writeText(w, http.StatusOK, "Image pre-pull requested for pod "+name.String())
+	return writeLine(w, http.StatusOK, "Image pre-pull requested for pod "+name.String())
 }
 
 func (s *server) pullFor(caller context.Context, name types.NamespacedName) error {
@@ -171,7 +171,7 @@ func (s *server) cancelPull(w http.ResponseWriter, r *http.Request) error {
 	case !was:
 		return noPull(name)
 	}
-	return writeText(w, http.StatusOK, "Image pre-pull cancelled for pod "+name.String())
+	return writeLine(w, http.StatusOK, "Image pre-pull cancelled for pod "+name.String())
 }
 
 // listPulls answers with all pre-pulls.

@@ -106,7 +106,7 @@ func TestImagePullAnswers(t *testing.T) {
 				t.Fatalf("got %d %q, want %d", got.code, got.body, tt.code)
 			}
 			if tt.code == http.StatusOK {
-				if got.body != tt.says || len(q.requests) != 1 || q.requests[0] != "default/web-1 new" {
+				if got.body != tt.says+"\n" || len(q.requests) != 1 || q.requests[0] != "default/web-1 new" {
 					t.Errorf("got %q and %q", got.body, q.requests)
 				}
 				return
@@ -147,7 +147,7 @@ func TestTheStateOfAPull(t *testing.T) {
 			t.Errorf("%s of none: %d %q", method, a.code, a.body)
 		}
 	}
-	if a := call(t, "DELETE", url+pullWeb1); a.code != 200 || a.body != "Image pre-pull cancelled for pod default/web-1" {
+	if a := call(t, "DELETE", url+pullWeb1); a.code != 200 || a.body != "Image pre-pull cancelled for pod default/web-1\n" {
 		t.Errorf("cancelled: %d %q", a.code, a.body)
 	}
 	if a := call(t, "PUT", url+pullWeb1); a.code != 405 || a.header.Get("Allow") != "DELETE, GET, POST, HEAD" {

@@ -156,7 +156,7 @@ func (s *server) cancelUpgrade(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return fmt.Errorf("the upgrade or rollback of pod %s is not cancelled, since that could not be written down: %w", name, err)
 	case was:
-		return writeText(w, http.StatusOK, "Upgrade cancelled for pod "+name.String())
+		return writeLine(w, http.StatusOK, "Upgrade cancelled for pod "+name.String())
 	case ok:
 		return failf(http.StatusNotFound, "no upgrade of pod %s waits: the last one has ended as %s", name, last.State)
 	}

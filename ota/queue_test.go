@@ -131,7 +131,7 @@ func TestUpgradesThatBeginLater(t *testing.T) {
 			}
 			if tt.code >= 300 {
 				checkErrorBody(t, got, tt.says)
-			} else if got.body != tt.says {
+			} else if got.body != tt.says+"\n" {
 				t.Errorf("got %q, want %q", got.body, tt.says)
 			}
 			if len(q.added) != tt.added {
@@ -254,7 +254,7 @@ func TestUpgradesAreCancelled(t *testing.T) {
 			}
 			if tt.code != 200 {
 				checkErrorBody(t, got, tt.says)
-			} else if got.body != tt.says {
+			} else if got.body != tt.says+"\n" {
 				t.Errorf("got %q", got.body)
 			}
 		})

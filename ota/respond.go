@@ -84,12 +84,17 @@ func oneLine(err error) string {
 	return strings.Join(strings.Fields(err.Error()), " ")
 }
 
-// writeText answers with exactly this text, without a newline: scripts compare it.
+// writeText answers with exactly this text.
 func writeText(w http.ResponseWriter, code int, text string) error {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)
 	_, _ = io.WriteString(w, text) // fails when the caller is gone
 	return nil
+}
+
+// writeLine answers with a line of text, which scripts compare.
+func writeLine(w http.ResponseWriter, code int, line string) error {
+	return writeText(w, code, line+"\n")
 }
 
 // writeJSON answers 200 with v, in one line if indent is empty.

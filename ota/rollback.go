@@ -61,7 +61,7 @@ func (s *server) rollback(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.Logger.Info("rollback started", "pod", name.String(), "code", code, "revision", target.Revision)
-	return writeText(w, code, done.text)
+	return writeLine(w, code, done.text)
 }
 
 // rollbackRequest is what a caller of POST rollback wants.

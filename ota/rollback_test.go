@@ -138,7 +138,7 @@ func TestRollbackAnswers(t *testing.T) {
 				Offline: func() string { return tt.offline },
 			})
 			got := call(t, http.MethodPost, url+rollbackWeb1+tt.query)
-			if got.code != tt.code || (tt.code < 300 && got.body != tt.says) || !strings.Contains(got.body, tt.says) || strings.Count(got.body, "\n") > 1 {
+			if got.code != tt.code || (tt.code < 300 && got.body != tt.says+"\n") || !strings.Contains(got.body, tt.says) || strings.Count(got.body, "\n") > 1 {
 				t.Errorf("got %d %q, want %d %q", got.code, got.body, tt.code, tt.says)
 			}
 			if noted := strings.Join(tt.ran.noted, ", "); noted != tt.noted {

@@ -10,7 +10,8 @@
 // out by API.Upgrade, which repeats all checks.
 //
 // A success is answered with 200, or with 202 if it begins later, and an error with one line of text:
-// what happened, to which pod, and what to do next.
+// what happened, to which pod, and what to do next. All texts end with a newline but those of healthz and
+// readyz, which are byte for byte YurtHub's.
 package ota
 
 import (

@@ -40,7 +40,7 @@ func (s *server) upgrade(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeText(w, code, done.text)
+	return writeLine(w, code, done.text)
 }
 
 // accepted is the answer to a request that was accepted.

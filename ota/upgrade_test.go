@@ -200,7 +200,7 @@ func TestUpgradeAnswers(t *testing.T) {
 				t.Fatalf("got %d %q, want %d", got.code, got.body, tt.code)
 			}
 			if tt.code == http.StatusOK {
-				if got.body != tt.says {
+				if got.body != tt.says+"\n" {
 					t.Errorf("got %q, want %q", got.body, tt.says)
 				}
 			} else {

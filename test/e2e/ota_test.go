@@ -72,7 +72,7 @@ func TestOwnerUpgradesHisNode(t *testing.T) {
 	}
 
 	url := upgradeURL(node1, ns, old1.Name)
-	if code, body := rawclient.Ask(t.Context(), http.MethodPost, url); code != http.StatusOK || strings.TrimSpace(body) != "Start updating pod "+ns+"/"+old1.Name {
+	if code, body := rawclient.Ask(t.Context(), http.MethodPost, url); code != http.StatusOK || body != "Start updating pod "+ns+"/"+old1.Name+"\n" {
 		t.Fatalf("upgrade: %d %q", code, body)
 	}
 	new1 := readyPodOn(t, ns, "node1", old1.UID)

@@ -210,7 +210,7 @@ func (r *round) request() {
 	r.t.Helper()
 	for _, a := range r.apps {
 		url := r.node.APIURL() + nodeapi.UpgradePath(r.ns, a.pod.Name)
-		want := fmt.Sprintf("Upgrade of pod %s/%s queued: it starts when the cloud can be reached", r.ns, a.pod.Name)
+		want := fmt.Sprintf("Upgrade of pod %s/%s queued: it starts when the cloud can be reached\n", r.ns, a.pod.Name)
 		poll.Check(r.t.Context(), r.t, "the upgrade of "+a.pod.Name+" is queued", func(ctx context.Context) error {
 			if code, body := rawclient.Ask(ctx, http.MethodPost, url); code != http.StatusAccepted || body != want {
 				return fmt.Errorf("POST upgrade: %d %s", code, body)

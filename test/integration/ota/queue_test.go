@@ -78,7 +78,7 @@ func TestUpgradesAreQueuedWithoutTheCloud(t *testing.T) {
 			a.hub.Start()
 		}
 		pod := before[name].Name
-		if got := a.node.upgrade(t.Context(), pod); got.code != http.StatusAccepted || got.body != "Upgrade of pod default/"+pod+" queued: it starts when the cloud can be reached" {
+		if got := a.node.upgrade(t.Context(), pod); got.code != http.StatusAccepted || got.body != "Upgrade of pod default/"+pod+" queued: it starts when the cloud can be reached\n" {
 			t.Fatalf("got %s", got)
 		}
 	}
