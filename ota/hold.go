@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
-	"net/url"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -17,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/params"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -111,17 +109,9 @@ func (s *server) setHold(pod *corev1.Pod, query string) (nodeapi.Hold, error) {
 
 // holdParams reads the query of POST hold.
 func holdParams(query string, longest time.Duration) (length time.Duration, reason string, _ error) {
-	values, err := url.ParseQuery(query)
+	values, err := params.Parse(query, nodeapi.ForParam, nodeapi.ReasonParam)
 	if err != nil {
-		return 0, "", failf(http.StatusBadRequest, "the query %.200q cannot be read: %w", query, err)
-	}
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		switch {
-		case key != nodeapi.ForParam && key != nodeapi.ReasonParam:
-			return 0, "", failf(http.StatusBadRequest, "there is no parameter %.50q: a hold has %s and %s", key, nodeapi.ForParam, nodeapi.ReasonParam)
-		case len(values[key]) > 1:
-			return 0, "", failf(http.StatusBadRequest, "parameter %s is there %d times: set it once", key, len(values[key]))
-		}
+		return 0, "", failf(http.StatusBadRequest, "%w", err)
 	}
 	value, reason := values.Get(nodeapi.ForParam), values.Get(nodeapi.ReasonParam)
 	length, err = time.ParseDuration(value)

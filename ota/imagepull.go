@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/params"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -101,9 +101,9 @@ func (s *server) showPull(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	watch, err := watchOf(r)
+	watch, err := params.Bool(r.URL.Query(), nodeapi.WatchParam)
 	if err != nil {
-		return err
+		return failf(http.StatusBadRequest, "%w", err)
 	}
 	watch = watch && r.Method != http.MethodHead
 	if s.ImagePulls == nil {
@@ -118,18 +118,6 @@ func (s *server) showPull(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	return writeJSON(w, state, "  ")
-}
-
-func watchOf(r *http.Request) (bool, error) {
-	value := r.URL.Query().Get("watch")
-	if value == "" {
-		return false, nil
-	}
-	watch, err := strconv.ParseBool(value)
-	if err != nil {
-		return false, failf(http.StatusBadRequest, "watch=%.20q is neither true nor false", value)
-	}
-	return watch, nil
 }
 
 // watchPull writes a line for each state. If the pre-pull has ended since its state was known,

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -50,4 +51,35 @@ func TestPods(t *testing.T) {
 		}
 		checkErrorBody(t, got, "list the pods of node node-1: the cloud cannot be reached")
 	})
+}
+
+// Each path refuses parameters that it does not have, and those that are there twice.
+func TestUnknownParameters(t *testing.T) {
+	url := (&cloud{list: podList(upgradable())}).start(t, Options{
+		ImagePulls: &queue{}, Queue: new(waiting), Holds: &holds{held: true}, Rollbacks: &ran{}, Cache: func() any { return nil },
+		Metrics: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
+	})
+	for _, request := range []string{
+		"GET " + nodeapi.Pods, "HEAD " + nodeapi.Pods, "GET " + nodeapi.ImagePulls, "GET " + nodeapi.Upgrades, "GET " + nodeapi.Cache,
+		"POST " + pullWeb1, "GET " + pullWeb1, "DELETE " + pullWeb1, "POST " + upgradeWeb1, "GET " + upgradeWeb1, "DELETE " + upgradeWeb1,
+		"POST " + holdWeb1, "GET " + holdWeb1, "DELETE " + holdWeb1, "POST " + rollbackWeb1, "GET " + historyWeb1,
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		for query, says := range map[string]string{"?wacth=true": `"wacth" is no parameter: there `, "?%zz": "the query cannot be read", "?x%0ay": "is no parameter"} {
+			got := call(t, method, url+path+query)
+			if got.code != http.StatusBadRequest {
+				t.Errorf("%s%s: %d %s", request, query, got.code, got.body)
+			} else if method != http.MethodHead {
+				checkErrorBody(t, got, says)
+			}
+		}
+	}
+	if got := call(t, "GET", url+pullWeb1+"?watch=true&watch=false"); got.code != http.StatusBadRequest || !strings.Contains(got.body, `"watch" is given 2 times`) {
+		t.Errorf("twice: %d %s", got.code, got.body)
+	}
+	for _, path := range []string{nodeapi.Healthz, nodeapi.Readyz, nodeapi.Metrics} { // for probes and scrapers, which may add theirs
+		if got := call(t, "GET", url+path+"?collect[]=a&collect[]=b"); got.code != http.StatusOK {
+			t.Errorf("%s: %d %s", path, got.code, got.body)
+		}
+	}
 }

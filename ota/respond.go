@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/edgehub-io/edgehub/ota/params"
 )
 
 // statusClientGone is counted and logged for a caller that hung up before its answer; nobody
@@ -23,6 +25,17 @@ type handler func(http.ResponseWriter, *http.Request) error
 func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := h(w, r); err != nil {
 		http.Error(w, oneLine(err), codeOf(err))
+	}
+}
+
+// only answers requests that have none but these query parameters, each at most once. The handler may take
+// its own from r.URL.Query.
+func only(h handler, known ...string) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if _, err := params.Parse(r.URL.RawQuery, known...); err != nil {
+			return failf(http.StatusBadRequest, "%w", err)
+		}
+		return h(w, r)
 	}
 }
 

@@ -3,10 +3,7 @@ package ota
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net/http"
-	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -14,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/params"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -73,20 +71,12 @@ type rollbackRequest struct {
 // parseRollback reads the query of POST rollback. It fails with 400.
 func parseRollback(query string) (rollbackRequest, error) {
 	var r rollbackRequest
-	values, err := url.ParseQuery(query)
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		value := values.Get(key)
-		switch {
-		case err != nil:
-		case len(values[key]) != 1:
-			err = fmt.Errorf("%.50q is given %d times", key, len(values[key]))
-		case key == nodeapi.RevisionParam && value != "":
-			r.revision = value
-		case key == nodeapi.ForceParam && (value == "true" || value == "false"):
-			r.force = value == "true"
-		default:
-			err = fmt.Errorf("%.50q=%.50q: there are revision=HASH, which GET …/history shows, and force=true", key, value)
-		}
+	values, err := params.Parse(query, nodeapi.RevisionParam, nodeapi.ForceParam)
+	if err == nil {
+		r.force, err = params.Bool(values, nodeapi.ForceParam)
+	}
+	if r.revision = values.Get(nodeapi.RevisionParam); err == nil && r.revision == "" && values.Has(nodeapi.RevisionParam) {
+		err = fmt.Errorf("%s is empty: GET …/history shows those that there are", nodeapi.RevisionParam)
 	}
 	if err != nil {
 		return rollbackRequest{}, failf(http.StatusBadRequest, "nothing was rolled back: %w", err)

@@ -107,26 +107,29 @@ func New(o Options) (*API, error) {
 
 // routes matches paths as they were sent, neither cleaned nor decoded: mux would redirect a path
 // such as //pods, and scripts do not follow redirects of a POST.
+//
+// Query parameters that a path does not have are refused, but for health and metrics: probes and scrapers may
+// be configured to send some.
 func (s *server) routes() http.Handler {
 	r := mux.NewRouter().SkipClean(true).UseEncodedPath()
 	const pod = "/openyurt.io/v1/namespaces/{namespace}/pods/{pod}/"
 	r.Handle(nodeapi.Healthz, methods{http.MethodGet: s.healthz})
 	r.Handle(nodeapi.Readyz, methods{http.MethodGet: s.readyz})
-	r.Handle(nodeapi.Pods, methods{http.MethodGet: s.listPods})
-	r.Handle(nodeapi.ImagePulls, methods{http.MethodGet: s.listPulls})
+	r.Handle(nodeapi.Pods, methods{http.MethodGet: only(s.listPods)})
+	r.Handle(nodeapi.ImagePulls, methods{http.MethodGet: only(s.listPulls)})
 	upgrade := methods{http.MethodPost: s.upgrade}
 	if s.Queue != nil || s.Rollbacks != nil {
-		upgrade[http.MethodGet], upgrade[http.MethodDelete] = s.showUpgrade, s.cancelUpgrade
-		r.Handle(nodeapi.Upgrades, methods{http.MethodGet: s.listUpgrades})
+		upgrade[http.MethodGet], upgrade[http.MethodDelete] = only(s.showUpgrade), only(s.cancelUpgrade)
+		r.Handle(nodeapi.Upgrades, methods{http.MethodGet: only(s.listUpgrades)})
 	}
 	r.Handle(pod+"upgrade", upgrade)
-	r.Handle(pod+"imagepull", methods{http.MethodPost: s.requestPull, http.MethodGet: s.showPull, http.MethodDelete: s.cancelPull})
+	r.Handle(pod+"imagepull", methods{http.MethodPost: only(s.requestPull), http.MethodGet: only(s.showPull, nodeapi.WatchParam), http.MethodDelete: only(s.cancelPull)})
 	if s.Holds != nil {
-		r.Handle(pod+"hold", methods{http.MethodPost: s.hold, http.MethodGet: s.showHold, http.MethodDelete: s.removeHold})
+		r.Handle(pod+"hold", methods{http.MethodPost: s.hold, http.MethodGet: only(s.showHold), http.MethodDelete: only(s.removeHold)})
 	}
 	if s.Rollbacks != nil {
 		r.Handle(pod+"rollback", methods{http.MethodPost: s.rollback})
-		r.Handle(pod+"history", methods{http.MethodGet: s.showHistory})
+		r.Handle(pod+"history", methods{http.MethodGet: only(s.showHistory)})
 	}
 	if s.Metrics != nil {
 		r.Handle(nodeapi.Metrics, methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) error {
@@ -135,9 +138,9 @@ func (s *server) routes() http.Handler {
 		}})
 	}
 	if s.Cache != nil {
-		r.Handle(nodeapi.Cache, methods{http.MethodGet: func(w http.ResponseWriter, _ *http.Request) error {
+		r.Handle(nodeapi.Cache, methods{http.MethodGet: only(func(w http.ResponseWriter, _ *http.Request) error {
 			return writeJSON(w, s.Cache(), "  ")
-		}})
+		})})
 	}
 	r.NotFoundHandler = handler(unknownPath)
 	return r
@@ -159,6 +162,6 @@ func (s *server) readyz(w http.ResponseWriter, _ *http.Request) error {
 
 func unknownPath(_ http.ResponseWriter, r *http.Request) error {
 	return failf(http.StatusNotFound,
-		"no such path: %.200q; there are GET /pods, GET /v1/healthz, GET /v1/readyz, GET /metrics, GET /debug/cache, GET /openyurt.io/v1/imagepulls, GET /openyurt.io/v1/upgrades, POST, GET and DELETE /openyurt.io/v1/namespaces/{namespace}/pods/{pod}/upgrade, …/imagepull and …/hold, POST …/rollback, and GET …/history",
+		"no such path: %.200q; there are the owner's page at /, GET /pods, GET /v1/healthz, GET /v1/readyz, GET /metrics, GET /debug/cache, GET /openyurt.io/v1/apps, …/node, …/events, …/stream, …/bundle, …/imagepulls and …/upgrades, POST /openyurt.io/v1/web/codes and …/web/tokens, POST, GET and DELETE /openyurt.io/v1/namespaces/{namespace}/pods/{pod}/upgrade, …/imagepull and …/hold, POST …/rollback, and GET …/history",
 		r.URL.Path)
 }

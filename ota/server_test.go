@@ -5,11 +5,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
+
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
 // unusedPods is for tests in which no one asks the cloud.
@@ -129,6 +132,20 @@ func TestRoutes(t *testing.T) {
 			}
 			checkErrorBody(t, got, tt.body)
 		})
+	}
+}
+
+func TestAnUnknownPathNamesAllThatThereAre(t *testing.T) {
+	got := call(t, "GET", serve(t, unusedPods(t))+"/nonsense")
+	for _, path := range []string{
+		nodeapi.Pods, nodeapi.Healthz, nodeapi.Readyz, nodeapi.Metrics, nodeapi.Cache, nodeapi.ImagePulls, nodeapi.Upgrades,
+		nodeapi.Page, nodeapi.Apps, nodeapi.Node, nodeapi.Events, nodeapi.Stream, nodeapi.Bundle, nodeapi.WebCodes, nodeapi.WebTokens,
+		upgradeWeb1, pullWeb1, holdWeb1, rollbackWeb1, historyWeb1,
+	} {
+		last := path[strings.LastIndex(path, "/"):]
+		if !slices.ContainsFunc([]string{" " + path, "…" + last, "…/web" + last, "{pod}" + last}, func(s string) bool { return strings.Contains(got.body, s) }) {
+			t.Errorf("%s is not named: %s", path, got.body)
+		}
 	}
 }
 

@@ -2,13 +2,10 @@ package ota
 
 import (
 	"fmt"
-	"maps"
-	"net/url"
-	"slices"
-	"strconv"
 	"time"
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/params"
 	"github.com/edgehub-io/edgehub/ota/schedule"
 )
 
@@ -27,16 +24,17 @@ func (w When) later() bool { return !w.At.IsZero() || w.Window != "" }
 // parseWhen reads the query of POST upgrade. Its errors name the parameter that is wrong.
 func parseWhen(query string, now time.Time) (When, error) {
 	var w When
-	values, err := url.ParseQuery(query)
+	values, err := params.Parse(query, nodeapi.AtParam, nodeapi.WindowParam, nodeapi.TimeZoneParam, nodeapi.ForceParam)
 	if err != nil {
-		return w, fmt.Errorf("the query cannot be read: %w", err)
+		return w, err
 	}
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		if len(values[key]) != 1 {
-			return w, fmt.Errorf("%.50q is given %d times", key, len(values[key]))
-		}
-		if err := w.set(key, values.Get(key), now); err != nil {
-			return w, err
+	w.Window, w.TimeZone = values.Get(nodeapi.WindowParam), values.Get(nodeapi.TimeZoneParam)
+	if w.Force, err = params.Bool(values, nodeapi.ForceParam); err != nil {
+		return w, err
+	}
+	if values.Has(nodeapi.AtParam) {
+		if w.At, err = schedule.ParseAt(values.Get(nodeapi.AtParam), now); err != nil {
+			return w, fmt.Errorf("%s: %w", nodeapi.AtParam, err)
 		}
 	}
 	switch {
@@ -50,26 +48,4 @@ func parseWhen(query string, now time.Time) (When, error) {
 		}
 	}
 	return w, err
-}
-
-// set sets one parameter. Window and TimeZone are checked together, later.
-func (w *When) set(key, value string, now time.Time) error {
-	var err error
-	switch key {
-	case nodeapi.AtParam:
-		if w.At, err = schedule.ParseAt(value, now); err != nil {
-			err = fmt.Errorf("%s: %w", key, err)
-		}
-	case nodeapi.WindowParam:
-		w.Window = value
-	case nodeapi.TimeZoneParam:
-		w.TimeZone = value
-	case nodeapi.ForceParam:
-		if w.Force, err = strconv.ParseBool(value); err != nil {
-			err = fmt.Errorf("%s: %.20q is neither true nor false", key, value)
-		}
-	default:
-		err = fmt.Errorf("%.50q is no parameter: there are %s, %s, %s and %s", key, nodeapi.AtParam, nodeapi.WindowParam, nodeapi.TimeZoneParam, nodeapi.ForceParam)
-	}
-	return err
 }

@@ -17,6 +17,9 @@ const (
 	ImagePulls = "/openyurt.io/v1/imagepulls"
 )
 
+// WatchParam is the query parameter of GET ImagePullPath: true sends a line of JSON for each change.
+const WatchParam = "watch"
+
 // UpgradePath returns the path to which a pod's upgrade is posted.
 func UpgradePath(namespace, pod string) string { return podPath(namespace, pod, "upgrade") }
 
