@@ -87,6 +87,7 @@ func (h *Hub) stop(cut context.CancelFunc) {
 	}
 	closed.Wait()
 	h.proxy.Drain()
+	h.upgrades.api.Drain()
 	h.page.Drain()
 	err := errors.Join(g.Wait(), h.proxy.Wait(ctx))
 	h.own.CloseIdleConnections()

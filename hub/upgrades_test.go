@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
 // podCloud has one pod, d/p, for the node's hub to follow.
@@ -130,5 +132,44 @@ func TestARollbackIsReported(t *testing.T) {
 	}
 	if got := cloud.awaitPatch(t, `"apps.openyurt.io/rollback"`); !strings.Contains(got, `\"revision\":\"v2\"`) || !strings.Contains(got, "PodRolledBack") {
 		t.Errorf("the cloud gets %s", got)
+	}
+}
+
+// A watch of the node's pods goes on while the cloud is away, which GET /pods shows, and ends as a whole when the hub
+// stops.
+func TestPodsAreFollowedWithoutTheCloud(t *testing.T) {
+	n, _ := newPodNode(t)
+	h, stop := n.start(t)
+	api := "http://" + n.config.ServeAddress + nodeapi.Pods
+	res, err := http.Get(api + "?watch=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	lines := bufio.NewScanner(res.Body)
+	if !lines.Scan() || !strings.HasPrefix(lines.Text(), `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p",`) {
+		t.Fatalf("got %s, %v", lines.Text(), lines.Err())
+	}
+
+	n.api.CloseClientConnections()
+	n.api.Close()
+	proxytest.Until(t, "the hub knows that the cloud is away", func() bool {
+		fetch(t, http.DefaultClient, "http://"+n.config.ProxyAddress+"/version")
+		return h.offline() != ""
+	})
+	list, err := http.Get(api)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list.Body.Close()
+	_, since := h.cloud()
+	if got := list.Header.Get(nodeapi.OfflineSinceHeader); list.StatusCode != http.StatusOK || got != since.UTC().Format(time.RFC3339) {
+		t.Errorf("%s, offline since %q, want %v", list.Status, got, since)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if lines.Scan() || lines.Err() != nil {
+		t.Errorf("after the hub has stopped: %q, %v", lines.Text(), lines.Err())
 	}
 }

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/ota/coreclient"
@@ -51,6 +52,16 @@ func (p *Pods) List(ctx context.Context, node string) (*corev1.PodList, error) {
 	return list, err
 }
 
+// watch follows the pods of a node, as List has them, from a resource version on.
+func (p *Pods) watch(ctx context.Context, node, version string) (watch.Interface, error) {
+	return p.client.Get().MaxRetries(0).
+		Resource("pods").
+		Param("fieldSelector", fields.OneTermEqualSelector("spec.nodeName", node).String()).
+		Param("resourceVersion", version).
+		Param("watch", "true").
+		Watch(ctx)
+}
+
 // Node returns the node of this name, which must be this one.
 func (p *Pods) Node(ctx context.Context, name string) (*corev1.Node, error) {
 	node := new(corev1.Node)
@@ -63,21 +74,6 @@ func (p *Pods) delete(ctx context.Context, namespace, name string, options metav
 		Namespace(namespace).Resource("pods").Name(name).
 		Body(&options).
 		Do(ctx).Error()
-}
-
-// listPods answers with the pods of this node as a v1 PodList.
-func (s *server) listPods(w http.ResponseWriter, r *http.Request) error {
-	ctx, cancel := context.WithTimeout(r.Context(), cloudTimeout)
-	defer cancel()
-	list, err := s.Pods.List(ctx, s.NodeName)
-	if err != nil {
-		return s.cloudFailure(r.Context(), err, "list the pods of node "+s.NodeName)
-	}
-	list.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"} // decoding leaves it out
-	if list.Items == nil {
-		list.Items = []corev1.Pod{} // an empty list, not null
-	}
-	return writeJSON(w, list, "")
 }
 
 // cloudFailure turns an error of Pods into a failure with a status code. doing is what was tried,

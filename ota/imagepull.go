@@ -2,7 +2,6 @@ package ota
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -32,12 +31,8 @@ type ImagePulls interface {
 	Cancel(pod types.NamespacedName) (bool, error)
 }
 
-const (
-	// watchPause is the shortest time between two lines of a watch.
-	watchPause = 500 * time.Millisecond
-	// watchTimeout is how long a caller may take to read a line.
-	watchTimeout = 3 * time.Second
-)
+// watchPause is the shortest time between two lines of a pre-pull's watch.
+const watchPause = 500 * time.Millisecond
 
 var errNoPulls = errors.New("this hub was started without --container-runtime-endpoint, so it cannot pull images: start it with containerd's socket")
 
@@ -123,21 +118,11 @@ func (s *server) showPull(w http.ResponseWriter, r *http.Request) error {
 // watchPull writes a line for each state. If the pre-pull has ended since its state was known,
 // it writes only that state.
 func (s *server) watchPull(w http.ResponseWriter, r *http.Request, name types.NamespacedName, known nodeapi.ImagePull) {
-	w.Header().Set("Content-Type", "application/json")
-	out := http.NewResponseController(w)
-	encoder := json.NewEncoder(w)
-	lines := 0
-	write := func(state nodeapi.ImagePull) bool {
-		lines++
-		// Without a deadline, a caller that does not read would delay the hub's shutdown.
-		_ = out.SetWriteDeadline(time.Now().Add(watchTimeout))
-		return encoder.Encode(state) == nil && out.Flush() == nil // else the caller is gone
+	out := newLines(w)
+	s.ImagePulls.Follow(r.Context(), name, watchPause, func(state nodeapi.ImagePull) bool { return out.write(state) })
+	if out.empty {
+		out.write(known)
 	}
-	s.ImagePulls.Follow(r.Context(), name, watchPause, write)
-	if lines == 0 {
-		write(known)
-	}
-	_ = out.SetWriteDeadline(time.Time{})
 }
 
 func noPull(name types.NamespacedName) error {

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -53,6 +55,17 @@ func TestPods(t *testing.T) {
 	})
 }
 
+func TestPodsThatAreSelected(t *testing.T) {
+	other := upgradable()
+	other.Name, other.UID, other.Labels = "web-2", "uid-2", map[string]string{"app": "other"}
+	url := (&cloud{list: podList(upgradable(), other)}).start(t, Options{})
+	got := call(t, "GET", url+"/pods?labelSelector=app%3Dother&fieldSelector=metadata.name%3Dweb-2")
+	var list corev1.PodList
+	if err := json.Unmarshal([]byte(got.body), &list); err != nil || len(list.Items) != 1 || list.Items[0].Name != "web-2" {
+		t.Errorf("got %d %s, %v", got.code, got.body, err)
+	}
+}
+
 // Each path refuses parameters that it does not have, and those that are there twice.
 func TestUnknownParameters(t *testing.T) {
 	url := (&cloud{list: podList(upgradable())}).start(t, Options{
@@ -81,5 +94,32 @@ func TestUnknownParameters(t *testing.T) {
 		if got := call(t, "GET", url+path+"?collect[]=a&collect[]=b"); got.code != http.StatusOK {
 			t.Errorf("%s: %d %s", path, got.code, got.body)
 		}
+	}
+}
+
+func TestSinceWhenPodsAreOffline(t *testing.T) {
+	var online atomic.Bool
+	since := time.Date(2026, 5, 6, 9, 8, 9, 0, time.FixedZone("", 7200))
+	for name, tt := range map[string]struct {
+		method, query string
+		list          http.HandlerFunc
+		before        bool // it is online when the request comes
+		want          string
+	}{
+		"online":                           {"GET", "", func(w http.ResponseWriter, r *http.Request) { online.Store(true); podList()(w, r) }, true, ""},
+		"offline, from the cache":          {"GET", "", podList(upgradable()), false, "2026-05-06T07:08:09Z"},
+		"offline, without the body":        {"HEAD", "?watch=true", podList(upgradable()), false, "2026-05-06T07:08:09Z"},
+		"offline, and nothing is known":    {"GET", "", away, false, "2026-05-06T07:08:09Z"},
+		"a watch":                          {"GET", "?watch=true&timeoutSeconds=1", podList(), false, "2026-05-06T07:08:09Z"},
+		"the cloud goes during a request":  {"GET", "", func(w http.ResponseWriter, r *http.Request) { online.Store(false); podList()(w, r) }, true, "2026-05-06T07:08:09Z"},
+		"the cloud comes during a request": {"GET", "", func(w http.ResponseWriter, r *http.Request) { online.Store(true); podList()(w, r) }, false, "2026-05-06T07:08:09Z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			online.Store(tt.before)
+			url := (&cloud{list: tt.list}).start(t, Options{Cloud: func() (bool, time.Time) { return online.Load(), since }})
+			if got := call(t, tt.method, url+nodeapi.Pods+tt.query); got.header.Get(nodeapi.OfflineSinceHeader) != tt.want {
+				t.Errorf("%d, %s: %q, want %q", got.code, nodeapi.OfflineSinceHeader, got.header.Get(nodeapi.OfflineSinceHeader), tt.want)
+			}
+		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/edgehub-io/edgehub/ota/params"
 )
@@ -122,3 +123,34 @@ func writeJSON(w http.ResponseWriter, v any, indent string) error {
 	_, _ = body.WriteTo(w) // fails when the caller is gone
 	return nil
 }
+
+// lineTimeout is how long a caller may take to read a line.
+const lineTimeout = 3 * time.Second
+
+// lines is an answer of lines of JSON, each of which is sent at once. It is for one goroutine.
+type lines struct {
+	control *http.ResponseController
+	encoder *json.Encoder
+	empty   bool // nothing was written
+}
+
+func newLines(w http.ResponseWriter) *lines {
+	w.Header().Set("Content-Type", "application/json")
+	return &lines{http.NewResponseController(w), json.NewEncoder(w), true}
+}
+
+// write sends a line, and returns false once the caller is gone, or does not read.
+func (l *lines) write(v any) bool {
+	l.empty = false
+	// Without a deadline, a caller that does not read would delay the hub's shutdown. With one that stays, HTTP/2
+	// ends the stream when it passes, though nothing is being written then.
+	_ = l.control.SetWriteDeadline(time.Now().Add(lineTimeout))
+	if l.encoder.Encode(v) != nil || l.control.Flush() != nil {
+		return false
+	}
+	_ = l.control.SetWriteDeadline(time.Time{})
+	return true
+}
+
+// begin sends the header, for a caller who may have to wait for the first line.
+func (l *lines) begin() { _ = l.control.Flush() }

@@ -3,8 +3,8 @@
 // an earlier revision.
 //
 // New returns an http.Handler, which is safe for concurrent use and starts nothing. Its only
-// state is one lock for each running upgrade. It does not authenticate callers: whoever serves
-// it beyond loopback has to.
+// state is one lock for each running upgrade, and how many callers watch the pods, until Drain ends that. It
+// does not authenticate callers: whoever serves it beyond loopback has to.
 //
 // An upgrade that begins later passes the checks of one that begins now, waits in a Queue, and is carried
 // out by API.Upgrade, which repeats all checks.
@@ -15,9 +15,11 @@
 package ota
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/gorilla/mux"
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,6 +39,8 @@ type Options struct {
 	// Offline describes since when the cloud cannot be reached; it is empty while the cloud can be
 	// reached. Nil means never offline.
 	Offline func() string
+	// Cloud reports whether the node can use the cloud, and since when. Nil means always.
+	Cloud func() (online bool, since time.Time)
 	// Cache returns the state of the cache, for GET /debug/cache as JSON. Nil means that the path
 	// does not exist.
 	Cache func() any
@@ -65,13 +69,19 @@ type server struct {
 	upgrades  *prometheus.CounterVec
 	rollbacks *prometheus.CounterVec
 	inFlight  podLocks
+	watches   chan struct{}   // has an element for each watch of pods
+	stopping  context.Context // ends with Drain
 }
 
 // API is the handler of the whole API, and what carries out the upgrades of a Queue.
 type API struct {
 	http.Handler
 	server *server
+	drain  context.CancelFunc
 }
+
+// Drain ends all watches of pods, and refuses new ones: the hub stops.
+func (a *API) Drain() { a.drain() }
 
 // New returns the API. It fails if a required option is missing, or if this package's metrics are
 // registered already.
@@ -88,6 +98,9 @@ func New(o Options) (*API, error) {
 	if o.Offline == nil {
 		o.Offline = func() string { return "" }
 	}
+	if o.Cloud == nil {
+		o.Cloud = func() (bool, time.Time) { return true, time.Time{} }
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -101,8 +114,9 @@ func New(o Options) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{Options: o, upgrades: upgrades, rollbacks: rollbacks}
-	return &API{limitBody(s.routes()), s}, nil
+	stopping, drain := context.WithCancel(context.Background())
+	s := &server{Options: o, upgrades: upgrades, rollbacks: rollbacks, watches: make(chan struct{}, maxWatches), stopping: stopping}
+	return &API{limitBody(s.routes()), s, drain}, nil
 }
 
 // routes matches paths as they were sent, neither cleaned nor decoded: mux would redirect a path
@@ -115,7 +129,7 @@ func (s *server) routes() http.Handler {
 	const pod = "/openyurt.io/v1/namespaces/{namespace}/pods/{pod}/"
 	r.Handle(nodeapi.Healthz, methods{http.MethodGet: s.healthz})
 	r.Handle(nodeapi.Readyz, methods{http.MethodGet: s.readyz})
-	r.Handle(nodeapi.Pods, methods{http.MethodGet: only(s.listPods)})
+	r.Handle(nodeapi.Pods, methods{http.MethodGet: s.listPods})
 	r.Handle(nodeapi.ImagePulls, methods{http.MethodGet: only(s.listPulls)})
 	upgrade := methods{http.MethodPost: s.upgrade}
 	if s.Queue != nil || s.Rollbacks != nil {

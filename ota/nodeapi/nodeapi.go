@@ -17,8 +17,13 @@ const (
 	ImagePulls = "/openyurt.io/v1/imagepulls"
 )
 
-// WatchParam is the query parameter of GET ImagePullPath: true sends a line of JSON for each change.
-const WatchParam = "watch"
+// Query parameters of GET Pods, as an apiserver has them. WatchParam is also one of GET ImagePullPath.
+const (
+	LabelSelectorParam = "labelSelector"
+	FieldSelectorParam = "fieldSelector"
+	WatchParam         = "watch"          // true: a line of JSON for each change
+	TimeoutParam       = "timeoutSeconds" // after which a watch ends; 0, or not set: it does not
+)
 
 // UpgradePath returns the path to which a pod's upgrade is posted.
 func UpgradePath(namespace, pod string) string { return podPath(namespace, pod, "upgrade") }

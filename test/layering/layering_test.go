@@ -72,7 +72,7 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 			map[string][]string{mod + "proxy/x": {mod + "ota"}, mod + "ota": {mod + "proxy"}},
 			func(p map[string]pkg) []string { return layerViolations(p, layers) },
 			[]string{
-				"ota imports proxy, which its layer does not allow: it may import ota/coreclient, ota/nodeapi, ota/params, ota/schedule, ota/upgrade",
+				"ota imports proxy, which its layer does not allow: it may import ota/coreclient, ota/nodeapi, ota/params, ota/podlist, ota/schedule, ota/upgrade",
 				"proxy/x imports ota, which its layer does not allow: it may import proxy/authn, proxy/limits, proxy/upstream",
 			},
 		},

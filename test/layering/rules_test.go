@@ -58,10 +58,11 @@ var layers = map[string][]string{
 	"proxy/upstream":  {"proxy/authn", "proxy/upstream/liveness"}, // not proxy, which it does not need
 	// Connections know their apiserver by an interface of their own.
 	"proxy/upstream/liveness": {},
-	"ota":                     {"ota/coreclient", "ota/nodeapi", "ota/params", "ota/schedule", "ota/upgrade"},
+	"ota":                     {"ota/coreclient", "ota/nodeapi", "ota/params", "ota/podlist", "ota/schedule", "ota/upgrade"},
 	"ota/coreclient":          {},
 	"ota/nodepods":            {},
 	"ota/params":              {},
+	"ota/podlist":             {"ota/nodeapi", "ota/params"},
 	"ota/schedule":            {},                                              // pure functions of a time
 	"ota/podstatus":           {},                                              // pure functions of a pod
 	"ota/podfiles":            {"hub/durable"},                                 // a leaf that knows nothing of hubs
