@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/params"
 	"github.com/edgehub-io/edgehub/ota/webtoken"
 )
 
@@ -67,6 +68,11 @@ func New(o Options) *Page {
 		nodeapi.WebCodes:  {http.MethodPost: http.HandlerFunc(p.Tokens.NewCode)},
 		nodeapi.WebTokens: {http.MethodPost: http.HandlerFunc(p.Tokens.Exchange)},
 	}
+	for _, route := range p.routes {
+		for method, h := range route {
+			route[method] = withoutQuery(h)
+		}
+	}
 	for path, file := range files() {
 		p.routes[path] = reads(file.ServeHTTP)
 	}
@@ -76,6 +82,19 @@ func New(o Options) *Page {
 // reads are the methods of what is only read.
 func reads(h http.HandlerFunc) methods {
 	return methods{http.MethodGet: h, http.MethodHead: h}
+}
+
+// withoutQuery refuses query parameters, as the rest of the API does: there are none. What a browser opens, the page
+// itself and its files, may have some.
+func withoutQuery(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := params.Parse(r.URL.RawQuery); err != nil {
+			w.Header().Set("Connection", "close") // the body is not read
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // Wrap answers the page's own paths, as they were sent, neither cleaned nor decoded, and passes all other

@@ -67,7 +67,7 @@ var layers = map[string][]string{
 	"ota/podstatus":           {},                                              // pure functions of a pod
 	"ota/podfiles":            {"hub/durable"},                                 // a leaf that knows nothing of hubs
 	"ota/apps":                {"ota/nodeapi", "ota/podstatus", "ota/upgrade"}, // it asks the others by functions
-	"ota/page":                {"ota/nodeapi", "ota/webtoken"},
+	"ota/page":                {"ota/nodeapi", "ota/params", "ota/webtoken"},
 	"ota/webtoken":            {"hub/durable", "ota/nodeapi"}, // it keeps hashes in a file of its own
 	"ota/podreport":           {"ota/nodepods", "ota/upgrade"},
 	"ota/queue":               {"ota", "ota/nodeapi", "ota/podfiles", "ota/podreport", "ota/schedule", "ota/upgrade"}, // it implements an interface of ota
