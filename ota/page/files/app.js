@@ -1,7 +1,7 @@
 // The page's state: what the hub's stream sends, what the owner does, and what the browser remembers.
 import { render } from './dom.js';
 import * as text from './text.js';
-import { keyOf, nameOf, view } from './view.js';
+import { active, keyOf, nameOf, view } from './view.js';
 
 const api = '/openyurt.io/v1/';
 const tokenHeader = 'Edgehub-Token';
@@ -9,6 +9,8 @@ const tokenHeader = 'Edgehub-Token';
 const s = {
   apps: null, node: null, events: null, upgrades: [], // as in the API
   stale: null, // since when the hub has not answered
+  refused: null, // why the hub sends nothing, though it answers
+  skew: 0, // by how much the node's clock is ahead of the browser's, in ms
   token: null, theme: 'auto',
   errors: {}, busy: new Set(), // by where the action was taken
   histories: {}, // by app
@@ -82,16 +84,30 @@ function listen() {
     lost();
     // A browser connects again by itself, unless the answer was an error.
     if (stream?.readyState === EventSource.CLOSED) {
+      explain();
       clearTimeout(retry);
       retry = setTimeout(listen, 3000);
     }
   };
 }
 
+// explain asks why the stream is an error, which an EventSource does not show: too many tabs follow it.
+async function explain() {
+  const end = new AbortController();
+  try {
+    const answer = await fetch(`${api}stream`, { signal: end.signal });
+    s.refused = answer.ok ? null : await reason(answer);
+  } catch {
+    s.refused = null;
+  }
+  end.abort();
+  draw();
+}
+
 function answered() {
   heard = Date.now();
   if (!s.stale) return;
-  s.stale = null;
+  s.stale = s.refused = null;
   draw();
 }
 
@@ -108,8 +124,9 @@ function take(name, document) {
     follow(before);
     askUpgrades();
   }
-  if (name === 'node' && (before?.online !== document.online)) {
-    say(text.t(document.online ? 'online' : 'offline', { when: text.time(document.since) }));
+  if (name === 'node') {
+    s.skew = Date.parse(document.time) - Date.now();
+    if (before?.online !== document.online) say(text.t(document.online ? 'online' : 'offline', { when: text.time(document.since) }));
   }
   draw();
 }
@@ -119,6 +136,8 @@ function follow(before) {
   const old = new Map((before?.items ?? []).map((a) => [keyOf(a), a]));
   for (const app of s.apps.items ?? []) {
     const key = keyOf(app);
+    // What was queued or scheduled begins without a request.
+    if (app.upgrade?.action === 'Upgrade' && app.upgrade.state === 'InProgress' && s.changes[key]?.uid !== app.uid) begin(app, true);
     const change = s.changes[key];
     if (change && !change.done && app.uid !== change.uid && app.ready && !app.deleting) {
       change.done = Date.now();
@@ -126,16 +145,25 @@ function follow(before) {
       say(text.t('sayUpgraded', { app: nameOf(app) }));
     }
     if (before) announce(app, old.get(key));
+    if (s.histories[key] && String(old.get(key)?.images) !== String(app.images)) act.toggle(app, key, true);
   }
   for (const [key, change] of Object.entries(s.changes)) {
     if (Date.now() - change.at > 3600e3) delete s.changes[key];
   }
 }
 
+function begin(app, queued) {
+  s.changes[keyOf(app)] = { uid: app.uid, at: Date.now(), app, queued };
+  remember('changes', s.changes);
+}
+
 function announce(app, old) {
   const name = { app: nameOf(app) };
+  if (active(app.update?.pull) && !active(old?.update?.pull)) say(text.t('sayPulling', name));
   if (app.update?.here && old?.update && !old.update.here) say(text.t('sayPulled', name));
   if (app.update?.pull?.state === 'Failed' && old?.update?.pull?.state !== 'Failed') say(text.t('sayPullFailed', name));
+  if (app.hold && !old?.hold) say(text.t('sayHeld', { ...name, when: text.time(app.hold.until) }));
+  if (!app.hold && old?.hold) say(text.t('sayReleased', name));
   const state = app.upgrade?.state;
   if (state && state !== old?.upgrade?.state && text.known(state)) {
     say(text.t('sayState', { ...name, state: text.t(state, { when: text.time(app.upgrade.ended ?? app.upgrade.next) }) }));
@@ -242,10 +270,8 @@ const act = {
 
   async upgrade(app, values = {}, where = keyOf(app)) {
     const answer = await send(where, 'POST', pod(app, 'upgrade') + query(values));
-    // 202, what is done in place, and static pods, the hub shows by itself.
-    if (answer?.status === 200 && !/\((offline, in place|static pod)\)\s*$/.test(await answer.text())) {
-      s.changes[keyOf(app)] = { uid: app.uid, at: Date.now(), app };
-      remember('changes', s.changes);
+    if (answer?.status === 200) { // 202: it waits, which the hub shows
+      begin(app);
       say(text.t('sayUpgrading', { app: nameOf(app) }));
       draw();
     }
@@ -260,7 +286,8 @@ const act = {
   closeDialog(dialog) {
     if (s.dialog !== dialog) return;
     delete s.errors.dialog;
-    document.querySelector('dialog')?.close(); // it returns the focus to where it was
+    document.querySelector('dialog')?.close(); // it returns the focus to where it was, if that is still there
+    if (document.activeElement.matches('body, dialog *')) document.getElementById(`app-${keyOf(dialog.app)}`)?.closest('article')?.focus();
     s.dialog = null;
     draw();
   },
@@ -269,7 +296,7 @@ const act = {
     const post = (action, values) => send('dialog', 'POST', pod(app, action) + query(values));
     const answer = await {
       without: () => act.upgrade(app, {}, 'dialog'),
-      later: () => act.upgrade(app, form.get('when') === 'at' ? { at: moment(form.get('at')) } : { window: `${form.get('from')}-${form.get('to')}` }, 'dialog'),
+      later: () => act.upgrade(app, form.get('when') === 'at' ? { at: moment(form.get('at')) } : windowOf(form), 'dialog'),
       hold: () => post('hold', { for: form.get('for'), ...(form.get('reason').trim() && { reason: form.get('reason').trim() }) }),
       rollback: () => post('rollback', to.revision ? { revision: to.revision } : {}),
     }[kind]();
@@ -315,6 +342,8 @@ const act = {
   },
 };
 
+const windowOf = (form) => ({ window: `${form.get('from')}-${form.get('to')}`, ...(form.get('tz') && { tz: form.get('tz') }) });
+
 // moment is a local date and time as RFC 3339; what is none, the hub refuses.
 function moment(local) {
   const date = new Date(local);
@@ -333,7 +362,7 @@ async function signIn() {
     s.token = token.token;
     say(text.t('signedIn'));
   } else if (s.errors.token) {
-    s.errors.token = text.parts('badCode', { why: s.errors.token.join('') });
+    s.errors.token = text.parts('badCode', { why: s.errors.token.join(''), command: 'sudo edgehubctl web' });
     recallAll(); // a token from before is still good
   }
   draw();

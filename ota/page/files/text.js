@@ -12,10 +12,11 @@ const words = {
 
   online: ['Connected to the cloud since {when}', '自 {when} 起已连接云端'],
   offline: ['Offline since {when}. Apps go on; what needs the cloud waits.', '自 {when} 起离线。应用继续运行，需要云端的操作会等待。'],
+  refused: ['This page is not kept up to date: {why}', '此页面未能更新：{why}'],
   stale: ['The hub does not answer since {when}. This is what it reported last.', '自 {when} 起 hub 没有响应。以下为最后一次获得的信息。'],
   notReady: ['The hub cannot serve the node: {why}', 'hub 无法为节点提供服务：{why}'],
   readOnly: ['This page is read-only: to make changes, run {command} on the node and open the link that it prints.', '此页面为只读：如需更改，请在节点上运行 {command}，并打开它输出的链接。'],
-  badCode: ['The link could not be used: {why}', '无法使用该链接：{why}'],
+  badCode: ['The link could not be used: {why} – open it once more, or run {command} on the node for a new one.', '无法使用该链接：{why} – 请再次打开它，或在节点上运行 {command} 获取新链接。'],
   signedIn: ['You can make changes now.', '现在可以进行更改。'],
 
   apps: ['Apps', '应用'],
@@ -24,6 +25,7 @@ const words = {
   running: ['Running', '运行中'],
   starting: ['Not ready', '未就绪'],
   stopping: ['Stopping', '正在停止'],
+  goingBack: ['Going back', '正在回退'],
   replacing: ['Upgrading', '正在升级'],
   newStarting: ['The old version has stopped, and the new one starts.', '旧版本已停止，新版本正在启动。'],
   upgraded: ['Upgraded: the new version runs since {when}.', '已升级：新版本自 {when} 起运行。'],
@@ -45,6 +47,8 @@ const words = {
   helpNotFound: ['this image does not exist in the registry; the admin publishes it or corrects its name.', '镜像仓库中没有该镜像；请管理员发布镜像或更正名称。'],
   helpNoSpace: ['make room on the disk of the images, then try again.', '请清理镜像所在磁盘，然后重试。'],
   helpRegistry: ['check the node’s connection to the registry; it goes on where it stopped.', '请检查节点到镜像仓库的连接；下载会从中断处继续。'],
+  helpUntrusted: ['the admin has the node trust the certificate of the registry.', '请管理员让节点信任镜像仓库的证书。'],
+  helpContainerd: ['check containerd on the node: systemctl status containerd.', '请检查节点上的 containerd：systemctl status containerd。'],
   helpOther: ['if it fails again, send the support bundle below to the admin.', '若再次失败，请将下方的支持包发给管理员。'],
   pull: ['Download', '下载'],
   cancelPull: ['Cancel download', '取消下载'],
@@ -52,7 +56,7 @@ const words = {
   blocked: ['It cannot be upgraded now: {why}', '现在无法升级：{why}'],
 
   upgradeNow: ['Upgrade now', '立即升级'],
-  upgradeQueued: ['Upgrade once connected', '连接后升级'],
+  upgradeQueued: ['Upgrade when the cloud is back', '云端恢复后升级'],
   upgradeWithout: ['Upgrade without downloading first …', '不预先下载直接升级 …'],
   later: ['Later …', '稍后 …'],
   notNow: ['Not now …', '暂不 …'],
@@ -69,7 +73,9 @@ const words = {
   tonight: ['Tonight, or in the next night in which it can', '今晚，或下一个可行的夜间'],
   from: ['from', '从'],
   to: ['to', '到'],
-  nodeClock: ['by the node’s clock, which shows {when}', '以节点时钟为准，现在是 {when}'],
+  nodeClock: ['the node’s clock, which shows {when}', '节点时钟（现在是 {when}）'],
+  whoseClock: ['by', '依据：'],
+  browserClock: ['the clock of this browser, {zone}', '此浏览器的时钟（{zone}）'],
   atTime: ['At a time', '指定时间'],
   when: ['date and time', '日期和时间'],
   schedule: ['Schedule', '安排'],
@@ -81,7 +87,7 @@ const words = {
   hold: ['Put on hold', '搁置'],
   rollbackTitle: ['Take {app} back to {version}?', '将 {app} 回退到 {version}？'],
   rollbackText: ['The app is interrupted while the earlier version starts. Other nodes are not affected.', '较早版本启动期间应用会中断。其他节点不受影响。'],
-  rollbackOffline: ['The cloud is away: if it cannot be done without the cloud, it waits.', '云端不可用：如果离线无法完成，则会等待。'],
+  rollbackOffline: ['The cloud is away: it begins when the cloud is back.', '云端不可用：云端恢复后开始。'],
   goBack: ['Go back', '回退'],
   close: ['Close', '关闭'],
 
@@ -94,7 +100,6 @@ const words = {
   Held: ['waits: on hold', '等待：已搁置'],
   InProgress: ['in progress', '进行中'],
   Done: ['done {when}', '已完成 {when}'],
-  Reverted: ['reverted: the old version runs again', '已还原：旧版本重新运行'],
   Dropped: ['dropped', '已放弃'],
   Withdrawn: ['cancelled', '已取消'],
 
@@ -127,6 +132,8 @@ const words = {
   month: ['Data this month', '本月流量'],
   traffic: ['{received} received, {sent} sent', '接收 {received}，发送 {sent}'],
   trafficSince: ['with the cloud, since {when}', '与云端之间，自 {when}'],
+  clock: ['Clock of the node', '节点时钟'],
+  clockOff: ['It differs from the clock of this browser by {n} min. Certificates, schedules and holds go by it: set it, or have it set by NTP.', '与此浏览器的时钟相差 {n} 分钟。证书、定时升级和搁置以它为准：请校准，或使用 NTP。'],
   version: ['Version of the hub', 'hub 版本'],
   support: ['Support', '支持'],
   bundle: ['Download support bundle', '下载支持包'],
@@ -134,12 +141,15 @@ const words = {
 
   events: ['Events', '事件'],
   noEvents: ['No events so far.', '暂无事件。'],
-  moreEvents: ['{n} more', '另外 {n} 条'],
+  more: ['{n} more', '另外 {n} 条'],
   Warning: ['Warning', '警告'],
   times: ['{n} times', '{n} 次'],
 
   noAnswer: ['The hub does not answer. Nothing may have been done.', 'hub 没有响应。操作可能未执行。'],
   noPermission: ['{why} – run {command} on the node for a new link.', '{why} – 请在节点上运行 {command} 获取新链接。'],
+  sayPulling: ['{app}: the download begins', '{app}：开始下载'],
+  sayHeld: ['{app} is on hold until {when}', '{app} 搁置至 {when}'],
+  sayReleased: ['{app} is not on hold any more', '{app} 不再搁置'],
   sayPulled: ['{app}: the images are here', '{app}：镜像已就绪'],
   sayPullFailed: ['{app}: the download failed', '{app}：下载失败'],
   sayUpgrading: ['{app} is being upgraded', '{app} 正在升级'],
@@ -199,6 +209,15 @@ export function time(s) {
 export function day(s) {
   return isTime(s) ? new Date(s).toLocaleDateString(locale(), { year: 'numeric', month: 'short', day: 'numeric' }) : '–';
 }
+
+// offset is by how many minutes a time's zone is ahead of UTC.
+export function offset(s) {
+  const [, sign, hours, minutes] = /([+-])(\d\d):(\d\d)$/.exec(s) ?? ['', '', 0, 0];
+  return Number(`${sign}${hours * 60 + Number(minutes)}`);
+}
+
+// local is a time as the clock that it comes from shows it.
+export const local = (s) => `${s.slice(0, 16).replace('T', ' ')} (UTC${/[+-]\d\d:\d\d$/.exec(s)?.[0] ?? ''})`;
 
 export function bytes(n) {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];

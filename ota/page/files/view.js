@@ -4,7 +4,7 @@ import * as text from './text.js';
 
 const { t, time, bytes } = text;
 
-const final = (u) => ['Done', 'Reverted', 'Dropped', 'Withdrawn'].includes(u.state);
+const final = (u) => ['Done', 'Dropped', 'Withdrawn'].includes(u.state);
 
 // keyOf returns what stays the same when an app's pod is replaced.
 export const keyOf = (app) => (app.kind === 'DaemonSet' ? `${app.namespace}/DaemonSet/${app.workload}` : `${app.namespace}/${app.pod}`);
@@ -41,7 +41,7 @@ function status(s) {
   let kind = 'wait';
   let line = t('loading');
   if (s.stale) {
-    [kind, line] = ['bad', t('stale', { when: time(s.stale) })];
+    [kind, line] = ['bad', s.refused ? text.parts('refused', { why: english(s.refused) }) : t('stale', { when: time(s.stale) })];
   } else if (s.node?.ready) {
     [kind, line] = ['bad', text.parts('notReady', { why: english(s.node.ready) })];
   } else if (s.node) {
@@ -97,11 +97,13 @@ function listed(s) {
 
 const rank = (a) => (mayUpgrade(a.app) || a.change ? 0 : 1);
 
-// phase returns how far an upgrade is that this browser has seen begin: replacing, starting or done.
+// phase returns how far an upgrade is that this browser has seen begin: replacing, starting or done. One that
+// was queued may also wait again, or be dropped.
 function phase({ app, change, gone }) {
   if (!change) return '';
   if (change.done) return 'done';
-  return !gone && app.uid === change.uid ? 'replacing' : 'starting';
+  if (gone || app.uid !== change.uid) return 'starting';
+  return change.queued && !(app.upgrade?.action === 'Upgrade' && ['InProgress', 'Done'].includes(app.upgrade.state)) ? '' : 'replacing';
 }
 
 function head(a, s, level = 'h4') {
@@ -110,7 +112,8 @@ function head(a, s, level = 'h4') {
   let [kind, label] = app.ready ? ['ok', 'running'] : ['warn', 'starting'];
   if (app.trouble) kind = 'bad';
   if (app.deleting) [kind, label] = ['warn', 'stopping'];
-  if (now === 'replacing' || now === 'starting' || app.upgrade?.state === 'InProgress') [kind, label] = ['busy', 'replacing'];
+  if (now === 'replacing' || now === 'starting') [kind, label] = ['busy', 'replacing'];
+  else if (app.upgrade?.state === 'InProgress') [kind, label] = ['busy', app.upgrade.action === 'Rollback' ? 'goingBack' : 'replacing'];
   return h('div', { class: 'head' },
     h('div', null,
       h(level, { id: `app-${a.id}` }, nameOf(app)),
@@ -141,29 +144,34 @@ function slow({ change }) {
 function upgradeLine(u) {
   const state = text.known(u.state) ? t(u.state, { when: time(u.ended ?? u.next ?? u.at) }) : u.state;
   const action = text.known(u.action) ? t(u.action) : u.action;
-  return [h('strong', null, action), ' ', state, u.message ? [h('br'), h('span', { class: 'muted', lang: 'en' }, u.message)] : null];
+  const within = u.window && !final(u) ? ` (${u.window}${u.timeZone ? ' ' + u.timeZone : ''})` : '';
+  return [h('strong', null, action), ' ', state, within, u.message ? [h('br'), h('span', { class: 'muted', lang: 'en' }, u.message)] : null];
 }
 
 // offer is what there is to decide on: the update, an upgrade that waits, a hold; and the buttons for it.
 function offer(a, s, act) {
   const { app } = a;
   const update = app.deleting ? null : app.update;
-  const upgrade = app.upgrade && app.upgrade.state !== 'Withdrawn' && !(app.upgrade.state === 'Done' && update) ? app.upgrade : null;
+  const over = app.upgrade?.state === 'Withdrawn' || (app.upgrade?.state === 'Done' && app.upgrade.action === 'Upgrade' && update);
+  const upgrade = over ? null : app.upgrade;
   const actions = s.token ? choices(a, s, act) : [];
   if (!update && !upgrade && !app.hold && !actions.length) return null;
   return h('div', { class: update || upgrade || app.hold ? 'strip' : 'plain', key: 'offer' },
     update ? [
       h('p', null, h('strong', null, t('update')), ' ', text.images(update.images)),
       download(update),
-      update.blocked && !active(update.pull) && !app.hold ? h('p', { class: 'trouble' }, text.parts('blocked', { why: english(update.blocked) })) : null,
+      update.blocked && !unpulled(update) && !app.hold ? h('p', { class: 'trouble' }, text.parts('blocked', { why: english(update.blocked) })) : null,
     ] : null,
     upgrade ? h('p', { key: 'upgrade' }, upgradeLine(upgrade)) : null,
     app.hold ? h('p', { key: 'hold' }, text.parts(app.hold.reason ? 'heldWhy' : 'held', { when: time(app.hold.until), why: app.hold.reason }),
       app.hold.reported ? '' : ` (${t('heldLocally')})`) : null,
-    actions.length ? h('div', { class: 'actions' }, actions) : null);
+    actions.length ? h('div', { class: 'actions', key: 'actions' }, actions) : null);
 }
 
-const active = (pull) => pull?.state === 'Queued' || pull?.state === 'Pulling';
+export const active = (pull) => pull?.state === 'Queued' || pull?.state === 'Pulling';
+
+// unpulled reports whether the update's images were asked for and are not here: that is why it is blocked.
+const unpulled = (update) => Boolean(update.pull) && !update.here;
 
 // download says how far the images are.
 function download(update) {
@@ -188,7 +196,8 @@ function download(update) {
 
 const helps = {
   Unauthorized: 'helpUnauthorized', ImageNotFound: 'helpNotFound', InvalidImageName: 'helpNotFound', NoImageForPlatform: 'helpNotFound',
-  InsufficientSpace: 'helpNoSpace', RegistryUnreachable: 'helpRegistry', RegistryBusy: 'helpRegistry',
+  InsufficientSpace: 'helpNoSpace', RegistryUnreachable: 'helpRegistry', RegistryBusy: 'helpRegistry', CertificateNotTrusted: 'helpUntrusted',
+  ContainerdUnavailable: 'helpContainerd',
 };
 
 function failed(i) {
@@ -198,6 +207,7 @@ function failed(i) {
 }
 
 const waits = (app) => Boolean(app.upgrade) && !final(app.upgrade);
+const waiting = (app) => waits(app) && app.upgrade.state !== 'InProgress';
 
 // choices are the buttons of an app.
 function choices({ app, key }, s, act) {
@@ -206,28 +216,31 @@ function choices({ app, key }, s, act) {
   const add = (label, onclick, kind) => button(s, key, t(label), onclick, kind);
   return [
     update ? forUpdate(app, s, act, add) : null,
-    waits(app) && app.upgrade.state !== 'InProgress' ? add('cancel', () => act.cancelUpgrade(app, key)) : null,
+    waiting(app) ? add('cancel', () => act.cancelUpgrade(app, key)) : null,
     app.hold ? add('endHold', () => act.endHold(app)) : null,
     app.mayHold && !app.hold && (update || waits(app)) ? add('notNow', () => act.ask('hold', app)) : null,
-    app.mayRollback && app.previous?.length && !waits(app) ? add('rollback', () => act.ask('rollback', app, { images: app.previous }), 'quiet') : null,
+    mayGoBack(app) && app.previous?.length ? add('rollback', () => act.ask('rollback', app, { images: app.previous }), 'quiet') : null,
   ].flat().filter(Boolean);
 }
 
+const mayGoBack = (app) => app.mayRollback && !app.hold && !waits(app);
+
 function forUpdate(app, s, act, add) {
   const { update } = app;
+  // The hub pulls what is missing until then.
+  const later = !app.hold && !waits(app) && (!update.blocked || unpulled(update)) ? add('later', () => act.ask('later', app)) : null;
   // What is scheduled can be done at once instead.
   const may = !update.blocked && !app.hold && (!waits(app) || (app.upgrade.state === 'Scheduled' && s.node.online));
   if (update.here || !s.node.pulls) {
-    return may ? [
-      add(s.node.online || update.offlineNow ? 'upgradeNow' : 'upgradeQueued', () => act.upgrade(app), 'primary'),
-      waits(app) ? null : add('later', () => act.ask('later', app)),
-    ] : [];
+    return [may ? add(upgradeLabel(s), () => act.upgrade(app), 'primary') : null, later];
   }
   const cancel = add('cancelPull', () => act.cancelPull(app));
-  if (active(update.pull)) return [cancel];
+  if (active(update.pull)) return [cancel, later];
   if (update.pull?.state === 'Failed') return [add('retry', () => act.pull(app), 'primary'), cancel];
-  return [add('pull', () => act.pull(app), 'primary'), may ? add('upgradeWithout', () => act.ask('without', app)) : null];
+  return [add('pull', () => act.pull(app), 'primary'), later, may ? add('upgradeWithout', () => act.ask('without', app)) : null];
 }
+
+const upgradeLabel = (s) => (s.node.online ? 'upgradeNow' : 'upgradeQueued');
 
 function details({ app, key }, s, act) {
   const row = (name, value) => [h('dt', null, t(name)), h('dd', null, value)];
@@ -245,7 +258,7 @@ function details({ app, key }, s, act) {
 
 function history(app, key, s, act) {
   const { items, error } = s.histories[key];
-  const back = (r) => s.token && app.mayRollback && !r.current && r.retained && !waits(app);
+  const back = (r) => s.token && mayGoBack(app) && !r.current && r.retained;
   return h('div', { class: 'history', key: 'history' },
     h('h4', null, t('history')),
     error ? h('p', { class: 'error', role: 'alert' }, error) : null,
@@ -256,20 +269,30 @@ function history(app, key, s, act) {
       back(r) ? button(s, key, t('rollback'), () => act.ask('rollback', app, r), 'quiet') : null))) : null);
 }
 
+// queue has what waits, in the order of the requests, and then what has ended, the last first.
 function queue(s, act) {
-  const items = s.upgrades ?? [];
+  const ended = s.upgrades.filter(final).reverse();
+  const items = [...s.upgrades.filter((u) => !final(u)), ...ended.slice(0, 5)];
   return h('section', { class: 'queue', key: 'queue', tabindex: '-1', 'aria-labelledby': 'queue-title' },
     h('h2', { id: 'queue-title' }, t('queue')),
     h('div', { class: 'card' },
       items.some((u) => !final(u)) ? null : h('p', { class: 'empty', key: 'empty' }, t('emptyQueue')),
-      items.length ? h('ul', { key: 'list' }, items.map((u) => {
-        const where = `queue ${u.uid} ${u.action} ${u.requested}`;
-        return h('li', { key: where },
-          h('p', null, `${u.namespace}/${u.pod}: `, upgradeLine(u)),
-          s.token && !final(u) && u.state !== 'InProgress'
-            ? button(s, where, t('cancel'), () => act.cancelUpgrade(u, where)) : null,
-          failure(s, where));
-      })) : null));
+      items.length ? h('ul', { key: 'list' }, items.map((u) => queued(u, s, act))) : null,
+      more(ended.slice(5), (u) => queued(u, s, act))));
+}
+
+function queued(u, s, act) {
+  const where = `queue ${u.uid} ${u.action} ${u.requested}`;
+  return h('li', { key: where },
+    h('p', null, `${u.namespace}/${u.pod}: `, upgradeLine(u)),
+    s.token && !final(u) && u.state !== 'InProgress'
+      ? button(s, where, t('cancel'), () => act.cancelUpgrade(u, where)) : null,
+    failure(s, where));
+}
+
+// more hides what is left of a list until somebody asks for it.
+function more(items, item) {
+  return items.length ? h('details', { key: 'more' }, h('summary', null, t('more', { n: items.length })), h('ol', null, items.map(item))) : null;
 }
 
 function node(s, act) {
@@ -281,10 +304,17 @@ function node(s, act) {
       fact(t('cache'), n.cache?.trouble ? h('span', { class: 'trouble' }, english(n.cache.trouble)) : t('cacheOK', { size: bytes(n.cache?.bytes), n: text.number(n.cache?.views ?? 0) })),
       n.certificates?.length ? fact(t('certificates'), n.certificates.map((c) => certificate(c, n))) : null,
       fact(t('month'), t('traffic', { received: bytes(n.traffic?.received), sent: bytes(n.traffic?.sent) }),
-        h('p', { class: 'muted' }, t('trafficSince', { when: text.day(n.traffic?.since) }))),
+        h('p', { class: 'muted' }, t('trafficSince', { when: text.day(n.traffic?.since.slice(0, 19)) }))), // by the node's calendar
+      clock(s),
       fact(t('version'), n.version),
       fact(t('support'), h('p', { class: 'muted' }, t('bundleText')),
         s.token ? button(s, 'bundle', t('bundle'), act.bundle) : null, failure(s, 'bundle')))));
+}
+
+// clock is the node's. A document may be a minute old when it arrives.
+function clock({ node, skew }) {
+  const off = Math.round(Math.abs(skew) / 60000);
+  return fact(t('clock'), h('p', null, text.local(node.time)), off > 2 ? h('p', { class: 'trouble' }, t('clockOff', { n: text.number(off) })) : null);
 }
 
 const fact = (name, ...value) => h('div', null, h('dt', null, name), h('dd', null, value));
@@ -313,9 +343,7 @@ function events(s) {
     h('h2', { id: 'events-title' }, t('events')),
     h('div', { class: 'card' },
       items.length ? h('ol', { key: 'list' }, items.slice(0, shown).map(event)) : h('p', { class: 'empty', key: 'empty' }, t('noEvents')),
-      items.length > shown ? h('details', { key: 'more' },
-        h('summary', null, t('moreEvents', { n: items.length - shown })),
-        h('ol', null, items.slice(shown).map(event))) : null));
+      more(items.slice(shown), event)));
 }
 
 function event(e) {
@@ -342,16 +370,16 @@ function dialog(s, act) {
 
 // forms are the dialogs by name: their title, what is between, and the button that does it.
 const forms = {
-  without: ({ app }) => ({ title: t('withoutTitle', { app: nameOf(app) }), body: h('p', null, t('withoutText')), label: t('upgradeNow') }),
+  without: ({ app }, s) => ({ title: t('withoutTitle', { app: nameOf(app) }), body: h('p', null, t('withoutText')), label: t(upgradeLabel(s)) }),
   later: ({ app }, s) => ({
     title: t('laterTitle', { app: nameOf(app) }),
     body: [
-      h('fieldset', null,
+      h('fieldset', { oninput: choose },
         h('legend', null, radio('when', 'window', t('tonight'), true)),
         h('label', null, t('from'), ' ', h('input', { type: 'time', name: 'from', value: '02:00', required: true })), ' ',
         h('label', null, t('to'), ' ', h('input', { type: 'time', name: 'to', value: '05:00', required: true })),
-        h('p', { class: 'muted' }, t('nodeClock', { when: s.node.time.slice(11, 16) }))),
-      h('fieldset', null,
+        zone(s.node)),
+      h('fieldset', { oninput: choose },
         h('legend', null, radio('when', 'at', t('atTime'), false)),
         h('label', null, t('when'), ' ', h('input', { type: 'datetime-local', name: 'at', value: tomorrow(s.node.time) }))),
     ],
@@ -361,7 +389,7 @@ const forms = {
     title: t('holdTitle', { app: nameOf(app) }),
     body: [
       h('p', null, t('holdText')),
-      h('label', null, t('holdFor'), ' ', h('select', { name: 'for' }, [1, 2, 4, 8, 12, 24].map((n) => h('option', { value: `${n}h`, selected: n === 2 }, t('hours', { n }))))),
+      h('label', null, t('holdFor'), ' ', h('select', { name: 'for' }, [0.5, 1, 2, 4, 8, 12, 24].map((n) => h('option', { value: `${n}h`, selected: n === 2 }, t('hours', { n: text.number(n) }))))),
       h('label', null, t('reason'), ' ', h('input', { type: 'text', name: 'reason', maxlength: 60 })),
     ],
     label: t('hold'),
@@ -372,6 +400,19 @@ const forms = {
     label: t('goBack'),
   }),
 };
+
+// choose chooses the part of a form that somebody fills in.
+const choose = (e) => { e.currentTarget.querySelector('[type=radio]').checked = true; };
+
+// zone is whose clock a window is by, which is a question only where the clocks differ.
+function zone(node) {
+  const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const nodes = t('nodeClock', { when: node.time.slice(11, 16) });
+  if (!here || text.offset(node.time) === -new Date(node.time).getTimezoneOffset()) return h('p', { class: 'muted' }, `${t('whoseClock')} ${nodes}`);
+  return h('label', null, t('whoseClock'), ' ', h('select', { name: 'tz' },
+    h('option', { value: '' }, nodes),
+    h('option', { value: here }, t('browserClock', { zone: here }))));
+}
 
 const radio = (name, value, label, checked) => h('label', null, h('input', { type: 'radio', name, value, checked }), ' ', label);
 

@@ -1,0 +1,133 @@
+package page
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// mostBytes is the most that the page's files may have together: a node may be reached over a thin line.
+const mostBytes = 60_000
+
+func TestThePageIsSmall(t *testing.T) {
+	total := 0
+	for _, content := range sources(t) {
+		total += len(content)
+	}
+	t.Logf("the page has %d bytes of %d", total, mostBytes)
+	if total == 0 || total > mostBytes {
+		t.Errorf("the page has %d bytes, want at most %d", total, mostBytes)
+	}
+}
+
+// sources are the page's files by name.
+func sources(t *testing.T) map[string]string {
+	t.Helper()
+	entries, err := embedded.ReadDir("files")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, entry := range entries {
+		content, err := embedded.ReadFile("files/" + entry.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[entry.Name()] = string(content)
+	}
+	return all
+}
+
+var (
+	entry       = regexp.MustCompile(`(?m)^  (\w+): \['(.*)', '(.*)'\],$`)
+	placeholder = regexp.MustCompile(`\{\w+\}`)
+)
+
+// words are those of text.js by name, in English and Chinese.
+func words(t *testing.T) map[string][2]string {
+	t.Helper()
+	all := map[string][2]string{}
+	for _, found := range entry.FindAllStringSubmatch(sources(t)["text.js"], -1) {
+		all[found[1]] = [2]string{found[2], found[3]}
+	}
+	if len(all) < 100 {
+		t.Fatalf("only %d words were found: the pattern for them does not fit any more", len(all))
+	}
+	return all
+}
+
+func TestWordsAreInBothLanguagesAndUsed(t *testing.T) {
+	code := sources(t)["app.js"] + sources(t)["view.js"]
+	shown := states(t)
+	for name, both := range words(t) {
+		var holes [2][]string
+		for i, text := range both {
+			holes[i] = slices.Sorted(slices.Values(placeholder.FindAllString(text, -1)))
+			if text == "" {
+				t.Errorf("%s lacks words: %q", name, both)
+			}
+		}
+		if !slices.Equal(holes[0], holes[1]) {
+			t.Errorf("%s has other values in Chinese: %q", name, both)
+		}
+		if !strings.Contains(code, "'"+name+"'") && !slices.Contains(shown, name) {
+			t.Errorf("%s is not used", name)
+		}
+	}
+}
+
+var use = regexp.MustCompile(`\b(?:t|parts|row|add)\('(\w+)'`)
+
+func TestEveryWordThatIsUsedIsThere(t *testing.T) {
+	known := words(t)
+	for _, file := range []string{"app.js", "view.js"} {
+		for _, found := range use.FindAllStringSubmatch(sources(t)[file], -1) {
+			if _, ok := known[found[1]]; !ok {
+				t.Errorf("%s uses %s, for which there are no words", file, found[1])
+			}
+		}
+	}
+}
+
+// The page would show a state without words as the API names it.
+func TestEveryStateOfAnUpgradeHasWords(t *testing.T) {
+	known := words(t)
+	for _, state := range states(t) {
+		if _, ok := known[state]; !ok {
+			t.Errorf("%s has no words", state)
+		}
+	}
+}
+
+// states are the actions and states of upgrades, by the constants of nodeapi.
+func states(t *testing.T) []string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "../nodeapi/upgrades.go", nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		if of, ok := spec.Type.(*ast.Ident); ok && (of.Name == "UpgradeState" || of.Name == "Action") {
+			value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, value)
+		}
+		return true
+	})
+	if len(all) < 9 {
+		t.Fatalf("only %q were found", all)
+	}
+	return all
+}
