@@ -79,6 +79,7 @@ node_packages := containerd runc containernetworking-plugins iptables conntrack 
 # Units are checked with it, and a node is turned over under it, as process 1 of a test's own.
 install_packages := systemd
 kubeadm_packages := $(install_packages) curl
+page_packages := chromium fonts-noto-cjk
 
 # $(call each,folders,command) runs command in each folder, and fails if it failed in one.
 each = failed=; for module in $(1); do echo "$$module: $(2)"; (cd "$$module" && $(2)) || failed=yes; done; [[ -z $$failed ]]
@@ -163,6 +164,17 @@ test-machine: ## check that this machine can run the gate
 # One suite: make test-unit, make test-e2e.
 test-%:
 	@$(suites) --only=$* $(if $(SEED),--seed=$(SEED))
+
+.PHONY: screenshots
+screenshots: page-tools ## write the pictures of the owner's page in docs/images, with Chromium
+	cd test && SCREENSHOTS=$(abspath docs/images) go test -count=1 -timeout 10m -run TestScreenshots ./page
+
+# A browser, letters for Chinese, and axe-core as package-lock.json has it.
+.PHONY: page-tools
+page-tools:
+	@.ci/packages $(page_packages)
+	@command -v npm >/dev/null || .ci/packages npm
+	cd test/page && npm ci --ignore-scripts --no-audit --no-fund
 
 .PHONY: chaos-rollout
 chaos-rollout: ## break rollouts at random; SEEDS=200 for a long run, FIRST_SEED=n to begin there

@@ -57,7 +57,7 @@ func walk(t *testing.T, visit func(path string)) {
 			return err
 		}
 		switch name := entry.Name(); {
-		case entry.IsDir() && (name == ".git" || name == "dist" && filepath.Dir(path) == root || name == "bin"):
+		case entry.IsDir() && (name == ".git" || name == "node_modules" || name == "dist" && filepath.Dir(path) == root || name == "bin"):
 			return filepath.SkipDir
 		case entry.Type().IsRegular():
 			path, err := filepath.Rel(root, path)

@@ -162,6 +162,10 @@ func all() []suite {
 			steps: []step{inTest("./attack")},
 		},
 		{
+			name: "page", what: "the owner's page in Chromium: what it shows and does, by mouse and keyboard, in both languages, and what axe-core finds",
+			steps: append(makeEach("page-tools"), inTest("./page")),
+		},
+		{
 			name: "chaos", what: "rollouts, broken at random; SEEDS=10", random: true, answers: everywhere,
 			packages: compilers, env: map[string]string{"SEEDS": "10"},
 			steps: []step{inTest("-race", "./chaos/rollout")},

@@ -60,7 +60,8 @@ type Tab struct {
 	Context context.Context
 	t       *testing.T
 
-	// Refused is set where the hub refuses something or is away: Chromium then shows that in the console.
+	// Refused is set where the hub or the page's policy refuses something, or the hub is away: Chromium then
+	// shows that in the console.
 	Refused bool
 
 	mu       sync.Mutex
@@ -124,8 +125,9 @@ func (b *Tab) Console() []string {
 	defer b.mu.Unlock()
 	var lines []string
 	for _, m := range b.messages {
-		if !b.Refused || m.Source != "network" {
-			lines = append(lines, fmt.Sprintf("%s %s %s", m.Source, m, m.URL))
+		line := fmt.Sprintf("%s %s %s", m.Source, m, m.URL)
+		if !b.Refused || m.Source != "network" && !strings.Contains(line, "Content Security Policy") {
+			lines = append(lines, line)
 		}
 	}
 	return lines
@@ -252,11 +254,14 @@ func (b *Tab) Screenshot(name string) {
 	if folder == "" {
 		return
 	}
-	png, err := chromedp.Run(b.Context, chromedp.CaptureScreenshot())
-	if err != nil {
-		b.t.Fatal(err)
+	picture, err := chromedp.Run(b.Context, chromedp.CaptureScreenshot())
+	if err == nil {
+		picture, err = withPalette(picture)
 	}
-	if err := os.WriteFile(folder+"/"+name+".png", png, 0o644); err != nil {
+	if err == nil {
+		err = os.WriteFile(folder+"/"+name+".png", picture, 0o644)
+	}
+	if err != nil {
 		b.t.Fatal(err)
 	}
 }
