@@ -77,7 +77,7 @@ func TestALinkThatIsNoGoodShowsWhatToDo(t *testing.T) {
 	}
 }
 
-// A token of 30 days ago. A clock that is ahead in the browser alone ends it no later than the hub does.
+// A token of yesterday is not even sent.
 func TestAnExpiredTokenIsNotUsed(t *testing.T) {
 	hub, b := one(t, here(camera()))
 	b.Do(chromedp.Evaluate[chromedp.Void](`localStorage.setItem('edgehub-token', JSON.stringify({ token: 'old', expires: '2020-01-01T00:00:00Z' }))`), chromedp.Reload())
@@ -85,7 +85,7 @@ func TestAnExpiredTokenIsNotUsed(t *testing.T) {
 	hub.wantSent()
 }
 
-// The hub forgets tokens: after 30 days, or when others come.
+// The hub forgets tokens: when their time is over, or others come.
 func TestARefusedTokenIsForgotten(t *testing.T) {
 	hub, b := one(t, here(camera()))
 	b.Refused = true
@@ -132,7 +132,12 @@ func TestAnUpgradeFromReadyToDone(t *testing.T) {
 	next.Ready = false
 	hub.update(func() { hub.apps = []nodeapi.App{next} })
 	b.ShowsIn("camera", "default · camera:v2")
-	hub.update(func() { hub.apps[0].Ready = true })
+	hub.update(func() {
+		hub.apps[0].Trouble, hub.apps[0].Previous = "container camera: CrashLoopBackOff", []string{"camera:v1"}
+	})
+	b.ShowsIn("camera", "container camera: CrashLoopBackOff")
+	b.ShowsIn("camera", "Go back …") // before it is Ready, which it may never be
+	hub.update(func() { hub.apps[0].Ready, hub.apps[0].Trouble = true, "" })
 	for _, tab := range []*browser.Tab{b, other} {
 		tab.ShowsIn("camera", "Upgraded: the new version runs since")
 		tab.ShowsIn("camera", "Running")

@@ -148,7 +148,9 @@ function follow(before) {
     if (s.histories[key] && String(old.get(key)?.images) !== String(app.images)) act.toggle(app, key, true);
   }
   for (const [key, change] of Object.entries(s.changes)) {
-    if (Date.now() - change.at > 3600e3) delete s.changes[key];
+    if (Date.now() - change.at < 3600e3) continue;
+    delete s.changes[key];
+    remember('changes', s.changes);
   }
 }
 

@@ -29,7 +29,7 @@ const words = {
   replacing: ['Upgrading', '正在升级'],
   newStarting: ['The old version has stopped, and the new one starts.', '旧版本已停止，新版本正在启动。'],
   upgraded: ['Upgraded: the new version runs since {when}.', '已升级：新版本自 {when} 起运行。'],
-  replaceSlow: ['The new version is not there yet, {n} min after the upgrade began.', '升级开始 {n} 分钟后，新版本仍未运行。'],
+  replaceSlow: ['The new version does not run yet, {n} min after the upgrade began. If it stays so, send the support bundle below to the admin.', '升级开始 {n} 分钟后，新版本仍未运行。如持续如此，请将下方的支持包发给管理员。'],
 
   update: ['Update ready', '有可用更新'],
   download: ['{size} to download', '需下载 {size}'],

@@ -130,7 +130,7 @@ function card(a, s, act) {
     app.trouble && !a.gone ? h('p', { class: 'trouble' }, english(app.trouble)) : null,
     busy ? h('p', { class: 'note' }, now === 'starting' ? t('newStarting') : t('replacing') + ' …', slow(a)) : null,
     now === 'done' && !app.update ? h('p', { class: 'note good' }, t('upgraded', { when: time(new Date(a.change.done).toISOString()) })) : null,
-    busy ? null : offer(a, s, act),
+    now === 'replacing' || a.gone ? null : offer(a, s, act), // a new version that fails can be taken back
     failure(s, a.key),
     a.gone ? null : details(a, s, act));
 }
