@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/edgehub-io/edgehub/hub/csrf"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/page"
 	"github.com/edgehub-io/edgehub/ota/webtoken"
@@ -37,6 +38,7 @@ type fakeHub struct {
 	history  []nodeapi.Revision
 	refuse   map[string]reply // by the request's method and last part of the path
 	requests []string         // those that change something, with their query
+	answered int              // those that are not of another website
 }
 
 type reply struct {
@@ -57,10 +59,17 @@ func (f *fakeHub) listen(address string) {
 		f.t.Fatal(err)
 	}
 	f.address = listener.Addr().String()
-	f.server = httptest.NewUnstartedServer(f.page().Wrap(f.handler()))
+	f.server = httptest.NewUnstartedServer(csrf.Handler(f.counted(f.page().Wrap(f.handler()))))
 	f.server.Listener.Close()
 	f.server.Listener = listener
 	f.server.Start()
+}
+
+func (f *fakeHub) counted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.update(func() { f.answered++ })
+		next.ServeHTTP(w, r)
+	})
 }
 
 // stop ends the hub and its connections, as kill -9 does.

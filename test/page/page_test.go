@@ -317,6 +317,44 @@ func TestNothingComesFromElsewhere(t *testing.T) {
 	}
 }
 
+// A website that the owner visits in the same browser, in which the page has a token.
+func TestAnotherWebsiteGetsNothing(t *testing.T) {
+	hub, b := one(t, here(camera()))
+	b.Do(chromedp.Navigate("about:blank")) // which ends the page's stream
+	hub.update(func() { hub.answered = 0 })
+	website := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprint(w, `<!doctype html><link rel="icon" href="data:,"><title>elsewhere</title>`)
+	}))
+	defer website.Close()
+	other := b.Another(website.URL, browser.Settings{})
+	other.Refused = true
+	got := browser.Get[[]string](other, `(async () => {
+		const hub = `+browser.Quote(strings.TrimSuffix(hub.url(), "/"))+`, got = [];
+		const tried = (what, promise) => promise.then((answer) => got.push(what + ' ' + answer.type), () => {});
+		await tried('read', fetch(hub + '/openyurt.io/v1/apps'));
+		await tried('token', fetch(hub + '/openyurt.io/v1/`+cameraPath+`upgrade', { method: 'POST', headers: { 'Edgehub-Token': 'x' } }));
+		await fetch(hub + '/openyurt.io/v1/`+cameraPath+`upgrade', { method: 'POST', mode: 'no-cors' });
+		await fetch(hub + '/openyurt.io/v1/web/codes', { method: 'POST', mode: 'no-cors' });
+		const frame = document.createElement('iframe');
+		frame.src = hub;
+		document.body.append(frame);
+		await new Promise((done) => { frame.onload = frame.onerror = done; });
+		const script = document.createElement('script');
+		script.src = hub + '/page/app.js';
+		document.body.append(script);
+		await new Promise((done) => { script.onload = script.onerror = done; });
+		return got;
+	})()`)
+	hub.wantSent()
+	if len(got) > 0 || hub.answered > 0 {
+		t.Errorf("a website got %q, and %d answers", got, hub.answered)
+	}
+	// A name that means this machine, as after DNS rebinding. Chromium resolves it by itself.
+	other.Do(chromedp.Navigate(strings.Replace(hub.url(), "127.0.0.1", "rebound.localhost", 1)))
+	other.Shows("refused: its Host is")
+}
+
 // A hub has 16 streams.
 func TestATabTooMuchShowsWhy(t *testing.T) {
 	hub := newFakeHub(t).full()

@@ -60,7 +60,7 @@ type Tab struct {
 	Context context.Context
 	t       *testing.T
 
-	// Refused is set where the hub or the page's policy refuses something, or the hub is away: Chromium then
+	// Refused is set where the hub, or Chromium for it, refuses something, or the hub is away: Chromium then
 	// shows that in the console.
 	Refused bool
 
@@ -126,7 +126,8 @@ func (b *Tab) Console() []string {
 	var lines []string
 	for _, m := range b.messages {
 		line := fmt.Sprintf("%s %s %s", m.Source, m, m.URL)
-		if !b.Refused || m.Source != "network" && !strings.Contains(line, "Content Security Policy") {
+		refusal := m.Source == "network" || strings.Contains(line, "Content Security Policy") || strings.Contains(line, "blocked by CORS policy")
+		if !b.Refused || !refusal {
 			lines = append(lines, line)
 		}
 	}
