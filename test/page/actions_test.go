@@ -77,6 +77,19 @@ func TestALinkThatIsNoGoodShowsWhatToDo(t *testing.T) {
 	}
 }
 
+// A node without a clock battery boots in 1970.
+func TestATokenIsKeptWhateverTheNodesClockShows(t *testing.T) {
+	hub := newFakeHub(t).full()
+	hub.clock = time.Unix(60, 0)
+	b := chromium.Open(t, hub.url()+"#code=x", browser.Settings{})
+	b.Shows("Upgrade now")
+	b.Do(chromedp.Reload())
+	b.Shows("camera")
+	if buttons := b.Buttons("camera"); !strings.Contains(buttons, "Upgrade now") {
+		t.Errorf("after a reload the card has the buttons %q", buttons)
+	}
+}
+
 // A token of yesterday is not even sent.
 func TestAnExpiredTokenIsNotUsed(t *testing.T) {
 	hub, b := one(t, here(camera()))

@@ -39,6 +39,7 @@ type fakeHub struct {
 	refuse   map[string]reply // by the request's method and last part of the path
 	requests []string         // those that change something, with their query
 	answered int              // those that are not of another website
+	clock    time.Time        // of answers, and of the token that each browser gets; zero: as it is
 }
 
 type reply struct {
@@ -68,6 +69,13 @@ func (f *fakeHub) listen(address string) {
 func (f *fakeHub) counted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.update(func() { f.answered++ })
+		if !f.clock.IsZero() {
+			w.Header().Set("Date", f.clock.UTC().Format(http.TimeFormat))
+		}
+		if !f.clock.IsZero() && r.URL.Path == nodeapi.WebTokens {
+			writeJSON(w, nodeapi.Token{Token: "t", Expires: f.clock.Add(12 * time.Hour)})
+			return
+		}
 		next.ServeHTTP(w, r)
 	})
 }

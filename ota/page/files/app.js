@@ -360,7 +360,8 @@ async function signIn() {
   const answer = await send('token', 'POST', `${api}web/tokens`, { code });
   if (answer) {
     const token = await answer.json();
-    remember('token', token);
+    const left = Date.parse(token.expires) - Date.parse(answer.headers.get('Date')); // by the node's clock
+    remember('token', { token: token.token, expires: new Date(Date.now() + left) });
     s.token = token.token;
     say(text.t('signedIn'));
   } else if (s.errors.token) {
