@@ -230,20 +230,20 @@ var chosen = map[string]dependency{
 	"golang.org/x/term":                      {only: []string{"cmd/internal"}},                                                                                                          // whether somebody watches, and how wide the window is
 
 	// To speak with containerd and with registries as CRI does.
-	"github.com/containerd/containerd/v2":           {only: engineLayers},                                                                  // its client, and the resolver that reads certs.d
-	"github.com/containerd/containerd/api":          {only: []string{"imagepull/engine"}},                                                  // its events
-	"github.com/containerd/errdefs":                 {only: engineLayers},                                                                  // what its errors are
-	"github.com/containerd/log":                     {only: []string{"imagepull/engine"}},                                                  // to silence its client, which logs requests
-	"github.com/containerd/platforms":               {only: engineLayers},                                                                  // which image of an index CRI takes
-	"github.com/containerd/typeurl/v2":              {only: []string{"imagepull/engine"}},                                                  // how its events are packed
-	"github.com/distribution/reference":             {only: append([]string{"imagepull/engineapi", "imagepull/keyring"}, engineLayers...)}, // how kubelet and CRI read an image's name
-	"github.com/opencontainers/go-digest":           {only: append([]string{"imagepull/queue"}, engineLayers...)},                          // types of what containerd keeps
-	"github.com/opencontainers/image-spec":          {only: append([]string{"imagepull/engineapi"}, engineLayers...)},                      // the same
-	"github.com/sirupsen/logrus":                    {only: []string{"imagepull/engine"}},                                                  // the type of the log that is silenced
-	"golang.org/x/time":                             {only: append([]string{"cache/spool", "proxy/upstream"}, engineLayers...)},            // limits on Events per second, on bandwidth and on lines in the log
-	"github.com/pelletier/go-toml/v2":               {only: []string{"imagepull/engine/daemon"}},                                           // containerd's configuration; its client reads hosts.toml with it
-	"golang.org/x/net/http/httpproxy":               {only: []string{"cache/transform", "imagepull/engine/daemon"}},                        // which proxy a request takes, by another process's environment
-	"google.golang.org/protobuf/encoding/protowire": {only: []string{"cache/transform"}},                                                   // one field of a protobuf message is replaced, the others stay byte by byte
-	"google.golang.org/grpc":                        {only: []string{"imagepull/engine"}},                                                  // one connection for containerd's API and CRI's
-	"k8s.io/cri-api":                                {only: []string{"imagepull/engine"}},                                                  // which snapshotter CRI uses, and where
+	"github.com/containerd/containerd/v2":           {only: engineLayers},                                                                          // its client, and the resolver that reads certs.d
+	"github.com/containerd/containerd/api":          {only: []string{"imagepull/engine"}},                                                          // its events
+	"github.com/containerd/errdefs":                 {only: engineLayers},                                                                          // what its errors are
+	"github.com/containerd/log":                     {only: []string{"imagepull/engine"}},                                                          // to silence its client, which logs requests
+	"github.com/containerd/platforms":               {only: engineLayers},                                                                          // which image of an index CRI takes
+	"github.com/containerd/typeurl/v2":              {only: []string{"imagepull/engine"}},                                                          // how its events are packed
+	"github.com/distribution/reference":             {only: append([]string{"imagepull/engineapi", "imagepull/keyring"}, engineLayers...)},         // how kubelet and CRI read an image's name
+	"github.com/opencontainers/go-digest":           {only: append([]string{"imagepull/queue"}, engineLayers...)},                                  // types of what containerd keeps
+	"github.com/opencontainers/image-spec":          {only: append([]string{"imagepull/engineapi"}, engineLayers...)},                              // the same
+	"github.com/sirupsen/logrus":                    {only: []string{"imagepull/engine"}},                                                          // the type of the log that is silenced
+	"golang.org/x/time":                             {only: append([]string{"cache/spool", "cache/transform", "proxy/upstream"}, engineLayers...)}, // limits on Events per second, on lists, on bandwidth and on lines in the log
+	"github.com/pelletier/go-toml/v2":               {only: []string{"imagepull/engine/daemon"}},                                                   // containerd's configuration; its client reads hosts.toml with it
+	"golang.org/x/net/http/httpproxy":               {only: []string{"cache/transform", "imagepull/engine/daemon"}},                                // which proxy a request takes, by another process's environment
+	"google.golang.org/protobuf/encoding/protowire": {only: []string{"cache/transform"}},                                                           // one field of a protobuf message is replaced, the others stay byte by byte
+	"google.golang.org/grpc":                        {only: []string{"imagepull/engine"}},                                                          // one connection for containerd's API and CRI's
+	"k8s.io/cri-api":                                {only: []string{"imagepull/engine"}},                                                          // which snapshotter CRI uses, and where
 }
