@@ -13,7 +13,7 @@ const (
 	gib = 1 << 30
 )
 
-// now is the node's clock at the test's start. Minutes are enough for the page.
+// now is when the tests began. Minutes are enough for the page.
 var now = time.Now().Truncate(time.Minute)
 
 func ago(d time.Duration) *time.Time {
@@ -21,9 +21,10 @@ func ago(d time.Duration) *time.Time {
 	return &at
 }
 
+// someNode has a clock that is right: the page compares it with the browser's.
 func someNode() nodeapi.NodeState {
 	return nodeapi.NodeState{
-		Node: "gate-17", Version: "v0.6.0", Time: now, Online: true, Since: now.Add(-3 * time.Hour), Pulls: true,
+		Node: "gate-17", Version: "v0.6.0", Time: time.Now(), Online: true, Since: now.Add(-3 * time.Hour), Pulls: true,
 		Disks: []nodeapi.Disk{
 			{Holds: []string{"hub"}, Path: "/var/lib/edgehub", Free: 11 * gib, Total: 28 * gib},
 			{Holds: []string{"images"}, Path: "/var/lib/containerd", Free: 6 * gib, Total: 64 * gib},

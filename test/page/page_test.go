@@ -224,9 +224,10 @@ func TestOffline(t *testing.T) {
 
 func TestTheNodesHealthIsShown(t *testing.T) {
 	hub := newFakeHub(t)
+	clock := hub.node.Time
 	b := chromium.Open(t, hub.url(), browser.Settings{})
 	b.Shows("11 GiB free of 28 GiB", "6 GiB free of 64 GiB", "12 MiB on disk, 41 views", "Node: until ", "This API: until ", "214 MiB received, 31 MiB sent",
-		now.Format("2006-01-02 15:04")+" (UTC"+strings.TrimPrefix(now.Format("Z07:00"), "Z")+")")
+		clock.Format("2006-01-02 15:04")+" (UTC"+strings.TrimPrefix(clock.Format("Z07:00"), "Z")+")")
 	b.Lacks("It differs from the clock of this browser")
 	hub.update(func() { hub.node.Time = now.AddDate(0, 0, -1) })
 	b.Shows("It differs from the clock of this browser by 1,4")
