@@ -96,7 +96,7 @@ func (u *upgrades) apps() *apps.Options {
 		Pull:     func(types.NamespacedName) (nodeapi.ImagePull, bool) { return nodeapi.ImagePull{}, false },
 	}
 	if u.images != nil {
-		options.Pull = u.images.puller.State
+		options.Pull, options.Size = u.images.puller.State, u.images.puller.Size
 	}
 	return options
 }

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
+	"github.com/edgehub-io/edgehub/imagepull/job"
 	"github.com/edgehub-io/edgehub/imagepull/keyring"
-	"github.com/edgehub-io/edgehub/imagepull/queue"
 )
 
 // problem is why a secret of a namespace, or the node's own credentials without a namespace, were
@@ -21,11 +21,11 @@ type problem struct {
 
 // credentials returns the credentials of all pods that want an image, and of the node, that match
 // the image, in the kubelet's order. It reads them anew for each attempt, and stores none.
-func (p *Puller) credentials(ctx context.Context, t *queue.Task) ([]engineapi.Credential, []problem) {
+func (p *Puller) credentials(ctx context.Context, image string, wanting []*job.Job) ([]engineapi.Credential, []problem) {
 	var problems []problem
 	var secrets []keyring.Entries
 	read := map[types.NamespacedName]bool{}
-	for _, j := range p.queue.Wanting(t) {
+	for _, j := range wanting {
 		for _, s := range j.Secrets {
 			name := types.NamespacedName{Namespace: j.Namespace, Name: s}
 			if read[name] {
@@ -46,8 +46,8 @@ func (p *Puller) credentials(ctx context.Context, t *queue.Task) ([]engineapi.Cr
 			problems = append(problems, problem{"", err})
 		}
 	}
-	found := keyring.Union(keyring.New(secrets...), keyring.New(node)).Lookup(t.Image)
-	return found, append(problems, duplicates(found, secrets, t.Image)...)
+	found := keyring.Union(keyring.New(secrets...), keyring.New(node)).Lookup(image)
+	return found, append(problems, duplicates(found, secrets, image)...)
 }
 
 // duplicates returns a problem for each credential that found lacks because it equals one of

@@ -26,6 +26,8 @@ import (
 type Engine interface {
 	// Pull returns the image once it is complete and retained on the node.
 	Pull(ctx context.Context, r engineapi.Request) (engineapi.Image, error)
+	// Measure returns how many bytes Pull would fetch. It may be called during a Pull of the same image.
+	Measure(ctx context.Context, r engineapi.Request) (int64, error)
 	retention.Engine
 }
 
@@ -83,6 +85,7 @@ type Puller struct {
 	conditions *condition.Reporter
 	retention  *retention.Retainer
 	pods       pods
+	sizes      sizes
 
 	incomplete atomic.Bool // not all files of jobs could be read yet
 
@@ -108,7 +111,7 @@ func New(o Options) (*Puller, error) {
 	p := &Puller{
 		opts: o, engine: o.Engine, cloud: o.Cloud, log: o.Logger, store: job.NewStore(o.Dir, o.Logger),
 		diskErrors: map[types.NamespacedName]string{}, missing: map[types.UID]time.Time{},
-		queue: queue.New(o.Jitter), stopped: make(chan struct{}),
+		queue: queue.New(o.Jitter), sizes: newSizes(), stopped: make(chan struct{}),
 	}
 	p.conditions = condition.New(condition.Options{
 		Cloud: o.Cloud, Queue: p.queue, Pods: p.pods.all, Online: o.Online, Logger: o.Logger,
@@ -165,6 +168,7 @@ func (p *Puller) Run(ctx context.Context) {
 		all.Go(func() { p.work(ctx) })
 	}
 	all.Go(func() { p.check(ctx) })
+	all.Go(func() { p.measure(ctx) })
 	all.Go(func() { p.retention.Run(ctx) })
 	all.Go(func() { p.conditions.Run(ctx) })
 	all.Go(func() { wait.UntilWithContext(ctx, func(context.Context) { p.reconcile() }, reconcileInterval) })

@@ -70,7 +70,7 @@ func (p *Puller) pullImage(ctx context.Context, t *queue.Task) (image engineapi.
 	if _, err := p.engine.Retained(ctx); err != nil {
 		return engineapi.Image{}, nil, err
 	}
-	credentials, problems := p.credentials(ctx, t)
+	credentials, problems := p.credentials(ctx, t.Image, p.queue.Wanting(t))
 	p.log.Info("image is pulled ahead", "image", t.Image, "pods", p.podsOf(t), "attempt", t.Attempts())
 	image, err = p.engine.Pull(ctx, engineapi.Request{
 		Image: t.Image, Credentials: credentials,

@@ -55,14 +55,11 @@ func (e *Engine) pull(ctx context.Context, named reference.Named, r engineapi.Re
 	if here && lease.DigestOf(named) != "" {
 		return e.retain(ctx, n, named, local)
 	}
-	s, err := e.settings(ctx, n, reference.Domain(named))
+	p, disconnect, err := e.connect(ctx, n, named, r)
 	if err != nil {
 		return engineapi.Image{}, err
 	}
-	transports := registry.NewTransports(e.limiter, e.opts.Stall, e.opts.Fetched, s.proxy)
-	defer transports.Close()
-	p := &pull{engine: e, node: n, name: name, registry: registry.New(ctx, name, s.folders, e.header(s.headers), transports, r.Credentials)}
-	p.progress.report = r.Progress
+	defer disconnect()
 	target, err := p.registry.Resolve(ctx)
 	if err != nil {
 		err = p.registry.Failure(err)
@@ -86,6 +83,18 @@ func (e *Engine) pull(ctx context.Context, named reference.Named, r engineapi.Re
 		return engineapi.Image{}, err
 	}
 	return e.retain(ctx, n, named, got)
+}
+
+// connect returns a pull of an image, whose connections disconnect closes.
+func (e *Engine) connect(ctx context.Context, n node, named reference.Named, r engineapi.Request) (p *pull, disconnect func(), err error) {
+	s, err := e.settings(ctx, n, reference.Domain(named))
+	if err != nil {
+		return nil, nil, err
+	}
+	transports := registry.NewTransports(e.limiter, e.opts.Stall, e.opts.Fetched, s.proxy)
+	p = &pull{engine: e, node: n, name: named.String(), registry: registry.New(ctx, named.String(), s.folders, e.header(s.headers), transports, r.Credentials)}
+	p.progress.report = r.Progress
+	return p, transports.Close, nil
 }
 
 // fetchAndUnpack fetches and unpacks what is missing.

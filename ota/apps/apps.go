@@ -16,8 +16,8 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// Options are where a List reads. All are required, and must be safe for concurrent use. None of them
-// asks the cloud.
+// Options are where a List reads. All but Size are required, and must be safe for concurrent use. None of
+// them asks the cloud.
 type Options struct {
 	// Pods returns the pods of the node, read-only, as the cloud has them.
 	Pods func() []*corev1.Pod
@@ -25,6 +25,8 @@ type Options struct {
 	Pull    func(types.NamespacedName) (nodeapi.ImagePull, bool)
 	Upgrade func(types.NamespacedName) (nodeapi.Upgrade, bool)
 	Hold    func(*corev1.Pod) (nodeapi.Hold, bool)
+	// Size returns how many bytes a pull of a target would fetch, 0 while that is unknown. Nil: it always is.
+	Size func(*corev1.Pod, upgrade.Target) int64
 	// Refused returns why a pod cannot be upgraded now, in one line, or nil.
 	Refused func(*corev1.Pod) error
 	// Seconds returns how long the app of a pod took to start, 0 if that is unknown.
@@ -128,7 +130,8 @@ func appendOnce(all []string, one string) []string {
 func (o *Options) update(pod *corev1.Pod, name types.NamespacedName, revision string, running []string) *nodeapi.AppUpdate {
 	u := &nodeapi.AppUpdate{Revision: revision, Images: []string{}, Seconds: o.Seconds(pod)}
 	target, ok, err := upgrade.TargetOf(pod)
-	if ok && err == nil && target.Revision == revision {
+	known := ok && err == nil && target.Revision == revision
+	if known {
 		for _, image := range targetImages(target) {
 			if !slices.Contains(running, image) {
 				u.Images = append(u.Images, image)
@@ -140,6 +143,9 @@ func (o *Options) update(pod *corev1.Pod, name types.NamespacedName, revision st
 	} else {
 		image := upgrade.Condition(pod, upgrade.ImageCondition)
 		u.Here = image != nil && image.Status == corev1.ConditionTrue && upgrade.RevisionOf(image) == revision
+		if known && !u.Here && o.Size != nil {
+			u.Bytes = o.Size(pod, target)
+		}
 	}
 	if err := o.Refused(pod); err != nil {
 		u.Blocked = err.Error()

@@ -61,6 +61,37 @@ func hashes(r *rig, image v1.Image) (digest, id string) {
 	return d.String(), c.String()
 }
 
+// TestSizeOfAPull is known before the pull, and leaves nothing on the node.
+func TestSizeOfAPull(t *testing.T) {
+	eachAlone(t, func(r *rig) {
+		layers := r.ballast(1, 3<<20, 1<<20)
+		reference, _ := r.push("app", "1", append(layers, layers[1])...)
+		next, _ := r.push("next", "1", append(layers, r.ballast(2, 5000)...)...)
+		r.registry.Require("next", "me", secret+"me")
+		measured := func(what, image string, want int64, credentials ...engineapi.Credential) {
+			r.Helper()
+			before := r.stored()
+			got, err := r.engine.Measure(r.Context(), engineapi.Request{Image: image, Credentials: credentials})
+			r.must(err)
+			if got != want {
+				r.Errorf("%s: %d bytes, want %d", what, got, want)
+			}
+			if after := r.stored(); after > before {
+				r.Errorf("%s: the node had %d bytes, and has %d now", what, before, after)
+			}
+		}
+		measured("an image that is not there", reference, r.size(layers...))
+		if sent := r.blobBytes(layers...); sent > 0 {
+			r.Errorf("the registry has sent %d bytes of the layers", sent)
+		}
+		r.pull(reference)
+		measured("an image that is there", reference, 0)
+		_, err := r.engine.Measure(r.Context(), engineapi.Request{Image: next})
+		r.reason(err, engineapi.Unauthorized)
+		measured("an image of which most is there", next, r.size(r.ballast(2, 5000)...), credential("me", "secret default/me"))
+	})
+}
+
 // TestThereAlready fetches nothing, whoever has pulled the image.
 func TestThereAlready(t *testing.T) {
 	pulls := map[string]func(*rig, string){
