@@ -134,7 +134,7 @@ func all() []suite {
 		},
 		{
 			name: "e2e", what: "three nodes and everything that happens to them", root: true, nodes: true, programs: true,
-			packages: slices.Concat(machines, systemd),
+			packages: slices.Concat(machines, systemd, []string{"chromium"}),
 			steps:    []step{inTest("-parallel=4", "-skip="+measured, "./e2e")}, // each on a node of its own, where they wait
 		},
 		{

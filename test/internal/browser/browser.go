@@ -206,6 +206,12 @@ func (b *Tab) ShowsIn(app, text string) {
 	b.Until(fmt.Sprintf("no %q in the card of %s", text, app), Card(app)+`?.innerText.includes(`+Quote(text)+`)`)
 }
 
+// LacksIn waits until text is not in the card of an app, which is there.
+func (b *Tab) LacksIn(app, text string) {
+	b.t.Helper()
+	b.Until(fmt.Sprintf("still %q in the card of %s", text, app), Card(app)+`?.innerText.includes(`+Quote(text)+`) === false`)
+}
+
 // Lacks waits until text is not on the page.
 func (b *Tab) Lacks(text string) {
 	b.t.Helper()
