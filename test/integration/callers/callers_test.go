@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
@@ -251,7 +252,11 @@ func TestTheNodesHTTPAPIIsForProgramsOutsideOfContainers(t *testing.T) {
 	if out := nobody.do(order{Get: h.API + "/pods"}); out.Code != http.StatusOK {
 		t.Errorf("a user of the node got %d %s %s", out.Code, out.Body, out.Err)
 	}
-	for _, path := range []string{"/pods", "/debug/cache", "/openyurt.io/v1/imagepulls", "/nonsense"} {
+	paths := []string{
+		"/pods", "/debug/cache", "/openyurt.io/v1/imagepulls", "/nonsense",
+		nodeapi.Page, "/page/app.js", nodeapi.Apps, nodeapi.Node, nodeapi.Events, nodeapi.Stream, nodeapi.Bundle, nodeapi.WebCodes, nodeapi.WebTokens,
+	}
+	for _, path := range paths {
 		out := pod.do(order{Get: h.API + path})
 		if out.Code != http.StatusForbidden || !strings.Contains(out.Body, "pod with UID "+podUID) || !strings.Contains(out.Body, "--serve-to-containers") {
 			t.Errorf("a pod asks for %s and gets %d %s %s", path, out.Code, out.Body, out.Err)
@@ -262,7 +267,7 @@ func TestTheNodesHTTPAPIIsForProgramsOutsideOfContainers(t *testing.T) {
 			t.Errorf("a pod asks for %s and gets %d %s %s", path, out.Code, out.Body, out.Err)
 		}
 	}
-	wantMetric(t, h, `edgehub_api_callers_refused_total{reason="container"} 4`)
+	wantMetric(t, h, fmt.Sprintf(`edgehub_api_callers_refused_total{reason="container"} %d`, len(paths)))
 	open := newHub(t, hubproc.Options{Args: []string{"--serve-to-containers"}})
 	if out := pod.do(order{Get: open.API + "/pods"}); out.Code != http.StatusOK {
 		t.Errorf("where containers are let in, a pod gets %d %s %s", out.Code, out.Body, out.Err)

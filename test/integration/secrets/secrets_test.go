@@ -1,10 +1,14 @@
 package secrets
 
 import (
+	"archive/tar"
+	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +19,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/test/internal/freeport"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 	"github.com/edgehub-io/edgehub/test/internal/secretscan"
@@ -178,6 +183,56 @@ func (r *rig) ownAPI() {
 		r.send(http.MethodGet, r.hub.API+path, "", "Authorization", "Bearer "+r.account)
 		r.send(http.MethodPost, r.hub.API+path, r.secrets["a password in a body"], "Authorization", "Bearer "+r.account)
 	}
+	r.ownersPage()
+}
+
+// ownersPage looks at what the owner's page shows, and into a support bundle. Codes and tokens are for those
+// alone who asked for them.
+func (r *rig) ownersPage() {
+	r.Helper()
+	r.given(nodeapi.WebCodes, "", "code") // is not used
+	token := r.given(nodeapi.WebTokens, fmt.Sprintf(`{"code":%q}`, r.given(nodeapi.WebCodes, "", "code")), "token")
+	r.send(http.MethodPost, r.hub.API+nodeapi.WebTokens, fmt.Sprintf(`{"code":%q}`, r.plant("a code that was guessed", "planted-guess-of-a-code")))
+	for _, path := range []string{nodeapi.Page, nodeapi.Apps, nodeapi.Node, nodeapi.Events} {
+		r.send(http.MethodGet, r.hub.API+path, "", "Authorization", "Bearer "+r.account)
+	}
+	for _, token := range []string{token, r.plant("a token that was guessed", "planted-guess-of-a-token")} {
+		r.send(http.MethodPost, r.hub.API+"/openyurt.io/v1/namespaces/"+r.namespace+"/pods/none/upgrade", "", "Origin", r.hub.API, nodeapi.TokenHeader, token)
+	}
+	code, content := r.send(http.MethodGet, r.hub.API+nodeapi.Bundle, "")
+	if code != http.StatusOK {
+		r.Fatalf("a support bundle: %d %s", code, content)
+	}
+	compressed, err := gzip.NewReader(strings.NewReader(content))
+	r.must(err)
+	for archive := tar.NewReader(compressed); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		r.must(err)
+		part, err := io.ReadAll(archive)
+		r.must(err)
+		if len(part) == 0 {
+			r.Errorf("%s of a support bundle is empty", header.Name)
+		}
+		r.answers[fmt.Sprintf("%s of a support bundle, %d", header.Name, len(r.answers))] = string(part)
+	}
+}
+
+// given returns a field of an answer of the page, as a secret that nothing else may have.
+func (r *rig) given(path, body, field string) string {
+	r.Helper()
+	req, err := http.NewRequestWithContext(r.Context(), http.MethodPost, r.hub.API+path, strings.NewReader(body))
+	r.must(err)
+	res, err := insecure().Do(req)
+	r.must(err)
+	defer res.Body.Close()
+	var answer map[string]string
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil || answer[field] == "" {
+		r.Fatalf("POST %s: %s, %v", path, res.Status, err)
+	}
+	return r.plant(fmt.Sprintf("the page's %s, %d", field, len(r.secrets)), answer[field])
 }
 
 // plantKey plants each line of a PEM file.
