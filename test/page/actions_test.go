@@ -44,7 +44,7 @@ func (f *fakeHub) wantSent(want ...string) {
 func TestWithoutATokenItIsReadOnly(t *testing.T) {
 	hub := newFakeHub(t).full()
 	b := chromium.Open(t, hub.url(), browser.Settings{})
-	b.Shows("This page is read-only: to make changes, run sudo edgehubctl web on the node and open the link that it prints.", "camera")
+	b.Shows("This page is read-only: to make changes, run edgehubctl web on the node and open the link that it prints.", "camera")
 	buttons := browser.Get[[]string](b, `[...document.querySelectorAll('button')].map((b) => b.textContent)`)
 	if !slices.Equal(buttons, []string{"中文"}) {
 		t.Errorf("a reader has the buttons %q", buttons)
@@ -71,7 +71,7 @@ func TestALinkThatIsNoGoodShowsWhatToDo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := chromium.Open(t, link, browser.Settings{})
 			b.Refused = true
-			b.Shows("The link could not be used: this code was used before, or is older than 10 minutes – open it once more, or run sudo edgehubctl web on the node for a new one.",
+			b.Shows("The link could not be used: this code was used before, or is older than 10 minutes – open it once more, or run edgehubctl web on the node for a new one.",
 				"This page is read-only")
 		})
 	}
@@ -104,7 +104,7 @@ func TestARefusedTokenIsForgotten(t *testing.T) {
 	b.Refused = true
 	b.Do(chromedp.Evaluate[chromedp.Void](`localStorage.setItem('edgehub-token', JSON.stringify({ token: 'old', expires: '2999-01-01T00:00:00Z' }))`), chromedp.Reload())
 	b.Press("camera", "Upgrade now")
-	b.ShowsIn("camera", "this browser may not change anything – run sudo edgehubctl web on the node for a new link.")
+	b.ShowsIn("camera", "this browser may not change anything – run edgehubctl web on the node for a new link.")
 	b.Shows("This page is read-only")
 	hub.wantSent()
 }

@@ -233,7 +233,7 @@ async function send(where, method, path, body) {
     s.errors[where] = [why];
     if (answer.status === 401) {
       forgetToken();
-      s.errors[where] = text.parts('noPermission', { why, command: 'sudo edgehubctl web' });
+      s.errors[where] = text.parts('noPermission', { why, command: 'edgehubctl web' });
     }
   } catch {
     s.errors[where] = [text.t('noAnswer')];
@@ -365,7 +365,7 @@ async function signIn() {
     s.token = token.token;
     say(text.t('signedIn'));
   } else if (s.errors.token) {
-    s.errors.token = text.parts('badCode', { why: s.errors.token.join(''), command: 'sudo edgehubctl web' });
+    s.errors.token = text.parts('badCode', { why: s.errors.token.join(''), command: 'edgehubctl web' });
     recallAll(); // a token from before is still good
   }
   draw();

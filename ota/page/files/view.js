@@ -54,7 +54,7 @@ function status(s) {
 function access(s) {
   if (s.token && !s.errors.token) return null;
   return h('div', { class: 'access', key: 'access' }, failure(s, 'token'),
-    s.token ? null : h('p', null, text.parts('readOnly', { command: h('code', null, 'sudo edgehubctl web') })));
+    s.token ? null : h('p', null, text.parts('readOnly', { command: h('code', null, 'edgehubctl web') })));
 }
 
 const dot = () => h('span', { class: 'dot', 'aria-hidden': 'true' });
