@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -74,6 +76,19 @@ func TestHasRoom(t *testing.T) {
 			if got != want {
 				r.Errorf("with %d%% to stay free, there is room: %v", free, got)
 			}
+		}
+	})
+}
+
+// TestDisk names the folder in which containerd has the layers.
+func TestDisk(t *testing.T) {
+	each(t, func(r *rig) {
+		reference, _ := r.push("app", "1", r.ballast(1, 10<<10)...)
+		r.pull(reference)
+		folder, space, err := r.engine.Disk(r.Context())
+		r.must(err)
+		if info, err := os.Stat(filepath.Join(folder, "blobs")); err != nil || !info.IsDir() || space.Total <= 0 || space.Free > space.Total {
+			r.Errorf("%s has %d of %d bytes free: %v", folder, space.Free, space.Total, err)
 		}
 	})
 }
