@@ -28,6 +28,8 @@ var layers = map[string][]string{
 	"cmd/edgehubctl/podview":         {"cmd/internal", "ota/nodeapi", "ota/podstatus", "ota/upgrade"},                      // it describes, and sends no requests
 	"cmd/edgehubctl/pullview":        {"cmd/edgehubctl/podview", "cmd/internal", "ota/nodeapi"},                            // as above
 	"cmd/edgehubctl/statusview":      {"cmd/edgehubctl/podview", "cmd/edgehubctl/pullview", "cmd/internal", "ota/nodeapi"}, // as above
+	"cmd/edgehubctl/container":       {"cmd/edgehubctl/cri", "cmd/internal"},
+	"cmd/edgehubctl/cri":             {}, // it asks containerd, and neither hub nor cloud
 	"cmd/kubectl-edgehub":            {"cmd/internal", "controller/autonomy", "controller/daemonset", "controller/rollout", "controller/workload", "ota/podstatus", "ota/upgrade"},
 	"cmd/internal":                   {},
 	"hub": {
@@ -227,7 +229,7 @@ var chosen = map[string]dependency{
 	"gopkg.in/evanphx/json-patch.v4":         {only: []string{"cache/patch"}},       // the one apimachinery itself patches with
 	"golang.org/x/sync":                      {},
 	"golang.org/x/sys":                       {only: []string{"proxy/upstream/liveness", "hub/peer", "imagepull/engine/daemon", "cmd/edgehub/install/firewall", "cache/store/mapping"}}, // how long the kernel waits for an acknowledgement; whose socket it is; network namespaces of pods; a file's memory map
-	"golang.org/x/term":                      {only: []string{"cmd/internal"}},                                                                                                          // whether somebody watches, and how wide the window is
+	"golang.org/x/term":                      {only: []string{"cmd/internal", "cmd/edgehubctl/container", "cmd/edgehubctl/cri"}},                                                        // whether somebody watches, and how wide the window is
 
 	// To speak with containerd and with registries as CRI does.
 	"github.com/containerd/containerd/v2":           {only: engineLayers},                                                                          // its client, and the resolver that reads certs.d
@@ -244,6 +246,6 @@ var chosen = map[string]dependency{
 	"github.com/pelletier/go-toml/v2":               {only: []string{"imagepull/engine/daemon"}},                                                   // containerd's configuration; its client reads hosts.toml with it
 	"golang.org/x/net/http/httpproxy":               {only: []string{"cache/transform", "imagepull/engine/daemon"}},                                // which proxy a request takes, by another process's environment
 	"google.golang.org/protobuf/encoding/protowire": {only: []string{"cache/transform"}},                                                           // one field of a protobuf message is replaced, the others stay byte by byte
-	"google.golang.org/grpc":                        {only: []string{"imagepull/engine"}},                                                          // one connection for containerd's API and CRI's
-	"k8s.io/cri-api":                                {only: []string{"imagepull/engine"}},                                                          // which snapshotter CRI uses, and where
+	"google.golang.org/grpc":                        {only: []string{"cmd/edgehubctl/cri", "imagepull/engine"}},                                    // one connection for containerd's API and CRI's
+	"k8s.io/cri-api":                                {only: []string{"cmd/edgehubctl/cri", "imagepull/engine"}},                                    // which snapshotter CRI uses, and where; containers of this node
 }
