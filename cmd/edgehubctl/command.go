@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/container"
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/helptext"
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/hubclient"
 	"github.com/edgehub-io/edgehub/cmd/internal/completion"
@@ -49,6 +50,7 @@ type options struct {
 	file      string
 	help      bool
 	version   bool
+	container container.Options
 }
 
 // commonFlags are for all commands; the flags of one command are in its row of commands.
@@ -66,7 +68,7 @@ func (o *options) flags() *pflag.FlagSet {
 	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pod, if not given as NAMESPACE/POD; empty: default. With pods, queue, events and upgrade --all: this namespace only; empty: all")
 	fs.StringVarP(&o.output, "output", "o", "", "json prints JSON, for programs; wide, of pods, queue, history, status and events, tables with a line for each row, however long, and more columns; empty: text that fits the terminal, or 80 columns")
 	fs.DurationVar(&o.timeout, "timeout", 0, "how long to wait at most; 0: without limit")
-	fs.BoolVar(&o.noWait, "no-wait", false, "request the pull, and do not wait for it")
+	fs.BoolVar(&o.noWait, "no-wait", false, "request the pull, or wait until the container to restart has stopped, and no longer")
 	fs.BoolVar(&o.cancel, "cancel", false, "cancel the pull, and release the images that are on the node")
 	fs.BoolVar(&o.wait, "wait", false, "wait until the new pod, or the pod after its rollback, is Ready and stays Ready")
 	fs.BoolVar(&o.noPull, "no-pull", false, "do not pull the images before the upgrade")
@@ -74,12 +76,13 @@ func (o *options) flags() *pflag.FlagSet {
 	fs.StringVar(&o.when.window, "window", "", "begin within this part of a day, in the next one in which it can: 02:00-05:00")
 	fs.StringVar(&o.when.timeZone, "tz", "", "IANA name of the time zone of --window, such as Europe/Berlin; empty: the hub's")
 	fs.BoolVar(&o.all, "all", false, "every pod of this node that needs an upgrade, one after the other")
-	fs.BoolVar(&o.force, "force", false, "in spite of a hold")
+	fs.BoolVar(&o.force, "force", false, "in spite of a hold; with restart: although it is not known whether kubelet would start the container again")
 	fs.DurationVar(&o.length, "for", 0, "how long to hold the pod, such as 2h")
 	fs.StringVar(&o.reason, "reason", "", "with --for: why, for people; at most 200 bytes")
 	fs.BoolVar(&o.remove, "remove", false, "end the hold")
 	fs.StringVar(&o.to, "to", "", "revision to go back to, as history shows it; empty: the previous one")
 	fs.StringVar(&o.file, "output-file", "", "file to write, which must not exist; -: stdout; empty: edgehub-NODE-TIME.tar.gz in this folder")
+	o.container.Add(fs)
 	fs.BoolVarP(&o.help, "help", "h", false, "print help, also for a command")
 	fs.BoolVar(&o.version, "version", false, "print the version and exit")
 	return fs
@@ -96,7 +99,7 @@ type command struct {
 }
 
 func commands() []command {
-	return []command{
+	return slices.Concat([]command{
 		{name: "pods", wide: true, flags: []string{"namespace"}, run: pods},
 		{name: "pull", args: []string{"POD"}, flags: []string{"namespace", "no-wait", "timeout", "cancel"}, run: pull},
 		{name: "upgrade", args: []string{"POD"}, flags: []string{"namespace", "wait", "timeout", "no-pull", "at", "window", "tz", "all", "force"}, run: upgradePods},
@@ -110,7 +113,7 @@ func commands() []command {
 		{name: "web", run: web},
 		{name: "bundle", flags: []string{"output-file"}, run: writeBundle},
 		{name: "completion", args: []string{"SHELL"}, run: printScript},
-	}
+	}, containerCommands())
 }
 
 // outputs are the values of --output, besides none.
@@ -167,7 +170,7 @@ func run(ctx context.Context, args []string, s streams, t timing) exitCode {
 		return exitDone
 	}
 	err := dispatch(ctx, args, s, t)
-	if err != nil {
+	if err != nil && !errors.Is(err, errSilent) {
 		fmt.Fprintln(s.err, "error:", err)
 	}
 	return codeOf(err)
@@ -212,6 +215,8 @@ func (c *call) check(fs *pflag.FlagSet, verb command) error {
 	switch {
 	case stray != nil:
 		return stray
+	case c.output != "" && ofContainer(verb.name):
+		return fmt.Errorf("--output is no flag of %s", verb.name)
 	case !slices.Contains(append(verb.outputs(), ""), c.output):
 		return fmt.Errorf("--output=%q: want %s, or leave it out", c.output, strings.Join(verb.outputs(), " or "))
 	case c.file == "-" && c.output != "":
@@ -221,9 +226,13 @@ func (c *call) check(fs *pflag.FlagSet, verb command) error {
 	case c.cancel && (c.noWait || c.timeout > 0):
 		return fmt.Errorf("--cancel ends a pull, and nothing is left to wait for: leave the other flags out")
 	case c.noWait && c.timeout > 0:
-		return fmt.Errorf("--timeout limits how long the pull is waited for: leave it out, or --no-wait")
+		return fmt.Errorf("--timeout limits how long the %s is waited for: leave it out, or --no-wait", verb.name)
 	case c.timeout > 0 && !c.wait && (verb.name == "rollback" || verb.name == "upgrade" && (c.noPull || c.when.later())):
 		return fmt.Errorf("--timeout limits how long --wait waits: add --wait, or leave it out")
+	case ofContainer(verb.name):
+		if err := c.checkContainer(verb.name, fs.ArgsLenAtDash()); err != nil || verb.name == "exec" {
+			return err
+		}
 	case verb.name == "hold":
 		if err := c.checkHold(fs.Changed("for")); err != nil {
 			return err

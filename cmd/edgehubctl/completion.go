@@ -72,7 +72,10 @@ func (o *options) next(ctx context.Context, arguments []string, typed string) []
 		return completion.Shells()
 	}
 	wanted := podview.NeedsUpgrade
-	if verb.name != "pull" && verb.name != "upgrade" {
+	switch {
+	case ofContainer(verb.name):
+		wanted = func(*corev1.Pod) bool { return true }
+	case verb.name != "pull" && verb.name != "upgrade":
 		wanted = func(p *corev1.Pod) bool { return metav1.GetControllerOf(p) != nil }
 	}
 	return o.podNames(ctx, typed, wanted)

@@ -11,11 +11,12 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/internal/completion/completiontest"
 )
 
-// upgradables is a hub with three pods, of which two need an upgrade.
+// upgradables is a hub with five pods, of which two need an upgrade, and one has no owner.
 func upgradables(t *testing.T) *fakeHub {
 	return newFakeHub(t).on("GET", "/pods", podList(
 		old(), pod("shop", "web-7", newRevision, needs(corev1.ConditionFalse, newRevision)), pod("shop", "db-1", oldRevision),
 		pod("kube-system", "proxy-2", oldRevision, needs(corev1.ConditionTrue, newRevision)),
+		pod("shop", "bare-1", oldRevision, func(p *corev1.Pod) { p.OwnerReferences = nil }),
 	))
 }
 
@@ -23,7 +24,7 @@ func TestCompletion(t *testing.T) {
 	h := upgradables(t)
 	t.Setenv("EDGEHUB_ADDRESS", h.address)
 	tests := map[string]completiontest.Case{
-		"nothing yet":                        {"", "pods pull upgrade queue cancel hold rollback history status events web bundle completion help"},
+		"nothing yet":                        {"", "pods pull upgrade queue cancel hold rollback history status events web bundle completion logs exec restart help"},
 		"the beginning of a command":         {"pu", "pull"},
 		"no such command":                    {"x", ""},
 		"a pod":                              {"pull ", "kube-system/proxy-2 shop/web-1"},
@@ -35,6 +36,8 @@ func TestCompletion(t *testing.T) {
 		"flags of a command":                 {"pull -", "--address --cancel --certificate-authority --client-certificate --client-key --help --namespace --no-wait --output --timeout"},
 		"flags behind a pod":                 {"upgrade shop/web-1 --w", "--wait --window"},
 		"a pod to hold":                      {"hold ", "kube-system/proxy-2 shop/db-1 shop/web-1 shop/web-7"},
+		"a pod of nobody's, to look into":    {"logs -f shop/", "shop/bare-1 shop/db-1 shop/web-1 shop/web-7"},
+		"a command in a pod":                 {"exec shop/web-1 -- ", ""},
 		"flags of a hold":                    {"hold shop/web-1 --re", "--reason --remove"},
 		"flags of no command":                {"--v", "--version"},
 		"a form of output":                   {"pods -o ", "json wide"},

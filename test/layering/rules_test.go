@@ -21,7 +21,7 @@ var layers = map[string][]string{
 	"cmd/edgehub/install/files":      {"hub/durable"},
 	"cmd/edgehub/install/systemctl":  {},
 	"cmd/edgehub-controller":         {"cmd/internal", "controller", "controller/autonomy"},
-	"cmd/edgehubctl":                 {"cmd/edgehubctl/bundlefile", "cmd/edgehubctl/helptext", "cmd/edgehubctl/hubclient", "cmd/edgehubctl/podview", "cmd/edgehubctl/pullview", "cmd/edgehubctl/statusview", "cmd/internal", "ota/nodeapi", "ota/upgrade"},
+	"cmd/edgehubctl":                 {"cmd/edgehubctl/bundlefile", "cmd/edgehubctl/container", "cmd/edgehubctl/cri", "cmd/edgehubctl/helptext", "cmd/edgehubctl/hubclient", "cmd/edgehubctl/podview", "cmd/edgehubctl/pullview", "cmd/edgehubctl/statusview", "cmd/internal", "ota/nodeapi", "ota/upgrade"},
 	"cmd/edgehubctl/bundlefile":      {},
 	"cmd/edgehubctl/helptext":        {},
 	"cmd/edgehubctl/hubclient":       {"cmd/internal", "ota/nodeapi"},
