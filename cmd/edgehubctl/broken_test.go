@@ -47,8 +47,8 @@ func restarted(times int32) func(*corev1.Pod) {
 func TestAnUpgradeToAVersionThatFails(t *testing.T) {
 	const goBack = ". kubelet goes on trying; to go back on this node, edgehubctl rollback shop/web-2; on all nodes, ask for a rollback (kubectl rollout undo daemonset/web -n shop), and upgrade once more when edgehubctl pods shows that the pod needs it\n"
 	const describe = ". To find out more: kubectl describe pod web-2 -n shop"
-	const logs = ". Its log: kubectl logs web-2 -n shop -c web --previous, or on this node crictl logs 0123456789abc"
-	const lastLogs = ". Its log: kubectl logs web-2 -n shop -c web, or on this node crictl logs 0123456789abc"
+	const logs = ". Its log: kubectl logs web-2 -n shop -c web --previous, or on this node sudo edgehubctl logs --previous shop/web-2 -c web"
+	const lastLogs = ". Its log: kubectl logs web-2 -n shop -c web, or on this node sudo edgehubctl logs --previous shop/web-2 -c web"
 	tests := map[string]struct {
 		change func(*corev1.Pod)
 		want   string

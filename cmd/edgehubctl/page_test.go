@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -147,6 +148,10 @@ func TestAHangUpLeavesNoPart(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "edgehubctl"), "--address", h.address, "bundle", "--output-file=b.tgz")
 	var errs strings.Builder
 	cmd.Dir, cmd.Stderr = t.TempDir(), &errs
+	// Where the tests were started by nohup, the program would heed that: who handles a signal hands on none of it.
+	hangUps := make(chan os.Signal, 1)
+	signal.Notify(hangUps, syscall.SIGHUP)
+	defer signal.Stop(hangUps)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

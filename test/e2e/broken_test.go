@@ -27,7 +27,7 @@ func TestTheOwnerIsToldOfABrokenVersion(t *testing.T) {
 	pod := readyPodOn(t, ns, node.Name(), "")
 
 	pod = upgradeWait(t, node, pod, env.Image("broken"), 5,
-		"CrashLoopBackOff, restarts: ", "last exit code 1", "kubectl logs ", "crictl logs ", "kubectl rollout undo daemonset/app")
+		"CrashLoopBackOff, restarts: ", "last exit code 1", "kubectl logs ", "sudo edgehubctl logs --previous ", "kubectl rollout undo daemonset/app")
 	if code, out := edgehubctl(t, node, "pods", "-n", ns); code != 0 || !strings.Contains(out, "CrashLoopBackOff") && !strings.Contains(out, "Error") {
 		t.Errorf("pods: %d\n%s", code, out)
 	}

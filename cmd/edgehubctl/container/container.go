@@ -36,7 +36,7 @@ func (o *Options) Add(fs *pflag.FlagSet) {
 	fs.StringVar(&o.endpoint, "container-runtime-endpoint", cri.DefaultEndpoint, "containerd's socket")
 	fs.StringVarP(&o.name, "container", "c", "", "name of the container; empty: the pod's default container, or the only one that has not ended well")
 	fs.BoolVarP(&o.follow, "follow", "f", false, "go on with what comes, also of the next container when this one restarts")
-	fs.BoolVarP(&o.previous, "previous", "p", false, "of the container before the last restart")
+	fs.BoolVarP(&o.previous, "previous", "p", false, "of the last container that has ended, such as the one that crashed")
 	fs.Int64Var(&o.tail, "tail", -1, "number of lines, from the end; -1: all")
 	fs.DurationVar(&o.since, "since", 0, "only what was written within this time, such as 10m; 0: all")
 	fs.BoolVarP(&o.stdin, "stdin", "i", false, "pass stdin on to the command")

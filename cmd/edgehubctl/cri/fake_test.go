@@ -59,7 +59,13 @@ func newFake(t *testing.T) *fakeRuntime {
 	t.Helper()
 	f := &fakeRuntime{dir: t.TempDir(), attempts: map[string]uint32{}, onStop: func() {}}
 	f.serveStreams(t)
-	listener, err := net.Listen("unix", filepath.Join(f.dir, "cri.sock"))
+	sockets, err := os.MkdirTemp("", "cri") // a socket's path has 107 bytes at most, and a test's folder its name
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(sockets) })
+	socket := filepath.Join(sockets, "cri.sock")
+	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +79,7 @@ func newFake(t *testing.T) *fakeRuntime {
 			t.Error(err)
 		}
 	})
-	if f.Node, err = Open("unix://"+filepath.Join(f.dir, "cri.sock"), 2*time.Millisecond); err != nil {
+	if f.Node, err = Open("unix://"+socket, 2*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -21,7 +22,7 @@ type LogOptions struct {
 	Tail int64
 	// Since leaves out what was written earlier; zero: nothing.
 	Since time.Time
-	// Previous shows the container before the newest.
+	// Previous shows the newest container that has ended, such as the one that has crashed.
 	Previous bool
 	// Follow goes on until ctx is done or the pod has left the node, across restarts.
 	Follow bool
@@ -38,10 +39,11 @@ func (n *Node) Logs(ctx context.Context, pod types.NamespacedName, o LogOptions,
 	}
 	shown := a.runs[0]
 	if o.Previous {
-		if len(a.runs) < 2 {
+		i := slices.IndexFunc(a.runs, func(c *runtimeapi.Container) bool { return c.State == runtimeapi.ContainerState_CONTAINER_EXITED })
+		if i < 0 {
 			return failure(NotNow, "%s has no previous run on this node: it has not restarted, or kubelet has removed what was left", a)
 		}
-		shown = a.runs[1]
+		shown = a.runs[i]
 	}
 	log, err := n.logOf(ctx, shown.Id)
 	if err != nil {

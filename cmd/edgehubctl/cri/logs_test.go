@@ -29,6 +29,9 @@ func TestLogs(t *testing.T) {
 	_, err := show(LogOptions{Previous: true})
 	expect(t, err, NotNow, "has no previous run")
 	f.end(before, 1)
+	if got, err := show(LogOptions{Tail: -1, Previous: true}); err != nil || got != "before\n" {
+		t.Errorf("of a container that has just crashed: %q, %v", got, err)
+	}
 	now := f.start(t, "uid", "app", line("one")+line("\x1b[31mtwo\xff")+line("three"))
 	tests := map[string]struct {
 		o    LogOptions

@@ -211,20 +211,7 @@ func (b *Broken) look() string {
 	if b.failure.Restarting {
 		out += " --previous"
 	}
-	if id := b.containerID(); id != "" {
-		out += ", or on this node crictl logs " + id
-	}
-	return out
-}
-
-// containerID is that of the container that ended, as crictl takes it.
-func (b *Broken) containerID() string {
-	if b.failure.LastEnd == nil {
-		return ""
-	}
-	_, id, _ := strings.Cut(b.failure.LastEnd.ContainerID, "://")
-	const enough = 13 // as crictl itself prints them
-	return id[:min(len(id), enough)]
+	return out + fmt.Sprintf(", or on this node sudo edgehubctl logs --previous %s/%s -c %s", b.pod.Namespace, b.pod.Name, b.failure.Container)
 }
 
 func (b *Broken) goBack() string {

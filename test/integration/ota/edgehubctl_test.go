@@ -261,7 +261,7 @@ func testUpgradeThatCrashes(t *testing.T, admin kubernetes.Interface, ctl *edgeh
 	wait.awaitOutput("for pod " + namespace + "/" + successor.Name + " to stay Ready for 10s")
 	setStatus(t, admin, successor.Name, corev1.PodRunning, 2, waiting("CrashLoopBackOff", "back-off 10s"))
 	wait.ends(broken, "container app: CrashLoopBackOff, restarts: 2, last exit code 3",
-		"kubectl logs "+successor.Name, "crictl logs 0123456789abc", "kubectl rollout undo daemonset/crashing")
+		"kubectl logs "+successor.Name, "sudo edgehubctl logs --previous ", "kubectl rollout undo daemonset/crashing")
 }
 
 func testUpgradeWithoutImage(t *testing.T, admin kubernetes.Interface, ctl *edgehubctl) {
