@@ -12,9 +12,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cache/transform"
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/nodeca"
+	"github.com/edgehub-io/edgehub/proxy/transform"
 )
 
 const (

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cache"
-	"github.com/edgehub-io/edgehub/cache/topology"
 	"github.com/edgehub-io/edgehub/hub/access"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/proxy/authn"
+	"github.com/edgehub-io/edgehub/proxy/topology"
 )
 
 // offline returns since when the node cannot reach the cloud, or "" while it can.

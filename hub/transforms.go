@@ -9,11 +9,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
-	"github.com/edgehub-io/edgehub/cache/topology"
-	"github.com/edgehub-io/edgehub/cache/transform"
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/feed"
 	"github.com/edgehub-io/edgehub/ota/coreclient"
+	"github.com/edgehub-io/edgehub/proxy/topology"
+	"github.com/edgehub-io/edgehub/proxy/transform"
 )
 
 // transforms changes what some clients read of some objects.

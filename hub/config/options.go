@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/edgehub-io/edgehub/cache/transform"
+	"github.com/edgehub-io/edgehub/proxy/transform"
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 

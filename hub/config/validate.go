@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/edgehub-io/edgehub/cache/transform"
 	"github.com/edgehub-io/edgehub/hub/kubeconfig"
+	"github.com/edgehub-io/edgehub/proxy/transform"
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 

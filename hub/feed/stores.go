@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/cache/topology"
+	"github.com/edgehub-io/edgehub/proxy/topology"
 )
 
 // serviceStore passes what a reflector reads of Services to a State.

@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/edgehub-io/edgehub/cache/topology"
+	"github.com/edgehub-io/edgehub/proxy/topology"
 )
 
 // askAgain is how long after a refusal the hub asks again for the nodes of its pool.

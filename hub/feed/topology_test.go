@@ -18,9 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
-	"github.com/edgehub-io/edgehub/cache/topology"
 	"github.com/edgehub-io/edgehub/hub/feed"
 	"github.com/edgehub-io/edgehub/ota/coreclient"
+	"github.com/edgehub-io/edgehub/proxy/topology"
 )
 
 // cloud is an apiserver that answers watches with initial events, in JSON.

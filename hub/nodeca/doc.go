@@ -1,7 +1,7 @@
 // Package nodeca is the certificate authority of one node's hub. It signs the certificate with
 // which the hub serves pods, and nothing else.
 //
-// Pods of the node trust it, next to the cluster's CA: package cache/transform appends its
+// Pods of the node trust it, next to the cluster's CA: package proxy/transform appends its
 // certificate to kube-root-ca.crt, and to other copies of the cluster's CA, as the node's kubelet reads them. The cluster's CA signs no
 // certificate for kubernetes.default.svc on a node, so what is stolen from a node deceives no
 // pod of another one. Constraints in the CA's own certificate limit what it may sign for: the names

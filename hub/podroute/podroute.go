@@ -20,7 +20,7 @@
 // restarted, and has the address again.
 //
 // A proxy in a container's environment gets what the container sends to the hub, unless NO_PROXY covers
-// the hub's address. Package cache/transform sees to that where the settings are the pod's own.
+// the hub's address. Package proxy/transform sees to that where the settings are the pod's own.
 //
 // A program may know its apiserver from elsewhere than its environment, as https://kubernetes.default.svc.
 // Where that leads past the hub shows in the connections of its pod: see [Observer]. Whether a pod would trust the
@@ -38,10 +38,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/cache/transform"
 	"github.com/edgehub-io/edgehub/imagepull/engine"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/proxy/transform"
 )
 
 // Runtime reads the environment of running containers.

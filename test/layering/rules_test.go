@@ -6,12 +6,13 @@ const module = "github.com/edgehub-io/edgehub"
 // layers lists for each folder which folders of the product its packages may
 // import besides their own. A package belongs to the longest folder that holds
 // it. Imports go one way: cmd → hub → cache, proxy, ota, imagepull. These four do
-// not know each other: hub connects them, by functions and small interfaces.
+// not know each other: hub connects them, by functions and small interfaces. Only
+// proxy/transform reads bodies as the cache does, with the same packages.
 var layers = map[string][]string{
 	"cmd/edgehub": {"cmd/edgehub/install", "cmd/internal", "hub", "hub/bundle", "hub/config"},
 	"cmd/edgehub/install": { // not hub: it checks flags, and starts nothing
-		"cache/transform", "cmd/edgehub/install/apiserver", "cmd/edgehub/install/dummyif", "cmd/edgehub/install/files", "cmd/edgehub/install/firewall",
-		"cmd/edgehub/install/kubelet", "cmd/edgehub/install/podrestart", "cmd/edgehub/install/systemctl", "hub/config", "hub/durable", "hub/kubeconfig", "hub/nodeca", "imagepull/engine", "ota/nodeapi",
+		"cmd/edgehub/install/apiserver", "cmd/edgehub/install/dummyif", "cmd/edgehub/install/files", "cmd/edgehub/install/firewall",
+		"cmd/edgehub/install/kubelet", "cmd/edgehub/install/podrestart", "cmd/edgehub/install/systemctl", "hub/config", "hub/durable", "hub/kubeconfig", "hub/nodeca", "imagepull/engine", "ota/nodeapi", "proxy/transform",
 	},
 	"cmd/edgehub/install/dummyif":    {},
 	"cmd/edgehub/install/firewall":   {},
@@ -33,15 +34,15 @@ var layers = map[string][]string{
 	"cmd/kubectl-edgehub":            {"cmd/internal", "controller/autonomy", "controller/daemonset", "controller/rollout", "controller/workload", "ota/podstatus", "ota/upgrade"},
 	"cmd/internal":                   {},
 	"hub": {
-		"cache", "cache/topology", "cache/transform", "hub/access", "hub/bundle", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/eventlog", "hub/feed", "hub/nodeca", "hub/nodestate", "hub/podroute", "hub/servertls", "hub/systemd", "hub/traffic",
-		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/apps", "ota/coreclient", "ota/history", "ota/hold", "ota/nodeapi", "ota/nodepods", "ota/page", "ota/podreport", "ota/queue", "ota/rollback", "ota/upgrade", "ota/webtoken", "proxy", "proxy/authn", "proxy/upstream",
+		"cache", "hub/access", "hub/bundle", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/eventlog", "hub/feed", "hub/nodeca", "hub/nodestate", "hub/podroute", "hub/servertls", "hub/systemd", "hub/traffic",
+		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/apps", "ota/coreclient", "ota/history", "ota/hold", "ota/nodeapi", "ota/nodepods", "ota/page", "ota/podreport", "ota/queue", "ota/rollback", "ota/upgrade", "ota/webtoken", "proxy", "proxy/authn", "proxy/topology", "proxy/transform", "proxy/upstream",
 	},
 	"hub/access":      {"hub/config", "hub/csrf", "hub/peer", "ota/nodeapi", "proxy/authn", "proxy/limits"},
 	"hub/bundle":      {},
 	"hub/eventlog":    {"cache/convert", "cache/wire", "ota/nodeapi"}, // Events in the encodings that clients use
 	"hub/nodestate":   {"imagepull/engine/diskspace", "ota/nodeapi"},
 	"hub/traffic":     {"hub/durable", "ota/nodeapi"},
-	"hub/config":      {"cache/transform", "hub/kubeconfig", "proxy/upstream"}, // the names of the transforms
+	"hub/config":      {"hub/kubeconfig", "proxy/transform", "proxy/upstream"}, // the names of the transforms
 	"hub/credentials": {"hub/config", "hub/enroll", "hub/kubeconfig", "proxy/upstream"},
 	"hub/durable":     {},
 	"hub/enroll":      {"hub/durable", "proxy/authn"},
@@ -49,10 +50,13 @@ var layers = map[string][]string{
 	"hub/kubeconfig":  {"proxy/upstream"},
 	"hub/nodeca":      {"hub/durable"},
 	"hub/peer":        {},
-	"hub/podroute":    {"cache/transform", "imagepull/engine", "ota/nodeapi", "ota/upgrade"}, // edgehub install asks the same
+	"hub/podroute":    {"imagepull/engine", "ota/nodeapi", "ota/upgrade", "proxy/transform"}, // edgehub install asks the same
 	"hub/servertls":   {"hub/config", "hub/durable", "hub/csrf", "hub/kubeconfig", "proxy/authn"},
 	"hub/systemd":     {},
-	"hub/feed":        {"cache/topology"}, // it reads through the hub, as any client
+	"hub/feed":        {"proxy/topology"}, // it reads through the hub, as any client
+	// It changes what some clients read, between proxy and cache: neither knows it.
+	"proxy/transform": {"cache/identity", "cache/localendpoints", "cache/negotiation", "cache/tee", "cache/wire", "proxy/topology"},
+	"proxy/topology":  {}, // it decides, and reads nothing itself
 	"proxy":           {"proxy/authn", "proxy/limits", "proxy/upstream"},
 	"proxy/authn":     {},
 	"proxy/limits":    {}, // nor anything of Kubernetes
@@ -145,9 +149,6 @@ var layers = map[string][]string{
 	"cache/store/writeback": {"cache/pause", "cache/store"},
 	"cache/table":           {"cache/store"},
 	"cache/tee":             {"cache/negotiation", "cache/wire"},
-	// What the node's own programs read is changed outside the cache, which keeps what the apiserver sent.
-	"cache/transform": {"cache/identity", "cache/localendpoints", "cache/negotiation", "cache/tee", "cache/topology", "cache/wire"},
-	"cache/topology":  {}, // it decides, and reads nothing itself
 	// It decides what is shown of a cached slice, and keeps none.
 	"cache/localendpoints": {
 		"cache/convert", "cache/overlay", "cache/query", "cache/store", "cache/versions", "cache/view", "cache/wire",
@@ -220,7 +221,7 @@ var chosen = map[string]dependency{
 	"k8s.io/klog/v2":                         {},                                                                                                                                                          // to send its lines through log/slog
 	"k8s.io/component-helpers/resource":      {only: []string{"ota", "ota/upgrade"}},                                                                                                                      // what a pod requests of its node
 	"k8s.io/component-helpers/scheduling":    {only: []string{"controller/rollout"}},                                                                                                                      // which nodes should run a daemon
-	"k8s.io/apiserver/pkg/endpoints/request": {only: []string{"proxy", "proxy/upstream", "proxy/upstream/liveness", "hub", "cache", "cache/identity", "cache/offline", "cache/query", "cache/transform"}}, // how an apiserver reads a path
+	"k8s.io/apiserver/pkg/endpoints/request": {only: []string{"proxy", "proxy/upstream", "proxy/upstream/liveness", "hub", "cache", "cache/identity", "cache/offline", "cache/query", "proxy/transform"}}, // how an apiserver reads a path
 	"github.com/gorilla/mux":                 {only: []string{"ota"}},                                                                                                                                     // it redirects paths, so it never stands in front of the apiserver
 	"github.com/prometheus/client_golang":    {},
 	"github.com/spf13/pflag":                 {},
@@ -242,10 +243,10 @@ var chosen = map[string]dependency{
 	"github.com/opencontainers/go-digest":           {only: append([]string{"imagepull/queue"}, engineLayers...)},                                  // types of what containerd keeps
 	"github.com/opencontainers/image-spec":          {only: append([]string{"imagepull/engineapi"}, engineLayers...)},                              // the same
 	"github.com/sirupsen/logrus":                    {only: []string{"imagepull/engine"}},                                                          // the type of the log that is silenced
-	"golang.org/x/time":                             {only: append([]string{"cache/spool", "cache/transform", "proxy/upstream"}, engineLayers...)}, // limits on Events per second, on lists, on bandwidth and on lines in the log
+	"golang.org/x/time":                             {only: append([]string{"cache/spool", "proxy/transform", "proxy/upstream"}, engineLayers...)}, // limits on Events per second, on lists, on bandwidth and on lines in the log
 	"github.com/pelletier/go-toml/v2":               {only: []string{"imagepull/engine/daemon"}},                                                   // containerd's configuration; its client reads hosts.toml with it
-	"golang.org/x/net/http/httpproxy":               {only: []string{"cache/transform", "imagepull/engine/daemon"}},                                // which proxy a request takes, by another process's environment
-	"google.golang.org/protobuf/encoding/protowire": {only: []string{"cache/transform"}},                                                           // one field of a protobuf message is replaced, the others stay byte by byte
+	"golang.org/x/net/http/httpproxy":               {only: []string{"proxy/transform", "imagepull/engine/daemon"}},                                // which proxy a request takes, by another process's environment
+	"google.golang.org/protobuf/encoding/protowire": {only: []string{"proxy/transform"}},                                                           // one field of a protobuf message is replaced, the others stay byte by byte
 	"google.golang.org/grpc":                        {only: []string{"cmd/edgehubctl/cri", "imagepull/engine"}},                                    // one connection for containerd's API and CRI's
 	"k8s.io/cri-api":                                {only: []string{"cmd/edgehubctl/cri", "imagepull/engine"}},                                    // which snapshotter CRI uses, and where; containers of this node
 }

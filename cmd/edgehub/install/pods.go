@@ -8,12 +8,12 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/edgehub-io/edgehub/cache/transform"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/apiserver"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/podrestart"
 	"github.com/edgehub-io/edgehub/hub/nodeca"
 	"github.com/edgehub-io/edgehub/imagepull/engine"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/proxy/transform"
 )
 
 // nodePods finds and restarts the node's pods.

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/edgehub-io/edgehub/cache/negotiation"
-	"github.com/edgehub-io/edgehub/cache/topology"
 	"github.com/edgehub-io/edgehub/cache/wire"
+	"github.com/edgehub-io/edgehub/proxy/topology"
 )
 
 // watched is a watch through the filters, and the apiserver behind it. It is used in a bubble of

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cache/localendpoints"
-	"github.com/edgehub-io/edgehub/cache/topology"
 	"github.com/edgehub-io/edgehub/cache/wire"
+	"github.com/edgehub-io/edgehub/proxy/topology"
 )
 
 // filter is what the filters of Services have in common.

@@ -21,8 +21,8 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/negotiation"
-	"github.com/edgehub-io/edgehub/cache/topology"
 	"github.com/edgehub-io/edgehub/cache/wire"
+	"github.com/edgehub-io/edgehub/proxy/topology"
 )
 
 // Options of a Transport.

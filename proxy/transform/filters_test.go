@@ -21,8 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"github.com/edgehub-io/edgehub/cache/topology"
-	"github.com/edgehub-io/edgehub/cache/transform"
+	"github.com/edgehub-io/edgehub/proxy/topology"
+	"github.com/edgehub-io/edgehub/proxy/transform"
 )
 
 const (

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/edgehub-io/edgehub/cache/tee"
-	"github.com/edgehub-io/edgehub/cache/topology"
 	"github.com/edgehub-io/edgehub/cache/wire"
+	"github.com/edgehub-io/edgehub/proxy/topology"
 )
 
 // follow filters the events of a watch, and has it follow changes of the topology.

@@ -22,7 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/edgehub-io/edgehub/cache/transform"
+	"github.com/edgehub-io/edgehub/proxy/transform"
 )
 
 const (

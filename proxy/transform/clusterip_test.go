@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/edgehub-io/edgehub/cache/topology"
+	"github.com/edgehub-io/edgehub/proxy/topology"
 )
 
 var hubServers = []netip.AddrPort{netip.MustParseAddrPort("169.254.2.1:10268")} //nolint:gochecknoglobals // a constant

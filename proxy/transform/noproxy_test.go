@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"github.com/edgehub-io/edgehub/cache/transform"
+	"github.com/edgehub-io/edgehub/proxy/transform"
 )
 
 // podWith returns a pod with three containers, one of each kind, that have the same variables.

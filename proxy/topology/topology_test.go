@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/cache/topology"
+	"github.com/edgehub-io/edgehub/proxy/topology"
 )
 
 func name(s string) types.NamespacedName {
