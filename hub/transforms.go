@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
+	"github.com/edgehub-io/edgehub/cache/identity"
+	"github.com/edgehub-io/edgehub/cache/localendpoints"
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/feed"
 	"github.com/edgehub-io/edgehub/ota/coreclient"
@@ -43,10 +45,10 @@ func newTransforms(c *config.Config, pods *podAccess, clusterCAs func() []byte, 
 	t.names = slices.Compact(t.names) // some are for several resources
 	if c.ClusterIP == config.ClusterIPAlways {
 		t.names = append(t.names, transform.ClusterIP)
-		all = append(all, transform.NewClusterIP(t.topology, c.ServiceProxyAccounts, podServers(c)))
+		all = append(all, transform.NewClusterIP(t.topology, c.ServiceProxyAccounts, podServers(c), localendpoints.LeadBareToHub))
 	}
 	return t, transform.New(answers, transform.Options{
-		IsNode:     isNode,
+		IsNode: isNode, Account: identity.ClaimedAccount,
 		Transforms: all, Topology: t.topology, Registerer: r, Logger: log,
 	})
 }

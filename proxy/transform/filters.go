@@ -10,7 +10,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/cache/localendpoints"
 	"github.com/edgehub-io/edgehub/cache/wire"
 	"github.com/edgehub-io/edgehub/proxy/topology"
 )
@@ -43,8 +42,9 @@ func NewServiceTopology(s *topology.State, accounts []string) Transform {
 
 // NewClusterIP returns the filter of the apiserver's EndpointSlices: while s has them lead to the hub, the service
 // accounts, of programs that carry the traffic of Services, read them as everybody does in an outage. hub is
-// where pods reach it, at most one address of each family.
-func NewClusterIP(s *topology.State, accounts []string, hub []netip.AddrPort) Transform {
+// where pods reach it, at most one address of each family. lead returns a bare slice that leads there, and whether
+// it differs.
+func NewClusterIP(s *topology.State, accounts []string, hub []netip.AddrPort, lead func(wire.Encoding, []byte, []netip.AddrPort) ([]byte, bool, error)) Transform {
 	name := topology.APIServer()
 	return Transform{
 		Name: ClusterIP, Group: discoveryv1.GroupName, Resource: "endpointslices", Namespace: name.Namespace, ObjectName: name.Name,
@@ -53,7 +53,7 @@ func NewClusterIP(s *topology.State, accounts []string, hub []netip.AddrPort) Tr
 			if !s.APIServerLeads() {
 				return result{bare: o.bare}, nil
 			}
-			bare, changed, err := localendpoints.LeadBareToHub(o.encoding, o.bare, hub)
+			bare, changed, err := lead(o.encoding, o.bare, hub)
 			if err != nil || !changed {
 				return result{bare: o.bare}, err
 			}

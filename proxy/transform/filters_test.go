@@ -21,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/edgehub-io/edgehub/cache/identity"
+	"github.com/edgehub-io/edgehub/cache/localendpoints"
 	"github.com/edgehub-io/edgehub/proxy/topology"
 	"github.com/edgehub-io/edgehub/proxy/transform"
 )
@@ -55,11 +57,12 @@ func newFilters(t *testing.T, mediaType string, next func(*http.Request) *http.R
 	f := &filters{t: t, state: s, mediaType: mediaType, next: next, metrics: prometheus.NewRegistry()}
 	proxies := []string{"kube-system/kube-proxy"}
 	f.transport = transform.New(roundTripper(func(r *http.Request) *http.Response { return f.next(r) }), transform.Options{
-		IsNode: func(context.Context) bool { return false },
+		IsNode:  func(context.Context) bool { return false },
+		Account: identity.ClaimedAccount,
 		Transforms: append(transforms(),
 			transform.NewServiceTopology(s, []string{"kube-system/kube-proxy", "kube-system/coredns"}),
 			transform.NewDiscardService(s, proxies), transform.NewNodePortIsolation(s, proxies),
-			transform.NewClusterIP(s, proxies, hubServers)),
+			transform.NewClusterIP(s, proxies, hubServers, localendpoints.LeadBareToHub)),
 		Topology: s, Registerer: f.metrics, Logger: slog.New(slog.DiscardHandler),
 	})
 	return f
@@ -150,6 +153,7 @@ func TestARefusedRequestWaitsForNoTopology(t *testing.T) {
 		s := topology.New("n1", slog.New(slog.DiscardHandler)) // nothing is known yet
 		f.transport = transform.New(roundTripper(func(r *http.Request) *http.Response { return f.next(r) }), transform.Options{
 			IsNode:     func(context.Context) bool { return false },
+			Account:    identity.ClaimedAccount,
 			Transforms: []transform.Transform{transform.NewServiceTopology(s, []string{"kube-system/kube-proxy"})},
 			Topology:   s, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 		})

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/wire"
 	"github.com/edgehub-io/edgehub/proxy/topology"
@@ -29,6 +28,9 @@ import (
 type Options struct {
 	// IsNode reports whether a request carries the node's identity. Required.
 	IsNode func(context.Context) bool
+	// Account returns the service account, as namespace/name, that the bearer token in a request's header claims
+	// to be of, or "". Required with a filter of Services.
+	Account func(http.Header) string
 	// Transforms are applied in this order.
 	Transforms []Transform
 	// Topology is what filters of Services decide by. Required with one.
@@ -116,7 +118,7 @@ func (t *Transport) isReader(f *Transform, r *http.Request) bool {
 	if isNode := t.opts.IsNode(r.Context()); isNode || f.filter == nil {
 		return isNode && f.filter == nil && (f.reader == nil || f.reader(r.Header))
 	}
-	return slices.Contains(f.filter.accounts, identity.ClaimedAccount(r.Header))
+	return slices.Contains(f.filter.accounts, t.opts.Account(r.Header))
 }
 
 // overlap reports whether two names, of which an empty one is any, may be the same.

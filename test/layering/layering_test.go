@@ -76,6 +76,15 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 				"proxy/x imports ota, which its layer does not allow: it may import proxy/authn, proxy/limits, proxy/upstream",
 			},
 		},
+		"a proxy that knows the cache": {
+			map[string][]string{mod + "proxy": {mod + "cache/wire", mod + "proxy/transform"}, mod + "proxy/transform": {mod + "cache/view", mod + "cache/wire"}},
+			func(p map[string]pkg) []string { return layerViolations(p, layers) },
+			[]string{
+				"proxy imports cache/wire, which its layer does not allow: it may import proxy/authn, proxy/limits, proxy/upstream",
+				"proxy imports proxy/transform, which its layer does not allow: it may import proxy/authn, proxy/limits, proxy/upstream",
+				"proxy/transform imports cache/view, which its layer does not allow: it may import cache/negotiation, cache/tee, cache/wire, proxy/topology",
+			},
+		},
 		"connections that know who calls": {
 			map[string][]string{mod + "proxy/upstream/liveness": {mod + "proxy/authn"}, mod + "proxy/authn": nil},
 			func(p map[string]pkg) []string { return layerViolations(p, layers) },

@@ -6,8 +6,7 @@ const module = "github.com/edgehub-io/edgehub"
 // layers lists for each folder which folders of the product its packages may
 // import besides their own. A package belongs to the longest folder that holds
 // it. Imports go one way: cmd → hub → cache, proxy, ota, imagepull. These four do
-// not know each other: hub connects them, by functions and small interfaces. Only
-// proxy/transform reads bodies as the cache does, with the same packages.
+// not know each other: hub connects them, by functions and small interfaces.
 var layers = map[string][]string{
 	"cmd/edgehub": {"cmd/edgehub/install", "cmd/internal", "hub", "hub/bundle", "hub/config"},
 	"cmd/edgehub/install": { // not hub: it checks flags, and starts nothing
@@ -34,7 +33,7 @@ var layers = map[string][]string{
 	"cmd/kubectl-edgehub":            {"cmd/internal", "controller/autonomy", "controller/daemonset", "controller/rollout", "controller/workload", "ota/podstatus", "ota/upgrade"},
 	"cmd/internal":                   {},
 	"hub": {
-		"cache", "hub/access", "hub/bundle", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/eventlog", "hub/feed", "hub/nodeca", "hub/nodestate", "hub/podroute", "hub/servertls", "hub/systemd", "hub/traffic",
+		"cache", "cache/identity", "cache/localendpoints", "hub/access", "hub/bundle", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/eventlog", "hub/feed", "hub/nodeca", "hub/nodestate", "hub/podroute", "hub/servertls", "hub/systemd", "hub/traffic",
 		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/apps", "ota/coreclient", "ota/history", "ota/hold", "ota/nodeapi", "ota/nodepods", "ota/page", "ota/podreport", "ota/queue", "ota/rollback", "ota/upgrade", "ota/webtoken", "proxy", "proxy/authn", "proxy/topology", "proxy/transform", "proxy/upstream",
 	},
 	"hub/access":      {"hub/config", "hub/csrf", "hub/peer", "ota/nodeapi", "proxy/authn", "proxy/limits"},
@@ -54,8 +53,9 @@ var layers = map[string][]string{
 	"hub/servertls":   {"hub/config", "hub/durable", "hub/csrf", "hub/kubeconfig", "proxy/authn"},
 	"hub/systemd":     {},
 	"hub/feed":        {"proxy/topology"}, // it reads through the hub, as any client
-	// It changes what some clients read, between proxy and cache: neither knows it.
-	"proxy/transform": {"cache/identity", "cache/localendpoints", "cache/negotiation", "cache/tee", "cache/wire", "proxy/topology"},
+	// It changes what some clients read, between proxy and cache: neither knows it. It reads bodies
+	// with the packages that the cache does, and knows nothing of what is cached.
+	"proxy/transform": {"cache/negotiation", "cache/tee", "cache/wire", "proxy/topology"},
 	"proxy/topology":  {}, // it decides, and reads nothing itself
 	"proxy":           {"proxy/authn", "proxy/limits", "proxy/upstream"},
 	"proxy/authn":     {},
