@@ -173,14 +173,19 @@ func (c *Cache) load() error {
 		Upstream: c.up, AsNode: c.opts.AsNode, Peer: c.opts.Peer, Background: c.background,
 		Table: c.disk, Grace: c.opts.TokenGrace, Now: time.Now, Logger: c.log,
 	})
-	c.records = records.New()
+	relists := relist.NewStates(time.Now)
 	c.views = view.New(view.Options{
-		Disk: c.disk, Records: c.records, Max: c.opts.MaxBytes, Now: time.Now, Log: c.log,
-		Evicted: c.evicted, Removed: func(v *view.View) { c.lister.Forget(v) },
+		Disk: c.disk, Max: c.opts.MaxBytes, Now: time.Now, Log: c.log,
+		Evicted: func(v *view.View) {
+			c.metrics.evictions.Inc()
+			relists.BackOff(v) // open watches do not restore it for a while; a client that lists it does
+		},
+		Removed: relists.Forget,
 	})
+	c.records = c.views.Records
 	c.pages = pages.New(time.Now)
 	c.lister = relist.New(relist.Options{
-		Up: c.up, Views: c.views, Pages: c.pages, Records: c.records, Outages: &c.outages, Max: c.opts.MaxBytes,
+		States: relists, Up: c.up, Views: c.views, Pages: c.pages, Records: c.records, Outages: &c.outages, Max: c.opts.MaxBytes,
 		Relisted: c.metrics.relists.Inc, Now: time.Now, Log: c.log, Background: c.background, SameUser: c.sameUser,
 	})
 	if err := c.tokens.Load(salt); err != nil {
@@ -199,20 +204,12 @@ func (c *Cache) load() error {
 	c.watches = watch.New(watch.Options{
 		Lister: c.lister, Up: c.up, IsUp: c.isUp, Overlay: c.writes.overlay, Answers: c.answers, Jitter: c.opts.ReconnectJitter,
 	})
-	c.records.Needed, c.records.Viewed = c.views.Needed, c.views.ResourcesByUser
 	if err := errors.Join(c.records.Load(c.disk, c.log), c.views.Load(salt)); err != nil {
 		return err
 	}
 	c.endpoints.Loaded()
 	c.distrust()
 	return nil
-}
-
-// evicted is called before a view is evicted. Open watches do not restore it for a while; a
-// client that lists it does.
-func (c *Cache) evicted(v *view.View) {
-	c.metrics.evictions.Inc()
-	c.lister.BackOff(v)
 }
 
 // distrust prevents state on disk from proving absence if it may be older than what clients

@@ -16,7 +16,7 @@ import (
 func (r *Records) shrink(of query.UserResource) {
 	candidates := r.namesOf(of)
 	maps.DeleteFunc(candidates, func(name string, one Record) bool {
-		return one.Refused || one.Allowed || r.Needed(of, name, &one)
+		return one.Refused || one.Allowed || r.copies.Needed(of, name, &one)
 	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,7 +85,7 @@ func (r *Records) makeRoom(of query.UserResource) {
 		return
 	}
 	learned := r.learned.Load()
-	viewed := r.Viewed()[of.User]
+	viewed := r.copies.ResourcesByUser()[of.User]
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.learned.Load() == learned { // otherwise a record may belong to a view that is newer than viewed
@@ -97,7 +97,7 @@ func (r *Records) makeRoom(of query.UserResource) {
 // meanwhile is unknown.
 func (r *Records) reopen() {
 	learned := r.learned.Load()
-	viewed := r.Viewed()
+	viewed := r.copies.ResourcesByUser()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.learned.Load() != learned {
@@ -137,7 +137,7 @@ const sweepIdle = int(24 * time.Hour / SweepEvery)
 // view for long: nothing can be served to them.
 func (r *Records) Sweep() {
 	r.reopen()
-	viewed := r.Viewed()
+	viewed := r.copies.ResourcesByUser()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer r.uncountLocked(viewed)

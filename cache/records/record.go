@@ -1,9 +1,9 @@
 // Package records stores the state of single objects besides their copies in views: deleted,
 // refused, in doubt. [Records] documents the rules.
 //
-// It depends on views only by two functions, [Records.Needed] and [Records.Viewed], which take
-// the locks of views. So the lock of Records is taken after a view's, never before: the
-// functions are called before it is taken, and their results are checked after that.
+// It depends on views only by [Copies], whose methods take the locks of views. So the lock of
+// Records is taken after a view's, never before: the methods are called before it is taken, and
+// their results are checked after that.
 package records
 
 import (
@@ -43,11 +43,7 @@ import (
 // It is safe for concurrent use; a nil Records is empty. mu is taken after a view's lock, and
 // under it only the disk's. No I/O happens under it: writes are queued for the next commit.
 type Records struct {
-	// Needed reports whether a view of the user may hold a copy of the object that would be
-	// served without the record. It takes the locks of views.
-	Needed func(of query.UserResource, name string, one *Record) bool
-	// Viewed returns the resources of all views, by user.
-	Viewed func() map[string]map[query.UserResource]bool
+	copies Copies
 
 	mu    sync.RWMutex
 	table *table.Table // nil until Load
@@ -59,6 +55,15 @@ type Records struct {
 	// learned counts changes of records. The answer to a request that was sent before a change
 	// cannot revert it.
 	learned atomic.Uint64
+}
+
+// Copies are the copies of objects in views.
+type Copies interface {
+	// Needed reports whether a view of the user may hold a copy of the object that would be
+	// served without the record.
+	Needed(of query.UserResource, name string, one *Record) bool
+	// ResourcesByUser returns the resources of all views, by user.
+	ResourcesByUser() map[string]map[query.UserResource]bool
 }
 
 const (
@@ -145,9 +150,9 @@ type Moment struct {
 // Version returns the highest version that had been seen of the resource.
 func (m Moment) Version() string { return versionOf(m.highest) }
 
-// New returns empty Records; the caller must call Load.
-func New() *Records {
-	return &Records{of: map[query.UserResource]*resourceRecord{}, users: map[string]*userRecord{}, counted: map[schema.GroupResource]*Highest{}}
+// New returns empty Records; the caller must call Load. New itself does not call c.
+func New(c Copies) *Records {
+	return &Records{copies: c, of: map[query.UserResource]*resourceRecord{}, users: map[string]*userRecord{}, counted: map[schema.GroupResource]*Highest{}}
 }
 
 // Now returns the current Moment. It is called for all users' requests, so it stores nothing.

@@ -17,14 +17,26 @@ import (
 	"github.com/edgehub-io/edgehub/cache/versions"
 )
 
+// copies are the copies of objects whose names begin so, and the user's resources with views.
+type copies struct {
+	held   []string
+	viewed map[query.UserResource]bool
+}
+
+func (c *copies) Needed(_ query.UserResource, name string, _ *Record) bool {
+	return slices.ContainsFunc(c.held, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+}
+
+func (c *copies) ResourcesByUser() map[string]map[query.UserResource]bool {
+	if c.viewed == nil {
+		return nil
+	}
+	return map[string]map[query.UserResource]bool{"user": c.viewed}
+}
+
 // testRecords are records of pods. There are copies of those whose names begin so.
 func testRecords(held ...string) (*Records, query.UserResource) {
-	r := New()
-	r.Needed = func(_ query.UserResource, name string, _ *Record) bool {
-		return slices.ContainsFunc(held, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
-	}
-	r.Viewed = func() map[string]map[query.UserResource]bool { return nil }
-	return r, query.UserResource{User: "user", Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}
+	return New(&copies{held: held}), query.UserResource{User: "user", Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}
 }
 
 // loadRecords opens the disk in a folder, and loads what records are there.
@@ -112,9 +124,7 @@ func TestTooManyRefusalsRefuseByName(t *testing.T) {
 
 func TestMadeUpResourcesAreBounded(t *testing.T) {
 	r, of := testRecords()
-	r.Viewed = func() map[string]map[query.UserResource]bool {
-		return map[string]map[query.UserResource]bool{"user": {of: true}}
-	}
+	r.copies = &copies{viewed: map[query.UserResource]bool{of: true}}
 	r.Gone(of, "ns/a", "100", "", true)
 	for i := range 2 * maxUserResources {
 		other := of
@@ -143,9 +153,7 @@ func TestWhateverIsNotedMakesRoom(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			r, of := testRecords()
-			r.Viewed = func() map[string]map[query.UserResource]bool {
-				return map[string]map[query.UserResource]bool{"user": {of: true}}
-			}
+			r.copies = &copies{viewed: map[query.UserResource]bool{of: true}}
 			for i := range maxUserResources {
 				r.Refused(madeUp(of, i), "x")
 			}
@@ -160,9 +168,7 @@ func TestWhateverIsNotedMakesRoom(t *testing.T) {
 func TestAUserWithFewerResourcesIsServedAgain(t *testing.T) {
 	r, of := testRecords()
 	viewed := map[query.UserResource]bool{of: true}
-	r.Viewed = func() map[string]map[query.UserResource]bool {
-		return map[string]map[query.UserResource]bool{"user": viewed}
-	}
+	r.copies = &copies{viewed: viewed}
 	for i := range maxUserResources {
 		viewed[madeUp(of, i)] = true
 		r.Refused(madeUp(of, i), "x")
@@ -207,9 +213,7 @@ func TestARestoreTakesVersionsAndLeavesRefusals(t *testing.T) {
 func TestCountsAreBoundedAndForgotten(t *testing.T) {
 	r, of := testRecords()
 	r.Count(of.Resource).Raise("100")
-	r.Viewed = func() map[string]map[query.UserResource]bool {
-		return map[string]map[query.UserResource]bool{"user": {of: true}}
-	}
+	r.copies = &copies{viewed: map[query.UserResource]bool{of: true}}
 	for i := range 2 * MaxCounted {
 		r.Count(schema.GroupVersionResource{Group: fmt.Sprint(i), Version: "v1", Resource: "made-up"}).Raise("1")
 	}

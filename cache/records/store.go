@@ -165,7 +165,7 @@ func (r *Records) loseLocked() {
 // of an object that is gone or was refused, and an object that no view has may have been seen
 // since. So objects of which a user has views are unknown until they are read again.
 func (r *Records) Distrust() {
-	viewed := r.Viewed()
+	viewed := r.copies.ResourcesByUser()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.lost {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/edgehub-io/edgehub/cache/view"
 )
 
 const (
@@ -29,6 +31,54 @@ const (
 // doubling returns a backoff from first to most.
 func doubling(first, most time.Duration) wait.Backoff {
 	return wait.Backoff{Duration: first, Factor: 2, Steps: math.MaxInt, Cap: most}
+}
+
+// States are the relist states of views. They are safe for concurrent use. mu is taken before the
+// locks of views and of relisting, and after that of evictions.
+type States struct {
+	now func() time.Time
+
+	mu sync.Mutex
+	of map[*view.View]*relisting
+}
+
+// NewStates returns empty States.
+func NewStates(now func() time.Time) *States {
+	return &States{now: now, of: map[*view.View]*relisting{}}
+}
+
+// relisting returns the relist state of a view.
+func (s *States) relisting(v *view.View) *relisting {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.of[v]
+	if r == nil {
+		r = newRelisting()
+		s.of[v] = r
+	}
+	return r
+}
+
+// BackOff prevents relists of a view for its open watches for some time.
+func (s *States) BackOff(v *view.View) { s.relisting(v).backOff(s.now()) }
+
+// Forget drops the state of a view that was removed.
+func (s *States) Forget(v *view.View) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.of, v)
+}
+
+// sweep drops the results of old relists, and the state of views that were removed.
+func (s *States) sweep(views *view.Views) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for v, r := range s.of {
+		r.sweep(s.now())
+		if views.Find(v.Key) != v {
+			delete(s.of, v)
+		}
+	}
 }
 
 // relisting is the relist state of one view: the last relist, and when the next is allowed.

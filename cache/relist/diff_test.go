@@ -17,7 +17,6 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/disk"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/store/writeback"
 	"github.com/edgehub-io/edgehub/cache/view"
@@ -43,7 +42,7 @@ func emptyView(t *testing.T) *view.View {
 		}
 	})
 	views := view.New(view.Options{
-		Disk: d, Records: records.New(), Max: 1 << 20, Now: time.Now, Log: log, Evicted: func(*view.View) {}, Removed: func(*view.View) {},
+		Disk: d, Max: 1 << 20, Now: time.Now, Log: log, Evicted: func(*view.View) {}, Removed: func(*view.View) {},
 	})
 	v := views.Acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
 	t.Cleanup(v.Release)

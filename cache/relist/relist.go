@@ -27,20 +27,19 @@ const (
 	maxDiffBytes = 16 << 20
 )
 
-// Lister lists views again. It is safe for concurrent use. mu is taken before the locks of
-// views and of relisting, and after that of evictions.
+// Lister lists views again. It is safe for concurrent use.
 type Lister struct {
 	Options
 	lists *semaphore.Weighted
 
 	mu sync.Mutex
-	of map[*view.View]*relisting
 	// checks are the last version checks, by query.VersionSpace.
 	checks map[string]*versionCheck
 }
 
 // Options are options of a lister. All are required.
 type Options struct {
+	*States
 	Up       http.RoundTripper
 	Views    *view.Views
 	Pages    *pages.Lists
@@ -61,22 +60,7 @@ type Options struct {
 
 // New returns a lister.
 func New(o Options) *Lister {
-	return &Lister{
-		Options: o, lists: semaphore.NewWeighted(maxLists),
-		of: map[*view.View]*relisting{}, checks: map[string]*versionCheck{},
-	}
-}
-
-// relisting returns the relist state of a view.
-func (l *Lister) relisting(v *view.View) *relisting {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	r := l.of[v]
-	if r == nil {
-		r = newRelisting()
-		l.of[v] = r
-	}
-	return r
+	return &Lister{Options: o, lists: semaphore.NewWeighted(maxLists), checks: map[string]*versionCheck{}}
 }
 
 // Ended returns a relist of a view that succeeded after a time, or nil.
@@ -90,27 +74,8 @@ func (l *Lister) Ended(v *view.View, after time.Time) *Call {
 	return r.last
 }
 
-// BackOff prevents relists of a view for its open watches for some time.
-func (l *Lister) BackOff(v *view.View) { l.relisting(v).backOff(l.Now()) }
-
-// Forget drops the state of a view that was removed.
-func (l *Lister) Forget(v *view.View) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.of, v)
-}
-
 // Sweep drops the results of old relists, and the state of views that were removed.
-func (l *Lister) Sweep() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for v, r := range l.of {
-		r.sweep(l.Now())
-		if l.Views.Find(v.Key) != v {
-			delete(l.of, v)
-		}
-	}
-}
+func (l *Lister) Sweep() { l.sweep(l.Views) }
 
 // Call is one relist and its result.
 type Call struct {

@@ -12,7 +12,6 @@ import (
 	"github.com/edgehub-io/edgehub/cache/disk"
 	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/store/writeback"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -45,10 +44,8 @@ func newTestViews(t *testing.T, dir string, most int64, reset ...func(*Views)) *
 			t.Error(err)
 		}
 	})
-	r := records.New()
-	s = New(Options{Disk: d, Records: r, Max: most, Now: time.Now, Log: log, Evicted: func(*View) {}, Removed: func(*View) {}})
-	r.Needed, r.Viewed = s.Needed, s.ResourcesByUser
-	if err := r.Load(d, log); err != nil {
+	s = New(Options{Disk: d, Max: most, Now: time.Now, Log: log, Evicted: func(*View) {}, Removed: func(*View) {}})
+	if err := s.Records.Load(d, log); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Load([]byte("salt")); err != nil {

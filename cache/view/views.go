@@ -26,6 +26,9 @@ import (
 // Views are all views of the cache. It is safe for concurrent use.
 type Views struct {
 	Options
+	// Records are of the objects in these views, and of others that clients have seen.
+	Records *records.Records
+
 	full atomic.Bool // the kubelet's views alone exceed Max
 
 	totals totals
@@ -40,19 +43,20 @@ type Views struct {
 
 // Options are options of views. All are required.
 type Options struct {
-	Disk    *disk.Disk
-	Records *records.Records
-	Max     int64 // bytes of all views
-	Now     func() time.Time
-	Log     *slog.Logger
+	Disk *disk.Disk
+	Max  int64 // bytes of all views
+	Now  func() time.Time
+	Log  *slog.Logger
 	// Evicted is called before a view is evicted, Removed after an empty view was removed. An
 	// evicted view is not removed while streams hold it.
 	Evicted, Removed func(*View)
 }
 
-// New returns an empty Views; the caller must call Load.
+// New returns an empty Views with empty Records; the caller must call Load of both.
 func New(o Options) *Views {
-	return &Views{Options: o, byID: map[store.ID]*View{}, byKey: map[query.Key]*View{}, of: map[query.UserResource][]*View{}}
+	s := &Views{Options: o, byID: map[store.ID]*View{}, byKey: map[query.Key]*View{}, of: map[query.UserResource][]*View{}}
+	s.Records = records.New(s)
+	return s
 }
 
 // Cost is roughly what a view takes on disk without its members, in bytes.
