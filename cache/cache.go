@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -113,13 +112,9 @@ type Cache struct {
 	// its goroutine alone uses it.
 	present time.Duration
 
-	node    context.Context // carries the node's identity
-	running context.Context // ends with Run
-	stop    context.CancelFunc
-	tasks   sync.WaitGroup
-	// starting is held while a task is started, so that none starts after stopTasks.
-	starting sync.Mutex
-	ran      atomic.Bool
+	node  context.Context // carries the node's identity
+	tasks *tasks          // end with Run
+	ran   atomic.Bool
 }
 
 // Open opens the cache in a folder, which it creates if necessary. Its errors are those of
@@ -139,7 +134,7 @@ func Open(dir string, up Upstream, opts Options) (*Cache, error) {
 
 func open(dir string, up Upstream, opts Options) (*Cache, error) {
 	c := &Cache{
-		up: up, opts: opts, metrics: newMetrics(), log: opts.Logger,
+		up: up, opts: opts, metrics: newMetrics(), log: opts.Logger, tasks: newTasks(),
 	}
 	if c.opts.MaxBytes == 0 {
 		c.opts.MaxBytes = defaultMaxBytes
@@ -157,7 +152,6 @@ func open(dir string, up Upstream, opts Options) (*Cache, error) {
 		return nil, err
 	}
 	c.node = c.opts.AsNode(context.Background())
-	c.running, c.stop = context.WithCancel(context.Background())
 	if err := c.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open cache: %w", err), c.disk.Close())
 	}
@@ -170,7 +164,7 @@ func (c *Cache) load() error {
 		return err
 	}
 	c.tokens = identity.New(identity.Options{
-		Upstream: c.up, AsNode: c.opts.AsNode, Peer: c.opts.Peer, Background: c.background,
+		Upstream: c.up, AsNode: c.opts.AsNode, Peer: c.opts.Peer, Background: c.tasks.start,
 		Table: c.disk, Grace: c.opts.TokenGrace, Now: time.Now, Logger: c.log,
 	})
 	relists := relist.NewStates(time.Now)
@@ -186,7 +180,7 @@ func (c *Cache) load() error {
 	c.pages = pages.New(time.Now)
 	c.lister = relist.New(relist.Options{
 		States: relists, Up: c.up, Views: c.views, Pages: c.pages, Records: c.records, Outages: &c.outages, Max: c.opts.MaxBytes,
-		Relisted: c.metrics.relists.Inc, Now: time.Now, Log: c.log, Background: c.background, SameUser: c.sameUser,
+		Relisted: c.metrics.relists.Inc, Now: time.Now, Log: c.log, Background: c.tasks.start, SameUser: c.sameUser,
 	})
 	if err := c.tokens.Load(salt); err != nil {
 		return err
@@ -259,7 +253,7 @@ func (c *Cache) State() []ViewState { return c.views.States() }
 // nil.
 func (c *Cache) Run(ctx context.Context) error {
 	c.ran.Store(true)
-	defer c.stopTasks()
+	defer c.tasks.stop()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.disk.Run(ctx) })
 	g.Go(func() error { return c.watchCloud(ctx) })
@@ -323,27 +317,8 @@ func (c *Cache) Close() error {
 	if c.ran.Swap(true) {
 		return nil
 	}
-	c.stopTasks()
+	c.tasks.stop()
 	return c.disk.Close()
-}
-
-// background runs fn until Run ends. It returns false if Run has ended already.
-func (c *Cache) background(fn func(context.Context)) bool {
-	c.starting.Lock()
-	defer c.starting.Unlock()
-	if c.running.Err() != nil {
-		return false
-	}
-	c.tasks.Go(func() { fn(c.running) })
-	return true
-}
-
-// stopTasks ends all background tasks.
-func (c *Cache) stopTasks() {
-	c.starting.Lock()
-	c.stop()
-	c.starting.Unlock()
-	c.tasks.Wait()
 }
 
 // watchCloud records each loss and return of the cloud, as seen by the node.

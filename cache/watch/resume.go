@@ -130,9 +130,9 @@ func (s *stream) pause(ctx context.Context) error {
 
 // resetRetry makes the next attempt to resume the first one: the pauses after it grow from about
 // 200 ms to 10 s.
-func (s *stream) resetRetry() {
-	s.retryAfter = 0
-	s.retry = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 2, Steps: math.MaxInt, Cap: 5 * time.Second}
+func (l *loss) resetRetry() {
+	l.retryAfter = 0
+	l.retry = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 2, Steps: math.MaxInt, Cap: 5 * time.Second}
 }
 
 // untilEnd returns a context that ends when the client disconnects, or the watch times out.

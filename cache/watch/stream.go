@@ -44,33 +44,48 @@ type stream struct {
 	opened   time.Time
 	deadline time.Time // zero without timeoutSeconds
 
-	upstream io.ReadCloser // nil while there is none
-	frames   *wire.FrameReader
-
-	out  []byte // events for the client
-	sent int    // bytes of out that the client has read
-	err  error  // returned after out
+	relayed
+	output
 
 	// at is the version up to which the client has all events. It is empty until the initial
 	// events have ended.
-	at         string
-	initial    bool          // in the initial events
-	builder    *view.Builder // of initial events; nil if they are not cached
-	replay     *replay       // initial events from the cache
-	item       wire.TypeMeta // of the objects; empty until it is known
-	resumed    bool          // upstream was opened by the hub, unknown to the client
-	unsure     bool          // until its first upstream: the client has read more than this watch
-	gap        bool          // an unreadable event was relayed
-	opaque     bool          // the rest of upstream is unreadable, and relayed as it is
-	partial    bool          // part of an event has been relayed
-	lostAt     time.Time     // when upstream was lost
-	retry      wait.Backoff  // of attempts to resume
-	retryAfter time.Duration // the pause before the next attempt; 0 before the first
+	at      string
+	initial bool          // in the initial events
+	builder *view.Builder // of initial events; nil if they are not cached
+	replay  *replay       // initial events from the cache
+	item    wire.TypeMeta // of the objects; empty until it is known
+	unsure  bool          // until its first upstream: the client has read more than this watch
+	marked  time.Time     // time of the last bookmark
+	held    heldStatus
+
+	loss
+}
+
+// relayed is what a stream relays, or has relayed until it was lost.
+type relayed struct {
+	upstream io.ReadCloser // nil while there is none
+	frames   *wire.FrameReader
+	resumed  bool // upstream was opened by the hub, unknown to the client
+	gap      bool // an unreadable event was relayed
+	opaque   bool // the rest of upstream is unreadable, and relayed as it is
+	partial  bool // part of an event has been relayed
+}
+
+// output is what the client gets.
+type output struct {
+	out  []byte // events
+	sent int    // bytes of out that the client has read
+	err  error  // returned after out
+}
+
+// loss is the last loss of a stream's upstream, and the attempts to resume after it.
+type loss struct {
+	lostAt     time.Time
+	suspect    bool          // the apiservers' store may be another after the return
 	outage     int           // number of the last; see relist.Outages
 	notBefore  time.Time     // earliest time to resume after the last outage
-	suspect    bool          // upstream was lost, and its store may be another after the return
-	marked     time.Time     // time of the last bookmark
-	held       heldStatus
+	retry      wait.Backoff  // of attempts
+	retryAfter time.Duration // the pause before the next attempt; 0 before the first
 }
 
 // newStream returns the body of a watch in a representation. began is the version of its view
@@ -80,7 +95,7 @@ func (w *Watches) newStream(req *http.Request, q *query.Query, repr negotiation.
 	s := &stream{
 		watches: w, query: q, repr: repr, req: req,
 		view:   w.Views.Acquire(q.Key(repr)),
-		opened: now, marked: now, outage: w.Outages.Count(),
+		opened: now, marked: now, loss: loss{outage: w.Outages.Count()},
 	}
 	s.resetRetry()
 	if q.Timeout > 0 {

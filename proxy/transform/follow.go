@@ -32,7 +32,8 @@ func (a *answer) follow(r *http.Request, res *http.Response) error {
 		frames: make(chan frame), again: make(chan struct{}), closed: make(chan struct{}),
 		bookmarks: query.Get("allowWatchBookmarks") == "true" || query.Get("allowWatchBookmarks") == "1",
 		initial:   query.Get("sendInitialEvents") == "true" || query.Get("sendInitialEvents") == "1",
-		dropped:   map[types.NamespacedName]bool{}, pending: topology.Set{}, lists: rate.NewLimiter(rate.Every(resendEvery), resendBurst),
+		dropped:   map[types.NamespacedName]bool{},
+		resends:   resends{pending: topology.Set{}, lists: rate.NewLimiter(rate.Every(resendEvery), resendBurst)},
 	}
 	if info.Resource == "services" {
 		f.resource = topology.Services
@@ -67,15 +68,20 @@ type followed struct {
 	resumed   string // the version from which the client watches, until its objects are checked
 	unknown   bool   // what the client has read before
 
-	changed <-chan struct{} // of the topology
-	retry   <-chan time.Time
-	lists   *rate.Limiter                 // of their objects
-	pending topology.Set                  // whose objects have to be sent again
+	resends
 	dropped map[types.NamespacedName]bool // what the client does not have
 
 	buf   []byte
 	ready []byte // of buf: not read yet
 	err   error  // after ready
+}
+
+// resends are the Services whose objects have to be sent again, and when.
+type resends struct {
+	changed <-chan struct{} // of the topology
+	retry   <-chan time.Time
+	lists   *rate.Limiter // of their objects
+	pending topology.Set
 }
 
 // frame is what pump has read.
