@@ -126,7 +126,6 @@ func New(o Options) (*API, error) {
 // be configured to send some.
 func (s *server) routes() http.Handler {
 	r := mux.NewRouter().SkipClean(true).UseEncodedPath()
-	const pod = "/openyurt.io/v1/namespaces/{namespace}/pods/{pod}/"
 	r.Handle(nodeapi.Healthz, methods{http.MethodGet: s.healthz})
 	r.Handle(nodeapi.Readyz, methods{http.MethodGet: s.readyz})
 	r.Handle(nodeapi.Pods, methods{http.MethodGet: s.listPods})
@@ -136,14 +135,14 @@ func (s *server) routes() http.Handler {
 		upgrade[http.MethodGet], upgrade[http.MethodDelete] = only(s.showUpgrade), only(s.cancelUpgrade)
 		r.Handle(nodeapi.Upgrades, methods{http.MethodGet: only(s.listUpgrades)})
 	}
-	r.Handle(pod+"upgrade", upgrade)
-	r.Handle(pod+"imagepull", methods{http.MethodPost: only(s.requestPull), http.MethodGet: only(s.showPull, nodeapi.WatchParam), http.MethodDelete: only(s.cancelPull)})
+	r.Handle(nodeapi.UpgradePattern, upgrade)
+	r.Handle(nodeapi.ImagePullPattern, methods{http.MethodPost: only(s.requestPull), http.MethodGet: only(s.showPull, nodeapi.WatchParam), http.MethodDelete: only(s.cancelPull)})
 	if s.Holds != nil {
-		r.Handle(pod+"hold", methods{http.MethodPost: s.hold, http.MethodGet: only(s.showHold), http.MethodDelete: only(s.removeHold)})
+		r.Handle(nodeapi.HoldPattern, methods{http.MethodPost: s.hold, http.MethodGet: only(s.showHold), http.MethodDelete: only(s.removeHold)})
 	}
 	if s.Rollbacks != nil {
-		r.Handle(pod+"rollback", methods{http.MethodPost: s.rollback})
-		r.Handle(pod+"history", methods{http.MethodGet: only(s.showHistory)})
+		r.Handle(nodeapi.RollbackPattern, methods{http.MethodPost: s.rollback})
+		r.Handle(nodeapi.HistoryPattern, methods{http.MethodGet: only(s.showHistory)})
 	}
 	if s.Metrics != nil {
 		r.Handle(nodeapi.Metrics, methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) error {

@@ -4,10 +4,11 @@ package nodeapi
 
 import (
 	"net/url"
+	"strings"
 	"time"
 )
 
-// The API's paths. UpgradePath and ImagePullPath return those of one pod.
+// The API's paths. UpgradePath and others return those of one pod.
 const (
 	Pods       = "/pods"
 	Healthz    = "/v1/healthz"
@@ -15,6 +16,17 @@ const (
 	Metrics    = "/metrics"
 	Cache      = "/debug/cache"
 	ImagePulls = "/openyurt.io/v1/imagepulls"
+)
+
+// The paths of a pod, with variables in braces for a router.
+const (
+	podPattern = "/openyurt.io/v1/namespaces/{namespace}/pods/{pod}/"
+
+	UpgradePattern   = podPattern + "upgrade"
+	ImagePullPattern = podPattern + "imagepull"
+	HoldPattern      = podPattern + "hold"
+	RollbackPattern  = podPattern + "rollback"
+	HistoryPattern   = podPattern + "history"
 )
 
 // Query parameters of GET Pods, as an apiserver has them. WatchParam is also one of GET ImagePullPath.
@@ -26,14 +38,14 @@ const (
 )
 
 // UpgradePath returns the path to which a pod's upgrade is posted.
-func UpgradePath(namespace, pod string) string { return podPath(namespace, pod, "upgrade") }
+func UpgradePath(namespace, pod string) string { return podPath(UpgradePattern, namespace, pod) }
 
 // ImagePullPath returns the path of a pod's pre-pull: POST starts it, GET shows it, and DELETE
 // cancels it.
-func ImagePullPath(namespace, pod string) string { return podPath(namespace, pod, "imagepull") }
+func ImagePullPath(namespace, pod string) string { return podPath(ImagePullPattern, namespace, pod) }
 
-func podPath(namespace, pod, action string) string {
-	return "/openyurt.io/v1/namespaces/" + url.PathEscape(namespace) + "/pods/" + url.PathEscape(pod) + "/" + action
+func podPath(pattern, namespace, pod string) string {
+	return strings.NewReplacer("{namespace}", url.PathEscape(namespace), "{pod}", url.PathEscape(pod)).Replace(pattern)
 }
 
 // State is the state of a pre-pull, or of one of its images.

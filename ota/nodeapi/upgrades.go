@@ -12,13 +12,13 @@ const Upgrades = "/openyurt.io/v1/upgrades"
 
 // HoldPath returns the path of a pod's hold: POST with ?for=2h sets it, GET shows it, and DELETE
 // removes it.
-func HoldPath(namespace, pod string) string { return podPath(namespace, pod, "hold") }
+func HoldPath(namespace, pod string) string { return podPath(HoldPattern, namespace, pod) }
 
 // RollbackPath returns the path to which a pod's rollback is posted.
-func RollbackPath(namespace, pod string) string { return podPath(namespace, pod, "rollback") }
+func RollbackPath(namespace, pod string) string { return podPath(RollbackPattern, namespace, pod) }
 
 // HistoryPath returns the path of the revisions that a pod's app has run on this node.
-func HistoryPath(namespace, pod string) string { return podPath(namespace, pod, "history") }
+func HistoryPath(namespace, pod string) string { return podPath(HistoryPattern, namespace, pod) }
 
 // Query parameters of POST upgrade. At most one of AtParam and WindowParam may be set.
 const (

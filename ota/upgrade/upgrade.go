@@ -1,6 +1,6 @@
-// Package upgrade defines how controller and hub communicate about the upgrade of a pod, through
-// the pod: the types of its conditions, the form of their messages, and the annotation that names
-// the images of the new revision. Neither imports the other.
+// Package upgrade has all that controller and hub know of each other. They communicate through
+// pods: the types of their conditions, the form of messages, and the annotations, some of which
+// follow from an admin's on the DaemonSet or StatefulSet. Neither imports the other.
 //
 // Everything here except Prepulls is a pure function of a pod and safe for concurrent use.
 package upgrade

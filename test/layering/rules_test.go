@@ -162,7 +162,7 @@ var layers = map[string][]string{
 	// JSON, and nothing of Kubernetes.
 	"cache/wire/jsonscan": {},
 
-	// What cloud and node exchange: both import it, it imports neither.
+	// What cloud and node exchange: both import it, it imports neither. See contract_test.go.
 	"ota/upgrade": {},
 	// What the hub's HTTP API and its clients exchange.
 	"ota/nodeapi": {},

@@ -13,6 +13,7 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/dummyif"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
 // Install switches the node to a hub, or upgrades the node's hub. given reports which flags were
@@ -206,7 +207,7 @@ func (p *plan) startHub(ctx context.Context) error {
 			return fmt.Errorf("%w%s%s", err, heldBy(ctx, sockets(p.config)...), systemctl.Journal(context.WithoutCancel(ctx), hubSocket))
 		}
 	}
-	readyURL := "http://" + p.config.ServeAddress + "/v1/readyz"
+	readyURL := "http://" + p.config.ServeAddress + nodeapi.Readyz
 	if p.config.ServeClientCAFile != "" {
 		readyURL = "" // the API requires a client certificate
 	}
