@@ -121,10 +121,6 @@ type Cache struct {
 // store.Open. The caller must call Run or Close.
 func Open(dir string, up Upstream, opts Options) (*Cache, error) {
 	c, err := open(dir, up, opts)
-	if errors.Is(err, store.ErrDamaged) { // found while reading tables; the second open moves the file aside
-		opts.Logger.Error("cache is damaged; it is opened again", "folder", dir, "err", err)
-		c, err = open(dir, up, opts)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +137,10 @@ func open(dir string, up Upstream, opts Options) (*Cache, error) {
 	}
 	var err error
 	c.disk, err = disk.Open(dir, disk.Options{
-		Store:     store.Options{Key: opts.Key, Logger: opts.Logger},
+		Store: store.Options{Key: opts.Key, Logger: opts.Logger, Damaged: func(err error) {
+			c.metrics.damaged.Inc()
+			c.log.Warn("a part of the cache was damaged on disk: it is missing until it is read again from the cloud", "err", err)
+		}},
 		Lost:      func(id store.ID, err error) { c.views.MarkStale(id, err) },
 		Reset:     c.reset,
 		Wait:      c.wait,
@@ -306,6 +305,8 @@ func (c *Cache) Health() (views int, bytes int64, trouble string) {
 	switch {
 	case err != nil:
 		trouble = "the cache is in memory only: its file cannot be opened"
+	case c.disk.IsReadOnly():
+		trouble = "what is new is in memory only: the file system of the cache is read-only; does dmesg show errors of the disk?"
 	case c.disk.IsFailing():
 		trouble = "what is new is in memory only: the cache's file cannot be written; is the disk full?"
 	}

@@ -3,8 +3,8 @@ package cache
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,69 +15,62 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/disk"
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
-// openWithSnapshot opens a cache that has listed pods at version 200, with a snapshot from version
-// 100. The file has lost something since. The cloud is away, and the cache does not run yet, so
-// nothing has met the damage.
-func openWithSnapshot(t *testing.T, u *upstream, damage func(t *testing.T, dir string)) *Cache {
+// older is a file of pods at version 100, which was not there when the hub began.
+type older struct{ *store.Store }
+
+// openBefore returns a cache that has pods at version 200, and a file of pods at version 100. The cloud
+// is away.
+func openBefore(t *testing.T, u *upstream) (*Cache, older) {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "cache")
-	u.shows("100", podJSON("a", "50"), podJSON("b", "51"))
-	c := openCache(t, dir, u)
-	stop := runCache(t, c)
-	get(t, c, urlPods)
-	ask(as(t.Context(), "coredns"), t, c, http.MethodGet, urlPods)
-	time.Sleep(2 * time.Second) // it is on disk
-	time.Sleep(time.Minute)     // a snapshot is taken
-	if _, err := os.Stat(filepath.Join(dir, "cache.snapshot.db")); err != nil {
+	fill := func(version string, pods ...string) string {
+		dir := filepath.Join(t.TempDir(), "cache")
+		u.shows(version, pods...)
+		c := openCache(t, dir, u)
+		stop := runCache(t, c)
+		get(t, c, urlPods)
+		ask(as(t.Context(), "coredns"), t, c, http.MethodGet, urlPods)
+		stop()
+		return dir
+	}
+	before, err := store.Open(fill("100", podJSON("a", "50"), podJSON("b", "51")), store.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
 		t.Fatal(err)
 	}
-	u.shows("200", podJSON("a", "150"), podJSON("b", "151"))
-	get(t, c, urlPods)
-	ask(as(t.Context(), "coredns"), t, c, http.MethodGet, urlPods)
-	stop()
-	damage(t, dir)
+	c := openCache(t, fill("200", podJSON("a", "150"), podJSON("b", "151")), u)
 	u.goAway()
-	return openCache(t, dir, u)
+	return c, older{before}
 }
 
-// loseB is damage that a client meets who reads pod b.
-func loseB(t *testing.T, dir string) {
+// replaces makes the older file that of a cache, which then runs.
+func (o older) replaces(t *testing.T, c *Cache) {
 	t.Helper()
-	loseObject(t, dir, "ns/b")
-}
-
-// meetDamage runs the cache, and reads what is damaged, until the snapshot has replaced the file.
-func meetDamage(t *testing.T, c *Cache, url string) {
-	t.Helper()
-	before, _ := c.disk.Now()
-	runCache(t, c)
-	get(t, c, url)
-	time.Sleep(2 * disk.FirstReopen)
-	if after, _ := c.disk.Now(); after == before || !after.Recovery().Snapshot {
-		t.Fatal("the snapshot is not in use: this test shows nothing")
+	now, _ := c.disk.Now()
+	if err := now.Close(); err != nil {
+		t.Fatal(err)
 	}
+	c.disk.Use(o.Store)
+	runCache(t, c)
+	time.Sleep(2 * disk.FirstReopen)
 }
 
-// When a snapshot replaces a damaged file, clients of this process are not served an older state
-// than they got before. Before the first client the snapshot is better than nothing.
-func TestASnapshotShowsNothingOlderThanClientsHave(t *testing.T) {
+// When a file is opened late, clients of this process are not served an older state than they got
+// before. Before the first client the file is better than nothing.
+func TestAFileOpenedLateShowsNothingOlderThanClientsHave(t *testing.T) {
 	behind, doubtful := view.ErrBehind.Error(), view.ErrDoubtful.Error()
 	for name, tc := range map[string]struct {
-		damage     func(t *testing.T, dir string)
-		give       func(t *testing.T, u *upstream, c *Cache) // before the damage is met
+		give       func(t *testing.T, u *upstream, c *Cache) // before
 		list, a, b string                                    // afterwards, offline
 		other      string                                    // another user's list
 	}{
 		"nothing was given": {
-			damage: loseB,
-			give:   func(*testing.T, *upstream, *Cache) {},
-			list:   "100: a=50 b=51", a: "a=50", b: "b=51", other: "100: a=50 b=51",
+			give: func(*testing.T, *upstream, *Cache) {},
+			list: "100: a=50 b=51", a: "a=50", b: "b=51", other: "100: a=50 b=51",
 		},
 		"a list, by the cloud": {
-			damage: loseB,
 			give: func(t *testing.T, u *upstream, c *Cache) {
 				u.comeBack()
 				expect(t, c, "online", urlPods, "200: a=150 b=151")
@@ -87,7 +80,6 @@ func TestASnapshotShowsNothingOlderThanClientsHave(t *testing.T) {
 			list: behind, a: doubtful, b: doubtful, other: behind,
 		},
 		"a list that is older than the damaged one, by the cloud": {
-			damage: loseB,
 			give: func(t *testing.T, u *upstream, c *Cache) {
 				u.comeBack()
 				u.onText("list", http.StatusOK, podsJSON("150", podJSON("a", "150")))
@@ -97,7 +89,6 @@ func TestASnapshotShowsNothingOlderThanClientsHave(t *testing.T) {
 			list: behind, a: doubtful, b: doubtful, other: "100: a=50 b=51",
 		},
 		"an event that the damaged list has, by the cloud": {
-			damage: loseB,
 			give: func(t *testing.T, u *upstream, c *Cache) {
 				u.comeBack()
 				giveEvent(t, u, c, "120", "150")
@@ -105,18 +96,7 @@ func TestASnapshotShowsNothingOlderThanClientsHave(t *testing.T) {
 			},
 			list: behind, a: doubtful, b: doubtful, other: "100: a=50 b=51",
 		},
-		"an event that meets the damage, by the cloud": {
-			damage: func(t *testing.T, dir string) { t.Helper(); loseMembers(t, dir, "ns/b") },
-			give: func(t *testing.T, u *upstream, c *Cache) {
-				u.comeBack()
-				u.on("list", func(*http.Request) *http.Response { return nil })
-				giveEvent(t, u, c, "200", "210")
-				u.goAway()
-			},
-			list: behind, a: doubtful, b: doubtful, other: "100: a=50 b=51",
-		},
 		"an object, by the cloud": {
-			damage: loseB,
 			give: func(t *testing.T, u *upstream, c *Cache) {
 				u.comeBack()
 				expect(t, c, "online", urlPodA, "a=150")
@@ -125,24 +105,23 @@ func TestASnapshotShowsNothingOlderThanClientsHave(t *testing.T) {
 			list: "100: a=50 b=51", a: doubtful, b: doubtful, other: "100: a=50 b=51",
 		},
 		"an object, by the cache": {
-			damage: loseB,
-			give:   func(t *testing.T, _ *upstream, c *Cache) { expect(t, c, "offline", urlPodA, "a=150") },
-			list:   behind, a: doubtful, b: doubtful, other: "100: a=50 b=51",
+			give: func(t *testing.T, _ *upstream, c *Cache) { expect(t, c, "offline", urlPodA, "a=150") },
+			list: behind, a: doubtful, b: doubtful, other: "100: a=50 b=51",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				u := newUpstream()
-				c := openWithSnapshot(t, u, tc.damage)
+				c, before := openBefore(t, u)
 				tc.give(t, u, c)
-				meetDamage(t, c, urlPodB)
+				before.replaces(t, c)
 				for url, want := range map[string]string{urlPods: tc.list, urlPodA: tc.a, urlPodB: tc.b} {
 					if got := get(t, c, url); !strings.HasPrefix(got, want) {
-						t.Errorf("offline, with the snapshot: %s: %q, want %q", url, got, want)
+						t.Errorf("offline, with the older file: %s: %q, want %q", url, got, want)
 					}
 				}
 				if got := ask(as(t.Context(), "coredns"), t, c, http.MethodGet, urlPods); !strings.HasPrefix(got, tc.other) {
-					t.Errorf("offline, with the snapshot: another user's list: %q, want %q", got, tc.other)
+					t.Errorf("offline, with the older file: another user's list: %q, want %q", got, tc.other)
 				}
 				u.shows("200", podJSON("a", "150"), podJSON("b", "151"))
 				u.comeBack()
@@ -167,43 +146,8 @@ func giveEvent(t *testing.T, u *upstream, c *Cache, from, version string) {
 	<-w.done
 }
 
-// The same where the GET has what the damaged file has, too.
-func TestASnapshotShowsNoOlderObjectThanAClientHasReadAgain(t *testing.T) {
-	for name, tc := range map[string]struct {
-		damage func(t *testing.T, dir string)
-		url    string
-	}{
-		"whose copy can be read": {loseB, urlPodA},
-		"whose copy is damaged": {
-			func(t *testing.T, dir string) { t.Helper(); loseMembers(t, dir, "ns/b") },
-			urlPodA + "?resourceVersion=0", // without it the hub looks at the copy before it asks
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream()
-				c := openWithSnapshot(t, u, func(t *testing.T, dir string) {
-					t.Helper()
-					c := openCache(t, dir, u)
-					stop := runCache(t, c)
-					get(t, c, urlPodA)
-					get(t, c, urlPodB)
-					stop()
-					tc.damage(t, dir)
-				})
-				u.comeBack()
-				expect(t, c, "online", tc.url, "a=150")
-				u.goAway()
-				meetDamage(t, c, urlPodB)
-				expect(t, c, "offline, with the snapshot", urlPodA, view.ErrDoubtful.Error()+": "+errRefused.Error())
-			})
-		})
-	}
-}
-
-// A client reads an answer while the damage is met and the snapshot replaces the file: what it has
-// then counts as well.
-func TestASnapshotShowsNothingOlderThanAnswersThatItOvertakes(t *testing.T) {
+// A client reads an answer while the older file replaces the other: what it has then counts as well.
+func TestAFileOpenedLateShowsNothingOlderThanAnswersThatItOvertakes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		begin func(t *testing.T, c *Cache) (end func() string) // end returns what the client got
 		got   string
@@ -245,28 +189,18 @@ func TestASnapshotShowsNothingOlderThanAnswersThatItOvertakes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				u := newUpstream()
-				c := openWithSnapshot(t, u, func(t *testing.T, dir string) {
-					t.Helper() // of what none of these answers has
-					c := openCache(t, dir, u)
-					stop := runCache(t, c)
-					u.onText("get", http.StatusOK, podJSON("c", "252"))
-					get(t, c, urlPodC)
-					stop()
-					loseObject(t, dir, "ns/c")
-				})
+				c, before := openBefore(t, u)
 				end := tc.begin(t, c)
-				meetDamage(t, c, urlPodC)
+				before.replaces(t, c)
 				if got := end(); got != tc.got {
 					t.Errorf("the client got %q, want %q", got, tc.got)
 				}
-				expect(t, c, "offline, with the snapshot", urlPods, tc.list)
-				expect(t, c, "offline, with the snapshot", urlPodA, view.ErrDoubtful.Error()+": "+errRefused.Error())
+				expect(t, c, "offline, with the older file", urlPods, tc.list)
+				expect(t, c, "offline, with the older file", urlPodA, view.ErrDoubtful.Error()+": "+errRefused.Error())
 			})
 		})
 	}
 }
-
-const urlPodC = "/api/v1/namespaces/ns/pods/c"
 
 // beginAnswer asks for a list or watch, and reads its first byte. end reads the rest, and describes
 // all of it.

@@ -81,7 +81,7 @@ func newMetrics() *metrics {
 		relists: counter("edgehub_cache_relists_total",
 			"Lists that the hub itself asked the cloud for, because a watch could not go on from where it was."),
 		damaged: counter("edgehub_cache_damaged_files_total",
-			"Cache files that were found to be damaged and were moved aside; a snapshot or an empty file took their place."),
+			"Damage that was found in the files of the cache: objects or values that could not be read, or changes that were lost."),
 		evictions: counter("edgehub_cache_evictions_total",
 			"Queries whose answers are kept no longer, to make room (--cache-max-bytes)."),
 	}

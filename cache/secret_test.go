@@ -61,7 +61,7 @@ func TestADeletedSecretLeavesTheDisk(t *testing.T) {
 		startWatch(t.Context(), t, c, urlOnlyA+"&watch=true&resourceVersion=100")
 		feed := <-u.feeds
 		time.Sleep(10 * time.Minute)
-		if got := filesWith(t, dir, secretMarker); len(got) != 2 {
+		if got := filesWith(t, dir, secretMarker); len(got) != 1 {
 			t.Fatalf("before it is deleted, %q have it: this test shows nothing", got)
 		}
 		send(t, feed, fmt.Sprintf(`{"type":"DELETED","object":%s}`+"\n", secretJSON("a", "110")))

@@ -1,5 +1,5 @@
-// Package disk wraps the store and its writer, and opens the file again if it was damaged, or
-// could not be opened. State in memory must then be loaded again; see [Options].
+// Package disk wraps the store and its writer, and opens the file again if it could not be opened. State
+// in memory must then be loaded again; see [Options].
 //
 // A Disk is opened and run; Run closes it at its end. It may be called under the lock of a
 // view: only reads wait for the machine's disk, and the hooks Lost and Committed must not
@@ -36,14 +36,13 @@ const (
 	LastReopen  = time.Minute
 )
 
-// Disk is the store and its writer. Opening a damaged file again restores a snapshot or creates
-// an empty file; then Options.Reset is called.
+// Disk is the store and its writer.
 type Disk struct {
 	dir     string
 	options Options
 	log     *slog.Logger
 	failing atomic.Bool // the last commit failed
-	// replacing is set while the state in memory may be that of a file that another has replaced.
+	// replacing is set while the state in memory may be that before Use.
 	replacing atomic.Bool
 
 	Interned interned
@@ -62,8 +61,8 @@ type Options struct {
 
 	// Lost is called for views whose changes could not be written; see writeback.Options.
 	Lost func(store.ID, error)
-	// Reset is called when another file has replaced one that was damaged, or could not be
-	// opened: its contents replace the state in memory.
+	// Reset is called when a file has been opened that could not be opened at first: its contents
+	// replace the state in memory.
 	Reset func()
 	// Wait reports whether to postpone opening a store that could not be opened.
 	Wait func() bool
@@ -102,7 +101,7 @@ func (d *Disk) newWriter(s *store.Store) *writeback.Writer {
 // committed is called after each commit.
 func (d *Disk) committed(c writeback.CommitStats) {
 	d.failing.Store(c.Err != nil)
-	if c.Err != nil {
+	if c.Err != nil && !errors.Is(c.Err, store.ErrReadOnly) { // that was logged when it was opened
 		d.log.Warn("cache could not be written; what is new stays in memory, and is tried again", "folder", d.dir, "err", c.Err)
 	}
 	d.options.Committed(c)
@@ -125,9 +124,6 @@ func (d *Disk) Run(ctx context.Context) error {
 			}
 			return nil
 		}
-		if d.openErr == nil {
-			d.log.Error("cache is damaged; it is opened again", "folder", d.dir, "err", err)
-		}
 		if !d.reopen(ctx) {
 			return nil
 		}
@@ -144,9 +140,8 @@ func (d *Disk) runOnce(ctx context.Context) error {
 
 // reopen tries to open the store until it succeeds. It returns false when ctx has ended.
 func (d *Disk) reopen(ctx context.Context) bool {
-	absent := d.openErr != nil
 	for wait := FirstReopen; ; wait = min(2*wait, LastReopen) {
-		for absent && d.options.Wait() {
+		for d.options.Wait() {
 			if !pause.Sleep(ctx, FirstReopen) {
 				return false
 			}
@@ -185,6 +180,12 @@ func (d *Disk) Close() error {
 // IsReplacing reports whether Use has not returned: what cannot be read may be in the file that is
 // replaced.
 func (d *Disk) IsReplacing() bool { return d.replacing.Load() }
+
+// IsReadOnly reports whether the file system of the cache is read-only.
+func (d *Disk) IsReadOnly() bool {
+	s, _ := d.Now()
+	return s.IsReadOnly()
+}
 
 // IsFailing reports whether the last commit failed.
 func (d *Disk) IsFailing() bool { return d.failing.Load() }

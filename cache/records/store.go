@@ -53,7 +53,7 @@ func (r *Records) Load(d *disk.Disk, log *slog.Logger) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.table = t
-	if err := d.CheckTable(tableRecords); errors.Is(err, store.ErrCorrupt) && !errors.Is(err, store.ErrDamaged) {
+	if err := d.CheckTable(tableRecords); errors.Is(err, store.ErrCorrupt) {
 		log.Warn("records of deleted and refused objects are damaged or missing; single objects are not answered from the cache until they have been read again from the cloud", "err", err)
 		r.loseLocked()
 	} else if err != nil {

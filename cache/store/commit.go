@@ -1,56 +1,58 @@
 package store
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-
-	bolt "go.etcd.io/bbolt"
+	"time"
 
 	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
-// Commit applies a batch in one transaction, and returns when it is on disk. After an error
-// nothing has changed, in memory and on disk, unless the last sync failed: then the disk may
-// have the new state. The batch can be committed again in either case.
+// Commit applies a batch, and returns when it is on disk. After an error nothing has changed, in
+// memory and on disk, unless the sync failed: then the disk may have the new state. The batch can be
+// committed again in either case.
 //
 // An error caused by one change is an *Error that names its view: the others can be committed
 // without it.
 //
 // Commit keeps no reference to the batch.
 func (s *Store) Commit(b Batch) error {
-	if err := b.validate(); err != nil {
-		return fmt.Errorf("commit: %w", err)
-	}
-	err := s.update(func(tx *bolt.Tx) error {
-		e, err := s.newEdit(tx)
-		if err != nil {
-			return err
-		}
-		return e.commit(&b)
-	})
-	if errors.Is(err, ErrNoObject) {
-		err = s.doubt(err)
-	}
-	if err != nil {
+	if err := s.commit(&b); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
 	return nil
 }
 
-// doubt checks all pages after an ErrNoObject: unless the caller is wrong, the object was lost
-// with a page.
-func (s *Store) doubt(err error) error {
-	s.write.Lock() // the pages must not move while they are read
+func (s *Store) commit(b *Batch) error {
+	if err := b.validate(); err != nil {
+		return err
+	}
+	s.write.Lock()
 	defer s.write.Unlock()
 	if s.closed {
 		return ErrClosed
 	}
-	if damage := checkPages(s.dir.file(fileMain), true); damage != nil {
-		return s.marked(&corruption{damage})
+	if err := s.writable(); err != nil {
+		return err
 	}
-	return err
+	st := &stage{contents: s.contents, bytes: map[ObjectKey][]byte{}, objects: map[ObjectKey]*object{}, views: map[ID]*stagedView{}}
+	if err := s.reading(func(*contents) error { return st.stage(b) }); err != nil {
+		return err
+	}
+	to := s.log.appender(s.number + 1)
+	record := st.record(s.codec, to)
+	if len(record.views)+len(record.pairs) == 0 {
+		s.install(record)
+		return nil
+	}
+	if err := s.append(to, record); err != nil {
+		return err
+	}
+	s.install(record)
+	s.grow()
+	return nil
 }
 
 func (b *Batch) validate() error {
@@ -67,253 +69,285 @@ func (b *Batch) validate() error {
 	return nil
 }
 
-// edit applies a batch in a transaction.
-type edit struct {
-	codec
-	tx            *bolt.Tx
-	refcount      *refcount
-	viewIDs       tally
-	viewIDsBefore tally
-	tables        *tableEdit      // nil if none is changed
-	doubted       map[string]bool // tables whose tally is computed anew if they are changed
+// append writes and syncs a commit. The sync is the commit point.
+func (s *Store) append(to *appender, record *commitRecord) error {
+	sealed := record.seal(s.codec, to)
+	err := to.err
+	if err == nil {
+		err = s.log.file.Sync()
+	}
+	if err != nil {
+		_ = s.log.file.Truncate(s.log.end) // at the latest the next commit overwrites it
+		return spaceError(err)
+	}
+	s.log.end = to.at
+	s.index.add(record.number, sealed)
+	s.size.Store(s.log.end + s.index.end)
+	return nil
 }
 
-func (s *Store) newEdit(tx *bolt.Tx) (*edit, error) {
-	ids, err := s.codec.viewTally(tx)
-	return &edit{codec: s.codec, tx: tx, viewIDs: ids, viewIDsBefore: ids, refcount: s.newRefcount(tx), doubted: s.doubted}, err
+// seal writes the bodies and the record of a commit to the log, and returns the sealed record.
+func (r *commitRecord) seal(c seal.Codec, to *appender) []byte {
+	to.flush()
+	r.at = to.at
+	sealed := c.Seal(seal.At(seal.KindCommit, to.id[:], nil), nil, r.encode())
+	to.end(sealed)
+	return sealed
 }
 
-func (e *edit) commit(b *Batch) error {
+// maxUnused bounds the objects that are kept for Readers.
+const maxUnused = 1 << 16
+
+// install makes a commit that is on disk the state that is read.
+func (s *Store) install(record *commitRecord) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.contents.apply(record)
+	for _, p := range record.pairs {
+		if s.settled != nil {
+			s.settled[p.table] = true
+		}
+	}
+	if s.readers.Load() == 0 || len(s.contents.unused) > maxUnused {
+		s.contents.forgetUnused()
+	}
+	if len(record.views)+len(record.pairs) > 0 {
+		s.number, s.changed = record.number, true
+	}
+}
+
+// stage is the changes of a batch, before they are written.
+type stage struct {
+	*contents
+	bytes   map[ObjectKey][]byte  // given in the batch
+	objects map[ObjectKey]*object // new ones
+	views   map[ID]*stagedView
+	pairs   []Pair
+}
+
+// stagedView is a changed view.
+type stagedView struct {
+	base    *view // nil if it is not there before
+	header  View
+	exists  bool
+	cleared bool
+	members map[string]*object // changed ones; nil if removed
+}
+
+func (st *stage) stage(b *Batch) error {
 	for i := range b.Changes {
-		e.offer(&b.Changes[i])
-	}
-	for i := range b.Changes {
-		if err := e.apply(&b.Changes[i]); err != nil {
-			return ofView(b.Changes[i].ID, "", err)
-		}
-	}
-	for i := range b.Pairs {
-		if err := e.putPair(&b.Pairs[i]); err != nil {
-			return err
-		}
-	}
-	if e.viewIDs != e.viewIDsBefore {
-		if err := e.putMeta(e.tx, keyViews, e.viewIDs.append(nil)); err != nil {
-			return err
-		}
-	}
-	if err := e.putTables(); err != nil {
-		return err
-	}
-	return e.refcount.write()
-}
-
-// offer makes the bytes in a change known to the other changes of the batch.
-func (e *edit) offer(c *Change) {
-	for i := range c.Put {
-		if o := &c.Put[i]; o.Bytes != nil {
-			e.refcount.offer(o.key(c.Header.Scope), o.Bytes)
-		}
-	}
-}
-
-func (e *edit) apply(c *Change) error {
-	v, err := e.view(e.tx, c.ID)
-	missing := errors.Is(err, ErrNotFound)
-	switch c.Op {
-	case Drop:
-		if missing {
-			return nil
-		}
-		return e.drop(c.ID, v, err)
-	case MarkStale:
-		if err != nil {
-			return nil //nolint:nilerr // it is missing, or its damage will be noticed
-		}
-		v.Stale = true
-		return e.putView(&v)
-	case Replace:
-		return e.replace(c, v, err)
-	}
-	switch {
-	case missing && c.New && c.From == "":
-		return e.replace(c, v, err)
-	case missing:
-		return fmt.Errorf("%w: it is not there", ErrConflict)
-	case err != nil:
-		return err
-	case v.Stale:
-		return fmt.Errorf("%w: it is stale", ErrConflict)
-	case v.ResourceVersion != c.From && v.ResourceVersion != c.Header.ResourceVersion:
-		return fmt.Errorf("%w: it is at version %q, not %q", ErrConflict, v.ResourceVersion, c.From)
-	case v.Scope != c.Header.Scope:
-		return fmt.Errorf("%w: its scope is %q, not %q", ErrConflict, v.Scope, c.Header.Scope)
-	}
-	return e.update(c, v, c.Delete)
-}
-
-// replace replaces the contents of a view with those of c. Members that stay are not written again.
-func (e *edit) replace(c *Change, v View, err error) error {
-	if err == nil && v.Scope == c.Header.Scope {
-		if members, err := e.members(e.tx, v); err == nil {
-			v.Stale = false
-			return e.update(c, v, gone(members, c.Put))
-		}
-	}
-	if !errors.Is(err, ErrNotFound) {
-		if err := e.drop(c.ID, v, err); err != nil {
-			return err
-		}
-	}
-	if err := e.create(c.ID); err != nil {
-		return err
-	}
-	return e.update(c, View{ID: c.ID}, nil)
-}
-
-func gone(members []Member, put []Object) []string {
-	stay := make(map[string]bool, len(put))
-	for i := range put {
-		stay[put[i].Name] = true
-	}
-	var names []string
-	for _, m := range members {
-		if !stay[m.Name] {
-			names = append(names, m.Name)
-		}
-	}
-	return names
-}
-
-func (e *edit) create(id ID) error {
-	all := e.tx.Bucket(bucketMembers)
-	if all.Bucket(id[:]) != nil { // of a view whose header was lost
-		if err := all.DeleteBucket(id[:]); err != nil {
-			return err
-		}
-		e.refcount.uncertain = true
-	}
-	_, err := all.CreateBucket(id[:])
-	e.viewIDs.count(+1, string(id[:]))
-	return err
-}
-
-// drop removes a view. v is its header, unless damage is the error of reading that.
-func (e *edit) drop(id ID, v View, damage error) error {
-	if damage == nil {
-		var members []Member
-		if members, damage = e.members(e.tx, v); damage == nil {
-			for _, m := range members {
-				e.refcount.release(m.key(v.Scope))
+		c := &b.Changes[i]
+		for j := range c.Put {
+			if o := &c.Put[j]; o.Bytes != nil {
+				st.bytes[o.key(c.Header.Scope)] = o.Bytes
 			}
 		}
 	}
-	if damage != nil {
-		e.refcount.uncertain = true
-	}
-	e.viewIDs.count(-1, string(id[:]))
-	err := e.tx.Bucket(bucketMembers).DeleteBucket(id[:])
-	if err != nil && !errors.Is(err, bolt.ErrBucketNotFound) { //nolint:staticcheck // the same value as in bbolt/errors
-		return err
-	}
-	return e.tx.Bucket(bucketViews).Delete(id[:])
-}
-
-// update sets and removes members, and writes the header.
-func (e *edit) update(c *Change, v View, remove []string) error {
-	v.Header = c.Header
-	bucket := e.tx.Bucket(bucketMembers).Bucket(c.ID[:])
-	if bucket == nil {
-		return corrupt(errors.New("its members are missing"))
-	}
-	m := memberEdit{edit: e, view: &v, bucket: bucket}
-	for _, name := range remove {
-		if err := m.remove(name); err != nil {
-			return ofView(c.ID, name, err)
+	for i := range b.Changes {
+		c := &b.Changes[i]
+		if err := st.change(st.view(c.ID), c); err != nil {
+			return ofView(c.ID, "", err)
 		}
 	}
-	for _, p := range e.inKeyOrder(c) {
-		if err := m.put(p.key, p.object); err != nil {
-			return ofView(c.ID, p.object.Name, err)
+	st.pairs = b.Pairs
+	return nil
+}
+
+func (st *stage) view(id ID) *stagedView {
+	v := st.views[id]
+	if v == nil {
+		v = &stagedView{base: st.contents.views[id], header: View{ID: id}, members: map[string]*object{}}
+		if v.base != nil {
+			v.header, v.exists = v.base.View, true
 		}
+		st.views[id] = v
 	}
-	return e.putView(&v)
+	return v
 }
 
-// keyed is an object with the key of its member.
-type keyed struct {
-	key    []byte
-	object *Object
+func (st *stage) change(v *stagedView, c *Change) error {
+	switch c.Op {
+	case Drop:
+		v.clear()
+		v.header, v.exists = View{ID: c.ID}, false
+		return nil
+	case MarkStale:
+		v.header.Stale = v.exists
+		return nil
+	case Replace:
+		return st.replace(v, c)
+	}
+	switch h := &v.header; {
+	case !v.exists && c.New && c.From == "":
+		return st.replace(v, c)
+	case !v.exists:
+		return fmt.Errorf("%w: it is not there", ErrConflict)
+	case h.Err != nil:
+		return h.Err
+	case h.Stale:
+		return fmt.Errorf("%w: it is stale", ErrConflict)
+	case h.ResourceVersion != c.From && h.ResourceVersion != c.Header.ResourceVersion:
+		return fmt.Errorf("%w: it is at version %q, not %q", ErrConflict, h.ResourceVersion, c.From)
+	case h.Scope != c.Header.Scope:
+		return fmt.Errorf("%w: its scope is %q, not %q", ErrConflict, h.Scope, c.Header.Scope)
+	}
+	return st.update(v, c)
 }
 
-// inKeyOrder returns the objects of a change in the order of their members' keys: bbolt appends
-// keys that come in order, and else moves all that follow.
-func (e *edit) inKeyOrder(c *Change) []keyed {
-	put := make([]keyed, len(c.Put))
+// replace makes the contents of a view those of c.
+func (st *stage) replace(v *stagedView, c *Change) error {
+	if v.header.Err != nil || v.header.Scope != c.Header.Scope {
+		v.clear()
+	}
+	stay := make(map[string]bool, len(c.Put))
 	for i := range c.Put {
-		o := &c.Put[i]
-		put[i] = keyed{e.HashKey(seal.KindMember, c.ID[:], []byte(o.Name)), o}
+		stay[c.Put[i].Name] = true
 	}
-	slices.SortStableFunc(put, func(a, b keyed) int { return bytes.Compare(a.key, b.key) })
-	return put
-}
-
-func (e *edit) putView(v *View) error {
-	return e.tx.Bucket(bucketViews).Put(v.ID[:], e.Seal(seal.At(seal.KindView, nil, v.ID[:]), nil, v.encode()))
-}
-
-// memberEdit changes the members of one view, its totals, and the reference counts of its objects.
-type memberEdit struct {
-	*edit
-	view   *View
-	bucket *bolt.Bucket
-}
-
-// get returns a member, or nil if there is none.
-func (e *memberEdit) get(key []byte) (*Member, error) {
-	record := e.bucket.Get(key)
-	if record == nil {
-		return nil, nil
-	}
-	m, err := e.openMember(e.view.ID, key, record)
-	return &m, err
-}
-
-func (e *memberEdit) remove(name string) error {
-	key := e.HashKey(seal.KindMember, e.view.ID[:], []byte(name))
-	old, err := e.get(key)
-	if err != nil || old == nil {
-		return err
-	}
-	e.release(old)
-	return e.bucket.Delete(key)
-}
-
-func (e *memberEdit) put(key []byte, o *Object) error {
-	old, err := e.get(key)
-	if err != nil {
-		return err
-	}
-	object := o.key(e.view.Scope)
-	size := len(o.Bytes)
-	if o.Bytes == nil {
-		if size, err = e.refcount.size(object); err != nil {
-			return err
+	for name := range v.all() {
+		if !stay[name] {
+			v.set(name, nil)
 		}
 	}
-	now := Member{o.Name, o.ResourceVersion, o.Sum, size}
+	v.header.Stale, v.exists = false, true
+	return st.update(v, c)
+}
+
+func (st *stage) update(v *stagedView, c *Change) error {
+	v.header.Header = c.Header
+	v.header.Key, v.header.Blob = slices.Clone(c.Header.Key), slices.Clone(c.Header.Blob)
+	v.header.Scope = st.scope([]byte(c.Header.Scope))
+	v.header.LastUsed = c.Header.LastUsed.Truncate(time.Millisecond)
+	for _, name := range c.Delete {
+		v.set(name, nil)
+	}
+	for i := range c.Put {
+		o, err := st.object(c.Header.Scope, &c.Put[i])
+		if err != nil {
+			return ofView(c.ID, c.Put[i].Name, err)
+		}
+		v.set(o.name, o)
+	}
+	return nil
+}
+
+// object returns the object of a member: one that is stored, or a new one of bytes that are given.
+func (st *stage) object(scope string, of *Object) (*object, error) {
+	key := of.key(scope)
+	if o := st.objects[key]; o != nil {
+		return o, nil
+	}
+	stored := st.contents.object(scope, of.Name, of.ResourceVersion, of.Sum)
+	if stored != nil && !st.damaged[stored] {
+		return stored, nil
+	}
+	b, given := st.bytes[key]
+	if !given {
+		return nil, ErrNoObject
+	}
+	o := &object{scope: st.scope([]byte(scope)), name: of.Name, version: of.ResourceVersion, sum: of.Sum, size: len(b)}
+	st.objects[key] = o
+	return o, nil
+}
+
+// clear removes all members.
+func (v *stagedView) clear() {
+	v.header.Members, v.header.Bytes, v.header.digest, v.header.Err = 0, 0, 0, nil
+	v.cleared = true
+	clear(v.members)
+}
+
+// get returns a member, or nil.
+func (v *stagedView) get(name string) *object {
+	if o, ok := v.members[name]; ok || v.cleared || v.base == nil {
+		return o
+	}
+	return v.base.members[name]
+}
+
+// all returns the names of all members.
+func (v *stagedView) all() map[string]bool {
+	names := map[string]bool{}
+	if v.base != nil && !v.cleared {
+		for name := range v.base.members {
+			names[name] = true
+		}
+	}
+	for name, o := range v.members {
+		names[name] = o != nil
+	}
+	maps.DeleteFunc(names, func(_ string, there bool) bool { return !there })
+	return names
+}
+
+func (v *stagedView) set(name string, o *object) {
+	old := v.get(name)
+	if old == o {
+		return
+	}
 	if old != nil {
-		if *old == now {
-			return nil
-		}
-		e.release(old)
+		v.header.count(old, -1)
 	}
-	e.refcount.acquire(object)
-	e.view.count(&now, +1)
-	return e.bucket.Put(key, e.Seal(seal.At(seal.KindMember, e.view.ID[:], key), []byte(now.Name), now.encode()))
+	if v.members[name] = o; o != nil {
+		v.header.count(o, +1)
+	}
 }
 
-func (e *memberEdit) release(m *Member) {
-	e.refcount.release(m.key(e.view.Scope))
-	e.view.count(m, -1)
+// record returns the changes as the record of a commit. It appends the bytes of new objects, and
+// values of tables, to the log.
+func (st *stage) record(c seal.Codec, to *appender) *commitRecord {
+	r := &commitRecord{number: to.commit, from: to.at}
+	for id, v := range st.views {
+		switch {
+		case v.exists:
+			r.views = append(r.views, st.viewRecord(c, to, v))
+		case v.base != nil:
+			r.views = append(r.views, viewRecord{header: View{ID: id}, dropped: true})
+		}
+	}
+	for _, p := range st.pairs {
+		pair := pairRecord{table: p.Table, key: p.Key}
+		if _, there := st.tables[p.Table][p.Key]; p.Value == nil && !there {
+			continue
+		}
+		if p.Value != nil {
+			pair.value = p.value(c, to)
+		}
+		r.pairs = append(r.pairs, pair)
+	}
+	return r
 }
+
+func (st *stage) viewRecord(c seal.Codec, to *appender, v *stagedView) viewRecord {
+	r := viewRecord{header: v.header, cleared: v.cleared}
+	for _, name := range slices.Sorted(maps.Keys(v.members)) {
+		o := v.members[name]
+		if o == nil {
+			r.remove = append(r.remove, name)
+			continue
+		}
+		if b, ok := st.bytes[o.key()]; ok && o.place == (place{}) {
+			o.place = to.body(c.Seal(o.at(), nil, b))
+		}
+		r.put = append(r.put, o)
+	}
+	return r
+}
+
+// value returns the value of a pair, which it appends to the log unless it is small.
+func (p *Pair) value(c seal.Codec, to *appender) *value {
+	if len(p.Value) <= maxSmall {
+		return &value{small: slices.Clone(p.Value)}
+	}
+	return &value{place: to.body(c.Seal(atPair(p.Table, p.Key), nil, p.Value))}
+}
+
+// at is what the record of an object is sealed with: bytes in the wrong place are damage.
+func (o *object) at() seal.Place {
+	return seal.At(seal.KindObject, nil, o.key().append(nil))
+}
+
+func atPair(table, key string) seal.Place {
+	return seal.At(seal.KindPair, []byte(table), []byte(key))
+}
+
+var errMissing = corrupt(errors.New("it is missing"))

@@ -14,9 +14,9 @@ import (
 )
 
 // Run with -race.
-func TestConcurrentReadersWritersAndSnapshots(t *testing.T) {
+func TestConcurrentReadersWritersAndRewrites(t *testing.T) {
 	const steps = 40
-	s := mustOpen(t, t.TempDir(), store.Options{MaxHeld: 16 << 10}) // so that readers do lose what they need
+	s := mustOpen(t, t.TempDir(), store.Options{})
 	fill(t, s, 1, 1)
 	all, ctx := errgroup.WithContext(t.Context())
 	for view := range testViews {
@@ -32,9 +32,6 @@ func TestConcurrentReadersWritersAndSnapshots(t *testing.T) {
 			all.Go(func() error {
 				for last := 0; last < steps && ctx.Err() == nil; {
 					version, err := verify(s, view)
-					if errors.Is(err, store.ErrChanged) {
-						continue
-					}
 					if err != nil || version < last {
 						return errors.Join(err, errWrong)
 					}
@@ -44,41 +41,46 @@ func TestConcurrentReadersWritersAndSnapshots(t *testing.T) {
 			})
 		}
 	}
-	all.Go(func() error { return errors.Join(s.Snapshot(), s.Check(), s.Snapshot()) })
+	all.Go(func() error { return errors.Join(s.Rewrite(), s.Check(), s.Rewrite()) })
 	if err := all.Wait(); err != nil {
 		t.Fatal(err)
 	}
 	mustHold(t, s, steps)
 }
 
-func TestSnapshotsAreTakenPeriodicallyIfAnythingChanged(t *testing.T) {
+func TestTheLogIsWrittenAnewIfAnythingChanged(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		s := mustOpen(t, dir, store.Options{SnapshotEvery: time.Hour})
+		s := mustOpen(t, dir, store.Options{RewriteEvery: time.Hour})
 		fill(t, s, 3, 3)
 		done := make(chan error)
 		go func() { done <- s.Run(t.Context()) }()
-
-		taken := func() time.Time {
+		file := func() os.FileInfo {
 			synctest.Wait()
-			return snapshotTime(t, dir)
+			info, err := os.Stat(filepath.Join(dir, "cache.log"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return info
 		}
-		if !taken().IsZero() {
-			t.Fatal("a snapshot was taken at once")
+		first := file()
+		time.Sleep(30 * time.Minute)
+		if !os.SameFile(file(), first) {
+			t.Fatal("the log was written anew after half an hour")
 		}
-		time.Sleep(6 * time.Minute)
-		first := taken()
-		if first.IsZero() {
-			t.Fatal("no snapshot was taken after 6 minutes")
+		time.Sleep(time.Hour)
+		second := file()
+		if os.SameFile(second, first) {
+			t.Fatal("the log was not written anew after an hour")
 		}
 		time.Sleep(2 * time.Hour)
-		if !taken().Equal(first) {
-			t.Fatal("a snapshot was taken of nothing new")
+		if !os.SameFile(file(), second) {
+			t.Fatal("the log was written anew without a change")
 		}
 		mustCommit(t, s, step(0, 3))
 		time.Sleep(time.Hour)
-		if taken().Equal(first) {
-			t.Fatal("no snapshot was taken of what is new")
+		if os.SameFile(file(), second) {
+			t.Fatal("the log was not written anew after a change")
 		}
 		s.Close()
 		if err := s.Commit(store.Batch{}); !errors.Is(err, store.ErrClosed) {
@@ -89,17 +91,4 @@ func TestSnapshotsAreTakenPeriodicallyIfAnythingChanged(t *testing.T) {
 			t.Fatalf("Run has ended with %v", err)
 		}
 	})
-}
-
-// snapshotTime returns when the snapshot was written, or the zero time.
-func snapshotTime(t *testing.T, dir string) time.Time {
-	t.Helper()
-	info, err := os.Stat(filepath.Join(dir, "cache.snapshot.db"))
-	if errors.Is(err, os.ErrNotExist) {
-		return time.Time{}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info.ModTime()
 }

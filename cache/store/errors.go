@@ -26,6 +26,9 @@ var (
 	// ErrNoSpace is returned if the disk or the quota is full. When there is space again, Commit
 	// works again, without another Open.
 	ErrNoSpace = errors.New("no space left on the cache's disk")
+	// ErrReadOnly is returned if the file system is read-only. When it is not any more, Commit works
+	// again, without another Open.
+	ErrReadOnly = errors.New("the cache's disk is read-only")
 	// ErrConflict is returned for a change of a view that is at another version than the change
 	// starts from, is stale, or does not exist.
 	ErrConflict = errors.New("the view on disk is not the one that this change starts from")
@@ -44,9 +47,6 @@ var (
 	ErrChanged = errors.New("the view has changed while it was read")
 	// ErrCorrupt is returned for a damaged record. The error is an *Error that names it.
 	ErrCorrupt = seal.ErrCorrupt
-	// ErrDamaged is returned if the file's pages are damaged. It is ErrCorrupt, too. Close the
-	// store and open it again.
-	ErrDamaged = fmt.Errorf("%w: the pages of the cache file", ErrCorrupt)
 	// ErrClosed is returned after Close.
 	ErrClosed = errors.New("the store is closed")
 )
@@ -91,11 +91,10 @@ func ofView(id ID, name string, err error) error {
 	return &Error{View: id, Name: name, Err: err}
 }
 
-// spaceError makes err an ErrNoSpace if the disk is full. It compares texts, too: bbolt formats the
-// error of a file that cannot grow with %s.
+// spaceError makes err an ErrNoSpace if the disk is full.
 func spaceError(err error) error {
 	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT} {
-		if errors.Is(err, full) || err != nil && strings.Contains(err.Error(), full.Error()) {
+		if errors.Is(err, full) {
 			return fmt.Errorf("%w: %w", ErrNoSpace, err)
 		}
 	}

@@ -14,13 +14,16 @@ import (
 type folder string
 
 const (
-	fileMain     = "cache.db"
-	fileSnapshot = "cache.snapshot.db"
-	fileDamaged  = "cache.damaged.db" // the last one that was moved aside, for a person to look at
-	fileNew      = "cache.new.db"     // being written
-	fileState    = "state"
+	fileLog      = "cache.log"
+	fileIndex    = "cache.index"
+	fileNewLog   = "cache.new.log" // being written
+	fileNewIndex = "cache.new.index"
+	fileDamaged  = "cache.damaged.log" // the last one that was moved aside, for a person to look at
 	fileLock     = "lock"
 )
+
+// bboltFiles are those of earlier versions: the first has what they cached, the last says how they ended.
+var bboltFiles = []string{"cache.db", "cache.snapshot.db", "cache.damaged.db", "state"}
 
 func (d folder) file(name string) string { return filepath.Join(string(d), name) }
 
@@ -32,12 +35,36 @@ func (d folder) prepare() error {
 	if err := os.Chmod(string(d), 0o700); err != nil { //nolint:gosec // a folder needs x
 		return err
 	}
-	for _, name := range []string{fileMain, fileSnapshot, fileDamaged} {
+	for _, name := range []string{fileLog, fileIndex, fileDamaged} {
 		if err := os.Chmod(d.file(name), 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	return d.remove(fileNew)
+	return errors.Join(d.remove(fileNewLog), d.remove(fileNewIndex))
+}
+
+// open opens the log or the index. The log is created if there is none.
+func (d folder) open(name string, readOnly bool) (*os.File, error) {
+	flags := os.O_RDWR
+	switch {
+	case readOnly:
+		flags = os.O_RDONLY
+	case name == fileLog:
+		flags |= os.O_CREATE
+	}
+	return os.OpenFile(d.file(name), flags, 0o600)
+}
+
+// create creates a file that begins with a header.
+func (d folder) create(name string, header []byte) (*os.File, error) {
+	f, err := os.OpenFile(d.file(name), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.WriteAt(header, 0); err != nil {
+		return nil, errors.Join(err, f.Close(), d.remove(name))
+	}
+	return f, nil
 }
 
 // remove removes a file if it exists.
@@ -46,6 +73,15 @@ func (d folder) remove(name string) error {
 		return err
 	}
 	return nil
+}
+
+// erase removes a file and overwrites it.
+func (d folder) erase(name string) error {
+	f, err := os.OpenFile(d.file(name), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.remove(name), d.sync(), overwrite(f))
 }
 
 // replace durably replaces a file by another one.
@@ -68,10 +104,14 @@ func (d folder) sync() error {
 // lockPoll is how often lock tries to get a lock that another process holds.
 const lockPoll = 50 * time.Millisecond
 
-// lock makes this process the owner of the folder until unlock is called. bbolt's lock on the
-// file is not enough: files are moved before bbolt opens one.
+// lock makes this process the owner of the folder until unlock is called.
 func (d folder) lock(timeout time.Duration) (unlock func(), err error) {
 	f, err := os.OpenFile(d.file(fileLock), os.O_CREATE|os.O_RDWR, 0o600)
+	if errors.Is(err, syscall.EROFS) {
+		if f, err = os.Open(d.file(fileLock)); errors.Is(err, fs.ErrNotExist) {
+			return func() {}, nil // nobody can write there
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -88,92 +128,4 @@ func (d folder) lock(timeout time.Duration) (unlock func(), err error) {
 			return nil, fmt.Errorf("%w: %s", ErrLocked, d)
 		}
 	}
-}
-
-// state records for the next Open how the last owner of the folder ended. Its file is not synced: it
-// is for crashes of the process, which do not affect the kernel's page cache.
-type state struct {
-	phase phase
-	times int // how many owners in a row ended in this phase
-}
-
-type phase string
-
-const (
-	phaseClosed phase = "" // there is no state file: the store was closed
-	// phaseOpening is the sentinel: the file is being opened. If the next Open finds it,
-	// opening may have ended the process.
-	phaseOpening phase = "opening"
-	phaseOpen    phase = "open"
-	phaseDamaged phase = "damaged"
-	phaseUnknown phase = "unknown" // the state file cannot be parsed
-)
-
-func (d folder) state() (state, error) {
-	text, err := os.ReadFile(d.file(fileState))
-	if errors.Is(err, fs.ErrNotExist) {
-		return state{}, nil
-	}
-	if err != nil {
-		return state{}, err
-	}
-	var s state
-	if _, err := fmt.Sscanf(string(text), "%s %d\n", &s.phase, &s.times); err == nil {
-		switch s.phase {
-		case phaseOpening, phaseOpen, phaseDamaged:
-			return s, nil
-		}
-	}
-	return state{phase: phaseUnknown}, nil // truncated by a crash
-}
-
-func (d folder) setState(s state) error {
-	if s.phase == phaseClosed {
-		return d.remove(fileState)
-	}
-	return os.WriteFile(d.file(fileState), fmt.Appendf(nil, "%s %d\n", s.phase, s.times), 0o600)
-}
-
-// checkLevel is how much of a file Open reads before it is used.
-type checkLevel int
-
-const (
-	quickCheck checkLevel = iota // the headers of views, and inner pages
-	fullCheck                    // all of it
-	noCheck                      // nothing: it is moved aside
-)
-
-// fullAfter is the number of crashes in a row after which the whole file is read: damage that
-// ends the process whenever it is read is found this way.
-const fullAfter = 3
-
-// next returns how to check the file after an owner that ended in s, and the state to write
-// before the file is opened.
-func (s state) next() (checkLevel, state) {
-	switch s.phase {
-	case phaseClosed:
-		return quickCheck, state{phaseOpening, 1}
-	case phaseDamaged:
-		return noCheck, state{phaseOpening, 1}
-	case phaseOpening:
-		// Once, a kill at this moment is more likely than damage that checkPages does not
-		// find. Twice in a row, it is not.
-		if s.times >= 2 {
-			return noCheck, state{phaseOpening, 1}
-		}
-		return fullCheck, state{phaseOpening, s.times + 1}
-	case phaseOpen:
-		if s.times < fullAfter {
-			return quickCheck, state{phaseOpening, 1}
-		}
-	}
-	return fullCheck, state{phaseOpening, 1}
-}
-
-// opened returns the state while the store is open, after an owner that ended in s.
-func (s state) opened(level checkLevel) state {
-	if s.phase == phaseOpen && level == quickCheck {
-		return state{phaseOpen, s.times + 1}
-	}
-	return state{phaseOpen, 1}
 }

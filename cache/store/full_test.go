@@ -69,8 +69,8 @@ func TestFullDisk(t *testing.T) {
 		}
 		mustHold(t, s, 5)
 	}
-	if err := s.Snapshot(); !errors.Is(err, store.ErrNoSpace) {
-		t.Fatalf("got error %v from a snapshot on a full disk", err)
+	if err := s.Rewrite(); !errors.Is(err, store.ErrNoSpace) {
+		t.Fatalf("got error %v of a full disk when the log is written anew", err)
 	}
 	s.Close()
 	s = mustOpen(t, dir, store.Options{}) // a restart while the disk is full

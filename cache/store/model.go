@@ -88,11 +88,6 @@ type ObjectKey struct {
 	Sum             Sum
 }
 
-// key returns the key of the member's object.
-func (m *Member) key(scope string) ObjectKey {
-	return ObjectKey{scope, m.Name, m.ResourceVersion, m.Sum}
-}
-
 func (o *Object) key(scope string) ObjectKey {
 	return ObjectKey{scope, o.Name, o.ResourceVersion, o.Sum}
 }
@@ -143,7 +138,7 @@ type Batch struct {
 }
 
 // maxName bounds names, versions, scopes and keys of tables, in bytes. A namespace and a name
-// have at most 317. Three of these fit into a key of bbolt (32,768).
+// have at most 317.
 const maxName = 4096
 
 // Validate returns an ErrInvalid if Commit does not accept the change.

@@ -171,7 +171,7 @@ func copyFolder(t testing.TB, from string) string {
 
 func readMain(t testing.TB, dir string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(dir, "cache.db"))
+	b, err := os.ReadFile(filepath.Join(dir, "cache.log"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func readMain(t testing.TB, dir string) []byte {
 
 func writeMain(t testing.TB, dir string, b []byte) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, "cache.db"), b, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "cache.log"), b, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -2,88 +2,18 @@ package store_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/edgehub-io/edgehub/cache/store"
 )
-
-func writeState(t *testing.T, dir, state string) {
-	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, "state"), []byte(state), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// folderWithSnapshot returns the folder of a filled store that has taken a snapshot and was closed.
-func folderWithSnapshot(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	s := mustOpen(t, dir, store.Options{})
-	fill(t, s, 3, 5)
-	if err := s.Snapshot(); err != nil {
-		t.Fatal(err)
-	}
-	s.Close()
-	return dir
-}
-
-func TestTheStateOfTheLastOwnerDecidesHowTheFileIsChecked(t *testing.T) {
-	base := folderWithSnapshot(t)
-	s := mustOpen(t, base, store.Options{})
-	mustCommit(t, s, step(0, 5), step(1, 5), step(2, 5))
-	s.Close()
-	for _, tt := range []struct {
-		name, state string
-		version     int // 5 is the snapshot's
-	}{
-		{"closed", "", 6},
-		{"killed while open", "open 1\n", 6},
-		{"killed while open, many times", "open 3\n", 6},
-		{"killed while it was opened", "opening 1\n", 6},
-		{"ended twice while it was opened", "opening 2\n", 5},
-		{"damage was met at work", "damaged 0\n", 5},
-		{"a state cut short", "ope", 6},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			dir := copyFolder(t, base)
-			if tt.state != "" {
-				writeState(t, dir, tt.state)
-			}
-			s := mustOpen(t, dir, store.Options{})
-			mustHold(t, s, tt.version)
-			_, err := os.Stat(filepath.Join(dir, "cache.damaged.db"))
-			if restored := tt.version == 5; s.Recovery().Snapshot != restored || errors.Is(err, os.ErrNotExist) == restored {
-				t.Fatalf("got recovery %+v, damaged file: %v", s.Recovery(), err)
-			}
-			s.Close()
-			if s = mustOpen(t, dir, store.Options{}); s.Recovery().Cause != nil {
-				t.Fatalf("the next open finds damage again: %v", s.Recovery().Cause)
-			}
-		})
-	}
-}
-
-// quickCheck does not find this damage; after three crashes in a row, fullCheck does.
-func TestLeafDamageThatEndsTheProcessIsFoundAfterCrashesInARow(t *testing.T) {
-	dir := folderWithSnapshot(t)
-	file := readMain(t, dir)
-	for _, leaf := range objectLeaves(t, file) {
-		leaf.page[flagsAt] = 0x40
-	}
-	writeMain(t, dir, file)
-	for crash, want := range []bool{false, false, false, true} {
-		s := mustOpen(t, dir, store.Options{})
-		if found := s.Recovery().Cause != nil; found != want {
-			t.Fatalf("after %d crashes: found %v, want %v (%v)", crash, found, want, s.Recovery().Cause)
-		}
-		leaveUnclosed(t, s, dir)
-	}
-}
 
 func TestEncryptionKeys(t *testing.T) {
 	key, other := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)
@@ -131,7 +61,11 @@ func TestEncryptedFileContainsNoNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Close()
-	file := readMain(t, dir)
+	index, err := os.ReadFile(filepath.Join(dir, "cache.index"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := append(readMain(t, dir), index...)
 	for _, secret := range []string{"default/", "pod-", testScope, "a secret token", string(objectBytes(objectName(1), 1)[:8])} {
 		if bytes.Contains(file, []byte(secret)) {
 			t.Errorf("%q can be read in the file", secret)
@@ -146,11 +80,11 @@ func TestOnlyTheOwnerCanReadTheFiles(t *testing.T) {
 	}
 	s := mustOpen(t, dir, store.Options{})
 	fill(t, s, 3, 3)
-	if err := s.Snapshot(); err != nil {
+	if err := s.Rewrite(); err != nil {
 		t.Fatal(err)
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) < 4 {
+	if err != nil || len(entries) < 3 {
 		t.Fatalf("got %v: %v", entries, err)
 	}
 	for _, e := range entries {
@@ -173,38 +107,75 @@ func TestOneOwnerAtATime(t *testing.T) {
 	mustHold(t, s, 3)
 }
 
-func TestSpaceOfDroppedViewsIsReusedAndFreedAtOpen(t *testing.T) {
+func TestSpaceOfDroppedViewsIsFreed(t *testing.T) {
 	dir := t.TempDir()
-	s := mustOpen(t, dir, store.Options{})
-	fill(t, s, 3, 3)
-	big := store.Change{ID: viewID(99), Op: store.Replace, Header: testHeader(1)}
-	for i := range 3000 {
-		big.Put = append(big.Put, store.NewObject(fmt.Sprint(i), "1", make([]byte, 4000)))
-	}
-	size := func() int64 {
-		stats, err := s.Stats()
-		if err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		s := mustOpen(t, dir, store.Options{})
+		fill(t, s, 3, 3)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- s.Run(ctx) }()
+		big := store.Change{ID: viewID(99), Op: store.Replace, Header: testHeader(1)}
+		for i := range 3000 {
+			big.Put = append(big.Put, store.NewObject(fmt.Sprint(i), "1", make([]byte, 4000)))
+		}
+		for range 6 {
+			mustCommit(t, s, big)
+			mustCommit(t, s, store.Change{ID: big.ID, Op: store.Drop})
+			synctest.Wait()
+			if info, err := os.Stat(filepath.Join(dir, "cache.log")); err != nil || info.Size() > 2<<20 {
+				t.Fatalf("the log has %d bytes after its largest view was dropped (%v)", info.Size(), err)
+			}
+		}
+		if stats, err := s.Stats(); err != nil || stats.FileBytes > 2<<20 {
+			t.Fatalf("got %+v, %v", stats, err)
+		}
+		stop()
+		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		return stats.FileBytes
-	}
-	var once int64
-	for round := range 6 {
-		mustCommit(t, s, big)
-		if round == 1 {
-			once = size()
+		mustHold(t, s, 3)
+	})
+}
+
+// A disk that is read-only after a reboot, or becomes so, serves what is on it.
+func TestReadOnlyDisk(t *testing.T) {
+	disk := smallDisk(t)
+	remount := func(flags uintptr) {
+		t.Helper()
+		if err := syscall.Mount("", disk, "", syscall.MS_REMOUNT|flags, ""); err != nil {
+			t.Fatal(err)
 		}
-		mustCommit(t, s, store.Change{ID: big.ID, Op: store.Drop})
 	}
-	if now := size(); now > once+once/4 {
-		t.Fatalf("the file has grown from %d to %d bytes with what was dropped", once, now)
+	dir := filepath.Join(disk, "cache")
+	s := mustOpen(t, dir, store.Options{})
+	fill(t, s, 3, 5)
+	if s.IsReadOnly() {
+		t.Fatal("it cannot be written")
 	}
 	s.Close()
+	remount(syscall.MS_RDONLY)
 	s = mustOpen(t, dir, store.Options{})
-	if info, err := os.Stat(filepath.Join(dir, "cache.db")); err != nil || info.Size() > 2<<20 || size() > 2<<20 {
-		t.Fatalf("the file is %v bytes large after another open (%v)", info.Size(), err)
+	t.Cleanup(func() { s.Close() }) // before the disk is unmounted
+	if s.Recovery().Cause != nil || !s.IsReadOnly() {
+		t.Fatalf("got recovery %v, read-only %v", s.Recovery(), s.IsReadOnly())
 	}
-	mustHold(t, s, 3)
-	mustCommit(t, s, step(0, 3), step(1, 3), step(2, 3))
-	mustHold(t, s, 4)
+	for range 2 {
+		mustHold(t, s, 5)
+		if err := s.Commit(store.Batch{Changes: []store.Change{step(0, 5)}}); !errors.Is(err, store.ErrReadOnly) {
+			t.Fatalf("a commit: %v", err)
+		}
+		if err := s.Rewrite(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remount(0)
+	mustCommit(t, s, step(0, 5), step(1, 5), step(2, 5))
+	if s.IsReadOnly() {
+		t.Fatal("it cannot be written")
+	}
+	mustHold(t, s, 6)
+	s.Close()
+	s = mustOpen(t, dir, store.Options{})
+	mustHold(t, s, 6)
 }

@@ -4,14 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	bolt "go.etcd.io/bbolt"
 
 	"github.com/edgehub-io/edgehub/cache/store"
 )
@@ -47,7 +46,7 @@ func TestWhatWasRemovedIsOverwrittenWithinHours(t *testing.T) {
 		fill(t, s, 3, 3)
 		view := store.Change{ID: viewID(99), Op: store.Replace, Header: testHeader(1)}
 		for name, size := range map[string]int{"small": 1, "large": 1000} {
-			view.Put = append(view.Put, store.NewObject(name, "1", bytes.Repeat([]byte(secret), size)))
+			view.Put = append(view.Put, store.NewObject(secret+name, "1", bytes.Repeat([]byte(secret), size)))
 		}
 		mustCommit(t, s, view)
 		ctx, stop := context.WithCancel(t.Context())
@@ -55,15 +54,15 @@ func TestWhatWasRemovedIsOverwrittenWithinHours(t *testing.T) {
 		go func() { done <- s.Run(ctx) }()
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if got := filesWith(t, secret, dir); got != "cache.db cache.snapshot.db" {
+		if got := filesWith(t, secret, dir); got != "cache.index cache.log" {
 			t.Fatalf("before it is removed, %q have it", got)
 		}
-		if err := os.Link(filepath.Join(dir, "cache.snapshot.db"), filepath.Join(replaced, "earlier snapshot")); err != nil {
-			t.Fatal(err)
+		for _, name := range []string{"cache.index", "cache.log"} {
+			if err := os.Link(filepath.Join(dir, name), filepath.Join(replaced, "earlier "+name)); err != nil {
+				t.Fatal(err)
+			}
 		}
-		reader := s.NewReader(view.ID, testScope) // keeps the bytes for a while
 		mustCommit(t, s, store.Change{ID: view.ID, Op: store.Drop})
-		reader.Close()
 		time.Sleep(6 * time.Hour)
 		synctest.Wait()
 		if got := filesWith(t, secret, dir, replaced); got != "" {
@@ -76,85 +75,78 @@ func TestWhatWasRemovedIsOverwrittenWithinHours(t *testing.T) {
 	})
 }
 
-// Files that a damaged store or a compaction has left do not keep what is removed later, either.
-func TestFilesOfEarlierRunsAreOverwritten(t *testing.T) {
-	const secret = "a Secret of an earlier run"
+// A log of which nothing can be read is left for a person to look at, for a week.
+func TestADamagedLogIsMovedAsideAndErasedAfterAWeek(t *testing.T) {
 	for name, tt := range map[string]struct {
-		leave func(t *testing.T, dir string) // what the earlier run has left
-		age   time.Duration
-		want  string
+		age  time.Duration
+		want string
 	}{
-		"a compaction":                      {func(*testing.T, string) {}, 0, ""},
-		"damage, a day ago":                 {leaveDamage, 24 * time.Hour, "cache.damaged.db"},
-		"damage, eight days ago":            {leaveDamage, 8 * 24 * time.Hour, ""},
-		"damage, by a clock that was ahead": {leaveDamage, -time.Hour, "cache.damaged.db"},
+		"a day ago":                 {24 * time.Hour, "cache.damaged.log other"},
+		"eight days ago":            {8 * 24 * time.Hour, ""},
+		"by a clock that was ahead": {-time.Hour, "cache.damaged.log other"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, replaced := t.TempDir(), t.TempDir()
+			const text = "no header of a log"
+			dir, other := t.TempDir(), t.TempDir()
+			writeMain(t, dir, bytes.Repeat([]byte(text), 100_000))
 			s := mustOpen(t, dir, store.Options{})
+			if s.Recovery().Cause == nil {
+				t.Fatal("the log is used")
+			}
+			damaged := filepath.Join(dir, "cache.damaged.log")
+			if err := os.Link(damaged, filepath.Join(other, "other")); err != nil {
+				t.Fatal(err)
+			}
+			then := time.Now().Add(-tt.age)
+			if err := os.Chtimes(damaged, then, then); err != nil {
+				t.Fatal(err)
+			}
 			fill(t, s, 3, 3)
-			big := store.Change{ID: viewID(99), Op: store.Replace, Header: testHeader(1)}
-			big.Put = []store.Object{store.NewObject("big", "1", bytes.Repeat([]byte(secret), 200_000))}
-			mustCommit(t, s, big)
-			if err := s.Snapshot(); err != nil {
+			if err := s.Rewrite(); err != nil {
 				t.Fatal(err)
 			}
-			mustCommit(t, s, store.Change{ID: big.ID, Op: store.Drop})
-			s.Close()
-			tt.leave(t, dir)
-			if err := os.Link(filepath.Join(dir, "cache.db"), filepath.Join(replaced, "main")); err != nil {
-				t.Fatal(err)
-			}
-			s = mustOpen(t, dir, store.Options{})
-			mustCommit(t, s, store.Change{ID: big.ID, Op: store.Drop})
-			damaged := filepath.Join(dir, "cache.damaged.db")
-			if then := time.Now().Add(-tt.age); os.Chtimes(damaged, then, then) == nil == (name == "a compaction") {
-				t.Fatal("it has not left what it should")
-			}
-			if err := s.Snapshot(); err != nil {
-				t.Fatal(err)
-			}
-			want := tt.want
-			if want != "" {
-				want += " main"
-			}
-			if got := filesWith(t, secret, dir, replaced); got != want {
-				t.Errorf("%q have it, want %q", got, want)
+			if got := filesWith(t, text, dir, other); got != tt.want {
+				t.Errorf("%q have it, want %q", got, tt.want)
 			}
 			mustHold(t, s, 3)
 		})
 	}
 }
 
-func leaveDamage(t *testing.T, dir string) { writeState(t, dir, "damaged 0\n") }
-
-// A transaction reads the state with which it has begun, though its pages are free since.
-func TestPagesThatAreReadAreNotOverwritten(t *testing.T) {
-	s := mustOpen(t, t.TempDir(), store.Options{})
-	fill(t, s, 3, 3)
-	overwritten := make(chan error, 1)
-	err := s.View(func(tx *bolt.Tx) error {
-		key, value := tx.Bucket([]byte("objects")).Cursor().First()
-		before := append(bytes.Clone(key), value...)
-		for v := 3; v < 9; v++ {
-			mustCommit(t, s, step(0, v), step(1, v), step(2, v))
-		}
-		go func() { overwritten <- s.Overwrite() }()
-		for !s.WaitsForReaders() {
-			if len(overwritten) > 0 {
-				t.Error("pages were overwritten while a transaction may read them")
-				break
-			}
-			time.Sleep(time.Millisecond)
-		}
-		key, value = tx.Bucket([]byte("objects")).Cursor().First()
-		if after := append(bytes.Clone(key), value...); !bytes.Equal(before, after) {
-			t.Errorf("the transaction reads %q, and before %q", after, before)
-		}
-		return nil
-	})
-	if err = errors.Join(err, <-overwritten); err != nil {
+// The files of an earlier version, which has used bbolt, are not read, and stay for a week.
+func TestTheCacheOfAnEarlierVersionIsLeftForAWeek(t *testing.T) {
+	dir := t.TempDir()
+	const text = "what an earlier version has cached"
+	old := filepath.Join(dir, "cache.db")
+	if err := os.WriteFile(old, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	mustHold(t, s, 9)
+	var log bytes.Buffer
+	s := mustOpen(t, dir, store.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if !errors.Is(s.Recovery().Cause, store.ErrFormat) || !strings.Contains(log.String(), "earlier version of the hub is not used") {
+		t.Errorf("got recovery %v, and logged %s", s.Recovery(), &log)
+	}
+	fill(t, s, 3, 3)
+	s.Close()
+	s = mustOpen(t, dir, store.Options{})
+	if s.Recovery().Cause != nil {
+		t.Errorf("the next start: %v", s.Recovery().Cause)
+	}
+	for _, days := range []int{6, 8} {
+		want := "cache.db"
+		if days > 7 {
+			want = ""
+		}
+		then := time.Now().AddDate(0, 0, -days)
+		if err := os.Chtimes(old, then, then); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Rewrite(); err != nil {
+			t.Fatal(err)
+		}
+		if got := filesWith(t, text, dir); got != want {
+			t.Errorf("after %d days %q have it, want %q", days, got, want)
+		}
+	}
+	mustHold(t, s, 3)
 }

@@ -1,34 +1,34 @@
 package store
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"sync"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
-// readChunk is how many bytes of objects are copied in one transaction, or one object if that
-// is larger.
+// readChunk is how many bytes of objects are read at once, or one object if that is larger.
 const readChunk = 256 << 10
 
 // Reader reads objects of a view, whose names and versions the caller knows. While it is open,
-// objects that commits remove are kept, up to Options.MaxHeld: a caller that opens a Reader
-// and then takes the members of the view can read all of them. It is for one goroutine at a
-// time.
+// objects that commits remove are kept: a caller that opens a Reader and then takes the members of
+// the view can read all of them. It is for one goroutine at a time.
 type Reader struct {
 	store *Store
 	id    ID // of the view
 	scope string
 	close func()
 
-	buf  []byte // of the objects of one Read
-	ends []int  // where each of them ends in buf
+	buf     []byte // records of the objects of one Read
+	pending []pendingRecord
+	where   []byte // buffer for the place of an object
+}
 
-	key, where []byte // buffers for the key of an object, and its place
+// pendingRecord is an object that is read: where its record is in the log, and in Reader.buf.
+type pendingRecord struct {
+	place
+	start int
 }
 
 // NewReader returns a Reader of a view whose objects are of one scope. It must be closed.
@@ -39,100 +39,107 @@ func (s *Store) NewReader(id ID, scope string) *Reader {
 
 // Read calls each for the first of members, as many as are read at once (256 KiB, or one that
 // is larger), and returns their number. An object's bytes are valid until the next Read. The
-// error is ErrChanged if an object was removed by a commit; ErrCorrupt if it is damaged, has
-// another content or size than the member, or is missing although the view on disk has it; or
-// that of each.
+// error is ErrChanged if an object was removed by a commit; ErrCorrupt if it is damaged, or has
+// another size than the member; or that of each. Objects before a damaged one are read.
 func (r *Reader) Read(members []Member, each func(Object) error) (int, error) {
-	if r.buf == nil {
-		r.buf = make([]byte, 0, bufferSize(members))
-	}
-	r.buf, r.ends = r.buf[:0], r.ends[:0]
 	if err := r.fill(members); err != nil {
 		return 0, fmt.Errorf("read objects: %w", err)
 	}
-	start := 0
-	for i, end := range r.ends {
+	for i, p := range r.pending {
 		m := members[i]
-		if err := each(Object{m.Name, m.ResourceVersion, m.Sum, r.buf[start:end:end]}); err != nil {
+		b, err := r.open(m, p)
+		if err != nil {
+			return i, fmt.Errorf("read objects: %w", ofView(r.id, m.Name, err))
+		}
+		if err := each(Object{m.Name, m.ResourceVersion, m.Sum, b}); err != nil {
 			return i, err
 		}
-		start = end
 	}
-	return len(r.ends), nil
+	return len(r.pending), nil
 }
 
-// bufferSize returns the capacity, in bytes, that the first Read of members needs.
-func bufferSize(members []Member) int {
-	size := 0
-	for _, m := range members {
-		if size += m.Size; size >= readChunk {
-			return readChunk + readChunk/4
-		}
-	}
-	return size
-}
-
-// fill reads the first objects of members into buf.
-func (r *Reader) fill(members []Member) error {
-	var name string
-	err := r.store.view(func(tx *bolt.Tx) error {
-		objects := tx.Bucket(bucketObjects).Cursor()
-		for _, m := range members {
-			if len(r.buf) > 0 && len(r.buf)+m.Size > readChunk {
-				break
-			}
-			name = m.Name
-			if err := r.append(tx, objects, m); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return ofView(r.id, name, err)
-}
-
-// append appends an object to buf. It allocates nothing: a list has thousands of objects.
-func (r *Reader) append(tx *bolt.Tx, objects *bolt.Cursor, m Member) error {
-	codec := r.store.codec
-	r.key = m.key(r.scope).append(r.key[:0])
-	key := codec.HashKey(seal.KindObject, nil, r.key)
-	var found, record []byte
-	if len(r.ends) > 0 && !codec.Encrypts() { // without hashed keys, the next object follows the last
-		found, record = objects.Next()
-	}
-	if !bytes.Equal(found, key) {
-		found, record = objects.Seek(key)
-	}
-	if !bytes.Equal(found, key) {
-		return r.missing(tx, m)
-	}
-	at := seal.At(seal.KindObject, nil, key)
+// open returns the bytes of an object that has been read.
+func (r *Reader) open(m Member, p pendingRecord) ([]byte, error) {
+	key := ObjectKey{r.scope, m.Name, m.ResourceVersion, m.Sum}
+	at := seal.At(seal.KindObject, nil, key.append(nil))
 	r.where = at.Append(r.where[:0])
-	_, b, err := codec.OpenAt(at, r.where, record)
+	_, b, err := r.store.codec.OpenAt(at, r.where, r.buf[p.start:p.start+int(p.size)])
 	if err == nil && len(b) != m.Size {
 		err = corrupt(errSize)
 	}
-	r.buf = append(r.buf, b...)
-	r.ends = append(r.ends, len(r.buf))
-	return err
+	if err != nil && r.store.damaged(key, p.place) {
+		r.store.opts.Damaged(ofView(r.id, m.Name, err))
+	}
+	return b, err
 }
 
-// missing returns the error for an object that is not found: ErrChanged, unless the view on
-// disk still has it.
-func (r *Reader) missing(tx *bolt.Tx, m Member) error {
-	codec := r.store.codec
-	now, err := codec.view(tx, r.id)
-	bucket := tx.Bucket(bucketMembers).Bucket(r.id[:])
-	if err != nil || bucket == nil || now.Scope != r.scope {
-		return ErrChanged
+var errSize = errors.New("its size is not that of the member")
+
+// fill reads the records of the first objects of members into buf. Those that are next to each
+// other in the log are read together.
+func (r *Reader) fill(members []Member) error {
+	r.pending = r.pending[:0]
+	s := r.store
+	s.file.RLock() // the log is not replaced
+	defer s.file.RUnlock()
+	size, err := r.find(members)
+	if err != nil {
+		return err
 	}
-	key := codec.HashKey(seal.KindMember, r.id[:], []byte(m.Name))
-	if record := bucket.Get(key); record != nil {
-		if still, err := codec.openMember(r.id, key, record); err == nil && still == m {
-			return &corruption{ofView(r.id, m.Name, corrupt(errors.New("it is missing")))}
+	if cap(r.buf) < size {
+		r.buf = make([]byte, size)
+	}
+	r.buf = r.buf[:size]
+	for first := 0; first < len(r.pending); {
+		from := r.pending[first]
+		end, next := from.at+int64(from.size), first+1
+		for ; next < len(r.pending) && r.pending[next].at == end; next++ {
+			end += int64(r.pending[next].size)
 		}
+		if err := s.log.read(r.buf[from.start:][:end-from.at], from.at); err != nil {
+			return err
+		}
+		first = next
 	}
-	return ErrChanged
+	return nil
+}
+
+// find finds where the first objects of members are in the log, and returns the size of their records.
+func (r *Reader) find(members []Member) (size int, err error) {
+	s := r.store
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.contents == nil {
+		return 0, ErrClosed
+	}
+	for _, m := range members {
+		if size > 0 && size+m.Size > readChunk {
+			break
+		}
+		o := s.contents.object(r.scope, m.Name, m.ResourceVersion, m.Sum)
+		if o == nil {
+			return size, ofView(r.id, m.Name, ErrChanged)
+		}
+		r.pending = append(r.pending, pendingRecord{o.place, size})
+		size += int(o.place.size)
+	}
+	return size, nil
+}
+
+// damaged records that an object cannot be read from a place: when it is given again, it is written
+// again. It reports whether that is new.
+func (s *Store) damaged(key ObjectKey, at place) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.contents == nil {
+		return false
+	}
+	o := s.contents.object(key.Scope, key.Name, key.ResourceVersion, key.Sum)
+	if o == nil || o.place != at || s.contents.damaged[o] {
+		return false
+	}
+	s.contents.damaged[o] = true
+	return true
 }
 
 // Lend makes the Reader read into a buffer of the caller.
@@ -142,7 +149,7 @@ func (r *Reader) Lend(buf []byte) { r.buf = buf[:0] }
 // longer valid.
 func (r *Reader) Reclaim() []byte {
 	buf := r.buf
-	r.buf, r.ends = nil, r.ends[:0]
+	r.buf, r.pending = nil, r.pending[:0]
 	return buf
 }
 

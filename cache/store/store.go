@@ -1,16 +1,17 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
+	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
 // Options of a store. The zero value is usable.
@@ -22,68 +23,125 @@ type Options struct {
 	// LockTimeout is how long Open waits for another process to release the folder: 5 s by
 	// default, enough for one that is ending.
 	LockTimeout time.Duration
-	// SnapshotEvery is how often Run takes a snapshot, if anything changed: 6 h by default. With
-	// what it overwrites it reads the file three times and writes it twice, which an SD card
-	// bears a few times a day.
-	SnapshotEvery time.Duration
-	// MaxHeld bounds the objects, in bytes, that are in no view any more and are only kept for
-	// an open Reader: 32 MiB by default. Beyond it they are removed, and Read returns
-	// ErrChanged.
-	MaxHeld int64
+	// RewriteEvery is how often Run writes the log anew, if anything has changed, so that what was
+	// removed is not in it any more: 6 h by default. An SD card bears that a few times a day. A log of
+	// which more than half is not needed is written anew earlier.
+	RewriteEvery time.Duration
+	// Damaged is called when an object or value cannot be read because it is damaged, once for an
+	// object. It must not block. By default nothing is called.
+	Damaged func(error)
 }
 
-// Recovery is what Open did about a damaged file.
+// Recovery is what Open found damaged.
 type Recovery struct {
-	Cause    error // nil if the file was not damaged
-	Snapshot bool  // it was replaced by the last snapshot, rather than by an empty file
+	// Cause is nil if all commits were found. Otherwise some were lost: views and tables may be older
+	// than they were, but each view is as a commit has left it.
+	Cause error
 }
 
-// Store stores views, objects and tables in one file. See the package's comment.
+// Store stores views, objects and tables in a log. See the package's comment.
 type Store struct {
 	opts     Options
-	codec    codec
+	codec    seal.Codec
 	dir      folder
-	log      *slog.Logger
+	logger   *slog.Logger
 	recovery Recovery
 	readers  atomic.Int64 // number of open Readers
+	grown    chan struct{}
+	size     atomic.Int64 // of the files, in bytes
 
-	db   *bolt.DB
-	file *os.File // of db
-	// reading is held, shared, by each read transaction.
-	reading sync.RWMutex
-	// replaced are files without a name, which are to be overwritten. Open, Run and Close use it,
-	// one after the other.
-	replaced []*os.File
+	isReadOnly atomic.Bool // readOnly is set
 
-	damage  atomic.Pointer[error] // set once: the ErrDamaged that is returned
-	damaged chan struct{}         // closed when damage is set
+	write    sync.Mutex // held during each commit, and while the log is replaced; guards the following
+	closed   bool
+	readOnly error  // why the files cannot be written; nil if they can be
+	number   uint64 // of the last commit
+	changed  bool   // since the log was written anew
+	unlock   func()
 
-	write sync.Mutex // held during each commit; guards the following
-	// stuck is set when a panic has left bbolt's locks taken: Close must not use them.
-	stuck   bool
-	closed  bool
-	doubted map[string]bool // tables; see CheckTable
-	unlock  func()
+	file  sync.RWMutex // held, shared, while log is read; taken before mu
+	log   logFile
+	index indexFile
+
+	mu       sync.RWMutex // guards the following; who holds write may read them without
+	contents *contents    // nil when the store is closed
+	// settled are the tables that were changed since commits were lost; nil if none were.
+	settled map[string]bool
 }
 
-// Buckets of the file.
-var (
-	bucketMeta         = []byte("meta")
-	bucketViews        = []byte("views")   // ID → header
-	bucketMembers      = []byte("members") // ID → bucket of name → version, sum, size
-	bucketObjects      = []byte("objects") // scope, name, version, sum → bytes
-	bucketRefs         = []byte("refs")    // object's key → number of views, if more than one
-	bucketUnreferenced = []byte("trash")   // object's key → size; in no view, kept for a Reader
-	bucketTables       = []byte("tables")  // name → bucket of key → value
-)
-
 // Absent returns a closed store, in place of one that cannot be opened.
-func Absent() *Store { return &Store{db: &bolt.DB{}, closed: true} }
+func Absent() *Store { return &Store{closed: true} }
 
-// Recovery returns what Open did about a damaged file.
+// Recovery returns what Open found damaged.
 func (s *Store) Recovery() Recovery { return s.recovery }
 
-// Close waits for running transactions, not for callbacks.
+// IsReadOnly reports whether nothing can be written, because the file system is read-only.
+func (s *Store) IsReadOnly() bool { return s.isReadOnly.Load() }
+
+// Open opens the store in a folder, which it creates if needed. It reads the index, or if that is
+// damaged the log. What is damaged in both is lost, and nothing else; see Recovery.
+//
+// On a file system that is read-only, what is there can be read, and commits return ErrReadOnly.
+//
+// Its errors are ErrLocked, ErrKey, and those of the machine (permissions, space, memory). After
+// an error no file has changed.
+func Open(path string, opts Options) (*Store, error) {
+	s := &Store{opts: opts, dir: folder(path), logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)), grown: make(chan struct{}, 1)}
+	s.opts.LockTimeout = cmp.Or(opts.LockTimeout, 5*time.Second)
+	if opts.Damaged == nil {
+		s.opts.Damaged = func(error) {}
+	}
+	s.opts.RewriteEvery = cmp.Or(opts.RewriteEvery, 6*time.Hour)
+	if err := s.open(); err != nil {
+		return nil, fmt.Errorf("open cache %s: %w", path, err)
+	}
+	return s, nil
+}
+
+func (s *Store) open() (err error) {
+	if s.codec, err = seal.New(s.opts.Key); err != nil {
+		return err
+	}
+	s.readOnly = s.dir.prepare()
+	if s.readOnly != nil && !errors.Is(s.readOnly, syscall.EROFS) {
+		return s.readOnly
+	}
+	if s.unlock, err = s.dir.lock(s.opts.LockTimeout); err != nil {
+		return err
+	}
+	s.contents = newContents()
+	if err = s.load(); err != nil {
+		err = errors.Join(spaceError(err), s.closeFiles())
+		s.unlock()
+		return err
+	}
+	if s.readOnly != nil {
+		s.isReadOnly.Store(true)
+		s.logger.Error("cache cannot be written, and is only read: remount its file system, with space and without errors", "folder", s.dir, "err", s.readOnly)
+	}
+	return nil
+}
+
+// writable returns an ErrReadOnly if the files cannot be written. s.write must be held.
+func (s *Store) writable() error {
+	if s.readOnly == nil {
+		return nil
+	}
+	s.file.Lock()
+	defer s.file.Unlock()
+	log, err := os.OpenFile(s.log.file.Name(), os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrReadOnly, err)
+	}
+	s.log.file.Close()
+	s.log.file, s.readOnly = log, nil
+	s.isReadOnly.Store(false)
+	s.index.close() // what it lacks is in the log; the next log has a new one
+	s.logger.Info("cache can be written again", "folder", s.dir)
+	return nil
+}
+
+// Close waits for what is running, not for callbacks.
 func (s *Store) Close() error {
 	s.write.Lock()
 	defer s.write.Unlock()
@@ -91,125 +149,74 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
-	defer s.unlock()
-	s.closeReplaced()
-	if err := s.closeFile(); err != nil {
+	s.file.Lock()
+	defer s.file.Unlock()
+	s.mu.Lock()
+	s.contents = nil
+	s.mu.Unlock()
+	err := s.closeFiles()
+	s.unlock()
+	if err != nil {
 		return fmt.Errorf("close cache: %w", err)
 	}
-	if s.damage.Load() != nil {
-		return nil // the state file records it for the next Open
-	}
-	return s.dir.setState(state{})
+	return nil
 }
 
-// closeFile closes db, or only its file if bbolt's locks are stuck: that releases bbolt's file
-// lock, and the file stays mapped until the process ends.
-func (s *Store) closeFile() error {
-	if s.stuck {
-		return s.file.Close()
-	}
-	return guarded(s.db.Close)
-}
-
-// view runs fn in a read transaction. fn must copy what it keeps.
-func (s *Store) view(fn func(*bolt.Tx) error) error {
-	s.reading.RLock()
-	defer s.reading.RUnlock()
-	return s.marked(guarded(func() error { return s.db.View(fn) }))
-}
-
-// update runs fn in a write transaction and commits it.
-func (s *Store) update(fn func(*bolt.Tx) error) error {
-	s.write.Lock()
-	defer s.write.Unlock()
-	if s.closed {
-		return ErrClosed
-	}
-	if cause := s.damage.Load(); cause != nil {
-		return *cause
-	}
-	return s.marked(guarded(func() error { return s.updateLocked(fn) }))
-}
-
-func (s *Store) updateLocked(fn func(*bolt.Tx) error) error {
-	s.stuck = true // until bbolt has released its lock
-	tx, err := s.db.Begin(true)
-	if err != nil {
-		s.stuck = false
-		return err
-	}
-	defer func() {
-		tx.Rollback() //nolint:errcheck // after a commit, also a failed one, it does nothing; after a panic it releases the lock, or panics too
-		s.stuck = false
-	}()
-	if err := fn(tx); err != nil {
-		return err
-	}
-	// The commit point: bbolt writes and syncs the new pages, then the meta page that makes
-	// them the current state. A crash before that leaves the previous state.
-	return tx.Commit()
-}
-
-// marked returns the error of a transaction for callers. If it shows that the file's pages are
-// damaged, nothing is written any more, and the state file records it for the next Open.
-func (s *Store) marked(err error) error {
-	f, ok := errors.AsType[*corruption](err)
-	switch {
-	case errors.Is(err, bolt.ErrDatabaseNotOpen): //nolint:staticcheck // the same value as in bbolt/errors
-		return ErrClosed
-	case errors.Is(err, bolt.ErrIncompatibleValue): //nolint:staticcheck // as above
-		f = &corruption{err} // a bucket instead of a value, or the other way round
-	case !ok:
-		return spaceError(err)
-	}
-	damaged := fmt.Errorf("%w: %w; the cache must be opened again", ErrDamaged, f)
-	if s.damage.CompareAndSwap(nil, &damaged) {
-		defer close(s.damaged) // after the state file is written
-		if err := s.dir.setState(state{phase: phaseDamaged}); err != nil {
-			damaged = fmt.Errorf("%w (it could not be marked: %w)", damaged, err)
-		}
-	}
-	return damaged
-}
-
-// corruption is a panic of bbolt, a memory fault, or a missing record: each means that pages
-// are damaged. bbolt finds a record by the keys next to it; where one was lost, the next one
-// written may be lost, too.
-type corruption struct{ cause any }
-
-func (f *corruption) Error() string { return fmt.Sprintf("%v", f.cause) }
-
-func (f *corruption) Unwrap() error {
-	err, _ := f.cause.(error)
-	return err
-}
-
-// guarded runs fn, and returns its panic or memory fault as a *corruption. fn must not call
-// callbacks, whose panics have other causes.
-func guarded(fn func() error) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if cause := recover(); cause != nil {
-			err = &corruption{cause}
-		}
-	}()
-	return fn()
-}
-
-// Stats is the size of a store.
-type Stats struct {
-	FileBytes int64 // of the file
-	FreeBytes int64 // of free pages in it
-}
-
-// Stats returns the size of the store, without reading the file.
-func (s *Store) Stats() (Stats, error) {
-	var stats Stats
-	err := s.view(func(tx *bolt.Tx) error {
-		db := s.db.Stats()
-		page := int64(s.db.Info().PageSize)
-		stats = Stats{FileBytes: tx.Size(), FreeBytes: int64(db.FreePageN+db.PendingPageN) * page}
+func (s *Store) closeFiles() error {
+	s.index.close()
+	if s.log.file == nil {
 		return nil
-	})
-	return stats, err
+	}
+	return s.log.file.Close()
+}
+
+// logFile is the log: the bytes of objects and values, and the records of commits.
+type logFile struct {
+	file *os.File
+	id   fileID
+	end  int64 // where the next commit will be; the file may be longer, or have been cut
+}
+
+func (l *logFile) appender(commit uint64) *appender {
+	return &appender{file: l.file, id: l.id, commit: commit, at: l.end}
+}
+
+// read fills b with what is at a place. What is beyond the end of the file is zero.
+func (l *logFile) read(b []byte, at int64) error {
+	n, err := l.file.ReadAt(b, at)
+	if err != nil && n < len(b) {
+		if !isEOF(err) {
+			return fmt.Errorf("%s: %w", l.file.Name(), err)
+		}
+		clear(b[n:]) // the log was cut: a checksum will not match
+	}
+	return nil
+}
+
+// indexFile is a copy of the records of commits, without the bytes of objects, for a fast start, and
+// in case of damage. It is not synced, and what it lacks is in the log.
+type indexFile struct {
+	file *os.File // nil if it cannot be written
+	id   fileID
+	end  int64
+}
+
+func (x *indexFile) add(number uint64, sealed []byte) {
+	if x.file == nil {
+		return
+	}
+	b := frame{frameCommit, len(sealed), number}.append(make([]byte, 0, frameHeader+len(sealed)), x.id, x.end)
+	b = append(b, sealed...)
+	if _, err := x.file.WriteAt(b, x.end); err != nil {
+		x.close() // an index that lacks a commit must not have later ones
+		return
+	}
+	x.end += int64(len(b))
+}
+
+func (x *indexFile) close() {
+	if x.file != nil {
+		x.file.Close()
+		x.file = nil
+	}
 }

@@ -309,7 +309,7 @@ func TestAReplacementReusesPendingBytes(t *testing.T) {
 
 func TestRunEndsWhenTheStoreCannotBeUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, want := range []error{store.ErrDamaged, store.ErrClosed} {
+		for _, want := range []error{store.ErrClosed} {
 			disk := &slowDisk{}
 			disk.fail(want)
 			w := writeback.New(disk, writeback.Options{})

@@ -139,7 +139,7 @@ func get(t *Table, name, key string) ([]byte, bool) {
 
 // skippable reports whether only one value is damaged, and not the whole file.
 func skippable(err error) bool {
-	return errors.Is(err, store.ErrCorrupt) && !errors.Is(err, store.ErrDamaged)
+	return errors.Is(err, store.ErrCorrupt)
 }
 
 func (t *Table) forget(name, key string, err error) {

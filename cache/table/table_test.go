@@ -98,7 +98,7 @@ func TestDamagedValuesOnADiskThatCannotBeWritten(t *testing.T) {
 func TestADiskThatFails(t *testing.T) {
 	var disk tabletest.Store
 	b := open(t, &disk, "x")
-	disk.Fail(store.ErrDamaged)
+	disk.Fail(store.ErrNoSpace)
 	b.Put("a", []byte("v"))
 	if _, ok := b.Get("a"); ok {
 		t.Error("read from a disk that fails")
@@ -106,13 +106,13 @@ func TestADiskThatFails(t *testing.T) {
 	if err := b.All(func(string, []byte) {}); err != nil {
 		t.Error("an empty table:", err)
 	}
-	if _, err := table.Open(&disk, "y", nil); !errors.Is(err, store.ErrDamaged) {
+	if _, err := table.Open(&disk, "y", nil); !errors.Is(err, store.ErrNoSpace) {
 		t.Error(err)
 	}
 	disk.Fail(nil)
 	b.Put("a", []byte("v"))
-	disk.Fail(store.ErrDamaged)
-	if err := b.All(func(string, []byte) {}); !errors.Is(err, store.ErrDamaged) {
+	disk.Fail(store.ErrNoSpace)
+	if err := b.All(func(string, []byte) {}); !errors.Is(err, store.ErrNoSpace) {
 		t.Error(err)
 	}
 }

@@ -11,13 +11,10 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
-// storeFile and snapshotFile are the hub's, and copyFile is this test's: the store as it
-// was some time ago.
-const (
-	storeFile    = "cache.db"
-	snapshotFile = "cache.snapshot.db"
-	copyFile     = "copy-of-the-test.db"
-)
+// storeFiles are the hub's, and those with copySuffix are this test's: the store as it was some time ago.
+var storeFiles = []string{"cache.log", "cache.index"}
+
+const copySuffix = ".copy-of-the-test"
 
 func (w *world) storePath(name string) string { return filepath.Join(w.hub.Root, "cache", name) }
 
@@ -59,7 +56,9 @@ func (w *world) forgetSpoiled() {
 // itself would be put right.
 func (w *world) storeIsDamaged() bool {
 	dir := w.t.TempDir()
-	w.must(copyTo(w.storePath(storeFile), filepath.Join(dir, storeFile)))
+	for _, name := range storeFiles {
+		w.must(copyTo(w.storePath(name), filepath.Join(dir, name)))
+	}
 	s, err := store.Open(dir, store.Options{})
 	w.must(err)
 	damage := errors.Join(s.Recovery().Cause, s.Check())
@@ -69,15 +68,28 @@ func (w *world) storeIsDamaged() bool {
 
 // spoilStore damages the store of a hub that does not run, and returns how.
 func (w *world) spoilStore(r *rand.Rand) string {
-	main := w.storePath(storeFile)
 	if w.copied && r.IntN(3) == 0 {
-		w.must(copyTo(w.storePath(copyFile), main))
+		for _, name := range storeFiles {
+			w.must(copyTo(w.storePath(name+copySuffix), w.storePath(name)))
+		}
 		return "as it was before"
 	}
+	what := ""
+	for _, name := range storeFiles {
+		if r.IntN(3) > 0 {
+			what += name + " " + w.spoilFile(r, w.storePath(name)) + " "
+		}
+	}
+	return what
+}
+
+// spoilFile damages one file of the store, and returns how.
+func (w *world) spoilFile(r *rand.Rand, main string) string {
 	body, err := os.ReadFile(main)
 	w.must(err)
-	if w.copied && r.IntN(2) == 0 {
-		w.must(copyTo(w.storePath(copyFile), w.storePath(snapshotFile)))
+	if w.copied && r.IntN(4) == 0 {
+		w.must(copyTo(main+copySuffix, main))
+		return "as it was before"
 	}
 	var what string
 	switch r.IntN(5) {
@@ -111,11 +123,13 @@ func pageOf(r *rand.Rand, body []byte) []byte {
 
 // copyStore keeps the store of a hub that does not run as it is.
 func (w *world) copyStore() {
-	err := copyTo(w.storePath(storeFile), w.storePath(copyFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return
+	for _, name := range storeFiles {
+		err := copyTo(w.storePath(name), w.storePath(name+copySuffix))
+		if errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		w.must(err)
 	}
-	w.must(err)
 	w.copied = true
 }
 

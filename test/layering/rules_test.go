@@ -141,9 +141,7 @@ var layers = map[string][]string{
 	"cache/review":          {"cache/confirm", "cache/convert", "cache/identity", "cache/quota", "cache/table", "cache/wire"},
 	"cache/satoken":         {"cache/convert", "cache/quota", "cache/table", "cache/wire"},
 	"cache/spool":           {"cache/convert", "cache/patch", "cache/pause", "cache/quota", "cache/table", "cache/wire"},
-	"cache/store":           {"cache/store/mapping", "cache/store/pagecheck", "cache/store/seal"},
-	"cache/store/mapping":   {},
-	"cache/store/pagecheck": {},
+	"cache/store":           {"cache/store/seal"},
 	"cache/store/seal":      {},
 	// Its changes go to the store by an interface of one method.
 	"cache/store/writeback": {"cache/pause", "cache/store"},
@@ -226,10 +224,9 @@ var chosen = map[string]dependency{
 	"github.com/prometheus/client_golang":    {},
 	"github.com/spf13/pflag":                 {},
 	"github.com/munnerz/goautoneg":           {only: []string{"cache/negotiation"}}, // how an apiserver reads Accept
-	"go.etcd.io/bbolt":                       {only: []string{"cache/store"}},       // the store on disk
 	"gopkg.in/evanphx/json-patch.v4":         {only: []string{"cache/patch"}},       // the one apimachinery itself patches with
 	"golang.org/x/sync":                      {},
-	"golang.org/x/sys":                       {only: []string{"proxy/upstream/liveness", "hub/peer", "imagepull/engine/daemon", "cmd/edgehub/install/firewall", "cache/store/mapping"}}, // how long the kernel waits for an acknowledgement; whose socket it is; network namespaces of pods; a file's memory map
+	"golang.org/x/sys":                       {only: []string{"proxy/upstream/liveness", "hub/peer", "imagepull/engine/daemon", "cmd/edgehub/install/firewall"}}, // how long the kernel waits for an acknowledgement; whose socket it is; network namespaces of pods
 	"golang.org/x/term":                      {only: []string{"cmd/internal", "cmd/edgehubctl/container", "cmd/edgehubctl/cri"}},                                                        // whether somebody watches, and how wide the window is
 
 	// To speak with containerd and with registries as CRI does.

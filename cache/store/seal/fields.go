@@ -26,8 +26,20 @@ func (r *Fields) Uint() uint64 {
 
 // Bytes returns the next field, a length and bytes: a part of Rest.
 func (r *Fields) Bytes() []byte {
-	n := r.Uint()
-	if n > uint64(len(r.Rest)) {
+	return r.Take(r.Count())
+}
+
+// Copied returns a copy of Bytes.
+func (r *Fields) Copied() []byte {
+	if v := r.Bytes(); len(v) > 0 {
+		return append([]byte(nil), v...)
+	}
+	return nil
+}
+
+// Take returns the next n bytes: a part of Rest.
+func (r *Fields) Take(n int) []byte {
+	if n > len(r.Rest) {
 		r.Rest, r.Err = nil, ErrShort
 		return nil
 	}
@@ -36,10 +48,20 @@ func (r *Fields) Bytes() []byte {
 	return v
 }
 
-// Copied returns a copy of Bytes, which outlives the transaction.
-func (r *Fields) Copied() []byte {
-	if v := r.Bytes(); len(v) > 0 {
-		return append([]byte(nil), v...)
+// Byte returns the next byte.
+func (r *Fields) Byte() byte {
+	if b := r.Take(1); b != nil {
+		return b[0]
 	}
-	return nil
+	return 0
+}
+
+// Count returns the number of elements that follow, each of a byte or more. After an error it is 0.
+func (r *Fields) Count() int {
+	n := r.Uint()
+	if n > uint64(len(r.Rest)) {
+		r.Rest, r.Err = nil, ErrShort
+		return 0
+	}
+	return int(n)
 }

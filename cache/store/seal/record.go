@@ -21,13 +21,10 @@ type Kind byte
 
 // The kinds, one for each bucket.
 const (
-	KindMeta         Kind = 'i'
-	KindView         Kind = 'v'
-	KindMember       Kind = 'm' // its parent is the view's ID
-	KindObject       Kind = 'o'
-	KindRefs         Kind = 'r' // its key is an object's
-	KindUnreferenced Kind = 't' // its key is an object's
-	KindPair         Kind = 'k' // its parent is the table's name
+	KindMeta   Kind = 'i'
+	KindObject Kind = 'o'
+	KindPair   Kind = 'k' // its parent is the table's name
+	KindCommit Kind = 'c' // its parent is the ID of the log
 )
 
 // Place is the place of a record in the file.

@@ -40,16 +40,16 @@ func TestRecordIsGoodInItsPlaceOnly(t *testing.T) {
 	}
 	for name, c := range map[string]Codec{"plain": {}, "encrypted": encrypted} {
 		t.Run(name, func(t *testing.T) {
-			at := Place{KindMember, []byte("view"), []byte("name")}
+			at := Place{KindPair, []byte("view"), []byte("name")}
 			record := c.Seal(at, []byte("name"), []byte("value"))
 			if name, value, err := c.Open(at, record); err != nil || string(name) != "name" || string(value) != "value" {
 				t.Fatalf("got %q, %q, %v", name, value, err)
 			}
 			for what, other := range map[string]Place{
 				"kind":         {KindObject, []byte("view"), []byte("name")},
-				"parent":       {KindMember, []byte("vie"), []byte("name")},
-				"key":          {KindMember, []byte("view"), []byte("nam")},
-				"where to cut": {KindMember, []byte("vie"), []byte("wname")},
+				"parent":       {KindPair, []byte("vie"), []byte("name")},
+				"key":          {KindPair, []byte("view"), []byte("nam")},
+				"where to cut": {KindPair, []byte("vie"), []byte("wname")},
 			} {
 				if _, _, err := c.Open(other, record); !errors.Is(err, ErrCorrupt) {
 					t.Errorf("a record of another %s is taken: %v", what, err)

@@ -14,7 +14,7 @@ import (
 const maxRetry = 8
 
 // Run commits changes until ctx ends, and then once more; see Options.Interval. It returns the
-// error of that last commit, or ErrDamaged or ErrClosed if the store cannot be used any more.
+// error of that last commit, or ErrClosed if the store cannot be used any more.
 // Other errors are reported to Options.Committed, and the commit is tried again.
 func (w *Writer) Run(ctx context.Context) error {
 	wait := w.opts.Interval // after a commit, in addition to collecting changes
@@ -29,7 +29,7 @@ func (w *Writer) Run(ctx context.Context) error {
 		}
 		err := w.commit()
 		switch {
-		case errors.Is(err, store.ErrDamaged), errors.Is(err, store.ErrClosed):
+		case errors.Is(err, store.ErrClosed):
 			return err
 		case err != nil:
 			wait = min(2*wait, maxRetry*w.opts.Interval)
@@ -88,7 +88,7 @@ func (w *Writer) commitCurrent(stats *CommitStats) error {
 		stats.Bytes, stats.Views = w.current.bytes, len(batch.Changes)
 		err := w.store.Commit(batch)
 		refused, ok := errors.AsType[*store.Error](err)
-		if !ok || errors.Is(err, store.ErrDamaged) || !w.giveUp(refused) {
+		if !ok || !w.giveUp(refused) {
 			return err
 		}
 		w.opts.Lost(refused.View, refused.Err)

@@ -1,0 +1,245 @@
+package store
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// place is where a sealed record is in the log. The zero place is nowhere: the record was lost.
+type place struct {
+	at   int64
+	size uint32
+}
+
+// object is the content of an object, which views share.
+type object struct {
+	scope, name, version string
+	sum                  Sum
+	size                 int // of the bytes
+	place                place
+	views                int // that have it as a member
+	// same is another object whose bytes have the same sum: of another scope.
+	same *object
+}
+
+func (o *object) key() ObjectKey { return ObjectKey{o.scope, o.name, o.version, o.sum} }
+
+func (o *object) member() Member {
+	return Member{Name: o.name, ResourceVersion: o.version, Sum: o.sum, Size: o.size}
+}
+
+// append appends the parts of the key. The first three contain no NUL, and the last one has a fixed length.
+func (k ObjectKey) append(b []byte) []byte {
+	for _, part := range []string{k.Scope, k.Name, k.ResourceVersion} {
+		b = append(append(b, part...), 0)
+	}
+	return append(b, k.Sum[:]...)
+}
+
+// view is a view with its members, by name.
+type view struct {
+	View
+	members map[string]*object
+}
+
+// value is a value of a table: its place, or the value itself if it is small.
+type value struct {
+	place
+	small []byte
+}
+
+// maxSmall is the size up to which values are in the records of commits, and in memory, in bytes.
+// These records are on disk twice: a salt, which a whole table depends on, must not be lost with one
+// sector.
+const maxSmall = 64
+
+// contents is what is in the store, without the bytes. It is not safe for concurrent use.
+type contents struct {
+	views   map[ID]*view
+	objects map[Sum]*object
+	tables  map[string]map[string]value
+	scopes  map[string]string // interned
+	live    int64             // size of all records that are needed, in bytes
+	// unused are objects that no view has any more, but perhaps a Reader needs.
+	unused []*object
+	// damaged are objects that could not be read.
+	damaged map[*object]bool
+}
+
+func newContents() *contents {
+	return &contents{views: map[ID]*view{}, objects: map[Sum]*object{}, tables: map[string]map[string]value{}, scopes: map[string]string{}, damaged: map[*object]bool{}}
+}
+
+// object returns the object with this identity, or nil.
+func (c *contents) object(scope, name, version string, sum Sum) *object {
+	for o := c.objects[sum]; o != nil; o = o.same {
+		if o.name == name && o.version == version && o.scope == scope {
+			return o
+		}
+	}
+	return nil
+}
+
+// add adds an object, which must not be there.
+func (c *contents) add(o *object) {
+	o.same, c.objects[o.sum] = c.objects[o.sum], o
+	c.live += int64(o.place.size)
+}
+
+// move records that an object's bytes are at another place.
+func (c *contents) move(o *object, to place) {
+	c.live += int64(to.size) - int64(o.place.size)
+	o.place = to
+	delete(c.damaged, o)
+}
+
+// forget removes an object that no view has.
+func (c *contents) forget(o *object) {
+	c.live -= int64(o.place.size)
+	delete(c.damaged, o)
+	first := c.objects[o.sum]
+	if first == o {
+		if c.objects[o.sum] = o.same; o.same == nil {
+			delete(c.objects, o.sum)
+		}
+		return
+	}
+	for ; first != nil; first = first.same {
+		if first.same == o {
+			first.same = o.same
+		}
+	}
+}
+
+// forgetUnused removes the objects that no view has.
+func (c *contents) forgetUnused() {
+	for _, o := range c.unused {
+		if o.views == 0 && c.object(o.scope, o.name, o.version, o.sum) == o {
+			c.forget(o)
+		}
+	}
+	c.unused = nil
+}
+
+// set makes an object the member with its name, or removes that if o is nil.
+func (c *contents) set(v *view, name string, o *object) {
+	old := v.members[name]
+	if old == o {
+		return
+	}
+	if old != nil {
+		v.count(old, -1)
+		if old.views--; old.views == 0 {
+			c.unused = append(c.unused, old)
+		}
+		delete(v.members, name)
+	}
+	if o != nil {
+		o.views++
+		v.count(o, +1)
+		v.members[o.name] = o
+	}
+}
+
+// clear removes all members of a view.
+func (c *contents) clear(v *view) {
+	for name := range v.members {
+		c.set(v, name, nil)
+	}
+}
+
+// put sets or removes a value of a table.
+func (c *contents) put(table, key string, v *value) {
+	t := c.tables[table]
+	if t == nil {
+		t = map[string]value{}
+		c.tables[table] = t
+	}
+	c.live -= int64(t[key].size)
+	if v == nil {
+		delete(t, key)
+		return
+	}
+	c.live += int64(v.size)
+	t[key] = *v
+}
+
+// apply applies the record of a commit.
+func (c *contents) apply(r *commitRecord) {
+	for i := range r.views {
+		c.applyView(&r.views[i])
+	}
+	for _, p := range r.pairs {
+		c.put(p.table, p.key, p.value)
+	}
+}
+
+func (c *contents) applyView(change *viewRecord) {
+	v := c.views[change.header.ID]
+	if change.dropped {
+		if v != nil {
+			c.clear(v)
+			delete(c.views, v.ID)
+		}
+		return
+	}
+	if v == nil {
+		v = &view{View: View{ID: change.header.ID}, members: make(map[string]*object, len(change.put))}
+		c.views[v.ID] = v
+	}
+	if change.cleared {
+		c.clear(v)
+	}
+	for _, name := range change.remove {
+		c.set(v, name, nil)
+	}
+	for _, o := range change.put {
+		if had := c.object(o.scope, o.name, o.version, o.sum); had == nil {
+			c.add(o)
+		} else if had != o {
+			if c.move(had, o.place); had.size != o.size {
+				had.size = o.size
+			}
+			o = had
+		}
+		c.set(v, o.name, o)
+	}
+	v.adopt(&change.header)
+}
+
+// adopt sets the header. If the members are not those that the header counts, a commit before was lost.
+func (v *view) adopt(header *View) {
+	is := v.View
+	v.View = *header
+	if is.Members != header.Members || is.Bytes != header.Bytes || is.digest != header.digest {
+		v.Members, v.Bytes, v.digest = is.Members, is.Bytes, is.digest
+		v.Err = ofView(v.ID, "", corrupt(errLostCommit))
+	}
+}
+
+// sorted returns the members in order of their names.
+func (v *view) sorted() []Member {
+	members := make([]Member, 0, len(v.members))
+	for _, o := range v.members {
+		members = append(members, o.member())
+	}
+	slices.SortFunc(members, func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
+	return members
+}
+
+// ids returns the IDs of all views, in order.
+func (c *contents) ids() []ID {
+	return slices.SortedFunc(maps.Keys(c.views), func(a, b ID) int { return cmp.Compare(string(a[:]), string(b[:])) })
+}
+
+// scope returns an interned scope.
+func (c *contents) scope(s []byte) string {
+	known, ok := c.scopes[string(s)]
+	if !ok {
+		known = string(s)
+		c.scopes[known] = known
+	}
+	return known
+}

@@ -1,0 +1,172 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// reading runs fn while contents do not change. fn must not wait.
+func (s *Store) reading(fn func(*contents) error) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.contents == nil {
+		return ErrClosed
+	}
+	return fn(s.contents)
+}
+
+// Views calls fn with the header of each view, in order of their IDs, until fn returns an error.
+// A view that has lost a change has Err set: drop it.
+func (s *Store) Views(fn func(View) error) error {
+	var views []View
+	err := s.reading(func(c *contents) error {
+		for _, id := range c.ids() {
+			v := c.views[id].View
+			if v.Err != nil {
+				v = View{ID: id, Err: v.Err}
+			}
+			views = append(views, v)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read views: %w", err)
+	}
+	for _, v := range views {
+		if err := fn(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Members returns a view's header and all of its members, in order of their names, as of one
+// Commit. If the view has lost a change, it returns only an error.
+func (s *Store) Members(id ID) (View, []Member, error) {
+	var v View
+	var members []Member
+	err := s.reading(func(c *contents) error {
+		stored := c.views[id]
+		if stored == nil {
+			return ErrNotFound
+		}
+		if stored.Err != nil {
+			return stored.Err
+		}
+		v, members = stored.View, stored.sorted()
+		return nil
+	})
+	if err != nil {
+		return View{}, nil, fmt.Errorf("read members: %w", ofView(id, "", err))
+	}
+	return v, members, nil
+}
+
+// Get returns a copy of a table's value for key, or ErrNotFound.
+func (s *Store) Get(table, key string) ([]byte, error) {
+	b, err := s.get(table, key)
+	if err != nil {
+		return nil, fmt.Errorf("read table: %w", &Error{Table: table, Name: key, Err: err})
+	}
+	return b, nil
+}
+
+func (s *Store) get(table, key string) ([]byte, error) {
+	s.file.RLock() // the log is not replaced
+	defer s.file.RUnlock()
+	var v value
+	err := s.reading(func(c *contents) error {
+		var ok bool
+		if v, ok = c.tables[table][key]; !ok {
+			return ErrNotFound
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.value(table, key, v)
+}
+
+// value reads a value. s.file must be held.
+func (s *Store) value(table, key string, v value) ([]byte, error) {
+	if v.size == 0 {
+		return append([]byte{}, v.small...), nil
+	}
+	record := make([]byte, v.size)
+	if err := s.log.read(record, v.at); err != nil {
+		return nil, err
+	}
+	_, payload, err := s.codec.Open(atPair(table, key), record)
+	if err != nil {
+		s.opts.Damaged(&Error{Table: table, Name: key, Err: err})
+	}
+	return payload, err
+}
+
+// Range calls fn for each key of a table from the given one on, in order; a missing table has
+// none. Pairs that are committed meanwhile may be included or not. Range returns an error of
+// fn, and for a damaged value an *Error that names its key: delete that, and continue.
+func (s *Store) Range(table, from string, fn func(key string, value []byte) error) error {
+	var keys []string
+	err := s.reading(func(c *contents) error {
+		keys = slices.Sorted(maps.Keys(c.tables[table]))
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read table %s: %w", table, err)
+	}
+	first, _ := slices.BinarySearch(keys, from)
+	for _, key := range keys[first:] {
+		v, err := s.Get(table, key)
+		if errors.Is(err, ErrNotFound) { // it was deleted meanwhile
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := fn(key, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckTable returns an error that is ErrCorrupt if the table is not as the last Commit left it: a
+// value is damaged, or a commit was lost that may have changed the table. The table can still be
+// used, and after the next Commit that changes it, it counts as complete. So a caller that must know
+// of losses calls CheckTable first, and writes the consequences in that Commit.
+func (s *Store) CheckTable(name string) error {
+	err := s.Range(name, "", func(string, []byte) error { return nil })
+	if err == nil {
+		err = s.reading(func(*contents) error {
+			if s.settled != nil && !s.settled[name] {
+				return &Error{Table: name, Err: corrupt(errLostCommit)}
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("check table: %w", err)
+	}
+	return nil
+}
+
+// Stats is the size of a store.
+type Stats struct {
+	FileBytes int64 // of its files
+	FreeBytes int64 // of what is in them and no longer needed
+}
+
+// Stats returns the size of the store.
+func (s *Store) Stats() (Stats, error) {
+	var stats Stats
+	err := s.reading(func(c *contents) error {
+		stats.FileBytes = s.size.Load()
+		stats.FreeBytes = max(stats.FileBytes-c.live, 0)
+		return nil
+	})
+	return stats, err
+}

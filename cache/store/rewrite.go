@@ -1,0 +1,255 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// rewriteFrom is how much more than twice what is needed a log may have before it is written anew,
+	// in bytes.
+	rewriteFrom = 8 << 20
+	// maxRecord is about how large a record of the commits in a new log becomes, in bytes, unless one
+	// view has more.
+	maxRecord = 256 << 10
+)
+
+// Run writes the log anew from time to time, until ctx ends; see Options.RewriteEvery. It returns
+// ErrClosed after Close. What fails for any other reason is logged, and done at the next time. Run
+// must have returned before Close, and must not be called twice.
+func (s *Store) Run(ctx context.Context) error {
+	timer := time.NewTicker(s.opts.RewriteEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.grown:
+		case <-timer.C:
+		}
+		err := s.tidy()
+		if errors.Is(err, ErrClosed) {
+			return err
+		}
+		if err != nil {
+			s.logger.Warn("cache could not be written anew; what was removed from it may still be on the disk", "folder", s.dir, "err", err)
+		}
+	}
+}
+
+// tidy writes the log anew if anything has changed.
+func (s *Store) tidy() error {
+	s.write.Lock()
+	defer s.write.Unlock()
+	switch {
+	case s.closed:
+		return ErrClosed
+	case s.readOnly != nil || !s.changed:
+		return nil
+	}
+	return spaceError(errors.Join(s.rewrite(), s.discardOld()))
+}
+
+// grow makes Run write the log anew if much of it is not needed. s.write must be held.
+func (s *Store) grow() {
+	if s.log.end > 2*s.contents.live+rewriteFrom {
+		select {
+		case s.grown <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// rewrite replaces log and index by new ones, which have only what is needed, and overwrites the old
+// ones. s.write must be held: commits wait, and readers do not.
+func (s *Store) rewrite() (err error) {
+	id := newID()
+	log, err := s.dir.create(fileNewLog, fileHeader(id, s.codec))
+	if err != nil {
+		return err
+	}
+	index, err := s.dir.create(fileNewIndex, fileHeader(id, s.codec))
+	if err != nil {
+		return errors.Join(err, log.Close())
+	}
+	w := rewriter{
+		store:   s,
+		to:      &appender{file: log, id: id, at: headerSize},
+		index:   indexFile{file: index, id: id, end: headerSize},
+		objects: make(map[*object]place, len(s.contents.objects)),
+		values:  map[string]map[string]value{},
+	}
+	if err = w.write(); err != nil {
+		return errors.Join(err, log.Close(), index.Close(), s.dir.remove(fileNewLog), s.dir.remove(fileNewIndex))
+	}
+	// The commit point is the first rename. An index that is not the log's is not used.
+	old := []*os.File{s.log.file, s.index.file}
+	if err = errors.Join(s.dir.replace(fileNewLog, fileLog), s.dir.replace(fileNewIndex, fileIndex)); err != nil {
+		return errors.Join(err, log.Close(), index.Close())
+	}
+	s.adopt(&w)
+	return errors.Join(overwrite(old[0]), overwrite(old[1]))
+}
+
+// adopt makes the new files those of the store.
+func (s *Store) adopt(w *rewriter) {
+	s.file.Lock()
+	defer s.file.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log = logFile{file: w.to.file, id: w.to.id, end: w.to.at}
+	s.index, s.number, s.changed = w.index, w.to.commit, false
+	s.size.Store(s.log.end + s.index.end)
+	for o, p := range w.objects {
+		s.contents.move(o, p)
+	}
+	for table, values := range w.values {
+		for key, v := range values {
+			s.contents.put(table, key, &v)
+		}
+	}
+}
+
+// rewriter writes new files with the contents of a store.
+type rewriter struct {
+	store   *Store
+	to      *appender
+	index   indexFile
+	objects map[*object]place // where objects are in the new log
+	values  map[string]map[string]value
+	size    int // of the record so far
+}
+
+func (w *rewriter) write() error {
+	if err := w.copyBodies(); err != nil {
+		return err
+	}
+	r := &commitRecord{}
+	for _, id := range w.store.contents.ids() {
+		v := w.store.contents.views[id]
+		if v.Err != nil {
+			continue // it would have to be dropped
+		}
+		r.views = append(r.views, w.viewRecord(v))
+		if w.size += 1<<10 + 128*len(v.members); w.size > maxRecord {
+			r = w.next(r)
+		}
+	}
+	for _, table := range slices.Sorted(maps.Keys(w.values)) {
+		for _, key := range slices.Sorted(maps.Keys(w.values[table])) {
+			v := w.values[table][key]
+			r.pairs = append(r.pairs, pairRecord{table, key, &v})
+			if w.size += 128; w.size > maxRecord {
+				r = w.next(r)
+			}
+		}
+	}
+	w.next(r)
+	if w.index.file == nil {
+		return fmt.Errorf("%w: the index", ErrNoSpace)
+	}
+	return errors.Join(w.to.err, w.to.file.Sync(), w.index.file.Sync())
+}
+
+// next writes a record, and returns an empty one.
+func (w *rewriter) next(r *commitRecord) *commitRecord {
+	w.to.commit++
+	w.size, r.number, r.from = 0, w.to.commit, w.to.at
+	w.index.add(r.number, r.seal(w.store.codec, w.to))
+	return &commitRecord{}
+}
+
+func (w *rewriter) viewRecord(v *view) viewRecord {
+	r := viewRecord{header: v.View, cleared: true, put: make([]*object, 0, len(v.members))}
+	for _, name := range slices.Sorted(maps.Keys(v.members)) {
+		moved := *v.members[name]
+		moved.place = w.objects[v.members[name]]
+		r.put = append(r.put, &moved)
+	}
+	return r
+}
+
+// copyBodies copies what is needed to the new log, as it is sealed: objects in the order in which
+// lists read them.
+func (w *rewriter) copyBodies() error {
+	var objects []*object // who holds write is the only one who changes them
+	for _, o := range w.store.contents.objects {
+		for ; o != nil; o = o.same {
+			objects = append(objects, o)
+		}
+	}
+	slices.SortFunc(objects, func(a, b *object) int {
+		if order := strings.Compare(a.scope, b.scope); order != 0 {
+			return order
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	for _, o := range objects {
+		p, err := w.copy(o.place)
+		if err != nil {
+			return err
+		}
+		w.objects[o] = p
+	}
+	for table, values := range w.store.contents.tables {
+		w.values[table] = make(map[string]value, len(values))
+		for key, v := range values {
+			if v.size > 0 {
+				p, err := w.copy(v.place)
+				if err != nil {
+					return err
+				}
+				v = value{place: p}
+			}
+			w.values[table][key] = v
+		}
+	}
+	return nil
+}
+
+// copy copies a record. Damage is copied, too: who reads the record will find it.
+func (w *rewriter) copy(from place) (place, error) {
+	b := make([]byte, from.size)
+	if err := w.store.log.read(b, from.at); err != nil {
+		return place{}, err
+	}
+	return w.to.body(b), w.to.err
+}
+
+// overwrite overwrites a file that has no name any more with zeros, and closes it: the file system
+// frees its blocks, and does not overwrite them.
+func overwrite(f *os.File) error {
+	if f == nil {
+		return nil
+	}
+	info, err := f.Stat()
+	zeros := make([]byte, 64<<10)
+	for at := int64(0); err == nil && at < info.Size(); at += int64(len(zeros)) {
+		_, err = f.WriteAt(zeros[:min(int64(len(zeros)), info.Size()-at)], at)
+	}
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("overwrite what was removed: %w", err)
+	}
+	return nil
+}
+
+// keepDamaged is how long a damaged file is left for a person to look at, and the files of an earlier
+// version for a hub that goes back to that, by the machine's clock.
+const keepDamaged = 7 * 24 * time.Hour
+
+// discardOld erases files that are not used, after keepDamaged.
+func (s *Store) discardOld() error {
+	var failed error
+	for _, name := range append([]string{fileDamaged}, bboltFiles...) {
+		if info, err := os.Stat(s.dir.file(name)); err == nil && time.Since(info.ModTime()) >= keepDamaged {
+			failed = errors.Join(failed, s.dir.erase(name))
+		}
+	}
+	return failed
+}
