@@ -43,7 +43,7 @@ func (r *Request) Get() (*http.Response, error) {
 	for _, o := range inAcceptOrder(r.Query.Accept) {
 		for _, in := range o.from {
 			for i := range copies {
-				s := Source{copies[i].View, o.to}
+				s := Source{View: copies[i].View, Repr: o.to}
 				if s.View.Repr != in || !s.convertible() {
 					continue
 				}

@@ -16,24 +16,14 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// List answers with the members of a view at its version.
+// List answers with the objects of the query at the newest version for which all of them are known.
 func (r *Request) List() (*http.Response, error) {
 	q := r.Query
-	src, err := r.Source()
+	src, snap, err := r.Read()
 	if err != nil {
 		return ErrorResponse(r.HTTP, err)
 	}
-	if q.ContinueToken != "" {
-		return ErrorResponse(r.HTTP, apierrors.NewResourceExpired("edgehub: the cloud cannot be reached, and this list was begun there; list from the beginning"))
-	}
 	src.View.Touch(r.Answers.Now())
-	snap, err := src.View.Snapshot()
-	if err != nil {
-		return nil, err
-	}
-	if snap == nil {
-		return nil, view.ErrNeverRead
-	}
 	if err := refuses(q, snap.Version); err != nil {
 		snap.Close()
 		return ErrorResponse(r.HTTP, err)
@@ -48,6 +38,9 @@ func (r *Request) List() (*http.Response, error) {
 
 // refuses returns the error of an apiserver if a view at this version cannot answer.
 func refuses(q *query.Query, version string) error {
+	if q.ContinueToken != "" {
+		return apierrors.NewResourceExpired("edgehub: the cloud cannot be reached, and this list was begun there; list from the beginning")
+	}
 	if !versions.Valid(q.Version) {
 		return nil
 	}

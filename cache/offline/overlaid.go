@@ -52,29 +52,30 @@ func (a *Answers) StatusUpdates(v *view.View) []*overlay.Update {
 	return a.Overlay.Updates(v.Key.Group, v.Key.Version, v.Key.Resource)
 }
 
-// Place returns the effect of an update on a view as it is now, and false if there is none.
-func (a *Answers) Place(v *view.View, u *overlay.Update) (Placed, bool) {
+// Place returns the effect of an update on a source as it is now, and false if there is none.
+func (a *Answers) Place(src *Source, u *overlay.Update) (Placed, bool) {
 	p := Placed{Name: query.MemberName(u.Key.Namespace, u.Key.Name)}
-	e, ok := v.Member(p.Name)
+	e, ok := src.Member(p.Name)
 	p.Member, p.Version = ok, e.Version
-	return a.place(v, u, p, func() ([]byte, error) { return v.Read(p.Name, e) })
+	return a.place(src, u, p, func() ([]byte, error) { return src.View.Read(p.Name, e) })
 }
 
-// placeIn returns the effect of an update on a snapshot of a view, which may have moved on since.
-func (a *Answers) placeIn(snap *view.Snapshot, v *view.View, u *overlay.Update) (Placed, bool) {
+// placeIn returns the effect of an update on a snapshot of a source, which may have moved on since.
+func (a *Answers) placeIn(snap *view.Snapshot, src *Source, u *overlay.Update) (Placed, bool) {
 	p := Placed{Name: query.MemberName(u.Key.Namespace, u.Key.Name)}
-	m, ok := snap.Find(p.Name)
+	m, ok := view.FindMember(snap.Members, p.Name)
 	p.Member, p.Version = ok, m.ResourceVersion
-	return a.place(v, u, p, func() ([]byte, error) { return snap.Read(m) })
+	return a.place(src, u, p, func() ([]byte, error) { return snap.Read(m) })
 }
 
-func (a *Answers) place(v *view.View, u *overlay.Update, p Placed, read func() ([]byte, error)) (Placed, bool) {
-	own := v.Key.User == query.NodeUser
+func (a *Answers) place(src *Source, u *overlay.Update, p Placed, read func() ([]byte, error)) (Placed, bool) {
+	key := src.Key()
+	own := key.User == query.NodeUser
 	if !p.Member {
-		if !own || !overlay.SelectsStatus(v.Key.Fields) {
+		if !own || !overlay.SelectsStatus(key.Fields) {
 			return p, false
 		}
-		p.Fits = u.Matches(v.Key.Namespace, v.Key.Labels, v.Key.Fields) && a.isCached(v, u)
+		p.Fits = u.Matches(key.Namespace, key.Labels, key.Fields) && a.isCached(key, u)
 		return p, true
 	}
 	m := wire.Meta{UID: []byte(u.UID), ResourceVersion: []byte(p.Version)}
@@ -86,17 +87,17 @@ func (a *Answers) place(v *view.View, u *overlay.Update, p Placed, read func() (
 		a.Log.Error("cached object cannot be read", "err", err)
 		return p, false
 	}
-	if m, err = wire.Inspect(v.Repr.Encoding, p.Bare); err != nil || !u.Over(&m, own) {
+	if m, err = wire.Inspect(src.View.Repr.Encoding, p.Bare); err != nil || !u.Over(&m, own) {
 		return p, false
 	}
-	p.Fits = u.MatchesFields(v.Key.Fields)
+	p.Fits = u.MatchesFields(key.Fields)
 	return p, true
 }
 
 // isCached reports whether a GET by the view's user would return the updated object: there is a
 // whole copy, and the object is neither gone nor refused.
-func (a *Answers) isCached(v *view.View, u *overlay.Update) bool {
-	q := &query.Query{User: v.Key.User, Verb: "get", Resource: v.Key.GVR(), Namespace: u.Key.Namespace, Name: u.Key.Name}
+func (a *Answers) isCached(of *query.Key, u *overlay.Update) bool {
+	q := &query.Query{User: of.User, Verb: "get", Resource: of.GVR(), Namespace: u.Key.Namespace, Name: u.Key.Name}
 	copies, err := a.Views.Seek(q)
 	return err == nil && slices.ContainsFunc(copies, func(c view.Copy) bool {
 		return c.Whole() && versions.Compare(c.Entry.Version, u.ResourceVersion) <= 0
@@ -118,7 +119,7 @@ func (a *Answers) WithStatus(src *Source, snap *view.Snapshot) Status {
 	s := Status{map[string]*overlay.Update{}, map[string]*overlay.Update{}}
 	added := map[string]bool{}
 	for _, u := range updates {
-		p, ok := a.placeIn(snap, src.View, u)
+		p, ok := a.placeIn(snap, src, u)
 		switch {
 		case !ok:
 		case !p.Fits:

@@ -1,10 +1,14 @@
 package offline
 
 import (
+	"errors"
 	"slices"
+	"strings"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/negotiation"
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -58,6 +62,33 @@ func convertBare(bare []byte, t wire.TypeMeta, from, to negotiation.Representati
 type Source struct {
 	View *view.View
 	Repr negotiation.Representation // of the answer
+	// read is a view of the query itself if View selects more: then filter selects the query's objects.
+	read   *view.View
+	filter *query.Filter
+}
+
+// Key is the view that the source stands for, but for the representation.
+func (s *Source) Key() *query.Key {
+	if s.filter == nil {
+		return &s.View.Key
+	}
+	return &s.read.Key
+}
+
+// Member returns the entry of a member of the view that the query selects.
+func (s *Source) Member(name string) (view.Entry, bool) {
+	e, ok := s.View.Member(name)
+	if !ok || s.filter.ByName() {
+		return e, ok && s.filter.Name(name)
+	}
+	bare, err := s.View.Read(name, e)
+	return e, err == nil && s.filter.Name(name) && s.selects(bare)
+}
+
+// selects reports whether the query selects an object by its labels.
+func (s *Source) selects(bare []byte) bool {
+	m, err := wire.Inspect(s.View.Repr.Encoding, bare)
+	return err == nil && s.filter.Labels(&m)
 }
 
 // converts reports whether the view has another representation than the answer.
@@ -93,44 +124,155 @@ func (s *Source) Meta(m wire.ListMeta) wire.ListMeta {
 	return m
 }
 
-// Source finds a view for a list or watch. For each entry of the Accept header in turn, that is
-// the view in this representation, or else the newest that can be converted to it. A view is not
-// used if it is older than what the client has seen in this, or an earlier, entry.
-func (r *Request) Source() (*Source, error) {
+// Read returns the answer to a list or watch: the newest state that the query is known to have had,
+// as a snapshot that the caller must close. For each entry of the Accept header in turn, it is that of
+// the newest view from which all of the query's objects can be had in this form: of the query itself in
+// any representation, or, if it was read, of another one of the user that selects more. A view in just
+// this form is preferred if that shows the same objects. A view is not used if it is older than what
+// the client has seen in this, or an earlier, entry.
+func (r *Request) Read() (*Source, *view.Snapshot, error) {
 	behind, seen := false, ""
 	for _, o := range inAcceptOrder(r.Query.Accept) {
-		var best *Source
-		position := ""
-		for _, in := range o.from {
-			s := &Source{r.Answers.Views.Find(r.Query.Key(in)), o.to}
-			if s.View != nil && !s.converts() {
-				seen = versions.Higher(seen, s.View.Latest())
-			}
-			if s.View == nil || !s.View.Usable() || !s.convertible() {
-				continue
-			}
-			switch p := s.View.Position(); {
-			case versions.Compare(p, seen) < 0:
-				behind = true
-			case !s.converts():
-				return s, nil
-			case best == nil || versions.Compare(p, position) > 0:
-				best, position = s, p
-			}
+		if own := r.Answers.Views.Find(r.Query.Key(o.to)); own != nil {
+			seen = versions.Higher(seen, own.Latest())
 		}
-		if best != nil {
-			// From now on the view in this representation must not serve an older state: its list
-			// may still be running, or be denied for now.
-			v := r.Answers.Views.Acquire(r.Query.Key(o.to))
-			v.MarkSeen(position)
-			v.Release()
-			return best, nil
+		src, snap, err := r.newest(o, seen)
+		switch {
+		case errors.Is(err, view.ErrBehind):
+			behind = true
+		case err != nil || snap != nil:
+			return src, snap, err
 		}
 	}
 	if behind {
-		return nil, view.ErrBehind
+		return nil, nil, view.ErrBehind
 	}
-	return nil, r.unanswerable()
+	return nil, nil, r.unanswerable()
+}
+
+// newest returns the newest source for one entry of the Accept header, and its snapshot; none if there
+// is no source, and view.ErrBehind if it is older than what was seen.
+func (r *Request) newest(o offer, seen string) (*Source, *view.Snapshot, error) {
+	src := r.source(o)
+	if src == nil {
+		return nil, nil, nil
+	}
+	snap, err := r.snapshot(src)
+	if snap == nil || err != nil {
+		return nil, nil, err
+	}
+	if versions.Compare(snap.Version, seen) < 0 {
+		snap.Close()
+		return nil, nil, view.ErrBehind
+	}
+	if src.filter == nil && !src.converts() {
+		return src, snap, nil
+	}
+	own := r.Answers.Views.Acquire(r.Query.Key(o.to))
+	defer own.Release()
+	exact, err := own.Snapshot()
+	switch {
+	case exact == nil || err != nil:
+	case versions.Compare(exact.Version, seen) >= 0 && slices.EqualFunc(exact.Members, snap.Members, sameVersion):
+		snap.Close()
+		return &Source{View: own, Repr: o.to}, exact, nil
+	default:
+		exact.Close()
+	}
+	// From now on the view in this representation must not serve an older state: its list may still
+	// be running, or be denied for now.
+	own.MarkSeen(snap.Version)
+	return src, snap, nil
+}
+
+func sameVersion(a, b store.Member) bool {
+	return a.Name == b.Name && a.ResourceVersion == b.ResourceVersion
+}
+
+// source returns the newest source for one entry of the Accept header, or nil.
+func (r *Request) source(o offer) *Source {
+	var best, read *Source
+	key := r.Query.Key(o.to)
+	for _, in := range o.from {
+		v := r.Answers.Views.Find(r.Query.Key(in))
+		if v == nil || v.Denied() || v.Position() == "" {
+			continue
+		}
+		s := &Source{View: v, Repr: o.to}
+		if read == nil || s.isNewer(read) {
+			read = s
+		}
+		if v.Usable() && s.convertible() && (best == nil || s.isNewer(best)) {
+			best = s
+		}
+	}
+	if read == nil {
+		return nil
+	}
+	for _, v := range r.Answers.Views.Of(r.Query.UserResource()) {
+		filter, ok := key.Within(&v.Key)
+		if !ok || filter == nil || !slices.Contains(o.from, v.Repr) || !v.Usable() {
+			continue
+		}
+		s := &Source{View: v, Repr: o.to, read: read.View, filter: filter}
+		if s.convertible() && (best == nil || s.isNewer(best)) {
+			best = s
+		}
+	}
+	return best
+}
+
+func (s *Source) isNewer(than *Source) bool {
+	return versions.Compare(s.View.Position(), than.View.Position()) > 0
+}
+
+// snapshot returns the members of a source that the query selects; nil if it can answer no more.
+func (r *Request) snapshot(s *Source) (*view.Snapshot, error) {
+	snap, err := s.View.Snapshot()
+	if snap == nil || err != nil || s.filter == nil {
+		return snap, err
+	}
+	members, unknown := s.known(snap.Members)
+	for snap.Members = unknown; len(snap.Members) > 0 && err == nil; {
+		err = r.Answers.production.run(r.HTTP.Context(), r.Query.User, func(*Workspace) error {
+			return snap.Next(pieceSize, func(o store.Object) error {
+				if s.selects(o.Bytes) {
+					members = append(members, unknown[0])
+				}
+				unknown = unknown[1:]
+				return nil
+			})
+		})
+	}
+	if err != nil {
+		snap.Close()
+		if r.HTTP.Context().Err() == nil {
+			err = s.View.ReadFailed(snap.Version, err)
+		}
+		return nil, err
+	}
+	slices.SortFunc(members, func(a, b store.Member) int { return strings.Compare(a.Name, b.Name) })
+	snap.Members = members
+	return snap, nil
+}
+
+// known returns which members the query selects, and of which only their labels show that: those that
+// have changed since the query was read.
+func (s *Source) known(all []store.Member) (members, unknown []store.Member) {
+	version, before := s.read.Members()
+	for _, m := range all {
+		if !s.filter.Name(m.Name) {
+			continue
+		}
+		old, had := view.FindMember(before, m.Name)
+		switch {
+		case s.filter.ByName(), had && old.ResourceVersion == m.ResourceVersion:
+			members = append(members, m)
+		case versions.Compare(m.ResourceVersion, version) > 0:
+			unknown = append(unknown, m)
+		}
+	}
+	return members, unknown
 }
 
 // unanswerable returns why no view can answer a list or watch.

@@ -81,7 +81,7 @@ func (c *Copies) Seen(k records.Known) string {
 // Copies returns the copies of an object in all views of a user.
 func (s *Views) Copies(of query.UserResource, name string) Copies {
 	var c Copies
-	for _, v := range s.resource(of) {
+	for _, v := range s.Of(of) {
 		one, hidden, ok := v.copyOf(name)
 		c.hidden = versions.Higher(c.hidden, hidden)
 		if ok {
@@ -121,7 +121,7 @@ func (v *View) copyOf(name string) (c Copy, hidden string, ok bool) {
 // Holds reports whether a view of a user may have a copy of an object. It reads no view from
 // disk.
 func (s *Views) Holds(of query.UserResource, name string) bool {
-	return slices.ContainsFunc(s.resource(of), func(v *View) bool {
+	return slices.ContainsFunc(s.Of(of), func(v *View) bool {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		if !v.loaded {
@@ -155,7 +155,7 @@ func newestOf(copies []Copy) string {
 // absentAt returns the highest version at which a usable view proves that an object does not
 // exist, or "". seen is the same for all views, usable or not.
 func (s *Views) absentAt(q *query.Query) (version, seen string) {
-	for _, v := range s.resource(q.UserResource()) {
+	for _, v := range s.Of(q.UserResource()) {
 		absent, usable := v.absentAt(q.Namespace, q.Name)
 		if seen = versions.Higher(seen, absent); usable {
 			version = versions.Higher(version, absent)
@@ -169,7 +169,7 @@ func (s *Views) absentAt(q *query.Query) (version, seen string) {
 func (s *Views) retire(v *View) {
 	of, version := v.Key.UserResource(), v.Position()
 	if v.Key.Proves() && version != "" {
-		for _, other := range s.resource(of) {
+		for _, other := range s.Of(of) {
 			for _, name := range other.provenUpTo(version) {
 				if namespace, base := query.SplitMember(name); v.ProvesAbsent(namespace, base, version) {
 					s.Gone(of, name, version, "", true)

@@ -30,7 +30,7 @@ func (s *Views) recordDeletedPods(b *Builder, version string) {
 	if of.Resource.GroupResource() != (schema.GroupResource{Resource: "pods"}) || key.Proves() || !key.Lasting() {
 		return
 	}
-	for _, single := range s.resource(of) {
+	for _, single := range s.Of(of) {
 		if !single.Key.Single || single.Repr.Metadata != "" {
 			continue
 		}

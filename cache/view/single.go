@@ -105,7 +105,7 @@ func (v *View) noteReadLocked(name string) {
 func (s *Views) Gone(of query.UserResource, name, version string, uid types.UID, had bool) {
 	s.Records.Gone(of, name, version, uid, had)
 	k := records.Known{Record: records.Record{Gone: records.OrFirst(version), UID: uid}}
-	for _, v := range s.resource(of) {
+	for _, v := range s.Of(of) {
 		if v.Key.Single {
 			v.removeIf(name, &k)
 		}

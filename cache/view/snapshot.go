@@ -90,13 +90,24 @@ func (v *View) sortedLocked() []store.Member {
 	return v.sorted
 }
 
-// Find returns a member by its name. It must be called before members were added or removed.
-func (s *Snapshot) Find(name string) (store.Member, bool) {
-	i, ok := slices.BinarySearchFunc(s.Members, name, func(m store.Member, name string) int { return strings.Compare(m.Name, name) })
+// Members returns the view's members in order, read-only, and their version, also if clients have
+// seen a later one; an empty version if they are not known.
+func (v *View) Members() (version string, members []store.Member) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.complete || v.stale.Load() || v.loadLocked() != nil {
+		return "", nil
+	}
+	return v.version, v.sortedLocked()
+}
+
+// FindMember returns the member of a name.
+func FindMember(sorted []store.Member, name string) (store.Member, bool) {
+	i, ok := slices.BinarySearchFunc(sorted, name, func(m store.Member, name string) int { return strings.Compare(m.Name, name) })
 	if !ok {
 		return store.Member{}, false
 	}
-	return s.Members[i], true
+	return sorted[i], true
 }
 
 // Read returns the bytes of a member.

@@ -158,8 +158,8 @@ func (s *Views) addLocked(key query.Key) *View {
 	return v
 }
 
-// resource returns a user's views of one resource.
-func (s *Views) resource(of query.UserResource) []*View {
+// Of returns a user's views of one resource.
+func (s *Views) Of(of query.UserResource) []*View {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return slices.Clone(s.of[of])
@@ -256,7 +256,7 @@ func (s *Views) isFloor(v *View) bool {
 	if v.Latest() == "" {
 		return false
 	}
-	for _, other := range s.resource(v.Key.UserResource()) {
+	for _, other := range s.Of(v.Key.UserResource()) {
 		k := other.Key
 		if k.Representation = v.Key.Representation; other != v && k == v.Key && !other.empty() {
 			return true
@@ -297,7 +297,7 @@ func (s *Views) removeEmpty(v *View) bool {
 // Deny records that the apiserver refused a query to a user. The cache does not answer the
 // query in any representation until the user has access again.
 func (s *Views) Deny(query *query.Key) {
-	for _, v := range s.resource(query.UserResource()) {
+	for _, v := range s.Of(query.UserResource()) {
 		k := v.Key
 		if k.Representation = query.Representation; k == *query {
 			v.Deny(true)

@@ -75,16 +75,13 @@ func (h *heldStatus) noteAll(s *offline.Status) {
 
 // statusSource returns the source of the stream's objects, or nil. A view that is older than
 // the client's version is not used (after a kill of the hub, for example): the client may
-// have newer objects.
+// have newer objects. One that is only older than what other clients have seen is.
 func (s *stream) statusSource() *offline.Source {
 	if !offline.ShowsStatus(s.view) {
 		return nil
 	}
 	for _, src := range []*offline.Source{{View: s.view, Repr: s.repr}, s.held.source} {
-		if src != nil && src.View.Usable() {
-			if versions.Compare(src.View.Position(), s.at) < 0 {
-				return nil
-			}
+		if src != nil && !src.View.Denied() && src.View.Position() != "" && versions.Compare(src.View.Position(), s.at) >= 0 {
 			return src
 		}
 	}
@@ -131,7 +128,7 @@ func (s *stream) showUpdate(src *offline.Source, u *overlay.Update) {
 	if known && before.update.Revision == u.Revision {
 		return
 	}
-	p, ok := s.watches.Answers.Place(src.View, u)
+	p, ok := s.watches.Answers.Place(src, u)
 	if !ok || p.Member && versions.Compare(p.Version, s.at) > 0 {
 		return // the client does not have this object yet
 	}
@@ -244,7 +241,7 @@ func (s *stream) settleStatus() bool {
 }
 
 func (s *stream) settleObject(src *offline.Source, name string, last shownStatus) {
-	e, ok := src.View.Member(name)
+	e, ok := src.Member(name)
 	if !ok {
 		if last.present {
 			s.showObject(src, watch.Deleted, last.update, nil)

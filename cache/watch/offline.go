@@ -13,7 +13,7 @@ import (
 
 // Answer answers a watch while the cloud is away, with a stream that is held open.
 func (w *Watches) Answer(r *offline.Request) (*http.Response, error) {
-	src, err := r.Source()
+	src, snap, err := r.Read()
 	if err != nil {
 		return offline.ErrorResponse(r.HTTP, err)
 	}
@@ -23,23 +23,16 @@ func (w *Watches) Answer(r *offline.Request) (*http.Response, error) {
 	s.item = src.ItemType()
 	s.view.Template.Store(s.req)
 	src.View.Touch(w.Now())
-	if err := s.openOffline(r, src); err != nil {
+	if err := s.openOffline(r, src, snap); err != nil {
 		s.release()
 		return offline.ErrorResponse(r.HTTP, err)
 	}
 	return offline.Response(r.HTTP, http.StatusOK, src.Repr.WatchContentType(), -1, s), nil
 }
 
-// openOffline starts the stream with initial events, or at the view's version.
-func (s *stream) openOffline(r *offline.Request, src *offline.Source) error {
+// openOffline starts the stream with initial events, or at the version of a snapshot, which it closes.
+func (s *stream) openOffline(r *offline.Request, src *offline.Source, snap *view.Snapshot) (err error) {
 	q := r.Query
-	snap, err := src.View.Snapshot()
-	if err != nil {
-		return err
-	}
-	if snap == nil {
-		return view.ErrNeverRead
-	}
 	s.held.source = src
 	switch {
 	case s.initial && versions.Valid(q.Version) && versions.Compare(q.Version, snap.Version) > 0:
