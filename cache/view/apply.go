@@ -29,6 +29,13 @@ type buffered struct {
 	Change
 }
 
+// backlog are the events after a gap, which wait for the end of a relist.
+type backlog struct {
+	listing int // relists that are running
+	waiting []buffered
+	size    int // in bytes
+}
+
 // maxBacklog bounds the bytes of events that wait for a relist.
 const maxBacklog = 8 << 20
 
@@ -68,12 +75,12 @@ func (v *View) applyLocked(from string, c *Change) Applied {
 	case c.Name == "":
 	case c.Object == nil:
 		v.header.Changed = c.Version
-		v.removeLocked(c.Name)
+		v.remove(c.Name)
 		update.Delete = []string{c.Name}
 	default:
 		v.header.Changed = c.Version
 		o := store.NewObject(c.Name, c.Version, c.Object)
-		v.setLocked(c.Name, entryOf(&o))
+		v.set(c.Name, entryOf(&o))
 		update.Put = []store.Object{o}
 	}
 	update.Header = v.headerLocked()
@@ -84,11 +91,11 @@ func (v *View) applyLocked(from string, c *Change) Applied {
 // bufferLocked adds an event to the backlog of the running relist. It returns false if none
 // is running, or the backlog is full.
 func (v *View) bufferLocked(from string, c *Change) bool {
-	if v.listing == 0 || v.backlogSize > maxBacklog {
+	if v.listing == 0 || v.backlog.size > maxBacklog {
 		return false
 	}
-	v.backlog = append(v.backlog, buffered{from, *c})
-	v.backlogSize += len(c.Object) + len(c.Name) + memberCost
+	v.waiting = append(v.waiting, buffered{from, *c})
+	v.backlog.size += len(c.Object) + len(c.Name) + memberCost
 	return true
 }
 
@@ -97,17 +104,17 @@ func (v *View) CountLists(n int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.listing += n; v.listing == 0 {
-		v.backlog, v.backlogSize = nil, 0
+		v.waiting, v.backlog.size = nil, 0
 	}
 }
 
 // catchUpLocked applies the backlog after a relist. Events that the list contains already are
 // recognized by their versions.
 func (v *View) catchUpLocked() {
-	backlog := v.backlog
-	v.backlog, v.backlogSize = nil, 0
-	for i := range backlog {
-		v.applyLocked(backlog[i].from, &backlog[i].Change)
+	waiting := v.waiting
+	v.waiting, v.backlog.size = nil, 0
+	for i := range waiting {
+		v.applyLocked(waiting[i].from, &waiting[i].Change)
 	}
 }
 

@@ -26,6 +26,15 @@ import (
 // ErrBehind is returned for a view that is older than a state that its clients have seen.
 var ErrBehind = errors.New("what is cached of this is older than what was read last, and the cloud went away before it was read again")
 
+// received is what clients have received of a view.
+type received struct {
+	// seen is the latest version whose state a client has received although the view does not
+	// have it; see behindLocked. It survives dropping the view.
+	seen   string
+	served bool // a client of this process has read the view's state: it must not go back to an older one
+	losses int  // how often damage has taken the state, or a snapshot replaced it
+}
+
 // seenLocked records that a client has received the state of the view at a version.
 func (v *View) seenLocked(version string) {
 	if versions.Compare(version, v.seen) > 0 {

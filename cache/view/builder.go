@@ -223,13 +223,13 @@ func (v *View) replaceLocked(b *Builder, version string) {
 		v.records.Forgot(v.Key.UserResource(), before)
 	}
 	v.header.Changed = version
-	v.index, v.sorted, v.bytes, v.loaded, v.onDisk = make(map[string]Entry, len(b.Items)), nil, 0, true, true
+	v.contents, v.onDisk = contents{loaded: true, index: make(map[string]Entry, len(b.Items))}, true
 	put := make([]store.Object, 0, len(b.Items))
 	for name, item := range b.Items {
 		// The view had the bytes of an item that has none. If they are gone by now, the
 		// store refuses the change, and the view is listed again.
 		put = append(put, store.Object{Name: name, ResourceVersion: item.Version, Sum: item.sum, Bytes: item.Bytes})
-		v.setLocked(name, item.Entry)
+		v.set(name, item.Entry)
 	}
 	v.disk.Change(&store.Change{ID: v.DiskID(), Op: store.Replace, Header: v.headerLocked(), Put: put})
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"weak"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -13,6 +14,33 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
+
+// contents are the members of a view.
+type contents struct {
+	loaded bool // the index has been read; until then only the header is known
+	index  map[string]Entry
+	reads  reads          // of the members of a Single view
+	sorted []store.Member // members in order; nil after a change
+	// unwritten is shared by the snapshots of the view's current state.
+	unwritten weak.Pointer[unwritten]
+	bytes     int64 // of all members, approximately as store.View counts them
+	members   int   // according to the header on disk; until loaded
+}
+
+func (c *contents) set(name string, e Entry) {
+	c.remove(name)
+	c.index[name] = e
+	c.bytes += int64(e.Size + len(name) + memberCost)
+}
+
+func (c *contents) remove(name string) {
+	c.sorted, c.unwritten = nil, weak.Pointer[unwritten]{}
+	if old, ok := c.index[name]; ok {
+		delete(c.index, name)
+		delete(c.reads.last, name)
+		c.bytes -= int64(old.Size + len(name) + memberCost)
+	}
+}
 
 // Usable reports whether the view can answer its query.
 func (v *View) Usable() bool {

@@ -42,7 +42,7 @@ func (v *View) KeepSingle(t wire.TypeMeta, name, began, version string, object [
 	v.header.APIVersion, v.header.Kind = t.APIVersion, t.Kind
 	name = strings.Clone(name) // it may be part of a URL
 	o.Name = name
-	v.setLocked(name, entryOf(&o))
+	v.set(name, entryOf(&o))
 	v.noteReadLocked(name)
 	v.header.Newest = versions.Higher(v.header.Newest, version)
 	v.changeSingleLocked(&store.Change{Put: []store.Object{o}, Delete: v.makeRoomLocked()})
@@ -70,7 +70,7 @@ func (v *View) makeRoomLocked() (names []string) {
 		return cmp.Or(cmp.Compare(v.reads.last[a], v.reads.last[b]), versions.Compare(v.index[a].Version, v.index[b].Version))
 	})
 	v.records.Forgot(v.Key.UserResource(), v.index[oldest].Version)
-	v.removeLocked(oldest)
+	v.remove(oldest)
 	return []string{oldest}
 }
 
@@ -124,6 +124,6 @@ func (v *View) removeIf(name string, k *records.Known) {
 	if !ok || !c.isGone(k) {
 		return
 	}
-	v.removeLocked(name)
+	v.remove(name)
 	v.changeSingleLocked(&store.Change{Delete: []string{name}})
 }

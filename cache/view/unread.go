@@ -60,7 +60,7 @@ func (v *View) dropUnreadMembers(needed func(namespace, name string) bool) {
 	}
 	for _, name := range unread {
 		v.records.Forgot(v.Key.UserResource(), v.index[name].Version)
-		v.removeLocked(name)
+		v.remove(name)
 	}
 	v.changeSingleLocked(&store.Change{Delete: unread})
 }

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"weak"
 
 	"github.com/edgehub-io/edgehub/cache/disk"
 	"github.com/edgehub-io/edgehub/cache/negotiation"
@@ -34,43 +33,23 @@ type View struct {
 
 	// stale is set when changes to the view could not be written: its index names objects
 	// whose bytes are lost. Only a new list repairs that.
-	stale    atomic.Bool
-	used     atomic.Int64 // time of the last read, in Unix nanoseconds
-	seenUsed int64        // used at the last sweep
-	unused   int          // sweeps since the last read
-	// usedBefore is used at the last call of Views.DropUnread, or 0 if the view had holders.
-	usedBefore int64
-	// requests counts those that update or read the view now. See Views.Acquire.
-	requests atomic.Int32
-
+	stale atomic.Bool
+	use
 	counted usage // the view's part of Views.totals, whose mutex guards it
 
 	// Template is the request of a watch that resumes from a version. If the view is lost, its
 	// events do not restore it: the hub lists the view with the credentials of Template.
 	Template atomic.Pointer[http.Request]
 
-	mu     sync.Mutex
-	loaded bool // the index has been read; until then only the header is known
-	index  map[string]Entry
-	reads  reads          // of the members of a Single view
-	sorted []store.Member // members in order; nil after a change
-	// unwritten is shared by the snapshots of the view's current state.
-	unwritten weak.Pointer[unwritten]
-	bytes     int64 // of all members, approximately as store.View counts them
-	header    viewHeader
+	mu sync.Mutex
+	contents
+	received
+	backlog
+	header viewHeader
 	// version is the latest at which the members are known; of a Single view, a count of changes.
 	version  string
 	complete bool
-	// seen is the latest version whose state a client has received although the view does not
-	// have it; see behindLocked. It survives dropping the view.
-	seen        string
-	listing     int        // relists that are running
-	backlog     []buffered // events after a gap, which wait for the end of a relist
-	backlogSize int        // in bytes
-	onDisk      bool       // the view was read from the disk, or queued for it
-	served      bool       // a client of this process has read it: it must not go back to an older state
-	losses      int        // how often damage has taken the state, or a snapshot replaced it
-	members     int        // according to the header on disk; until loaded
+	onDisk   bool // the view was read from the disk, or queued for it
 }
 
 // Entry is a member in the index.
@@ -193,10 +172,8 @@ func (v *View) recordServedLocked() {
 // forgetLocked empties the view. Records keep that it may have seen newer versions than others.
 func (v *View) forgetLocked() {
 	v.records.Forgot(v.Key.UserResource(), v.latestLocked())
-	v.index, v.sorted, v.unwritten, v.loaded = map[string]Entry{}, nil, weak.Pointer[unwritten]{}, true
-	v.reads = reads{}
-	v.bytes, v.members, v.version, v.complete, v.onDisk, v.served = 0, 0, "", false, false, false
-	v.header = viewHeader{}
+	v.contents, v.header = contents{loaded: true, index: map[string]Entry{}}, viewHeader{}
+	v.version, v.complete, v.onDisk, v.served = "", false, false, false
 	v.stale.Store(false)
 }
 
@@ -325,21 +302,6 @@ func (v *View) headerLocked() store.Header {
 	return store.Header{
 		Key: v.raw, Scope: v.Scope, ResourceVersion: v.version, Complete: v.complete,
 		LastUsed: time.Unix(0, v.used.Load()), Blob: blob,
-	}
-}
-
-func (v *View) setLocked(name string, e Entry) {
-	v.removeLocked(name)
-	v.index[name] = e
-	v.bytes += int64(e.Size + len(name) + memberCost)
-}
-
-func (v *View) removeLocked(name string) {
-	v.sorted, v.unwritten = nil, weak.Pointer[unwritten]{}
-	if old, ok := v.index[name]; ok {
-		delete(v.index, name)
-		delete(v.reads.last, name)
-		v.bytes -= int64(old.Size + len(name) + memberCost)
 	}
 }
 

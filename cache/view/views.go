@@ -215,6 +215,16 @@ func (v *View) isKubeletView() bool {
 	return v.Key.User == query.NodeUser && kubeletReads[v.Key.GVR().GroupResource()]
 }
 
+// use is who reads a view, and when it was read last.
+type use struct {
+	requests atomic.Int32 // that update or read the view now; see Views.Acquire
+	used     atomic.Int64 // time of the last read, in Unix nanoseconds
+	seenUsed int64        // used at the last sweep
+	unused   int          // sweeps since the last read
+	// usedBefore is used at the last call of Views.DropUnread, or 0 if the view had holders.
+	usedBefore int64
+}
+
 // unusedFor is after how many sweeps without a read a view is dropped: 30 days, counting only
 // time during which the cloud can be reached. Views of deleted pods end this way. It counts sweeps
 // because a node's clock may be wrong by years.
