@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +24,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
@@ -46,15 +50,21 @@ func (p *podCloud) set(version string, pods ...*corev1.Pod) {
 	p.version, p.pods = version, pods
 }
 
+// list answers with the pods of now.
 func (p *podCloud) list(r *http.Request) *http.Response {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return listOf(r, p.version, p.pods)
+}
+
+// listOf is the answer to a list, if these are the pods at a version.
+func listOf(r *http.Request, version string, pods []*corev1.Pod) *http.Response {
 	byLabels, err := labels.Parse(r.URL.Query().Get("labelSelector"))
 	if err != nil {
 		panic(err)
 	}
-	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: p.version}}
-	for _, pod := range p.pods {
+	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: version}}
+	for _, pod := range pods {
 		byFields := fields.ParseSelectorOrDie(r.URL.Query().Get("fieldSelector"))
 		of := fields.Set{"metadata.name": pod.Name, "metadata.namespace": pod.Namespace, "spec.nodeName": pod.Spec.NodeName}
 		in := !strings.Contains(r.URL.Path, "/namespaces/") || strings.Contains(r.URL.Path, "/"+pod.Namespace+"/")
@@ -94,6 +104,11 @@ func listed(ctx context.Context, t *testing.T, c *Cache, accept, url string) str
 	if err != nil {
 		return err.Error()
 	}
+	return describe(t, res)
+}
+
+func describe(t *testing.T, res *http.Response) string {
+	t.Helper()
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	if err != nil || res.StatusCode != http.StatusOK {
@@ -324,4 +339,98 @@ func TestAListFromAnotherViewShowsTheStatus(t *testing.T) {
 			t.Errorf("the list: %q, want %q", got, want)
 		}
 	})
+}
+
+// Whatever is read, in whatever order: an offline list is what the cloud had at its version, it is as
+// new as the newest list of this query, and its version never goes back.
+func TestOfflineListsAreWhatTheCloudHad(t *testing.T) {
+	urls := []string{
+		urlPods, urlInNS, urlPods + "?" + nodesPods, urlInNS + "?" + nodesPods, urlPods + "?labelSelector=l%3Dred",
+		urlInNS + "?labelSelector=l%21%3Dred", urlInNS + "?fieldSelector=metadata.name%3Da", urlInNS + "?labelSelector=l&" + nodesPods,
+	}
+	for seed := range uint64(30) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 0))
+			cloud, dir := newPodCloud("1"), t.TempDir()
+			c := openCache(t, dir, cloud.upstream)
+			stop := runCache(t, c)
+			history, floors, read := map[string][]*corev1.Pod{"1": nil}, map[string]string{}, map[string]string{}
+			list := func(url, form string) string {
+				got := listed(t.Context(), t, c, form, url)
+				version, _, _ := strings.Cut(got, ":")
+				if versions.Compare(version, floors[form+url]) < 0 {
+					t.Errorf("seed %d: %s as %s: %q, seen was %s", seed, url, form, got, floors[form+url])
+				}
+				want := describe(t, listOf(newRequest(context.WithValue(t.Context(), acceptKey{}, form), http.MethodGet, url), version, history[version]))
+				if got != want {
+					t.Errorf("seed %d: %s as %s: %q, want %q", seed, url, form, got, want)
+				}
+				floors[form+url] = version
+				return version
+			}
+			for n := 2; n < 60; n++ {
+				version := strconv.Itoa(n)
+				switch r.IntN(8) {
+				case 0, 1, 2, 3:
+					history[version] = changed(r, cloud.pods, version)
+					cloud.set(version, history[version]...)
+				case 4, 5, 6:
+					cloud.set(version, cloud.pods...)
+					history[version] = cloud.pods
+					url := urls[r.IntN(len(urls))]
+					read[url] = list(url, []string{asList, protobuf}[r.IntN(2)])
+				default:
+					cloud.goAway()
+					if r.IntN(2) == 0 {
+						stop()
+						c = openCache(t, dir, cloud.upstream)
+						stop = runCache(t, c)
+					}
+					for url, latest := range read {
+						for _, form := range []string{asList, protobuf} {
+							if version := list(url, form); versions.Compare(version, latest) < 0 && !sameState(t, url, history[version], history[latest]) {
+								t.Errorf("seed %d: %s as %s: %s, though it was read at %s", seed, url, form, version, latest)
+							}
+						}
+					}
+					cloud.comeBack()
+				}
+			}
+			stop()
+		})
+	}
+}
+
+// changed returns pods with one that is new, gone, replaced, or has another label.
+func changed(r *rand.Rand, pods []*corev1.Pod, version string) []*corev1.Pod {
+	pods = slices.Clone(pods)
+	one := aPod([]string{"ns/", "other/"}[r.IntN(2)]+string(rune('a'+r.IntN(4))), version, version, []string{"red", "blue"}[:r.IntN(3)]...)
+	if len(one.Labels) == 1 && r.IntN(2) == 0 {
+		one.Labels["l"] = "blue"
+	}
+	if r.IntN(3) == 0 {
+		one.Spec.NodeName = "node2"
+	}
+	i := slices.IndexFunc(pods, func(p *corev1.Pod) bool { return p.Name == one.Name && p.Namespace == one.Namespace })
+	switch {
+	case i < 0:
+		pods = append(pods, one)
+	case r.IntN(3) == 0:
+		return slices.Delete(pods, i, i+1)
+	default:
+		if r.IntN(2) == 0 {
+			one.UID = pods[i].UID
+			one.Spec = pods[i].Spec
+		}
+		pods[i] = one
+	}
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name) })
+	return pods
+}
+
+// sameState reports whether a query returns the same of two states.
+func sameState(t *testing.T, url string, a, b []*corev1.Pod) bool {
+	t.Helper()
+	r := newRequest(t.Context(), http.MethodGet, url)
+	return describe(t, listOf(r, "1", a)) == describe(t, listOf(r, "1", b))
 }
