@@ -303,6 +303,22 @@ func TestAWatchFollowsAListFromAnotherView(t *testing.T) {
 	})
 }
 
+// After a restore of etcd a list from before it, whose version is higher, is not the newest.
+func TestAListFromBeforeARestoreIsNotTheFreshest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newPodCloud("98", aPod("ns/a", "1", "50"))
+		c := startCache(t, cloud.upstream)
+		get(t, c, urlInNS)
+		cloud.set("100", aPod("ns/b", "2", "99"))
+		listed(t.Context(), t, c, protobuf, urlPods)
+		cloud.set("95", aPod("ns/a", "1", "50"), aPod("ns/c", "3", "95"))
+		get(t, c, urlInNS)          // shows that versions have gone back
+		time.Sleep(5 * time.Second) // it is listed once more
+		cloud.goAway()
+		expect(t, c, "offline", urlInNS, "95: a=50 c=95")
+	})
+}
+
 // Clients have got the newer list: the older one is never served to them again.
 func TestTheOlderListDoesNotReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

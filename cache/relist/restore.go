@@ -31,14 +31,14 @@ import (
 // see [view.View.KeepSingle].
 //
 // After a restore a version may mean another object. So everything is dropped that is compared
-// by version and may be from before: views of this resource in this representation, objects
-// read by GET, records, and lists that were read in part. [query.UserResource.RestoredWith]
+// by version and may be from before: views of this resource, objects read
+// by GET, records, and lists that were read in part. [query.UserResource.RestoredWith]
 // reports of which users and resources. The caller must list the view again.
 func (l *Lister) restored(v *view.View, version string) {
 	l.Log.Warn("apiserver's versions have gone back: its store was restored from a backup; the cache follows", "view", v.String(), "version", version)
 	back := v.Key.UserResource()
 	for _, other := range l.Views.All() {
-		if other.Key.UserResource().RestoredWith(back) && (other.Key.Single || other.Scope == v.Scope) {
+		if other.Key.UserResource().RestoredWith(back) && (other.Key.Single || other.Key.GVR() == v.Key.GVR()) {
 			other.Reset()
 		}
 	}
