@@ -39,6 +39,9 @@ type Upstream interface {
 	// Lost returns a channel that is closed while the user of a request with ctx can reach
 	// none. After a return the caller must get a new one.
 	Lost(ctx context.Context) <-chan struct{}
+	// IsUndecided reports whether it is not known yet, after the start, if the user of a
+	// request with ctx can reach an apiserver.
+	IsUndecided(ctx context.Context) bool
 }
 
 // Options of a Cache.
@@ -107,6 +110,7 @@ type Cache struct {
 	lister  *relist.Lister
 	watches *watch.Watches
 	outages relist.Outages
+	contact contact
 
 	// present is how long the cloud and kubelet were there since sweepSecrets last dropped some;
 	// its goroutine alone uses it.
@@ -354,6 +358,9 @@ func (c *Cache) RoundTrip(r *http.Request) (*http.Response, error) {
 	x.began = x.versions()
 	if info.IsResourceRequest {
 		x.moment = c.records.Now(x.resource())
+	}
+	if res := x.early(); res != nil {
+		return res, nil
 	}
 	res, err := c.up.RoundTrip(r)
 	if err == nil {

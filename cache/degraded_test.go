@@ -17,6 +17,7 @@ type nobody struct{}
 
 func (nobody) RoundTrip(*http.Request) (*http.Response, error) { return nil, io.ErrClosedPipe }
 func (nobody) WaitUp(ctx context.Context) error                { <-ctx.Done(); return ctx.Err() }
+func (nobody) IsUndecided(context.Context) bool                { return false }
 func (nobody) Lost(context.Context) <-chan struct{} {
 	lost := make(chan struct{})
 	close(lost)

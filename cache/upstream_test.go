@@ -32,6 +32,8 @@ type upstream struct {
 	lost    chan struct{} // closed while there is none
 	in      chan struct{} // closed while they let the node in
 	out     chan struct{} // closed while they do not, or there is none
+	hole    chan struct{} // nil, or open while they swallow everything since the start of the hub
+	silent  time.Time     // when the first request was swallowed
 }
 
 // asked is a request that has arrived.
@@ -143,12 +145,72 @@ func (u *upstream) letIn() {
 	u.out = make(chan struct{})
 }
 
+// beginSilent makes the apiservers swallow everything from the start of a hub on, until answer is
+// called, or the hub has noticed after lossTimeout.
+func (u *upstream) beginSilent() (answer func()) {
+	hole := make(chan struct{})
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.hole, u.silent = hole, time.Time{}
+	return func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.hole = nil
+		close(hole)
+	}
+}
+
+// lossTimeout is how long it takes until silence counts as a loss.
+const lossTimeout = 2500 * time.Millisecond
+
+// swallow returns at once unless the apiservers are silent.
+func (u *upstream) swallow(r *http.Request) error {
+	u.mu.Lock()
+	hole := u.hole
+	if u.silent.IsZero() {
+		u.silent = time.Now()
+	}
+	since := u.silent
+	u.mu.Unlock()
+	if hole == nil {
+		return nil
+	}
+	loss := time.NewTimer(time.Until(since.Add(lossTimeout)))
+	defer loss.Stop()
+	select {
+	case <-hole:
+		return nil
+	case <-r.Context().Done():
+		return r.Context().Err()
+	case <-loss.C:
+	}
+	u.mu.Lock()
+	noticed := u.hole == hole
+	if noticed {
+		u.hole = nil
+	}
+	u.mu.Unlock()
+	if noticed {
+		u.goAway()
+	}
+	return errRefused
+}
+
+func (u *upstream) IsUndecided(context.Context) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.hole != nil
+}
+
 // isNodes reports whether the node has sent a request.
 func isNodes(ctx context.Context) bool { return ctx.Value(tokenKey{}) == nil }
 
 func (u *upstream) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Path == urlReview && u.isUp() {
 		return u.review(r), nil
+	}
+	if err := u.swallow(r); err != nil {
+		return nil, err
 	}
 	answer := u.arrived(r)
 	if answer == nil {

@@ -176,6 +176,13 @@ func (q *Query) Consistent() bool {
 		(q.VersionMatch == "" || q.VersionMatch == string(metav1.ResourceVersionMatchNotOlderThan))
 }
 
+// AnyVersion reports whether the query is a GET or LIST that may be answered with any state that was
+// once true: resourceVersion=0.
+func (q *Query) AnyVersion() bool {
+	return q.Verb != "watch" && q.Version == "0" && q.ContinueToken == "" &&
+		(q.VersionMatch == "" || q.VersionMatch == string(metav1.ResourceVersionMatchNotOlderThan))
+}
+
 // Key returns the key of the view that answers the query in a representation.
 func (q *Query) Key(r negotiation.Representation) Key {
 	k := Key{

@@ -212,7 +212,13 @@ func TestLossIsNoticedWithinTheBound(t *testing.T) {
 					n.set(tt.lose)
 				}
 				lost := c.upstream.Lost(c.t.Context())
+				if c.upstream.IsUndecided(t.Context()) == tt.warm {
+					t.Errorf("undecided: %t, though it has answered: %t", !tt.warm, tt.warm)
+				}
 				c.mustFail(pods, bound)
+				if c.upstream.IsUndecided(t.Context()) {
+					t.Error("undecided, though it is lost")
+				}
 				select {
 				case <-lost:
 				default:

@@ -35,6 +35,7 @@ type server struct {
 	availability            [2]*availability // of all apiservers, by Identity
 	index                   int              // of this one there
 	markAnswered            func()           // called with each useful answer; must not call back
+	responded               *atomic.Bool     // of Upstream
 
 	transports atomic.Pointer[transports]
 }
@@ -93,6 +94,7 @@ func (s *server) send(a *liveness.Attempt, req *http.Request) (*http.Response, e
 		a.End()
 		return nil, err
 	}
+	s.responded.Store(true)
 	a.Answered(res)
 	return res, nil
 }

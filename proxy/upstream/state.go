@@ -69,6 +69,12 @@ func (u *Upstream) Lost(ctx context.Context) <-chan struct{} {
 	return u.availability[authn.IdentityOf(ctx)].now().downCh
 }
 
+// IsUndecided reports whether it is not known yet, after the start, if the user of a request with
+// ctx can reach an apiserver: none has answered anything, and they do not all count as lost.
+func (u *Upstream) IsUndecided(ctx context.Context) bool {
+	return !u.responded.Load() && u.availability[authn.IdentityOf(ctx)].now().up > 0
+}
+
 // availability tracks whether any apiserver can be reached, by requests of one Identity.
 type availability struct {
 	mu   sync.Mutex

@@ -36,6 +36,7 @@ type Upstream struct {
 	balance      Balance
 	next         atomic.Uint64 // of RoundRobin
 	outageStart  outageStart
+	responded    atomic.Bool      // an apiserver has sent any answer since the start
 	availability [2]*availability // by Identity: for callers with credentials of their own, and for the node
 }
 
@@ -55,7 +56,7 @@ func New(servers []*url.URL, node string, balance Balance, creds *Credentials, l
 			return nil, fmt.Errorf("apiserver %q: its address has to be https://HOST:PORT", address)
 		}
 		s := newServer(address, node, limits.withDefaults(), log, m)
-		s.availability, s.index, s.markAnswered = u.availability, i, u.outageStart.markAnswered
+		s.availability, s.index, s.markAnswered, s.responded = u.availability, i, u.outageStart.markAnswered, &u.responded
 		u.servers = append(u.servers, s)
 		peers = append(peers, s.conns)
 	}
