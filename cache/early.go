@@ -63,7 +63,7 @@ func (c *Cache) makeContact(ctx context.Context) {
 	}
 	if f.done == nil {
 		done := make(chan struct{})
-		if c.background(func(ctx context.Context) { c.ping(ctx, done) }) {
+		if c.tasks.start(func(ctx context.Context) { c.ping(ctx, done) }) {
 			f.done = done
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -126,6 +127,52 @@ func TestCommitRateDoesNotDependOnUpdates(t *testing.T) {
 			t.Fatalf("the last commit is of version %s", at)
 		}
 	})
+}
+
+// A power cut soon after a LIST does not lose it; and yet two commits are a second apart.
+func TestAListAfterAnIdleSecondIsSoonOnDisk(t *testing.T) {
+	ceaseless := make([]int, 23) // for two seconds
+	for i := range ceaseless {
+		ceaseless[i] = 90 * i
+	}
+	for name, c := range map[string]struct{ lists, objects, commits []int }{ // ms after the start
+		"a list":                           {lists: []int{0}, commits: []int{100}},
+		"lists together":                   {lists: []int{0, 60}, commits: []int{100}},
+		"a list within a second":           {lists: []int{0, 300}, commits: []int{100, 1200}},
+		"a list after another idle second": {lists: []int{0, 1200}, commits: []int{100, 1300}},
+		"an object":                        {objects: []int{0}, commits: []int{100}},
+		"an object within a second":        {objects: []int{0, 300}, commits: []int{100, 2100}},
+		"objects soon after each other":    {objects: []int{0, 90}, commits: []int{190}},
+		"objects that do not cease":        {objects: ceaseless, commits: []int{1000, 3000}},
+		"a list among them":                {lists: []int{200}, objects: ceaseless, commits: []int{300, 2300}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk := &slowDisk{}
+				w := writeback.New(disk, writeback.Options{})
+				stop := run(t, w)
+				time.Sleep(time.Minute)
+				start := time.Now()
+				for i, at := range c.objects {
+					time.AfterFunc(time.Duration(at)*time.Millisecond, func() { change(t, w, touch(0, i, "x", 1)) })
+				}
+				for i, at := range c.lists {
+					time.AfterFunc(time.Duration(at)*time.Millisecond, func() { change(t, w, whole(1+i, 1)) })
+				}
+				time.Sleep(time.Minute)
+				if err := stop(); err != nil {
+					t.Fatal(err)
+				}
+				var commits []int
+				for _, at := range disk.at {
+					commits = append(commits, int(at.Sub(start).Milliseconds()))
+				}
+				if !slices.Equal(commits, c.commits) {
+					t.Errorf("commits at %v ms, want %v", commits, c.commits)
+				}
+			})
+		})
+	}
 }
 
 // Invariant 16: a disk that takes 1 s per write delays nobody.
@@ -285,7 +332,7 @@ func TestAReplacementReusesPendingBytes(t *testing.T) {
 				stop := run(t, w)
 				change(t, w, touch(0, 0, "x", 1000))
 				if commitFails {
-					time.Sleep(1500 * time.Millisecond) // the commit is under way
+					time.Sleep(500 * time.Millisecond) // the commit is under way
 				}
 				without := touch(0, 0, "x", 1000)
 				without.Op, without.From, without.Put[0].Bytes = store.Replace, "", nil

@@ -11,9 +11,10 @@ import (
 // pending are the changes that wait for a commit, at most one for each view and key. It is not
 // safe for concurrent use.
 type pending struct {
-	views map[store.ID]*pendingView
-	pairs map[pairKey]store.Pair
-	bytes int64
+	views  map[store.ID]*pendingView
+	pairs  map[pairKey]store.Pair
+	bytes  int64
+	listed bool // a view was replaced
 }
 
 type pairKey struct{ table, key string }
@@ -54,6 +55,7 @@ func (p *pending) add(c *store.Change) error {
 	}
 	p.bytes += after.bytes - was
 	p.views[c.ID] = after
+	p.listed = p.listed || c.Op == store.Replace
 	return nil
 }
 

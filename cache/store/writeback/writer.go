@@ -1,6 +1,6 @@
-// Package writeback collects changes in memory and commits them to the store once a second, so
-// that no client waits for the disk. A later change of an object or key replaces an earlier
-// one.
+// Package writeback collects changes in memory and commits them to the store, at most once a
+// second, so that no client waits for the disk. A later change of an object or key replaces an
+// earlier one.
 //
 // Pending changes are bounded. Beyond the bound, or if the store refuses a change, the changes
 // of a view are given up: the view is marked stale on disk instead of being wrong, and the
@@ -28,9 +28,11 @@ type committer interface{ Commit(store.Batch) error }
 
 // Options of a Writer. The zero value is usable.
 type Options struct {
-	// Interval is how long changes are collected before they are committed: 1 s by default.
-	// If changes never cease, commits are two intervals apart: each syncs the disk twice,
-	// which makes one sync per interval.
+	// Interval is the least time between two commits, and how long changes are collected for one:
+	// 1 s by default. Changes are collected for 100 ms only if they follow an interval without any
+	// (unless further ones come within 100 ms each), and after a view was replaced: a LIST that
+	// follows an idle second is soon on disk. If changes never cease, commits are two intervals
+	// apart.
 	Interval time.Duration
 	// MaxPending bounds the bytes that wait for a commit: 32 MiB by default. A running commit
 	// may have as many again.
