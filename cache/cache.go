@@ -288,14 +288,14 @@ func (c *Cache) isUp() bool {
 	}
 }
 
-// repair lists watched views again whose changes could not be written, or that were lost with
-// a damaged file.
+// repair lists watched views again whose changes could not be written, or of which something is damaged
+// on disk.
 func (c *Cache) repair() {
 	if c.disk.IsFailing() {
 		return
 	}
 	for _, v := range c.views.All() {
-		if r := v.Template.Load(); r != nil && (v.Position() == "" || v.Behind()) && v.Holders() > 0 {
+		if r := v.Template.Load(); r != nil && (v.Position() == "" || v.Behind() || v.IsDamaged()) && v.Holders() > 0 {
 			c.lister.Refresh(v, r)
 		}
 	}

@@ -102,7 +102,7 @@ func TestADamagedRecordIsRefusedUntilItIsReadAgain(t *testing.T) {
 			if r.URL.Query().Has("fieldSelector") {
 				return respond(http.StatusOK, podsJSON("100", podJSON("a", "50")))
 			}
-			return respond(http.StatusOK, podsJSON("100", podJSON("a", "50"), podJSON("b", "51")))
+			return respond(http.StatusOK, podsJSON("100", podJSON("a", "50"), podJSON("b", "51"), podJSON("d", "52")))
 		})
 		c := openCache(t, dir, u)
 		stop := runCache(t, c)
@@ -121,9 +121,10 @@ func TestADamagedRecordIsRefusedUntilItIsReadAgain(t *testing.T) {
 			t.Errorf("initial events are said to be whole: %s", body)
 		}
 		expect(t, c, "offline, a list without it", urlOfA, "100: a=50")
+		expect(t, c, "offline, another object of the list", "/api/v1/namespaces/ns/pods/d", "d=52")
 		u.comeBack()
 		get(t, c, urlPods)
 		u.goAway()
-		expect(t, c, "read again", urlPods, "100: a=50 b=51")
+		expect(t, c, "read again", urlPods, "100: a=50 b=51 d=52")
 	})
 }

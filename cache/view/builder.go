@@ -132,7 +132,7 @@ func (v *View) recognize(name, version, head string, rest []byte) (_ Entry, has 
 func (v *View) Current(name string) Entry {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.stale.Load() || v.loadLocked() != nil {
+	if v.stale.Load() || v.loadLocked() != nil || v.damaged[name] || v.damaged[""] {
 		return Entry{}
 	}
 	return v.index[name]
@@ -180,7 +180,7 @@ func (b *Builder) Commit(version string) CommitResult {
 	if v.complete && !v.stale.Load() {
 		order := versions.Compare(version, v.version)
 		switch {
-		case order == 0 && v.loadLocked() == nil && v.hasMembersLocked(b.Items):
+		case order == 0 && v.loadLocked() == nil && len(v.damaged) == 0 && v.hasMembersLocked(b.Items):
 			v.header.Updated, v.served = v.disk.Clock(), true
 			v.denyLocked(false)
 			return Committed
@@ -208,7 +208,7 @@ func (v *View) replaceLocked(b *Builder, version string) {
 	v.noteMissingLocked(b)
 	before := v.version
 	v.Highest.Raise(version)
-	same := v.complete && !v.stale.Load() && versions.Compare(version, before) > 0 && v.loaded && v.hasMembersLocked(b.Items)
+	same := v.complete && !v.stale.Load() && versions.Compare(version, before) > 0 && v.loaded && len(v.damaged) == 0 && v.hasMembersLocked(b.Items)
 	v.stale.Store(false)
 	v.version, v.complete, v.served = version, true, true
 	v.header = viewHeader{

@@ -25,6 +25,8 @@ type contents struct {
 	unwritten weak.Pointer[unwritten]
 	bytes     int64 // of all members, approximately as store.View counts them
 	members   int   // according to the header on disk; until loaded
+	// damaged are the members whose bytes could not be read; "" if it is not known which they are.
+	damaged map[string]bool
 }
 
 func (c *contents) set(name string, e Entry) {
@@ -37,6 +39,7 @@ func (c *contents) remove(name string) {
 	c.sorted, c.unwritten = nil, weak.Pointer[unwritten]{}
 	if old, ok := c.index[name]; ok {
 		delete(c.index, name)
+		delete(c.damaged, name)
 		delete(c.reads.last, name)
 		c.bytes -= int64(old.Size + len(name) + memberCost)
 	}
@@ -75,14 +78,14 @@ func (v *View) NewReader() *store.Reader {
 
 func (v *View) readerOf(s *store.Store) *store.Reader { return s.NewReader(v.DiskID(), v.Scope) }
 
-// Read returns the bytes of a member. It drops a view that is damaged.
+// Read returns the bytes of a member. A damaged one stays a member: an older copy must not take its place.
 func (v *View) Read(name string, e Entry) ([]byte, error) {
 	b, err := v.stored(name, e)
 	if err == nil {
 		return b, nil
 	}
 	if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrChanged) {
-		v.dropIf(name, e)
+		v.damagedIf(name, e)
 	}
 	return nil, fmt.Errorf("the cache of %s is damaged, and is read again from the cloud: %w", v, err)
 }
@@ -110,11 +113,15 @@ func (v *View) stored(name string, e Entry) ([]byte, error) {
 	return nil, err
 }
 
-// ReadFailed drops the view after a member could not be read from a snapshot at a version,
-// unless the view has changed since. It returns err with context.
+// ReadFailed records that a member could not be read from a snapshot at a version. It returns err with
+// context.
 func (v *View) ReadFailed(version string, err error) error {
 	if !errors.Is(err, store.ErrClosed) {
-		v.dropAt(version)
+		name := ""
+		if of, ok := errors.AsType[*store.Error](err); ok {
+			name = of.Name
+		}
+		v.damagedAt(version, name)
 	}
 	return fmt.Errorf("the cache of %s is damaged, and is read again from the cloud: %w", v, err)
 }

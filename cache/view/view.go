@@ -334,22 +334,38 @@ func (v *View) IsComplete() bool {
 	return v.complete
 }
 
-// dropIf drops the view if it still has the member that could not be read.
-func (v *View) dropIf(name string, e Entry) {
+// IsDamaged reports whether the bytes of a member could not be read. The others can be. A new list
+// repairs that.
+func (v *View) IsDamaged() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.damaged) > 0
+}
+
+// damagedIf records that a member could not be read, if the view still has it.
+func (v *View) damagedIf(name string, e Entry) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if now, ok := v.index[name]; ok && now.is(e) {
-		v.dropDamagedLocked()
+		v.damagedLocked(name)
 	}
 }
 
-// dropAt drops the view if it is still at the version at which it could not be read.
-func (v *View) dropAt(version string) {
+// damagedAt records that a member could not be read, if the view is still at that version. If it is not
+// known which, name is empty.
+func (v *View) damagedAt(version, name string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.version == version {
-		v.dropDamagedLocked()
+		v.damagedLocked(name)
 	}
+}
+
+func (v *View) damagedLocked(name string) {
+	if v.damaged == nil {
+		v.damaged = map[string]bool{}
+	}
+	v.damaged[name] = true
 }
 
 // Member returns the entry of one member.
