@@ -213,6 +213,24 @@ func TestAListWithTheSameObjectsDoesNotTakeTheOnesPlace(t *testing.T) {
 	})
 }
 
+// The query was read later than the list from which it is answered, but cannot be served: what has
+// happened in between is not taken out of that list.
+func TestAListIsNotNarrowedByALaterOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newPodCloud("100", aPod("ns/a", "1", "50", "red"), aPod("ns/b", "2", "51", "red"))
+		c := startCache(t, cloud.upstream)
+		const red = urlPods + "?labelSelector=l%3Dred"
+		listed(t.Context(), t, c, asList, urlPods)
+		cloud.set("200", aPod("ns/a", "1", "50", "red"))
+		listed(t.Context(), t, c, protobuf, red)
+		c.views.Find(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Labels: "l=red", Representation: "protobuf"}).MarkSeen("300")
+		cloud.goAway()
+		if got, want := listed(t.Context(), t, c, asList, red), "100: ns/a=50(1) ns/b=51(2)"; got != want {
+			t.Errorf("offline: %q, want %q", got, want)
+		}
+	})
+}
+
 // The list of a query that was refused, or never read, is not put together from another one.
 func TestOnlyWhatWasReadIsAnsweredFromAnotherList(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -62,9 +63,9 @@ func convertBare(bare []byte, t wire.TypeMeta, from, to negotiation.Representati
 type Source struct {
 	View *view.View
 	Repr negotiation.Representation // of the answer
-	// read is a view of the query itself if View selects more: then filter selects the query's objects.
-	read   *view.View
+	// filter selects the query's objects if View selects more. Then read is a view of the query itself.
 	filter *query.Filter
+	read   *view.View
 }
 
 // Key is the view that the source stands for, but for the representation.
@@ -189,41 +190,40 @@ func sameVersion(a, b store.Member) bool {
 	return a.Name == b.Name && a.ResourceVersion == b.ResourceVersion
 }
 
-// source returns the newest source for one entry of the Accept header, or nil.
+// source returns the newest source for one entry of the Accept header, or nil: of those with the same
+// version the one that has the least to convert, and to leave out.
 func (r *Request) source(o offer) *Source {
 	var best, read *Source
 	key := r.Query.Key(o.to)
-	for _, in := range o.from {
-		v := r.Answers.Views.Find(r.Query.Key(in))
-		if v == nil || v.Denied() || v.Position() == "" {
-			continue
-		}
-		s := &Source{View: v, Repr: o.to}
-		if read == nil || s.isNewer(read) {
-			read = s
-		}
-		if v.Usable() && s.convertible() && (best == nil || s.isNewer(best)) {
-			best = s
-		}
-	}
-	if read == nil {
-		return nil
-	}
 	for _, v := range r.Answers.Views.Of(r.Query.UserResource()) {
 		filter, ok := key.Within(&v.Key)
-		if !ok || filter == nil || !slices.Contains(o.from, v.Repr) || !v.Usable() {
+		if !ok || !slices.Contains(o.from, v.Repr) || v.Denied() || v.Position() == "" {
 			continue
 		}
-		s := &Source{View: v, Repr: o.to, read: read.View, filter: filter}
-		if s.convertible() && (best == nil || s.isNewer(best)) {
+		s := &Source{View: v, Repr: o.to, filter: filter}
+		if filter == nil && (read == nil || s.compare(read, o) > 0) {
+			read = s
+		}
+		if v.Usable() && s.convertible() && (best == nil || s.compare(best, o) > 0) {
 			best = s
 		}
 	}
+	if read == nil || best == nil {
+		return nil
+	}
+	best.read = read.View
 	return best
 }
 
-func (s *Source) isNewer(than *Source) bool {
-	return versions.Compare(s.View.Position(), than.View.Position()) > 0
+// compare orders sources by version, and then from the worst to the best.
+func (s *Source) compare(other *Source, o offer) int {
+	rank := func(s *Source) int {
+		if s.filter != nil {
+			return -len(o.from)
+		}
+		return -slices.Index(o.from, s.View.Repr)
+	}
+	return cmp.Or(versions.Compare(s.View.Position(), other.View.Position()), cmp.Compare(rank(s), rank(other)))
 }
 
 // snapshot returns the members of a source that the query selects; nil if it can answer no more.
@@ -232,7 +232,7 @@ func (r *Request) snapshot(s *Source) (*view.Snapshot, error) {
 	if snap == nil || err != nil || s.filter == nil {
 		return snap, err
 	}
-	members, unknown := s.known(snap.Members)
+	members, unknown := s.known(snap)
 	for snap.Members = unknown; len(snap.Members) > 0 && err == nil; {
 		err = r.Answers.production.run(r.HTTP.Context(), r.Query.User, func(*Workspace) error {
 			return snap.Next(pieceSize, func(o store.Object) error {
@@ -258,18 +258,22 @@ func (r *Request) snapshot(s *Source) (*view.Snapshot, error) {
 
 // known returns which members the query selects, and of which only their labels show that: those that
 // have changed since the query was read.
-func (s *Source) known(all []store.Member) (members, unknown []store.Member) {
+func (s *Source) known(snap *view.Snapshot) (members, unknown []store.Member) {
 	version, before := s.read.Members()
-	for _, m := range all {
-		if !s.filter.Name(m.Name) {
-			continue
-		}
-		old, had := view.FindMember(before, m.Name)
+	if versions.Compare(version, snap.Version) > 0 {
+		version = "" // it is later, but cannot answer itself
+	}
+	for _, m := range snap.Members {
 		switch {
-		case s.filter.ByName(), had && old.ResourceVersion == m.ResourceVersion:
+		case !s.filter.Name(m.Name):
+		case s.filter.ByName():
 			members = append(members, m)
 		case versions.Compare(m.ResourceVersion, version) > 0:
 			unknown = append(unknown, m)
+		default:
+			if _, had := view.FindMember(before, m.Name); had {
+				members = append(members, m)
+			}
 		}
 	}
 	return members, unknown

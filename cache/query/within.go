@@ -60,7 +60,7 @@ func (f *Filter) Name(member string) bool {
 	}
 	namespace, name := SplitMember(member)
 	return (f.namespace == "" || f.namespace == namespace) &&
-		f.fields.Matches(fields.Set{"metadata.name": name, "metadata.namespace": namespace})
+		(f.fields.Empty() || f.fields.Matches(fields.Set{"metadata.name": name, "metadata.namespace": namespace}))
 }
 
 // ByName reports whether names alone show what the query selects.

@@ -31,9 +31,9 @@ type buffered struct {
 
 // backlog are the events after a gap, which wait for the end of a relist.
 type backlog struct {
-	listing int // relists that are running
-	waiting []buffered
-	size    int // in bytes
+	listing     int // relists that are running
+	waiting     []buffered
+	backlogSize int // in bytes
 }
 
 // maxBacklog bounds the bytes of events that wait for a relist.
@@ -91,11 +91,11 @@ func (v *View) applyLocked(from string, c *Change) Applied {
 // bufferLocked adds an event to the backlog of the running relist. It returns false if none
 // is running, or the backlog is full.
 func (v *View) bufferLocked(from string, c *Change) bool {
-	if v.listing == 0 || v.backlog.size > maxBacklog {
+	if v.listing == 0 || v.backlogSize > maxBacklog {
 		return false
 	}
 	v.waiting = append(v.waiting, buffered{from, *c})
-	v.backlog.size += len(c.Object) + len(c.Name) + memberCost
+	v.backlogSize += len(c.Object) + len(c.Name) + memberCost
 	return true
 }
 
@@ -104,7 +104,7 @@ func (v *View) CountLists(n int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.listing += n; v.listing == 0 {
-		v.waiting, v.backlog.size = nil, 0
+		v.waiting, v.backlogSize = nil, 0
 	}
 }
 
@@ -112,7 +112,7 @@ func (v *View) CountLists(n int) {
 // recognized by their versions.
 func (v *View) catchUpLocked() {
 	waiting := v.waiting
-	v.waiting, v.backlog.size = nil, 0
+	v.waiting, v.backlogSize = nil, 0
 	for i := range waiting {
 		v.applyLocked(waiting[i].from, &waiting[i].Change)
 	}
