@@ -104,10 +104,10 @@ func listed(ctx context.Context, t *testing.T, c *Cache, accept, url string) str
 	if err != nil {
 		return err.Error()
 	}
-	return describe(t, res)
+	return describePods(t, res)
 }
 
-func describe(t *testing.T, res *http.Response) string {
+func describePods(t *testing.T, res *http.Response) string {
 	t.Helper()
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
@@ -198,7 +198,7 @@ func TestTheFreshestListWins(t *testing.T) {
 }
 
 // A newer list that shows the same objects costs no conversion, and changes no version.
-func TestAListWithTheSameObjectsDoesNotTakeTheOnesPlace(t *testing.T) {
+func TestAListOfTheSameObjectsIsNotConverted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cloud := newPodCloud("100", aPod("ns/a", "1", "50", "red"), aPod("ns/b", "2", "51"))
 		c := startCache(t, cloud.upstream)
@@ -395,7 +395,7 @@ func TestOfflineListsAreWhatTheCloudHad(t *testing.T) {
 				if versions.Compare(version, floors[form+url]) < 0 {
 					t.Errorf("seed %d: %s as %s: %q, seen was %s", seed, url, form, got, floors[form+url])
 				}
-				want := describe(t, listOf(newRequest(context.WithValue(t.Context(), acceptKey{}, form), http.MethodGet, url), version, history[version]))
+				want := describePods(t, listOf(newRequest(context.WithValue(t.Context(), acceptKey{}, form), http.MethodGet, url), version, history[version]))
 				if got != want {
 					t.Errorf("seed %d: %s as %s: %q, want %q", seed, url, form, got, want)
 				}
@@ -466,5 +466,5 @@ func changed(r *rand.Rand, pods []*corev1.Pod, version string) []*corev1.Pod {
 func sameState(t *testing.T, url string, a, b []*corev1.Pod) bool {
 	t.Helper()
 	r := newRequest(t.Context(), http.MethodGet, url)
-	return describe(t, listOf(r, "1", a)) == describe(t, listOf(r, "1", b))
+	return describePods(t, listOf(r, "1", a)) == describePods(t, listOf(r, "1", b))
 }
