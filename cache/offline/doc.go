@@ -1,8 +1,8 @@
 // Package offline answers GET and LIST while the cloud is away, and encodes the initial events
 // of a watch.
 //
-// For each entry of the Accept header in turn, it uses the view in exactly that
-// representation, or else the newest view that can be converted to it; see [Request.Source]. A
+// For each entry of the Accept header in turn, a LIST is answered from the newest view that has
+// all objects of the query and can be converted to that representation; see [Request.Read]. A
 // GET is answered with the newest copy that the user has seen, from any view, or not at all.
 // The node's own status is applied to cached objects; see package overlay and [Answers.Place].
 //
