@@ -2,17 +2,15 @@
 // gets the body unchanged, also if it cannot be decoded; only its last bytes wait until the
 // whole body has been handled.
 //
-// A body is for one goroutine. If it is compressed, another one decompresses it, and ends with
-// it.
+// A body is for one goroutine at a time. If it is compressed, the decompressor is a coroutine of it,
+// which ends with it.
 package tee
 
 import (
-	"compress/gzip"
 	"errors"
 	"io"
 	"log/slog"
 	"net/http"
-	"sync"
 
 	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -25,8 +23,7 @@ const maxObject = wire.DefaultMaxSize
 // clean end.
 type Decoder struct {
 	sink   sink
-	unzip  *io.PipeWriter // nil if the body is not compressed
-	done   chan error     // result of the decompressing goroutine; holds one
+	unzip  *gunzip // nil if the body is not compressed
 	Failed error
 }
 
@@ -53,35 +50,11 @@ func Decode(res *http.Response, s sink) *Decoder {
 	switch res.Header.Get("Content-Encoding") {
 	case "", "identity":
 	case "gzip":
-		in, out := io.Pipe()
-		d.unzip, d.done = out, make(chan error, 1)
-		go func() {
-			err := gunzip(s, in)
-			in.CloseWithError(errors.Join(err, ErrStopReading)) // the rest is discarded
-			d.done <- err
-		}()
+		d.unzip = newGunzip(s)
 	default:
 		d.Failed = errors.New("the body is compressed in a way that was not asked for")
 	}
 	return d
-}
-
-// unzippers are pooled: each takes 40 KB.
-var unzippers = sync.Pool{New: func() any { return new(gzip.Reader) }}
-
-var errNoUnzipper = errors.New("not a gzip reader")
-
-func gunzip(w io.Writer, r io.Reader) error {
-	z, ok := unzippers.Get().(*gzip.Reader)
-	if !ok {
-		return errNoUnzipper
-	}
-	defer unzippers.Put(z)
-	if err := z.Reset(r); err != nil {
-		return err
-	}
-	_, err := io.Copy(w, z)
-	return err
 }
 
 // Write fails if the list cannot be cached, which also ends the decompression.
@@ -128,8 +101,7 @@ func (d *Decoder) Finish() error {
 // Stop ends the decompression, cleanly or not.
 func (d *Decoder) Stop(cause error) error {
 	if d.unzip != nil {
-		d.unzip.CloseWithError(cause) // nil is io.EOF
-		if err := <-d.done; err != nil {
+		if err := d.unzip.end(cause); err != nil {
 			d.Failed = err
 		}
 		d.unzip = nil

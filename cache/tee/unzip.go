@@ -2,11 +2,12 @@ package tee
 
 import (
 	"bufio"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+
+	"github.com/klauspost/compress/gzip"
 )
 
 // UnzipWatch undoes the compression of a watch's body: an apiserver compresses initial
