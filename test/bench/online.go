@@ -105,6 +105,17 @@ func (b *bench) online(ctx context.Context) (err error) {
 		return err
 	}
 	b.showList(list)
+	var zipped [2]*target
+	for i, t := range b.targets {
+		c := *t
+		c.gzip, zipped[i] = true, &c
+	}
+	list, err = b.requests(ctx, fmt.Sprintf("LIST %d pods, gzip, p50", podCount), podsPath, listsPerRound, zipped, limit)
+	if err != nil {
+		return err
+	}
+	b.show(list.row())
+	b.showCPU("CPU a LIST, gzip", list)
 	for _, n := range []int{1, 10} {
 		p50, p99, err := b.watches(ctx, n)
 		if err != nil {
@@ -142,7 +153,11 @@ func (r *requested) throughput(times []time.Duration) float64 {
 func (b *bench) showList(list *requested) {
 	b.show(list.row())
 	b.showPair("throughput", "MB/s", [2]float64{list.throughput(list.bare), list.throughput(list.hub)})
-	b.showPair("CPU a LIST", "ms", [2]float64{milliseconds(list.cpu[0]), milliseconds(list.cpu[1])})
+	b.showCPU("CPU a LIST", list)
+}
+
+func (b *bench) showCPU(name string, list *requested) {
+	b.showPair(name, "ms", [2]float64{milliseconds(list.cpu[0]), milliseconds(list.cpu[1])})
 }
 
 // requests compares the median time of n GETs of path.

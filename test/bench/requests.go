@@ -18,6 +18,9 @@ func (t *target) timed(ctx context.Context, path string) (time.Duration, int64, 
 		return 0, 0, err
 	}
 	req.Header.Set("Accept", protobuf)
+	if t.gzip {
+		req.Header.Set("Accept-Encoding", "gzip")
+	}
 	began := time.Now()
 	res, err := t.client.Do(req)
 	if err != nil {

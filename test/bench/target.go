@@ -20,6 +20,7 @@ type target struct {
 	name   string
 	url    string
 	client *http.Client
+	gzip   bool // accept compressed answers, as client-go does; what they take to decompress is not measured
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when the process has ended
 }
