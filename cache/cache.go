@@ -75,6 +75,9 @@ type Options struct {
 	// ReconnectJitter is the time over which watches are resumed after an outage; 0 resumes
 	// them at once.
 	ReconnectJitter time.Duration
+	// ServeWatched has reads of the node with resourceVersion=0 answered from views that open
+	// watches keep current.
+	ServeWatched bool
 	// SpoolCount and SpoolBytes bound the Events that wait for the cloud; the defaults are
 	// those of spool.Options, negative values disable the spool.
 	SpoolCount int
@@ -359,7 +362,7 @@ func (c *Cache) RoundTrip(r *http.Request) (*http.Response, error) {
 	if info.IsResourceRequest {
 		x.moment = c.records.Now(x.resource())
 	}
-	if res := x.early(); res != nil {
+	if res := x.any(); res != nil {
 		return res, nil
 	}
 	res, err := c.up.RoundTrip(r)

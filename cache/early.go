@@ -27,13 +27,33 @@ type contact struct {
 	done  chan struct{} // closed when the request under way has ended; nil: there is none
 }
 
-// early answers a request that accepts any state, while it is not known whether the cloud is there.
-// It returns nil if the request has to wait for that.
-func (x *exchange) early() *http.Response {
-	q := x.query
-	if q == nil || q.User == "" || !q.AnyVersion() || !x.cache.up.IsUndecided(x.req.Context()) {
+// any answers a GET or LIST that accepts any state without the cloud, or returns nil.
+func (x *exchange) any() *http.Response {
+	if x.query == nil || x.query.User == "" || !x.query.AnyVersion() {
 		return nil
 	}
+	if x.cache.up.IsUndecided(x.req.Context()) {
+		return x.early()
+	}
+	return x.watched()
+}
+
+// watched answers from a view that a watch keeps current. It does so for the node only: its watches
+// prove that it may read what it is answered, as long as an apiserver lets them go on. The user of a
+// token may have watches open that were authorized by another token.
+func (x *exchange) watched() *http.Response {
+	if !x.cache.opts.ServeWatched || !x.who.isNode() || !x.cache.isUp() {
+		return nil
+	}
+	res := x.ask().Current()
+	if res != nil {
+		x.cache.metrics.watched(x.info)
+	}
+	return res
+}
+
+// early answers while it is not known whether the cloud is there.
+func (x *exchange) early() *http.Response {
 	// Before the loss is known, slices do not follow the node's pods as they did before a restart.
 	if localendpoints.Shows(x.info.APIGroup, x.info.APIVersion, x.info.Resource) {
 		return nil

@@ -44,6 +44,7 @@ func openCache(c *config.Config, upstream *upstream.Upstream, r prometheus.Regis
 		TokenGrace:       c.OfflineTokenGrace,
 		AuthorizationTTL: c.OfflineAuthorizationTTL,
 		ReconnectJitter:  c.ReconnectJitter,
+		ServeWatched:     c.ServeReadsFromWatches,
 		SpoolCount:       cmp.Or(c.EventSpoolMaxCount, -1), // 0 means none here, and the default there
 		SpoolBytes:       cmp.Or(c.EventSpoolMaxBytes, -1),
 		Registerer:       r,

@@ -33,6 +33,22 @@ func Acceptable(accept string) []Representation {
 	return out
 }
 
+// Preferred returns the representation that a client wants most. It is the zero Representation if the
+// cache does not know it, or it is never cached.
+func Preferred(accept string) Representation {
+	if accept == "" {
+		return Representation{Encoding: wire.JSON}
+	}
+	for _, clause := range goautoneg.ParseAccept(accept)[:1] {
+		for _, e := range []wire.Encoding{wire.JSON, wire.Protobuf} {
+			if r, ok := transformed(e, clause.Params); ok && matches(clause, e) {
+				return r
+			}
+		}
+	}
+	return Representation{}
+}
+
 // Select returns the first representation that accept allows and that is at hand.
 func Select(accept string, atHand func(Representation) bool) (_ Representation, ok bool) {
 	for _, r := range Acceptable(accept) {

@@ -28,7 +28,12 @@ func (r *Request) List() (*http.Response, error) {
 		snap.Close()
 		return ErrorResponse(r.HTTP, err)
 	}
-	body, err := r.listBody(src, snap, r.Answers.WithStatus(src, snap))
+	return r.list(src, snap, r.Answers.WithStatus(src, snap))
+}
+
+// list answers with a snapshot, which it closes.
+func (r *Request) list(src *Source, snap *view.Snapshot, status Status) (*http.Response, error) {
+	body, err := r.listBody(src, snap, status)
 	if err != nil {
 		snap.Close()
 		return nil, err

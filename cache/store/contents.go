@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"hash/maphash"
 	"maps"
 	"slices"
 	"strings"
@@ -19,9 +20,8 @@ type object struct {
 	sum                  Sum
 	size                 int // of the bytes
 	place                place
-	views                int // that have it as a member
-	// same is another object whose bytes have the same sum: of another scope.
-	same *object
+	views                int     // that have it as a member
+	next                 *object // in contents.objects
 }
 
 func (o *object) key() ObjectKey { return ObjectKey{o.scope, o.name, o.version, o.sum} }
@@ -58,7 +58,8 @@ const maxSmall = 64
 // contents is what is in the store, without the bytes. It is not safe for concurrent use.
 type contents struct {
 	views   map[ID]*view
-	objects map[Sum]*object
+	objects map[uint64]*object // by hash; those with the same hash are linked
+	seed    maphash.Seed
 	tables  map[string]map[string]value
 	scopes  map[string]string // interned
 	live    int64             // size of all records that are needed, in bytes
@@ -69,13 +70,14 @@ type contents struct {
 }
 
 func newContents() *contents {
-	return &contents{views: map[ID]*view{}, objects: map[Sum]*object{}, tables: map[string]map[string]value{}, scopes: map[string]string{}, damaged: map[*object]bool{}}
+	return &contents{views: map[ID]*view{}, objects: map[uint64]*object{}, seed: maphash.MakeSeed(), tables: map[string]map[string]value{}, scopes: map[string]string{}, damaged: map[*object]bool{}}
 }
 
 // object returns the object with this identity, or nil.
 func (c *contents) object(scope, name, version string, sum Sum) *object {
-	for o := c.objects[sum]; o != nil; o = o.same {
-		if o.name == name && o.version == version && o.scope == scope {
+	key := ObjectKey{scope, name, version, sum}
+	for o := c.objects[maphash.Comparable(c.seed, key)]; o != nil; o = o.next {
+		if o.key() == key {
 			return o
 		}
 	}
@@ -84,7 +86,8 @@ func (c *contents) object(scope, name, version string, sum Sum) *object {
 
 // add adds an object, which must not be there.
 func (c *contents) add(o *object) {
-	o.same, c.objects[o.sum] = c.objects[o.sum], o
+	hash := maphash.Comparable(c.seed, o.key())
+	o.next, c.objects[hash] = c.objects[hash], o
 	c.live += int64(o.place.size)
 }
 
@@ -99,16 +102,17 @@ func (c *contents) move(o *object, to place) {
 func (c *contents) forget(o *object) {
 	c.live -= int64(o.place.size)
 	delete(c.damaged, o)
-	first := c.objects[o.sum]
+	hash := maphash.Comparable(c.seed, o.key())
+	first := c.objects[hash]
 	if first == o {
-		if c.objects[o.sum] = o.same; o.same == nil {
-			delete(c.objects, o.sum)
+		if c.objects[hash] = o.next; o.next == nil {
+			delete(c.objects, hash)
 		}
 		return
 	}
-	for ; first != nil; first = first.same {
-		if first.same == o {
-			first.same = o.same
+	for ; first != nil; first = first.next {
+		if first.next == o {
+			first.next = o.next
 		}
 	}
 }

@@ -180,7 +180,7 @@ func (w *rewriter) viewRecord(v *view) viewRecord {
 func (w *rewriter) copyBodies() error {
 	var objects []*object // who holds write is the only one who changes them
 	for _, o := range w.store.contents.objects {
-		for ; o != nil; o = o.same {
+		for ; o != nil; o = o.next {
 			objects = append(objects, o)
 		}
 	}

@@ -110,6 +110,12 @@ func FindMember(sorted []store.Member, name string) (store.Member, bool) {
 	return sorted[i], true
 }
 
+// has reports whether there is a member with this name.
+func (s *Snapshot) has(name string) bool {
+	_, ok := slices.BinarySearchFunc(s.Members, name, func(m store.Member, name string) int { return strings.Compare(m.Name, name) })
+	return ok
+}
+
 // Read returns the bytes of a member.
 func (s *Snapshot) Read(m store.Member) ([]byte, error) {
 	if b, ok := s.unwritten(m); ok {

@@ -15,6 +15,10 @@ import (
 // relay reads frames from upstream until there is output for the client, and no further
 // frame is ready.
 func (s *stream) relay() {
+	if s.current {
+		s.view.Await(1)
+		defer s.view.Await(-1)
+	}
 	for s.err == nil {
 		frame, err := s.frames.Next()
 		if err != nil {
@@ -73,6 +77,7 @@ func (s *stream) take(f *wire.Frame) {
 		return
 	}
 	s.resetRetry()
+	s.view.Heard(s.watches.Now())
 	switch f.Type {
 	case watch.Bookmark:
 		s.item = f.Meta.TypeMeta()
@@ -105,6 +110,7 @@ func (s *stream) relayUnread(f *wire.Frame) {
 // invalidate is called after an unreadable event, whose effect on the view is unknown.
 func (s *stream) invalidate() {
 	s.endBuilder()
+	s.current = false
 	if s.at != "" {
 		s.gap = true
 		s.watches.Records.Forgot(s.query.UserResource(), versions.Following(s.view.Highest.Version()))

@@ -67,6 +67,7 @@ type relayed struct {
 	frames   *wire.FrameReader
 	resumed  bool // upstream was opened by the hub, unknown to the client
 	gap      bool // an unreadable event was relayed
+	current  bool // the client has all of upstream's events up to a bookmark, and all after it
 	opaque   bool // the rest of upstream is unreadable, and relayed as it is
 	partial  bool // part of an event has been relayed
 }
@@ -172,7 +173,7 @@ func (s *stream) detach() error {
 		return nil
 	}
 	err := s.upstream.Close()
-	s.upstream, s.frames = nil, nil
+	s.upstream, s.frames, s.current = nil, nil, false
 	s.held.stopSettling()
 	return err
 }

@@ -100,6 +100,9 @@ func (b *bench) online(ctx context.Context) (err error) {
 		return err
 	}
 	b.show(get.row())
+	if err := b.node(ctx); err != nil {
+		return err
+	}
 	list, err := b.requests(ctx, fmt.Sprintf("LIST %d pods, p50", podCount), podsPath, listsPerRound, b.targets, limit)
 	if err != nil {
 		return err

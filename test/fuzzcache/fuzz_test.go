@@ -117,6 +117,9 @@ func (c *client) readOn(ctx context.Context, r *rand.Rand) {
 		} else {
 			c.get(ctx, r)
 		}
+		if r.IntN(2) == 0 {
+			c.getAny(ctx, r)
+		}
 		pause(ctx, time.Duration(20+r.IntN(200))*time.Millisecond)
 	}
 }

@@ -41,6 +41,7 @@ func (c *client) listAs(ctx context.Context, r *rand.Rand, q *query, f *form) (i
 		limit = strconv.Itoa(1 + r.IntN(15))
 	}
 	what := fmt.Sprintf("LIST %s as %s", q.path("resourceVersion", version, "resourceVersionMatch", match, "limit", limit), f.name)
+	floors := c.sight.floors(q.resource)
 	var all listing
 	all, began, last, ok := c.pages(ctx, what, q, f, version, match, limit)
 	if !ok {
@@ -57,6 +58,9 @@ func (c *client) listAs(ctx context.Context, r *rand.Rand, q *query, f *form) (i
 	current := exact == 0 && (version != "0" || last.weather == offline)
 	if current && all.rev < floor {
 		c.w.report("a list that is older than what was seen", "%s, %s: it is at %d, seen was %d; %v", c.name, what, all.rev, floor, last.weather)
+	}
+	if version == "0" {
+		c.judgeAny(what, q, f, &all, floor, floors, last)
 	}
 	whole := *last
 	whole.began, whole.weather = began, c.w.weatherOf(began, last.ended)
