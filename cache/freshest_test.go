@@ -20,10 +20,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
 )
@@ -209,6 +211,28 @@ func TestAListOfTheSameObjectsIsNotConverted(t *testing.T) {
 		cloud.goAway()
 		if got, want := listed(t.Context(), t, c, asList, red), "100: ns/a=50(1)"; got != want {
 			t.Errorf("offline: %q, want %q", got, want)
+		}
+	})
+}
+
+// Clients that do not read their answers hold no copy of the list each.
+func TestNarrowedListsShareTheirMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, c, _ := startFresher(t)
+		var members []*store.Member
+		for range 2 {
+			r := newRequest(t.Context(), http.MethodGet, urlInNS)
+			info, _ := request.RequestInfoFrom(r.Context())
+			q := query.Of(r, query.ParamsOf(r), info, query.NodeUser)
+			_, snap, err := (&exchange{cache: c, req: r, info: info, who: caller{user: query.NodeUser}, query: q}).ask().Read()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer snap.Close()
+			members = append(members, &snap.Members[0])
+		}
+		if members[0] != members[1] {
+			t.Error("each list has members of its own")
 		}
 	})
 }

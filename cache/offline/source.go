@@ -232,6 +232,19 @@ func (r *Request) snapshot(s *Source) (*view.Snapshot, error) {
 	if snap == nil || err != nil || s.filter == nil {
 		return snap, err
 	}
+	err = snap.Narrow(s.read.Key, func() ([]store.Member, error) { return r.selected(s, snap) })
+	if err != nil {
+		snap.Close()
+		if r.HTTP.Context().Err() == nil {
+			err = s.View.ReadFailed(snap.Version, err)
+		}
+		return nil, err
+	}
+	return snap, nil
+}
+
+// selected returns the members of a snapshot that the query selects. It removes them from the snapshot.
+func (r *Request) selected(s *Source, snap *view.Snapshot) (members []store.Member, err error) {
 	members, unknown := s.known(snap)
 	for snap.Members = unknown; len(snap.Members) > 0 && err == nil; {
 		err = r.Answers.production.run(r.HTTP.Context(), r.Query.User, func(*Workspace) error {
@@ -244,16 +257,8 @@ func (r *Request) snapshot(s *Source) (*view.Snapshot, error) {
 			})
 		})
 	}
-	if err != nil {
-		snap.Close()
-		if r.HTTP.Context().Err() == nil {
-			err = s.View.ReadFailed(snap.Version, err)
-		}
-		return nil, err
-	}
 	slices.SortFunc(members, func(a, b store.Member) int { return strings.Compare(a.Name, b.Name) })
-	snap.Members = members
-	return snap, nil
+	return members, err
 }
 
 // known returns which members the query selects, and of which only their labels show that: those that

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -21,6 +22,8 @@ type contents struct {
 	index  map[string]Entry
 	reads  reads          // of the members of a Single view
 	sorted []store.Member // members in order; nil after a change
+	// parts of sorted, by query, are shared by the snapshots of the view's current state.
+	parts map[query.Key]weak.Pointer[part]
 	// unwritten is shared by the snapshots of the view's current state.
 	unwritten weak.Pointer[unwritten]
 	bytes     int64 // of all members, approximately as store.View counts them
@@ -36,7 +39,7 @@ func (c *contents) set(name string, e Entry) {
 }
 
 func (c *contents) remove(name string) {
-	c.sorted, c.unwritten = nil, weak.Pointer[unwritten]{}
+	c.sorted, c.parts, c.unwritten = nil, nil, weak.Pointer[unwritten]{}
 	if old, ok := c.index[name]; ok {
 		delete(c.index, name)
 		delete(c.damaged, name)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"weak"
 
+	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/store/writeback"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -18,6 +19,7 @@ type Snapshot struct {
 	Changed string
 	Meta    wire.ListMeta
 	Members []store.Member // shared and read-only; the slice itself may be shortened
+	part    *part          // see Narrow
 	pending *unwritten     // nil if there are none
 	Reader  *store.Reader
 	// Added are members without bytes: they match the query only with the node's own status,
@@ -88,6 +90,42 @@ func (v *View) sortedLocked() []store.Member {
 		slices.SortFunc(v.sorted, func(a, b store.Member) int { return strings.Compare(a.Name, b.Name) })
 	}
 	return v.sorted
+}
+
+// part are those of a view's members that another query selects.
+type part struct{ members []store.Member }
+
+// Narrow leaves the members that find returns, in order: those that another query selects. Snapshots
+// of the same state share them, so a client that does not read its answer holds no copy.
+func (s *Snapshot) Narrow(q query.Key, find func() ([]store.Member, error)) error {
+	whole := s.Members
+	if s.part = s.view.partOf(whole, q, nil); s.part == nil {
+		members, err := find()
+		if err != nil {
+			return err
+		}
+		s.part = s.view.partOf(whole, q, &part{members})
+	}
+	s.Members = s.part.members
+	return nil
+}
+
+// partOf returns the part of a view's members that a query selects. If it is not known yet that is
+// found, which is kept unless the view has changed.
+func (v *View) partOf(whole []store.Member, q query.Key, found *part) *part {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(whole) == 0 || len(v.sorted) == 0 || &v.sorted[0] != &whole[0] {
+		return found
+	}
+	if known := v.parts[q].Value(); known != nil || found == nil {
+		return known
+	}
+	if v.parts == nil {
+		v.parts = map[query.Key]weak.Pointer[part]{}
+	}
+	v.parts[q] = weak.Make(found)
+	return found
 }
 
 // Members returns the view's members in order, read-only, and their version, also if clients have
