@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/edgehub-io/edgehub/test/bench/process"
 	"github.com/edgehub-io/edgehub/test/cluster/freeport"
 )
 
@@ -90,6 +91,11 @@ func (b *bench) online(ctx context.Context) (err error) {
 		return err
 	}
 	b.showDetail("resident, idle", "MB", megabytes(idle))
+	anonymous, err := process.Anonymous(b.targets[1].cmd.Process.Pid)
+	if err != nil {
+		return err
+	}
+	b.showDetail("resident, idle, without the program's file", "MB", megabytes(anonymous))
 	get, err := b.requests(ctx, "GET pod, p50", "/api/v1/namespaces/"+namespace+"/pods/"+podName(1), getsPerRound, b.targets, limit)
 	if err != nil {
 		return err

@@ -18,6 +18,10 @@ const clockTick = time.Second / 100
 // Resident is the memory of the process, in bytes.
 func Resident(pid int) (int64, error) { return memory(pid, "VmRSS:") }
 
+// Anonymous is the part of Resident that is the process's own: without pages of files, most of them
+// the program's, which the kernel can drop and read again.
+func Anonymous(pid int) (int64, error) { return memory(pid, "RssAnon:") }
+
 // Peak is the most memory that the process has ever had, in bytes.
 func Peak(pid int) (int64, error) { return memory(pid, "VmHWM:") }
 
