@@ -362,7 +362,7 @@ func (c *Cache) RoundTrip(r *http.Request) (*http.Response, error) {
 	if info.IsResourceRequest {
 		x.moment = c.records.Now(x.resource())
 	}
-	if res := x.any(); res != nil {
+	if res := x.atAnyVersion(); res != nil {
 		return res, nil
 	}
 	res, err := c.up.RoundTrip(r)

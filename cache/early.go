@@ -27,8 +27,8 @@ type contact struct {
 	done  chan struct{} // closed when the request under way has ended; nil: there is none
 }
 
-// any answers a GET or LIST that accepts any state without the cloud, or returns nil.
-func (x *exchange) any() *http.Response {
+// atAnyVersion answers a GET or LIST that accepts any state without the cloud, or returns nil.
+func (x *exchange) atAnyVersion() *http.Response {
 	if x.query == nil || x.query.User == "" || !x.query.AnyVersion() {
 		return nil
 	}

@@ -79,13 +79,12 @@ func TestACloudThatAnswersAtTheStartIsWaitedFor(t *testing.T) {
 		get(t, c, urlPods)
 		stop()
 		u.shows("110", podJSON("a", "110"))
-		const any = urlPods + "?resourceVersion=0"
 
 		answer := u.beginSilent()
 		c = openCache(t, dir, u)
 		stop = runCache(t, c)
 		time.AfterFunc(90*time.Millisecond, answer)
-		if got, want := took(t.Context(), t, c, any), "110: a=110 after 90ms"; got != want {
+		if got, want := took(t.Context(), t, c, urlPods+anyVersion), "110: a=110 after 90ms"; got != want {
 			t.Errorf("a cloud that is there: %q, want %q", got, want)
 		}
 		stop()
@@ -94,15 +93,15 @@ func TestACloudThatAnswersAtTheStartIsWaitedFor(t *testing.T) {
 		answer = u.beginSilent()
 		c = startIn(t, dir, u)
 		for _, want := range []string{"110: a=110 after 100ms", "110: a=110 after 0s"} {
-			if got := took(t.Context(), t, c, any); got != want {
+			if got := took(t.Context(), t, c, urlPods+anyVersion); got != want {
 				t.Errorf("a cloud that takes longer: %q, want %q", got, want)
 			}
 		}
 		answer()
-		if got, want := took(t.Context(), t, c, any), "120: a=120 after 0s"; got != want {
+		if got, want := took(t.Context(), t, c, urlPods+anyVersion), "120: a=120 after 0s"; got != want {
 			t.Errorf("once it has answered: %q, want %q", got, want)
 		}
 		u.goAway()
-		expect(t, c, "once it is lost", any, "120: a=120")
+		expect(t, c, "once it is lost", urlPods+anyVersion, "120: a=120")
 	})
 }

@@ -171,7 +171,7 @@ func TestAWatchThatIsNotReadAnswersNothing(t *testing.T) {
 		}
 		defer res.Body.Close()
 		feed := <-u.feeds
-		go send(t, feed, podBookmark("110", false))
+		go io.WriteString(feed, podBookmark("110", false)) // a test cannot fail there; the client gets it
 		if _, err := res.Body.Read(make([]byte, 1<<10)); err != nil {
 			t.Fatal(err)
 		}
@@ -180,12 +180,42 @@ func TestAWatchThatIsNotReadAnswersNothing(t *testing.T) {
 	})
 }
 
-// The flag turns it off, and what the cloud has counts until the status of an outage is settled.
-func TestWatchesAnswerNothingWhenTheyAreNotTo(t *testing.T) {
+// The flag turns it off.
+func TestNoWatchAnswersIfTheFlagIsOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := startWatching(t, "")
 		w.cache.opts.ServeWatched = false
 		w.shows("999", podJSON("a", "999"))
 		expect(t, w.cache, "turned off", urlPods+anyVersion, "999: a=999")
+	})
+}
+
+// What the node has reported offline is shown until it is settled, and the cloud is asked so long.
+func TestNoWatchAnswersWhileSomethingOfAnOutageIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := startWatching(t, "")
+		w.goAway()
+		w.feed.CloseWithError(io.ErrUnexpectedEOF)
+		reportStatus(t, w.cache, "a", "10.0.0.1")
+		w.shows("110", podJSON("a", "50", "l"))
+		w.comeBack()
+		get(t, w.cache, urlPods) // the cloud has answered
+		asked := func() bool {
+			before := w.count("list")
+			get(t, w.cache, urlPods+anyVersion)
+			return w.count("list") > before
+		}
+		send(t, <-w.feeds, podBookmark("110", false))
+		synctest.Wait()
+		if !asked() {
+			t.Error("answered while the status is shown")
+		}
+		feed := <-w.feeds // when the watch has settled it, it goes on anew
+		time.Sleep(time.Second)
+		send(t, feed, podBookmark("110", false))
+		synctest.Wait()
+		if n := w.cache.writes.overlay.Len(); n > 0 || asked() {
+			t.Errorf("not answered once it is settled; %d updates are left", n)
+		}
 	})
 }
