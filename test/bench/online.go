@@ -52,7 +52,7 @@ func (b *bench) startTargets(ctx context.Context) error {
 		return err
 	}
 	b.targets[1], err = startTarget(ctx, "hub", addresses[1], exec.CommandContext(ctx, b.hubBin,
-		"--node-name=bench", "--kubeconfig="+c.Kubeconfig(), "--root-dir="+filepath.Join(dir, "hub"), "--log-level=warn",
+		"--node-name=bench", "--kubeconfig="+c.Kubeconfig(), "--root-dir="+filepath.Join(dir, "hub"), "--log-level=warn", "--serve-reads-from-watches",
 		"--proxy-port="+port(1), "--proxy-secure-port="+port(2), "--serve-port="+port(3)))
 	if err != nil {
 		return err

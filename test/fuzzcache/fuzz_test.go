@@ -224,6 +224,8 @@ func (w *world) lacking(length time.Duration) []string {
 		"cuts": 3, "changes of a default": 0.5, "lists, offline": 20, "gets, offline": 40, "lists, foul": 100, "gets, foul": 200,
 		"watch events": 1000, "writes by clients": 50, "watch events in tables": 5,
 		"statuses written": 10, "statuses reported while the cloud was away": 5, "reported statuses seen offline": 5,
+
+		"gets, fair, answered by the hub": 1,
 	} {
 		if float64(w.done(what)) < least*min(minutes, 10) {
 			out = append(out, fmt.Sprintf("%d %s in %v", w.done(what), what, length))

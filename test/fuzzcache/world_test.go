@@ -56,7 +56,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	servers := env.ServerURLs()
 	w.hub = hubproc.New(t, hubproc.Options{
 		Binary: env.hubBin, Server: servers[0], Others: servers[1:],
-		Args: []string{"--log-level=info", "--container-runtime-endpoint="},
+		Args: []string{"--log-level=info", "--container-runtime-endpoint=", "--serve-reads-from-watches"},
 	})
 	w.hub.IdentifyAs(env.Cluster, "system:masters") // it may read all that a test makes
 	w.prepare()
