@@ -31,7 +31,7 @@ func (w *watchedModel) note() {
 	for _, name := range modelNames {
 		old, was := before[name]
 		now, is := w.pods[name]
-		event := ""
+		var event string
 		switch {
 		case was == is && old == now:
 			continue
@@ -142,7 +142,7 @@ func TestNoSequenceOfStepsMakesAWatchAnswerWhatIsOlderThanWhatWasSeen(t *testing
 				for range 80 {
 					pod := modelNames[w.rand.IntN(len(modelNames))]
 					n := w.rand.IntN(len(modelSteps) + 8)
-					name := ""
+					var name string
 					switch n -= len(modelSteps); {
 					case n >= 5:
 						name = "show with a bookmark"

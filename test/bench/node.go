@@ -43,7 +43,7 @@ func (t *target) watchNode(ctx context.Context) error {
 		return err
 	}
 	req.Header.Set("Accept", protobuf)
-	res, err := t.client.Do(req)
+	res, err := t.client.Do(req) //nolint:bodyclose // it ends with ctx
 	if err != nil {
 		return err
 	}
@@ -55,9 +55,6 @@ func (t *target) watchNode(ctx context.Context) error {
 		}
 		text += string(rune(b))
 	}
-	go func() {
-		defer res.Body.Close()
-		_, _ = io.Copy(io.Discard, body) // ends with ctx
-	}()
+	go io.Copy(io.Discard, body) //nolint:errcheck // it ends with ctx
 	return nil
 }
