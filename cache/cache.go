@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/edgehub-io/edgehub/cache/derived"
 	"github.com/edgehub-io/edgehub/cache/disk"
 	"github.com/edgehub-io/edgehub/cache/identity"
-	"github.com/edgehub-io/edgehub/cache/localendpoints"
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/pages"
 	"github.com/edgehub-io/edgehub/cache/pause"
@@ -107,8 +107,7 @@ type Cache struct {
 	answers *offline.Answers
 	metrics *metrics
 	log     *slog.Logger
-	// endpoints computes EndpointSlices from the node's pods.
-	endpoints *localendpoints.Tracker
+	derived *derived.Objects
 
 	lister  *relist.Lister
 	watches *watch.Watches
@@ -194,20 +193,18 @@ func (c *Cache) load() error {
 	if c.writes, err = newWrites(c); err != nil {
 		return err
 	}
-	c.endpoints = localendpoints.New(localendpoints.Options{
-		Views: c.views, Overlay: c.writes.overlay, Node: c.opts.NodeName, APIServer: c.opts.PodServers,
-		IsUp: c.isUp, Jitter: c.opts.ReconnectJitter, Now: time.Now, Log: c.log,
-	})
-	c.answers = offline.New(offline.Options{
-		Views: c.views, Overlay: c.writes.overlay, Endpoints: c.endpoints, Now: time.Now, Log: c.log,
-	})
-	c.watches = watch.New(watch.Options{
-		Lister: c.lister, Up: c.up, IsUp: c.isUp, Overlay: c.writes.overlay, Answers: c.answers, Jitter: c.opts.ReconnectJitter,
-	})
 	if err := errors.Join(c.records.Load(c.disk, c.log), c.views.Load(salt)); err != nil {
 		return err
 	}
-	c.endpoints.Loaded()
+	c.derived, err = derived.New(derived.Options{
+		Views: c.views, Disk: c.disk, Node: c.opts.NodeName, APIServer: c.opts.PodServers,
+		IsUp: c.isUp, Jitter: c.opts.ReconnectJitter, Now: time.Now, Log: c.log,
+	})
+	if err != nil {
+		return err
+	}
+	c.answers = offline.New(offline.Options{Views: c.views, Derived: c.derived, Now: time.Now, Log: c.log})
+	c.watches = watch.New(watch.Options{Lister: c.lister, Up: c.up, IsUp: c.isUp, Answers: c.answers, Jitter: c.opts.ReconnectJitter})
 	c.distrust()
 	return nil
 }
@@ -340,11 +337,11 @@ func (c *Cache) watchCloud(ctx context.Context) error {
 		}
 		c.outages.Lost()
 		c.disk.Flush() // what clients have by now: a process after this one has to know what it is to take back
-		c.endpoints.Lost()
+		c.derived.Lost()
 		if err := c.up.WaitUp(ctx); err != nil {
 			return nil //nolint:nilerr // it is ctx's
 		}
-		c.endpoints.Returned()
+		c.derived.Returned()
 	}
 }
 

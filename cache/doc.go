@@ -13,6 +13,7 @@
 //   - offline answers reads from views while the cloud is away.
 //   - watch keeps watches open while the cloud is away, and resumes them.
 //   - relist lists views again, and resets them if etcd was restored from a backup.
+//   - derived has what users read instead of what is cached, because the node has changed it.
 //   - records stores what is known of single objects besides their copies in views.
 //   - tee decodes the body of an answer while the client reads it.
 //   - disk is the store and its writer, which are opened again after damage.
@@ -21,24 +22,14 @@
 // items to a [view.Builder] while the client reads. At the end of the body package relist
 // commits the Builder: its items become the view, and the disk follows. While the cloud is
 // away, package offline takes a [view.Snapshot] of the first view that can answer, in the
-// order of the Accept header, applies the node's own status, and encodes the body piece by
+// order of the Accept header, asks package derived what differs, and encodes the body piece by
 // piece while the client reads.
 //
-// # The node's own status
+// # Derived objects
 //
-// Package overlay stores the status that the node writes while the cloud is away. It is
-// applied to cached objects wherever they are read: by package offline in a list and in
-// initial events, by package watch in a watch that waits. When the cloud is back, package
-// watch reverts the status that the cloud did not get, after a minute, or in the next watch
-// that a client opens after that. The kubelet sees this in its own watch, and writes its
-// status to the cloud. Until then the overlay is kept, because the cloud may be lost again.
-//
-// # EndpointSlices
-//
-// While the cloud is away, EndpointSlices follow the pods of the node. Package localendpoints
-// computes them from the node's views of its pods and from the overlay. They are shown like the
-// node's own status, and package watch also changes the slices of the cloud until it has caught up.
-// Nothing of it is stored: views have what an apiserver sent.
+// While the cloud is away, the node's own status, leases and EndpointSlices are not shown as they are
+// cached, but as the node makes them. Nothing of it is stored in views. Package derived describes the
+// flow, up to what happens when the cloud is back.
 //
 // # Invariants
 //

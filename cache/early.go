@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cache/localendpoints"
+	"github.com/edgehub-io/edgehub/cache/derived"
 )
 
 // A hub that starts does not know whether the cloud is there, and if packets are swallowed it takes
@@ -55,7 +55,7 @@ func (x *exchange) watched() *http.Response {
 // early answers while it is not known whether the cloud is there.
 func (x *exchange) early() *http.Response {
 	// Before the loss is known, slices do not follow the node's pods as they did before a restart.
-	if localendpoints.Shows(x.info.APIGroup, x.info.APIVersion, x.info.Resource) {
+	if derived.IsSlices(x.info.APIGroup, x.info.APIVersion, x.info.Resource) {
 		return nil
 	}
 	if x.cache.makeContact(x.req.Context()); !x.cache.up.IsUndecided(x.req.Context()) {

@@ -13,8 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/cache/localendpoints"
-	"github.com/edgehub-io/edgehub/cache/watch"
+	"github.com/edgehub-io/edgehub/cache/derived"
 )
 
 // kubelet reports at once what it sees that the cloud does not have, and the cloud's slices follow.
@@ -78,7 +77,7 @@ func TestEndpointsWhenTheCloudCatchesUp(t *testing.T) {
 
 // Whatever the cloud says, or does not say, after the time for it clients have its slices.
 func TestEndpointsWhenTheCloudDoesNotCatchUp(t *testing.T) {
-	const settled = localendpoints.SettleAfter
+	const settled = derived.SlicesSettleAfter
 	down := webSlice("200", webEndpoint("a", "10.0.0.1", false))
 	for name, tt := range map[string]struct {
 		pod    *corev1.Pod // in kubelet's watch, after the return
@@ -92,8 +91,8 @@ func TestEndpointsWhenTheCloudDoesNotCatchUp(t *testing.T) {
 		"the slice is gone":                              {nodePod("a", "150", "10.0.0.1", false), sliceEvent("DELETED", webSlice("200", webEndpoint("a", "10.0.0.1", false))), []string{"DELETED !10.0.0.1 10.0.9.9"}, nil, settled},
 		"the endpoint is gone":                           {nodePod("a", "150", "10.0.0.1", false), sliceEvent("MODIFIED", webSlice("200")), []string{"MODIFIED 10.0.9.9"}, nil, settled},
 		"a pod of the node that nobody here knows":       {nodePod("a", "150", "10.0.0.1", false), sliceEvent("MODIFIED", webSlice("200", webEndpoint("new", "10.0.0.20", true))), []string{"MODIFIED 10.0.0.20 10.0.9.9"}, nil, settled},
-		"kubelet does not know that it has to report":    {nil, "", nil, []string{"MODIFIED 10.0.0.1 10.0.9.9"}, watch.SettleAfter + settled},
-		"the same, and the cloud took the node for dead": {nil, sliceEvent("MODIFIED", down), []string{"MODIFIED 10.0.0.7 10.0.9.9"}, []string{"MODIFIED !10.0.0.1 10.0.9.9"}, watch.SettleAfter + settled},
+		"kubelet does not know that it has to report":    {nil, "", nil, []string{"MODIFIED 10.0.0.1 10.0.9.9"}, derived.SettleAfter + settled},
+		"the same, and the cloud took the node for dead": {nil, sliceEvent("MODIFIED", down), []string{"MODIFIED 10.0.0.7 10.0.9.9"}, []string{"MODIFIED !10.0.0.1 10.0.9.9"}, derived.SettleAfter + settled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

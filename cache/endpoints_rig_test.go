@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -103,16 +104,13 @@ func (s *sliceCloud) answer(r *http.Request) *http.Response {
 			return respond(http.StatusOK, mustJSON(one))
 		}
 	}
-	if r.Header.Get("Accept") != protobuf {
-		list.TypeMeta = metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSliceList"}
-		return respond(http.StatusOK, mustJSON(list))
-	}
-	bare, err := list.Marshal()
+	list.TypeMeta = metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSliceList"}
+	contentType, body, err := convert.EncodeBody(r.Header.Get("Accept"), list)
 	if err != nil {
 		panic(err)
 	}
-	res := respond(http.StatusOK, string(wire.AppendBody(nil, wire.Protobuf, wire.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSliceList"}, bare)))
-	res.Header.Set("Content-Type", protobuf)
+	res := respond(http.StatusOK, string(body))
+	res.Header.Set("Content-Type", contentType)
 	return res
 }
 
@@ -337,39 +335,17 @@ func (p *proxied) readNamed(url, accept, name string) *discoveryv1.EndpointSlice
 		p.t.Fatalf("GET %s: %d, %v: %s", url, res.StatusCode, err, body)
 	}
 	res.Body.Close()
-	list := decodeSlices(p.t, res.Header.Get("Content-Type"), body)
-	at := slices.IndexFunc(list, func(s discoveryv1.EndpointSlice) bool { return s.Name == name })
-	if at < 0 {
-		p.t.Fatalf("GET %s: it has no %s", url, name)
-	}
-	return &list[at]
-}
-
-// decodeSlices decodes a slice or a list of them.
-func decodeSlices(t *testing.T, contentType string, body []byte) []discoveryv1.EndpointSlice {
-	t.Helper()
-	var list discoveryv1.EndpointSliceList
-	var one discoveryv1.EndpointSlice
-	var err error
-	if contentType == protobuf {
-		m, _ := wire.Inspect(wire.Protobuf, body)
-		raw, _ := wire.AppendBare(nil, wire.Protobuf, body)
-		if string(m.Kind) == "EndpointSlice" {
-			if err := one.Unmarshal(raw); err != nil {
-				t.Fatal(err)
-			}
-			return []discoveryv1.EndpointSlice{one}
+	object, err := convert.DecodeBody(res.Header.Get("Content-Type"), body, wire.TypeMeta{})
+	switch o := object.(type) {
+	case *discoveryv1.EndpointSlice:
+		return o
+	case *discoveryv1.EndpointSliceList:
+		if at := slices.IndexFunc(o.Items, func(s discoveryv1.EndpointSlice) bool { return s.Name == name }); at >= 0 {
+			return &o.Items[at]
 		}
-		err = list.Unmarshal(raw)
-	} else if err = json.Unmarshal(body, &one); err == nil && one.Kind == "EndpointSlice" {
-		return []discoveryv1.EndpointSlice{one}
-	} else {
-		err = json.Unmarshal(body, &list)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return list.Items
+	p.t.Fatalf("GET %s: it has no %s: %v", url, name, err)
+	return nil
 }
 
 // watched are the events of one slice that a watch in JSON got: "MODIFIED !10.0.0.1 10.0.9.9". It

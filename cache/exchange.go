@@ -32,7 +32,7 @@ type exchange struct {
 
 // ask returns the exchange as a request to package offline.
 func (x *exchange) ask() *offline.Request {
-	return &offline.Request{Answers: x.cache.answers, HTTP: x.req, Info: x.info, Query: x.query, Node: x.who.isNode()}
+	return &offline.Request{Answers: x.cache.answers, HTTP: x.req, Info: x.info, Query: x.query}
 }
 
 // versions returns the versions of the views before the request is sent. A consistent answer

@@ -23,7 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/edgehub-io/edgehub/cache/offline"
+	"github.com/edgehub-io/edgehub/cache/derived"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/versions"
@@ -279,7 +279,7 @@ func TestOnlyWhatWasReadIsAnsweredFromAnotherList(t *testing.T) {
 			})
 			ask(context.WithValue(t.Context(), acceptKey{}, form), t, c, http.MethodGet, urlInNS)
 			u.on("list", list)
-		}, offline.ErrOnlyMetadata},
+		}, derived.ErrOnlyMetadata},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := newPodCloud("100", aPod("ns/a", "1", "50"))

@@ -13,8 +13,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/edgehub-io/edgehub/cache/derived"
 	"github.com/edgehub-io/edgehub/cache/offline"
-	"github.com/edgehub-io/edgehub/cache/watch"
 )
 
 // reportStatus writes the status of a pod like a kubelet.
@@ -85,7 +87,7 @@ func TestAHeldWatchRevertsStatusThatTheCloudDoesNotHave(t *testing.T) {
 				u.comeBack()
 				feed := <-u.feeds
 				send(t, feed, test.sent)
-				time.Sleep(watch.SettleAfter - 5*time.Second)
+				time.Sleep(derived.SettleAfter - 5*time.Second)
 				if got, want := w.addresses(t), shown+strings.Split(test.want+" ", " MODIFIED:a=50@")[0]; strings.TrimSpace(got) != strings.TrimSpace(want) {
 					t.Errorf("right after the return it says %q, want %q", got, want)
 				}
@@ -113,14 +115,14 @@ func TestAWatchOpenedAfterTheReturnRevertsStatus(t *testing.T) {
 		u.comeBack()
 		time.Sleep(time.Second)
 		w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
-		time.Sleep(watch.SettleAfter + 10*time.Second)
+		time.Sleep(derived.SettleAfter + 10*time.Second)
 		if got, want := w.addresses(t), "MODIFIED:a=50@ BOOKMARK:=100@"; got != want {
 			t.Errorf("the watch says %q, want %q", got, want)
 		}
 	})
 }
 
-// Each watch of a client may be shorter than a minute. After the overlay was dropped, the next
+// Each watch of a client may be shorter than a minute. After reports were dropped, the next
 // watch reverts the status.
 func TestShortWatchesRevertStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -172,19 +174,12 @@ func podIP(t *testing.T, c *Cache, name string) string {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	var list struct {
-		Items []struct {
-			offered
-			Status struct {
-				PodIP string `json:"podIP"`
-			} `json:"status"`
-		} `json:"items"`
-	}
+	var list corev1.PodList
 	if err := json.NewDecoder(res.Body).Decode(&list); err != nil {
 		t.Fatal(err)
 	}
 	for _, pod := range list.Items {
-		if pod.Metadata.Name == name {
+		if pod.Name == name {
 			return pod.Status.PodIP
 		}
 	}
@@ -219,7 +214,7 @@ func TestABriefReturnOfTheCloudLosesNoStatus(t *testing.T) {
 	})
 }
 
-// The cloud was back for long enough that the overlay was dropped, or has a newer version.
+// The cloud was back for long enough that reports were dropped, or has a newer version.
 func TestTheNextOutageShowsTheStatusOfTheCloud(t *testing.T) {
 	const shown = "MODIFIED:a=50@10.0.0.1 BOOKMARK:=100@"
 	tests := map[string]struct {
@@ -228,7 +223,9 @@ func TestTheNextOutageShowsTheStatusOfTheCloud(t *testing.T) {
 		watch, list string
 	}{
 		"the kubelet has written a newer status": {podEvent("MODIFIED", "a", "150"), 10 * time.Second, " MODIFIED:a=150@", ""},
-		"nothing was written":                    {"", watch.SettleAfter + 30*time.Second, " MODIFIED:a=50@ BOOKMARK:=100@", ""},
+		"nothing was written":                    {"", derived.SettleAfter + 30*time.Second, " MODIFIED:a=50@ BOOKMARK:=100@", ""},
+		// The kubelet may not have read that, and considers its status written.
+		"it was taken back a moment ago": {"", derived.SettleAfter + 3*time.Second, " MODIFIED:a=50@ BOOKMARK:=100@ " + shown, "10.0.0.1"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -244,6 +241,9 @@ func TestTheNextOutageShowsTheStatusOfTheCloud(t *testing.T) {
 				send(t, <-u.feeds, test.sent)
 				time.Sleep(test.back)
 				u.goAway()
+				if len(u.feeds) > 0 { // that of the watch that has reverted the status
+					(<-u.feeds).CloseWithError(io.ErrUnexpectedEOF)
+				}
 				synctest.Wait()
 				if got, want := w.addresses(t), shown+test.watch; got != want {
 					t.Errorf("the watch says %q, want %q", got, want)
@@ -276,8 +276,8 @@ func TestAListThatTheViewHasMovedOnFromShowsTheStatus(t *testing.T) {
 		if e, _ := v.Member("ns/a"); e.Version != "150" {
 			t.Fatalf("the view has version %s of the pod, want 150", e.Version)
 		}
-		status := c.answers.WithStatus(&offline.Source{View: v, Repr: v.Repr}, snap)
-		if status.Shown["ns/a"] == nil {
+		status := c.derived.List((&offline.Source{View: v, Repr: v.Repr}).Of(), snap)
+		if status.Shown("ns/a") == nil {
 			t.Errorf("the status is not shown over version 50: %v", status)
 		}
 	})

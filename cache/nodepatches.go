@@ -8,28 +8,20 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/derived"
 	"github.com/edgehub-io/edgehub/cache/identity"
-	"github.com/edgehub-io/edgehub/cache/negotiation"
-	"github.com/edgehub-io/edgehub/cache/nodepatch"
-	"github.com/edgehub-io/edgehub/cache/offline"
-	"github.com/edgehub-io/edgehub/cache/overlay"
 	"github.com/edgehub-io/edgehub/cache/pause"
-	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// This file has what CNI agents write to the node's own Node: it learns from apiservers who may write
-// what, applies that to the overlay while the cloud is away, and sends it afterwards. See package
-// nodepatch.
+// This file has what CNI agents write to the node's own Node: package derived learns from apiservers who
+// may write what, and applies it while the cloud is away. It is sent afterwards.
 
 // nodeWriter returns who patches the node's own Node, if the request does that and its caller is a
 // service account.
-func (x *exchange) nodeWriter() (nodepatch.Writer, bool) {
+func (x *exchange) nodeWriter() (derived.NodeWriter, bool) {
 	i := x.info
-	return nodepatch.Writer{User: x.who.user, Subresource: i.Subresource},
+	return derived.NodeWriter{User: x.who.user, Subresource: i.Subresource},
 		x.req.Method == http.MethodPatch && identity.IsServiceAccount(x.who.user) && i.APIGroup == corev1.GroupName && i.APIVersion == "v1" && i.Resource == "nodes" &&
 			i.Name == x.cache.opts.NodeName && (i.Subresource == "" || i.Subresource == "status") && !x.isDryRun()
 }
@@ -43,67 +35,6 @@ func (x *exchange) fieldManager() string {
 	return program
 }
 
-// learnNodeWriter handles an apiserver's answer to a PATCH of the Node, whose body is a Node if it
-// was a success.
-func (x *exchange) learnNodeWriter(w nodepatch.Writer, contentType string, answer []byte) {
-	object, err := convert.DecodeBody(contentType, answer, wire.TypeMeta{APIVersion: "v1", Kind: "Node"})
-	node, ok := object.(*corev1.Node)
-	if err != nil || !ok {
-		return // only its metadata was asked for, or a Table
-	}
-	var written *nodepatch.Patch
-	if body, err := x.body(); err == nil {
-		written, _ = nodepatch.Parse(x.req.Header.Get("Content-Type"), body) // nil for another patch
-	}
-	x.cache.writes.patches.Learn(w, x.fieldManager(), written, node)
-}
-
-// patchNode applies a CNI agent's patch of the Node to the overlay, and keeps it for the cloud.
-func (w *writes) patchNode(x *exchange, by nodepatch.Writer, body []byte) (*http.Response, error) {
-	patch, err := nodepatch.Parse(x.req.Header.Get("Content-Type"), body)
-	if err != nil {
-		return nil, err
-	}
-	q := x.named()
-	own, err := x.cached(q)
-	if err != nil {
-		return offline.ErrorResponse(x.req, err)
-	}
-	ofNode := *q
-	ofNode.User = query.NodeUser
-	current, err := x.cached(&ofNode)
-	if err != nil {
-		return offline.ErrorResponse(x.req, err)
-	}
-	m, err := wire.Inspect(current.Repr.Encoding, current.Bare)
-	if err != nil {
-		return nil, errWrite
-	}
-	if err := w.patches.Allow(by, string(m.UID), patch); err != nil {
-		return nil, err
-	}
-	asked, ok := negotiation.Select(q.Accept, func(r negotiation.Representation) bool { return r.Cacheable() })
-	if !ok {
-		return offline.ErrorResponse(x.req, offline.NotAcceptable(q))
-	}
-	request := overlay.Request{Method: http.MethodPatch, Subresource: "status", ContentType: string(types.StrategicMergePatchType), Body: patch.Body()}
-	key := offline.OverlayKey(x.info)
-	// The caller gets its own copy, patched: it may have read another version than the node.
-	answer, err := overlay.Patched(key, request, offline.CachedObject(x.ask().Overlaid(own)))
-	if err != nil {
-		return offline.ErrorResponse(x.req, err)
-	}
-	if _, err := w.overlay.Apply(key, request, offline.CachedObject(current)); err != nil {
-		return offline.ErrorResponse(x.req, err)
-	}
-	if err := w.patches.Add(by, string(m.UID), patch); err != nil {
-		return nil, err
-	}
-	x.cache.metrics.nodePatches.WithLabelValues("taken").Inc()
-	x.cache.log.Info("a pod's patch of the Node is kept until the cloud is back", "user", identity.Readable(by.User), "subresource", by.Subresource)
-	return x.ask().Respond(http.StatusOK, offline.OverlaidObject(answer), asked)
-}
-
 // sendNodePatches sends the patches of the Node that wait, until ctx ends. One whose user has no
 // token here yet waits for it: tokens are not on disk, and come with the user's next request.
 func (w *writes) sendNodePatches(ctx context.Context) {
@@ -111,7 +42,7 @@ func (w *writes) sendNodePatches(ctx context.Context) {
 	wait := often
 	for pause.Sleep(ctx, wait+pause.Jitter(w.cache.opts.ReconnectJitter)) {
 		wait = min(2*wait, seldom)
-		for _, one := range w.patches.Waiting() {
+		for _, one := range w.cache.derived.Waiting() {
 			if token := w.cache.tokens.Newest(one.User); token != "" {
 				w.sendNodePatch(ctx, one, token)
 			}
@@ -119,7 +50,7 @@ func (w *writes) sendNodePatches(ctx context.Context) {
 	}
 }
 
-func (w *writes) sendNodePatch(ctx context.Context, one nodepatch.Waiting, token string) {
+func (w *writes) sendNodePatch(ctx context.Context, one derived.NodePatch, token string) {
 	const timeout = 10 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -127,14 +58,15 @@ func (w *writes) sendNodePatch(ctx context.Context, one nodepatch.Waiting, token
 	if one.Subresource != "" {
 		path += "/" + one.Subresource
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPatch, path, bytes.NewReader(one.Patch.Body()))
+	patch := one.Patch.Request()
+	r, err := http.NewRequestWithContext(ctx, patch.Method, path, bytes.NewReader(patch.Body))
 	if err != nil {
 		return // the node's name is valid
 	}
 	values := r.URL.Query()
 	values.Set("fieldManager", one.Manager)
 	r.URL.RawQuery = values.Encode()
-	r.Header.Set("Content-Type", string(types.StrategicMergePatchType))
+	r.Header.Set("Content-Type", patch.ContentType)
 	r.Header.Set("Accept", "application/json")
 	r.Header.Set("User-Agent", "edgehub")
 	r.Header.Set("Authorization", "Bearer "+token)
@@ -146,15 +78,15 @@ func (w *writes) sendNodePatch(ctx context.Context, one nodepatch.Waiting, token
 	log := w.cache.log.With("user", identity.Readable(one.User), "subresource", one.Subresource, "status", res.StatusCode)
 	switch code := res.StatusCode; {
 	case code/100 == 2:
-		w.patches.Done(one)
+		w.cache.derived.Sent(one)
 		w.cache.metrics.nodePatches.WithLabelValues("sent").Inc()
 		log.Info("a pod's patch of the Node, of the outage, was sent")
 	case code/100 == 5, code == http.StatusUnauthorized, code == http.StatusTooManyRequests, code == http.StatusRequestTimeout:
 		log.Debug("a pod's patch of the Node, of the outage, was not taken; it is sent again")
 	default:
-		w.patches.Done(one)
+		w.cache.derived.Sent(one)
 		if refused(code) {
-			w.patches.Forget(one.Writer)
+			w.cache.derived.ForgetWriter(one.NodeWriter)
 		}
 		w.cache.metrics.nodePatches.WithLabelValues("refused").Inc()
 		log.Warn("a pod's patch of the Node, of the outage, was refused: it is dropped, and the Node stays as it is in the cloud")

@@ -298,7 +298,7 @@ func TestANodePatchThatTheCloudRefusesIsTakenBack(t *testing.T) {
 					t.Fatalf("the PATCH: %d", code)
 				}
 				u.comeBack()
-				get(t, c, urlNode) // after which the overlay settles
+				get(t, c, urlNode) // after which reports settle
 				time.Sleep(time.Hour)
 				if sent := s.sent(); len(sent) != 1 || s.address() != "10.0.0.1" {
 					t.Errorf("sent %v, and the cloud has %s", sent, s.address())

@@ -107,7 +107,7 @@ func (x *exchange) keepBody(q *query.Query, repr negotiation.Representation, bod
 	v.KeepSingle(m.TypeMeta(), q.Member(), x.began[v.Key], string(m.ResourceVersion), bare)
 	x.cache.records.Read(q.UserResource(), q.Namespace, q.Member(), string(m.ResourceVersion), types.UID(m.UID), x.moment, q.Consistent())
 	if x.who.isNode() && x.info.Resource == "pods" && x.info.Subresource == "status" && repr.Metadata == "" {
-		x.cache.endpoints.Reported(repr.Encoding, bare)
+		x.cache.derived.Reported(view.Object{Type: m.TypeMeta(), Repr: repr, Bare: bare})
 	}
 	x.cache.views.EnforceLimit(v)
 	return nil

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/edgehub-io/edgehub/cache/offline"
+	"github.com/edgehub-io/edgehub/cache/derived"
 	"github.com/edgehub-io/edgehub/cache/query"
 )
 
@@ -42,7 +42,7 @@ func TestAnOlderCopyIsNotServedIfTheNewestCannotBeConverted(t *testing.T) {
 	})
 	ask(context.WithValue(t.Context(), acceptKey{}, "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"), t, c, http.MethodGet, urlPodA)
 	u.goAway()
-	if got := get(t, c, urlPodA); !strings.Contains(got, offline.ErrOnlyMetadata.Error()) {
+	if got := get(t, c, urlPodA); !strings.Contains(got, derived.ErrOnlyMetadata.Error()) {
 		t.Errorf("a whole object is read: %q", got)
 	}
 }

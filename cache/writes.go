@@ -14,16 +14,11 @@ import (
 	"github.com/edgehub-io/edgehub/cache/discovery"
 	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/negotiation"
-	"github.com/edgehub-io/edgehub/cache/nodepatch"
 	"github.com/edgehub-io/edgehub/cache/offline"
-	"github.com/edgehub-io/edgehub/cache/overlay"
 	"github.com/edgehub-io/edgehub/cache/patch"
-	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/spool"
-	"github.com/edgehub-io/edgehub/cache/table"
 	"github.com/edgehub-io/edgehub/cache/view"
-	"github.com/edgehub-io/edgehub/cache/watch"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -33,14 +28,12 @@ var errWrite = errors.New("this cannot be done without it")
 // writes handles requests other than reads of objects: what nodes and pods write while the
 // cloud is away, and the state for it.
 type writes struct {
-	cache   *Cache
-	overlay *overlay.Overlay
+	cache *Cache
 	// answered is closed when an apiserver has answered the node. Until then a hub that has
 	// just started cannot know whether an outage from before continues.
 	answered  chan struct{}
 	reached   func() // closes answered, once
 	events    *spool.Spool
-	patches   *nodepatch.Patches
 	persisted atomic.Pointer[persisted]
 }
 
@@ -51,20 +44,12 @@ func newWrites(c *Cache) (*writes, error) {
 	if err != nil {
 		return nil, err
 	}
-	statuses, err := table.Open(c.disk, "statuses", c.log)
-	if err != nil {
-		return nil, err
-	}
-	patches, err := nodepatch.Open(c.disk, c.log)
-	if err != nil {
-		return nil, err
-	}
-	w := &writes{cache: c, overlay: overlay.New(overlay.Options{Table: statuses}), answered: make(chan struct{}), events: events, patches: patches}
+	w := &writes{cache: c, answered: make(chan struct{}), events: events}
 	w.reached = sync.OnceFunc(func() { close(w.answered) })
 	if err := w.load(); err != nil {
 		return nil, err
 	}
-	return w, w.overlay.Load()
+	return w, nil
 }
 
 // run handles what was written offline after each outage, until ctx ends.
@@ -99,18 +84,12 @@ func (w *writes) replay(ctx context.Context) {
 	}
 }
 
-// settle drops the overlay after the cloud has been up, without a loss, for long enough that
-// the kubelet's watch has reverted the offline status. Until then the kubelet considers its
-// status written, and does not send it again: if the cloud is lost before, the overlay is
-// the only copy.
+// settle ends the outage for derived objects.
 func (w *writes) settle(ctx context.Context) {
 	select {
 	case <-w.answered:
+		w.cache.derived.Settle(ctx)
 	case <-ctx.Done():
-		return
-	}
-	if pause.Sleep(ctx, w.cache.opts.ReconnectJitter+watch.SettleAfter) {
-		w.overlay.Drop()
 	}
 }
 
@@ -152,7 +131,7 @@ func (w *writes) online(x *exchange, res *http.Response) {
 func (w *writes) updated(x *exchange, res *http.Response) {
 	by, ofNode := x.nodeWriter()
 	if ofNode && refused(res.StatusCode) {
-		w.patches.Forget(by)
+		w.cache.derived.ForgetWriter(by)
 	}
 	q := x.written()
 	if q == nil || res.StatusCode/100 != 2 {
@@ -165,7 +144,8 @@ func (w *writes) updated(x *exchange, res *http.Response) {
 	}
 	x.take(res, func(body []byte) error {
 		if ofNode {
-			x.learnNodeWriter(by, contentType, body)
+			request, _ := x.body() // without it, it is a patch that is not taken offline
+			w.cache.derived.LearnWriter(by, x.fieldManager(), x.patch(request), contentType, body)
 		}
 		return x.keepBody(q, repr, body)
 	})
@@ -239,51 +219,37 @@ func (w *writes) create(x *exchange, body []byte) (*http.Response, error) {
 	return offline.ErrorResponse(x.req, apierrors.NewAlreadyExists(resource.GroupResource(), q.Name))
 }
 
-// cached returns the copy of an object that would answer a GET.
-func (x *exchange) cached(q *query.Query) (view.Object, error) {
-	copies, err := x.cache.views.Seek(q)
-	if err != nil {
-		return view.Object{}, err
-	}
-	err = offline.ErrOnlyMetadata
-	for i := range copies {
-		if !copies[i].Whole() {
-			continue
-		}
-		var o view.Object
-		if o, err = copies[i].Object(); err == nil {
-			copies[i].MarkServed() // the answer to the write shows it
-			return o, nil
-		}
-	}
-	return view.Object{}, err
-}
-
-// update applies the node's status and leases, and what a CNI agent writes to the Node, to the overlay.
+// update applies the node's status and leases, and what a CNI agent writes to the Node.
 func (w *writes) update(x *exchange, body []byte) (*http.Response, error) {
-	if by, ok := x.nodeWriter(); ok {
-		return w.patchNode(x, by, body)
-	}
-	q := x.written()
-	if q == nil || !x.who.isNode() {
+	q, derived := x.written(), w.cache.derived
+	by, ofNode := x.nodeWriter()
+	if q == nil || !ofNode && !x.who.isNode() {
 		return nil, errWrite
-	}
-	current, err := x.cached(q)
-	if err != nil {
-		return offline.ErrorResponse(x.req, err)
-	}
-	result, err := w.overlay.Apply(offline.OverlayKey(x.info), overlay.Request{
-		Method: x.req.Method, Subresource: x.info.Subresource, ContentType: x.req.Header.Get("Content-Type"), Body: body,
-	}, offline.CachedObject(current))
-	switch {
-	case errors.Is(err, patch.ErrUnsupported), errors.Is(err, convert.ErrUnknownType):
-		return nil, errWrite
-	case err != nil:
-		return offline.ErrorResponse(x.req, err)
 	}
 	asked, ok := negotiation.Select(q.Accept, func(r negotiation.Representation) bool { return r.Cacheable() })
 	if !ok {
 		return offline.ErrorResponse(x.req, offline.NotAcceptable(q))
 	}
-	return x.ask().Respond(http.StatusOK, offline.OverlaidObject(result), asked)
+	var result view.Object
+	var err error
+	if ofNode {
+		result, err = derived.PatchNode(q, by, x.patch(body))
+	} else {
+		result, err = derived.Write(q, x.info.Subresource, x.patch(body))
+	}
+	switch {
+	case errors.Is(err, patch.ErrUnsupported), errors.Is(err, convert.ErrUnknownType):
+		return nil, errWrite
+	case err != nil:
+		return offline.ErrorResponse(x.req, err)
+	case ofNode:
+		w.cache.metrics.nodePatches.WithLabelValues("taken").Inc()
+		w.cache.log.Info("a pod's patch of the Node is kept until the cloud is back", "user", identity.Readable(by.User), "subresource", by.Subresource)
+	}
+	return x.ask().Respond(http.StatusOK, result, asked)
+}
+
+// patch returns the exchange as a PUT or PATCH.
+func (x *exchange) patch(body []byte) patch.Request {
+	return patch.Request{Method: x.req.Method, ContentType: x.req.Header.Get("Content-Type"), Body: body}
 }

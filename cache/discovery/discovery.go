@@ -59,19 +59,16 @@ func Open(t table.Store, o Options) (*Cache, error) {
 		return nil, fmt.Errorf("open the kept answers: %w", err)
 	}
 	c := &Cache{table: b, opts: o, entries: make(map[string]*entry)}
-	var unreadable []string
-	err = b.All(func(key string, value []byte) {
+	err = b.Load(func(key string, value []byte) error {
 		r, err := parse(value)
-		if err != nil {
-			unreadable = append(unreadable, key)
-			return
+		if err == nil {
+			c.entries[key] = r.entry(len(value))
 		}
-		c.entries[key] = r.entry(len(value))
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the kept answers: %w", err)
 	}
-	b.Delete(unreadable...)
 	for key := range c.entries { // early builds had no maxVariants
 		c.trimLocked(key[:len(key)/2])
 	}

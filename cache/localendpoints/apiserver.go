@@ -5,20 +5,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
-	"github.com/edgehub-io/edgehub/cache/overlay"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
-
-// The EndpointSlices that the apiservers write for themselves: one for each family has this name.
-const apiServerName = "kubernetes"
-
-// isAPIServer reports whether a slice has the addresses of the apiservers.
-func isAPIServer(namespace, name string) bool {
-	return namespace == metav1.NamespaceDefault && name == apiServerName
-}
 
 // LeadToHub returns the slice of the apiservers with the hub as its only endpoint, at the address
 // of the slice's family, and whether there is one. The Service's cluster IP then leads to the hub.
@@ -46,11 +36,11 @@ func LeadToHub(slice *discoveryv1.EndpointSlice, hub []netip.AddrPort) (*discove
 
 // LeadBareToHub is LeadToHub for a slice as it is encoded, without an envelope.
 func LeadBareToHub(e wire.Encoding, bare []byte, hub []netip.AddrPort) ([]byte, bool, error) {
-	slice, err := decodeSlice(overlay.Object{Encoding: e, Bare: bare})
+	object, err := convert.FromBare(e, wire.TypeMeta{APIVersion: discoveryv1.SchemeGroupVersion.String(), Kind: "EndpointSlice"}, bare)
 	if err != nil {
 		return nil, false, err
 	}
-	led, changed := LeadToHub(slice, hub)
+	led, changed := LeadToHub(object.(*discoveryv1.EndpointSlice), hub) //nolint:forcetypeassert // of this type
 	if !changed {
 		return bare, false, nil
 	}

@@ -65,15 +65,15 @@ func find(ref *corev1.ObjectReference, pods Pods) *corev1.Pod {
 		if p.UID == ref.UID {
 			return p
 		}
-		if isSuccessor(p, ref.Name) && (!known || ownerOf(p) == before) && (successor == nil || successor.CreationTimestamp.Before(&p.CreationTimestamp)) {
+		if isSuccessor(p, ref.Name) && (!known || OwnerOf(p) == before) && (successor == nil || successor.CreationTimestamp.Before(&p.CreationTimestamp)) {
 			successor = p
 		}
 	}
 	return successor
 }
 
-// ownerOf returns the UID of a pod's controlling owner, or "".
-func ownerOf(p *corev1.Pod) types.UID {
+// OwnerOf returns the UID of a pod's controlling owner, or "".
+func OwnerOf(p *corev1.Pod) types.UID {
 	if owner := metav1.GetControllerOfNoCopy(p); owner != nil {
 		return owner.UID
 	}
@@ -140,8 +140,8 @@ func hasReadyCondition(p *corev1.Pod) bool {
 	})
 }
 
-// isSamePod reports whether two states of a pod make the same endpoint of it.
-func isSamePod(a, b *corev1.Pod) bool {
+// IsSamePod reports whether two states of a pod make the same endpoint of it.
+func IsSamePod(a, b *corev1.Pod) bool {
 	return a.UID == b.UID && a.Name == b.Name && slices.Equal(a.Status.PodIPs, b.Status.PodIPs) &&
 		hasReadyCondition(a) == hasReadyCondition(b) && hasEnded(a) == hasEnded(b) &&
 		(a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil)

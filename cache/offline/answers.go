@@ -8,8 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
-	"github.com/edgehub-io/edgehub/cache/localendpoints"
-	"github.com/edgehub-io/edgehub/cache/overlay"
+	"github.com/edgehub-io/edgehub/cache/derived"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/view"
 )
@@ -23,11 +22,10 @@ type Answers struct {
 
 // Options are options of answers. All are required.
 type Options struct {
-	Views     *view.Views
-	Overlay   *overlay.Overlay
-	Endpoints *localendpoints.Tracker
-	Now       func() time.Time
-	Log       *slog.Logger
+	Views   *view.Views
+	Derived *derived.Objects
+	Now     func() time.Time
+	Log     *slog.Logger
 }
 
 // New returns answers from views.
@@ -47,7 +45,6 @@ type Request struct {
 	HTTP    *http.Request
 	Info    *apirequest.RequestInfo
 	Query   *query.Query // nil unless objects are read
-	Node    bool         // the caller is the node
 }
 
 func (r *Request) resource() schema.GroupVersionResource {

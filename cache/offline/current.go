@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/edgehub-io/edgehub/cache/localendpoints"
+	"github.com/edgehub-io/edgehub/cache/derived"
 	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -14,8 +14,8 @@ import (
 func (r *Request) Current() *http.Response {
 	a, to := r.Answers, negotiation.Preferred(r.Query.Accept)
 	// While something of an outage is shown over objects, what the cloud has is read there.
-	if !to.Cacheable() || to.Encoding == wire.JSON && isPretty(r.HTTP) || a.Overlay.Len() > 0 ||
-		localendpoints.Shows(r.Info.APIGroup, r.Info.APIVersion, r.Info.Resource) {
+	if !to.Cacheable() || to.Encoding == wire.JSON && isPretty(r.HTTP) || a.Derived.HasReports() ||
+		derived.IsSlices(r.Info.APIGroup, r.Info.APIVersion, r.Info.Resource) {
 		return nil
 	}
 	var res *http.Response
@@ -33,7 +33,7 @@ func (r *Request) Current() *http.Response {
 		}
 		src := &Source{View: a.Views.Find(r.Query.Key(to)), Repr: to}
 		src.View.Touch(a.Now())
-		res, err = r.list(src, snap, Status{})
+		res, err = r.list(src, snap)
 	}
 	if err != nil || res.StatusCode != http.StatusOK {
 		return nil

@@ -4,7 +4,7 @@
 // For each entry of the Accept header in turn, a LIST is answered from the newest view that has
 // all objects of the query and can be converted to that representation; see [Request.Read]. A
 // GET is answered with the newest copy that the user has seen, from any view, or not at all.
-// The node's own status is applied to cached objects; see package overlay and [Answers.Place].
+// Some objects are not shown as they are cached; see package derived.
 //
 // A body is encoded piece by piece while its client reads, and users are served fairly. So a
 // client that does not read costs no more than one piece. If damage shows in the middle, the

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/derived"
 	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/view"
@@ -17,9 +18,6 @@ import (
 
 // errNotKept is returned for objects that were read only in a form that is not cached.
 var errNotKept = errors.New("this was read only in a form that is not kept, such as the table that kubectl get prints; while the cloud can be reached, read it once with kubectl get -o yaml")
-
-// ErrOnlyMetadata is returned to a client that wants whole objects.
-var ErrOnlyMetadata = errors.New("only the metadata of this was read through this hub")
 
 // NotAcceptable returns the error of an apiserver for a client that accepts none of the available
 // representations.
@@ -61,7 +59,7 @@ func (r *Request) Get() (*http.Response, error) {
 	if slices.ContainsFunc(copies, view.Copy.Whole) {
 		return ErrorResponse(r.HTTP, NotAcceptable(r.Query))
 	}
-	return nil, ErrOnlyMetadata
+	return nil, derived.ErrOnlyMetadata
 }
 
 // object answers with one object.
@@ -80,7 +78,8 @@ func (r *Request) object(c *view.Copy, to negotiation.Representation) (*http.Res
 		return nil, err
 	}
 	c.MarkServed()
-	return r.Respond(http.StatusOK, r.Overlaid(o), to)
+	o, _ = r.Answers.Derived.Get(r.Query, o)
+	return r.Respond(http.StatusOK, o, to)
 }
 
 // Respond answers with an object in a representation.

@@ -28,12 +28,12 @@ func (r *Request) List() (*http.Response, error) {
 		snap.Close()
 		return ErrorResponse(r.HTTP, err)
 	}
-	return r.list(src, snap, r.Answers.WithStatus(src, snap))
+	return r.list(src, snap)
 }
 
 // list answers with a snapshot, which it closes.
-func (r *Request) list(src *Source, snap *view.Snapshot, status Status) (*http.Response, error) {
-	body, err := r.listBody(src, snap, status)
+func (r *Request) list(src *Source, snap *view.Snapshot) (*http.Response, error) {
+	body, err := r.listBody(src, snap)
 	if err != nil {
 		snap.Close()
 		return nil, err
@@ -80,8 +80,8 @@ type listBody struct {
 }
 
 // listBody returns the body of a list. Its error is damage in the first piece.
-func (r *Request) listBody(src *Source, snap *view.Snapshot, status Status) (*listBody, error) {
-	b := &listBody{Pieces: r.Pieces(src, snap, status)}
+func (r *Request) listBody(src *Source, snap *view.Snapshot) (*listBody, error) {
+	b := &listBody{Pieces: r.Pieces(src, snap)}
 	sizes, err := b.sizes()
 	if err != nil {
 		return nil, err
@@ -98,14 +98,14 @@ func (r *Request) listBody(src *Source, snap *view.Snapshot, status Status) (*li
 // sizes returns the sizes of the encoded items. A list in protobuf begins with its length, so
 // items that are converted or overlaid are encoded twice.
 func (b *listBody) sizes() (sizes wire.ItemSizes, err error) {
-	members, changes := b.Snapshot.Members, len(b.status.Shown) > 0 || b.source.converts()
+	members, changes := b.Snapshot.Members, len(b.Derived) > 0 || b.source.converts()
 	if changes && b.source.Repr.Encoding == wire.JSON {
 		return wire.UnknownSizes(len(members)), nil
 	}
 	if !b.source.converts() {
 		b.Snapshot.Members = nil
 		for _, m := range members {
-			if b.status.Shown[m.Name] != nil {
+			if b.Derived.Shown(m.Name) != nil {
 				b.Snapshot.Members = append(b.Snapshot.Members, m)
 				continue
 			}

@@ -51,7 +51,8 @@ func (b *objectBody) fill() {
 		if err != nil {
 			return err
 		}
-		if w.Out, err = AppendObject(w.Out[:0], b.request.Overlaid(o), b.to); err != nil {
+		o, _ = b.request.Answers.Derived.Get(b.request.Query, o)
+		if w.Out, err = AppendObject(w.Out[:0], o, b.to); err != nil {
 			return err
 		}
 		hash := maphash.Bytes(production.seed, w.Out)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/edgehub-io/edgehub/cache/derived"
 	"github.com/edgehub-io/edgehub/cache/fairqueue"
 	"github.com/edgehub-io/edgehub/cache/quota"
 	"github.com/edgehub-io/edgehub/cache/store"
@@ -84,19 +85,23 @@ type Pieces struct {
 	user       string
 	source     *Source
 	Snapshot   *view.Snapshot
-	status     Status // applied to the snapshot
-	size       int    // pieceSize or convertedPieceSize
+	Derived    derived.Status // in the snapshot
+	size       int            // pieceSize or convertedPieceSize
 	Out        waiting
 }
 
-// Pieces returns the objects of a snapshot, with the status that was applied to it, as pieces of
-// an answer. The caller must close it, which closes the snapshot.
-func (r *Request) Pieces(src *Source, snap *view.Snapshot, status Status) Pieces {
+// Pieces returns the objects of a snapshot, derived ones among them, as pieces of an answer. The caller
+// must close it, which closes the snapshot.
+func (r *Request) Pieces(src *Source, snap *view.Snapshot) Pieces {
 	size := pieceSize
 	if src.converts() {
 		size = convertedPieceSize
 	}
-	return Pieces{production: r.Answers.production, ctx: r.HTTP.Context(), user: r.Query.User, source: src, Snapshot: snap, status: status, size: size}
+	var all derived.Status
+	if src.Repr.Metadata == "" {
+		all = r.Answers.Derived.List(src.Of(), snap)
+	}
+	return Pieces{production: r.Answers.production, ctx: r.HTTP.Context(), user: r.Query.User, source: src, Snapshot: snap, Derived: all, size: size}
 }
 
 // Next calls add for the next objects, in the requested representation, and then fills Out with
@@ -108,7 +113,7 @@ func (p *Pieces) Next(add func(w *Workspace, object []byte) error) (again bool, 
 		reader.Lend(w.read)
 		defer func() { w.read = reader.Reclaim() }()
 		err := p.Snapshot.Next(p.size, func(o store.Object) error {
-			object, err := p.object(&o)
+			object, err := p.source.Object(p.Derived.Shown(o.Name), o.Bytes)
 			if err != nil {
 				return err
 			}
@@ -123,14 +128,6 @@ func (p *Pieces) Next(add func(w *Workspace, object []byte) error) (again bool, 
 		err = p.source.View.ReadFailed(p.Snapshot.Version, err)
 	}
 	return again, err
-}
-
-// object returns an object in the requested representation.
-func (p *Pieces) object(o *store.Object) ([]byte, error) {
-	if u := p.status.Shown[o.Name]; u != nil {
-		return p.source.Shown(u, o.Bytes)
-	}
-	return p.source.Object(o.Bytes)
 }
 
 // Close releases the snapshot and all buffers.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/derived"
 	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/store"
@@ -86,6 +87,9 @@ func (s *Source) Member(name string) (view.Entry, bool) {
 	return e, err == nil && s.filter.Name(name) && s.selects(bare)
 }
 
+// Of is the source as package derived sees it.
+func (s *Source) Of() *derived.Of { return &derived.Of{View: s.View, Key: s.Key(), Member: s.Member} }
+
 // selects reports whether the query selects an object by its labels.
 func (s *Source) selects(bare []byte) bool {
 	m, err := wire.Inspect(s.View.Repr.Encoding, bare)
@@ -100,8 +104,16 @@ func (s *Source) convertible() bool {
 	return !s.converts() || s.Repr.Metadata != s.View.Repr.Metadata || convert.Knows(s.ItemType())
 }
 
-// Object converts a bare object of the view.
-func (s *Source) Object(bare []byte) ([]byte, error) {
+// Object returns an object in the representation of the answer: as it is cached, or, with an update,
+// derived. bare is the cached object, or nil if the view has none.
+func (s *Source) Object(u *derived.Update, bare []byte) ([]byte, error) {
+	if u != nil {
+		o, err := u.In(s.View, bare)
+		if err != nil {
+			return nil, err
+		}
+		return convertBare(o.Bare, o.Type, o.Repr, s.Repr)
+	}
 	if !s.converts() { // without the lock of ItemType
 		return bare, nil
 	}
@@ -295,7 +307,7 @@ func (r *Request) unanswerable() error {
 			err = view.ErrBehind
 		case !v.Usable():
 		case v.Repr.Metadata != "":
-			err = ErrOnlyMetadata
+			err = derived.ErrOnlyMetadata
 		default:
 			err = NotAcceptable(r.Query)
 		}

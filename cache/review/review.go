@@ -93,12 +93,10 @@ func Open(t table.Store, o Options) (*Reviews, error) {
 		return nil, fmt.Errorf("open the kept reviews: %w", err)
 	}
 	k := &Reviews{table: b, opts: o, entries: make(map[string]*entry)}
-	var unreadable []string
-	err = b.All(func(key string, value []byte) {
+	err = b.Load(func(key string, value []byte) error {
 		var r record
-		if json.Unmarshal(value, &r) != nil {
-			unreadable = append(unreadable, key)
-			return
+		if err := json.Unmarshal(value, &r); err != nil {
+			return err
 		}
 		if r.Given.After(k.marked) {
 			k.marked = r.Given
@@ -106,12 +104,13 @@ func Open(t table.Store, o Options) (*Reviews, error) {
 		if key != keyClock {
 			k.entries[key] = r.entry(len(value))
 		}
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the kept reviews: %w", err)
 	}
 	k.clock = newClock(k.marked)
-	b.Delete(append(unreadable, k.evictLocked()...)...)
+	b.Delete(k.evictLocked()...)
 	return k, nil
 }
 

@@ -72,19 +72,17 @@ func Open(t table.Store, o Options) (*Tokens, error) {
 		return nil, fmt.Errorf("open service account tokens: %w", err)
 	}
 	k := &Tokens{table: b, opts: o, known: make(map[string]known)}
-	var unreadable []string
-	err = b.All(func(key string, value []byte) {
+	err = b.Load(func(key string, value []byte) error {
 		r, err := parse(value)
-		if err != nil {
-			unreadable = append(unreadable, key)
-			return
+		if err == nil {
+			k.known[key] = known{r.user, r.used, int64(len(value))}
 		}
-		k.known[key] = known{r.user, r.used, int64(len(value))}
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open service account tokens: %w", err)
 	}
-	b.Delete(append(unreadable, k.evictLocked()...)...)
+	b.Delete(k.evictLocked()...)
 	return k, nil
 }
 

@@ -122,6 +122,20 @@ func (t *Table) All(fn func(key string, value []byte)) error {
 	}
 }
 
+// Load is All for values that fn reads into memory: those for which it returns an error are deleted.
+func (t *Table) Load(fn func(key string, value []byte) error) error {
+	var unreadable []string
+	err := t.All(func(key string, value []byte) {
+		if fn(key, value) != nil {
+			unreadable = append(unreadable, key)
+		}
+	})
+	if err == nil {
+		t.Delete(unreadable...)
+	}
+	return err
+}
+
 // get reads the salts, too.
 func get(t *Table, name, key string) ([]byte, bool) {
 	value, err := t.store.Get(name, key)

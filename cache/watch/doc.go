@@ -12,9 +12,8 @@
 // again: relist.go. A watch that is opened while the cloud is away starts waiting, or, if it
 // requests initial events, replaying: offline.go.
 //
-// Waiting watches show the status that the node reports while the cloud is away, and revert
-// it after the cloud is back: held.go. EndpointSlices follow the node's pods likewise:
-// endpoints.go.
+// Waiting watches show what the node changes while the cloud is away, and revert it after the
+// cloud is back: held.go. Package derived has the rules.
 //
 // [Watches] is safe for concurrent use. Like any body, a stream is for one goroutine; it has
 // no lock, and is never called under one.

@@ -34,7 +34,7 @@ func (s *stream) event(f *wire.Frame) bool {
 	if s.resumed && versions.Compare(version, s.at) <= 0 {
 		return false
 	}
-	s.held.overtaken(name)
+	s.held.forget(name)
 	c := &view.Change{Name: name, Version: version}
 	if f.Type != watch.Deleted {
 		bare, err := wire.AppendBare(nil, s.repr.Encoding, f.Object)
@@ -116,7 +116,7 @@ func (s *stream) bookmark(f *wire.Frame) {
 		return
 	}
 	s.initial, s.at, s.current = false, version, true
-	if len(s.held.shown) > 0 {
+	if !s.held.IsEmpty() {
 		s.startSettling()
 	}
 	s.view.Template.Store(s.req)

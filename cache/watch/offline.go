@@ -40,9 +40,8 @@ func (s *stream) openOffline(r *offline.Request, src *offline.Source, snap *view
 	case s.initial && s.item.Kind == "" && len(snap.Members) > 0:
 		err = view.ErrNeverRead
 	case s.initial:
-		status := r.Answers.WithStatus(src, snap)
-		s.held.noteAll(&status)
-		s.replay = &replay{Pieces: r.Pieces(src, snap, status), end: q.InitialEvents}
+		s.replay = &replay{Pieces: r.Pieces(src, snap), end: q.InitialEvents}
+		s.held.NoteAll(s.replay.Derived)
 		s.initial, s.at = false, snap.Version
 		return nil // replay closes the snapshot
 	case versions.Compare(s.at, snap.Changed) < 0:

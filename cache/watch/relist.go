@@ -1,11 +1,14 @@
 package watch
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/edgehub-io/edgehub/cache/derived"
+	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/relist"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -45,6 +48,22 @@ func (s *stream) relist() {
 	s.at = f.To
 	s.sendBookmark()
 	s.lostAt, s.suspect = s.watches.Now(), false
+}
+
+// relayDiff relays the events of a relist.
+func (s *stream) relayDiff(events []byte) {
+	frames, err := wire.NewFrameReader(bytes.NewReader(events), s.repr.Encoding, wire.FrameOptions{})
+	if err != nil || !derived.ShowsSlices(s.view) {
+		s.out = append(s.out, events...)
+		return
+	}
+	for err == nil {
+		var f wire.Frame
+		if f, err = frames.Next(); err == nil {
+			s.held.forget(query.MemberName(string(f.Meta.Namespace), string(f.Meta.Name)))
+			s.relayEvent(&f)
+		}
+	}
 }
 
 // follows reports whether a relist's events apply to the client's version.

@@ -11,9 +11,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/edgehub-io/edgehub/cache/derived"
 	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/negotiation"
-	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -22,7 +22,7 @@ import (
 // waitUpstream waits until there is output for the client, or an apiserver can be reached.
 func (s *stream) waitUpstream() {
 	ctx := s.context()
-	if s.settleStatus() || s.showStatus() {
+	if s.showHeld() {
 		return
 	}
 	if !s.watches.Now().Before(s.marked.Add(bookmarkEvery)) {
@@ -47,17 +47,13 @@ func (s *stream) waitUpstream() {
 	}
 }
 
-// awaitUp returns nil when an apiserver can be reached. It returns early when the node's own
-// status has changed.
+// awaitUp returns nil when an apiserver can be reached. It returns early when derived objects may have
+// changed.
 func (s *stream) awaitUp(ctx context.Context) error {
-	if !offline.ShowsStatus(s.view) {
-		return s.watches.Up.WaitUp(ctx)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer s.watches.Overlay.OnChange(cancel)()
-	if s.watches.Overlay.Revision() != s.held.looked {
-		return context.Canceled // changed before OnChange
+	if derived.Shows(s.view) {
+		var cancel context.CancelFunc
+		ctx, cancel = s.watches.Answers.Derived.UntilChange(ctx, s.held.Seen)
+		defer cancel()
 	}
 	return s.watches.Up.WaitUp(ctx)
 }

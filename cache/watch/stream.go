@@ -56,7 +56,7 @@ type stream struct {
 	item    wire.TypeMeta // of the objects; empty until it is known
 	unsure  bool          // until its first upstream: the client has read more than this watch
 	marked  time.Time     // time of the last bookmark
-	held    heldStatus
+	held    held
 
 	loss
 }
@@ -96,7 +96,7 @@ func (w *Watches) newStream(req *http.Request, q *query.Query, repr negotiation.
 	s := &stream{
 		watches: w, query: q, repr: repr, req: req,
 		view:   w.Views.Acquire(q.Key(repr)),
-		opened: now, marked: now, loss: loss{outage: w.Outages.Count()},
+		opened: now, marked: now, loss: loss{outage: w.Outages.Count()}, held: held{Held: w.Answers.Derived.Hold()},
 	}
 	s.resetRetry()
 	if q.Timeout > 0 {

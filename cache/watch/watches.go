@@ -9,7 +9,6 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/offline"
-	"github.com/edgehub-io/edgehub/cache/overlay"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/relist"
 	"github.com/edgehub-io/edgehub/cache/tee"
@@ -39,7 +38,6 @@ type Options struct {
 	*relist.Lister // watches use its options, too
 	Up             Upstream
 	IsUp           func() bool // whether the node can reach an apiserver
-	Overlay        *overlay.Overlay
 	Answers        *offline.Answers
 	Jitter         time.Duration // over which watches resume after an outage
 }

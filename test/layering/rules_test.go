@@ -110,24 +110,27 @@ var layers = map[string][]string{
 	// disk, what is known of single objects, and views; then what answers offline, what lists
 	// views again, and watches.
 	"cache": {
-		"cache/confirm", "cache/convert", "cache/discovery", "cache/disk", "cache/identity", "cache/localendpoints", "cache/negotiation", "cache/nodepatch", "cache/offline", "cache/overlay",
+		"cache/confirm", "cache/convert", "cache/derived", "cache/discovery", "cache/disk", "cache/identity", "cache/negotiation", "cache/offline",
 		"cache/pages", "cache/patch", "cache/pause",
 		"cache/query", "cache/quota", "cache/records", "cache/relist", "cache/review", "cache/satoken", "cache/spool", "cache/store", "cache/store/writeback",
 		"cache/table", "cache/tee", "cache/versions", "cache/view", "cache/watch", "cache/wire",
 	},
-	"cache/confirm":     {"cache/quota"},
-	"cache/convert":     {"cache/negotiation", "cache/wire"},
+	"cache/confirm": {"cache/quota"},
+	"cache/convert": {"cache/negotiation", "cache/wire"},
+	// What users read instead of what is cached, while the cloud is away.
+	"cache/derived": {
+		"cache/convert", "cache/localendpoints", "cache/negotiation", "cache/patch", "cache/pause", "cache/query",
+		"cache/store", "cache/table", "cache/versions", "cache/view", "cache/wire",
+	},
 	"cache/discovery":   {"cache/quota", "cache/table"},
 	"cache/disk":        {"cache/pause", "cache/store", "cache/store/writeback"},
 	"cache/fairqueue":   {},
 	"cache/identity":    {"cache/confirm", "cache/fairqueue", "cache/quota", "cache/store"},
 	"cache/negotiation": {"cache/wire"},
-	"cache/nodepatch":   {"cache/table"},
 	"cache/offline": {
-		"cache/convert", "cache/fairqueue", "cache/localendpoints", "cache/negotiation", "cache/overlay", "cache/query", "cache/quota",
+		"cache/convert", "cache/derived", "cache/fairqueue", "cache/negotiation", "cache/query", "cache/quota",
 		"cache/store", "cache/tee", "cache/versions", "cache/view", "cache/wire",
 	},
-	"cache/overlay": {"cache/convert", "cache/patch", "cache/wire"},
 	"cache/pages":   {"cache/query", "cache/quota", "cache/view"},
 	"cache/patch":   {"cache/convert", "cache/wire"},
 	"cache/pause":   {},
@@ -138,20 +141,17 @@ var layers = map[string][]string{
 		"cache/identity", "cache/negotiation", "cache/pages", "cache/query", "cache/records", "cache/store", "cache/tee", "cache/versions",
 		"cache/view", "cache/wire",
 	},
-	"cache/review":          {"cache/confirm", "cache/convert", "cache/identity", "cache/quota", "cache/table", "cache/wire"},
-	"cache/satoken":         {"cache/convert", "cache/quota", "cache/table", "cache/wire"},
-	"cache/spool":           {"cache/convert", "cache/patch", "cache/pause", "cache/quota", "cache/table", "cache/wire"},
-	"cache/store":           {"cache/store/seal"},
-	"cache/store/seal":      {},
+	"cache/review":     {"cache/confirm", "cache/convert", "cache/identity", "cache/quota", "cache/table", "cache/wire"},
+	"cache/satoken":    {"cache/convert", "cache/quota", "cache/table", "cache/wire"},
+	"cache/spool":      {"cache/convert", "cache/patch", "cache/pause", "cache/quota", "cache/table", "cache/wire"},
+	"cache/store":      {"cache/store/seal"},
+	"cache/store/seal": {},
 	// Its changes go to the store by an interface of one method.
 	"cache/store/writeback": {"cache/pause", "cache/store"},
 	"cache/table":           {"cache/store"},
 	"cache/tee":             {"cache/negotiation", "cache/wire"},
-	// It decides what is shown of a cached slice, and keeps none.
-	"cache/localendpoints": {
-		"cache/convert", "cache/overlay", "cache/query", "cache/store", "cache/versions", "cache/view", "cache/wire",
-	},
-	"cache/versions": {},
+	"cache/localendpoints":  {"cache/convert", "cache/wire"}, // pure functions
+	"cache/versions":        {},
 	"cache/view": {
 		"cache/convert", "cache/disk", "cache/identity", "cache/negotiation", "cache/query", "cache/quota", "cache/records",
 		"cache/store", "cache/store/writeback", "cache/versions", "cache/wire",
@@ -228,7 +228,7 @@ var chosen = map[string]dependency{
 	"gopkg.in/evanphx/json-patch.v4":         {only: []string{"cache/patch"}},       // the one apimachinery itself patches with
 	"golang.org/x/sync":                      {},
 	"golang.org/x/sys":                       {only: []string{"proxy/upstream/liveness", "hub/peer", "imagepull/engine/daemon", "cmd/edgehub/install/firewall"}}, // how long the kernel waits for an acknowledgement; whose socket it is; network namespaces of pods
-	"golang.org/x/term":                      {only: []string{"cmd/internal", "cmd/edgehubctl/container", "cmd/edgehubctl/cri"}},                                                        // whether somebody watches, and how wide the window is
+	"golang.org/x/term":                      {only: []string{"cmd/internal", "cmd/edgehubctl/container", "cmd/edgehubctl/cri"}},                                 // whether somebody watches, and how wide the window is
 
 	// To speak with containerd and with registries as CRI does.
 	"github.com/containerd/containerd/v2":           {only: engineLayers},                                                                          // its client, and the resolver that reads certs.d

@@ -1,4 +1,4 @@
-package overlay
+package derived
 
 import (
 	"fmt"
@@ -11,17 +11,17 @@ import (
 )
 
 // checkScope returns patch.ErrUnsupported for what a node must not update offline.
-func checkScope(key Key, subresource string) error {
-	resource := key.Resource
+func checkScope(k key, subresource string) error {
+	resource := k.Resource
 	if subresource != "" {
 		resource += "/" + subresource
 	}
 	switch {
-	case key.Group == corev1.GroupName && (resource == "nodes/status" || resource == "pods/status"),
-		key.Group == coordinationv1.GroupName && resource == "leases":
+	case k.Group == corev1.GroupName && (resource == "nodes/status" || resource == "pods/status"),
+		k.Group == coordinationv1.GroupName && resource == "leases":
 		return nil
 	}
-	return fmt.Errorf("update %s %s: %w", resource, key.Name, patch.ErrUnsupported)
+	return fmt.Errorf("update %s %s: %w", resource, k.Name, patch.ErrUnsupported)
 }
 
 // keepSpec sets on next what an update of the status does not change, like the strategies of the

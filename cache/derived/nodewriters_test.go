@@ -1,6 +1,7 @@
-package nodepatch
+package derived
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,17 +11,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/cache/patch"
 	"github.com/edgehub-io/edgehub/cache/table/tabletest"
 )
 
-const (
-	strategic = "application/strategic-merge-patch+json"
-	merge     = "application/merge-patch+json"
-)
+const merge = "application/merge-patch+json"
 
 // nodeOf is a Node with annotations that a field manager has written.
 func nodeOf(uid, manager string, annotations ...string) *corev1.Node {
-	n := &corev1.Node{}
+	n := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
 	n.UID = types.UID(uid)
 	var fields []string
 	for _, name := range annotations {
@@ -33,29 +32,38 @@ func nodeOf(uid, manager string, annotations ...string) *corev1.Node {
 	return n
 }
 
-func open(t *testing.T, s *tabletest.Store) *Patches {
+// annotate is a patch of one annotation.
+func annotate(t *testing.T, name, value string) *nodePatch {
 	t.Helper()
-	p, err := Open(s, nil)
+	p, err := parseNodePatch(strategic, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, name, value))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
 
-// annotate is a patch of one annotation.
-func annotate(t *testing.T, name, value string) *Patch {
-	t.Helper()
-	p, err := Parse(strategic, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, name, value))
-	if err != nil {
-		t.Fatal(err)
+// learn has an apiserver let a patch pass; nil is one that is not taken offline.
+func (o *Objects) learn(w NodeWriter, manager string, written *nodePatch, n *corev1.Node) {
+	r := patch.Request{}
+	if written != nil {
+		r = written.Request()
 	}
-	return p
+	body, _ := json.Marshal(n)
+	o.LearnWriter(w, manager, r, "application/json", body)
+}
+
+func (o *Objects) add(w NodeWriter, uid string, p *nodePatch) error {
+	known, err := o.allowedLocked(w, uid, p)
+	if err == nil {
+		o.addPatchLocked(known, p)
+	}
+	return err
 }
 
 // waiting describes what waits.
-func waiting(p *Patches) (all []string) {
+func waiting(p *Objects) (all []string) {
 	for _, one := range p.Waiting() {
-		all = append(all, one.User+" "+one.Manager+" "+string(one.Patch.Body()))
+		all = append(all, one.User+" "+one.Manager+" "+string(one.Patch.body()))
 	}
 	slices.Sort(all)
 	return all
@@ -81,7 +89,7 @@ func TestWhatIsAPatchOfAnnotations(t *testing.T) {
 		{"server-side apply", "application/apply-patch+yaml", `{"metadata":{"annotations":{"a":"b"}}}`, false},
 		{"no type", "", `{"metadata":{"annotations":{"a":"b"}}}`, false},
 	} {
-		if p, err := Parse(c.contentType, []byte(c.body)); (err == nil) != c.want {
+		if p, err := parseNodePatch(c.contentType, []byte(c.body)); (err == nil) != c.want {
 			t.Errorf("%s: %v, %v", c.name, p, err)
 		}
 	}
@@ -96,21 +104,21 @@ func TestKubernetesOwnAnnotationsAreNobodysElse(t *testing.T) {
 
 // A directive is an annotation's name that nobody can have written.
 func TestADirectiveIsNoAnnotation(t *testing.T) {
-	p := open(t, &tabletest.Store{})
-	w := Writer{User: "a", Subresource: "status"}
-	p.Learn(w, "m", nil, nodeOf("u", "m", "f/a"))
-	if err := p.Allow(w, "u", annotate(t, "$patch", "replace")); err == nil {
+	p := newObjects(t, &tabletest.Store{})
+	w := NodeWriter{User: "a", Subresource: "status"}
+	p.learn(w, "m", nil, nodeOf("u", "m", "f/a"))
+	if _, err := p.allowedLocked(w, "u", annotate(t, "$patch", "replace")); err == nil {
 		t.Error("allowed")
 	}
 }
 
 func TestPatchesOfOneWriterAreMerged(t *testing.T) {
 	disk := &tabletest.Store{}
-	p := open(t, disk)
-	w := Writer{User: "a", Subresource: "status"}
-	p.Learn(w, "m", nil, nodeOf("u", "m", "f/a", "f/b"))
-	for _, one := range []*Patch{annotate(t, "f/a", "1"), annotate(t, "f/b", "1"), annotate(t, "f/a", "2")} {
-		if err := p.Add(w, "u", one); err != nil {
+	p := newObjects(t, disk)
+	w := NodeWriter{User: "a", Subresource: "status"}
+	p.learn(w, "m", nil, nodeOf("u", "m", "f/a", "f/b"))
+	for _, one := range []*nodePatch{annotate(t, "f/a", "1"), annotate(t, "f/b", "1"), annotate(t, "f/a", "2")} {
+		if err := p.add(w, "u", one); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -118,71 +126,71 @@ func TestPatchesOfOneWriterAreMerged(t *testing.T) {
 	if got := waiting(p); !slices.Equal(got, want) {
 		t.Errorf("%v", got)
 	}
-	p = open(t, disk)
+	p = newObjects(t, disk)
 	if got := waiting(p); !slices.Equal(got, want) {
 		t.Errorf("after a restart: %v", got)
 	}
 	before := p.Waiting()[0]
-	if err := p.Add(w, "u", annotate(t, "f/b", "3")); err != nil {
+	if err := p.add(w, "u", annotate(t, "f/b", "3")); err != nil {
 		t.Fatal(err)
 	}
-	p.Done(before)
+	p.Sent(before)
 	if got := waiting(p); len(got) != 1 {
 		t.Errorf("what came while the patch was sent: %v", got)
 	}
-	p.Learn(w, "m", annotate(t, "f/a", "4"), nodeOf("u", "m", "f/a", "f/b"))
+	p.learn(w, "m", annotate(t, "f/a", "4"), nodeOf("u", "m", "f/a", "f/b"))
 	newest := []string{`a m {"metadata":{"uid":"u","annotations":{"f/a":"4","f/b":"3"}}}`}
 	if got := waiting(p); !slices.Equal(got, newest) {
 		t.Errorf("after the agent has written itself: %v", got)
 	}
-	p.Learn(w, "kubectl", annotate(t, "x", "1"), nodeOf("u", "m", "f/a", "f/b"))
+	p.learn(w, "kubectl", annotate(t, "x", "1"), nodeOf("u", "m", "f/a", "f/b"))
 	if got := waiting(p); !slices.Equal(got, newest) {
 		t.Errorf("after another program of the account has written something: %v", got)
 	}
-	p.Done(p.Waiting()[0])
+	p.Sent(p.Waiting()[0])
 	if got := waiting(p); len(got) != 0 {
 		t.Errorf("after it was sent: %v", got)
 	}
-	if got := waiting(open(t, disk)); len(got) != 0 {
+	if got := waiting(newObjects(t, disk)); len(got) != 0 {
 		t.Errorf("after a restart: %v", got)
 	}
 }
 
 func TestAPatchIsForOneNode(t *testing.T) {
-	p := open(t, &tabletest.Store{})
-	w := Writer{User: "a", Subresource: "status"}
-	p.Learn(w, "m", nil, nodeOf("u", "m", "f/a"))
-	if err := p.Add(w, "another", annotate(t, "f/a", "1")); err == nil {
+	p := newObjects(t, &tabletest.Store{})
+	w := NodeWriter{User: "a", Subresource: "status"}
+	p.learn(w, "m", nil, nodeOf("u", "m", "f/a"))
+	if err := p.add(w, "another", annotate(t, "f/a", "1")); err == nil {
 		t.Error("another Node of the name")
 	}
-	if err := p.Add(w, "u", annotate(t, "f/a", "1")); err != nil {
+	if err := p.add(w, "u", annotate(t, "f/a", "1")); err != nil {
 		t.Fatal(err)
 	}
-	p.Learn(w, "m", annotate(t, "x", "1"), nodeOf("another", "m", "f/a"))
+	p.learn(w, "m", annotate(t, "x", "1"), nodeOf("another", "m", "f/a"))
 	if got := waiting(p); len(got) != 0 {
 		t.Errorf("for a Node that is gone: %v", got)
 	}
 }
 
 func TestPatchesAreBounded(t *testing.T) {
-	p := open(t, &tabletest.Store{})
+	p := newObjects(t, &tabletest.Store{})
 	for i := range maxWriters {
-		p.Learn(Writer{User: fmt.Sprint(i)}, "m", nil, nodeOf("u", "m", "f/a"))
+		p.learn(NodeWriter{User: fmt.Sprint(i)}, "m", nil, nodeOf("u", "m", "f/a"))
 	}
-	if err := p.Add(Writer{User: "0"}, "u", annotate(t, "f/a", "1")); err != nil {
+	if err := p.add(NodeWriter{User: "0"}, "u", annotate(t, "f/a", "1")); err != nil {
 		t.Fatal(err)
 	}
-	p.Learn(Writer{User: "more"}, "m", nil, nodeOf("u", "m", "f/a"))
+	p.learn(NodeWriter{User: "more"}, "m", nil, nodeOf("u", "m", "f/a"))
 	for user, want := range map[string]bool{"0": true, "1": false, "2": true, "more": true} {
-		if err := p.Allow(Writer{User: user}, "u", annotate(t, "f/a", "1")); (err == nil) != want {
+		if _, err := p.allowedLocked(NodeWriter{User: user}, "u", annotate(t, "f/a", "1")); (err == nil) != want {
 			t.Errorf("writer %s: %v", user, err)
 		}
 	}
-	if err := p.Add(Writer{User: "2"}, "u", annotate(t, "f/a", strings.Repeat("x", maxBytes-100))); err != nil {
+	if err := p.add(NodeWriter{User: "2"}, "u", annotate(t, "f/a", strings.Repeat("x", maxPatchBytes-100))); err != nil {
 		t.Error(err)
 	}
-	p.Learn(Writer{User: "2"}, "m", annotate(t, "f/z", "1"), nodeOf("u", "m", "f/a", "f/b"))
-	if err := p.Add(Writer{User: "2"}, "u", annotate(t, "f/b", strings.Repeat("x", 200))); err == nil {
+	p.learn(NodeWriter{User: "2"}, "m", annotate(t, "f/z", "1"), nodeOf("u", "m", "f/a", "f/b"))
+	if err := p.add(NodeWriter{User: "2"}, "u", annotate(t, "f/b", strings.Repeat("x", 200))); err == nil {
 		t.Error("more than the bound, in two patches")
 	}
 }

@@ -1,4 +1,4 @@
-package nodepatch
+package derived
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"mime"
 	"slices"
 	"strings"
@@ -14,35 +15,29 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// maxBytes bounds a patch. flannel's have 300 bytes.
-const maxBytes = 16 << 10
+// maxPatchBytes bounds a patch of the Node. flannel's have 300 bytes.
+const maxPatchBytes = 16 << 10
 
 var (
 	errForm     = errors.New("while the cloud is away, a pod can only patch annotations and the condition NetworkUnavailable of its node's Node")
-	errTooLarge = fmt.Errorf("while the cloud is away, patches of the node's Node are kept up to %d bytes", maxBytes)
+	errTooLarge = fmt.Errorf("while the cloud is away, patches of the node's Node are kept up to %d bytes", maxPatchBytes)
 )
 
-// Patch is a patch of annotations, and of the condition NetworkUnavailable. There is nothing else in
+// nodePatch is a patch of annotations, and of the condition NetworkUnavailable. There is nothing else in
 // it: what was checked is what is applied and sent.
-type Patch struct {
-	Metadata Metadata `json:"metadata"`
-	Status   *Status  `json:"status,omitempty"`
+type nodePatch struct {
+	Metadata struct {
+		UID             string             `json:"uid,omitempty"`
+		ResourceVersion string             `json:"resourceVersion,omitempty"`
+		Annotations     map[string]*string `json:"annotations,omitempty"` // nil: it is deleted
+	} `json:"metadata"`
+	Status *struct {
+		Conditions []condition `json:"conditions"` // one
+	} `json:"status,omitempty"`
 }
 
-// Metadata are the annotations, and which object is meant.
-type Metadata struct {
-	UID             string             `json:"uid,omitempty"`
-	ResourceVersion string             `json:"resourceVersion,omitempty"`
-	Annotations     map[string]*string `json:"annotations,omitempty"` // nil: it is deleted
-}
-
-// Status has one condition at most.
-type Status struct {
-	Conditions []Condition `json:"conditions"`
-}
-
-// Condition is a corev1.NodeCondition whose empty fields are left as they are.
-type Condition struct {
+// condition is a corev1.NodeCondition whose empty fields are left as they are.
+type condition struct {
 	Type               corev1.NodeConditionType `json:"type"`
 	Status             string                   `json:"status,omitempty"`
 	Reason             string                   `json:"reason,omitempty"`
@@ -51,18 +46,18 @@ type Condition struct {
 	LastTransitionTime string                   `json:"lastTransitionTime,omitempty"`
 }
 
-// Parse reads the body of a PATCH: a strategic merge patch, or a JSON merge patch of annotations. Its
+// parseNodePatch reads the body of a PATCH: a strategic merge patch, or a JSON merge patch of annotations. Its
 // error is for the client, which gets 503.
-func Parse(contentType string, body []byte) (*Patch, error) {
+func parseNodePatch(contentType string, body []byte) (*nodePatch, error) {
 	mediaType, _, err := mime.ParseMediaType(contentType)
 	strategic := mediaType == string(types.StrategicMergePatchType)
 	if err != nil || !strategic && mediaType != string(types.MergePatchType) {
 		return nil, errForm
 	}
-	if len(body) > maxBytes {
+	if len(body) > maxPatchBytes {
 		return nil, errTooLarge
 	}
-	p := &Patch{}
+	p := &nodePatch{}
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields() // labels, the spec, and directives as $patch
 	if decoder.Decode(p) != nil || decoder.More() {
@@ -77,8 +72,8 @@ func Parse(contentType string, body []byte) (*Patch, error) {
 	return p, nil
 }
 
-// Body is the patch as a strategic merge patch.
-func (p *Patch) Body() []byte {
+// body is the patch as a strategic merge patch.
+func (p *nodePatch) body() []byte {
 	body, err := json.Marshal(p)
 	if err != nil {
 		panic(err) // strings
@@ -92,7 +87,7 @@ const (
 )
 
 // keys are what the patch changes.
-func (p *Patch) keys() []string {
+func (p *nodePatch) keys() []string {
 	var all []string
 	for name := range p.Metadata.Annotations {
 		all = append(all, annotationKey+name)
@@ -104,25 +99,26 @@ func (p *Patch) keys() []string {
 }
 
 // with returns p, changed by a later patch of the same object. Either is unchanged.
-func (p *Patch) with(later *Patch) *Patch {
+func (p *nodePatch) with(later *nodePatch) *nodePatch {
 	if p == nil {
 		return later
 	}
-	sum := &Patch{Metadata{later.Metadata.UID, cmp.Or(p.Metadata.ResourceVersion, later.Metadata.ResourceVersion), map[string]*string{}}, cmp.Or(later.Status, p.Status)}
-	for _, one := range []*Patch{p, later} {
-		for name, value := range one.Metadata.Annotations {
-			sum.Metadata.Annotations[name] = value
-		}
-	}
-	return sum
+	sum := *later
+	sum.Metadata.ResourceVersion = cmp.Or(p.Metadata.ResourceVersion, later.Metadata.ResourceVersion)
+	sum.Metadata.Annotations = map[string]*string{}
+	maps.Copy(sum.Metadata.Annotations, p.Metadata.Annotations)
+	maps.Copy(sum.Metadata.Annotations, later.Metadata.Annotations)
+	sum.Status = cmp.Or(later.Status, p.Status)
+	return &sum
 }
 
 // updated returns p with what a later patch has made of the same, or nil if that is not known.
-func (p *Patch) updated(later *Patch) *Patch {
+func (p *nodePatch) updated(later *nodePatch) *nodePatch {
 	if p == nil || later == nil {
 		return nil
 	}
-	next := p.with(&Patch{Metadata: Metadata{UID: p.Metadata.UID}})
+	next := *p
+	next.Metadata.Annotations = maps.Clone(p.Metadata.Annotations)
 	for name := range next.Metadata.Annotations {
 		if value, ok := later.Metadata.Annotations[name]; ok {
 			next.Metadata.Annotations[name] = value
@@ -131,7 +127,7 @@ func (p *Patch) updated(later *Patch) *Patch {
 	if p.Status != nil {
 		next.Status = cmp.Or(later.Status, p.Status)
 	}
-	return next
+	return &next
 }
 
 // writtenBy returns the keys that a field manager has written, as the Node's managedFields say.

@@ -1,0 +1,117 @@
+package derived
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/cache/localendpoints"
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/versions"
+	"github.com/edgehub-io/edgehub/cache/view"
+)
+
+// readPods returns the node's pods as the node itself would read them offline, and whether these
+// are all.
+func (o *Objects) readPods() (pods map[string][]*corev1.Pod, complete bool) {
+	pods = map[string][]*corev1.Pod{}
+	names, complete := o.podNames()
+	for _, member := range names {
+		p, err := o.readPod(member)
+		switch {
+		case err == nil && p.Spec.NodeName == o.Node:
+			pods[p.Namespace] = append(pods[p.Namespace], slim(p))
+		case err != nil && !apierrors.IsNotFound(err):
+			complete = false // it may be an endpoint's
+		}
+	}
+	return pods, complete
+}
+
+// podNames returns the members of all views that the node has of pods. complete is set if one of
+// them has all pods of the node.
+func (o *Objects) podNames() (names []string, complete bool) {
+	here := &corev1.Pod{Spec: corev1.PodSpec{NodeName: o.Node}}
+	for _, v := range o.Views.All() {
+		if v.Key.User != query.NodeUser || v.Key.GVR() != podsResource {
+			continue
+		}
+		names = append(names, v.MemberNames()...)
+		complete = complete || !v.Key.Single && v.Key.Namespace == "" && v.Key.Lasting() && v.Key.Selects(here) && v.Usable()
+	}
+	slices.Sort(names)
+	return slices.Compact(names), complete
+}
+
+func (o *Objects) readPod(member string) (*corev1.Pod, error) {
+	q := podQuery(query.SplitMember(member))
+	cached, _, err := o.cached(q)
+	if err != nil {
+		return nil, err
+	}
+	laid, _ := o.Get(q, cached)
+	return decode[*corev1.Pod](laid)
+}
+
+// podQuery is a GET of a pod by the node.
+func podQuery(namespace, name string) *query.Query {
+	return &query.Query{User: query.NodeUser, Verb: "get", Resource: podsResource, Namespace: namespace, Name: name}
+}
+
+// slim returns what is needed of a pod.
+func slim(p *corev1.Pod) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: p.Namespace, Name: p.Name, UID: p.UID, OwnerReferences: p.OwnerReferences,
+			CreationTimestamp: p.CreationTimestamp, DeletionTimestamp: p.DeletionTimestamp,
+		},
+		Status: corev1.PodStatus{
+			Phase: p.Status.Phase, PodIPs: p.Status.PodIPs,
+			Conditions: slices.DeleteFunc(slices.Clone(p.Status.Conditions), func(c corev1.PodCondition) bool { return c.Type != corev1.PodReady }),
+		},
+	}
+}
+
+// pending reports whether the cloud lacks the status of a pod, and kubelet does not know: its watch
+// shows what it has reported offline. It is checked once a second.
+func (o *Objects) pending() bool {
+	o.lock()
+	s, now := &o.slices, o.Now()
+	if s.away || o.settled || o.slicesSettledLocked() || now.Sub(s.checked) < pendingEvery {
+		o.mu.Unlock()
+		return false
+	}
+	s.checked = now
+	o.mu.Unlock()
+	return slices.ContainsFunc(o.reportsOf(podsResource, false), o.isPending)
+}
+
+func (o *Objects) isPending(u *Update) bool {
+	reported, err := decode[*corev1.Pod](u.object)
+	if err != nil {
+		return false
+	}
+	copied, c, err := o.cached(podQuery(u.key.Namespace, u.key.Name))
+	if err != nil || versions.Compare(c.Entry.Version, u.version) > 0 {
+		return false
+	}
+	cached, err := decode[*corev1.Pod](copied)
+	return err == nil && cached.UID == reported.UID && !localendpoints.IsSamePod(cached, reported)
+}
+
+// Reported must be called with a pod whose status an apiserver has accepted from kubelet: that of each
+// pod at least once, before the cloud deletes it.
+func (o *Objects) Reported(pod view.Object) {
+	p, err := decode[*corev1.Pod](pod)
+	if err != nil {
+		return
+	}
+	o.lock()
+	defer o.mu.Unlock()
+	o.learnOwnersLocked(p)
+	if s := &o.slices; !s.away && !o.slicesSettledLocked() {
+		o.setPodLocked(p)
+	}
+}

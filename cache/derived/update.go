@@ -1,0 +1,134 @@
+package derived
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/edgehub-io/edgehub/cache/patch"
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/view"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// Update is what makes a derived object of a cached one: what the node has reported, or a function
+// of the cached object. It is read-only.
+type Update struct {
+	Name     string // of the member in views
+	Revision uint64 // differs from that of an earlier update of the object
+
+	key          key
+	uid, version string      // of the cached object beneath
+	object       view.Object // the whole of it, as it was written
+
+	labels labels.Set
+	fields fields.Set // of a pod
+
+	// compute returns what everybody reads instead of the cached object, if nobody has written that.
+	// It always returns the same, and is called by any goroutine.
+	compute func(cached view.Object) (view.Object, error)
+}
+
+func newUpdate(k key, uid, version string) *Update {
+	return &Update{Name: query.MemberName(k.Namespace, k.Name), key: k, uid: uid, version: version}
+}
+
+// over reports whether u lies over a cached object. For the node's own reads, that may be an
+// older version of the updated object, which may be cached in two representations. For other
+// users it must be the same version: they see nothing that they have not read.
+func (u *Update) over(uid, version string, own bool) bool {
+	return u.uid == uid && (u.version == version || own && !patch.Older(u.version, version))
+}
+
+// lay returns the cached object as it is updated, or cached itself if u does not lie over it. The
+// node reads its report of that version in full, and others the status, and a Node's annotations.
+// The result's encoding may differ.
+func (u *Update) lay(cached view.Object, own bool) (view.Object, error) {
+	m, err := wire.Inspect(cached.Repr.Encoding, cached.Bare)
+	if err != nil {
+		return cached, fmt.Errorf("read the cached %s %s: %w", u.key.Resource, u.key.Name, err)
+	}
+	switch version := string(m.ResourceVersion); {
+	case !u.over(string(m.UID), version, own):
+		return cached, nil
+	case u.compute != nil:
+		return u.compute(cached)
+	case own && (u.version == version || !isListed(u.key.GroupVersionResource)):
+		return u.object, nil
+	}
+	to, err := decode[runtime.Object](cached)
+	if err != nil {
+		return cached, err
+	}
+	from, err := decode[runtime.Object](u.object)
+	if err != nil {
+		return cached, err
+	}
+	copyStatus(to, from)
+	return encode(to, cached)
+}
+
+// In returns the updated object as the user of a view sees it. bare is the cached object, or nil if
+// the view has none.
+func (u *Update) In(v *view.View, bare []byte) (view.Object, error) {
+	if bare == nil {
+		return u.object, nil
+	}
+	t := u.object.Type
+	if u.compute != nil {
+		t = sliceType
+	}
+	return u.lay(view.Object{Type: t, Repr: v.Repr, Bare: bare}, v.Key.User == query.NodeUser)
+}
+
+// endsAtReturn reports whether an update is void as soon as the cloud can be reached.
+func (u *Update) endsAtReturn() bool { return u.compute != nil && isAPIServer(u.Name) }
+
+// selectable sets what selectors match.
+func (u *Update) selectable(object runtime.Object) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	ip := pod.Status.PodIP
+	if len(pod.Status.PodIPs) > 0 {
+		ip = pod.Status.PodIPs[0].IP
+	}
+	u.labels = pod.Labels
+	u.fields = fields.Set{
+		"metadata.name": pod.Name, "metadata.namespace": pod.Namespace,
+		"spec.nodeName": pod.Spec.NodeName, "spec.restartPolicy": string(pod.Spec.RestartPolicy), "spec.schedulerName": pod.Spec.SchedulerName,
+		"spec.serviceAccountName": pod.Spec.ServiceAccountName, "spec.hostNetwork": fmt.Sprint(pod.Spec.HostNetwork),
+		"status.phase": string(pod.Status.Phase), "status.podIP": ip, "status.nominatedNodeName": pod.Status.NominatedNodeName,
+	}
+}
+
+// selectsStatus reports whether a field selector depends on the status.
+func selectsStatus(selector string) bool { return strings.Contains(selector, "status.") }
+
+// matchesFields reports whether the updated object matches a field selector, if that selects by
+// status and is valid; otherwise it returns true.
+func (u *Update) matchesFields(selector string) bool {
+	if u.fields == nil || !selectsStatus(selector) {
+		return true
+	}
+	s, err := fields.ParseSelector(selector)
+	return err != nil || s.Matches(u.fields)
+}
+
+// matches reports whether the updated object matches a query.
+func (u *Update) matches(k *query.Key) bool {
+	if u.fields == nil || k.Namespace != "" && k.Namespace != u.key.Namespace {
+		return false
+	}
+	byLabels, err := labels.Parse(k.Labels)
+	if err != nil || !byLabels.Matches(u.labels) {
+		return false
+	}
+	byFields, err := fields.ParseSelector(k.Fields)
+	return err == nil && byFields.Matches(u.fields)
+}
