@@ -218,7 +218,7 @@ func (c *Cache) distrust() {
 	older := s.Recovery().Cause != nil
 	for _, v := range c.views.All() {
 		if older || v.IsStale() {
-			c.records.Forgot(v.Key.UserResource(), versions.Following(v.Highest.Version()))
+			c.records.SeenUncached(v.Key.UserResource(), versions.Following(v.Highest.Version()))
 		}
 	}
 }

@@ -83,7 +83,7 @@ func (x *exchange) identified() bool {
 	}
 	user, err := x.cache.tokens.Identify(x.req.Context(), x.who.token)
 	if err != nil {
-		x.cache.looked(err)
+		x.cache.logUnkept(err)
 		return false
 	}
 	x.who.user = user

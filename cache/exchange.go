@@ -111,7 +111,7 @@ func (x *exchange) body() ([]byte, error) {
 
 // take calls fn with the whole body of an answer, uncompressed, before the client gets its end.
 func (x *exchange) take(res *http.Response, fn func(body []byte) error) {
-	tee.Body(res, tee.Decode(res, &tee.ObjectSink{Take: fn}), x.cache.looked)
+	tee.Body(res, tee.Decode(res, &tee.ObjectSink{Take: fn}), x.cache.logUnkept)
 }
 
 // takeBoth is take with the body of the request, which may have been sent already, and both

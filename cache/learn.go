@@ -79,7 +79,7 @@ func (x *exchange) deleted(res *http.Response, q *query.Query) {
 		if !understood {
 			x.cache.records.Doubt(q.UserResource(), q.Member(), x.cache.records.Highest(q.Resource).Version())
 		}
-		x.cache.looked(err)
+		x.cache.logUnkept(err)
 	})
 }
 

@@ -113,8 +113,8 @@ func (x *exchange) keepBody(q *query.Query, repr negotiation.Representation, bod
 	return nil
 }
 
-// looked logs how decoding a body ended.
-func (c *Cache) looked(err error) {
+// logUnkept logs how decoding a body ended.
+func (c *Cache) logUnkept(err error) {
 	tee.LogUnkept(c.log, err)
 }
 
@@ -139,9 +139,9 @@ func (x *exchange) keepList(res *http.Response, repr negotiation.Representation)
 			x.tooLarge(v)
 		}
 		if err != nil {
-			c.records.Forgot(v.Key.UserResource(), b.Newest())
+			c.records.SeenUncached(v.Key.UserResource(), b.Newest())
 		}
-		c.looked(err)
+		c.logUnkept(err)
 		b.End()
 		v.Release()
 	})
@@ -156,7 +156,7 @@ func (x *exchange) passPage(res *http.Response, repr negotiation.Representation)
 		if err == nil && page.Continue == "" {
 			x.passed(v, page.ResourceVersion)
 		}
-		x.cache.looked(err)
+		x.cache.logUnkept(err)
 		v.Release()
 	})
 }
@@ -185,7 +185,7 @@ func (x *exchange) listed(v *view.View, b *view.Builder, before *pages.List) err
 	}
 	if token := b.Meta.Continue; token != "" {
 		v.Hold()
-		c.records.Forgot(v.Key.UserResource(), version) // the client may never request the rest
+		c.records.SeenUncached(v.Key.UserResource(), version) // the client may never request the rest
 		c.pages.Wait(pages.KeyOf(v.Key, token), &pages.List{Builder: next.Clone(), View: v, Version: version})
 		return nil
 	}
@@ -225,7 +225,7 @@ func (x *exchange) unread(res *http.Response) {
 		return
 	}
 	of := query.UserResource{User: x.who.user, Resource: x.resource()}
-	res.Body = &unreadBody{res.Body, func() { r.Forgot(of, versions.Following(r.Highest(of.Resource).Version())) }}
+	res.Body = &unreadBody{res.Body, func() { r.SeenUncached(of, versions.Following(r.Highest(of.Resource).Version())) }}
 }
 
 // isUnread reports whether objects are read in a way that cannot be cached.

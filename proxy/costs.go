@@ -38,7 +38,7 @@ func (p *Proxy) mayCost(r *http.Request, by *limits.Share) bool {
 
 // charge counts what an answered request has cost. A 401 to a known token is its backend's, or has
 // the token reviewed and forgotten.
-func (p *Proxy) charge(x *exchange, res *http.Response) {
+func (p *Proxy) charge(x *forwarded, res *http.Response) {
 	switch {
 	case x.share == nil:
 	case x.upgrade && res.StatusCode == http.StatusSwitchingProtocols:

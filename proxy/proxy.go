@@ -127,13 +127,13 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, share *limits.Shar
 	if err != nil { // an invalid path or query: the apiserver's own error is clearer
 		info = &request.RequestInfo{Verb: "other"}
 	}
-	x := &exchange{verb: info.Verb, began: time.Now(), share: share, upgrade: p.isUpgrade(r)}
+	x := &forwarded{verb: info.Verb, began: time.Now(), share: share, upgrade: p.isUpgrade(r)}
 	inFlight := p.metrics.inFlight.WithLabelValues(verbLabel(x.verb))
 	inFlight.Inc()
 	defer inFlight.Dec()
 	defer func() { p.metrics.requests.WithLabelValues(verbLabel(x.verb), strconv.Itoa(x.code)).Inc() }()
 
-	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), exchangeKey{}, x))
+	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), forwardedKey{}, x))
 	defer cancel()
 	if err == nil {
 		ctx = request.WithRequestInfo(ctx, info)
@@ -156,8 +156,8 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, share *limits.Shar
 	p.forward.ServeHTTP(x.to, r)
 }
 
-// exchange is one request and its response, for metrics and errors.
-type exchange struct {
+// forwarded is one request and its response, for metrics and errors.
+type forwarded struct {
 	verb  string
 	began time.Time
 	code  int // of the response; 0 until there is one
@@ -167,10 +167,10 @@ type exchange struct {
 	upgrade bool // the client asks for another protocol
 }
 
-type exchangeKey struct{}
+type forwardedKey struct{}
 
-func exchangeOf(r *http.Request) *exchange {
-	x, ok := r.Context().Value(exchangeKey{}).(*exchange)
+func forwardedOf(r *http.Request) *forwarded {
+	x, ok := r.Context().Value(forwardedKey{}).(*forwarded)
 	if !ok {
 		panic("proxy: a request that did not come through serve")
 	}
@@ -185,7 +185,7 @@ func rewrite(r *httputil.ProxyRequest) {
 			r.Out.Header[name] = values
 		}
 	}
-	if !exchangeOf(r.In).upgrade {
+	if !forwardedOf(r.In).upgrade {
 		r.Out.Header.Del("Upgrade")
 		r.Out.Header.Del("Connection")
 	}
@@ -193,7 +193,7 @@ func rewrite(r *httputil.ProxyRequest) {
 
 // modifyResponse is called for each response before it is sent to the client.
 func (p *Proxy) modifyResponse(res *http.Response) error {
-	x := exchangeOf(res.Request)
+	x := forwardedOf(res.Request)
 	if err := p.identified(x, res.Request); err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func (p *Proxy) modifyResponse(res *http.Response) error {
 
 // identified counts a request for its tenant if that is known only now, when an apiserver has
 // answered. A read that exceeds the tenant's share fails; a write is done already.
-func (p *Proxy) identified(x *exchange, r *http.Request) error {
+func (p *Proxy) identified(x *forwarded, r *http.Request) error {
 	if x.share == nil || x.share.Tenant() != "" {
 		return nil
 	}
@@ -223,7 +223,7 @@ func (p *Proxy) identified(x *exchange, r *http.Request) error {
 
 // handleError answers a request that got no response from upstream.
 func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
-	x := exchangeOf(r)
+	x := forwardedOf(r)
 	clear(w.Header())
 	var unreachable *upstream.UnreachableError
 	switch {

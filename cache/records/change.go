@@ -179,8 +179,8 @@ func (r *Records) Read(of query.UserResource, namespace, name, version string, u
 	})
 }
 
-// Forgot records that objects were seen up to a version, and are not cached.
-func (r *Records) Forgot(of query.UserResource, version string) {
+// SeenUncached records that objects were seen up to a version, and are not cached.
+func (r *Records) SeenUncached(of query.UserResource, version string) {
 	if r == nil || !versions.Valid(version) {
 		return
 	}

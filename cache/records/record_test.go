@@ -147,7 +147,7 @@ func madeUp(of query.UserResource, i int) query.UserResource {
 
 func TestWhateverIsNotedMakesRoom(t *testing.T) {
 	for what, note := range map[string]func(*Records, query.UserResource){
-		"a version that is forgotten":  func(r *Records, of query.UserResource) { r.Forgot(of, "100") },
+		"a version that was seen":      func(r *Records, of query.UserResource) { r.SeenUncached(of, "100") },
 		"a deletion of many":           func(r *Records, of query.UserResource) { r.DoubtAll(of, "ns", "100") },
 		"a refusal of a single object": func(r *Records, of query.UserResource) { r.Refused(of, "ns/a") },
 	} {
@@ -200,7 +200,7 @@ func TestARestoreTakesVersionsAndLeavesRefusals(t *testing.T) {
 	r.Count(of.Resource).Raise("500")
 	r.Gone(of, "ns/a", "500", "", true)
 	r.Refused(of, "ns/b")
-	r.Forgot(of, "500")
+	r.SeenUncached(of, "500")
 	r.Restored(of, "200")
 	if k := r.Known(of, "ns", "ns/a"); k.Gone != "" || k.Floor != "" {
 		t.Errorf("of before the restore there is %+v", k)

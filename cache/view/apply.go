@@ -60,7 +60,7 @@ func (v *View) applyLocked(from string, c *Change) Applied {
 	case Gap: // the client gets the event nevertheless
 		v.seenLocked(c.Version)
 		if c.Name != "" {
-			v.records.Forgot(v.Key.UserResource(), c.Version)
+			v.records.SeenUncached(v.Key.UserResource(), c.Version)
 		}
 	}
 	if a == Gap && v.bufferLocked(from, c) {

@@ -220,7 +220,7 @@ func (v *View) replaceLocked(b *Builder, version string) {
 		return
 	}
 	if !v.Key.Lasting() { // members that the list does not have may still exist
-		v.records.Forgot(v.Key.UserResource(), before)
+		v.records.SeenUncached(v.Key.UserResource(), before)
 	}
 	v.header.Changed = version
 	v.contents, v.onDisk = contents{loaded: true, index: make(map[string]Entry, len(b.Items))}, true

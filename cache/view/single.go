@@ -69,7 +69,7 @@ func (v *View) makeRoomLocked() (names []string) {
 	oldest := slices.MinFunc(slices.Collect(maps.Keys(v.index)), func(a, b string) int {
 		return cmp.Or(cmp.Compare(v.reads.last[a], v.reads.last[b]), versions.Compare(v.index[a].Version, v.index[b].Version))
 	})
-	v.records.Forgot(v.Key.UserResource(), v.index[oldest].Version)
+	v.records.SeenUncached(v.Key.UserResource(), v.index[oldest].Version)
 	v.remove(oldest)
 	return []string{oldest}
 }

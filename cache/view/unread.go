@@ -59,7 +59,7 @@ func (v *View) dropUnreadMembers(needed func(namespace, name string) bool) {
 		return
 	}
 	for _, name := range unread {
-		v.records.Forgot(v.Key.UserResource(), v.index[name].Version)
+		v.records.SeenUncached(v.Key.UserResource(), v.index[name].Version)
 		v.remove(name)
 	}
 	v.changeSingleLocked(&store.Change{Delete: unread})

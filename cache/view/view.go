@@ -172,7 +172,7 @@ func (v *View) recordServedLocked() {
 
 // forgetLocked empties the view. Records keep that it may have seen newer versions than others.
 func (v *View) forgetLocked() {
-	v.records.Forgot(v.Key.UserResource(), v.latestLocked())
+	v.records.SeenUncached(v.Key.UserResource(), v.latestLocked())
 	v.contents, v.header = contents{loaded: true, index: map[string]Entry{}}, viewHeader{}
 	v.version, v.complete, v.onDisk, v.served = "", false, false, false
 	v.stale.Store(false)

@@ -74,11 +74,11 @@ func (s *stream) begin(f *wire.Frame, name, version string) {
 		s.left(string(f.Meta.Namespace), string(f.Meta.Name), version, types.UID(f.Meta.UID))
 		return
 	case s.builder == nil:
-		s.watches.Records.Forgot(s.query.UserResource(), version)
+		s.watches.Records.SeenUncached(s.query.UserResource(), version)
 		return
 	}
 	if err := s.builder.Add(name, version, f.Object); err != nil {
-		s.watches.looked(err)
+		s.watches.logUnkept(err)
 		s.endBuilder()
 		return
 	}

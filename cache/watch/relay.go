@@ -113,7 +113,7 @@ func (s *stream) invalidate() {
 	s.current = false
 	if s.at != "" {
 		s.gap = true
-		s.watches.Records.Forgot(s.query.UserResource(), versions.Following(s.view.Highest.Version()))
+		s.watches.Records.SeenUncached(s.query.UserResource(), versions.Following(s.view.Highest.Version()))
 		s.view.Drop()
 		s.watches.Refresh(s.view, s.req)
 	}

@@ -71,10 +71,10 @@ func (s *stream) follows(f *relist.Call) bool {
 	return f.From != "" && versions.Compare(f.Changed, s.at) <= 0 && versions.Compare(s.at, f.From) <= 0
 }
 
-// overtaken reports whether the stream is known to be unable to resume from its version:
+// mustRelist reports whether the stream is known to be unable to resume from its version:
 // another watch of this view has been relisted, or the apiservers' store is older than what
 // the client has seen.
-func (s *stream) overtaken() (bool, error) {
+func (s *stream) mustRelist() (bool, error) {
 	if f := s.watches.Ended(s.view, s.lostAt); f != nil && s.follows(f) && versions.Compare(s.at, f.To) != 0 {
 		return true, nil
 	}

@@ -79,7 +79,7 @@ func (s *stream) resume(ctx context.Context) error {
 		return err
 	}
 	s.retryAfter = s.retry.Step()
-	gone, err := s.overtaken()
+	gone, err := s.mustRelist()
 	if err != nil {
 		s.watches.Log.Debug("the apiservers' version is not known; the watch is not opened again yet", "watch", s.query.String(), "err", err)
 		return nil
@@ -165,7 +165,7 @@ func (s *stream) reopened(res *http.Response) (gone bool) {
 	case errors.Is(changed, identity.ErrReassigned): // the client gets the error when it retries
 		s.err = io.EOF
 	case changed != nil:
-		s.watches.looked(changed) // retried
+		s.watches.logUnkept(changed) // retried
 	case code == http.StatusOK && negotiation.Answered(s.query.Accept, res.Header.Get("Content-Type")) == s.repr:
 		s.resumed = true
 		if err := s.attach(res); err != nil {

@@ -130,7 +130,7 @@ func (s *stream) release() {
 func (s *stream) endBuilder() {
 	if s.builder != nil {
 		if s.initial { // the client has seen events that are not cached
-			s.watches.Records.Forgot(s.query.UserResource(), s.builder.Newest())
+			s.watches.Records.SeenUncached(s.query.UserResource(), s.builder.Newest())
 		}
 		s.builder.End()
 		s.builder = nil

@@ -52,11 +52,11 @@ func New(o Options) *Watches {
 func (w *Watches) Keep(res *http.Response, req *http.Request, q *query.Query, repr negotiation.Representation, began string) {
 	s := w.newStream(req, q, repr, began)
 	if err := s.attach(res); err != nil {
-		w.looked(err)
+		w.logUnkept(err)
 		s.release()
 		return
 	}
 	res.Body = s
 }
 
-func (w *Watches) looked(err error) { tee.LogUnkept(w.Log, err) }
+func (w *Watches) logUnkept(err error) { tee.LogUnkept(w.Log, err) }
