@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -85,7 +86,7 @@ func (c *contents) differs(other *contents) error {
 		}
 	}
 	for name, table := range c.tables {
-		if there := other.tables[name]; !maps.EqualFunc(table, there, func(a, b value) bool { return a.place == b.place && string(a.small) == string(b.small) }) {
+		if there := other.tables[name]; !maps.EqualFunc(table, there, func(a, b value) bool { return a.place == b.place && bytes.Equal(a.small, b.small) }) {
 			return &Error{Table: name, Err: corrupt(fmt.Errorf("the files have %d values, not %d", len(there), len(table)))}
 		}
 	}

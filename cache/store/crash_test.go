@@ -140,7 +140,7 @@ func TestUnsyncedWritesMayBeLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for round := range 12 {
+		for round := range 6 {
 			log := bytes.Clone(after)
 			first := len(before) / sector
 			switch whole := len(log)/sector + 1; round % 3 {

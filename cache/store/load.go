@@ -42,17 +42,16 @@ func (s *Store) load() error {
 		s.logger.Warn("a part of the cache was damaged on disk: some of the last changes are lost, and are read again from the cloud", "folder", s.dir, "err", l.lost)
 	}
 	if l.damaged { // then damage in one more place would lose something
-		s.changed = true
-		s.grown <- struct{}{}
+		s.rewriteSoon()
 	}
-	if s.readOnly != nil {
-		return nil
+	if s.readOnly == nil {
+		return s.cut()
 	}
-	// Of a commit that a crash has cut short, nothing must be left behind the next one.
-	return s.cut()
+	return nil
 }
 
-// cut makes the log end where the last commit ends, if it is longer.
+// cut makes the log end where the last commit ends: of one that a crash has cut short, nothing must be left
+// behind the next.
 func (s *Store) cut() error {
 	info, err := s.log.file.Stat()
 	if err != nil || info.Size() <= s.log.end {
@@ -79,8 +78,7 @@ func (s *Store) identify() (isNew bool, err error) {
 		}
 	case indexErr == nil:
 		id = ofIndex
-		s.changed = true
-		s.grown <- struct{}{}
+		s.rewriteSoon()
 	default:
 		s.index.close()
 		return true, s.discard(logErr)
@@ -92,9 +90,14 @@ func (s *Store) identify() (isNew bool, err error) {
 // newIndex begins an empty index.
 func (s *Store) newIndex(id fileID) error {
 	s.index.close()
-	if s.readOnly != nil {
-		return nil
+	s.index = indexFile{}
+	if s.readOnly == nil {
+		return s.createIndex(id)
 	}
+	return nil
+}
+
+func (s *Store) createIndex(id fileID) error {
 	f, err := s.dir.create(fileIndex, fileHeader(id, s.codec))
 	if err = spaceError(err); err != nil && !errors.Is(err, ErrNoSpace) {
 		return err
@@ -202,10 +205,10 @@ func (l *loader) replayIndex() error {
 		l.contents.apply(record)
 		l.number, l.log.end = record.number, record.at+frameHeader+int64(f.size)
 	}
-	if l.readOnly != nil || r.size == l.index.end {
-		return nil
+	if l.readOnly == nil && r.size > l.index.end {
+		return l.index.file.Truncate(l.index.end)
 	}
-	return l.index.file.Truncate(l.index.end)
+	return nil
 }
 
 // replayLog applies the commits that follow in the log.

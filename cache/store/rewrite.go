@@ -59,10 +59,16 @@ func (s *Store) tidy() error {
 // grow makes Run write the log anew if much of it is not needed. s.write must be held.
 func (s *Store) grow() {
 	if s.log.end > 2*s.contents.live+rewriteFrom {
-		select {
-		case s.grown <- struct{}{}:
-		default:
-		}
+		s.rewriteSoon()
+	}
+}
+
+// rewriteSoon makes Run write the log anew. s.write must be held, or the store not be open yet.
+func (s *Store) rewriteSoon() {
+	s.changed = true
+	select {
+	case s.grown <- struct{}{}:
+	default:
 	}
 }
 
