@@ -141,6 +141,7 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 		Pods:       pods,
 		Ready:      h.ready,
 		Offline:    h.offline,
+		Trouble:    h.cacheTrouble,
 		Cloud:      h.cloud,
 		Cache:      func() any { return h.cacheState() },
 		Metrics:    promhttp.HandlerFor(r, promhttp.HandlerOpts{}),

@@ -29,6 +29,12 @@ func (h *Hub) offline() string {
 		state.Since.UTC().Format(time.RFC3339))
 }
 
+// cacheTrouble returns why what is new is not on disk, or "".
+func (h *Hub) cacheTrouble() string {
+	_, _, trouble := h.cache.Health()
+	return trouble
+}
+
 // status returns one line for `systemctl status`.
 func (h *Hub) status() string {
 	return cmp.Or(h.offline(), "online")

@@ -39,6 +39,8 @@ type Options struct {
 	// Offline describes since when the cloud cannot be reached; it is empty while the cloud can be
 	// reached. Nil means never offline.
 	Offline func() string
+	// Trouble returns what is wrong with the hub's cache, or "": readyz adds it. By default nothing is.
+	Trouble func() string
 	// Cloud reports whether the node can use the cloud, and since when. Nil means always.
 	Cloud func() (online bool, since time.Time)
 	// Cache returns the state of the cache, for GET /debug/cache as JSON. Nil means that the path
@@ -97,6 +99,9 @@ func New(o Options) (*API, error) {
 	}
 	if o.Offline == nil {
 		o.Offline = func() string { return "" }
+	}
+	if o.Trouble == nil {
+		o.Trouble = func() string { return "" }
 	}
 	if o.Cloud == nil {
 		o.Cloud = func() (bool, time.Time) { return true, time.Time{} }
@@ -167,10 +172,14 @@ func (s *server) readyz(w http.ResponseWriter, _ *http.Request) error {
 	if err := s.Ready(); err != nil {
 		return failf(http.StatusInternalServerError, "not ready: %w", err)
 	}
+	text := "OK"
 	if offline := s.Offline(); offline != "" {
-		return writeText(w, http.StatusOK, "OK, "+offline)
+		text += ", " + offline
 	}
-	return writeText(w, http.StatusOK, "OK")
+	if trouble := s.Trouble(); trouble != "" {
+		text += "; " + trouble
+	}
+	return writeText(w, http.StatusOK, text)
 }
 
 func unknownPath(_ http.ResponseWriter, r *http.Request) error {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"time"
 
 	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
@@ -36,6 +37,7 @@ func (s *Store) load() error {
 		return err
 	}
 	s.contents.forgetUnused()
+	s.changed = true // perhaps, since the log was written anew
 	s.size.Store(s.log.end + s.index.end)
 	if l.lost != nil {
 		s.recovery.Cause, s.settled = l.lost, map[string]bool{}
@@ -63,27 +65,28 @@ func (s *Store) cut() error {
 // identify reads the headers of the files. A file that is not readable counts as damaged; if none
 // is, the store is new.
 func (s *Store) identify() (isNew bool, err error) {
-	id, logErr := s.header(s.log.file)
+	id, created, logErr := s.header(s.log.file)
 	if errors.Is(logErr, ErrKey) {
 		return false, logErr
 	}
-	ofIndex, indexErr := s.header(s.index.file)
+	ofIndex, indexCreated, indexErr := s.header(s.index.file)
 	if errors.Is(indexErr, ErrKey) {
 		return false, indexErr
 	}
 	switch {
 	case logErr == nil:
+		s.log.created = created
 		if indexErr != nil || ofIndex != id { // the index is damaged, or that of the log before
 			err = s.newIndex(id)
 		}
 	case indexErr == nil:
-		id = ofIndex
+		id, created = ofIndex, indexCreated
 		s.rewriteSoon()
 	default:
 		s.index.close()
 		return true, s.discard(logErr)
 	}
-	s.log.id, s.index.id = id, id
+	s.log.id, s.log.created, s.index.id = id, created, id
 	return false, err
 }
 
@@ -98,7 +101,7 @@ func (s *Store) newIndex(id fileID) error {
 }
 
 func (s *Store) createIndex(id fileID) error {
-	f, err := s.dir.create(fileIndex, fileHeader(id, s.codec))
+	f, err := s.dir.create(fileIndex, fileHeader(id, s.log.created, s.codec))
 	if err = spaceError(err); err != nil && !errors.Is(err, ErrNoSpace) {
 		return err
 	}
@@ -106,14 +109,14 @@ func (s *Store) createIndex(id fileID) error {
 	return nil
 }
 
-func (s *Store) header(f *os.File) (fileID, error) {
+func (s *Store) header(f *os.File) (fileID, time.Time, error) {
 	if f == nil {
-		return fileID{}, corrupt(errMissing)
+		return fileID{}, time.Time{}, corrupt(errMissing)
 	}
 	b := make([]byte, headerSize)
 	n, err := f.ReadAt(b, 0)
 	if err != nil && !isEOF(err) {
-		return fileID{}, fmt.Errorf("read %s: %w", f.Name(), err)
+		return fileID{}, time.Time{}, fmt.Errorf("read %s: %w", f.Name(), err)
 	}
 	return parseHeader(b[:n], s.codec)
 }
@@ -153,7 +156,11 @@ func (s *Store) create() error {
 		s.recovery.Cause = ErrFormat
 		s.logger.Warn("the cache of an earlier version of the hub is not used, and is erased after a week; nothing can be read offline until it has been read again from the cloud", "file", old)
 	}
-	return spaceError(s.rewrite())
+	old, err := s.rewrite()
+	for _, f := range old { // they are empty
+		err = errors.Join(err, overwrite(f))
+	}
+	return spaceError(err)
 }
 
 func exists(path string) bool {

@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"time"
 
 	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
@@ -25,11 +26,13 @@ const (
 	headerSize = 128
 	// checkAt is where the sealed check of the key begins in the header of a file, with its length.
 	checkAt = len(magic) + 2 + len(fileID{})
+	// createdAt is where the time of its creation is, in Unix seconds.
+	createdAt = headerSize - 4 - 8
 )
 
 // fileHeader returns the header of a log or index: magic, version, whether it is encrypted, ID, a
-// record that shows whether the key is the right one, zeros, and a checksum.
-func fileHeader(id fileID, c seal.Codec) []byte {
+// record that shows whether the key is the right one, zeros, when it was created, and a checksum.
+func fileHeader(id fileID, created time.Time, c seal.Codec) []byte {
 	b := append(make([]byte, 0, headerSize), magic...)
 	b = append(b, formatVersion, 0)
 	if c.Encrypts() {
@@ -37,34 +40,35 @@ func fileHeader(id fileID, c seal.Codec) []byte {
 	}
 	b = append(b, id[:]...)
 	b = seal.AppendBytes(b, c.Seal(seal.At(seal.KindMeta, nil, id[:]), nil, nil))
-	b = append(b, make([]byte, headerSize-4-len(b))...)
+	b = append(b, make([]byte, createdAt-len(b))...)
+	b = binary.LittleEndian.AppendUint64(b, uint64(created.Unix()))
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// parseHeader returns the ID in the header of a file. Its error is ErrKey, or ErrCorrupt, with
+// parseHeader returns the ID of a file, and when it was created. Its error is ErrKey, or ErrCorrupt, with
 // ErrFormat if another version has written the file.
-func parseHeader(b []byte, c seal.Codec) (id fileID, err error) {
+func parseHeader(b []byte, c seal.Codec) (id fileID, created time.Time, err error) {
 	switch {
 	case len(b) < headerSize || !bytes.HasPrefix(b, []byte(magic)) ||
 		binary.LittleEndian.Uint32(b[headerSize-4:]) != crc32.Checksum(b[:headerSize-4], castagnoli):
-		return id, corrupt(errors.New("its header"))
+		return id, created, corrupt(errors.New("its header"))
 	case b[len(magic)] != formatVersion:
-		return id, corrupt(fmt.Errorf("%w: its format is %d, this hub's is %d", ErrFormat, b[len(magic)], formatVersion))
+		return id, created, corrupt(fmt.Errorf("%w: its format is %d, this hub's is %d", ErrFormat, b[len(magic)], formatVersion))
 	}
 	switch encrypted := b[len(magic)+1] == 1; {
 	case encrypted && !c.Encrypts():
-		return id, fmt.Errorf("%w: the file is encrypted, and no key was given", ErrKey)
+		return id, created, fmt.Errorf("%w: the file is encrypted, and no key was given", ErrKey)
 	case !encrypted && c.Encrypts():
-		return id, fmt.Errorf("%w: the file is not encrypted; remove it to start an encrypted one", ErrKey)
+		return id, created, fmt.Errorf("%w: the file is not encrypted; remove it to start an encrypted one", ErrKey)
 	}
 	copy(id[:], b[len(magic)+2:])
-	r := seal.Fields{Rest: b[checkAt : headerSize-4]}
+	r := seal.Fields{Rest: b[checkAt:createdAt]}
 	if _, _, err := c.Open(seal.At(seal.KindMeta, nil, id[:]), r.Bytes()); errors.Is(err, seal.ErrSeal) {
-		return id, fmt.Errorf("%w: the file was written with another one; give that one, or remove the file", ErrKey)
+		return id, created, fmt.Errorf("%w: the file was written with another one; give that one, or remove the file", ErrKey)
 	} else if err != nil {
-		return id, err
+		return id, created, err
 	}
-	return id, nil
+	return id, time.Unix(int64(binary.LittleEndian.Uint64(b[createdAt:])), 0), nil
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -75,6 +75,37 @@ func TestWhatWasRemovedIsOverwrittenWithinHours(t *testing.T) {
 	})
 }
 
+// A hub that restarts more often than every six hours still removes what was removed.
+func TestALogThatIsOldIsWrittenAnewSoonAfterTheStart(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := mustOpen(t, dir, store.Options{})
+		fill(t, s, 3, 3)
+		for restart := range 4 {
+			mustCommit(t, s, step(0, 3+restart), step(1, 3+restart), step(2, 3+restart))
+			s.Close()
+			s = mustOpen(t, dir, store.Options{})
+			ctx, stop := context.WithCancel(t.Context())
+			done := make(chan error)
+			before, err := os.Stat(filepath.Join(dir, "cache.log"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() { done <- s.Run(ctx) }()
+			time.Sleep(150 * time.Minute)
+			synctest.Wait()
+			after, err := os.Stat(filepath.Join(dir, "cache.log"))
+			if err != nil || os.SameFile(before, after) != (restart != 2) {
+				t.Errorf("after %d restarts, every two and a half hours, the log is the same: %v (%v)", restart+1, os.SameFile(before, after), err)
+			}
+			if stop(); <-done != nil {
+				t.Error("Run ended with an error")
+			}
+		}
+		mustHold(t, s, 7)
+	})
+}
+
 // A log of which nothing can be read is left for a person to look at, for a week.
 func TestADamagedLogIsMovedAsideAndErasedAfterAWeek(t *testing.T) {
 	for name, tt := range map[string]struct {

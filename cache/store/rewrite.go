@@ -24,14 +24,12 @@ const (
 // ErrClosed after Close. What fails for any other reason is logged, and done at the next time. Run
 // must have returned before Close, and must not be called twice.
 func (s *Store) Run(ctx context.Context) error {
-	timer := time.NewTicker(s.opts.RewriteEvery)
-	defer timer.Stop()
-	for {
+	for next := s.firstRewrite(); ; next = s.opts.RewriteEvery {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-s.grown:
-		case <-timer.C:
+		case <-time.After(next):
 		}
 		err := s.tidy()
 		if errors.Is(err, ErrClosed) {
@@ -43,17 +41,39 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
+// soonRewrite is how long after the start the log is written anew at the earliest: by then a node has read
+// what it needs.
+const soonRewrite = 5 * time.Minute
+
+// firstRewrite returns when Run first writes the log anew: however often the hub restarts, what was removed
+// does not stay longer. A log from the future, or from long ago, shows that a clock was wrong.
+func (s *Store) firstRewrite() time.Duration {
+	s.write.Lock()
+	defer s.write.Unlock()
+	age := max(time.Since(s.log.created), 0)
+	return max(s.opts.RewriteEvery-age, min(soonRewrite, s.opts.RewriteEvery))
+}
+
 // tidy writes the log anew if anything has changed.
 func (s *Store) tidy() error {
+	old, err := s.tidyLog()
+	for _, f := range old {
+		err = errors.Join(err, overwrite(f))
+	}
+	return spaceError(err)
+}
+
+func (s *Store) tidyLog() (old []*os.File, err error) {
 	s.write.Lock()
 	defer s.write.Unlock()
 	switch {
 	case s.closed:
-		return ErrClosed
+		return nil, ErrClosed
 	case s.readOnly != nil || !s.changed:
-		return nil
+		return nil, nil
 	}
-	return spaceError(errors.Join(s.rewrite(), s.discardOld()))
+	old, err = s.rewrite()
+	return old, errors.Join(err, s.discardOld())
 }
 
 // grow makes Run write the log anew if much of it is not needed. s.write must be held.
@@ -72,17 +92,17 @@ func (s *Store) rewriteSoon() {
 	}
 }
 
-// rewrite replaces log and index by new ones, which have only what is needed, and overwrites the old
-// ones. s.write must be held: commits wait, and readers do not.
-func (s *Store) rewrite() (err error) {
-	id := newID()
-	log, err := s.dir.create(fileNewLog, fileHeader(id, s.codec))
+// rewrite replaces log and index by new ones, which have only what is needed, and returns the old ones,
+// which the caller must overwrite. s.write must be held: commits wait, and readers do not.
+func (s *Store) rewrite() (old []*os.File, err error) {
+	id, now := newID(), time.Now()
+	log, err := s.dir.create(fileNewLog, fileHeader(id, now, s.codec))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	index, err := s.dir.create(fileNewIndex, fileHeader(id, s.codec))
+	index, err := s.dir.create(fileNewIndex, fileHeader(id, now, s.codec))
 	if err != nil {
-		return errors.Join(err, log.Close())
+		return nil, errors.Join(err, log.Close())
 	}
 	w := rewriter{
 		store:   s,
@@ -92,15 +112,16 @@ func (s *Store) rewrite() (err error) {
 		values:  map[string]map[string]value{},
 	}
 	if err = w.write(); err != nil {
-		return errors.Join(err, log.Close(), index.Close(), s.dir.remove(fileNewLog), s.dir.remove(fileNewIndex))
+		return nil, errors.Join(err, log.Close(), index.Close(), s.dir.remove(fileNewLog), s.dir.remove(fileNewIndex))
 	}
 	// The commit point is the first rename. An index that is not the log's is not used.
-	old := []*os.File{s.log.file, s.index.file}
+	old = []*os.File{s.log.file, s.index.file}
 	if err = errors.Join(s.dir.replace(fileNewLog, fileLog), s.dir.replace(fileNewIndex, fileIndex)); err != nil {
-		return errors.Join(err, log.Close(), index.Close())
+		return nil, errors.Join(err, log.Close(), index.Close())
 	}
+	w.created = now
 	s.adopt(&w)
-	return errors.Join(overwrite(old[0]), overwrite(old[1]))
+	return old, nil
 }
 
 // adopt makes the new files those of the store.
@@ -109,7 +130,7 @@ func (s *Store) adopt(w *rewriter) {
 	defer s.file.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.log = logFile{file: w.to.file, id: w.to.id, end: w.to.at}
+	s.log = logFile{file: w.to.file, id: w.to.id, created: w.created, end: w.to.at}
 	s.index, s.number, s.changed = w.index, w.to.commit, false
 	s.size.Store(s.log.end + s.index.end)
 	for o, p := range w.objects {
@@ -129,6 +150,7 @@ type rewriter struct {
 	index   indexFile
 	objects map[*object]place // where objects are in the new log
 	values  map[string]map[string]value
+	created time.Time
 	size    int // of the record so far
 }
 

@@ -172,9 +172,10 @@ func (s *Store) closeFiles() error {
 
 // logFile is the log: the bytes of objects and values, and the records of commits.
 type logFile struct {
-	file *os.File
-	id   fileID
-	end  int64 // where the next commit will be; the file may be longer, or have been cut
+	file    *os.File
+	id      fileID
+	created time.Time
+	end     int64 // where the next commit will be; the file may be longer, or have been cut
 }
 
 func (l *logFile) appender(commit uint64) *appender {
