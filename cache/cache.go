@@ -210,7 +210,7 @@ func (c *Cache) load() error {
 }
 
 // distrust prevents state on disk from proving absence if it may be older than what clients
-// have seen: because a snapshot has replaced a damaged file, or a view has lost its last
+// have seen: because damage has lost commits, or a view has lost its last
 // changes.
 func (c *Cache) distrust() {
 	c.records.Distrust()

@@ -33,7 +33,7 @@ import (
 //   - Absence must be proven at a version as new as everything that was seen. What a view had
 //     seen before it was evicted, dropped or damaged remains as a floor of its user and
 //     resource: no view below the floor proves absence.
-//   - If damage on disk has lost copies, or a snapshot has replaced them, this process serves
+//   - If damage on disk has lost copies, or an older file was opened late, this process serves
 //     no older copies than its clients have received before.
 //   - State that exceeds the bounds is replaced by a stricter one that leads to 503: gone
 //     becomes doubt, seen becomes a floor, and refused becomes "refused by name", where only

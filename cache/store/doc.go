@@ -30,7 +30,7 @@
 //
 // The log is written anew, in the order in which lists read it, when more than half of it is not
 // needed, and every six hours if anything has changed. The old one is overwritten with zeros. An ID
-// in the headers and in all checksums tells which index belongs to which log.
+// in the headers and in all checksums shows which index belongs to which log.
 //
 // # Guarantees
 //

@@ -56,7 +56,7 @@ func (v *View) applyLocked(from string, c *Change) Applied {
 	}
 	switch a {
 	case Unchanged:
-		v.served = true // the client has a state that an older snapshot may lack
+		v.served = true // the client has a state that a file opened late may lack
 	case Gap: // the client gets the event nevertheless
 		v.seenLocked(c.Version)
 		if c.Name != "" {

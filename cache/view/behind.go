@@ -32,7 +32,7 @@ type received struct {
 	// have it; see behindLocked. It survives dropping the view.
 	seen   string
 	served bool // a client of this process has read the view's state: it must not go back to an older one
-	losses int  // how often damage has taken the state, or a snapshot replaced it
+	losses int  // how often damage has taken the state, or a file opened late replaced it
 }
 
 // seenLocked records that a client has received the state of the view at a version.

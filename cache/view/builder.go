@@ -187,7 +187,7 @@ func (b *Builder) Commit(version string) CommitResult {
 		case order < 0 && restored:
 			return Restored
 		case order < 0:
-			v.served = true // the client has a state that an older snapshot may lack
+			v.served = true // the client has a state that a file opened late may lack
 			v.denyLocked(false)
 			return Outdated
 		}

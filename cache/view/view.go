@@ -158,7 +158,7 @@ func (v *View) markServed(losses int, version string) {
 }
 
 // recordServedLocked records which versions clients have received from the view. It must be
-// called before the state is lost by damage, or replaced by an older one from a snapshot.
+// called before the state is lost by damage, or replaced by that of a file opened late.
 func (v *View) recordServedLocked() {
 	v.losses++
 	if !v.served {
@@ -208,8 +208,8 @@ func (v *View) dropLocked() {
 	v.removeFromDiskLocked()
 }
 
-// dropDamagedLocked removes a view that is damaged on disk. While another file replaces the damaged
-// one, it does not remove the view from that: Views.Load takes it from there.
+// dropDamagedLocked removes a view that is damaged on disk. While another file replaces that
+// one, it does not remove the view: Views.Load takes it from there.
 func (v *View) dropDamagedLocked() {
 	v.recordServedLocked()
 	if v.disk.IsReplacing() {
