@@ -114,7 +114,7 @@ func (s *Store) header(f *os.File) (fileID, time.Time, error) {
 		return fileID{}, time.Time{}, corrupt(errMissing)
 	}
 	b := make([]byte, headerSize)
-	n, err := f.ReadAt(b, 0)
+	n, err := readAt(f, b, 0)
 	if err != nil && !isEOF(err) {
 		return fileID{}, time.Time{}, fmt.Errorf("read %s: %w", f.Name(), err)
 	}

@@ -143,7 +143,7 @@ func (r *frames) peek(at int64, n int) ([]byte, error) {
 			r.buf = make([]byte, size)
 		}
 		r.buf, r.from = r.buf[:size], at
-		if _, err := r.file.ReadAt(r.buf, at); err != nil && !errors.Is(err, io.EOF) {
+		if _, err := readAt(r.file, r.buf, at); err != nil && !errors.Is(err, io.EOF) {
 			r.buf = r.buf[:0]
 			return nil, fmt.Errorf("read %s: %w", r.file.Name(), err)
 		}

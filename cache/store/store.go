@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"sync"
@@ -182,9 +183,33 @@ func (l *logFile) appender(commit uint64) *appender {
 	return &appender{file: l.file, id: l.id, commit: commit, at: l.end}
 }
 
+// readAt is f.ReadAt, but for sectors that the disk cannot read: what is in them is zero, like that of other
+// damage, and a checksum will not match.
+func readAt(f io.ReaderAt, b []byte, at int64) (int, error) {
+	n, err := f.ReadAt(b, at)
+	if !errors.Is(err, syscall.EIO) {
+		return n, err
+	}
+	for n = 0; n < len(b); {
+		piece := b[n:min(n+sector-int((at+int64(n))%sector), len(b))]
+		got, err := f.ReadAt(piece, at+int64(n))
+		if errors.Is(err, syscall.EIO) {
+			clear(piece[got:])
+			got, err = len(piece), nil
+		}
+		if n += got; err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// sector is the size of what a disk can read or not, in bytes: that of a page of the kernel's cache.
+const sector = 4 << 10
+
 // read fills b with what is at a place. What is beyond the end of the file is zero.
 func (l *logFile) read(b []byte, at int64) error {
-	n, err := l.file.ReadAt(b, at)
+	n, err := readAt(l.file, b, at)
 	if err != nil && n < len(b) {
 		if !isEOF(err) {
 			return fmt.Errorf("%s: %w", l.file.Name(), err)
