@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 const anyVersion = "?resourceVersion=0"
@@ -210,12 +212,16 @@ func TestNoWatchAnswersWhileSomethingOfAnOutageIsShown(t *testing.T) {
 		if !asked() {
 			t.Error("answered while the status is shown")
 		}
+		pods := corev1.SchemeGroupVersion.WithResource("pods")
+		if !w.cache.derived.HasReports(pods) || w.cache.derived.HasReports(corev1.SchemeGroupVersion.WithResource("nodes")) {
+			t.Error("the status of a pod is not what keeps reads of pods, and of nothing else, from being answered")
+		}
 		feed := <-w.feeds            // when the watch has settled it, it goes on anew
 		time.Sleep(10 * time.Second) // and the report has been dropped
 		send(t, feed, podBookmark("110", false))
 		synctest.Wait()
-		if w.cache.derived.HasReports() || asked() {
-			t.Errorf("not answered once it is settled; a report is left: %v", w.cache.derived.HasReports())
+		if w.cache.derived.HasReports(pods) || asked() {
+			t.Errorf("not answered once it is settled; a report is left: %v", w.cache.derived.HasReports(pods))
 		}
 	})
 }

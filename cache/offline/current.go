@@ -13,8 +13,8 @@ import (
 // watch keeps current: just as an apiserver would. Otherwise it returns nil. See view.Views.Current.
 func (r *Request) Current() *http.Response {
 	a, to := r.Answers, negotiation.Preferred(r.Query.Accept)
-	// While something of an outage is shown over objects, what the cloud has is read there.
-	if !to.Cacheable() || to.Encoding == wire.JSON && isPretty(r.HTTP) || a.Derived.HasReports() ||
+	// While something of an outage is shown over objects of the resource, what the cloud has is read there.
+	if !to.Cacheable() || to.Encoding == wire.JSON && isPretty(r.HTTP) || a.Derived.HasReports(r.Query.Resource) ||
 		derived.IsSlices(r.Info.APIGroup, r.Info.APIVersion, r.Info.Resource) {
 		return nil
 	}
