@@ -90,7 +90,7 @@ func (s *Store) append(to *appender, record *commitRecord) error {
 func (r *commitRecord) seal(c seal.Codec, to *appender) []byte {
 	to.flush()
 	r.at = to.at
-	sealed := c.Seal(seal.At(seal.KindCommit, to.id[:], nil), nil, r.encode())
+	sealed := c.Seal(seal.At(seal.KindCommit, to.id[:], nil), r.encode())
 	to.end(sealed)
 	return sealed
 }
@@ -326,7 +326,7 @@ func (st *stage) viewRecord(c seal.Codec, to *appender, v *stagedView) viewRecor
 			continue
 		}
 		if b, ok := st.bytes[o.key()]; ok && o.place == (place{}) {
-			o.place = to.body(c.Seal(o.at(), nil, b))
+			o.place = to.body(c.Seal(o.at(), b))
 		}
 		r.put = append(r.put, o)
 	}
@@ -338,7 +338,7 @@ func (p *Pair) value(c seal.Codec, to *appender) *value {
 	if len(p.Value) <= maxSmall {
 		return &value{small: slices.Clone(p.Value)}
 	}
-	return &value{place: to.body(c.Seal(atPair(p.Table, p.Key), nil, p.Value))}
+	return &value{place: to.body(c.Seal(atPair(p.Table, p.Key), p.Value))}
 }
 
 // at is what the record of an object is sealed with: bytes in the wrong place are damage.

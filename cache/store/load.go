@@ -316,7 +316,7 @@ func (s *Store) record(r *frames, f frame) (*commitRecord, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, payload, err := s.codec.Open(seal.At(seal.KindCommit, s.log.id[:], nil), sealed)
+	payload, err := s.codec.Open(seal.At(seal.KindCommit, s.log.id[:], nil), sealed)
 	if err != nil {
 		return nil, err
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
-// formatVersion is the version of the files' format. Versions 1 and 2 were files of bbolt.
-const formatVersion = 3
+// formatVersion is the version of the files' format. Versions 1 and 2 were files of bbolt; 3 was never released.
+const formatVersion = 4
 
 // fileID is random, and the same in a log and its index. All checksums of frames cover it: so
 // nobody can put bytes into an object that are taken for a frame when damage has to be skipped.
@@ -39,7 +39,7 @@ func fileHeader(id fileID, created time.Time, c seal.Codec) []byte {
 		b[len(b)-1] = 1
 	}
 	b = append(b, id[:]...)
-	b = seal.AppendBytes(b, c.Seal(seal.At(seal.KindMeta, nil, id[:]), nil, nil))
+	b = seal.AppendBytes(b, c.Seal(seal.At(seal.KindMeta, nil, id[:]), nil))
 	b = append(b, make([]byte, createdAt-len(b))...)
 	b = binary.LittleEndian.AppendUint64(b, uint64(created.Unix()))
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
@@ -63,7 +63,7 @@ func parseHeader(b []byte, c seal.Codec) (id fileID, created time.Time, err erro
 	}
 	copy(id[:], b[len(magic)+2:])
 	r := seal.Fields{Rest: b[checkAt:createdAt]}
-	if _, _, err := c.Open(seal.At(seal.KindMeta, nil, id[:]), r.Bytes()); errors.Is(err, seal.ErrSeal) {
+	if _, err := c.Open(seal.At(seal.KindMeta, nil, id[:]), r.Bytes()); errors.Is(err, seal.ErrSeal) {
 		return id, created, fmt.Errorf("%w: the file was written with another one; give that one, or remove the file", ErrKey)
 	} else if err != nil {
 		return id, created, err

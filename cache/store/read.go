@@ -99,7 +99,7 @@ func (s *Store) value(table, key string, v value) ([]byte, error) {
 	if err := s.log.read(record, v.at); err != nil {
 		return nil, err
 	}
-	_, payload, err := s.codec.Open(atPair(table, key), record)
+	payload, err := s.codec.Open(atPair(table, key), record)
 	if err != nil {
 		s.opts.Damaged(&Error{Table: table, Name: key, Err: err})
 	}

@@ -61,9 +61,8 @@ func (r *Reader) Read(members []Member, each func(Object) error) (int, error) {
 // open returns the bytes of an object that has been read.
 func (r *Reader) open(m Member, p pendingRecord) ([]byte, error) {
 	key := ObjectKey{r.scope, m.Name, m.ResourceVersion, m.Sum}
-	at := seal.At(seal.KindObject, nil, key.append(nil))
-	r.where = at.Append(r.where[:0])
-	_, b, err := r.store.codec.OpenAt(at, r.where, r.buf[p.start:p.start+int(p.size)])
+	r.where = seal.At(seal.KindObject, nil, key.append(nil)).Append(r.where[:0])
+	b, err := r.store.codec.OpenAt(r.where, r.buf[p.start:p.start+int(p.size)])
 	if err == nil && len(b) != m.Size {
 		err = corrupt(errSize)
 	}

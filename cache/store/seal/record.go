@@ -1,14 +1,12 @@
-// Package seal encodes the records of the store, the values in its file: a CRC-32C, then the
-// payload. The checksum also covers the record's place, which is its kind, its parent and its
-// key: a record in the wrong place is as damaged as a changed one. With an encryption key, the
-// payload is encrypted, together with the name whose hash is the record's key.
+// Package seal encodes the records of the store: a CRC-32C, then the payload. The checksum also
+// covers the record's place, which is its kind, its parent and its key: a record in the wrong place
+// is as damaged as a changed one. With an encryption key, the payload is encrypted.
 //
 // A Codec is safe for concurrent use.
 package seal
 
 import (
 	"crypto/hkdf"
-	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -19,7 +17,7 @@ import (
 // Kind is the kind of a record.
 type Kind byte
 
-// The kinds, one for each bucket.
+// The kinds.
 const (
 	KindMeta   Kind = 'i'
 	KindObject Kind = 'o'
@@ -50,8 +48,7 @@ var (
 
 // Codec encodes and decodes records. The zero Codec does not encrypt.
 type Codec struct {
-	values *xaes
-	names  []byte // the HMAC key for names
+	values *xaes // nil without a key
 }
 
 // New returns a Codec for an encryption key, or for none if key is nil.
@@ -66,36 +63,22 @@ func New(key []byte) (Codec, error) {
 	if err != nil {
 		return Codec{}, err
 	}
-	names, err := hkdf.Key(sha256.New, key, nil, "edgehub cache names", 32)
-	return Codec{values: newXAES([32]byte(values)), names: names}, err
+	return Codec{newXAES([32]byte(values))}, nil
 }
 
 // Encrypts reports whether there is a key.
 func (c Codec) Encrypts() bool { return c.values != nil }
 
-// HashKey returns the key under which a name is stored: with encryption a keyed hash of 16 bytes,
-// otherwise the name.
-func (c Codec) HashKey(k Kind, parent, name []byte) []byte {
-	if !c.Encrypts() {
-		return name
-	}
-	mac := hmac.New(sha256.New, c.names)
-	mac.Write(Place{k, parent, name}.Bytes())
-	return mac.Sum(nil)[:16]
-}
-
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 const sumSize = 4
 
-// Seal returns the record of a payload. name is the name whose hash is the record's key, and is
-// empty for other keys. It is only stored with encryption.
-func (c Codec) Seal(at Place, name, payload []byte) []byte {
+// Seal returns the record of a payload.
+func (c Codec) Seal(at Place, payload []byte) []byte {
 	where := at.Bytes()
-	record := make([]byte, sumSize, sumSize+len(payload)+len(name)+xaesOverhead+binary.MaxVarintLen32)
+	record := make([]byte, sumSize, sumSize+len(payload)+xaesOverhead)
 	if c.Encrypts() {
-		plain := AppendBytes(make([]byte, 0, cap(record)), name)
-		record = c.values.seal(record, append(plain, payload...), where)
+		record = c.values.seal(record, payload, where)
 	} else {
 		record = append(record, payload...)
 	}
@@ -103,34 +86,25 @@ func (c Codec) Seal(at Place, name, payload []byte) []byte {
 	return record
 }
 
-// Open returns the payload of a record and its name. Without encryption, both are parts of the
-// arguments, not copies.
-func (c Codec) Open(at Place, record []byte) (name, payload []byte, err error) {
-	return c.OpenAt(at, at.Bytes(), record)
+// Open returns the payload of a record. Without encryption, it is a part of the record, not a copy.
+func (c Codec) Open(at Place, record []byte) (payload []byte, err error) {
+	return c.OpenAt(at.Bytes(), record)
 }
 
 // OpenAt is Open for a caller that has the place's Bytes.
-func (c Codec) OpenAt(at Place, where, record []byte) (name, payload []byte, err error) {
+func (c Codec) OpenAt(where, record []byte) (payload []byte, err error) {
 	if err := checkSumAt(where, record); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	body := record[sumSize:]
 	if !c.Encrypts() {
-		return at.key, body, nil
+		return body, nil
 	}
 	plain, err := c.values.open(body, where)
 	if err != nil {
-		return nil, nil, corrupt(ErrSeal)
+		return nil, corrupt(ErrSeal)
 	}
-	r := Fields{Rest: plain}
-	name = r.Bytes()
-	if r.Err != nil {
-		return nil, nil, corrupt(r.Err)
-	}
-	if len(name) == 0 {
-		name = at.key
-	}
-	return name, r.Rest, nil
+	return plain, nil
 }
 
 // CheckSum returns an error for a record that was not written to this place.
@@ -163,6 +137,3 @@ func (p Place) Append(b []byte) []byte {
 func sum(where, body []byte) uint32 {
 	return crc32.Update(crc32.Checksum(where, castagnoli), castagnoli, body)
 }
-
-// ChecksumOf returns the checksum of a record.
-func ChecksumOf(record []byte) string { return string(record[:min(sumSize, len(record))]) }
