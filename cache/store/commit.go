@@ -112,7 +112,7 @@ func (s *Store) install(record *commitRecord) {
 		s.contents.forgetUnused()
 	}
 	if len(record.views)+len(record.pairs) > 0 {
-		s.number, s.changed = record.number, true
+		s.number, s.changed, s.lost = record.number, true, 0
 	}
 }
 

@@ -26,6 +26,10 @@ type object struct {
 
 func (o *object) key() ObjectKey { return ObjectKey{o.scope, o.name, o.version, o.sum} }
 
+// listed is about what a member takes in the record of a commit, in bytes: besides its strings, a sum, a place,
+// and the lengths.
+func (o *object) listed() int64 { return int64(len(o.name) + len(o.version) + len(o.sum) + 16) }
+
 func (o *object) member() Member {
 	return Member{Name: o.name, ResourceVersion: o.version, Sum: o.sum, Size: o.size}
 }
@@ -50,6 +54,11 @@ type value struct {
 	small []byte
 }
 
+// listed is about what a value takes in the record of a commit, in bytes.
+func (v *value) listed(table, key string) int64 {
+	return int64(len(table) + len(key) + len(v.small) + 16)
+}
+
 // maxSmall is the size up to which values are in the records of commits, and in memory, in bytes.
 // These records are on disk twice: a salt, which a whole table depends on, must not be lost with one
 // sector.
@@ -62,7 +71,8 @@ type contents struct {
 	seed    maphash.Seed
 	tables  map[string]map[string]value
 	scopes  map[string]string // interned
-	live    int64             // size of all records that are needed, in bytes
+	live    int64             // size of all bodies that are needed, in bytes
+	listed  int64             // about the size of the records that list all members and values, in bytes
 	// unused are objects that no view has any more, but perhaps a Reader needs.
 	unused []*object
 	// damaged are objects that could not be read.
@@ -135,6 +145,7 @@ func (c *contents) set(v *view, name string, o *object) {
 	}
 	if old != nil {
 		v.count(old, -1)
+		c.listed -= old.listed()
 		if old.views--; old.views == 0 {
 			c.unused = append(c.unused, old)
 		}
@@ -143,6 +154,7 @@ func (c *contents) set(v *view, name string, o *object) {
 	if o != nil {
 		o.views++
 		v.count(o, +1)
+		c.listed += o.listed()
 		v.members[o.name] = o
 	}
 }
@@ -161,12 +173,16 @@ func (c *contents) put(table, key string, v *value) {
 		t = map[string]value{}
 		c.tables[table] = t
 	}
-	c.live -= int64(t[key].size)
+	if old, had := t[key]; had {
+		c.live -= int64(old.size)
+		c.listed -= old.listed(table, key)
+	}
 	if v == nil {
 		delete(t, key)
 		return
 	}
 	c.live += int64(v.size)
+	c.listed += v.listed(table, key)
 	t[key] = *v
 }
 

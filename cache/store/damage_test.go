@@ -198,23 +198,7 @@ func TestDamageOfBothFilesIsNeverWrong(t *testing.T) {
 
 // A commit that both files have lost is noticed: by views that were changed later, and by tables.
 func TestALostCommitIsNoticed(t *testing.T) {
-	dir := t.TempDir()
-	s := mustOpen(t, dir, store.Options{})
-	fill(t, s, 3, 5)
-	commitPairs(t, s, somePairs(3)...)
-	first := len(readMain(t, dir))
-	mustCommit(t, s, step(0, 5), step(1, 5))
-	second := len(readMain(t, dir))
-	mustCommit(t, s, step(0, 6))
-	s.Close()
-	file := readMain(t, dir)
-	clear(file[first:second])
-	writeMain(t, dir, file)
-	if err := os.Remove(filepath.Join(dir, "cache.index")); err != nil {
-		t.Fatal(err)
-	}
-
-	s = mustOpen(t, dir, store.Options{})
+	s := mustOpen(t, loseCommit(t), store.Options{})
 	if !errors.Is(s.Recovery().Cause, store.ErrCorrupt) {
 		t.Fatalf("got recovery %v", s.Recovery())
 	}
@@ -249,6 +233,49 @@ func TestALostCommitIsNoticed(t *testing.T) {
 		t.Errorf("after the next change: %v", err)
 	}
 	heal(t, s)
+	mustHold(t, s, 7)
+}
+
+// loseCommit returns a folder in which a commit was lost: of a step from 5 of views 0 and 1. View 0 has another one.
+func loseCommit(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	s := mustOpen(t, dir, store.Options{})
+	fill(t, s, 3, 5)
+	commitPairs(t, s, somePairs(3)...)
+	first := len(readMain(t, dir))
+	mustCommit(t, s, step(0, 5), step(1, 5))
+	second := len(readMain(t, dir))
+	mustCommit(t, s, step(0, 6))
+	s.Close()
+	file := readMain(t, dir)
+	clear(file[first:second])
+	writeMain(t, dir, file)
+	if err := os.Remove(filepath.Join(dir, "cache.index")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// Whoever must know of a loss may be killed before it has written what follows from it.
+func TestALossIsKnownUntilSomethingIsCommitted(t *testing.T) {
+	dir := loseCommit(t)
+	for restart := range 3 {
+		s := mustOpen(t, dir, store.Options{})
+		if !errors.Is(s.Recovery().Cause, store.ErrCorrupt) || s.CheckTable("records") == nil {
+			t.Fatalf("after %d restarts: got recovery %v", restart, s.Recovery())
+		}
+		heal(t, s)
+		s.Close()
+	}
+	s := mustOpen(t, dir, store.Options{})
+	mustCommit(t, s, whole(0, 7), whole(1, 7), whole(2, 7))
+	heal(t, s)
+	s.Close()
+	s = mustOpen(t, dir, store.Options{})
+	if s.Recovery().Cause != nil {
+		t.Errorf("after a commit: got recovery %v", s.Recovery())
+	}
 	mustHold(t, s, 7)
 }
 

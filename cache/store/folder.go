@@ -84,13 +84,7 @@ func (d folder) erase(name string) error {
 	return errors.Join(d.remove(name), d.sync(), overwrite(f))
 }
 
-// replace durably replaces a file by another one.
-func (d folder) replace(from, to string) error {
-	if err := os.Rename(d.file(from), d.file(to)); err != nil {
-		return err
-	}
-	return d.sync()
-}
+func (d folder) rename(from, to string) error { return os.Rename(d.file(from), d.file(to)) }
 
 func (d folder) sync() error {
 	f, err := os.Open(string(d))

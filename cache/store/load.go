@@ -40,7 +40,7 @@ func (s *Store) load() error {
 	s.changed = true // perhaps, since the log was written anew
 	s.size.Store(s.log.end + s.index.end)
 	if l.lost != nil {
-		s.recovery.Cause, s.settled = l.lost, map[string]bool{}
+		s.recovery.Cause, s.settled, s.lost = l.lost, map[string]bool{}, 1
 		s.logger.Warn("a part of the cache was damaged on disk: some of the last changes are lost, and are read again from the cloud", "folder", s.dir, "err", l.lost)
 	}
 	if l.damaged { // then damage in one more place would lose something
@@ -130,7 +130,7 @@ func (s *Store) discard(cause error) error {
 	if s.readOnly != nil {
 		return fmt.Errorf("%w: %w", ErrReadOnly, cause)
 	}
-	if err := s.dir.replace(fileLog, fileDamaged); err != nil {
+	if err := errors.Join(s.dir.rename(fileLog, fileDamaged), s.dir.sync()); err != nil {
 		return fmt.Errorf("move the damaged file aside: %w", err)
 	}
 	s.log.file.Close()

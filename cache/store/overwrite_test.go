@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -49,9 +50,7 @@ func TestWhatWasRemovedIsOverwrittenWithinHours(t *testing.T) {
 			view.Put = append(view.Put, store.NewObject(secret+name, "1", bytes.Repeat([]byte(secret), size)))
 		}
 		mustCommit(t, s, view)
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- s.Run(ctx) }()
+		stop := runStore(t, s)
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if got := filesWith(t, secret, dir); got != "cache.index cache.log" {
@@ -69,9 +68,7 @@ func TestWhatWasRemovedIsOverwrittenWithinHours(t *testing.T) {
 			t.Errorf("six hours after it was removed, %q have it", got)
 		}
 		mustHold(t, s, 3)
-		if stop(); <-done != nil {
-			t.Error("Run ended with an error")
-		}
+		stop()
 	})
 }
 
@@ -85,25 +82,95 @@ func TestALogThatIsOldIsWrittenAnewSoonAfterTheStart(t *testing.T) {
 			mustCommit(t, s, step(0, 3+restart), step(1, 3+restart), step(2, 3+restart))
 			s.Close()
 			s = mustOpen(t, dir, store.Options{})
-			ctx, stop := context.WithCancel(t.Context())
-			done := make(chan error)
-			before, err := os.Stat(filepath.Join(dir, "cache.log"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			go func() { done <- s.Run(ctx) }()
+			before, stop := statMain(t, dir), runStore(t, s)
 			time.Sleep(150 * time.Minute)
 			synctest.Wait()
-			after, err := os.Stat(filepath.Join(dir, "cache.log"))
-			if err != nil || os.SameFile(before, after) != (restart != 2) {
-				t.Errorf("after %d restarts, every two and a half hours, the log is the same: %v (%v)", restart+1, os.SameFile(before, after), err)
+			if same := os.SameFile(before, statMain(t, dir)); same != (restart != 2) {
+				t.Errorf("after %d restarts, every two and a half hours, the log is the same: %v", restart+1, same)
 			}
-			if stop(); <-done != nil {
-				t.Error("Run ended with an error")
-			}
+			stop()
 		}
 		mustHold(t, s, 7)
 	})
+}
+
+// Of many views that share small objects, the log has mostly what lists their members. That is needed.
+func TestALogOfManyListsIsNotWrittenAnewAgainAndAgain(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := mustOpen(t, dir, store.Options{})
+		name := strings.Repeat("a-long-name-", 20)
+		var changes []store.Change
+		for view := range 50 {
+			c := store.Change{ID: viewID(view), Op: store.Replace, Header: testHeader(1)}
+			for i := range 1000 {
+				c.Put = append(c.Put, store.NewObject(fmt.Sprint(name, i), "1", []byte("small")))
+			}
+			changes = append(changes, c)
+		}
+		mustCommit(t, s, changes...)
+		if err := s.Rewrite(); err != nil {
+			t.Fatal(err)
+		}
+		stop := runStore(t, s)
+		before := statMain(t, dir)
+		if err := os.Link(filepath.Join(dir, "cache.log"), filepath.Join(t.TempDir(), "kept")); err != nil { // no other file gets its inode
+			t.Fatal(err)
+		}
+		for range 10 {
+			mustCommit(t, s, changes[0])
+			mustCommit(t, s, store.Change{ID: viewID(0), From: "1", Header: testHeader(1), Put: []store.Object{store.NewObject("new", "1", []byte("small"))}})
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		if before.Size() < 10<<20 || !os.SameFile(before, statMain(t, dir)) {
+			t.Errorf("the log of %d bytes, all of which are needed, was written anew", before.Size())
+		}
+		stop()
+	})
+}
+
+// The log is the new one from its renaming on, whatever goes wrong with the index.
+func TestCommitsAreInTheLogThatHasItsName(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, dir, store.Options{})
+	fill(t, s, 3, 3)
+	index := filepath.Join(dir, "cache.index")
+	if err := errors.Join(os.Remove(index), os.MkdirAll(filepath.Join(index, "in the way"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Rewrite(); err == nil {
+		t.Error("no error, though the index cannot be replaced")
+	}
+	mustCommit(t, s, step(0, 3), step(1, 3), step(2, 3))
+	mustHold(t, s, 4)
+	s.Close()
+	if err := os.RemoveAll(index); err != nil {
+		t.Fatal(err)
+	}
+	mustHold(t, mustOpen(t, dir, store.Options{}), 4)
+}
+
+// runStore runs a store until stop is called.
+func runStore(t *testing.T, s *store.Store) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- s.Run(ctx) }()
+	return func() {
+		if cancel(); <-done != nil {
+			t.Error("Run ended with an error")
+		}
+	}
+}
+
+func statMain(t *testing.T, dir string) os.FileInfo {
+	t.Helper()
+	info, err := os.Stat(filepath.Join(dir, "cache.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
 }
 
 // A log of which nothing can be read is left for a person to look at, for a week.

@@ -78,7 +78,7 @@ func (s *Store) tidyLog() (old []*os.File, err error) {
 
 // grow makes Run write the log anew if much of it is not needed. s.write must be held.
 func (s *Store) grow() {
-	if s.log.end > 2*s.contents.live+rewriteFrom {
+	if s.log.end > 2*(s.contents.live+s.contents.listed)+rewriteFrom {
 		s.rewriteSoon()
 	}
 }
@@ -106,7 +106,7 @@ func (s *Store) rewrite() (old []*os.File, err error) {
 	}
 	w := rewriter{
 		store:   s,
-		to:      &appender{file: log, id: id, at: headerSize},
+		to:      &appender{file: log, id: id, at: headerSize, commit: s.lost},
 		index:   indexFile{file: index, id: id, end: headerSize},
 		objects: make(map[*object]place, len(s.contents.objects)),
 		values:  map[string]map[string]value{},
@@ -114,14 +114,31 @@ func (s *Store) rewrite() (old []*os.File, err error) {
 	if err = w.write(); err != nil {
 		return nil, errors.Join(err, log.Close(), index.Close(), s.dir.remove(fileNewLog), s.dir.remove(fileNewIndex))
 	}
-	// The commit point is the first rename. An index that is not the log's is not used.
 	old = []*os.File{s.log.file, s.index.file}
-	if err = errors.Join(s.dir.replace(fileNewLog, fileLog), s.dir.replace(fileNewIndex, fileIndex)); err != nil {
-		return nil, errors.Join(err, log.Close(), index.Close())
+	if err = s.dir.rename(fileNewLog, fileLog); err != nil {
+		return nil, errors.Join(err, log.Close(), index.Close(), s.dir.remove(fileNewLog), s.dir.remove(fileNewIndex))
 	}
+	// From here on the new log is the log: a commit must not go to the old one, which has no name any more.
 	w.created = now
 	s.adopt(&w)
-	return old, nil
+	if err = s.dir.rename(fileNewIndex, fileIndex); err != nil {
+		s.index.close() // the next start reads the log
+	}
+	if syncErr := s.dir.sync(); syncErr != nil {
+		// After a power cut the old log may have its name again. The next time the folder is synced.
+		s.changed = true
+		return nil, errors.Join(err, syncErr, closeAll(old))
+	}
+	return old, err
+}
+
+func closeAll(files []*os.File) (err error) {
+	for _, f := range files {
+		if f != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}
+	return err
 }
 
 // adopt makes the new files those of the store.

@@ -58,7 +58,11 @@ type Store struct {
 	readOnly error  // why the files cannot be written; nil if they can be
 	number   uint64 // of the last commit
 	changed  bool   // since the log was written anew
-	unlock   func()
+	// lost is 1 until a commit has followed on the loss of some. A log that is written anew before
+	// begins with commit 2, so that the next start finds the loss, too: the owner has not written yet
+	// what follows from it.
+	lost   uint64
+	unlock func()
 
 	file  sync.RWMutex // held, shared, while log is read; taken before mu
 	log   logFile
