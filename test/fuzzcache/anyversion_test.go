@@ -12,6 +12,8 @@ import (
 // byHub reports whether the hub has answered by itself: an apiserver names its answers for the audit.
 func (a *answer) byHub() bool { return a.code != 0 && a.header.Get("Audit-Id") == "" }
 
+const answeredCalm = "gets, fair, answered by the hub"
+
 // getAny reads one object at any version. What an apiserver remembers may be older than what was
 // seen, but what the hub answers by itself may not.
 func (c *client) getAny(ctx context.Context, r *rand.Rand) {
@@ -35,7 +37,7 @@ func (c *client) getAny(ctx context.Context, r *rand.Rand) {
 	if !a.byHub() {
 		floor = 0
 	} else if a.weather == fair {
-		c.w.did("gets, fair, answered by the hub")
+		c.w.did(answeredCalm)
 	}
 	if !got.table && c.judgeState(what, res, namespace+"/"+name, got, floor, a) {
 		c.sight.raise(c.sight.objects, objectKey(res.name, got.key()), got.rev, a.began, a.ended)
