@@ -10,9 +10,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cache/identity"
-	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/view"
-	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // reviewed answers reviews with this code, or for 201 with a user of this name.
@@ -140,32 +138,6 @@ func TestAResumedWatchStillBelongsToItsUser(t *testing.T) {
 		v := c.views.Find(podsKey(identity.User{Name: "coredns", UID: "u-coredns"}.Key()))
 		if got, want := shows(t, v), "100 ns/a=50"; got != want {
 			t.Errorf("the view of who had it shows %q, want %q", got, want)
-		}
-	})
-}
-
-// An earlier release took users from the claims of tokens.
-func TestViewsOfClaimedUsersAreDropped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		u, dir := newUpstream(), t.TempDir()
-		c := openCache(t, dir, u)
-		stop := runCache(t, c)
-		for _, user := range []string{"jwt:here|system:serviceaccount:ns:a", "token:abc", query.NodeUser, identity.User{Name: "a"}.Key()} {
-			v := c.views.Acquire(podsKey(user))
-			v.KeepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "1", []byte("{}"))
-			v.Release()
-		}
-		if n := len(c.State()); n != 4 {
-			t.Fatalf("%d views are kept: this test shows nothing", n)
-		}
-		for range 2 {
-			stop()
-			c = openCache(t, dir, u)
-			stop = runCache(t, c)
-			kept := keptViews(c)
-			if len(kept) != 2 || !kept[query.NodeUser] || !kept["a"] {
-				t.Errorf("kept are the views of %v", kept)
-			}
 		}
 	})
 }

@@ -16,12 +16,8 @@ type Table interface {
 	Put(pairs ...store.Pair) error
 }
 
-const (
-	// tableTokens stores known tokens by their salted hashes, in hexadecimal. Early releases
-	// had a table "tokens", with users from unverified claims; it is emptied.
-	tableTokens   = "bearer-tokens"
-	tableUnproven = "tokens"
-)
+// tableTokens stores known tokens by their salted hashes, in hexadecimal.
+const tableTokens = "bearer-tokens"
 
 // stored is a record on disk.
 type stored struct {
@@ -60,12 +56,11 @@ func parse(key string, value []byte) (h hash, r *record) {
 // stored there, too, if the salt is the same.
 func (t *Tokens) Load(salt []byte) error {
 	found := map[hash]*record{}
-	err := rangeAll(t.opts.Table, tableTokens, func(key string, value []byte) {
+	err := rangeAll(t.opts.Table, func(key string, value []byte) {
 		if h, r := parse(key, value); r != nil {
 			found[h] = r
 		}
 	})
-	err = errors.Join(err, t.dropUnproven())
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -93,23 +88,11 @@ func (t *Tokens) Load(salt []byte) error {
 	return err
 }
 
-// dropUnproven empties the table of early releases.
-func (t *Tokens) dropUnproven() error {
-	var pairs []store.Pair
-	err := rangeAll(t.opts.Table, tableUnproven, func(key string, _ []byte) {
-		pairs = append(pairs, store.Pair{Table: tableUnproven, Key: key})
-	})
-	if len(pairs) == 0 {
-		return err
-	}
-	return errors.Join(err, t.opts.Table.Put(pairs...))
-}
-
-// rangeAll calls fn for each key of a table, and removes damaged ones.
-func rangeAll(t Table, name string, fn func(key string, value []byte)) error {
+// rangeAll calls fn for each token in the table, and removes damaged ones.
+func rangeAll(t Table, fn func(key string, value []byte)) error {
 	from := ""
 	for {
-		err := t.Range(name, from, func(key string, value []byte) error {
+		err := t.Range(tableTokens, from, func(key string, value []byte) error {
 			fn(key, value)
 			return nil
 		})
@@ -117,7 +100,7 @@ func rangeAll(t Table, name string, fn func(key string, value []byte)) error {
 		if !ok || !errors.Is(err, store.ErrCorrupt) || damaged.Name == "" || damaged.Name < from {
 			return err
 		}
-		if err := t.Put(store.Pair{Table: name, Key: damaged.Name}); err != nil {
+		if err := t.Put(store.Pair{Table: tableTokens, Key: damaged.Name}); err != nil {
 			return err
 		}
 		from = damaged.Name + "\x00"

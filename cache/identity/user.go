@@ -25,9 +25,6 @@ const userPrefix = "user:"
 // account from its key.
 func (u User) Key() string { return userPrefix + strconv.Quote(u.Name) + "#" + u.UID }
 
-// IsKey reports whether key was returned by Key.
-func IsKey(key string) bool { return strings.HasPrefix(key, userPrefix) }
-
 // IsServiceAccount reports whether key is of a service account.
 func IsServiceAccount(key string) bool {
 	return strings.HasPrefix(key, userPrefix+`"`+serviceAccountFor)

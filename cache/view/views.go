@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/edgehub-io/edgehub/cache/disk"
-	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/records"
@@ -79,12 +78,8 @@ func (s *Views) Load(salt []byte) error {
 	for _, stored := range found {
 		var key query.Key
 		readable := stored.Err == nil && json.Unmarshal(stored.Key, &key) == nil
-		// An early release took users from the claims of tokens. Its views are dropped in silence.
-		old := readable && key.User != query.NodeUser && !identity.IsKey(key.User)
-		if old || !readable || key.ID(salt) != stored.ID || !key.Repr().Cacheable() {
-			if !old {
-				s.Log.Warn("a part of the cache cannot be read; it is dropped, and read again from the cloud", "view", stored.ID, "err", stored.Err)
-			}
+		if !readable || key.ID(salt) != stored.ID || !key.Repr().Cacheable() {
+			s.Log.Warn("a part of the cache cannot be read; it is dropped, and read again from the cloud", "view", stored.ID, "err", stored.Err)
 			s.Disk.Change(&store.Change{ID: stored.ID, Op: store.Drop})
 			delete(found, stored.ID)
 			continue
