@@ -16,12 +16,11 @@ import (
 
 // Options of a Cache. The zero value is usable.
 type Options struct {
-	// MaxCount and MaxBytes bound the answers of all users together: 1,000 and 16 MiB
-	// by default. kubectl reads some 100 answers, of 3 MiB, of a cluster with 30 groups
-	// and versions; with aggregated discovery, two. Package quota determines who loses first.
-	MaxCount int
-	MaxBytes int64
-	Logger   *slog.Logger // logs damage; by default nothing is logged
+	// Bounds are those of the answers of all users together: 1,000 and 16 MiB by default.
+	// kubectl reads some 100 answers, of 3 MiB, of a cluster with 30 groups and versions; with
+	// aggregated discovery, two. Package quota determines who loses first.
+	Bounds quota.Bounds
+	Logger *slog.Logger // logs damage; by default nothing is logged
 }
 
 const (
@@ -43,37 +42,20 @@ const (
 
 // Cache stores answers.
 type Cache struct {
-	table *table.Table
-	opts  Options
-
 	mu      sync.Mutex
-	entries map[string]*entry // by key in the table
+	answers *table.Answers[head] // Used is when an apiserver last gave or confirmed the answer
 }
 
 // Open returns the answers in a table.
 func Open(t table.Store, o Options) (*Cache, error) {
-	o.MaxCount = cmp.Or(o.MaxCount, 1000)
-	o.MaxBytes = cmp.Or(o.MaxBytes, 16<<20)
-	b, err := table.Open(t, tableName, o.Logger)
-	if err != nil {
-		return nil, fmt.Errorf("open the kept answers: %w", err)
-	}
-	c := &Cache{table: b, opts: o, entries: make(map[string]*entry)}
-	err = b.Load(func(key string, value []byte) error {
-		r, err := parse(value)
-		if err == nil {
-			c.entries[key] = r.entry(len(value))
-		}
-		return err
+	answers, err := table.OpenAnswers[head](t, table.AnswersOptions{
+		Name: tableName, Bounds: cmp.Or(o.Bounds, quota.Bounds{Count: 1000, Bytes: 16 << 20}), WriteEvery: writeEvery, Logger: o.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the kept answers: %w", err)
 	}
-	for key := range c.entries { // early builds had no maxVariants
-		c.trimLocked(key[:len(key)/2])
-	}
-	b.Delete(c.evictLocked()...)
-	return c, nil
+	answers.Evict()
+	return &Cache{answers: answers}, nil
 }
 
 // Wanted reports whether answers to a request are stored: GETs of /version, discovery, and
@@ -109,34 +91,22 @@ func (c *Cache) Keep(user string, r *http.Request, status int, header http.Heade
 	switch status {
 	case http.StatusOK:
 		if encoding := header.Get("Content-Encoding"); len(body) <= MaxBody && (encoding == "" || encoding == "identity") {
-			c.keepLocked(path, key, newRecord(user, header, body))
+			c.keepLocked(path, key, table.Answer[head]{User: user, About: newHead(header), Body: body})
 		}
 	case http.StatusNotModified:
 		c.confirmLocked(user, path, key, currentTag(r, header))
 	case http.StatusForbidden:
-		c.deleteLocked(c.variantsLocked(path))
+		c.answers.Delete(c.variantsLocked(path)...)
 	}
 }
 
-// keepLocked stores an answer, unless the same one is stored.
-func (c *Cache) keepLocked(path, key string, r record) {
-	now := time.Now()
-	value, err := r.bytes(now)
-	if err != nil {
-		return // a clock beyond the year 9999
+// keepLocked stores an answer.
+func (c *Cache) keepLocked(path, key string, r table.Answer[head]) {
+	r.Used = time.Now()
+	c.answers.Put(key, r)
+	if variants := c.variantsLocked(path); len(variants) > maxVariants {
+		c.answers.Delete(variants[maxVariants:]...)
 	}
-	next := r.entry(len(value))
-	next.read, next.written = now, now
-	if old := c.entries[key]; old != nil && old.sum == next.sum && old.head == next.head && now.Sub(old.written) < writeEvery {
-		if _, stored := c.table.Get(key); stored { // the cache's file may have been replaced
-			old.read = now
-			return
-		}
-	}
-	c.entries[key] = next
-	c.table.Put(key, value)
-	c.trimLocked(path)
-	c.table.Delete(c.evictLocked()...)
 }
 
 // confirmLocked records that an ETag is the current one.
@@ -144,15 +114,11 @@ func (c *Cache) confirmLocked(user, path, key, tag string) {
 	if tag == "" {
 		return
 	}
-	var r record
-	if e := c.entries[key]; e != nil {
-		if e.current(tag) && time.Since(e.written) < writeEvery {
-			e.read = time.Now()
-			return
-		}
-		r, _ = c.readLocked(key)
+	if e := c.answers.Entries[key]; e != nil && e.About.current(tag) && c.answers.Touch(key, time.Now()) {
+		return
 	}
-	r.User, r.Confirmed = user, tag
+	r, _ := c.answers.Get(key)
+	r.User, r.About.Confirmed = user, tag
 	c.keepLocked(path, key, r)
 }
 
@@ -170,12 +136,13 @@ func (c *Cache) Answer(user string, r *http.Request) (status int, header http.He
 	if status, header, body, ok = c.answerLocked(key, tags); ok {
 		return status, header, body, true
 	}
-	variants := c.variantsLocked(path)
-	for _, mediaType := range types {
-		for _, key := range variants {
-			if c.entries[key].mediaType != mediaType {
-				continue
-			}
+	variants := make(map[string][]string)
+	for _, key := range c.variantsLocked(path) {
+		contentType := mediaType(c.answers.Entries[key].About.ContentType)
+		variants[contentType] = append(variants[contentType], key)
+	}
+	for _, accepted := range types {
+		for _, key := range variants[accepted] {
 			if status, header, body, ok = c.answerLocked(key, tags); ok {
 				return status, header, body, true
 			}
@@ -185,69 +152,32 @@ func (c *Cache) Answer(user string, r *http.Request) (status int, header http.He
 }
 
 func (c *Cache) answerLocked(key, tags string) (status int, header http.Header, body []byte, ok bool) {
-	e := c.entries[key]
+	e := c.answers.Entries[key]
 	if e == nil {
 		return 0, nil, nil, false
 	}
-	if tag := e.match(tags); tag != "" {
-		return http.StatusNotModified, e.notModified(tag), nil, true
+	if tag := e.About.match(tags); tag != "" {
+		return http.StatusNotModified, e.About.notModified(tag), nil, true
 	}
-	if e.ContentType == "" {
+	if e.About.ContentType == "" {
 		return 0, nil, nil, false // only an ETag is known
 	}
-	r, ok := c.readLocked(key)
+	r, ok := c.answers.Get(key)
 	if !ok {
 		return 0, nil, nil, false
 	}
-	return http.StatusOK, r.header(), r.body, true
-}
-
-// readLocked reads an answer from the table.
-func (c *Cache) readLocked(key string) (record, bool) {
-	value, ok := c.table.Get(key)
-	if !ok {
-		return record{}, false
-	}
-	r, err := parse(value)
-	return r, err == nil
+	return http.StatusOK, r.About.header(), r.Body, true
 }
 
 // variantsLocked returns the keys of all answers to one user for one path and query, the most
 // recently read first.
 func (c *Cache) variantsLocked(path string) (keys []string) {
-	for key := range c.entries {
+	for key := range c.answers.Entries {
 		if strings.HasPrefix(key, path) {
 			keys = append(keys, key)
 		}
 	}
-	slices.SortFunc(keys, func(a, b string) int { return c.entries[b].read.Compare(c.entries[a].read) })
-	return keys
-}
-
-// trimLocked deletes variants beyond maxVariants.
-func (c *Cache) trimLocked(path string) {
-	if variants := c.variantsLocked(path); len(variants) > maxVariants {
-		c.deleteLocked(variants[maxVariants:])
-	}
-}
-
-func (c *Cache) deleteLocked(keys []string) {
-	for _, key := range keys {
-		delete(c.entries, key)
-	}
-	c.table.Delete(keys...)
-}
-
-// evictLocked removes answers beyond the bounds from memory, and returns their keys.
-func (c *Cache) evictLocked() (keys []string) {
-	items := make([]quota.Item[string], 0, len(c.entries))
-	for key, e := range c.entries {
-		items = append(items, quota.Item[string]{Key: key, User: e.user, Bytes: e.size, Last: e.read.UnixNano()})
-	}
-	for _, item := range quota.Excess(quota.Bounds{Count: c.opts.MaxCount, Bytes: c.opts.MaxBytes}, items) {
-		delete(c.entries, item.Key)
-		keys = append(keys, item.Key)
-	}
+	slices.SortFunc(keys, func(a, b string) int { return c.answers.Entries[b].Used.Compare(c.answers.Entries[a].Used) })
 	return keys
 }
 
@@ -260,6 +190,6 @@ func (c *Cache) keys(user string, r *http.Request) (path, key string) {
 	if strings.HasPrefix(name, "/openapi/v3/") {
 		hash = r.URL.Query().Get("hash")
 	}
-	path = c.table.Key(user, name, hash)
-	return path, path + c.table.Key(strings.Join(r.Header.Values("Accept"), ","))
+	path = c.answers.Table.Key(user, name, hash)
+	return path, path + c.answers.Table.Key(strings.Join(r.Header.Values("Accept"), ","))
 }

@@ -4,5 +4,5 @@ package discovery
 func (c *Cache) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.entries)
+	return len(c.answers.Entries)
 }

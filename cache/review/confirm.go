@@ -33,13 +33,13 @@ func (k *Reviews) Confirm(since time.Time, post func(*Question) (answer []byte, 
 	answered, err := decode(q.Resource, body, contentType)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	e := k.entries[key]
+	e := k.answers.Entries[key]
 	switch {
 	case e == nil || err != nil:
 	case !answered.positive:
-		k.forgetLocked(key)
+		k.answers.Delete(key)
 	default:
-		_ = k.keepLocked(key, answered, e.given, q) // without it the answer stands
+		_ = k.keepLocked(key, answered, e.Used, q) // without it the answer stands
 	}
 	return true
 }
@@ -48,18 +48,17 @@ func (k *Reviews) Confirm(since time.Time, post func(*Question) (answer []byte, 
 func (k *Reviews) next(since time.Time) (string, *Question) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	items := make([]confirm.Item[string], 0, len(k.entries))
-	for key, e := range k.entries {
-		items = append(items, confirm.Item[string]{Key: key, User: e.user, Asked: e.asked, Wanted: e.question != nil})
+	items := make([]confirm.Item[string], 0, len(k.answers.Entries))
+	for key, e := range k.answers.Entries {
+		items = append(items, confirm.Item[string]{Key: key, User: e.User, Asked: e.About.at, Wanted: e.About.question != nil})
 	}
 	now := time.Now()
 	key, ok, forget := confirm.Next(items, since, now)
-	for _, old := range forget {
-		k.forgetLocked(old)
-	}
+	k.answers.Delete(forget...)
 	if !ok {
 		return "", nil
 	}
-	k.entries[key].asked = now
-	return key, k.entries[key].question
+	about := &k.answers.Entries[key].About
+	about.at = now
+	return key, about.question
 }

@@ -4,5 +4,5 @@ package review
 func (k *Reviews) Len() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return len(k.entries)
+	return len(k.answers.Entries)
 }

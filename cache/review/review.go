@@ -3,7 +3,6 @@ package review
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -26,47 +25,29 @@ type Options struct {
 	// Grace is how long after its expiry a token is still its user's; 0 is the whole outage. See
 	// identity.Options.
 	Grace time.Duration
-	// MaxCount and MaxBytes bound the answers about all users together, with the questions in
-	// memory: 1,000 and 4 MiB by default. An answer has some 500 bytes, a question up to
-	// 2,000, and a user of a kubelet's API needs two to ten.
-	MaxCount int
-	MaxBytes int64
-	Logger   *slog.Logger // logs damage; by default nothing is logged
+	// Bounds are those of the answers about all users together, with the questions in memory:
+	// 1,000 and 4 MiB by default. An answer has some 500 bytes, a question up to 2,000, and a
+	// user of a kubelet's API needs two to ten.
+	Bounds quota.Bounds
+	Logger *slog.Logger // logs damage; by default nothing is logged
 }
 
 // Reviews are the stored answers.
 type Reviews struct {
-	table *table.Table
-	opts  Options
+	opts Options
 
-	mu      sync.Mutex
-	clock   *clock
-	marked  time.Time // the clock, as stored
-	entries map[string]*entry
+	mu     sync.Mutex
+	clock  *clock
+	marked time.Time // the clock, as stored
+	// answers have the status as JSON. The user is the reviewed one, without a UID, which does
+	// not matter for the quota; Used is when an apiserver last gave the answer, by clock.
+	answers *table.Answers[asked]
 }
 
-// record is an answer on disk, as JSON.
-type record struct {
-	User   string          `json:"user"`  // name of the reviewed user
-	Given  time.Time       `json:"given"` // by clock
-	Status json.RawMessage `json:"status"`
-}
-
-// entry is an answer in memory, without the status.
-type entry struct {
-	user    string    // user key; it has no UID, which does not matter for the quota
-	given   time.Time // when an apiserver last gave the answer
-	written time.Time // given, as stored
-	size    int64
-	sum     [sha256.Size]byte // of the status
-
-	asked    time.Time // when an apiserver was last asked; zero after a restart
-	question *Question // nil after a restart: the token is not on disk
-}
-
-func (r *record) entry(size int) *entry {
-	user := identity.User{Name: r.User}
-	return &entry{user: user.Key(), given: r.Given, written: r.Given, size: int64(size), sum: sha256.Sum256(r.Status)}
+// asked is about the question of an answer; it is in memory only, since the token is not on disk.
+type asked struct {
+	at       time.Time // when an apiserver was last asked; zero after a restart
+	question *Question // nil after a restart
 }
 
 const (
@@ -86,33 +67,29 @@ const (
 
 // Open returns the answers in a table that have not expired.
 func Open(t table.Store, o Options) (*Reviews, error) {
-	o.MaxCount = cmp.Or(o.MaxCount, 1000)
-	o.MaxBytes = cmp.Or(o.MaxBytes, 4<<20)
-	b, err := table.Open(t, tableName, o.Logger)
-	if err != nil {
-		return nil, fmt.Errorf("open the kept reviews: %w", err)
-	}
-	k := &Reviews{table: b, opts: o, entries: make(map[string]*entry)}
-	err = b.Load(func(key string, value []byte) error {
-		var r record
-		if err := json.Unmarshal(value, &r); err != nil {
-			return err
-		}
-		if r.Given.After(k.marked) {
-			k.marked = r.Given
-		}
-		if key != keyClock {
-			k.entries[key] = r.entry(len(value))
-		}
-		return nil
+	k := &Reviews{opts: o}
+	answers, err := table.OpenAnswers[asked](t, table.AnswersOptions{
+		Name: tableName, Bounds: cmp.Or(o.Bounds, quota.Bounds{Count: 1000, Bytes: 4 << 20}),
+		WriteEvery: o.TTL / writesPerTTL, Expired: k.expired, Logger: o.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the kept reviews: %w", err)
 	}
-	k.clock = newClock(k.marked)
-	b.Delete(k.evictLocked()...)
+	if value, ok := answers.Table.Get(keyClock); ok {
+		_ = k.marked.UnmarshalText(value) // without it, the answers show the time
+	}
+	for _, e := range answers.Entries {
+		if e.Used.After(k.marked) {
+			k.marked = e.Used
+		}
+	}
+	k.clock, k.answers = newClock(k.marked), answers
+	answers.Evict()
 	return k, nil
 }
+
+// expired reports whether an answer that was given at a time is not repeated any more.
+func (k *Reviews) expired(given time.Time) bool { return k.clock.now().Sub(given) >= k.opts.TTL }
 
 // Keep stores the answer of an apiserver, 201, to a review that was posted to a resource, or
 // deletes the stored one. It keeps no reference to the slices. After an error the answer
@@ -121,7 +98,7 @@ func (k *Reviews) Keep(resource schema.GroupVersionResource, request []byte, req
 	if len(request) > maxBody || len(response) > maxBody {
 		return fmt.Errorf("keep a review of %d bytes, and its answer of %d: %w", len(request), len(response), wire.ErrTooLarge)
 	}
-	asked, err := decode(resource, request, requestType)
+	q, err := decode(resource, request, requestType)
 	if err != nil {
 		return err
 	}
@@ -129,11 +106,11 @@ func (k *Reviews) Keep(resource schema.GroupVersionResource, request []byte, req
 	if err != nil {
 		return err
 	}
-	key := k.table.Key(asked.parts...)
+	key := k.answers.Table.Key(q.parts...)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.opts.TTL <= 0 || !answered.positive {
-		k.forgetLocked(key)
+		k.answers.Delete(key)
 		return nil
 	}
 	return k.keepLocked(key, answered, k.clock.now(), &Question{resource, bytes.Clone(request), requestType})
@@ -145,26 +122,10 @@ func (k *Reviews) keepLocked(key string, answered *question, given time.Time, q 
 	if err != nil {
 		return err
 	}
-	r := record{User: answered.user, Given: given, Status: status}
-	value, err := json.Marshal(r)
-	if err != nil {
-		return err // a clock beyond the year 9999
-	}
-	next := r.entry(len(value) + len(q.Body))
-	next.asked, next.question = time.Now(), q
-	old := k.entries[key]
-	k.entries[key] = next
-	if old != nil && old.sum == next.sum && given.Sub(old.written) < k.opts.TTL/writesPerTTL {
-		if _, stored := k.table.Get(key); stored { // the cache's file may have been replaced
-			next.written = old.written
-			return nil
-		}
-	}
-	k.table.Put(key, value)
-	if given.After(k.marked) {
-		k.marked = given
-	}
-	k.table.Delete(k.evictLocked()...)
+	k.answers.Put(key, table.Answer[asked]{
+		User: identity.User{Name: answered.user}.Key(), Used: given, Body: status,
+		About: asked{at: time.Now(), question: q}, Extra: len(q.Body),
+	})
 	return nil
 }
 
@@ -172,40 +133,32 @@ func (k *Reviews) keepLocked(key string, answered *question, given time.Time, q 
 // an encoding that accept allows: the stored answer, or else no, with the reason why. An
 // error means that the review cannot be read, or that no encoding is accepted.
 func (k *Reviews) Answer(resource schema.GroupVersionResource, request []byte, requestType, accept, why string) (body []byte, contentType string, err error) {
-	asked, err := decode(resource, request, requestType)
+	q, err := decode(resource, request, requestType)
 	if err != nil {
 		return nil, "", err
 	}
-	status := k.status(k.table.Key(asked.parts...))
-	if status != nil && identity.Expired(asked.token, k.opts.Grace, time.Now()) {
+	status := k.status(k.answers.Table.Key(q.parts...))
+	if status != nil && identity.Expired(q.token, k.opts.Grace, time.Now()) {
 		status, why = nil, "edgehub: "+identity.ErrExpired.Error()
 	}
-	return asked.answer(status, why, accept)
+	return q.answer(status, why, accept)
 }
 
 // status returns the stored status, or nil.
 func (k *Reviews) status(key string) []byte {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	e := k.entries[key]
+	e := k.answers.Entries[key]
 	if e == nil {
 		return nil
 	}
-	now := k.clock.now()
-	if now.Sub(e.given) >= k.opts.TTL {
-		k.forgetLocked(key)
+	if k.expired(e.Used) {
+		k.answers.Delete(key)
 		return nil
 	}
-	k.markLocked(now)
-	value, ok := k.table.Get(key)
-	if !ok {
-		return nil // the entry stays: the disk may recover
-	}
-	var r record
-	if json.Unmarshal(value, &r) != nil {
-		return nil
-	}
-	return r.Status
+	k.markLocked(k.clock.now())
+	r, _ := k.answers.Get(key)
+	return r.Body
 }
 
 // markLocked stores the time, so that answers do not last longer after a restart with a
@@ -214,35 +167,8 @@ func (k *Reviews) markLocked(now time.Time) {
 	if now.Sub(k.marked) < min(k.opts.TTL/writesPerTTL, time.Minute) {
 		return
 	}
-	if value, err := json.Marshal(record{Given: now}); err == nil {
-		k.table.Put(keyClock, value)
+	if value, err := now.MarshalText(); err == nil {
+		k.answers.Table.Put(keyClock, value)
 		k.marked = now
 	}
-}
-
-func (k *Reviews) forgetLocked(key string) {
-	if k.entries[key] != nil {
-		delete(k.entries, key)
-		k.table.Delete(key)
-	}
-}
-
-// evictLocked removes expired answers and those beyond the bounds, and returns their keys.
-func (k *Reviews) evictLocked() (keys []string) {
-	now := k.clock.now()
-	items := make([]quota.Item[string], 0, len(k.entries))
-	for key, e := range k.entries {
-		if now.Sub(e.given) >= k.opts.TTL {
-			keys = append(keys, key)
-			continue
-		}
-		items = append(items, quota.Item[string]{Key: key, User: e.user, Bytes: e.size, Last: e.given.UnixNano()})
-	}
-	for _, item := range quota.Excess(quota.Bounds{Count: k.opts.MaxCount, Bytes: k.opts.MaxBytes}, items) {
-		keys = append(keys, item.Key)
-	}
-	for _, key := range keys {
-		delete(k.entries, key)
-	}
-	return keys
 }

@@ -4,5 +4,5 @@ package satoken
 func (k *Tokens) Len() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return len(k.known)
+	return len(k.answers.Entries)
 }

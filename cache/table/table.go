@@ -8,6 +8,10 @@
 // is online.
 //
 // A Table is safe for concurrent use if its Store is.
+//
+// [Answers] is a table with an index in memory and bounds, for what apiservers have answered last.
+// The packages satoken, review and discovery, which repeat it offline, add what the question is,
+// what may be answered, to whom and for how long.
 package table
 
 import (

@@ -148,7 +148,7 @@ var layers = map[string][]string{
 	"cache/store/seal": {},
 	// Its changes go to the store by an interface of one method.
 	"cache/store/writeback": {"cache/pause", "cache/store"},
-	"cache/table":           {"cache/store"},
+	"cache/table":           {"cache/quota", "cache/store"},
 	"cache/tee":             {"cache/negotiation", "cache/wire"},
 	"cache/localendpoints":  {"cache/convert", "cache/wire"}, // pure functions
 	"cache/versions":        {},
