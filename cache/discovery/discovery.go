@@ -133,19 +133,18 @@ func (c *Cache) Answer(user string, r *http.Request) (status int, header http.He
 	tags, types := r.Header.Get("If-None-Match"), accepted(r.Header.Values("Accept"))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if status, header, body, ok = c.answerLocked(key, tags); ok {
-		return status, header, body, true
-	}
 	variants := make(map[string][]string)
 	for _, key := range c.variantsLocked(path) {
 		contentType := mediaType(c.answers.Entries[key].About.ContentType)
 		variants[contentType] = append(variants[contentType], key)
 	}
+	candidates := []string{key}
 	for _, accepted := range types {
-		for _, key := range variants[accepted] {
-			if status, header, body, ok = c.answerLocked(key, tags); ok {
-				return status, header, body, true
-			}
+		candidates = append(candidates, variants[accepted]...)
+	}
+	for _, key := range candidates {
+		if status, header, body, ok = c.answerLocked(key, tags); ok {
+			return status, header, body, true
 		}
 	}
 	return 0, nil, nil, false

@@ -4,17 +4,11 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/table"
 )
-
-// Table is ordered keys in named tables, on disk.
-type Table interface {
-	Range(table, from string, fn func(key string, value []byte) error) error
-	Put(pairs ...store.Pair) error
-}
 
 // tableTokens stores known tokens by their salted hashes, in hexadecimal.
 const tableTokens = "bearer-tokens"
@@ -56,11 +50,14 @@ func parse(key string, value []byte) (h hash, r *record) {
 // stored there, too, if the salt is the same.
 func (t *Tokens) Load(salt []byte) error {
 	found := map[hash]*record{}
-	err := rangeAll(t.opts.Table, func(key string, value []byte) {
-		if h, r := parse(key, value); r != nil {
-			found[h] = r
-		}
-	})
+	tokens, err := table.Open(t.opts.Table, tableTokens, nil) // its own salt is not used
+	if err == nil {
+		err = tokens.All(func(key string, value []byte) {
+			if h, r := parse(key, value); r != nil {
+				found[h] = r
+			}
+		})
+	}
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,23 +83,4 @@ func (t *Tokens) Load(salt []byte) error {
 		t.evictLocked(r.key)
 	}
 	return err
-}
-
-// rangeAll calls fn for each token in the table, and removes damaged ones.
-func rangeAll(t Table, fn func(key string, value []byte)) error {
-	from := ""
-	for {
-		err := t.Range(tableTokens, from, func(key string, value []byte) error {
-			fn(key, value)
-			return nil
-		})
-		damaged, ok := errors.AsType[*store.Error](err)
-		if !ok || !errors.Is(err, store.ErrCorrupt) || damaged.Name == "" || damaged.Name < from {
-			return err
-		}
-		if err := t.Put(store.Pair{Table: tableTokens, Key: damaged.Name}); err != nil {
-			return err
-		}
-		from = damaged.Name + "\x00"
-	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/fairqueue"
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/table"
 )
 
 // Options of Tokens. All but Peer and Grace are required.
@@ -31,7 +32,7 @@ type Options struct {
 	// returns false if the hub stops already.
 	Background func(func(context.Context)) bool
 	// Table is where known tokens are stored.
-	Table Table
+	Table table.Store
 	// Grace is how long after its expiry a token is accepted while the cloud is away; 0 is
 	// the whole outage.
 	Grace time.Duration

@@ -25,9 +25,8 @@ type Options struct {
 	// Bounds are those of the node's tokens, and also those of all other users' together:
 	// 2,000 and 16 MiB by default. A kubelet with 250 pods has some 500, of 2,000 bytes.
 	// Package quota determines who loses first.
-	Bounds    quota.Bounds
-	MaxUnused time.Duration // 400 days by default: longer than any token is valid
-	Logger    *slog.Logger  // logs damage; by default nothing is logged
+	Bounds quota.Bounds
+	Logger *slog.Logger // logs damage; by default nothing is logged
 }
 
 // Tokens stores the last token for each pod, service account, user and audiences.
@@ -42,6 +41,9 @@ const tableName = "service-account-tokens"
 // maxBody bounds an answer that is stored, in bytes. Answers usually have 2,000.
 const maxBody = 64 << 10
 
+// maxUnused is longer than any token is valid.
+const maxUnused = 400 * 24 * time.Hour
+
 // touchEvery is the precision of the time of last use: giving a token causes a write at most
 // once a day.
 const touchEvery = 24 * time.Hour
@@ -53,7 +55,6 @@ var tokenRequest = wire.TypeMeta{
 
 // Open returns the tokens in a table.
 func Open(t table.Store, o Options) (*Tokens, error) {
-	maxUnused := cmp.Or(o.MaxUnused, 400*24*time.Hour)
 	answers, err := table.OpenAnswers[struct{}](t, table.AnswersOptions{
 		Name: tableName, Bounds: cmp.Or(o.Bounds, quota.Bounds{Count: 2000, Bytes: 16 << 20}),
 		NodeApart:  true, // a pod without its token does not start again

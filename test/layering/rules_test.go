@@ -125,7 +125,7 @@ var layers = map[string][]string{
 	"cache/discovery":   {"cache/quota", "cache/table"},
 	"cache/disk":        {"cache/pause", "cache/store", "cache/store/writeback"},
 	"cache/fairqueue":   {},
-	"cache/identity":    {"cache/confirm", "cache/fairqueue", "cache/quota", "cache/store"},
+	"cache/identity":    {"cache/confirm", "cache/fairqueue", "cache/quota", "cache/store", "cache/table"},
 	"cache/negotiation": {"cache/wire"},
 	"cache/offline": {
 		"cache/convert", "cache/derived", "cache/fairqueue", "cache/negotiation", "cache/query", "cache/quota",
