@@ -31,7 +31,8 @@ func (w *writes) load() error {
 		return err
 	}
 	w.persisted.Store(&persisted{tokens, paths, reviews})
-	return tokens.Each(w.cache.tokens.Recall)
+	tokens.Each(w.cache.tokens.Recall)
+	return nil
 }
 
 // keepPath caches an apiserver's version and discovery.

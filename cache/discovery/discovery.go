@@ -114,11 +114,11 @@ func (c *Cache) confirmLocked(user, path, key, tag string) {
 	if tag == "" {
 		return
 	}
-	if e := c.answers.Entries[key]; e != nil && e.About.current(tag) && c.answers.Touch(key, time.Now()) {
-		return
-	}
 	r, _ := c.answers.Get(key)
-	r.User, r.About.Confirmed = user, tag
+	r.User = user
+	if !r.About.current(tag) {
+		r.About.Confirmed = tag
+	}
 	c.keepLocked(path, key, r)
 }
 

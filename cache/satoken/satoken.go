@@ -124,21 +124,28 @@ func (k *Tokens) read(key string) (bare []byte, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r, ok := k.answers.Get(key)
-	if now := time.Now(); ok && now.Sub(k.answers.Entries[key].Used) > touchEvery {
-		k.answers.Touch(key, now)
+	if now := time.Now(); ok && now.Sub(r.Used) > touchEvery {
+		r.Used = now
+		k.answers.Put(key, r)
 	}
 	return r.Body, ok
 }
 
-// Each calls fn with each stored token.
-func (k *Tokens) Each(fn func(token string)) error {
-	return k.answers.Each(func(bare []byte) {
-		if object, err := convert.FromBare(wire.Protobuf, tokenRequest, bare); err == nil {
+// Each calls fn, which must not call the Tokens, with each stored token.
+func (k *Tokens) Each(fn func(token string)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for key := range k.answers.Entries {
+		r, ok := k.answers.Get(key)
+		if !ok {
+			continue
+		}
+		if object, err := convert.FromBare(wire.Protobuf, tokenRequest, r.Body); err == nil {
 			if issued, ok := object.(*authenticationv1.TokenRequest); ok {
 				fn(issued.Status.Token)
 			}
 		}
-	})
+	}
 }
 
 // key returns the key of the token that answers a request.

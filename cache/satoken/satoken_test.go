@@ -258,4 +258,9 @@ func TestAFloodOfTokensEvictsNeitherTheNodesNorOtherUsers(t *testing.T) {
 	if k.Len() != 40 {
 		t.Errorf("%d tokens", k.Len())
 	}
+	for i := range 40 {
+		if keep(t, k, account, request(fmt.Sprint("more", i)), "of the node"); k.Len() != 40 {
+			t.Fatalf("%d tokens, when the node has more than its bound", k.Len())
+		}
+	}
 }

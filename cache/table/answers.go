@@ -18,13 +18,12 @@ import (
 // identifies an answer is in memory; its body is read when it is needed. Package quota determines
 // who loses answers beyond the bounds.
 //
-// It is not safe for concurrent use: its owner has a lock, under which it also calls all methods
-// except Each.
+// It is not safe for concurrent use: its owner has a lock, under which it also calls all methods.
 type Answers[T any] struct {
 	// Table has the answers by [Table.Key]. Keys that are no hashes are the owner's.
 	Table *Table
-	// Entries are the answers, by key. Only Answers adds and removes them.
-	Entries map[string]*Entry[T]
+	// Entries are the answers without their bodies, by key. Only Answers adds and removes them.
+	Entries map[string]*Answer[T]
 
 	opts AnswersOptions
 }
@@ -43,25 +42,17 @@ type AnswersOptions struct {
 	Logger  *slog.Logger // logs damage; by default nothing is logged
 }
 
-// Answer is an answer as it is stored.
+// Answer is an answer of an apiserver.
 type Answer[T any] struct {
 	User string    // user key of whom it counts against
 	Used time.Time // to the millisecond after a restart
 	// About is what its owner has in memory of it. On disk it is JSON, without unexported
 	// fields.
 	About T
-	Body  []byte
-	Extra int // bytes in unexported fields of About, which count for the bounds
-}
+	Body  []byte // nil in Entries
+	Extra int    // bytes in unexported fields of About, which count for the bounds
 
-// Entry is an answer in memory, without its body.
-type Entry[T any] struct {
-	User  string
-	Used  time.Time
-	About T
-
-	written time.Time // Used, as stored
-	size    int64
+	size int64 // on disk, and Extra
 }
 
 // OpenAnswers returns the answers in a table, also those beyond the bounds: the owner calls Evict.
@@ -70,14 +61,14 @@ func OpenAnswers[T any](s Store, o AnswersOptions) (*Answers[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Answers[T]{Table: t, Entries: make(map[string]*Entry[T]), opts: o}
+	a := &Answers[T]{Table: t, Entries: make(map[string]*Answer[T]), opts: o}
 	return a, t.Load(func(key string, value []byte) error {
 		if len(key) < hex.EncodedLen(sha256.Size) {
 			return nil
 		}
 		r, err := parse[T](value)
 		if err == nil {
-			a.Entries[key] = r.entry(value)
+			a.Entries[key] = r.entry(len(value))
 		}
 		return err
 	})
@@ -86,38 +77,20 @@ func OpenAnswers[T any](s Store, o AnswersOptions) (*Answers[T], error) {
 // Put stores an answer, unless the same one is stored, and evicts what is beyond the bounds.
 func (a *Answers[T]) Put(key string, r Answer[T]) {
 	value := r.bytes()
-	old, next := a.Entries[key], r.entry(value)
-	a.Entries[key] = next
-	if old != nil && r.Used.Sub(old.written) < a.opts.WriteEvery {
-		// The store's file may have been replaced, or have an older answer.
-		if stored, ok := a.Table.Get(key); ok && bytes.Equal(withoutTime(stored), withoutTime(value)) {
-			next.written = old.written
-			a.Evict()
-			return
-		}
+	known := a.Entries[key] != nil
+	a.Entries[key] = r.entry(len(value))
+	if !known || !a.isStored(key, value, r.Used) {
+		a.Table.Put(key, value)
 	}
-	a.Table.Put(key, value)
 	a.Evict()
 }
 
-// Touch records that an answer was used. It reports whether it is there.
-func (a *Answers[T]) Touch(key string, now time.Time) bool {
-	e := a.Entries[key]
-	if e == nil {
-		return false
-	}
-	e.Used = now
-	if now.Sub(e.written) < a.opts.WriteEvery {
-		return true
-	}
-	value, ok := a.Table.Get(key)
-	if !ok || len(value) < timeEnd {
-		return false
-	}
-	putTime(value, now)
-	a.Table.Put(key, value)
-	e.written = now
-	return true
+// isStored reports whether an answer is on disk as it is, with a time of last use that is good
+// enough. It does not go by memory: the store's file may have been replaced.
+func (a *Answers[T]) isStored(key string, value []byte, used time.Time) bool {
+	stored, ok := a.Table.Get(key)
+	return ok && len(stored) >= timeEnd && bytes.Equal(stored[timeEnd:], value[timeEnd:]) &&
+		used.Sub(timeOf(stored)) < a.opts.WriteEvery
 }
 
 // Get reads an answer from the disk. One that cannot be read stays in memory, for the disk may
@@ -132,16 +105,6 @@ func (a *Answers[T]) Get(key string) (Answer[T], bool) {
 	}
 	r, err := parse[T](value)
 	return r, err == nil
-}
-
-// Each calls fn with the body of each stored answer, which is valid until fn returns. It may be
-// called at any time.
-func (a *Answers[T]) Each(fn func(body []byte)) error {
-	return a.Table.All(func(_ string, value []byte) {
-		if r, err := parse[T](value); err == nil {
-			fn(r.Body)
-		}
-	})
 }
 
 // Delete forgets answers.
@@ -179,8 +142,9 @@ func (a *Answers[T]) Evict() {
 	a.Delete(keys...)
 }
 
-func (r *Answer[T]) entry(value []byte) *Entry[T] {
-	return &Entry[T]{User: r.User, Used: r.Used, About: r.About, written: r.Used, size: int64(len(value) + r.Extra)}
+// entry returns an answer of a size on disk as it is in memory.
+func (r *Answer[T]) entry(size int) *Answer[T] {
+	return &Answer[T]{User: r.User, Used: r.Used, About: r.About, size: int64(size + r.Extra)}
 }
 
 // An answer on disk is a version, the time of last use (Unix milliseconds, 8 bytes), the length of
@@ -202,17 +166,14 @@ func (r *Answer[T]) bytes() []byte {
 	}
 	b := make([]byte, timeEnd, timeEnd+binary.MaxVarintLen64+len(head)+len(r.Body))
 	b[0] = answerVersion
-	putTime(b, r.Used)
+	binary.BigEndian.PutUint64(b[1:], uint64(r.Used.UnixMilli()))
 	b = binary.AppendUvarint(b, uint64(len(head)))
 	return append(append(b, head...), r.Body...)
 }
 
-func putTime(value []byte, used time.Time) {
-	binary.BigEndian.PutUint64(value[1:timeEnd], uint64(used.UnixMilli()))
+func timeOf(value []byte) time.Time {
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(value[1:])))
 }
-
-// withoutTime returns all of an answer but its time.
-func withoutTime(value []byte) []byte { return value[min(timeEnd, len(value)):] }
 
 var errAnswer = errors.New("not an answer")
 
@@ -221,7 +182,7 @@ func parse[T any](b []byte) (Answer[T], error) {
 	if len(b) < timeEnd || b[0] != answerVersion {
 		return Answer[T]{}, errAnswer
 	}
-	rest := withoutTime(b)
+	rest := b[timeEnd:]
 	length, n := binary.Uvarint(rest)
 	if n <= 0 || length > uint64(len(rest)-n) {
 		return Answer[T]{}, errAnswer
@@ -231,6 +192,5 @@ func parse[T any](b []byte) (Answer[T], error) {
 	if err := json.Unmarshal(rest[n:end], &head); err != nil {
 		return Answer[T]{}, fmt.Errorf("read an answer: %w", err)
 	}
-	used := time.UnixMilli(int64(binary.BigEndian.Uint64(b[1:timeEnd])))
-	return Answer[T]{User: head.User, Used: used, About: head.About, Body: rest[end:]}, nil
+	return Answer[T]{User: head.User, Used: timeOf(b), About: head.About, Body: rest[end:]}, nil
 }
