@@ -24,6 +24,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/relist"
+	"github.com/edgehub-io/edgehub/cache/spool"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
@@ -148,8 +149,10 @@ func open(dir string, up Upstream, opts Options) (*Cache, error) {
 			c.log.Warn("a part of the cache was damaged on disk: it is missing until it is read again from the cloud", "err", err)
 		}},
 		Lost:      func(id store.ID, err error) { c.views.MarkStale(id, err) },
-		Reset:     c.reset,
-		Wait:      c.wait,
+		HasState:  c.isUsable,
+		Load:      c.loadLate,
+		Wait:      func() bool { return !c.isUp() && c.isUsable() },
+		Unsent:    []string{spool.Table},
 		Opened:    c.metrics.opened,
 		Committed: c.metrics.committed,
 	})
@@ -164,7 +167,7 @@ func open(dir string, up Upstream, opts Options) (*Cache, error) {
 }
 
 func (c *Cache) load() error {
-	salt, err := loadSalt(c.disk, nil)
+	salt, err := loadSalt(c.disk)
 	if err != nil {
 		return err
 	}
@@ -223,28 +226,21 @@ func (c *Cache) distrust() {
 	}
 }
 
-// reset is called when another store file has replaced one that was damaged, or could not be
-// opened. Its contents replace the state in memory, whose bytes may be lost.
-func (c *Cache) reset() {
-	salt, err := loadSalt(c.disk, c.tokens.Salt())
+// loadLate loads the state from a file that could not be opened when the hub started.
+func (c *Cache) loadLate() {
+	salt, err := loadSalt(c.disk)
 	if err == nil {
 		err = errors.Join(c.tokens.Load(salt), c.writes.load(), c.records.Load(c.disk, c.log), c.views.Load(salt))
 	}
-	c.records.Distrust()
+	c.distrust()
 	if err != nil {
 		c.log.Error("cache cannot be read; it begins anew", "err", err)
 	}
-	if c.isUp() {
-		c.repair()
-	}
 }
 
-// wait reports whether to postpone opening a store that could not be opened when the hub
-// started: while the cloud is away, the state that was read into memory since is all that
-// the node has.
-func (c *Cache) wait() bool {
-	return !c.isUp() && slices.ContainsFunc(c.views.All(), (*view.View).Usable)
-}
+// isUsable reports whether the cache can answer any list. A file that is opened late is then begun anew, but
+// not before the cloud is there: what was only in the file is read again.
+func (c *Cache) isUsable() bool { return slices.ContainsFunc(c.views.All(), (*view.View).Usable) }
 
 // ViewState describes a view for operators, without its contents.
 type ViewState = view.State

@@ -23,9 +23,8 @@ const (
 	keySalt   = "salt"
 )
 
-// loadSalt returns the salt of all names and hashes on disk. If there is none, it stores the
-// one from before, or a new one.
-func loadSalt(d *disk.Disk, before []byte) ([]byte, error) {
+// loadSalt returns the salt of all names and hashes on disk. If there is none, it stores a new one.
+func loadSalt(d *disk.Disk) ([]byte, error) {
 	salt, err := d.Get(tableMeta, keySalt)
 	if err == nil && len(salt) == sha256.Size {
 		return salt, nil
@@ -33,11 +32,9 @@ func loadSalt(d *disk.Disk, before []byte) ([]byte, error) {
 	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrCorrupt) {
 		return nil, fmt.Errorf("read cache: %w", err)
 	}
-	if before == nil {
-		before = make([]byte, sha256.Size)
-		rand.Read(before) // never fails
-	}
-	return before, d.Put(store.Pair{Table: tableMeta, Key: keySalt, Value: before})
+	salt = make([]byte, sha256.Size)
+	rand.Read(salt) // never fails
+	return salt, d.Put(store.Pair{Table: tableMeta, Key: keySalt, Value: salt})
 }
 
 // caller is the sender of a request.

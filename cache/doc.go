@@ -16,7 +16,7 @@
 //   - derived has what users read instead of what is cached, because the node has changed it.
 //   - records stores what is known of single objects besides their copies in views.
 //   - tee decodes the body of an answer while the client reads it.
-//   - disk is the store and its writer, which are opened again after damage.
+//   - disk is the store and its writer, which is opened late if need be.
 //
 // A LIST that an apiserver answers goes through RoundTrip, online and keepList: tee passes its
 // items to a [view.Builder] while the client reads. At the end of the body package relist

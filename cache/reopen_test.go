@@ -1,11 +1,12 @@
 package cache
 
 import (
-	"context"
 	"errors"
-	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,112 +17,205 @@ import (
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
-// openFile reports whether the cache's file is open.
-func openFile(c *Cache) bool {
+// isOpen reports whether the cache's file is open.
+func isOpen(c *Cache) bool {
 	s, _ := c.disk.Now()
 	_, err := s.Stats()
 	return err == nil
 }
 
-func TestAFileThatCanBeOpenedLateIsRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
-		u.shows("100", podJSON("a", "50"))
-		c := openCache(t, dir, u)
-		stop := runCache(t, c)
-		coredns := as(t.Context(), "coredns")
-		ask(coredns, t, c, "GET", urlPods)
-		get(t, c, urlPods)
-		stop()
-		u.goAway()
-
-		// The disk is mounted after the hub has begun.
-		away := dir + ".away"
-		if err := errors.Join(os.Rename(dir, away), os.WriteFile(dir, nil, 0o600)); err != nil {
-			t.Fatal(err)
-		}
-		c = openCache(t, dir, u)
-		stop = runCache(t, c)
-		if got := get(t, c, urlPods); got != view.ErrNeverRead.Error() {
-			t.Errorf("without the disk: %q", got)
-		}
-		synctest.Wait() // it was tried to open the file
+// startWithoutDisk returns a cache whose file, of pods at version 100 for the node and two pods, and of an event that
+// was not sent, is mounted by mount. restart restarts it.
+func startWithoutDisk(t *testing.T, u *upstream) (c *Cache, mount func(), restart func() *Cache) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "cache")
+	u.shows("100", podJSON("a", "50"), podJSON("b", "51"))
+	c = openCache(t, dir, u)
+	stop := runCache(t, c)
+	get(t, c, urlPods)
+	for _, user := range []string{"coredns", "other"} {
+		ask(as(t.Context(), user), t, c, http.MethodGet, urlPods)
+	}
+	u.goAway()
+	postEvent(t.Context(), t, c, "before", "")
+	stop()
+	time.Sleep(time.Second)
+	u.comeBack()
+	away := dir + ".away"
+	if err := errors.Join(os.Rename(dir, away), os.WriteFile(dir, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	c = openCache(t, dir, u)
+	stop = runCache(t, c)
+	synctest.Wait() // it was tried to open the file
+	mount = func() {
 		if err := errors.Join(os.Remove(dir), os.Rename(away, dir)); err != nil {
 			t.Fatal(err)
 		}
+	}
+	return c, mount, func() *Cache {
+		stop()
+		c := openCache(t, dir, u)
+		stop = runCache(t, c)
+		return c
+	}
+}
+
+func TestAFileThatCanBeOpenedLateIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		c, mount, restart := startWithoutDisk(t, u)
+		u.goAway()
+		if got := get(t, c, urlPods); got != view.ErrNeverRead.Error() {
+			t.Errorf("without the disk: %q", got)
+		}
+		postEvent(t.Context(), t, c, "e", "")
+		mount()
 		time.Sleep(disk.LastReopen)
-		for _, when := range []string{"after it was mounted", "after a restart"} {
-			if got, want := get(t, c, urlPods), "100: a=50"; got != want {
-				t.Errorf("%s, the node reads %q, want %q", when, got, want)
+		for i, when := range []string{"after it was mounted", "after a restart"} {
+			for _, user := range []string{"coredns", "other"} {
+				if got, want := ask(as(t.Context(), user), t, c, http.MethodGet, urlPods), "100: a=50 b=51"; got != want {
+					t.Errorf("%s, a pod reads %q, want %q", when, got, want)
+				}
 			}
-			if got, want := ask(coredns, t, c, "GET", urlPods), "100: a=50"; got != want {
-				t.Errorf("%s, a pod reads %q, want %q", when, got, want)
+			expect(t, c, when, urlPods, "100: a=50 b=51")
+			expect(t, c, when, urlPodA, "a=50")
+			if n := c.writes.events.Len(); n != 1+i { // those of the file are read at the next start
+				t.Errorf("%s, %d events wait, want %d", when, n, 1+i)
 			}
-			stop()
-			c = openCache(t, dir, u)
-			stop = runCache(t, c)
+			c = restart()
 		}
 	})
 }
 
-func TestAStoreFileDoesNotReplaceMemoryDuringAnOutage(t *testing.T) {
+// Clients have read a newer object, but no list, when the file can be opened.
+func TestAFileThatCanBeOpenedLateDoesNotReplaceANewerObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		c, mount, _ := startWithoutDisk(t, u)
+		u.onText("get", http.StatusOK, podJSON("a", "150"))
+		expect(t, c, "online", urlPodA, "a=150")
+		u.goAway()
+		mount()
+		time.Sleep(2 * disk.LastReopen)
+		expect(t, c, "offline", urlPods, "100: a=50 b=51")
+		for _, url := range []string{urlPodA, urlPodB} {
+			if got := get(t, c, url); !strings.HasPrefix(got, view.ErrDoubtful.Error()) {
+				t.Errorf("offline: %s: %q, want %q", url, got, view.ErrDoubtful)
+			}
+		}
+		u.comeBack()
+		expect(t, c, "online again", urlPodA, "a=150")
+		u.goAway()
+		expect(t, c, "offline again", urlPodA, "a=150")
+	})
+}
+
+// A client has got a newer event, and the list has failed, when the file can be opened.
+func TestAFileThatCanBeOpenedLateShowsNothingOlderThanAnEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		c, mount, _ := startWithoutDisk(t, u)
+		u.onText("list", http.StatusInternalServerError, "{}")
+		w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=120")
+		send(t, <-u.feeds, podEvent("MODIFIED", "a", "150"))
+		synctest.Wait()
+		w.stop()
+		<-w.done
+		u.goAway()
+		mount()
+		time.Sleep(2 * disk.LastReopen)
+		if !isOpen(c) {
+			t.Error("the file is not opened")
+		}
+		expect(t, c, "offline", urlPods, view.ErrBehind.Error())
+		u.shows("200", podJSON("a", "150"))
+		u.comeBack()
+		get(t, c, urlPods)
+		u.goAway()
+		expect(t, c, "when it was read again", urlPods, "200: a=150")
+	})
+}
+
+// Clients have read lists when the file can be opened. Memory is served during the outage, and is what the file has
+// after it: nothing older comes back, not after a restart either.
+func TestAFileThatCanBeOpenedLateBeginsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		c, mount, restart := startWithoutDisk(t, u)
+		u.shows("200", podJSON("a", "150"))
+		expect(t, c, "online", urlPods, "200: a=150")
+		coredns, other := as(t.Context(), "coredns"), as(t.Context(), "other")
+		ask(coredns, t, c, http.MethodGet, urlPods)
+		w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=200")
+		send(t, <-u.feeds, podEvent("MODIFIED", "a", "210"))
+		synctest.Wait()
+		w.stop()
+		<-w.done
+		u.goAway()
+		postEvent(t.Context(), t, c, "e", "")
+		mount()
+		time.Sleep(time.Hour)
+		if isOpen(c) {
+			t.Error("the file is opened, though the cloud is away")
+		}
+		expect(t, c, "offline", urlPods, "210: a=210")
+		u.on("list", func(*http.Request) *http.Response { return respond(http.StatusInternalServerError, "{}") }) // the event is not taken
+		u.comeBack()
+		time.Sleep(2 * disk.LastReopen)
+		if !isOpen(c) {
+			t.Error("the file is not opened, though the cloud is back")
+		}
+		s, _ := c.disk.Now()
+		views, keys := s.Contents()
+		known := slices.DeleteFunc(keys, func(p store.Pair) bool { return p.Table != "bearer-tokens" })
+		if len(views) != len(c.State()) || len(known) != 1 {
+			t.Errorf("the file has %d views and %d known tokens, memory %d views and 1", len(views), len(known), len(c.State()))
+		}
+		u.goAway()
+		for i, when := range []string{"with the file", "after a restart", "after another restart"} {
+			expect(t, c, when, urlPods, "210: a=210")
+			expect(t, c, when, urlPodA, "a=210")
+			expect(t, c, when, urlPodB, "404")
+			if got, want := ask(coredns, t, c, http.MethodGet, urlPods), "200: a=150"; got != want {
+				t.Errorf("%s, a pod reads %q, want %q", when, got, want)
+			}
+			if got, want := ask(other, t, c, http.MethodGet, urlPods), identity.ErrUnknown.Error(); got != want {
+				t.Errorf("%s, a pod that has read nothing since reads %q, want %q", when, got, want)
+			}
+			if n, want := c.writes.events.Len(), 1+min(i, 1); n != want { // those of the file are read at the next start
+				t.Errorf("%s, %d events wait, want %d", when, n, want)
+			}
+			c = restart()
+		}
+		u.shows("300", podJSON("a", "250"))
+		u.comeBack()
+		ask(other, t, c, http.MethodGet, urlPods)
+		u.goAway()
+		if got, want := ask(other, t, c, http.MethodGet, urlPods), "300: a=250"; got != want {
+			t.Errorf("when it was read again: %q, want %q", got, want)
+		}
+	})
+}
+
+// The folder that is mounted late is empty: what was read stays.
+func TestAnEmptyFileThatCanBeOpenedLateTakesWhatWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
 		if err := os.WriteFile(dir, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		u.shows("100", podJSON("a", "50"))
-		c := startIn(t, dir, u)
-		get(t, c, urlPods)
+		u.onText("get", http.StatusOK, podJSON("a", "50"))
+		c := openCache(t, dir, u)
+		stop := runCache(t, c)
+		expect(t, c, "online", urlPodA, "a=50")
 		u.goAway()
-		time.Sleep(time.Second)
 		if err := os.Remove(dir); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Hour)
-		expect(t, c, "offline", urlPods, "100: a=50")
-		u.comeBack()
 		time.Sleep(2 * disk.LastReopen)
-		if !openFile(c) {
-			t.Error("the file is not opened, though the cloud is back")
-		}
-		get(t, c, urlPods)
-		u.goAway()
-		expect(t, c, "offline again", urlPods, "100: a=50")
-	})
-}
-
-func TestKnownTokensSurviveANewStoreFile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		u, dir := newUpstream(), t.TempDir()
-		u.shows("100", podJSON("a", "50"))
-		c := startCache(t, u)
-		coredns := as(t.Context(), "coredns")
-		ask(coredns, t, c, "GET", urlPods)
-		time.Sleep(5 * time.Second)
-
-		// An empty file takes the place of one that was damaged.
-		s, err := store.Open(dir, store.Options{Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		old, _ := c.disk.Now()
-		c.disk.Use(s)
-		who, _ := c.callerOf(newRequest(coredns, "GET", urlPods))
-		if err := c.tokens.Offline(who.token, who.user); err != nil {
-			t.Errorf("in memory: %v", err)
-		}
-		stopped, stop := context.WithCancel(t.Context())
+		expect(t, c, "offline", urlPodA, "a=50")
 		stop()
-		_, writer := c.disk.Now()
-		if err := writer.Run(stopped); err != nil { // what is pending
-			t.Fatal(err)
-		}
-		again := identity.New(identity.Options{Table: c.disk, Now: time.Now})
-		if err := again.Load(c.tokens.Salt()); err != nil || again.User(who.token) != who.user {
-			t.Errorf("in the new file it is the token of %q, %v", again.User(who.token), err)
-		}
-		c.disk.Use(old)
+		expect(t, startIn(t, dir, u), "after a restart", urlPodA, "a=50")
 	})
 }

@@ -172,15 +172,6 @@ func (o *Objects) cached(q *query.Query) (view.Object, *view.Copy, error) {
 	return view.Object{}, nil, err
 }
 
-// served is cached for an object that the answer to a write shows.
-func (o *Objects) served(q *query.Query) (view.Object, error) {
-	object, c, err := o.cached(q)
-	if err == nil {
-		c.MarkServed()
-	}
-	return object, err
-}
-
 // currentRevision increases when held watches may have to show something else.
 func (o *Objects) currentRevision() uint64 {
 	o.mu.Lock()

@@ -144,13 +144,13 @@ func (o *Objects) PatchNode(q *query.Query, by NodeWriter, r patch.Request) (vie
 	if err != nil {
 		return view.Object{}, err
 	}
-	own, err := o.served(q)
+	own, _, err := o.cached(q)
 	if err != nil {
 		return view.Object{}, err
 	}
 	ofNode := *q
 	ofNode.User = query.NodeUser
-	current, err := o.served(&ofNode)
+	current, _, err := o.cached(&ofNode)
 	if err != nil {
 		return view.Object{}, err
 	}

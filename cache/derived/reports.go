@@ -48,7 +48,7 @@ func keyOf(q *query.Query) key { return key{q.Resource, q.Namespace, q.Name} }
 // node's status, a pod's status and a lease; convert.ErrUnknownType; or an apierrors.APIStatus for the client.
 // They change nothing.
 func (o *Objects) Write(q *query.Query, subresource string, r patch.Request) (view.Object, error) {
-	current, err := o.served(q)
+	current, _, err := o.cached(q)
 	if err != nil {
 		return view.Object{}, err
 	}

@@ -1,5 +1,6 @@
-// Package disk wraps the store and its writer, and opens the file again if it could not be opened. State
-// in memory must then be loaded again; see [Options].
+// Package disk wraps the store and its writer, and opens the file late if it could not be opened at first.
+// Until then everything waits in the writer. If memory has no state by then, it is loaded from the file, as at a
+// start. Otherwise memory is the truth: the file is begun anew, and the writer writes what waits. See [Options].
 //
 // A Disk is opened and run; Run closes it at its end. It may be called under the lock of a
 // view: only reads wait for the machine's disk, and the hooks Lost and Committed must not
@@ -13,6 +14,7 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -42,17 +44,16 @@ type Disk struct {
 	options Options
 	log     *slog.Logger
 	failing atomic.Bool // the last commit failed
-	// replacing is set while the state in memory may be that before Use.
-	replacing atomic.Bool
 
 	Interned interned
 	Seed     maphash.Seed // of entry.quick
 	Boot     string       // see bootID
 
+	writer *writeback.Writer
+
 	mu      sync.RWMutex
-	store   *store.Store // never nil; closed between two openings
-	writer  *writeback.Writer
-	openErr error // of the last attempt to open it, while it is not open
+	store   *store.Store // never nil; closed until it could be opened
+	openErr error        // of the first attempt to open it, while it is not open
 }
 
 // Options are options of a disk.
@@ -61,11 +62,15 @@ type Options struct {
 
 	// Lost is called for views whose changes could not be written; see writeback.Options.
 	Lost func(store.ID, error)
-	// Reset is called when a file has been opened that could not be opened at first: its contents
-	// replace the state in memory.
-	Reset func()
+	// HasState reports whether memory has what could be served, when a store can be opened that could
+	// not be opened at first. If not, Load is called to load the state from it.
+	HasState func() bool
+	Load     func()
 	// Wait reports whether to postpone opening a store that could not be opened.
 	Wait func() bool
+	// Unsent are the tables of what clients have written for the cloud: they are not dropped when a file is
+	// begun anew.
+	Unsent []string
 	// Opened is called after each attempt to open the store, with its error, and Committed
 	// after each commit.
 	Opened    func(*store.Store, error)
@@ -86,16 +91,13 @@ func Open(dir string, options Options) (*Disk, error) {
 		d.log.Error("cache cannot be opened; until it can, what is read is kept in memory only", "folder", dir, "err", err)
 	}
 	options.Opened(s, err)
-	d.store, d.writer = s, d.newWriter(s)
-	return d, nil
-}
-
-func (d *Disk) newWriter(s *store.Store) *writeback.Writer {
-	return writeback.New(s, writeback.Options{
+	d.store = s
+	d.writer = writeback.New(s, writeback.Options{
 		MaxPending: MaxPending,
 		Lost:       d.options.Lost,
 		Committed:  d.committed,
 	})
+	return d, nil
 }
 
 // committed is called after each commit.
@@ -110,36 +112,22 @@ func (d *Disk) committed(c writeback.CommitStats) {
 // Run writes pending changes until ctx ends, and once more then. It always returns nil: the
 // cache works in memory if it cannot write.
 func (d *Disk) Run(ctx context.Context) error {
-	for {
-		err := d.openErr
-		if err == nil {
-			err = d.runOnce(ctx)
-		}
-		if closeErr := d.store.Close(); err == nil {
-			err = closeErr
-		}
-		if ctx.Err() != nil {
-			if err != nil {
-				d.log.Error("cache was not written to its end; what is missing is read again from the cloud", "folder", d.dir, "err", err)
-			}
-			return nil
-		}
-		if !d.reopen(ctx) {
-			return nil
-		}
+	if d.openErr != nil && !d.openLate(ctx) {
+		d.log.Error("cache could not be opened; what was read is lost", "folder", d.dir, "err", d.openErr)
+		return nil
 	}
-}
-
-func (d *Disk) runOnce(ctx context.Context) error {
 	s, w := d.Now()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.Run(ctx) })
 	g.Go(func() error { return s.Run(ctx) })
-	return g.Wait()
+	if err := errors.Join(g.Wait(), s.Close()); err != nil {
+		d.log.Error("cache was not written to its end; what is missing is read again from the cloud", "folder", d.dir, "err", err)
+	}
+	return nil
 }
 
-// reopen tries to open the store until it succeeds. It returns false when ctx has ended.
-func (d *Disk) reopen(ctx context.Context) bool {
+// openLate tries to open the store until it succeeds. It returns false when ctx has ended.
+func (d *Disk) openLate(ctx context.Context) bool {
 	for wait := FirstReopen; ; wait = min(2*wait, LastReopen) {
 		for d.options.Wait() {
 			if !pause.Sleep(ctx, FirstReopen) {
@@ -149,8 +137,7 @@ func (d *Disk) reopen(ctx context.Context) bool {
 		s, err := store.Open(d.dir, d.options.Store)
 		d.options.Opened(s, err)
 		if err == nil {
-			d.Use(s)
-			d.log.Info("cache is open again", "folder", d.dir)
+			d.use(s)
 			return true
 		}
 		d.log.Error("cache cannot be opened; it is tried again", "folder", d.dir, "in", wait, "err", err)
@@ -160,15 +147,39 @@ func (d *Disk) reopen(ctx context.Context) bool {
 	}
 }
 
-// Use replaces the store.
-func (d *Disk) Use(s *store.Store) {
-	d.replacing.Store(true)
-	defer d.replacing.Store(false)
+// use takes a store that was opened late. What it drops is gone with the first commit, which writes what
+// waits: until then the file is as it was.
+func (d *Disk) use(s *store.Store) {
+	views, keys := s.Contents()
+	anew := len(views) == 0 || d.options.HasState()
+	if anew {
+		d.drop(views, keys)
+	} else {
+		d.writer.Yield(s.Has) // its salts are those of what it has
+	}
+	d.writer.Use(s)
 	d.mu.Lock()
-	d.store, d.writer, d.openErr = s, d.newWriter(s), nil
+	d.store, d.openErr = s, nil
 	d.mu.Unlock()
-	d.failing.Store(false)
-	d.options.Reset()
+	if anew {
+		d.log.Warn("cache is open; it begins anew with what was read meanwhile, and the rest is read again from the cloud", "folder", d.dir)
+		return
+	}
+	d.log.Info("cache is open, and is read", "folder", d.dir)
+	d.options.Load()
+}
+
+// drop drops the contents of a file. The IDs of its views and most keys of its tables are hashes with another salt
+// than those that wait.
+func (d *Disk) drop(views []store.ID, keys []store.Pair) {
+	for _, id := range views {
+		d.Change(&store.Change{ID: id, Op: store.Drop})
+	}
+	for _, pair := range keys {
+		if _, waits := d.writer.Get(pair.Table, pair.Key); !waits && !slices.Contains(d.options.Unsent, pair.Table) {
+			_ = d.Put(pair) // the names are valid
+		}
+	}
 }
 
 // Close closes a disk without Run.
@@ -176,10 +187,6 @@ func (d *Disk) Close() error {
 	s, _ := d.Now()
 	return s.Close()
 }
-
-// IsReplacing reports whether Use has not returned: what cannot be read may be in the file that is
-// replaced.
-func (d *Disk) IsReplacing() bool { return d.replacing.Load() }
 
 // IsReadOnly reports whether the file system of the cache is read-only.
 func (d *Disk) IsReadOnly() bool {
@@ -193,7 +200,7 @@ func (d *Disk) IsFailing() bool { return d.failing.Load() }
 // Clock returns the time for views, in seconds.
 func (d *Disk) Clock() time.Time { return time.Now().UTC().Truncate(time.Second) }
 
-// Now returns the current store and its writer, which change when the file is opened again.
+// Now returns the store, which changes when the file is opened late, and its writer.
 func (d *Disk) Now() (*store.Store, *writeback.Writer) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -253,10 +260,10 @@ func (d *Disk) Put(pairs ...store.Pair) error {
 // Flush writes what has been queued so far. If that fails, which is logged, it is tried again later.
 func (d *Disk) Flush() {
 	d.mu.RLock()
-	w, isOpen := d.writer, d.openErr == nil
+	isOpen := d.openErr == nil
 	d.mu.RUnlock()
 	if isOpen {
-		_ = w.Flush()
+		_ = d.writer.Flush()
 	}
 }
 

@@ -77,7 +77,6 @@ func (r *Request) object(c *view.Copy, to negotiation.Representation) (*http.Res
 	if err != nil {
 		return nil, err
 	}
-	c.MarkServed()
 	o, _ = r.Answers.Derived.Get(r.Query, o)
 	return r.Respond(http.StatusOK, o, to)
 }

@@ -167,11 +167,8 @@ func (b *listBody) fill() {
 		b.to = w
 		return b.list.WriteItem(item)
 	})
-	switch {
-	case again:
+	if again {
 		*b.list = before
-	case err == nil && len(b.Snapshot.Members) == 0: // in protobuf this is the end
-		b.Snapshot.MarkServed()
 	}
 	b.err = err
 }
@@ -184,7 +181,6 @@ func (b *listBody) end() {
 		return
 	}
 	b.Out.fill(b.production, b.to)
-	b.Snapshot.MarkServed()
 	b.err = io.EOF
 }
 

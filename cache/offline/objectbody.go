@@ -64,7 +64,6 @@ func (b *objectBody) fill() {
 		return nil
 	})
 	if b.err = err; err == nil && all {
-		b.copy.MarkServed()
 		b.err = io.EOF
 	}
 }

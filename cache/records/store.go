@@ -42,9 +42,8 @@ func savedAs(of query.UserResource) savedRecord {
 	return savedRecord{User: of.User, Group: of.Resource.Group, Version: of.Resource.Version, Resource: of.Resource.Resource}
 }
 
-// Load reads the records on disk. It may be called again, after a file has replaced one
-// that was damaged or could not be opened: the records in memory are newer, and are written to
-// that file. After all views are loaded, the caller must call Distrust.
+// Load reads the records on disk. It may be called again after a file was opened late: the records in
+// memory are newer, and are written to that file. After all views are loaded, the caller must call Distrust.
 func (r *Records) Load(d *disk.Disk, log *slog.Logger) error {
 	t, err := table.Open(d, tableRecords, log)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -31,6 +32,9 @@ type Options struct {
 	Logger     *slog.Logger          // none by default
 	Registerer prometheus.Registerer // of metrics; none by default
 }
+
+// Table is the name of the store's table.
+const Table = "events"
 
 // Spool holds the events that wait for the cloud.
 type Spool struct {
@@ -86,7 +90,7 @@ func Open(t table.Store, o Options) (*Spool, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	b, err := table.Open(t, "events", o.Logger)
+	b, err := table.Open(t, Table, o.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("open the spool of events: %w", err)
 	}
@@ -101,6 +105,9 @@ func Open(t table.Store, o Options) (*Spool, error) {
 	}
 	if err := s.load(); err != nil {
 		return nil, fmt.Errorf("open the spool of events: %w", err)
+	}
+	if s.last == 0 { // the numbers must not be those of events in a file that is opened late
+		s.last = uint64(time.Now().UnixNano())
 	}
 	return s, nil
 }

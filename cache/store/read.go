@@ -42,6 +42,30 @@ func (s *Store) Views(fn func(View) error) error {
 	return nil
 }
 
+// Contents returns the IDs of all views, and the keys of all tables, as pairs that delete them. A closed store
+// has none.
+func (s *Store) Contents() (views []ID, keys []Pair) {
+	_ = s.reading(func(c *contents) error {
+		views = c.ids()
+		for table, values := range c.tables {
+			for key := range values {
+				keys = append(keys, Pair{Table: table, Key: key})
+			}
+		}
+		return nil
+	})
+	return views, keys
+}
+
+// Has reports whether a table has a key.
+func (s *Store) Has(table, key string) (ok bool) {
+	_ = s.reading(func(c *contents) error {
+		_, ok = c.tables[table][key]
+		return nil
+	})
+	return ok
+}
+
 // Members returns a view's header and all of its members, in order of their names, as of one
 // Commit. If the view has lost a change, it returns only an error.
 func (s *Store) Members(id ID) (View, []Member, error) {

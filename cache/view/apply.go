@@ -50,14 +50,11 @@ func (v *View) Apply(from string, c *Change) Applied {
 func (v *View) applyLocked(from string, c *Change) Applied {
 	v.Highest.Raise(c.Version)
 	a := v.followsLocked(from, c.Version)
-	if a == Changed && v.loadLocked() != nil {
+	if a != Gap && v.loadLocked() != nil {
 		v.records.Damaged(v.Key.UserResource(), c.Version)
 		a = Gap
 	}
-	switch a {
-	case Unchanged:
-		v.served = true // the client has a state that a file opened late may lack
-	case Gap: // the client gets the event nevertheless
+	if a == Gap { // the client gets the event nevertheless
 		v.seenLocked(c.Version)
 		if c.Name != "" {
 			v.records.SeenUncached(v.Key.UserResource(), c.Version)
@@ -70,7 +67,7 @@ func (v *View) applyLocked(from string, c *Change) Applied {
 		return a
 	}
 	update := store.Change{ID: v.DiskID(), Op: store.Update, From: v.version}
-	v.version, v.header.Updated, v.served = c.Version, v.disk.Clock(), true
+	v.version, v.header.Updated = c.Version, v.disk.Clock()
 	switch {
 	case c.Name == "":
 	case c.Object == nil:

@@ -30,9 +30,7 @@ var ErrBehind = errors.New("what is cached of this is older than what was read l
 type received struct {
 	// seen is the latest version whose state a client has received although the view does not
 	// have it; see behindLocked. It survives dropping the view.
-	seen   string
-	served bool // a client of this process has read the view's state: it must not go back to an older one
-	losses int  // how often damage has taken the state, or a file opened late replaced it
+	seen string
 }
 
 // seenLocked records that a client has received the state of the view at a version.

@@ -181,13 +181,12 @@ func (b *Builder) Commit(version string) CommitResult {
 		order := versions.Compare(version, v.version)
 		switch {
 		case order == 0 && v.loadLocked() == nil && len(v.damaged) == 0 && v.hasMembersLocked(b.Items):
-			v.header.Updated, v.served = v.disk.Clock(), true
+			v.header.Updated = v.disk.Clock()
 			v.denyLocked(false)
 			return Committed
 		case order < 0 && restored:
 			return Restored
-		case order < 0:
-			v.served = true // the client has a state that a file opened late may lack
+		case order < 0 && v.loadLocked() == nil: // otherwise there is nothing newer any more
 			v.denyLocked(false)
 			return Outdated
 		}
@@ -210,7 +209,7 @@ func (v *View) replaceLocked(b *Builder, version string) {
 	v.Highest.Raise(version)
 	same := v.complete && !v.stale.Load() && versions.Compare(version, before) > 0 && v.loaded && len(v.damaged) == 0 && v.hasMembersLocked(b.Items)
 	v.stale.Store(false)
-	v.version, v.complete, v.served = version, true, true
+	v.version, v.complete = version, true
 	v.header = viewHeader{
 		APIVersion: b.Meta.APIVersion, Kind: b.Meta.Kind, Item: b.Kind, Sorted: b.Meta.Sorted,
 		Changed: v.header.Changed, Updated: v.disk.Clock(),

@@ -21,7 +21,6 @@ type Copy struct {
 	Entry Entry
 	// proven is the latest version at which the view shows this copy to be current.
 	proven string
-	losses int // of the view
 }
 
 // Whole reports whether the copy is the whole object, not only its metadata.
@@ -39,9 +38,6 @@ func (c *Copy) Object() (Object, error) {
 	}
 	return Object{t, c.View.Repr, bare}, nil
 }
-
-// MarkServed must be called before a client gets the copy.
-func (c *Copy) MarkServed() { c.View.markServed(c.losses, c.proven) }
 
 // UID reads the UID of a copy; it is empty if that fails.
 func (c *Copy) UID() types.UID { return c.View.uidOf(c.Name, c.Entry) }
@@ -111,7 +107,7 @@ func (v *View) copyOf(name string) (c Copy, hidden string, ok bool) {
 	case v.header.Denied, v.stale.Load():
 		return Copy{Name: name, Entry: e}, e.Version, false
 	}
-	c = Copy{v, name, e, e.Version, v.losses}
+	c = Copy{v, name, e, e.Version}
 	if v.complete {
 		c.proven = v.version
 	}

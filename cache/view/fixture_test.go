@@ -20,20 +20,15 @@ import (
 const enough = 256 << 20 // bytes, of all views
 
 // newTestViews returns the views in a folder. Nothing is written to it unless the test runs
-// the disk. reset is called when another file replaces the one in the folder.
-func newTestViews(t *testing.T, dir string, most int64, reset ...func(*Views)) *Views {
+// the disk.
+func newTestViews(t *testing.T, dir string, most int64) *Views {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	var s *Views
 	d, err := disk.Open(dir, disk.Options{
-		Store:  store.Options{Logger: log},
-		Lost:   func(id store.ID, err error) { s.MarkStale(id, err) },
-		Opened: func(*store.Store, error) {},
-		Reset: func() {
-			for _, fn := range reset {
-				fn(s)
-			}
-		},
+		Store:     store.Options{Logger: log},
+		Lost:      func(id store.ID, err error) { s.MarkStale(id, err) },
+		Opened:    func(*store.Store, error) {},
 		Committed: func(writeback.CommitStats) {},
 	})
 	if err != nil {

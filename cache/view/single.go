@@ -26,14 +26,14 @@ func (v *View) KeepSingle(t wire.TypeMeta, name, began, version string, object [
 	v.Highest.Raise(version)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.stale.Load() {
-		v.dropDamagedLocked()
+	if v.stale.Load() { // what clients have of it is lost
+		v.records.Damaged(v.Key.UserResource(), v.latestLocked())
+		v.removeFromDiskLocked()
 	}
 	if v.loadLocked() != nil {
 		v.records.Damaged(v.Key.UserResource(), version) // the client has it, the view does not
 		return
 	}
-	v.served = true
 	o := store.NewObject(name, version, object)
 	v.noteReadLocked(name)
 	if old, ok := v.index[name]; ok && (old.is(entryOf(&o)) && !v.damaged[name] || versions.Compare(old.Version, version) > 0 && !provesRestore(began, version)) {

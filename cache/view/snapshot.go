@@ -26,15 +26,11 @@ type Snapshot struct {
 	// which was written offline.
 	Added map[string]bool
 
-	view   *View
-	losses int // of the view
+	view *View
 }
 
 // Close closes the reader. It must be called once.
 func (s *Snapshot) Close() { s.Reader.Close() }
-
-// MarkServed must be called before a client gets the end of an answer with these members.
-func (s *Snapshot) MarkServed() { s.view.markServed(s.losses, s.Version) }
 
 // unwritten are objects that were not on disk yet, by name. It is read-only.
 type unwritten struct{ objects map[string][]byte }
@@ -56,7 +52,7 @@ func (v *View) Snapshot() (*Snapshot, error) {
 	return &Snapshot{
 		Version: v.version, Changed: v.header.Changed, Reader: reader,
 		Meta:    wire.ListMeta{TypeMeta: v.header.typeMeta(), ResourceVersion: v.version, Sorted: v.header.Sorted},
-		Members: v.sortedLocked(), pending: v.unwrittenLocked(w), view: v, losses: v.losses,
+		Members: v.sortedLocked(), pending: v.unwrittenLocked(w), view: v,
 	}, nil
 }
 

@@ -115,8 +115,10 @@ const memberCost = 130
 func (v *View) restore(s store.View) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.recordServedLocked()
-	v.forgetLocked()
+	if v.onDisk { // it was read before the file was opened
+		v.disk.Change(&store.Change{ID: s.ID, Op: store.Drop})
+		return
+	}
 	v.loaded, v.onDisk = false, true
 	v.version, v.complete, v.members, v.bytes = s.ResourceVersion, s.Complete && !s.Stale, s.Members, s.Bytes
 	if err := json.Unmarshal(s.Blob, &v.header); err != nil {
@@ -130,55 +132,31 @@ func (v *View) restore(s store.View) {
 			v.seen = versions.Higher(v.seen, s.ResourceVersion)
 		}
 	}
-	v.saveSeenLocked() // the file may be an older one
+	v.saveSeenLocked()
 }
 
-// forget empties the view, which is new, or was in a store file that was damaged.
-func (v *View) forget() {
+// outlive is called when a file has been opened late that is loaded. What the view has, if anything, stays in
+// memory, and is not for that file, in which the view has another ID: it must be listed again.
+func (v *View) outlive() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.recordServedLocked()
-	v.forgetLocked()
-}
-
-// markServed records that a client has received the view's state at a version, or one of its
-// members. losses is View.losses at the time of reading: if damage has taken that state
-// meanwhile, recordServedLocked was called too early to know.
-func (v *View) markServed(losses int, version string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.losses == losses {
-		v.served = true
-		return
+	if v.onDisk {
+		v.disk.Change(&store.Change{ID: v.DiskID(), Op: store.Drop})
+		v.records.Damaged(v.Key.UserResource(), v.latestLocked())
+		v.stale.Store(true)
 	}
-	if !v.Key.Single {
-		v.seenLocked(version)
-	}
-	v.records.Damaged(v.Key.UserResource(), version)
-}
-
-// recordServedLocked records which versions clients have received from the view. It must be
-// called before the state is lost by damage, or replaced by that of a file opened late.
-func (v *View) recordServedLocked() {
-	v.losses++
-	if !v.served {
-		return
-	}
-	if v.complete {
-		v.seenLocked(v.version)
-	}
-	v.records.Damaged(v.Key.UserResource(), v.latestLocked())
 }
 
 // forgetLocked empties the view. Records keep that it may have seen newer versions than others.
 func (v *View) forgetLocked() {
 	v.records.SeenUncached(v.Key.UserResource(), v.latestLocked())
 	v.contents, v.header = contents{loaded: true, index: map[string]Entry{}}, viewHeader{}
-	v.version, v.complete, v.onDisk, v.served = "", false, false, false
+	v.version, v.complete, v.onDisk = "", false, false
 	v.stale.Store(false)
 }
 
-// loadLocked reads the index from disk. It drops a view that is damaged.
+// loadLocked reads the index from disk. It drops a view that is damaged: no client of this process has received
+// its state, which takes the index.
 func (v *View) loadLocked() error {
 	if v.loaded {
 		return nil
@@ -186,7 +164,7 @@ func (v *View) loadLocked() error {
 	s, _ := v.disk.Now()
 	stored, members, err := s.Members(v.DiskID())
 	if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound) {
-		v.dropDamagedLocked()
+		v.removeFromDiskLocked()
 		return fmt.Errorf("the cache of %s is damaged, and is read again from the cloud: %w", v, err)
 	}
 	if err != nil {
@@ -204,17 +182,6 @@ func (v *View) loadLocked() error {
 func (v *View) dropLocked() {
 	if v.complete {
 		v.seenLocked(v.version)
-	}
-	v.removeFromDiskLocked()
-}
-
-// dropDamagedLocked removes a view that is damaged on disk. While another file replaces that
-// one, it does not remove the view: Views.Load takes it from there.
-func (v *View) dropDamagedLocked() {
-	v.recordServedLocked()
-	if v.disk.IsReplacing() {
-		v.forgetLocked()
-		return
 	}
 	v.removeFromDiskLocked()
 }

@@ -1,13 +1,11 @@
 package view
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"testing"
 
-	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -151,45 +149,5 @@ func TestASnapshotIsWholeWhileTheViewMovesOn(t *testing.T) {
 	}
 	if want := "a=5 b=6 "; got != want {
 		t.Errorf("the snapshot shows %q, want %q", got, want)
-	}
-}
-
-// A client or the hub itself may read while a snapshot replaces the file.
-func TestAReadWhileTheFileIsReplacedDropsNothingFromTheNewFile(t *testing.T) {
-	dir, key := t.TempDir(), keyOfPods(query.NodeUser)
-	write := newTestViews(t, dir, enough)
-	v := write.Acquire(key)
-	fillPods(t, v, "", "100", true, map[string]string{"a": "50"})
-	v.Release()
-	ended, end := context.WithCancel(t.Context())
-	end()
-	if err := write.Disk.Run(ended); err != nil { // writes what is pending, and closes the file
-		t.Fatal(err)
-	}
-	snapshot, err := store.Open(dir, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	var was Entry
-	s := newTestViews(t, t.TempDir(), enough, func(s *Views) {
-		if _, err := v.Read("ns/a", was); err == nil {
-			t.Error("the object is in the new file: this test shows nothing")
-		}
-		if err := s.Load([]byte("salt")); err != nil {
-			t.Error(err)
-		}
-	})
-	v = s.Acquire(key)
-	defer v.Release()
-	fillPods(t, v, "", "200", true, map[string]string{"a": "150"})
-	was, _ = v.Member("ns/a")
-	old, _ := s.Disk.Now()
-	if err := old.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s.Disk.Use(snapshot)
-	if got := v.Position(); got != "100" || !v.Behind() {
-		t.Errorf("the view is at %q, want it as in the new file, and behind its clients", got)
 	}
 }

@@ -62,14 +62,16 @@ func New(o Options) *Views {
 const Cost = 1 << 10
 
 // Load reads the headers of the views on disk; members are read when they are needed. It may
-// be called again, after the store file was damaged or could not be opened: the views on
-// disk then replace those in memory.
+// be called again after a file was opened late: it fills the views that are empty, and the others become stale.
 func (s *Views) Load(salt []byte) error {
+	for _, v := range s.All() {
+		v.outlive()
+	}
 	s.rename(salt)
-	found := map[store.ID]store.View{}
+	var found []store.View
 	st, _ := s.Disk.Now()
 	err := st.Views(func(v store.View) error {
-		found[v.ID] = v
+		found = append(found, v)
 		return nil
 	})
 	if err != nil && !errors.Is(err, store.ErrClosed) { // closed: the file could not be opened
@@ -81,18 +83,12 @@ func (s *Views) Load(salt []byte) error {
 		if !readable || key.ID(salt) != stored.ID || !key.Repr().Cacheable() {
 			s.Log.Warn("a part of the cache cannot be read; it is dropped, and read again from the cloud", "view", stored.ID, "err", stored.Err)
 			s.Disk.Change(&store.Change{ID: stored.ID, Op: store.Drop})
-			delete(found, stored.ID)
 			continue
 		}
 		v := s.Acquire(key)
 		v.restore(stored)
 		s.count(v)
 		v.Release()
-	}
-	for _, v := range s.All() {
-		if _, ok := found[v.DiskID()]; !ok {
-			v.forget()
-		}
 	}
 	return nil
 }
@@ -141,7 +137,7 @@ func (s *Views) addLocked(key query.Key) *View {
 		disk: s.Disk, records: s.Records, Highest: s.Records.Count(key.GVR()),
 	}
 	v.id.Store(&id)
-	v.forget()
+	v.loaded, v.index = true, map[string]Entry{}
 	s.byID[id], s.byKey[key] = v, v
 	// Single views come first, so that a GET is answered as before even if a list has other
 	// contents of the object at the same version.

@@ -69,12 +69,8 @@ func (s *stream) replayInitial() {
 			w.Out = wire.AppendEvent(w.Out, s.repr.Encoding, watch.Added, s.item, object)
 			return nil
 		})
-		if s.err == nil && len(r.Snapshot.Members) == 0 {
-			r.Snapshot.MarkServed()
-		}
 		return
 	}
-	r.Snapshot.MarkServed()
 	if r.end {
 		s.out = wire.AppendBookmark(s.out, s.repr.Encoding, s.item, r.Snapshot.Version, true)
 	}

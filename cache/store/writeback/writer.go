@@ -56,13 +56,13 @@ type CommitStats struct {
 
 // Writer collects changes. Change and Put only take a short lock; Run commits.
 type Writer struct {
-	store committer
-	opts  Options
+	opts Options
 
 	// dirty has an element when something is pending. One element is enough: Run takes all changes.
 	dirty chan struct{}
 
-	committing sync.Mutex // held during a commit
+	committing sync.Mutex // held during a commit; guards store
+	store      committer
 
 	mu      sync.Mutex
 	next    *pending // collected
@@ -86,6 +86,25 @@ func New(to committer, opts Options) *Writer {
 		dirty: make(chan struct{}, 1),
 		next:  newPending(),
 		lost:  map[store.ID]bool{},
+	}
+}
+
+// Use sets the store to which everything is committed from now on.
+func (w *Writer) Use(to committer) {
+	w.committing.Lock()
+	defer w.committing.Unlock()
+	w.store = to
+}
+
+// Yield forgets the pending values of keys for which has returns true.
+func (w *Writer) Yield(has func(table, key string) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for k, pair := range w.next.pairs {
+		if has(k.table, k.key) {
+			w.next.bytes -= pairSize(&pair)
+			delete(w.next.pairs, k)
+		}
 	}
 }
 
