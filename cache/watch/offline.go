@@ -43,7 +43,8 @@ func (s *stream) openOffline(r *offline.Request, src *offline.Source, snap *view
 		s.replay = &replay{Pieces: r.Pieces(src, snap), end: q.InitialEvents}
 		s.held.NoteAll(s.replay.Derived)
 		s.initial, s.at = false, snap.Version
-		return nil // replay closes the snapshot
+		s.replayInitial() // damage in the first piece is a status, and no stream that breaks off
+		return s.err      // replay closes the snapshot
 	case versions.Compare(s.at, snap.Changed) < 0:
 		s.expire()
 	case versions.Compare(s.at, snap.Version) < 0: // no changes in between
