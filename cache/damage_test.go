@@ -2,6 +2,7 @@ package cache
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -91,6 +93,61 @@ func TestAHubStartsWhateverIsDamaged(t *testing.T) {
 		if err := os.WriteFile(file, whole, 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// Damage that nobody has met yet is repaired by what is read again; and it is found when the log is written anew,
+// which has watched views listed again.
+func TestDamageIsRepairedBeforeAnybodyMeetsIt(t *testing.T) {
+	const urlOfB = urlPods + "?fieldSelector=metadata.name%3Db"
+	read := func(url string) func(*testing.T, *Cache) {
+		return func(t *testing.T, c *Cache) { get(t, c, url) }
+	}
+	for what, test := range map[string]struct {
+		url, want string // offline
+		before    func(*testing.T, *Cache)
+		again     func(*testing.T, *Cache)
+	}{
+		"a list":     {urlPods, "100: a=50 b=51", read(urlPods), read(urlPods)},
+		"part of it": {urlOfB, "100: b=51", read(urlOfB), read(urlOfB)},
+		"a GET":      {urlPodB, "b=51", read(urlPodB), read(urlPodB)},
+		"initial events": {urlPods, "100: a=50 b=51", read(urlPods), func(t *testing.T, c *Cache) {
+			<-startWatch(t.Context(), t, c, urlInitial+"&timeoutSeconds=1").done
+		}},
+		"a log written anew": {urlPods, "100: a=50 b=51", read(urlPods), func(t *testing.T, c *Cache) {
+			ctx, cancel := context.WithCancel(t.Context())
+			w := startWatch(ctx, t, c, urlWatch+"&resourceVersion=100")
+			time.Sleep(7 * time.Hour)
+			cancel()
+			<-w.done
+		}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
+				u.on("list", func(r *http.Request) *http.Response {
+					if r.URL.Query().Has("fieldSelector") {
+						return respond(http.StatusOK, podsJSON("100", podJSON("b", "51")))
+					}
+					return respond(http.StatusOK, podsJSON("100", podJSON("a", "50"), podJSON("b", "51")))
+				})
+				u.onText("get", http.StatusOK, podJSON("b", "51"))
+				c := openCache(t, dir, u)
+				stop := runCache(t, c)
+				test.before(t, c)
+				stop()
+				flipObject(t, dir, `"name":"b"`)
+				c = openCache(t, dir, u)
+				stop = runCache(t, c)
+				if what == "initial events" {
+					u.onText("watch", http.StatusOK, podEvent("ADDED", "a", "50")+podEvent("ADDED", "b", "51")+podBookmark("100", true))
+				}
+				test.again(t, c)
+				stop()
+				u.goAway()
+				expect(t, startIn(t, dir, u), "read again", test.url, test.want)
+			})
+		})
 	}
 }
 

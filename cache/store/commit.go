@@ -37,6 +37,7 @@ func (s *Store) commit(b *Batch) error {
 	if err := s.writable(); err != nil {
 		return err
 	}
+	s.checkGiven(b)
 	st := &stage{contents: s.contents, bytes: map[ObjectKey][]byte{}, objects: map[ObjectKey]*object{}, views: map[ID]*stagedView{}}
 	if err := s.reading(func(*contents) error { return st.stage(b) }); err != nil {
 		return err
@@ -53,6 +54,18 @@ func (s *Store) commit(b *Batch) error {
 	s.install(record)
 	s.grow()
 	return nil
+}
+
+// checkGiven finds out whether the stored records of objects that are given are whole. If not, they are written.
+func (s *Store) checkGiven(b *Batch) {
+	for i := range b.Changes {
+		c := &b.Changes[i]
+		for j := range c.Put {
+			if o := &c.Put[j]; o.Bytes != nil {
+				s.Holds(o.key(c.Header.Scope))
+			}
+		}
+	}
 }
 
 func (b *Batch) validate() error {
@@ -244,7 +257,7 @@ func (st *stage) object(scope string, of *Object) (*object, error) {
 	if !given {
 		return nil, ErrNoObject
 	}
-	o := &object{scope: st.scope([]byte(scope)), name: of.Name, version: of.ResourceVersion, sum: of.Sum, size: len(b)}
+	o := &object{scope: st.scope([]byte(scope)), name: of.Name, version: of.ResourceVersion, sum: of.Sum, size: len(b), whole: true}
 	st.objects[key] = o
 	return o, nil
 }
@@ -342,9 +355,9 @@ func (p *Pair) value(c seal.Codec, to *appender) *value {
 }
 
 // at is what the record of an object is sealed with: bytes in the wrong place are damage.
-func (o *object) at() seal.Place {
-	return seal.At(seal.KindObject, nil, o.key().append(nil))
-}
+func (o *object) at() seal.Place { return o.key().at() }
+
+func (k ObjectKey) at() seal.Place { return seal.At(seal.KindObject, nil, k.append(nil)) }
 
 func atPair(table, key string) seal.Place {
 	return seal.At(seal.KindPair, []byte(table), []byte(key))

@@ -20,6 +20,7 @@ type object struct {
 	sum                  Sum
 	size                 int // of the bytes
 	place                place
+	whole                bool    // its record was written or checked by this process, and has no damage
 	views                int     // that have it as a member
 	next                 *object // in contents.objects
 }
@@ -75,7 +76,7 @@ type contents struct {
 	listed  int64             // about the size of the records that list all members and values, in bytes
 	// unused are objects that no view has any more, but perhaps a Reader needs.
 	unused []*object
-	// damaged are objects that could not be read.
+	// damaged are objects whose records are.
 	damaged map[*object]bool
 }
 
@@ -106,6 +107,33 @@ func (c *contents) move(o *object, to place) {
 	c.live += int64(to.size) - int64(o.place.size)
 	o.place = to
 	delete(c.damaged, o)
+}
+
+// isKnown reports whether this process knows if the record of an object is whole.
+func (c *contents) isKnown(o *object) bool { return o.whole || c.damaged[o] }
+
+// mark records whether the record of an object is whole.
+func (c *contents) mark(o *object, whole bool) {
+	if o.whole = whole; whole {
+		delete(c.damaged, o)
+	} else {
+		c.damaged[o] = true
+	}
+}
+
+// damagedMembers returns the members of views whose objects are known to be damaged.
+func (c *contents) damagedMembers() (members []damagedMember) {
+	if len(c.damaged) == 0 {
+		return nil
+	}
+	for id, v := range c.views {
+		for name, o := range v.members {
+			if c.damaged[o] {
+				members = append(members, damagedMember{id, name})
+			}
+		}
+	}
+	return members
 }
 
 // forget removes an object that no view has.
@@ -219,9 +247,8 @@ func (c *contents) applyView(change *viewRecord) {
 		if had := c.object(o.scope, o.name, o.version, o.sum); had == nil {
 			c.add(o)
 		} else if had != o {
-			if c.move(had, o.place); had.size != o.size {
-				had.size = o.size
-			}
+			c.move(had, o.place)
+			had.size, had.whole = o.size, o.whole
 			o = had
 		}
 		c.set(v, o.name, o)

@@ -46,7 +46,9 @@
 // # Damage
 //
 // Damage is an *Error that names the view, object or key, and is ErrCorrupt. An object that is
-// damaged is written again when it is given again; a damaged value can be deleted or replaced. If both
+// damaged is written again when it is given again: what an earlier process has written is checked before
+// it takes the place of bytes that are given. Where a log is written anew, all that is damaged is found,
+// and reported; see Options. A damaged value can be deleted or replaced. If both
 // files have lost the record of a commit, the Recovery has a Cause: a view that was changed later has
 // View.Err (drop it, or replace it), and other views may be older than they were.
 //

@@ -61,7 +61,7 @@ func (r *Reader) Read(members []Member, each func(Object) error) (int, error) {
 // open returns the bytes of an object that has been read.
 func (r *Reader) open(m Member, p pendingRecord) ([]byte, error) {
 	key := ObjectKey{r.scope, m.Name, m.ResourceVersion, m.Sum}
-	r.where = seal.At(seal.KindObject, nil, key.append(nil)).Append(r.where[:0])
+	r.where = key.at().Append(r.where[:0])
 	b, err := r.store.codec.OpenAt(r.where, r.buf[p.start:p.start+int(p.size)])
 	if err == nil && len(b) != m.Size {
 		err = corrupt(errSize)
@@ -127,18 +127,49 @@ func (r *Reader) find(members []Member) (size int, err error) {
 
 // damaged records that an object cannot be read from a place: when it is given again, it is written
 // again. It reports whether that is new.
-func (s *Store) damaged(key ObjectKey, at place) bool {
+func (s *Store) damaged(key ObjectKey, at place) bool { return s.mark(key, at, false) }
+
+// mark records whether the record of an object at a place is whole. It reports whether that is new.
+func (s *Store) mark(key ObjectKey, at place, whole bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.contents == nil {
 		return false
 	}
 	o := s.contents.object(key.Scope, key.Name, key.ResourceVersion, key.Sum)
-	if o == nil || o.place != at || s.contents.damaged[o] {
+	if o == nil || o.place != at || s.contents.isKnown(o) && o.whole == whole {
 		return false
 	}
-	s.contents.damaged[o] = true
+	s.contents.mark(o, whole)
 	return true
+}
+
+// Holds reports whether an object is stored without damage. What an earlier process has written is
+// read for that, once: until then nobody knows.
+func (s *Store) Holds(key ObjectKey) bool {
+	s.file.RLock() // the log is not replaced
+	defer s.file.RUnlock()
+	var at place
+	var whole, known bool
+	err := s.reading(func(c *contents) error {
+		o := c.object(key.Scope, key.Name, key.ResourceVersion, key.Sum)
+		if o == nil {
+			return ErrNotFound
+		}
+		at, whole, known = o.place, o.whole, c.isKnown(o)
+		return nil
+	})
+	if err != nil || known {
+		return whole
+	}
+	record := make([]byte, at.size)
+	if err = s.log.read(record, at.at); err == nil {
+		err = seal.CheckSum(key.at(), record)
+	}
+	if s.mark(key, at, err == nil) && err != nil {
+		s.opts.Damaged(&Error{Name: key.Name, Err: err})
+	}
+	return err == nil
 }
 
 // Lend makes the Reader read into a buffer of the caller.

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/edgehub-io/edgehub/cache/store/seal"
 )
 
 const (
@@ -56,24 +58,38 @@ func (s *Store) firstRewrite() time.Duration {
 
 // tidy writes the log anew if anything has changed.
 func (s *Store) tidy() error {
-	old, err := s.tidyLog()
+	old, damaged, err := s.tidyLog()
 	for _, f := range old {
 		err = errors.Join(err, overwrite(f))
+	}
+	for _, m := range damaged {
+		s.opts.Found(m.view, m.name)
 	}
 	return spaceError(err)
 }
 
-func (s *Store) tidyLog() (old []*os.File, err error) {
+// damagedMember is a member of a view whose object is damaged.
+type damagedMember struct {
+	view ID
+	name string
+}
+
+// tidyLog also returns which members are damaged: all of the log has been read.
+func (s *Store) tidyLog() (old []*os.File, damaged []damagedMember, err error) {
 	s.write.Lock()
 	defer s.write.Unlock()
 	switch {
 	case s.closed:
-		return nil, ErrClosed
+		return nil, nil, ErrClosed
 	case s.readOnly != nil || !s.changed:
-		return nil, nil
+		return nil, nil, nil
 	}
 	old, err = s.rewrite()
-	return old, errors.Join(err, s.discardOld())
+	_ = s.reading(func(c *contents) error {
+		damaged = c.damagedMembers()
+		return nil
+	})
+	return old, damaged, errors.Join(err, s.discardOld())
 }
 
 // grow makes Run write the log anew if much of it is not needed. s.write must be held.
@@ -109,6 +125,7 @@ func (s *Store) rewrite() (old []*os.File, err error) {
 		to:      &appender{file: log, id: id, at: headerSize, commit: s.lost},
 		index:   indexFile{file: index, id: id, end: headerSize},
 		objects: make(map[*object]place, len(s.contents.objects)),
+		damaged: map[*object]bool{},
 		values:  map[string]map[string]value{},
 	}
 	if err = w.write(); err != nil {
@@ -152,6 +169,7 @@ func (s *Store) adopt(w *rewriter) {
 	s.size.Store(s.log.end + s.index.end)
 	for o, p := range w.objects {
 		s.contents.move(o, p)
+		s.contents.mark(o, !w.damaged[o])
 	}
 	for table, values := range w.values {
 		for key, v := range values {
@@ -166,6 +184,7 @@ type rewriter struct {
 	to      *appender
 	index   indexFile
 	objects map[*object]place // where objects are in the new log
+	damaged map[*object]bool  // damage is copied, too
 	values  map[string]map[string]value
 	created time.Time
 	size    int // of the record so far
@@ -236,17 +255,18 @@ func (w *rewriter) copyBodies() error {
 		return strings.Compare(a.name, b.name)
 	})
 	for _, o := range objects {
-		p, err := w.copy(o.place)
+		p, record, err := w.copy(o.place)
 		if err != nil {
 			return err
 		}
 		w.objects[o] = p
+		w.damaged[o] = seal.CheckSum(o.at(), record) != nil
 	}
 	for table, values := range w.store.contents.tables {
 		w.values[table] = make(map[string]value, len(values))
 		for key, v := range values {
 			if v.size > 0 {
-				p, err := w.copy(v.place)
+				p, _, err := w.copy(v.place)
 				if err != nil {
 					return err
 				}
@@ -258,13 +278,13 @@ func (w *rewriter) copyBodies() error {
 	return nil
 }
 
-// copy copies a record. Damage is copied, too: who reads the record will find it.
-func (w *rewriter) copy(from place) (place, error) {
-	b := make([]byte, from.size)
-	if err := w.store.log.read(b, from.at); err != nil {
-		return place{}, err
+// copy copies a record, and returns where it is then.
+func (w *rewriter) copy(from place) (_ place, record []byte, err error) {
+	record = make([]byte, from.size)
+	if err := w.store.log.read(record, from.at); err != nil {
+		return place{}, nil, err
 	}
-	return w.to.body(b), w.to.err
+	return w.to.body(record), record, w.to.err
 }
 
 // overwrite overwrites a file that has no name any more with zeros, and closes it: the file system

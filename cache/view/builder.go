@@ -118,14 +118,21 @@ func (v *View) recognize(name, version, head string, rest []byte) (_ Entry, has 
 		return old, true
 	}
 	e := Entry{version, store.SumOf([]byte(head), rest), len(head) + len(rest), quick}
-	if has = old.is(e); has { // it came from the disk, or in an event
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		if v.index[name].is(e) {
-			v.index[name] = e
-		}
+	if !old.is(e) {
+		return e, false
 	}
-	return e, has
+	// It came from the disk, or in an event.
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.index[name].is(e) {
+		return e, false
+	}
+	if !v.holdsLocked(name, e) {
+		v.damagedLocked(name)
+		return e, false
+	}
+	v.index[name] = e
+	return e, true
 }
 
 // Current returns the entry of a member, or an empty one if the view has no valid bytes of it.

@@ -116,6 +116,17 @@ func (v *View) stored(name string, e Entry) ([]byte, error) {
 	return nil, err
 }
 
+// holdsLocked reports whether a member is queued for the disk, or is there without damage.
+func (v *View) holdsLocked(name string, e Entry) bool {
+	s, w := v.disk.Now()
+	key := v.object(name, e)
+	if _, waits := w.Object(key); waits || s.Holds(key) {
+		return true
+	}
+	_, waits := w.Object(key) // it was queued just now
+	return waits
+}
+
 // ReadFailed records that a member could not be read from a snapshot at a version. It returns err with
 // context.
 func (v *View) ReadFailed(version string, err error) error {

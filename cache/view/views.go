@@ -190,6 +190,23 @@ func (s *Views) MarkStale(id store.ID, err error) {
 	s.Log.Warn("a part of the cache could not be kept; it is read again from the cloud when there is room", "view", v.String(), "err", err)
 }
 
+// MarkDamaged records that a member of a view is damaged on disk. It reports whether that is new.
+func (s *Views) MarkDamaged(id store.ID, name string) bool {
+	s.mu.RLock()
+	v := s.byID[id]
+	s.mu.RUnlock()
+	if v == nil {
+		return false
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if e, ok := v.index[name]; v.damaged[name] || v.loaded && (!ok || v.holdsLocked(name, e)) {
+		return false
+	}
+	v.damagedLocked(name)
+	return true
+}
+
 // kubeletReads are the resources without which a kubelet cannot start pods. The node's own
 // views of them are never evicted.
 var kubeletReads = map[schema.GroupResource]bool{
