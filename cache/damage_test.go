@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -93,6 +94,37 @@ func TestAHubStartsWhateverIsDamaged(t *testing.T) {
 		if err := os.WriteFile(file, whole, 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// An answer that has begun can only break off at damage. Where that has happened, the next one is refused as a whole.
+func TestAnAnswerThatWouldBreakOffIsRefused(t *testing.T) {
+	for _, url := range []string{urlPods, urlInitial} {
+		synctest.Test(t, func(t *testing.T) {
+			u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
+			c := openCache(t, dir, u)
+			stop := runCache(t, c)
+			u.shows("100", largePod("a", "50", 100<<10), podJSON("b", "51"))
+			get(t, c, urlPods)
+			stop()
+			flipObject(t, dir, `"name":"b"`)
+			u.goAway()
+			c = startIn(t, dir, u)
+			res, err := c.RoundTrip(newRequest(t.Context(), http.MethodGet, url))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err = io.Copy(io.Discard, res.Body); !errors.Is(err, store.ErrCorrupt) {
+				t.Errorf("%s ends with %v", url, err)
+			}
+			res.Body.Close()
+			if res, err := c.RoundTrip(newRequest(t.Context(), http.MethodGet, url)); !errors.Is(err, store.ErrCorrupt) {
+				t.Errorf("%s is answered with %v, %v", url, res, err)
+			}
+			if got := get(t, c, urlPodA); !strings.HasPrefix(got, "a=50") {
+				t.Errorf("the other object is %.20q", got)
+			}
+		})
 	}
 }
 

@@ -81,7 +81,11 @@ type listBody struct {
 
 // listBody returns the body of a list. Its error is damage in the first piece.
 func (r *Request) listBody(src *Source, snap *view.Snapshot) (*listBody, error) {
-	b := &listBody{Pieces: r.Pieces(src, snap)}
+	pieces, err := r.Pieces(src, snap)
+	if err != nil {
+		return nil, err
+	}
+	b := &listBody{Pieces: pieces}
 	sizes, err := b.sizes()
 	if err != nil {
 		return nil, err

@@ -91,8 +91,11 @@ type Pieces struct {
 }
 
 // Pieces returns the objects of a snapshot, derived ones among them, as pieces of an answer. The caller
-// must close it, which closes the snapshot.
-func (r *Request) Pieces(src *Source, snap *view.Snapshot) Pieces {
+// must close it, which closes the snapshot. Its error is damage that is known already.
+func (r *Request) Pieces(src *Source, snap *view.Snapshot) (Pieces, error) {
+	if err := snap.Check(); err != nil {
+		return Pieces{}, src.View.ReadFailed(snap.Version, err)
+	}
 	size := pieceSize
 	if src.converts() {
 		size = convertedPieceSize
@@ -101,7 +104,7 @@ func (r *Request) Pieces(src *Source, snap *view.Snapshot) Pieces {
 	if src.Repr.Metadata == "" {
 		all = r.Answers.Derived.List(src.Of(), snap)
 	}
-	return Pieces{production: r.Answers.production, ctx: r.HTTP.Context(), user: r.Query.User, source: src, Snapshot: snap, Derived: all, size: size}
+	return Pieces{production: r.Answers.production, ctx: r.HTTP.Context(), user: r.Query.User, source: src, Snapshot: snap, Derived: all, size: size}, nil
 }
 
 // Next calls add for the next objects, in the requested representation, and then fills Out with

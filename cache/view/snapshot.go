@@ -1,6 +1,7 @@
 package view
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"weak"
@@ -26,7 +27,8 @@ type Snapshot struct {
 	// which was written offline.
 	Added map[string]bool
 
-	view *View
+	view    *View
+	damaged []string // members that were known to be
 }
 
 // Close closes the reader. It must be called once.
@@ -53,6 +55,7 @@ func (v *View) Snapshot() (*Snapshot, error) {
 		Version: v.version, Changed: v.header.Changed, Reader: reader,
 		Meta:    wire.ListMeta{TypeMeta: v.header.typeMeta(), ResourceVersion: v.version, Sorted: v.header.Sorted},
 		Members: v.sortedLocked(), pending: v.unwrittenLocked(w), view: v,
+		damaged: slices.Collect(maps.Keys(v.damaged)),
 	}, nil
 }
 
@@ -146,8 +149,21 @@ func FindMember(sorted []store.Member, name string) (store.Member, bool) {
 
 // has reports whether there is a member with this name.
 func (s *Snapshot) has(name string) bool {
-	_, ok := slices.BinarySearchFunc(s.Members, name, func(m store.Member, name string) int { return strings.Compare(m.Name, name) })
+	_, ok := FindMember(s.Members, name)
 	return ok
+}
+
+// Check returns an error if members cannot be read that were known to be damaged: an answer that has begun
+// could only break off.
+func (s *Snapshot) Check() error {
+	for _, name := range s.damaged {
+		if m, ok := FindMember(s.Members, name); ok {
+			if _, err := s.Read(m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Read returns the bytes of a member.

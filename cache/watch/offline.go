@@ -40,7 +40,12 @@ func (s *stream) openOffline(r *offline.Request, src *offline.Source, snap *view
 	case s.initial && s.item.Kind == "" && len(snap.Members) > 0:
 		err = view.ErrNeverRead
 	case s.initial:
-		s.replay = &replay{Pieces: r.Pieces(src, snap), end: q.InitialEvents}
+		pieces, err := r.Pieces(src, snap)
+		if err != nil {
+			snap.Close()
+			return err
+		}
+		s.replay = &replay{Pieces: pieces, end: q.InitialEvents}
 		s.held.NoteAll(s.replay.Derived)
 		s.initial, s.at = false, snap.Version
 		s.replayInitial() // damage in the first piece is a status, and no stream that breaks off
