@@ -95,7 +95,7 @@ func touch(view, from int, name string, size int) store.Change {
 	}
 }
 
-// Invariant 24: at N updates a second, at most one commit a second.
+// Invariant 24: at N updates a second, at most one commit a second, and one in four of them if they do not cease.
 func TestCommitRateDoesNotDependOnUpdates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &slowDisk{}
@@ -109,7 +109,7 @@ func TestCommitRateDoesNotDependOnUpdates(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
-		if n := len(disk.batches); n > seconds || n < seconds/2 {
+		if n := len(disk.batches); n > seconds/4+1 || n < seconds/5 {
 			t.Fatalf("%d commits in %d seconds", n, seconds)
 		}
 		at := "0"
@@ -131,7 +131,7 @@ func TestCommitRateDoesNotDependOnUpdates(t *testing.T) {
 
 // A power cut soon after a LIST does not lose it; and yet two commits are a second apart.
 func TestAListAfterAnIdleSecondIsSoonOnDisk(t *testing.T) {
-	ceaseless := make([]int, 23) // for two seconds
+	ceaseless := make([]int, 100) // for nine seconds
 	for i := range ceaseless {
 		ceaseless[i] = 90 * i
 	}
@@ -143,8 +143,8 @@ func TestAListAfterAnIdleSecondIsSoonOnDisk(t *testing.T) {
 		"an object":                        {objects: []int{0}, commits: []int{100}},
 		"an object within a second":        {objects: []int{0, 300}, commits: []int{100, 2100}},
 		"objects soon after each other":    {objects: []int{0, 90}, commits: []int{190}},
-		"objects that do not cease":        {objects: ceaseless, commits: []int{1000, 3000}},
-		"a list among them":                {lists: []int{200}, objects: ceaseless, commits: []int{300, 2300}},
+		"objects that do not cease":        {objects: ceaseless, commits: []int{1000, 5000, 9000}},
+		"a list among them":                {lists: []int{200}, objects: ceaseless, commits: []int{300, 4300, 8300, 10300}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -6,10 +6,10 @@ import (
 )
 
 // lossBeforeKill is how much of what a client has seen a hub may forget that is killed with
-// SIGKILL: what has not been on disk yet. A commit comes two seconds after the first
-// change at the latest, and takes a moment on a busy machine. Everything that was seen
+// SIGKILL: what has not been on disk yet. A commit comes four seconds after the one
+// before at the latest, and takes a moment on a busy machine. Everything that was seen
 // before has to be there after the kill, and after an orderly stop everything.
-const lossBeforeKill = 6 * time.Second
+const lossBeforeKill = 8 * time.Second
 
 // floor is the latest revision of which something was seen, and when.
 type floor struct {

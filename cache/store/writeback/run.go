@@ -17,6 +17,11 @@ const maxRetry = 8
 // then on disk within 150 ms, if the disk takes 50 ms of them.
 const settle = 100 * time.Millisecond
 
+// busy is how long changes that do not cease are collected at most, in intervals after the one that
+// follows a commit. Where the same objects change all the time, their latest state alone is written: with two
+// seconds between commits instead of four, twice as much.
+const busy = 3
+
 // Run commits changes until ctx ends, and then once more; see Options.Interval. It returns the
 // error of that last commit, or ErrClosed if the store cannot be used any more.
 // Other errors are reported to Options.Committed, and the commit is tried again.
@@ -45,26 +50,26 @@ func (w *Writer) Run(ctx context.Context) error {
 // collectUntilDue returns when what is pending is to be committed, or false if ctx ended first. It is
 // called an interval after a commit.
 func (w *Writer) collectUntilDue(ctx context.Context) bool {
-	idle := false
+	quiet, latest := w.opts.Interval, busy*w.opts.Interval
 	select {
 	case <-w.dirty: // something came in the interval
 	default:
-		idle = true
+		quiet, latest = settle, w.opts.Interval
 		select {
 		case <-ctx.Done():
 			return false
 		case <-w.dirty:
 		}
 	}
-	due := time.After(w.opts.Interval)
+	due := time.After(latest)
 	var settled <-chan time.Time
 	for listed := false; ; {
 		switch {
 		case listed: // later changes do not delay it
 		case w.hasList():
 			listed, settled = true, time.After(settle)
-		case idle:
-			settled = time.After(settle)
+		default:
+			settled = time.After(quiet)
 		}
 		select {
 		case <-ctx.Done():

@@ -31,7 +31,7 @@ type Options struct {
 	// Interval is the least time between two commits, and how long changes are collected for one:
 	// 1 s by default. Changes are collected for 100 ms only if they follow an interval without any
 	// (unless further ones come within 100 ms each), and after a view was replaced: a LIST that
-	// follows an idle second is soon on disk. If changes never cease, commits are two intervals
+	// follows an idle second is soon on disk. If changes never cease, commits are four intervals
 	// apart.
 	Interval time.Duration
 	// MaxPending bounds the bytes that wait for a commit: 32 MiB by default. A running commit
