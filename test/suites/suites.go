@@ -243,7 +243,9 @@ func (s suite) prepared() []step {
 
 // environment is what a suite runs with, unless it is set already.
 func (s suite) environment(seed int) map[string]string {
-	env := map[string]string{}
+	// A program with the race detector waits for a second before it ends, in case one more race shows: each test
+	// binary, and each hub that a test stops.
+	env := map[string]string{"GORACE": "atexit_sleep_ms=0"}
 	for name, value := range s.env {
 		env[name] = value
 	}
