@@ -81,7 +81,7 @@ func wholeList(t *testing.T, r negotiation.Representation, items [][]byte) []byt
 func TestAListInPiecesIsTheWholeList(t *testing.T) {
 	for name, sizes := range map[string][]int{
 		"nothing": nil, "small ones": {10, 20, 3000, 10}, "many": make([]int, 500),
-		"large ones": {10, 200_000, 70_000, 10, 260_000}, "one that just does not fit": {offline.MaxWaiting - 60}, "one large": {300_000},
+		"large ones": {10, 100_000, 70_000, 10, 150_000}, "one that just does not fit": {offline.MaxWaiting - 60}, "one large": {170_000},
 	} {
 		names, items := largePods(t, sizes...)
 		for _, r := range []negotiation.Representation{
