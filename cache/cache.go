@@ -147,8 +147,9 @@ func open(dir string, up Upstream, opts Options) (*Cache, error) {
 		Store: store.Options{Key: opts.Key, Logger: opts.Logger, Damaged: func(err error) {
 			c.metrics.damaged.Inc()
 			c.log.Warn("a part of the cache was damaged on disk: it is missing until it is read again from the cloud", "err", err)
-		}, Found: func(id store.ID, name string) {
+		}, DamagedMember: func(id store.ID, name string) {
 			if c.views.MarkDamaged(id, name) {
+				c.metrics.damaged.Inc()
 				c.log.Warn("a part of the cache was damaged on disk: it is read again from the cloud", "object", name)
 			}
 		}},

@@ -63,7 +63,7 @@ func (s *Store) tidy() error {
 		err = errors.Join(err, overwrite(f))
 	}
 	for _, m := range damaged {
-		s.opts.Found(m.view, m.name)
+		s.opts.DamagedMember(m.view, m.name)
 	}
 	return spaceError(err)
 }

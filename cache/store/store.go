@@ -31,9 +31,9 @@ type Options struct {
 	// Damaged is called when an object or value cannot be read because it is damaged, once for an
 	// object. It must not block. By default nothing is called.
 	Damaged func(error)
-	// Found is called by Run for each member that is damaged, after the log was written anew, which reads
+	// DamagedMember is called by Run for each member that is damaged, after the log was written anew, which reads
 	// all of it. It may wait. By default nothing is called.
-	Found func(view ID, name string)
+	DamagedMember func(view ID, name string)
 }
 
 // Recovery is what Open found damaged.
@@ -99,8 +99,8 @@ func Open(path string, opts Options) (*Store, error) {
 	if opts.Damaged == nil {
 		s.opts.Damaged = func(error) {}
 	}
-	if opts.Found == nil {
-		s.opts.Found = func(ID, string) {}
+	if opts.DamagedMember == nil {
+		s.opts.DamagedMember = func(ID, string) {}
 	}
 	s.opts.RewriteEvery = cmp.Or(opts.RewriteEvery, 6*time.Hour)
 	if err := s.open(); err != nil {
