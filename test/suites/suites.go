@@ -86,9 +86,9 @@ func all() []suite {
 			name: "api", what: "OTA's API, admission policies, secrets, service filters, and answers through the hub, beside a real apiserver", gate: true,
 			packages: compilers,
 			answers:  []string{"test/integration/secrets", "test/integration/servicefilters", "test/transparency"},
-			// Two packages at a time: servicefilters waits for most of its time.
+			// Two packages at a time, the longest first: ota and servicefilters wait for most of their time.
 			steps: []step{inTest("-race", "-p=2", "-skip="+measured+"|^TestLongListsAreTheApiservers$",
-				"./integration/servicefilters", "./transparency", "./integration/ota", "./integration/secrets", "./integration/admission")},
+				"./integration/ota", "./transparency", "./integration/servicefilters", "./integration/secrets", "./integration/admission")},
 		},
 		{
 			name: "node", what: "one node's life: pods, pre-pull, upgrade, outage, reboot, return", gate: true, root: true, nodes: true, programs: true,
