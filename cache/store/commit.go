@@ -62,7 +62,7 @@ func (s *Store) checkGiven(b *Batch) {
 		c := &b.Changes[i]
 		for j := range c.Put {
 			if o := &c.Put[j]; o.Bytes != nil {
-				s.Holds(o.key(c.Header.Scope))
+				s.check(o.key(c.Header.Scope))
 			}
 		}
 	}

@@ -144,32 +144,38 @@ func (s *Store) mark(key ObjectKey, at place, whole bool) bool {
 	return true
 }
 
-// Holds reports whether an object is stored without damage. What an earlier process has written is
-// read for that, once: until then nobody knows.
-func (s *Store) Holds(key ObjectKey) bool {
-	s.file.RLock() // the log is not replaced
-	defer s.file.RUnlock()
-	var at place
-	var whole, known bool
-	err := s.reading(func(c *contents) error {
+// Holds reports whether an object is stored, and is known to be whole: this process has written or checked its
+// record. It does no I/O.
+func (s *Store) Holds(key ObjectKey) (holds bool) {
+	_ = s.reading(func(c *contents) error {
 		o := c.object(key.Scope, key.Name, key.ResourceVersion, key.Sum)
-		if o == nil {
-			return ErrNotFound
-		}
-		at, whole, known = o.place, o.whole, c.isKnown(o)
+		holds = o != nil && o.whole
 		return nil
 	})
-	if err != nil || known {
-		return whole
+	return holds
+}
+
+// check reads the record of an object, if it is stored and nobody knows whether it is whole: another process
+// has written it. s.write must be held.
+func (s *Store) check(key ObjectKey) {
+	o := s.contents.object(key.Scope, key.Name, key.ResourceVersion, key.Sum)
+	if o == nil || s.isKnown(o) {
+		return
 	}
-	record := make([]byte, at.size)
-	if err = s.log.read(record, at.at); err == nil {
+	record := make([]byte, o.place.size)
+	err := s.log.read(record, o.place.at)
+	if err == nil {
 		err = seal.CheckSum(key.at(), record)
 	}
-	if s.mark(key, at, err == nil) && err != nil {
+	if s.mark(key, o.place, err == nil) && err != nil {
 		s.opts.Damaged(&Error{Name: key.Name, Err: err})
 	}
-	return err == nil
+}
+
+func (s *Store) isKnown(o *object) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.contents.isKnown(o)
 }
 
 // Lend makes the Reader read into a buffer of the caller.

@@ -42,8 +42,8 @@ type Builder struct {
 	Kind string // of the items, if they have one
 }
 
-// builderItem is an object in a Builder. Bytes are nil if the view has the same bytes;
-// equal versions do not prove that.
+// builderItem is an object in a Builder. Bytes are nil if the view has the same bytes, and they are known
+// to be whole on disk or queued for it; equal versions do not prove that.
 type builderItem struct {
 	Entry
 	Bytes []byte
@@ -110,7 +110,8 @@ func (b *Builder) Add(name, version string, object []byte) error {
 func (i *builderItem) cost(name string) int64 { return int64(len(i.Bytes) + len(name) + memberCost) }
 
 // recognize returns the entry of an object, and whether the view has the same bytes. The
-// quick hash makes this cheap for a list that was read before.
+// quick hash makes this cheap for a list that was read before. It does not wait for the disk: what another process
+// has written does not count until a commit has been given the same, and has checked it.
 func (v *View) recognize(name, version, head string, rest []byte) (_ Entry, has bool) {
 	quick := max(maphash.Bytes(v.disk.Seed, rest), 1)
 	old := v.Current(name)
@@ -124,11 +125,7 @@ func (v *View) recognize(name, version, head string, rest []byte) (_ Entry, has 
 	// It came from the disk, or in an event.
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if !v.index[name].is(e) {
-		return e, false
-	}
-	if !v.holdsLocked(name, e) {
-		v.damagedLocked(name)
+	if !v.index[name].is(e) || !v.holdsLocked(name, e) {
 		return e, false
 	}
 	v.index[name] = e
@@ -187,7 +184,7 @@ func (b *Builder) Commit(version string) CommitResult {
 	if v.complete && !v.stale.Load() {
 		order := versions.Compare(version, v.version)
 		switch {
-		case order == 0 && v.loadLocked() == nil && len(v.damaged) == 0 && v.hasMembersLocked(b.Items):
+		case order == 0 && v.loadLocked() == nil && v.hasLocked(b.Items):
 			v.header.Updated = v.disk.Clock()
 			v.denyLocked(false)
 			return Committed
@@ -214,7 +211,7 @@ func (v *View) replaceLocked(b *Builder, version string) {
 	v.noteMissingLocked(b)
 	before := v.version
 	v.Highest.Raise(version)
-	same := v.complete && !v.stale.Load() && versions.Compare(version, before) > 0 && v.loaded && len(v.damaged) == 0 && v.hasMembersLocked(b.Items)
+	same := v.complete && !v.stale.Load() && versions.Compare(version, before) > 0 && v.loaded && v.hasLocked(b.Items)
 	v.stale.Store(false)
 	v.version, v.complete = version, true
 	v.header = viewHeader{
@@ -259,13 +256,13 @@ func (v *View) noteMissingLocked(b *Builder) {
 	}
 }
 
-// hasMembersLocked reports whether items are exactly the view's members.
-func (v *View) hasMembersLocked(items map[string]builderItem) bool {
+// hasLocked reports whether items are exactly the view's members, and the view has their bytes.
+func (v *View) hasLocked(items map[string]builderItem) bool {
 	if len(items) != len(v.index) {
 		return false
 	}
 	for name, item := range items {
-		if !v.index[name].is(item.Entry) {
+		if item.Bytes != nil || !v.index[name].is(item.Entry) {
 			return false
 		}
 	}

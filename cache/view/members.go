@@ -116,7 +116,7 @@ func (v *View) stored(name string, e Entry) ([]byte, error) {
 	return nil, err
 }
 
-// holdsLocked reports whether a member is queued for the disk, or is there without damage.
+// holdsLocked reports whether a member is queued for the disk, or is known to be there without damage.
 func (v *View) holdsLocked(name string, e Entry) bool {
 	s, w := v.disk.Now()
 	key := v.object(name, e)
