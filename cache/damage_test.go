@@ -184,6 +184,29 @@ func TestDamageIsRepairedBeforeAnybodyMeetsIt(t *testing.T) {
 	}
 }
 
+// A list after a restart, which has the disk checked, changes nothing: a client from before it need not list again.
+func TestAListAfterARestartExpiresNoWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
+		c := openCache(t, dir, u)
+		stop := runCache(t, c)
+		for _, version := range []string{"100", "120"} {
+			u.shows(version, podJSON("a", "50"))
+			get(t, c, urlPods)
+			stop()
+			c = openCache(t, dir, u)
+			stop = runCache(t, c)
+		}
+		u.goAway()
+		w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110&timeoutSeconds=1")
+		<-w.done
+		if got := w.heard(t); got != "BOOKMARK:=120" {
+			t.Errorf("a client at version 110 got %q", got)
+		}
+		stop()
+	})
+}
+
 // Invariant 15: where an object's bytes are damaged, what needs them is refused until it is read again,
 // and nothing is short. The rest is served.
 func TestADamagedRecordIsRefusedUntilItIsReadAgain(t *testing.T) {

@@ -184,7 +184,7 @@ func (b *Builder) Commit(version string) CommitResult {
 	if v.complete && !v.stale.Load() {
 		order := versions.Compare(version, v.version)
 		switch {
-		case order == 0 && v.loadLocked() == nil && v.hasLocked(b.Items):
+		case order == 0 && v.loadLocked() == nil && v.hasMembersLocked(b.Items) && !b.hasBytes():
 			v.header.Updated = v.disk.Clock()
 			v.denyLocked(false)
 			return Committed
@@ -211,21 +211,23 @@ func (v *View) replaceLocked(b *Builder, version string) {
 	v.noteMissingLocked(b)
 	before := v.version
 	v.Highest.Raise(version)
-	same := v.complete && !v.stale.Load() && versions.Compare(version, before) > 0 && v.loaded && v.hasLocked(b.Items)
+	same := v.complete && !v.stale.Load() && versions.Compare(version, before) >= 0 && v.loaded && v.hasMembersLocked(b.Items)
 	v.stale.Store(false)
 	v.version, v.complete = version, true
 	v.header = viewHeader{
 		APIVersion: b.Meta.APIVersion, Kind: b.Meta.Kind, Item: b.Kind, Sorted: b.Meta.Sorted,
 		Changed: v.header.Changed, Updated: v.disk.Clock(),
 	}
-	if same {
+	if same && !b.hasBytes() {
 		v.saveHeaderLocked(before)
 		return
 	}
-	if !v.Key.Lasting() { // members that the list does not have may still exist
+	if !same && !v.Key.Lasting() { // members that the list does not have may still exist
 		v.records.SeenUncached(v.Key.UserResource(), before)
 	}
-	v.header.Changed = version
+	if !same {
+		v.header.Changed = version
+	}
 	v.contents, v.onDisk = contents{loaded: true, index: make(map[string]Entry, len(b.Items))}, true
 	put := make([]store.Object, 0, len(b.Items))
 	for name, item := range b.Items {
@@ -256,13 +258,23 @@ func (v *View) noteMissingLocked(b *Builder) {
 	}
 }
 
-// hasLocked reports whether items are exactly the view's members, and the view has their bytes.
-func (v *View) hasLocked(items map[string]builderItem) bool {
+// hasBytes reports whether an item has bytes that the view may not have.
+func (b *Builder) hasBytes() bool {
+	for _, item := range b.Items {
+		if item.Bytes != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// hasMembersLocked reports whether items are exactly the view's members.
+func (v *View) hasMembersLocked(items map[string]builderItem) bool {
 	if len(items) != len(v.index) {
 		return false
 	}
 	for name, item := range items {
-		if item.Bytes != nil || !v.index[name].is(item.Entry) {
+		if !v.index[name].is(item.Entry) {
 			return false
 		}
 	}
