@@ -22,9 +22,11 @@ func (c *client) getAny(ctx context.Context, r *rand.Rand) {
 	if f.table() {
 		return
 	}
-	path := res.path(namespace) + "/" + name + "?resourceVersion=0"
+	object := res.path(namespace) + "/" + name
+	path, refused := object+"?resourceVersion=0", c.sight.isRefused(object)
 	what, floor := fmt.Sprintf("GET %s as %s", path, f.name), c.sight.object(res, namespace, name)
 	a := c.do(ctx, http.MethodGet, path, f.accept(false), "", nil)
+	c.noteAccess(object, a, refused, what)
 	if !c.usual(ctx, what, a, http.StatusOK, http.StatusNotFound) || a.code != http.StatusOK {
 		return
 	}
