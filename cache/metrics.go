@@ -19,7 +19,6 @@ type metrics struct {
 	nodePatches   *prometheus.CounterVec
 	commits       *prometheus.CounterVec
 	commitSeconds prometheus.Histogram
-	commitBytes   prometheus.Counter
 	relists       prometheus.Counter
 	storeUp       prometheus.Gauge
 	damaged       prometheus.Counter
@@ -43,8 +42,6 @@ func (m *metrics) committed(c writeback.CommitStats) {
 	result := "ok"
 	if c.Err != nil {
 		result = "error"
-	} else {
-		m.commitBytes.Add(float64(c.Bytes))
 	}
 	m.commits.WithLabelValues(result).Inc()
 	m.commitSeconds.Observe(c.Duration.Seconds())
@@ -65,7 +62,7 @@ func newMetrics() *metrics {
 		}, []string{"resource", "result"}),
 		commits: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "edgehub_cache_commits_total",
-			Help: "Writes of the cache to disk, by result (ok, error). Each that is ok costs the disk two syncs.",
+			Help: "Writes of the cache to disk, by result (ok, error). Each that is ok costs the disk one sync.",
 		}, []string{"result"}),
 		commitSeconds: auto.NewHistogram(prometheus.HistogramOpts{
 			Name:    "edgehub_cache_commit_seconds",
@@ -76,8 +73,6 @@ func newMetrics() *metrics {
 			Name: "edgehub_cache_store_up",
 			Help: "1 if the cache's file is open, 0 if it cannot be opened and everything is kept in memory only.",
 		}),
-		commitBytes: counter("edgehub_cache_commit_bytes_total",
-			"Bytes of objects and their names that were written to disk."),
 		relists: counter("edgehub_cache_relists_total",
 			"Lists that the hub itself asked the cloud for, because a watch could not go on from where it was."),
 		damaged: counter("edgehub_cache_damaged_files_total",
@@ -137,6 +132,8 @@ var (
 	descObjects = prometheus.NewDesc("edgehub_cache_objects", "Objects in all views; one that is in two views counts twice.", nil, nil)
 	descBytes   = prometheus.NewDesc("edgehub_cache_bytes", "Bytes of all views; an object that is in two views counts twice.", nil, nil)
 	descFile    = prometheus.NewDesc("edgehub_cache_file_bytes", "Size of the cache's file.", nil, nil)
+	descWritten = prometheus.NewDesc("edgehub_cache_commit_bytes_total",
+		"Bytes that were written to the cache's files: for commits, when the log was written anew, and where what was removed was overwritten.", nil, nil)
 	descPending = prometheus.NewDesc("edgehub_cache_pending_bytes", "Bytes that wait to be written to disk.", nil, nil)
 )
 
@@ -156,6 +153,7 @@ func (c *Cache) collect(ch chan<- prometheus.Metric) {
 	s, w := c.disk.Now()
 	if stats, err := s.Stats(); err == nil {
 		gauge(descFile, stats.FileBytes)
+		ch <- prometheus.MustNewConstMetric(descWritten, prometheus.CounterValue, float64(stats.WrittenBytes))
 	}
 	gauge(descPending, w.Pending())
 }

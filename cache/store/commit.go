@@ -95,7 +95,8 @@ func (s *Store) append(to *appender, record *commitRecord) error {
 	}
 	s.log.end = to.at
 	s.index.add(record.number, sealed)
-	s.size.Store(s.log.end + s.index.end)
+	size := s.log.end + s.index.end
+	s.written.Add(size - s.size.Swap(size))
 	return nil
 }
 

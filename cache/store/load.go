@@ -157,10 +157,7 @@ func (s *Store) create() error {
 		s.logger.Warn("the cache of an earlier version of the hub is not used, and is erased after a week; nothing can be read offline until it has been read again from the cloud", "file", old)
 	}
 	old, err := s.rewrite()
-	for _, f := range old { // they are empty
-		err = errors.Join(err, overwrite(f))
-	}
-	return spaceError(err)
+	return spaceError(errors.Join(err, s.overwrite(old))) // they are empty
 }
 
 func exists(path string) bool {

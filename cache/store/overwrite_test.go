@@ -72,6 +72,46 @@ func TestWhatWasRemovedIsOverwrittenWithinHours(t *testing.T) {
 	})
 }
 
+// What wears the disk out is counted: commits, the log that is written anew, and the old one that is overwritten.
+func TestEachByteThatIsWrittenIsCounted(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := mustOpen(t, dir, store.Options{})
+		size := func() (n int64) {
+			for _, name := range []string{"cache.index", "cache.log"} {
+				info, err := os.Stat(filepath.Join(dir, name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				n += info.Size()
+			}
+			return n
+		}
+		mustHave := func(want int64, what string) {
+			t.Helper()
+			if stats, err := s.Stats(); err != nil || stats.WrittenBytes != want {
+				t.Errorf("%s: got %+v, %v; want %d written", what, stats, err, want)
+			}
+		}
+		mustHave(size(), "a new store")
+		fill(t, s, 3, 3)
+		before := size()
+		mustHave(before, "three commits")
+		fill(t, s, 3, 3)
+		mustHave(size(), "the same again")
+		if n := size() - before; n > before/10 {
+			t.Errorf("objects that are held already were written again: %d bytes, %d before", n, before)
+		}
+		mustCommit(t, s, store.Change{ID: viewID(0), Op: store.Drop})
+		old := size()
+		stop := runStore(t, s)
+		time.Sleep(7 * time.Hour)
+		synctest.Wait()
+		mustHave(old+size()+old, "a log that was written anew")
+		stop()
+	})
+}
+
 // A hub that restarts more often than every six hours still removes what was removed.
 func TestALogThatIsOldIsWrittenAnewSoonAfterTheStart(t *testing.T) {
 	dir := t.TempDir()

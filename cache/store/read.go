@@ -180,16 +180,15 @@ func (s *Store) CheckTable(name string) error {
 
 // Stats is the size of a store.
 type Stats struct {
-	FileBytes int64 // of its files
-	FreeBytes int64 // of what is in them and no longer needed
+	FileBytes    int64 // of its files
+	WrittenBytes int64 // to its files since it was opened, for commits, and when the log was written anew and the old one overwritten
 }
 
 // Stats returns the size of the store.
 func (s *Store) Stats() (Stats, error) {
 	var stats Stats
-	err := s.reading(func(c *contents) error {
-		stats.FileBytes = s.size.Load()
-		stats.FreeBytes = max(stats.FileBytes-c.live, 0)
+	err := s.reading(func(*contents) error {
+		stats.FileBytes, stats.WrittenBytes = s.size.Load(), s.written.Load()
 		return nil
 	})
 	return stats, err

@@ -59,9 +59,7 @@ func (s *Store) firstRewrite() time.Duration {
 // tidy writes the log anew if anything has changed.
 func (s *Store) tidy() error {
 	old, damaged, err := s.tidyLog()
-	for _, f := range old {
-		err = errors.Join(err, overwrite(f))
-	}
+	err = errors.Join(err, s.overwrite(old))
 	for _, m := range damaged {
 		s.opts.DamagedMember(m.view, m.name)
 	}
@@ -167,6 +165,7 @@ func (s *Store) adopt(w *rewriter) {
 	s.log = logFile{file: w.to.file, id: w.to.id, created: w.created, end: w.to.at}
 	s.index, s.number, s.changed = w.index, w.to.commit, false
 	s.size.Store(s.log.end + s.index.end)
+	s.written.Add(s.size.Load())
 	for o, p := range w.objects {
 		s.contents.move(o, p)
 		s.contents.mark(o, !w.damaged[o])
@@ -287,12 +286,23 @@ func (w *rewriter) copy(from place) (_ place, record []byte, err error) {
 	return w.to.body(record), record, w.to.err
 }
 
+// overwrite overwrites files that have no name any more, and closes them.
+func (s *Store) overwrite(files []*os.File) (err error) {
+	for _, f := range files {
+		if f == nil {
+			continue
+		}
+		if info, failed := f.Stat(); failed == nil {
+			s.written.Add(info.Size())
+		}
+		err = errors.Join(err, overwrite(f))
+	}
+	return err
+}
+
 // overwrite overwrites a file that has no name any more with zeros, and closes it: the file system
 // frees its blocks, and does not overwrite them.
 func overwrite(f *os.File) error {
-	if f == nil {
-		return nil
-	}
 	info, err := f.Stat()
 	zeros := make([]byte, 64<<10)
 	for at := int64(0); err == nil && at < info.Size(); at += int64(len(zeros)) {

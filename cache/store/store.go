@@ -53,6 +53,7 @@ type Store struct {
 	readers  atomic.Int64 // number of open Readers
 	grown    chan struct{}
 	size     atomic.Int64 // of the files, in bytes
+	written  atomic.Int64 // to files since the start, in bytes
 
 	isReadOnly atomic.Bool // readOnly is set
 

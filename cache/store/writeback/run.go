@@ -108,12 +108,11 @@ func (w *Writer) commit() error {
 		return nil
 	}
 	start := time.Now()
-	stats := CommitStats{}
-	stats.Err = w.commitCurrent(&stats)
-	stats.Duration = time.Since(start)
-	w.report(w.done(stats.Err))
+	err := w.commitCurrent()
+	stats := CommitStats{Duration: time.Since(start), Err: err}
+	w.report(w.done(err))
 	w.opts.Committed(stats)
-	return stats.Err
+	return err
 }
 
 func (w *Writer) take() bool {
@@ -128,12 +127,10 @@ func (w *Writer) take() bool {
 
 // commitCurrent commits w.current. If the store refuses a change, it gives up that view and
 // tries again without it; a refused transaction writes nothing, so this costs no sync.
-func (w *Writer) commitCurrent(stats *CommitStats) error {
+func (w *Writer) commitCurrent() error {
 	for {
 		// Only who holds committing changes current, so reading it needs no lock.
-		batch := w.current.batch()
-		stats.Bytes, stats.Views = w.current.bytes, len(batch.Changes)
-		err := w.store.Commit(batch)
+		err := w.store.Commit(w.current.batch())
 		refused, ok := errors.AsType[*store.Error](err)
 		if !ok || !w.giveUp(refused) {
 			return err

@@ -49,8 +49,6 @@ type Options struct {
 // CommitStats describes one commit of a Writer.
 type CommitStats struct {
 	Duration time.Duration
-	Bytes    int64 // given to the store
-	Views    int
 	Err      error // nil if the commit is on disk; else it is tried again
 }
 
