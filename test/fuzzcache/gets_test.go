@@ -91,7 +91,7 @@ func (c *client) judgeState(what string, res *resource, key string, got *state, 
 			if change.after == nil || change.after.uid != got.uid {
 				kind = "an object that is back although it was seen to be gone"
 			}
-			c.w.report(kind, "%s, %s, %v: %v, but seen was %d, and at %d it was %v", c.name, what, a.weather, got, floor, change.rev, change.after)
+			c.w.report(kind, "%s, %s, %v: %v, but seen was %d, and at %d it was %v%s", c.name, what, a.weather, got, floor, change.rev, change.after, c.sight.whence(res, got.namespace, got.name))
 			return false
 		}
 	}

@@ -1,6 +1,10 @@
 package fuzzcache
 
 import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
 	"sync"
 	"time"
 )
@@ -20,6 +24,7 @@ type floor struct {
 type seen struct {
 	rev int64
 	at  time.Time
+	by  string // where in this package it was noted
 }
 
 func (f *floor) now() int64 {
@@ -29,11 +34,11 @@ func (f *floor) now() int64 {
 	return f.settled
 }
 
-func (f *floor) raise(rev int64, at time.Time) {
+func (f *floor) raise(rev int64, at time.Time, by string) {
 	if rev <= f.now() {
 		return
 	}
-	f.recent = append(f.recent, seen{rev, at})
+	f.recent = append(f.recent, seen{rev, at, by})
 	for len(f.recent) > 1 && at.Sub(f.recent[0].at) > 2*lossBeforeKill {
 		f.settled, f.recent = f.recent[0].rev, f.recent[1:]
 	}
@@ -85,7 +90,26 @@ func (s *sight) raise(in map[string]*floor, key string, rev int64, asked, at tim
 		f = &floor{}
 		in[key] = f
 	}
-	f.raise(rev, at)
+	_, file, line, _ := runtime.Caller(1)
+	f.raise(rev, at, fmt.Sprintf("%s:%d", filepath.Base(file), line))
+}
+
+// whence says how it is known that an object was seen, or seen to be gone, of late.
+func (s *sight) whence(r *resource, namespace, name string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out strings.Builder
+	for what, in := range map[string]map[string]*floor{"the object": s.objects, "a list": s.covers, "a table": s.tables} {
+		for _, key := range []string{namespace + "/" + name, namespace, ""} {
+			if f := in[objectKey(r.name, key)]; f != nil {
+				fmt.Fprintf(&out, "\n\t\t%s, %q, was seen at %d", what, key, f.settled)
+				for _, one := range f.recent {
+					fmt.Fprintf(&out, ", %d (%s, %s)", one.rev, one.at.Format("05.000"), one.by)
+				}
+			}
+		}
+	}
+	return out.String()
 }
 
 func (s *sight) view(key string) int64 {
