@@ -115,6 +115,8 @@ type Cache struct {
 	outages relist.Outages
 	contact contact
 
+	unversioned unversioned
+
 	// present is how long the cloud and kubelet were there since sweepSecrets last dropped some;
 	// its goroutine alone uses it.
 	present time.Duration

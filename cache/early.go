@@ -2,11 +2,16 @@ package cache
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/edgehub-io/edgehub/cache/derived"
+	"github.com/edgehub-io/edgehub/cache/negotiation"
+	"github.com/edgehub-io/edgehub/cache/view"
 )
 
 // A hub that starts does not know whether the cloud is there, and if packets are swallowed it takes
@@ -42,7 +47,7 @@ func (x *exchange) atAnyVersion() *http.Response {
 // prove that it may read what it is answered, as long as an apiserver lets them go on. The user of a
 // token may have watches open that were authorized by another token.
 func (x *exchange) watched() *http.Response {
-	if !x.cache.opts.ServeWatched || !x.who.isNode() || !x.cache.isUp() {
+	if !x.cache.opts.ServeWatched || !x.who.isNode() || !x.cache.isUp() || x.cache.unversioned.has(x.resource().GroupResource(), x.object()) {
 		return nil
 	}
 	res := x.ask().Current()
@@ -50,6 +55,83 @@ func (x *exchange) watched() *http.Response {
 		x.cache.metrics.watched(x.info)
 	}
 	return res
+}
+
+// unversioned are objects, by resource and name, of which the node has lately been shown something at a version
+// that the hub does not know: by a deletion or a 404, by a subresource, or in a form that is not decoded. A watch
+// may have come only to an earlier state. The name "" stands for all of a resource. The zero value is ready. It
+// is safe for concurrent use.
+type unversioned struct {
+	mu    sync.Mutex
+	since map[schema.GroupResource]map[string]time.Time
+}
+
+// catchUp is how long a watch, which shows signs of life at least that often, has to come to such a state.
+const catchUp = view.MaxSilence
+
+// maxUnversioned bounds the names of one resource. Beyond it all objects count: a program may ask for any name.
+const maxUnversioned = 1000
+
+func (u *unversioned) add(r schema.GroupResource, name string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	names := u.since[r]
+	if len(names) >= maxUnversioned {
+		u.expireLocked(r)
+	}
+	if u.since == nil {
+		u.since = map[schema.GroupResource]map[string]time.Time{}
+	}
+	if names = u.since[r]; names == nil {
+		names = map[string]time.Time{}
+		u.since[r] = names
+	}
+	if len(names) >= maxUnversioned {
+		name = ""
+	}
+	names[name] = time.Now()
+}
+
+// has reports whether an object, or any object if name is "", of a resource is among them.
+func (u *unversioned) has(r schema.GroupResource, name string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.expireLocked(r)
+	names := u.since[r]
+	return len(names) > 0 && (name == "" || !names[name].IsZero() || !names[""].IsZero())
+}
+
+func (u *unversioned) expireLocked(r schema.GroupResource) {
+	maps.DeleteFunc(u.since[r], func(_ string, since time.Time) bool { return time.Since(since) >= catchUp })
+	if len(u.since[r]) == 0 {
+		delete(u.since, r)
+	}
+}
+
+// showsUnversioned records that the node is shown something of the request's object, or of its resource if it
+// names none, at a version that the hub does not know.
+func (x *exchange) showsUnversioned() {
+	if x.who.isNode() {
+		x.cache.unversioned.add(x.resource().GroupResource(), x.object())
+	}
+}
+
+// object returns the name in views of the only object that the request is about, or "".
+func (x *exchange) object() string {
+	if x.info.Name == "" {
+		return ""
+	}
+	return x.named().Member()
+}
+
+// isVersioned reports whether the answer to a request that does not read objects shows the state of an object
+// at a version that the hub gets to know.
+func (x *exchange) isVersioned(res *http.Response) bool {
+	i := x.info
+	if i.Verb == "deletecollection" || x.params.Broken || i.Subresource != "" && (i.Subresource != "status" || x.req.Method == http.MethodGet) {
+		return false
+	}
+	return negotiation.Answered(x.req.Header.Get("Accept"), res.Header.Get("Content-Type")).Cacheable()
 }
 
 // early answers while it is not known whether the cloud is there.

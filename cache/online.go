@@ -83,7 +83,12 @@ func (x *exchange) keepObject(res *http.Response, q *query.Query, repr negotiati
 	x.take(res, func(body []byte) error { return x.keepBody(q, repr, body) })
 }
 
-func (x *exchange) keepBody(q *query.Query, repr negotiation.Representation, body []byte) error {
+func (x *exchange) keepBody(q *query.Query, repr negotiation.Representation, body []byte) (err error) {
+	defer func() {
+		if err != nil {
+			x.showsUnversioned()
+		}
+	}()
 	m, err := wire.Inspect(repr.Encoding, body)
 	if err != nil {
 		return err
@@ -139,6 +144,7 @@ func (x *exchange) keepList(res *http.Response, repr negotiation.Representation)
 			x.tooLarge(v)
 		}
 		if err != nil {
+			x.showsUnversioned()
 			c.records.SeenUncached(v.Key.UserResource(), b.Newest())
 		}
 		c.logUnkept(err)
@@ -218,6 +224,7 @@ func (x *exchange) tooLarge(v *view.View) {
 // parameters: older state no longer proves that these objects do not exist.
 func (x *exchange) unread(res *http.Response) {
 	r := x.cache.records
+	x.showsUnversioned()
 	if x.info.Verb == "get" {
 		q := x.named()
 		r.Read(q.UserResource(), q.Namespace, q.Member(), "", "", x.moment, false)
@@ -225,7 +232,10 @@ func (x *exchange) unread(res *http.Response) {
 		return
 	}
 	of := query.UserResource{User: x.who.user, Resource: x.resource()}
-	res.Body = &unreadBody{res.Body, func() { r.SeenUncached(of, versions.Following(r.Highest(of.Resource).Version())) }}
+	res.Body = &unreadBody{res.Body, func() {
+		x.showsUnversioned()
+		r.SeenUncached(of, versions.Following(r.Highest(of.Resource).Version()))
+	}}
 }
 
 // isUnread reports whether objects are read in a way that cannot be cached.

@@ -41,7 +41,7 @@ func (r *Request) Current() *http.Response {
 	return res
 }
 
-// isPretty reports whether an apiserver indents JSON for a request: it asks for that, or comes from
+// isPretty reports whether an apiserver may indent JSON for a request: it asks for that, or comes from
 // a person's program.
 func isPretty(r *http.Request) bool {
 	for _, program := range []string{"curl", "Wget", "Mozilla/5.0"} {
@@ -49,5 +49,5 @@ func isPretty(r *http.Request) bool {
 			return true
 		}
 	}
-	return r.URL.Query().Has("pretty")
+	return r.URL.Query().Has("pretty") || strings.Contains(r.Header.Get("Accept"), "pretty")
 }

@@ -179,7 +179,7 @@ func (q *Query) Consistent() bool {
 // AnyVersion reports whether the query is a GET or LIST that may be answered with any state that was
 // once true: resourceVersion=0.
 func (q *Query) AnyVersion() bool {
-	return q.Verb != "watch" && q.Version == "0" && q.ContinueToken == "" &&
+	return q.Verb != "watch" && q.Version == "0" && q.ContinueToken == "" && !q.InitialEvents &&
 		(q.VersionMatch == "" || q.VersionMatch == string(metav1.ResourceVersionMatchNotOlderThan))
 }
 

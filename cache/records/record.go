@@ -205,6 +205,18 @@ func (r *Records) AtMost(of query.UserResource, version string, has func(name st
 	return true
 }
 
+// HasShared reports whether there are records of a user's resource in another version of its API.
+func (r *Records) HasShared(of query.UserResource) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for other := range r.of {
+		if of.IsShared(other) {
+			return true
+		}
+	}
+	return false
+}
+
 // Len returns the number of resources of all users that have records.
 func (r *Records) Len() int {
 	r.mu.RLock()

@@ -15,9 +15,9 @@ import (
 // newer than the view's version has reached its user in any other way: by another view, by a GET, or
 // as the answer to a write.
 
-// maxSilence is how long such a watch may be silent. An apiserver sends a bookmark in about a minute.
+// MaxSilence is how long such a watch may be silent. An apiserver sends a bookmark in about a minute.
 // If the connection is dead, its pings end the watch much sooner.
-const maxSilence = 2 * time.Minute
+const MaxSilence = 2 * time.Minute
 
 // feed is the state of the watches that keep a view current. The zero value is ready.
 type feed struct {
@@ -45,7 +45,8 @@ func (v *View) Heard(now time.Time) {
 func (v *View) isFed(now time.Time) bool {
 	v.feed.mu.Lock()
 	defer v.feed.mu.Unlock()
-	return v.feed.waiting > 0 && now.Sub(v.feed.heard) < maxSilence
+	silence := max(now.Sub(v.feed.heard), now.Round(0).Sub(v.feed.heard.Round(0)).Abs()) // the monotonic clock stands still while a machine is suspended
+	return v.feed.waiting > 0 && silence < MaxSilence
 }
 
 // Current returns the copy of an object, in a representation, that a watch keeps current. It returns
@@ -61,17 +62,54 @@ func (s *Views) Current(q *query.Query, r negotiation.Representation) (Copy, boo
 	at := slices.IndexFunc(copies, func(c Copy) bool {
 		return c.View.Repr == r && versions.Compare(c.proven, seen) >= 0 && c.View.isFed(s.Now())
 	})
-	if at < 0 {
+	if at < 0 || s.isShared(of) {
 		return Copy{}, false
 	}
-	return copies[at], true
+	c := copies[at]
+	if slices.ContainsFunc(s.Of(of), func(v *View) bool { return v.differs(q, &c) }) {
+		return Copy{}, false
+	}
+	return c, true
+}
+
+// differs reports whether the view has shown something else of an object than a copy does, of which it is not
+// known to be older: a later list without it, or a GET with other bytes of the same version.
+func (v *View) differs(q *query.Query, c *Copy) bool {
+	k := &v.Key
+	if !k.Single && (k.Namespace != "" && k.Namespace != q.Namespace || k.Name() != "" && k.Name() != q.Name) {
+		return false
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	e, has := v.index[c.Name]
+	if k.Single {
+		return has && v.Repr == c.View.Repr && e.Version == c.Entry.Version && e.sum != c.Entry.sum
+	}
+	return !has && versions.Compare(versions.Higher(v.latestLocked(), v.seen), c.proven) > 0
+}
+
+// isShared reports whether the user knows the resource in another version of its API, too: versions of objects are
+// the same in both, and what is known of one is not known of the other.
+func (s *Views) isShared(of query.UserResource) bool {
+	return s.hasShared(of) || s.Records.HasShared(of)
+}
+
+func (s *Views) hasShared(of query.UserResource) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for other := range s.of {
+		if of.IsShared(other) {
+			return true
+		}
+	}
+	return false
 }
 
 // CurrentList returns the snapshot of a view that a watch keeps current, or nil if the user may have
 // seen a later state of its resource.
 func (s *Views) CurrentList(q *query.Query, r negotiation.Representation) *Snapshot {
 	v := s.Find(q.Key(r))
-	if v == nil || !v.isFed(s.Now()) {
+	if v == nil || !v.isFed(s.Now()) || s.isShared(q.UserResource()) {
 		return nil
 	}
 	snap, err := v.Snapshot()
