@@ -93,12 +93,8 @@ func newMetrics() *metrics {
 	return m
 }
 
-// otherResource is the label of requests without a resource, and of further ones beyond
-// maxResources.
-const (
-	otherResource = "other"
-	maxResources  = 200
-)
+// otherResource is the label of requests without a resource, and of misses of those that are not known.
+const otherResource = "other"
 
 // answered counts an answer from the cache, or the lack of one.
 func (m *metrics) answered(info *request.RequestInfo, err error) {
