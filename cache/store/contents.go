@@ -35,6 +35,12 @@ func (o *object) member() Member {
 	return Member{Name: o.name, ResourceVersion: o.version, Sum: o.sum, Size: o.size}
 }
 
+// listed is about what a header takes in the record of a commit, in bytes: besides its strings, an ID, a digest, numbers
+// and lengths.
+func (v *View) listed() int64 {
+	return int64(len(v.Key) + len(v.Scope) + len(v.ResourceVersion) + len(v.Blob) + len(v.ID) + 48)
+}
+
 // append appends the parts of the key. The first three contain no NUL, and the last one has a fixed length.
 func (k ObjectKey) append(b []byte) []byte {
 	for _, part := range []string{k.Scope, k.Name, k.ResourceVersion} {
@@ -73,7 +79,7 @@ type contents struct {
 	tables  map[string]map[string]value
 	scopes  map[string]string // interned
 	live    int64             // size of all bodies that are needed, in bytes
-	listed  int64             // about the size of the records that list all members and values, in bytes
+	listed  int64             // about the size of the records that list all views, members and values, in bytes
 	// unused are objects that no view has any more, but perhaps a Reader needs.
 	unused []*object
 	// damaged are objects whose records are.
@@ -226,6 +232,9 @@ func (c *contents) apply(r *commitRecord) {
 
 func (c *contents) applyView(change *viewRecord) {
 	v := c.views[change.header.ID]
+	if v != nil {
+		c.listed -= v.listed()
+	}
 	if change.dropped {
 		if v != nil {
 			c.clear(v)
@@ -254,6 +263,7 @@ func (c *contents) applyView(change *viewRecord) {
 		c.set(v, o.name, o)
 	}
 	v.adopt(&change.header)
+	c.listed += v.listed()
 }
 
 // adopt sets the header. If the members are not those that the header counts, a commit before was lost.

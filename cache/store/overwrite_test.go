@@ -170,6 +170,36 @@ func TestALogOfManyListsIsNotWrittenAnewAgainAndAgain(t *testing.T) {
 	})
 }
 
+// Of many views without members, the log has mostly their keys, with selectors as long as they may be. They are needed.
+func TestALogOfManyLongSelectorsIsNotWrittenAnewAtEachCommit(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := mustOpen(t, dir, store.Options{})
+		var changes []store.Change
+		for i := range 3500 {
+			h := testHeader(1)
+			h.Key = bytes.Repeat([]byte("selector"), 512)
+			changes = append(changes, store.Change{ID: id(fmt.Sprint(i)), Op: store.Replace, Header: h})
+		}
+		mustCommit(t, s, changes...)
+		stop := runStore(t, s)
+		synctest.Wait()
+		before, err := s.Stats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for version := range 5 {
+			mustCommit(t, s, whole(0, 1+version))
+			synctest.Wait()
+		}
+		after, err := s.Stats()
+		if n := after.WrittenBytes - before.WrittenBytes; err != nil || n > 1<<20 {
+			t.Errorf("five small commits wrote %d bytes, into files of %d (%v)", n, before.FileBytes, err)
+		}
+		stop()
+	})
+}
+
 // The log is the new one from its renaming on, whatever goes wrong with the index.
 func TestCommitsAreInTheLogThatHasItsName(t *testing.T) {
 	dir := t.TempDir()
