@@ -82,10 +82,14 @@ func (b *Batch) validate() error {
 	return nil
 }
 
-// append writes and syncs a commit. The sync is the commit point.
+// append writes and syncs a commit. The sync of the log is the commit point.
 func (s *Store) append(to *appender, record *commitRecord) error {
 	sealed := record.seal(s.codec, to)
 	err := to.err
+	if err == nil && !s.synced { // after a power cut the log before may have its name again
+		err = s.dir.sync()
+		s.synced = err == nil
+	}
 	if err == nil {
 		err = s.log.file.Sync()
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -47,6 +48,73 @@ func fillDisk(t *testing.T, dir string) (free func()) {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// useFiles leaves n files that this process can open, until the returned function is called.
+func useFiles(t *testing.T, n int) (free func()) {
+	t.Helper()
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	low := limit
+	low.Cur = 64
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low); err != nil {
+		t.Fatal(err)
+	}
+	var used []*os.File
+	for {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			break
+		}
+		used = append(used, f)
+	}
+	for range n {
+		used[len(used)-1].Close()
+		used = used[:len(used)-1]
+	}
+	free = sync.OnceFunc(func() {
+		for _, f := range used {
+			f.Close()
+		}
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(free)
+	return free
+}
+
+// Until the folder is synced, a power cut may give its name back to the log before, without what was committed since.
+func TestNothingIsCommittedUntilTheNameOfTheLogIsOnDisk(t *testing.T) {
+	for name, restarts := range map[string]bool{"the folder could not be synced": false, "the hub was killed before that": true} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := mustOpen(t, dir, store.Options{})
+			fill(t, s, 3, 3)
+			before := statMain(t, dir)
+			free := useFiles(t, 2) // enough for the new files, and none to open the folder with
+			if err := s.Rewrite(); !errors.Is(err, syscall.EMFILE) || os.SameFile(before, statMain(t, dir)) {
+				t.Fatalf("got error %v; the log was to be renamed, and the folder not to be synced", err)
+			}
+			if restarts {
+				free()
+				s.Close()
+				s = mustOpen(t, dir, store.Options{})
+			}
+			freeRest := useFiles(t, 0)
+			err := s.Commit(store.Batch{Changes: []store.Change{step(0, 3)}})
+			freeRest()
+			free()
+			if !errors.Is(err, syscall.EMFILE) {
+				t.Errorf("a commit while the folder cannot be synced: %v", err)
+			}
+			mustHold(t, s, 3)
+			mustCommit(t, s, step(0, 3), step(1, 3), step(2, 3))
+			mustHold(t, s, 4)
+		})
 	}
 }
 

@@ -134,16 +134,16 @@ func (s *Store) rewrite() (old []*os.File, err error) {
 		return nil, errors.Join(err, log.Close(), index.Close(), s.dir.remove(fileNewLog), s.dir.remove(fileNewIndex))
 	}
 	// From here on the new log is the log: a commit must not go to the old one, which has no name any more.
-	w.created = now
+	w.created, s.synced = now, false
 	s.adopt(&w)
 	if err = s.dir.rename(fileNewIndex, fileIndex); err != nil {
 		s.index.close() // the next start reads the log
 	}
 	if syncErr := s.dir.sync(); syncErr != nil {
-		// After a power cut the old log may have its name again. The next time the folder is synced.
-		s.changed = true
+		s.changed = true // nothing is committed until the folder can be synced
 		return nil, errors.Join(err, syncErr, closeAll(old))
 	}
+	s.synced = true
 	return old, err
 }
 
