@@ -59,7 +59,7 @@ func (s *Store) checkFiles() error {
 		if err := errors.Join(l.replay(), l.lost); err != nil {
 			return err
 		}
-		again.contents.forgetUnused()
+		again.contents.forgetUnused(true)
 		if err := s.contents.differs(again.contents); err != nil {
 			return fmt.Errorf("%w (with the index: %v)", err, withIndex)
 		}

@@ -113,9 +113,6 @@ func (r *commitRecord) seal(c seal.Codec, to *appender) []byte {
 	return sealed
 }
 
-// maxUnused bounds the objects that are kept for Readers.
-const maxUnused = 1 << 16
-
 // install makes a commit that is on disk the state that is read.
 func (s *Store) install(record *commitRecord) {
 	s.mu.Lock()
@@ -126,9 +123,7 @@ func (s *Store) install(record *commitRecord) {
 			s.settled[p.table] = true
 		}
 	}
-	if s.readers.Load() == 0 || len(s.contents.unused) > maxUnused {
-		s.contents.forgetUnused()
-	}
+	s.contents.forgetUnused(s.readers.Load() == 0)
 	if len(record.views)+len(record.pairs) > 0 {
 		s.number, s.changed, s.lost = record.number, true, 0
 	}

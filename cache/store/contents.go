@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
 // place is where a sealed record is in the log. The zero place is nowhere: the record was lost.
@@ -71,6 +72,21 @@ func (v *value) listed(table, key string) int64 {
 // sector.
 const maxSmall = 64
 
+// unused is an object that no view has any more, but perhaps a Reader needs.
+type unused struct {
+	*object
+	bytes int64
+	since time.Time
+}
+
+// Bounds of what is kept for Readers, beyond which the oldest is forgotten: a client that does not read its
+// answer must not fill the disk, nor keep a Secret there. An answer that still needs it breaks off.
+const (
+	maxUnused      = 1 << 16
+	maxUnusedBytes = 64 << 20  // a list that is cached has 48 MiB at most, and may be replaced as a whole
+	maxUnusedTime  = time.Hour // in which a client that reads 14 kB a second gets such a list
+)
+
 // contents is what is in the store, without the bytes. It is not safe for concurrent use.
 type contents struct {
 	views   map[ID]*view
@@ -80,8 +96,9 @@ type contents struct {
 	scopes  map[string]string // interned
 	live    int64             // size of all bodies that are needed, in bytes
 	listed  int64             // about the size of the records that list all views, members and values, in bytes
-	// unused are objects that no view has any more, but perhaps a Reader needs.
-	unused []*object
+	unused  []unused          // in the order in which they were removed
+	// unusedBytes is the size of their bodies, in bytes.
+	unusedBytes int64
 	// damaged are objects whose records are.
 	damaged map[*object]bool
 }
@@ -161,14 +178,22 @@ func (c *contents) forget(o *object) {
 	}
 }
 
-// forgetUnused removes the objects that no view has.
-func (c *contents) forgetUnused() {
-	for _, o := range c.unused {
-		if o.views == 0 && c.object(o.scope, o.name, o.version, o.sum) == o {
+// forgetUnused removes the objects that no view has: all of them, or those beyond the bounds.
+func (c *contents) forgetUnused(all bool) {
+	n := 0
+	for _, u := range c.unused {
+		if !all && len(c.unused)-n <= maxUnused && c.unusedBytes <= maxUnusedBytes && time.Since(u.since) < maxUnusedTime {
+			break
+		}
+		n++
+		c.unusedBytes -= u.bytes
+		if o := u.object; o.views == 0 && c.object(o.scope, o.name, o.version, o.sum) == o {
 			c.forget(o)
 		}
 	}
-	c.unused = nil
+	if c.unused = slices.Delete(c.unused, 0, n); len(c.unused) == 0 {
+		c.unused = nil // a start may have had many
+	}
 }
 
 // set makes an object the member with its name, or removes that if o is nil.
@@ -181,7 +206,8 @@ func (c *contents) set(v *view, name string, o *object) {
 		v.count(old, -1)
 		c.listed -= old.listed()
 		if old.views--; old.views == 0 {
-			c.unused = append(c.unused, old)
+			c.unused = append(c.unused, unused{old, int64(old.place.size), time.Now()})
+			c.unusedBytes += int64(old.place.size)
 		}
 		delete(v.members, name)
 	}

@@ -61,8 +61,9 @@
 // # What was removed
 //
 // The old bytes stay in the log until it is written anew, [Options.RewriteEvery] later at most while
-// the store is open. A log that cannot be read at all is moved aside, and erased after a week, as are
-// the files of versions that used bbolt: a hub that goes back to such a version finds them.
+// the store is open, and an hour after that if there were Readers. A log that cannot be read at all is
+// moved aside, and erased after a week, as are the files of versions that used bbolt: a hub that goes
+// back to such a version finds them.
 //
 // This does not reach what a device or a file system has kept besides: flash memory that maps its
 // blocks, copy-on-write, journals, backups; nor a copy that a crash or a full disk has cut short.

@@ -36,7 +36,7 @@ func (s *Store) load() error {
 	if err := l.replay(); err != nil {
 		return err
 	}
-	s.contents.forgetUnused()
+	s.contents.forgetUnused(true)
 	s.changed = true // perhaps, since the log was written anew
 	s.size.Store(s.log.end + s.index.end)
 	if l.lost != nil {

@@ -72,6 +72,71 @@ func TestWhatWasRemovedIsOverwrittenWithinHours(t *testing.T) {
 	})
 }
 
+// The same, though somebody reads another view all the time.
+func TestAReaderKeepsNoSecretThatWasRemoved(t *testing.T) {
+	for name, ends := range map[string]bool{"and goes on": false, "and ends, and nothing is committed after that": true} {
+		t.Run(name, func(t *testing.T) {
+			const secret = "a Secret that was removed"
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				s := mustOpen(t, dir, store.Options{})
+				fill(t, s, 3, 3)
+				mustCommit(t, s, store.Change{ID: viewID(99), Op: store.Replace, Header: testHeader(1), Put: []store.Object{store.NewObject("x", "1", []byte(secret))}})
+				stop := runStore(t, s)
+				time.Sleep(5*time.Hour + 30*time.Minute)
+				r := s.NewReader(viewID(0), testScope)
+				defer r.Close()
+				mustCommit(t, s, store.Change{ID: viewID(99), Op: store.Drop})
+				time.Sleep(time.Hour) // it was written anew meanwhile, with what the Reader might need
+				synctest.Wait()
+				if got := filesWith(t, secret, dir); got != "cache.log" {
+					t.Errorf("an hour after it was removed, %q have it", got)
+				}
+				if ends {
+					r.Close()
+				}
+				time.Sleep(6 * time.Hour)
+				synctest.Wait()
+				if got := filesWith(t, secret, dir); got != "" {
+					t.Errorf("seven hours after it was removed, %q have it", got)
+				}
+				mustHold(t, s, 3)
+				stop()
+			})
+		})
+	}
+}
+
+// A client that does not read its answer must not fill the disk. Whoever comes too late gets an error, and never
+// other bytes: what was removed last stays longest.
+func TestAReaderKeepsABoundedNumberOfBytes(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, dir, store.Options{})
+	fill(t, s, 3, 3)
+	r := s.NewReader(viewID(9), testScope)
+	defer r.Close()
+	var removed []store.Object
+	for v := range 5 {
+		o := store.NewObject("big", fmt.Sprint(v+1), bytes.Repeat([]byte{byte(v)}, 14<<20))
+		removed = append(removed, o)
+		mustCommit(t, s, store.Change{ID: viewID(9), Op: store.Replace, Header: testHeader(v), Put: []store.Object{o}})
+	}
+	mustCommit(t, s, store.Change{ID: viewID(9), Op: store.Drop})
+	if err := s.Rewrite(); err != nil {
+		t.Fatal(err)
+	}
+	if n := statMain(t, dir).Size(); n > 64<<20 {
+		t.Errorf("the log has %d MiB, of which none are needed", n>>20)
+	}
+	for i, o := range removed {
+		got, err := readObject(s, testScope, o)
+		if i == 0 && !errors.Is(err, store.ErrChanged) || i > 0 && (err != nil || !bytes.Equal(got, o.Bytes)) {
+			t.Errorf("object %d: got %d bytes, and error %v", i, len(got), err)
+		}
+	}
+	mustHold(t, s, 3)
+}
+
 // What wears the disk out is counted: commits, the log that is written anew, and the old one that is overwritten.
 func TestEachByteThatIsWrittenIsCounted(t *testing.T) {
 	dir := t.TempDir()

@@ -12,8 +12,8 @@ import (
 const readChunk = 256 << 10
 
 // Reader reads objects of a view, whose names and versions the caller knows. While it is open,
-// objects that commits remove are kept: a caller that opens a Reader and then takes the members of
-// the view can read all of them. It is for one goroutine at a time.
+// objects that commits remove are kept for an hour, if they are not too many: a caller that opens a Reader and then
+// takes the members of the view can read all of them. It is for one goroutine at a time.
 type Reader struct {
 	store *Store
 	id    ID // of the view
@@ -39,7 +39,7 @@ func (s *Store) NewReader(id ID, scope string) *Reader {
 
 // Read calls each for the first of members, as many as are read at once (256 KiB, or one that
 // is larger), and returns their number. An object's bytes are valid until the next Read. The
-// error is ErrChanged if an object was removed by a commit; ErrCorrupt if it is damaged, or has
+// error is ErrChanged if an object was removed by a commit, and is not kept any more; ErrCorrupt if it is damaged, or has
 // another size than the member; or that of each. Objects before a damaged one are read.
 func (r *Reader) Read(members []Member, each func(Object) error) (int, error) {
 	if err := r.fill(members); err != nil {

@@ -82,7 +82,11 @@ func (s *Store) tidyLog() (old []*os.File, damaged []damagedMember, err error) {
 	case s.readOnly != nil || !s.changed:
 		return nil, nil, nil
 	}
+	s.mu.Lock()
+	s.contents.forgetUnused(s.readers.Load() == 0)
+	s.mu.Unlock()
 	old, err = s.rewrite()
+	s.changed = s.changed || len(s.contents.unused) > 0 // these were copied
 	_ = s.reading(func(c *contents) error {
 		damaged = c.damagedMembers()
 		return nil
