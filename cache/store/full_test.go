@@ -1,12 +1,18 @@
 package store_test
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/edgehub-io/edgehub/cache/store"
 )
@@ -14,11 +20,17 @@ import (
 // smallDisk mounts a file system of 4 MiB.
 func smallDisk(t *testing.T) string {
 	t.Helper()
+	return mountDisk(t, "4m")
+}
+
+// mountDisk mounts a file system of a size.
+func mountDisk(t *testing.T, size string) string {
+	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("NOT RUN: a full disk is tested on a tmpfs, and only root may mount one")
 	}
 	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
 		t.Skipf("NOT RUN: a full disk is tested on a tmpfs, and here none can be mounted: %v", err)
 	}
 	t.Cleanup(func() {
@@ -157,4 +169,53 @@ func TestFullDisk(t *testing.T) {
 	s.Close()
 	s = mustOpen(t, dir, store.Options{})
 	mustHold(t, s, 6)
+}
+
+// Each attempt fills the disk, for all programs of the machine, and keeps commits waiting.
+func TestAFailedRewriteIsNotRepeatedAtEachCommit(t *testing.T) {
+	disk := mountDisk(t, "40m")
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		s := mustOpen(t, filepath.Join(disk, "cache"), store.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		fill(t, s, 3, 3)
+		for v := range 3 { // 24 MiB, of which 8 are needed
+			c := store.Change{ID: viewID(9), Op: store.Replace, Header: testHeader(v)}
+			for i := range 8 {
+				c.Put = append(c.Put, store.NewObject(fmt.Sprint("big", i), fmt.Sprint(v), bytes.Repeat([]byte{byte(v)}, 1<<20)))
+			}
+			mustCommit(t, s, c)
+		}
+		mustCommit(t, s, store.Change{ID: viewID(8), Op: store.Replace, Header: testHeader(1), Put: []store.Object{store.NewObject("garbage", "1", make([]byte, 1<<20))}})
+		mustCommit(t, s, store.Change{ID: viewID(8), Op: store.Drop})
+		ballast := filepath.Join(disk, "ballast")
+		if err := os.WriteFile(ballast, make([]byte, 10<<20), 0o600); err != nil { // 5 MiB are free
+			t.Fatal(err)
+		}
+		stop := runStore(t, s)
+		mustHaveFailed := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			if got := strings.Count(log.String(), "could not be written anew"); got != want {
+				t.Errorf("it was tried %d times, want %d", got, want)
+			}
+		}
+		for v := range 10 {
+			mustCommit(t, s, step(0, 3+v))
+			time.Sleep(time.Second)
+		}
+		mustHaveFailed(1)
+		time.Sleep(10 * time.Minute)
+		mustCommit(t, s, step(0, 13))
+		mustHaveFailed(2)
+		if err := os.Remove(ballast); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(11 * time.Minute)
+		mustCommit(t, s, step(0, 14))
+		mustHaveFailed(2)
+		if n := statMain(t, filepath.Join(disk, "cache")).Size(); n > 9<<20 {
+			t.Errorf("there is space again, and the log has %d bytes", n)
+		}
+		stop()
+	})
 }

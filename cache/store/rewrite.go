@@ -56,6 +56,10 @@ func (s *Store) firstRewrite() time.Duration {
 	return max(s.opts.RewriteEvery-age, min(soonRewrite, s.opts.RewriteEvery))
 }
 
+// retryRewrite is how long after a failed attempt a log that grows is written anew again at the earliest. An attempt takes
+// what space there is, also from other programs, and keeps commits waiting; with one in ten minutes, for seconds of them.
+const retryRewrite = 10 * time.Minute
+
 // tidy writes the log anew if anything has changed.
 func (s *Store) tidy() error {
 	old, damaged, err := s.tidyLog()
@@ -85,7 +89,9 @@ func (s *Store) tidyLog() (old []*os.File, damaged []damagedMember, err error) {
 	s.mu.Lock()
 	s.contents.forgetUnused(s.readers.Load() == 0)
 	s.mu.Unlock()
-	old, err = s.rewrite()
+	if old, err = s.rewrite(); err != nil {
+		s.retry = time.Now().Add(retryRewrite)
+	}
 	s.changed = s.changed || len(s.contents.unused) > 0 // these were copied
 	_ = s.reading(func(c *contents) error {
 		damaged = c.damagedMembers()
@@ -96,7 +102,7 @@ func (s *Store) tidyLog() (old []*os.File, damaged []damagedMember, err error) {
 
 // grow makes Run write the log anew if much of it is not needed. s.write must be held.
 func (s *Store) grow() {
-	if s.log.end > 2*(s.contents.live+s.contents.listed)+rewriteFrom {
+	if s.log.end > 2*(s.contents.live+s.contents.listed)+rewriteFrom && time.Now().After(s.retry) {
 		s.rewriteSoon()
 	}
 }

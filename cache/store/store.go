@@ -66,7 +66,8 @@ type Store struct {
 	// begins with commit 2, so that the next start finds the loss, too: the owner has not written yet
 	// what follows from it.
 	lost   uint64
-	synced bool // the folder was, since the log got its name; after a start that is not known
+	retry  time.Time // until then a log that has grown is not written anew
+	synced bool      // the folder was, since the log got its name; after a start that is not known
 	unlock func()
 
 	file  sync.RWMutex // held, shared, while log is read; taken before mu
