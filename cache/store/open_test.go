@@ -138,15 +138,17 @@ func TestSpaceOfDroppedViewsIsFreed(t *testing.T) {
 	})
 }
 
+// remount makes a disk read-only, or with no flags one that can be written.
+func remount(t *testing.T, disk string, flags uintptr) {
+	t.Helper()
+	if err := syscall.Mount("", disk, "", syscall.MS_REMOUNT|flags, ""); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A disk that is read-only after a reboot, or becomes so, serves what is on it.
 func TestReadOnlyDisk(t *testing.T) {
 	disk := smallDisk(t)
-	remount := func(flags uintptr) {
-		t.Helper()
-		if err := syscall.Mount("", disk, "", syscall.MS_REMOUNT|flags, ""); err != nil {
-			t.Fatal(err)
-		}
-	}
 	dir := filepath.Join(disk, "cache")
 	s := mustOpen(t, dir, store.Options{})
 	fill(t, s, 3, 5)
@@ -154,7 +156,7 @@ func TestReadOnlyDisk(t *testing.T) {
 		t.Fatal("it cannot be written")
 	}
 	s.Close()
-	remount(syscall.MS_RDONLY)
+	remount(t, disk, syscall.MS_RDONLY)
 	s = mustOpen(t, dir, store.Options{})
 	t.Cleanup(func() { s.Close() }) // before the disk is unmounted
 	if s.Recovery().Cause != nil || !s.IsReadOnly() {
@@ -169,7 +171,7 @@ func TestReadOnlyDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	remount(0)
+	remount(t, disk, 0)
 	mustCommit(t, s, step(0, 5), step(1, 5), step(2, 5))
 	if s.IsReadOnly() {
 		t.Fatal("it cannot be written")
@@ -177,5 +179,39 @@ func TestReadOnlyDisk(t *testing.T) {
 	mustHold(t, s, 6)
 	s.Close()
 	s = mustOpen(t, dir, store.Options{})
+	mustHold(t, s, 6)
+}
+
+// Of a commit that a power cut has cut short nothing stays behind the next, also if it cannot be cut at the start.
+func TestATornCommitIsCutWhenTheDiskCanBeWrittenAgain(t *testing.T) {
+	const torn = "of a commit that was cut short"
+	disk := smallDisk(t)
+	dir := filepath.Join(disk, "cache")
+	s := mustOpen(t, dir, store.Options{})
+	fill(t, s, 3, 5)
+	index, err := os.ReadFile(filepath.Join(dir, "cache.index"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := len(readMain(t, dir))
+	mustCommit(t, s, store.Change{ID: viewID(9), Op: store.Replace, Header: testHeader(1), Put: []store.Object{
+		store.NewObject("big", "1", bytes.Repeat([]byte(torn), 10_000)),
+	}})
+	s.Close()
+	log := readMain(t, dir)
+	clear(log[before+1000 : before+2000])
+	writeMain(t, dir, log)
+	if err := os.WriteFile(filepath.Join(dir, "cache.index"), index, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	remount(t, disk, syscall.MS_RDONLY)
+	s = mustOpen(t, dir, store.Options{})
+	t.Cleanup(func() { s.Close() }) // before the disk is unmounted
+	mustHold(t, s, 5)
+	remount(t, disk, 0)
+	mustCommit(t, s, step(0, 5), step(1, 5), step(2, 5))
+	if got := filesWith(t, torn, dir); got != "" {
+		t.Errorf("%q have it", got)
+	}
 	mustHold(t, s, 6)
 }

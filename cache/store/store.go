@@ -148,7 +148,11 @@ func (s *Store) writable() error {
 		return fmt.Errorf("%w: %w", ErrReadOnly, err)
 	}
 	s.log.file.Close()
-	s.log.file, s.readOnly = log, nil
+	s.log.file = log
+	if err := s.cut(); err != nil { // which a start that could not write has left out
+		return err
+	}
+	s.readOnly = nil
 	s.isReadOnly.Store(false)
 	s.index.close() // what it lacks is in the log; the next log has a new one
 	s.logger.Info("cache can be written again", "folder", s.dir)
