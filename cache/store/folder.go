@@ -40,7 +40,7 @@ func (d folder) prepare() error {
 			return err
 		}
 	}
-	return errors.Join(d.remove(fileNewLog), d.remove(fileNewIndex))
+	return nil
 }
 
 // open opens the log or the index. The log is created if there is none.

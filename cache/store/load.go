@@ -15,6 +15,11 @@ func isEOF(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.
 
 // load opens the files and reads what is in them. s.contents must be empty.
 func (s *Store) load() error {
+	if s.readOnly == nil { // only the owner knows that nobody is writing them
+		if err := errors.Join(s.dir.remove(fileNewLog), s.dir.remove(fileNewIndex)); err != nil {
+			return err
+		}
+	}
 	log, err := s.dir.open(fileLog, s.readOnly != nil)
 	if err != nil {
 		return err

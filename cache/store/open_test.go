@@ -107,6 +107,26 @@ func TestOneOwnerAtATime(t *testing.T) {
 	mustHold(t, s, 3)
 }
 
+// The owner may be writing the log anew.
+func TestWhoDoesNotOwnTheFolderRemovesNoFile(t *testing.T) {
+	dir := t.TempDir()
+	mustOpen(t, dir, store.Options{})
+	files := []string{filepath.Join(dir, "cache.new.log"), filepath.Join(dir, "cache.new.index")}
+	for _, file := range files {
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := store.Open(dir, store.Options{LockTimeout: time.Millisecond}); !errors.Is(err, store.ErrLocked) {
+		t.Fatalf("got error %v", err)
+	}
+	for _, file := range files {
+		if _, err := os.Stat(file); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestSpaceOfDroppedViewsIsFreed(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
