@@ -125,6 +125,9 @@ func (s *Store) install(record *commitRecord) {
 	}
 	s.contents.forgetUnused(s.readers.Load() == 0)
 	if len(record.views)+len(record.pairs) > 0 {
+		if s.lost > 0 {
+			s.rewriteSoon() // in this log the next start finds the loss
+		}
 		s.number, s.changed, s.lost = record.number, true, 0
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/edgehub-io/edgehub/cache/store"
 )
@@ -278,6 +279,25 @@ func TestALossIsKnownUntilSomethingIsCommitted(t *testing.T) {
 		t.Errorf("after a commit: got recovery %v", s.Recovery())
 	}
 	mustHold(t, s, 7)
+}
+
+// Once something was committed, the log is written anew soon, so that the next start does not find the loss again.
+func TestALossThatWasDealtWithIsNotReportedAgain(t *testing.T) {
+	dir := loseCommit(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := mustOpen(t, dir, store.Options{})
+		stop := runStore(t, s)
+		synctest.Wait() // it is written anew before, too
+		mustCommit(t, s, whole(0, 7), whole(1, 7), whole(2, 7))
+		synctest.Wait()
+		stop()
+		s.Close()
+		s = mustOpen(t, dir, store.Options{})
+		if s.Recovery().Cause != nil {
+			t.Errorf("got recovery %v", s.Recovery())
+		}
+		mustHold(t, s, 7)
+	})
 }
 
 // heal writes the log anew, which leaves no damage in it.
