@@ -300,6 +300,28 @@ func TestALossThatWasDealtWithIsNotReportedAgain(t *testing.T) {
 	})
 }
 
+// The hub may be killed before it has written what follows from the loss of all that was there.
+func TestALogThatWasMovedAsideIsALossUntilSomethingIsCommitted(t *testing.T) {
+	dir := t.TempDir()
+	writeMain(t, dir, bytes.Repeat([]byte("no header"), 100))
+	for restart := range 3 {
+		s := mustOpen(t, dir, store.Options{})
+		if !errors.Is(s.Recovery().Cause, store.ErrCorrupt) || s.CheckTable("records") == nil {
+			t.Errorf("after %d restarts: got recovery %v", restart, s.Recovery())
+		}
+		s.Close()
+	}
+	s := mustOpen(t, dir, store.Options{})
+	fill(t, s, 3, 3)
+	heal(t, s)
+	s.Close()
+	s = mustOpen(t, dir, store.Options{})
+	if s.Recovery().Cause != nil || s.CheckTable("records") != nil {
+		t.Errorf("after a commit: got recovery %v", s.Recovery())
+	}
+	mustHold(t, s, 3)
+}
+
 // heal writes the log anew, which leaves no damage in it.
 func heal(t testing.TB, s *store.Store) {
 	t.Helper()

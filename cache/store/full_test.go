@@ -171,6 +171,27 @@ func TestFullDisk(t *testing.T) {
 	mustHold(t, s, 6)
 }
 
+// The hub tries again when there is space, and must know then that there was more.
+func TestALogThatWasMovedAsideOnAFullDiskIsALoss(t *testing.T) {
+	disk := smallDisk(t)
+	dir := filepath.Join(disk, "cache")
+	mustOpen(t, dir, store.Options{}).Close()
+	if err := os.Remove(filepath.Join(dir, "cache.index")); err != nil {
+		t.Fatal(err)
+	}
+	writeMain(t, dir, []byte("no header"))
+	free := fillDisk(t, disk)
+	if _, err := store.Open(dir, store.Options{}); !errors.Is(err, store.ErrNoSpace) {
+		t.Fatalf("got error %v from a full disk", err)
+	}
+	free()
+	s := mustOpen(t, dir, store.Options{})
+	t.Cleanup(func() { s.Close() }) // before the disk is unmounted
+	if !errors.Is(s.Recovery().Cause, store.ErrCorrupt) || s.CheckTable("records") == nil {
+		t.Errorf("got recovery %v", s.Recovery())
+	}
+}
+
 // Each attempt fills the disk, for all programs of the machine, and keeps commits waiting.
 func TestAFailedRewriteIsNotRepeatedAtEachCommit(t *testing.T) {
 	disk := mountDisk(t, "40m")

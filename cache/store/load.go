@@ -45,7 +45,7 @@ func (s *Store) load() error {
 	s.changed = true // perhaps, since the log was written anew
 	s.size.Store(s.log.end + s.index.end)
 	if l.lost != nil {
-		s.recovery.Cause, s.settled, s.lost = l.lost, map[string]bool{}, 1
+		s.lose(l.lost)
 		s.logger.Warn("a part of the cache was damaged on disk: some of the last changes are lost, and are read again from the cloud", "folder", s.dir, "err", l.lost)
 	}
 	if l.damaged { // then damage in one more place would lose something
@@ -55,6 +55,11 @@ func (s *Store) load() error {
 		return s.cut()
 	}
 	return nil
+}
+
+// lose records that commits are lost.
+func (s *Store) lose(cause error) {
+	s.recovery.Cause, s.settled, s.lost = cause, map[string]bool{}, 1
 }
 
 // cut makes the log end where the last commit ends: of one that a crash has cut short, nothing must be left
@@ -129,8 +134,14 @@ func (s *Store) header(f *os.File) (fileID, time.Time, error) {
 // discard moves a log aside of which nothing can be read.
 func (s *Store) discard(cause error) error {
 	info, err := s.log.file.Stat()
-	if err != nil || info.Size() == 0 {
-		return err // it is new
+	if err != nil {
+		return err
+	}
+	if info.Size() == 0 { // it is new
+		if exists(s.dir.file(fileDamaged)) { // a start has ended after it had moved that aside
+			s.lose(cause)
+		}
+		return nil
 	}
 	if s.readOnly != nil {
 		return fmt.Errorf("%w: %w", ErrReadOnly, cause)
@@ -142,7 +153,7 @@ func (s *Store) discard(cause error) error {
 	if s.log.file, err = s.dir.open(fileLog, false); err != nil {
 		return err
 	}
-	s.recovery.Cause, s.settled = cause, map[string]bool{}
+	s.lose(cause)
 	attrs := []any{"cause", cause, "moved to", s.dir.file(fileDamaged)}
 	if errors.Is(cause, ErrFormat) {
 		s.logger.Warn("cache file has the format of another version of the hub and has been moved aside; nothing can be read offline until it has been read again from the cloud", attrs...)
