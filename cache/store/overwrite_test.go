@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -380,6 +382,35 @@ func TestTheCacheOfAnEarlierVersionIsLeftForAWeek(t *testing.T) {
 		if got := filesWith(t, text, dir); got != want {
 			t.Errorf("after %d days %q have it, want %q", days, got, want)
 		}
+	}
+	mustHold(t, s, 3)
+}
+
+// An index to which nothing can be added any more, as after a disk was read-only, has names all the same.
+func TestAnIndexThatIsNotUsedAnyMoreIsOverwritten(t *testing.T) {
+	const secret = "name-of-a-secret"
+	disk := smallDisk(t)
+	dir := filepath.Join(disk, "cache")
+	s := mustOpen(t, dir, store.Options{})
+	fill(t, s, 3, 3)
+	mustCommit(t, s, store.Change{ID: viewID(9), Op: store.Replace, Header: testHeader(1), Put: []store.Object{store.NewObject(secret, "1", []byte("x"))}})
+	s.Close()
+	remount(t, disk, syscall.MS_RDONLY)
+	s = mustOpen(t, dir, store.Options{})
+	t.Cleanup(func() { s.Close() }) // before the disk is unmounted
+	remount(t, disk, 0)
+	mustCommit(t, s, store.Change{ID: viewID(9), Op: store.Drop})
+	old, err := os.Open(filepath.Join(dir, "cache.index"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	if err := s.Rewrite(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(old)
+	if got := filesWith(t, secret, dir); err != nil || got != "" || bytes.Contains(b, []byte(secret)) {
+		t.Errorf("%q have it, and the old index: %v (%v)", got, bytes.Contains(b, []byte(secret)), err)
 	}
 	mustHold(t, s, 3)
 }

@@ -143,6 +143,9 @@ func (s *Store) rewrite() (old []*os.File, err error) {
 	if err = s.dir.rename(fileNewLog, fileLog); err != nil {
 		return nil, errors.Join(err, log.Close(), index.Close(), s.dir.remove(fileNewLog), s.dir.remove(fileNewIndex))
 	}
+	if s.index.file == nil { // the index that is replaced has names all the same
+		old[1], _ = os.OpenFile(s.dir.file(fileIndex), os.O_RDWR, 0) // nil if there is none
+	}
 	// From here on the new log is the log: a commit must not go to the old one, which has no name any more.
 	w.created, s.synced = now, false
 	s.adopt(&w)
