@@ -240,6 +240,10 @@ func (l *loader) replayLog() error {
 	if r.size < l.log.end { // it was cut
 		l.damaged = true
 	}
+	// A hub that was killed may not have synced what it has written. The index must not be ahead of that after a power cut.
+	if r.size > l.log.end && l.readOnly == nil && l.log.file.Sync() != nil {
+		l.index.close()
+	}
 	for torn := false; ; {
 		f, at, skipped, ok, err := r.next()
 		if err != nil {
