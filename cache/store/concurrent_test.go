@@ -1,7 +1,9 @@
 package store_test
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -46,6 +48,38 @@ func TestConcurrentReadersWritersAndRewrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustHold(t, s, steps)
+}
+
+// Run with -race.
+func TestAReaderFindsDamageWhileTheLogIsWrittenAnew(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, dir, store.Options{})
+	c := store.Change{Op: store.Replace, Header: testHeader(1)}
+	for i := range 3000 {
+		c.Put = append(c.Put, store.NewObject(fmt.Sprint(i), "1", bytes.Repeat([]byte("object"), 100)))
+	}
+	for view := range 20 {
+		c.ID = viewID(view)
+		mustCommit(t, s, c)
+	}
+	log := readMain(t, dir)
+	for at := 200; at < len(c.Put)*600; at += 600 {
+		log[at] ^= 1
+	}
+	writeMain(t, dir, log)
+	var all errgroup.Group
+	all.Go(s.Rewrite)
+	damaged := 0
+	for i := range c.Put {
+		if _, err := readObject(s, testScope, c.Put[i]); errors.Is(err, store.ErrCorrupt) {
+			damaged++
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+	if err := all.Wait(); err != nil || damaged < len(c.Put)/2 {
+		t.Errorf("%d objects of %d are damaged (%v)", damaged, len(c.Put), err)
+	}
 }
 
 func TestTheLogIsWrittenAnewIfAnythingChanged(t *testing.T) {

@@ -244,9 +244,8 @@ func (w *rewriter) next(r *commitRecord) *commitRecord {
 func (w *rewriter) viewRecord(v *view) viewRecord {
 	r := viewRecord{header: v.View, cleared: true, put: make([]*object, 0, len(v.members))}
 	for _, name := range slices.Sorted(maps.Keys(v.members)) {
-		moved := *v.members[name]
-		moved.place = w.objects[v.members[name]]
-		r.put = append(r.put, &moved)
+		o := v.members[name] // a copy of it would race with a Reader that finds damage
+		r.put = append(r.put, &object{name: o.name, version: o.version, sum: o.sum, size: o.size, place: w.objects[o]})
 	}
 	return r
 }
