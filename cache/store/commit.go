@@ -188,6 +188,9 @@ func (st *stage) change(v *stagedView, c *Change) error {
 		v.header, v.exists = View{ID: c.ID}, false
 		return nil
 	case MarkStale:
+		if v.header.Err != nil { // the record of this commit would not show it any more
+			return v.header.Err
+		}
 		v.header.Stale = v.exists
 		return nil
 	case Replace:

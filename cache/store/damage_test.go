@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 
 	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/store/writeback"
 )
 
 // Invariant 15: damage costs at most the objects whose bytes it hit. Nothing is silently missing, and no
@@ -279,6 +280,26 @@ func TestALossIsKnownUntilSomethingIsCommitted(t *testing.T) {
 		t.Errorf("after a commit: got recovery %v", s.Recovery())
 	}
 	mustHold(t, s, 7)
+}
+
+// What has lost a change is dropped when it becomes stale: once that was committed, nothing would show the loss any more.
+func TestAViewThatHasLostAChangeIsDroppedWhenItBecomesStale(t *testing.T) {
+	dir := loseCommit(t)
+	s := mustOpen(t, dir, store.Options{})
+	stale := store.Change{ID: viewID(0), Op: store.MarkStale}
+	if err := s.Commit(store.Batch{Changes: []store.Change{stale}}); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("got error %v", err)
+	}
+	w := writeback.New(s, writeback.Options{})
+	change(t, w, stale)
+	if err := w.Flush(); err != nil {
+		t.Error(err)
+	}
+	s.Close()
+	s = mustOpen(t, dir, store.Options{})
+	if v, members, err := s.Members(viewID(0)); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("after a restart it is at %s with %d members of %d (%v)", v.ResourceVersion, len(members), len(membersAt(7)), err)
+	}
 }
 
 // Once something was committed, the log is written anew soon, so that the next start does not find the loss again.

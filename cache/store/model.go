@@ -101,7 +101,7 @@ const (
 	Update Op = iota
 	// Replace sets the members of the view to Put, and clears View.Stale.
 	Replace
-	// MarkStale sets View.Stale, if the view exists.
+	// MarkStale sets View.Stale, if the view exists. One that has lost a change must be dropped.
 	MarkStale
 	// Drop removes the view, even if it is damaged.
 	Drop
