@@ -152,12 +152,13 @@ func (d *Disk) openLate(ctx context.Context) bool {
 func (d *Disk) use(s *store.Store) {
 	views, keys := s.Contents()
 	anew := len(views) == 0 || d.options.HasState()
-	if anew {
-		d.drop(views, keys)
-	} else {
-		d.writer.Yield(s.Has) // its salts are those of what it has
-	}
-	d.writer.Use(s)
+	d.writer.Use(s, func() { // a writer takes no drop of what its store does not have
+		if anew {
+			d.drop(views, keys)
+		} else {
+			d.writer.Yield(s.Has) // its salts are those of what it has
+		}
+	})
 	d.mu.Lock()
 	d.store, d.openErr = s, nil
 	d.mu.Unlock()

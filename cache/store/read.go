@@ -57,6 +57,15 @@ func (s *Store) Contents() (views []ID, keys []Pair) {
 	return views, keys
 }
 
+// HasView reports whether there is a view. It does no I/O.
+func (s *Store) HasView(id ID) (ok bool) {
+	_ = s.reading(func(c *contents) error {
+		ok = c.views[id] != nil
+		return nil
+	})
+	return ok
+}
+
 // Has reports whether a table has a key.
 func (s *Store) Has(table, key string) (ok bool) {
 	_ = s.reading(func(c *contents) error {

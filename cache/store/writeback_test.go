@@ -25,6 +25,7 @@ type slowDisk struct {
 	fails   error
 	batches []store.Batch
 	at      []time.Time
+	views   map[store.ID]bool // that were committed and not dropped
 }
 
 func (d *slowDisk) Commit(b store.Batch) error {
@@ -36,7 +37,19 @@ func (d *slowDisk) Commit(b store.Batch) error {
 	}
 	d.batches = append(d.batches, b)
 	d.at = append(d.at, time.Now())
+	if d.views == nil {
+		d.views = map[store.ID]bool{}
+	}
+	for i := range b.Changes {
+		d.views[b.Changes[i].ID] = b.Changes[i].Op != store.Drop
+	}
 	return nil
+}
+
+func (d *slowDisk) HasView(id store.ID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.views[id]
 }
 
 func (d *slowDisk) fail(err error) {
@@ -271,6 +284,51 @@ func TestTheLargestViewIsGivenUpBeyondTheBound(t *testing.T) {
 			t.Fatalf("got %+v", got)
 		}
 	})
+}
+
+// While the disk cannot be written, a flood of queries, each of which evicts the view of another, fills no memory.
+func TestAViewThatWasNeverStoredLeavesNothingBehindWhenItIsDropped(t *testing.T) {
+	disk := &slowDisk{}
+	disk.fail(store.ErrNoSpace)
+	var lost losses
+	w := writeback.New(disk, writeback.Options{MaxPending: 1 << 20, Lost: lost.add})
+	for i := range 5_000 {
+		one := store.Change{ID: id(fmt.Sprint(i)), Op: store.Replace, Header: testHeader(1)}
+		change(t, w, one)
+		change(t, w, store.Change{ID: one.ID, Op: store.Drop})
+	}
+	if n := w.Pending(); n > 0 {
+		t.Errorf("%d bytes wait", n)
+	}
+	change(t, w, whole(0, 3)) // what the kubelet reads
+	if len(lost.views) > 0 {
+		t.Errorf("lost %d views: %v", len(lost.views), lost.errs)
+	}
+}
+
+// A view that is dropped while it is committed is on disk if that succeeds.
+func TestAViewThatIsDroppedDuringItsCommit(t *testing.T) {
+	for name, fails := range map[string]error{"which succeeds": nil, "which fails": store.ErrNoSpace} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk := &slowDisk{takes: time.Second}
+				disk.fail(fails)
+				w := writeback.New(disk, writeback.Options{})
+				change(t, w, whole(0, 3))
+				time.AfterFunc(500*time.Millisecond, func() { change(t, w, store.Change{ID: viewID(0), Op: store.Drop}) })
+				if err := w.Flush(); !errors.Is(err, fails) {
+					t.Fatal(err)
+				}
+				if waits := w.Pending() > 0; waits != (fails == nil) {
+					t.Errorf("the drop waits: %v", waits)
+				}
+				disk.fail(nil)
+				if err := w.Flush(); err != nil || disk.HasView(viewID(0)) {
+					t.Errorf("the view is on disk: %v (%v)", disk.HasView(viewID(0)), err)
+				}
+			})
+		})
+	}
 }
 
 func TestARefusedViewDoesNotPreventOtherCommits(t *testing.T) {

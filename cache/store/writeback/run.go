@@ -170,6 +170,11 @@ func (w *Writer) done(err error) []loss {
 	}
 	refused := failed.follow(w.next)
 	w.next = failed
+	for id, v := range w.next.views {
+		if v.change.Op == store.Drop && !w.mayBeStoredLocked(id) {
+			w.next.remove(id)
+		}
+	}
 	var losses []loss
 	for _, id := range refused {
 		losses = append(losses, w.loseLocked(id, store.ErrConflict))

@@ -23,8 +23,11 @@ import (
 // ErrOverflow is the reason if a view's changes were given up because the disk was too slow.
 var ErrOverflow = errors.New("too much is waiting for the disk")
 
-// committer is the part of a Store that a Writer uses.
-type committer interface{ Commit(store.Batch) error }
+// committer is the part of a Store that a Writer uses. HasView is called under a lock, and does no I/O.
+type committer interface {
+	Commit(store.Batch) error
+	HasView(store.ID) bool
+}
 
 // Options of a Writer. The zero value is usable.
 type Options struct {
@@ -59,8 +62,8 @@ type Writer struct {
 	// dirty has an element when something is pending. One element is enough: Run takes all changes.
 	dirty chan struct{}
 
-	committing sync.Mutex // held during a commit; guards store
-	store      committer
+	committing sync.Mutex // held during a commit
+	store      committer  // is changed under both locks
 
 	mu      sync.Mutex
 	next    *pending // collected
@@ -87,11 +90,15 @@ func New(to committer, opts Options) *Writer {
 	}
 }
 
-// Use sets the store to which everything is committed from now on.
-func (w *Writer) Use(to committer) {
+// Use sets the store to which everything is committed from now on. Before the first commit it calls prepare, which
+// may change what is committed.
+func (w *Writer) Use(to committer, prepare func()) {
 	w.committing.Lock()
 	defer w.committing.Unlock()
+	w.mu.Lock()
 	w.store = to
+	w.mu.Unlock()
+	prepare()
 }
 
 // Yield forgets the pending values of keys for which has returns true.
@@ -199,10 +206,20 @@ func (w *Writer) collect(c *store.Change) []loss {
 	case w.lost[c.ID]:
 		return nil
 	}
+	if c.Op == store.Drop && !w.mayBeStoredLocked(c.ID) {
+		w.next.remove(c.ID)
+		return nil
+	}
 	if err := w.next.add(c); err != nil {
 		return []loss{w.loseLocked(c.ID, err)}
 	}
 	return w.boundLocked()
+}
+
+// mayBeStoredLocked reports whether a view is on disk, or in a running commit. Otherwise there is nothing to drop, and
+// a drop would wait for a disk that cannot be written, one for each view that was evicted meanwhile.
+func (w *Writer) mayBeStoredLocked(id store.ID) bool {
+	return w.current != nil && w.current.views[id] != nil || w.store.HasView(id)
 }
 
 // boundLocked gives up views until the pending changes are within their bound.
