@@ -58,9 +58,9 @@ func (x *exchange) watched() *http.Response {
 }
 
 // unversioned are objects, by resource and name, of which the node has lately been shown something at a version
-// that the hub does not know: by a deletion or a 404, by a subresource, or in a form that is not decoded. A watch
-// may have come only to an earlier state. The name "" stands for all of a resource. The zero value is ready. It
-// is safe for concurrent use.
+// that the hub does not know: by a deletion or a 404, by a subresource, or by a write that was answered in a form
+// that is not decoded. A watch may have come only to an earlier state. The name "" stands for all of a resource. The
+// zero value is ready. It is safe for concurrent use.
 type unversioned struct {
 	mu    sync.Mutex
 	since map[schema.GroupResource]map[string]time.Time

@@ -224,18 +224,14 @@ func (x *exchange) tooLarge(v *view.View) {
 // parameters: older state no longer proves that these objects do not exist.
 func (x *exchange) unread(res *http.Response) {
 	r := x.cache.records
-	x.showsUnversioned()
 	if x.info.Verb == "get" {
 		q := x.named()
 		r.Read(q.UserResource(), q.Namespace, q.Member(), "", "", x.moment, false)
-		r.Seen(q.UserResource(), q.Member(), versions.Following(x.moment.Version()), "")
+		r.Seen(q.UserResource(), q.Member(), versions.Following(r.Highest(q.Resource).Version()), "")
 		return
 	}
 	of := query.UserResource{User: x.who.user, Resource: x.resource()}
-	res.Body = &unreadBody{res.Body, func() {
-		x.showsUnversioned()
-		r.SeenUncached(of, versions.Following(r.Highest(of.Resource).Version()))
-	}}
+	res.Body = &unreadBody{res.Body, func() { r.SeenUncached(of, versions.Following(r.Highest(of.Resource).Version())) }}
 }
 
 // isUnread reports whether objects are read in a way that cannot be cached.
