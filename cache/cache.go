@@ -358,7 +358,7 @@ func (c *Cache) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	p := query.ParamsOf(r)
 	x := &exchange{cache: c, req: r, params: p, info: info, who: who, query: query.Of(r, p, info, who.user)}
-	x.began = x.versions()
+	x.began, x.asked = x.versions(), time.Now()
 	if info.IsResourceRequest {
 		x.moment = c.records.Now(x.resource())
 	}

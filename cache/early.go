@@ -92,6 +92,15 @@ func (u *unversioned) add(r schema.GroupResource, name string) {
 	names[name] = time.Now()
 }
 
+// settle removes an object of which an answer at a known version shows the newest state, if it was asked for later.
+func (u *unversioned) settle(r schema.GroupResource, name string, asked time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if since, ok := u.since[r][name]; ok && since.Before(asked) {
+		delete(u.since[r], name)
+	}
+}
+
 // has reports whether an object, or any object if name is "", of a resource is among them.
 func (u *unversioned) has(r schema.GroupResource, name string) bool {
 	u.mu.Lock()

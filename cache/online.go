@@ -114,6 +114,9 @@ func (x *exchange) keepBody(q *query.Query, repr negotiation.Representation, bod
 	if x.who.isNode() && x.info.Resource == "pods" && x.info.Subresource == "status" && repr.Metadata == "" {
 		x.cache.derived.Reported(view.Object{Type: m.TypeMeta(), Repr: repr, Bare: bare})
 	}
+	if x.who.isNode() && q.Consistent() {
+		x.cache.unversioned.settle(q.Resource.GroupResource(), q.Member(), x.asked)
+	}
 	x.cache.views.EnforceLimit(v)
 	return nil
 }

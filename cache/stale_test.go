@@ -51,26 +51,24 @@ func TestAReadIsNotAnsweredFromAWatchThatHasNotComeToWhatTheNodeHasSeen(t *testi
 		url            string // that is read; the default is urlPodA
 		accept, params string // of who reads
 	}{
-		"PATCH of a subresource":                    {do: []do{does("PATCH", urlPodA+"/resize", 200, later, "")}},
-		"PATCH of a subresource, a list":            {do: []do{does("PATCH", urlPodA+"/resize", 200, later, "")}, url: urlPods},
-		"GET of its status":                         {do: []do{does("GET", urlPodA+"/status", 200, later, "")}},
-		"an eviction":                               {do: []do{does("POST", urlPodA+"/eviction", 201, success, "")}},
-		"PATCH, answered in YAML":                   {do: []do{does("PATCH", urlPodA, 200, "metadata: {}", "application/yaml")}},
-		"PATCH, answered as a table":                {do: []do{does("PATCH", urlPodA, 200, tabled, table)}},
-		"POST, answered in YAML, a list":            {do: []do{does("POST", pods, 201, "metadata: {}", "application/yaml")}, url: urlPods},
-		"PUT with a malformed parameter":            {do: []do{does("PUT", urlPodA+"?x=%zz", 200, later, "")}},
-		"GET of metadata, answered whole":           {do: []do{does("GET", urlPodA, 200, later, meta)}},
-		"DELETE of all, then a late event":          {do: []do{does("DELETE", pods, 200, success, ""), b}},
-		"DELETE of all, then a late event, a list":  {do: []do{does("DELETE", pods, 200, success, ""), b}, url: urlPods},
-		"DELETE with 202, then a late event":        {do: []do{does("DELETE", urlPodA, 202, success, ""), b}},
-		"DELETE without a UID, then a late event":   {do: []do{does("DELETE", urlPodA, 200, success, ""), events(podEvent("MODIFIED", "a", "115"))}},
-		"DELETE as a table, then a late event":      {do: []do{does("DELETE", urlPodA, 200, tabled, table), b}},
-		"404, then a late event":                    {do: []do{does("GET", pods+"/x", 404, noX, ""), events(podEvent("ADDED", "x", "115"))}, url: pods + "/x"},
-		"a later list by its label that lacks it":   {do: []do{does("GET", urlPods+"?labelSelector=l", 200, podsJSON("130"), "")}},
-		"later metadata of its node's that lack it": {selector: "&fieldSelector=spec.nodeName%3Dn", do: []do{does("GET", urlPods+"?fieldSelector=spec.nodeName%3Dn", 200, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"130"},"items":[]}`, strings.Replace(meta, "Metadata;", "MetadataList;", 1))}},
-		"GET of other bytes of the same version":    {do: []do{does("GET", urlPodA, 200, podJSON("a", "50", "new"), "")}},
-		"JSON that an apiserver indents":            {accept: "application/json;pretty=1"},
-		"initial events, which belong to no list":   {params: "&sendInitialEvents=true", url: urlPods},
+		"PATCH of a subresource":                   {do: []do{does("PATCH", urlPodA+"/resize", 200, later, "")}},
+		"PATCH of a subresource, a list":           {do: []do{does("PATCH", urlPodA+"/resize", 200, later, "")}, url: urlPods},
+		"GET of its status":                        {do: []do{does("GET", urlPodA+"/status", 200, later, "")}},
+		"an eviction":                              {do: []do{does("POST", urlPodA+"/eviction", 201, success, "")}},
+		"PATCH, answered in YAML":                  {do: []do{does("PATCH", urlPodA, 200, "metadata: {}", "application/yaml")}},
+		"PATCH, answered as a table":               {do: []do{does("PATCH", urlPodA, 200, tabled, table)}},
+		"POST, answered in YAML, a list":           {do: []do{does("POST", pods, 201, "metadata: {}", "application/yaml")}, url: urlPods},
+		"PUT with a malformed parameter":           {do: []do{does("PUT", urlPodA+"?x=%zz", 200, later, "")}},
+		"GET of metadata, answered whole":          {do: []do{does("GET", urlPodA, 200, later, meta)}},
+		"DELETE of all, then a late event":         {do: []do{does("DELETE", pods, 200, success, ""), b}},
+		"DELETE of all, then a late event, a list": {do: []do{does("DELETE", pods, 200, success, ""), b}, url: urlPods},
+		"DELETE with 202, then a late event":       {do: []do{does("DELETE", urlPodA, 202, success, ""), b}},
+		"DELETE without a UID, then a late event":  {do: []do{does("DELETE", urlPodA, 200, success, ""), events(podEvent("MODIFIED", "a", "115"))}},
+		"DELETE as a table, then a late event":     {do: []do{does("DELETE", urlPodA, 200, tabled, table), b}},
+		"404, then a late event":                   {do: []do{does("GET", pods+"/x", 404, noX, ""), events(podEvent("ADDED", "x", "115"))}, url: pods + "/x"},
+		"GET of other bytes of the same version":   {do: []do{does("GET", urlPodA, 200, podJSON("a", "50", "new"), "")}},
+		"JSON that an apiserver indents":           {accept: "application/json;pretty=1"},
+		"initial events, which belong to no list":  {params: "&sendInitialEvents=true", url: urlPods},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -126,6 +124,10 @@ func TestAWatchAnswersAgainAfterWhatWasShownAtNoVersion(t *testing.T) {
 		w.shows("999", podJSON("a", "999"))
 		bookmarks(1)(t, w)
 		expect(t, w.cache, "a minute later", urlPods+anyVersion, "999: a=999")
+		get(t, w.cache, urlPodA)
+		send(t, w.feed, podEvent("MODIFIED", "a", "1000"))
+		synctest.Wait()
+		expect(t, w.cache, "when it was read since, and the watch has come to that", urlPodA+anyVersion, "a=1000")
 		bookmarks(1)(t, w)
 		send(t, w.feed, podEvent("MODIFIED", "a", "1001"))
 		synctest.Wait()

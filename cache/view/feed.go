@@ -66,26 +66,20 @@ func (s *Views) Current(q *query.Query, r negotiation.Representation) (Copy, boo
 		return Copy{}, false
 	}
 	c := copies[at]
-	if slices.ContainsFunc(s.Of(of), func(v *View) bool { return v.differs(q, &c) }) {
+	if slices.ContainsFunc(s.Of(of), func(v *View) bool { return v.differs(&c) }) {
 		return Copy{}, false
 	}
 	return c, true
 }
 
-// differs reports whether the view has shown something else of an object than a copy does, of which it is not
-// known to be older: a later list without it, or a GET with other bytes of the same version.
-func (v *View) differs(q *query.Query, c *Copy) bool {
-	k := &v.Key
-	if !k.Single && (k.Namespace != "" && k.Namespace != q.Namespace || k.Name() != "" && k.Name() != q.Name) {
+// differs reports whether a GET has shown other bytes than a copy has, at the same version: an apiserver may have
+// got a new default.
+func (v *View) differs(c *Copy) bool {
+	if !v.Key.Single || v.Repr != c.View.Repr {
 		return false
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	e, has := v.index[c.Name]
-	if k.Single {
-		return has && v.Repr == c.View.Repr && e.Version == c.Entry.Version && e.sum != c.Entry.sum
-	}
-	return !has && versions.Compare(versions.Higher(v.latestLocked(), v.seen), c.proven) > 0
+	e, has := v.Member(c.Name)
+	return has && e.Version == c.Entry.Version && e.sum != c.Entry.sum
 }
 
 // isShared reports whether the user knows the resource in another version of its API, too: versions of objects are
