@@ -36,6 +36,7 @@ type world struct {
 	copied   bool // a copy of the hub's store is there
 	spoiled  bool // there may be damage in the hub's store that the hub has not met
 	writes   atomic.Int64
+	isCalm   atomic.Bool // the node itself writes nothing
 
 	users   []*user
 	direct  []*client // straight to the apiservers
