@@ -48,7 +48,11 @@ func (f *follower) status(kind watch.EventType, got *state) bool {
 	had := f.items[key]
 	// A pod that the client had for its status alone has gone, and another one is shown in its
 	// place. A hub that has just started does not know what its client had.
-	replaces := had != nil && had.uid != got.uid && kind == watch.Added && f.q.byStatus() && f.shown[key]
+	byStatus := f.q.byStatus() && f.shown[key]
+	replaces := byStatus && had != nil && had.uid != got.uid && kind == watch.Added
+	// The node reads what its report makes of a pod's latest copy, as a GET does, and the pod need not be as
+	// old as what else the client has.
+	renews := byStatus && !takenBack && had != nil && had.uid == got.uid && had.rev < got.rev && f.c.isNode()
 	// What a hub puts right may be right: it does not know what its client's list has shown.
 	repeats := had != nil && kind == watch.Modified && had.same(got)
 	switch {
@@ -56,7 +60,7 @@ func (f *follower) status(kind watch.EventType, got *state) bool {
 		return false
 	case !takenBack && !f.c.explains(stored, got, foul):
 		return false
-	case had != nil && !replaces && (had.uid != got.uid || kind != watch.Deleted && had.rev != got.rev):
+	case had != nil && !replaces && !renews && (had.uid != got.uid || kind != watch.Deleted && had.rev != got.rev):
 		return false
 	case kind != watch.Deleted && !f.q.selects(got):
 		return false
