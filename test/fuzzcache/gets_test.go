@@ -45,7 +45,7 @@ func (c *client) getOne(ctx context.Context, res *resource, namespace, name stri
 	}
 	c.w.did("gets, " + a.weather.String())
 	if a.code == http.StatusNotFound {
-		c.judgeAbsence(what, res, key, max(floor, tables), a)
+		c.judgeAbsence(what, res, key, floor, tables, a)
 		return
 	}
 	got, err := decodeState(a.body, 0)
@@ -98,8 +98,10 @@ func (c *client) judgeState(what string, res *resource, key string, got *state, 
 	return c.judgeReport(what, expected, got, a)
 }
 
-// judgeAbsence looks whether an object was absent at some time after what was seen.
-func (c *client) judgeAbsence(what string, res *resource, key string, floor int64, a *answer) {
+// judgeAbsence looks whether an object was absent at some time after what was seen. What only tables have
+// shown has to come before it, but does not count for later answers, as it does not for an object that is there.
+func (c *client) judgeAbsence(what string, res *resource, key string, objects, tables int64, a *answer) {
+	floor := max(objects, tables)
 	// The answer names no version: what etcd had when it came has to be known.
 	absent := c.absentSince(res, key, floor)
 	if absent == 0 {
@@ -111,7 +113,7 @@ func (c *client) judgeAbsence(what string, res *resource, key string, floor int6
 		c.w.report("404 for an object that was there all the time", "%s, %s, %v: seen was %d; it is %v", c.name, what, a.weather, floor, stateAt(c.w.history.of(res.name, key), c.w.history.now()))
 		return
 	}
-	c.sight.raise(c.sight.objects, objectKey(res.name, key), absent, a.began, a.ended)
+	c.sight.raise(c.sight.objects, objectKey(res.name, key), c.absentSince(res, key, objects), a.began, a.ended)
 }
 
 // absentSince is the first revision from floor on at which an object was absent, as far as
