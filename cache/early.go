@@ -47,7 +47,7 @@ func (x *exchange) atAnyVersion() *http.Response {
 // prove that it may read what it is answered, as long as an apiserver lets them go on. The user of a
 // token may have watches open that were authorized by another token.
 func (x *exchange) watched() *http.Response {
-	if !x.cache.opts.ServeWatched || !x.who.isNode() || !x.cache.isUp() || x.cache.unversioned.has(x.resource().GroupResource(), x.object()) {
+	if !x.cache.opts.ServeWatched || !x.who.isNode() || !x.cache.isUp() || x.cache.unversioned.has(x.extent()) {
 		return nil
 	}
 	res := x.ask().Current()
@@ -57,80 +57,86 @@ func (x *exchange) watched() *http.Response {
 	return res
 }
 
-// unversioned are objects, by resource and name, of which the node has lately been shown something at a version
-// that the hub does not know: by a deletion or a 404, by a subresource, or by a write that was answered in a form
-// that is not decoded. A watch may have come only to an earlier state. The name "" stands for all of a resource. The
-// zero value is ready. It is safe for concurrent use.
+// unversioned are objects of which the node has lately been shown something at a version that the hub does not
+// know: by a deletion or a 404, by a subresource, or by a write that was answered in a form that is not decoded. A
+// watch may have come only to an earlier state. The zero value is ready. It is safe for concurrent use.
 type unversioned struct {
 	mu    sync.Mutex
-	since map[schema.GroupResource]map[string]time.Time
+	since map[extent]time.Time
+}
+
+// extent is an object by its name in views, all of a resource without a name, and everything without a resource.
+type extent struct {
+	resource schema.GroupResource
+	name     string
+}
+
+func (e extent) overlaps(other extent) bool {
+	return e == extent{} || e.resource == other.resource && (e.name == other.name || e.name == "" || other.name == "")
 }
 
 // catchUp is how long a watch, which shows signs of life at least that often, has to come to such a state.
 const catchUp = view.MaxSilence
 
-// maxUnversioned bounds the names of one resource. Beyond it all objects count: a program may ask for any name.
+// maxUnversioned bounds how many there are. Beyond it everything counts: a program may ask for any name.
 const maxUnversioned = 1000
 
-func (u *unversioned) add(r schema.GroupResource, name string) {
+func (u *unversioned) add(e extent) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	names := u.since[r]
-	if len(names) >= maxUnversioned {
-		u.expireLocked(r)
+	if len(u.since) >= maxUnversioned {
+		u.expireLocked()
+	}
+	if len(u.since) >= maxUnversioned {
+		e = extent{}
 	}
 	if u.since == nil {
-		u.since = map[schema.GroupResource]map[string]time.Time{}
+		u.since = map[extent]time.Time{}
 	}
-	if names = u.since[r]; names == nil {
-		names = map[string]time.Time{}
-		u.since[r] = names
-	}
-	if len(names) >= maxUnversioned {
-		name = ""
-	}
-	names[name] = time.Now()
+	u.since[e] = time.Now()
 }
 
 // settle removes an object of which an answer at a known version shows the newest state, if it was asked for later.
-func (u *unversioned) settle(r schema.GroupResource, name string, asked time.Time) {
+func (u *unversioned) settle(e extent, asked time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if since, ok := u.since[r][name]; ok && since.Before(asked) {
-		delete(u.since[r], name)
+	if since, ok := u.since[e]; ok && since.Before(asked) {
+		delete(u.since, e)
 	}
 }
 
-// has reports whether an object, or any object if name is "", of a resource is among them.
-func (u *unversioned) has(r schema.GroupResource, name string) bool {
+// has reports whether something of e is among them.
+func (u *unversioned) has(e extent) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.expireLocked(r)
-	names := u.since[r]
-	return len(names) > 0 && (name == "" || !names[name].IsZero() || !names[""].IsZero())
+	u.expireLocked()
+	for one := range u.since {
+		if one.overlaps(e) {
+			return true
+		}
+	}
+	return false
 }
 
-func (u *unversioned) expireLocked(r schema.GroupResource) {
-	maps.DeleteFunc(u.since[r], func(_ string, since time.Time) bool { return time.Since(since) >= catchUp })
-	if len(u.since[r]) == 0 {
-		delete(u.since, r)
-	}
+func (u *unversioned) expireLocked() {
+	maps.DeleteFunc(u.since, func(_ extent, since time.Time) bool { return time.Since(since) >= catchUp })
 }
 
 // showsUnversioned records that the node is shown something of the request's object, or of its resource if it
 // names none, at a version that the hub does not know.
 func (x *exchange) showsUnversioned() {
 	if x.who.isNode() {
-		x.cache.unversioned.add(x.resource().GroupResource(), x.object())
+		x.cache.unversioned.add(x.extent())
 	}
 }
 
-// object returns the name in views of the only object that the request is about, or "".
-func (x *exchange) object() string {
-	if x.info.Name == "" {
-		return ""
+// extent returns what the request is about: one object, or a resource.
+func (x *exchange) extent() extent {
+	e := extent{resource: x.resource().GroupResource()}
+	if x.info.Name != "" {
+		e.name = x.named().Member()
 	}
-	return x.named().Member()
+	return e
 }
 
 // isVersioned reports whether the answer to a request that does not read objects shows the state of an object

@@ -115,7 +115,7 @@ func (x *exchange) keepBody(q *query.Query, repr negotiation.Representation, bod
 		x.cache.derived.Reported(view.Object{Type: m.TypeMeta(), Repr: repr, Bare: bare})
 	}
 	if x.who.isNode() && q.Consistent() {
-		x.cache.unversioned.settle(q.Resource.GroupResource(), q.Member(), x.asked)
+		x.cache.unversioned.settle(extent{q.Resource.GroupResource(), q.Member()}, x.asked)
 	}
 	x.cache.views.EnforceLimit(v)
 	return nil

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -132,6 +133,28 @@ func TestAWatchAnswersAgainAfterWhatWasShownAtNoVersion(t *testing.T) {
 		send(t, w.feed, podEvent("MODIFIED", "a", "1001"))
 		synctest.Wait()
 		expect(t, w.cache, "two minutes later", urlPodA+anyVersion, "a=1001")
+	})
+}
+
+// A program may use any names, of many resources. What is noted of them is bounded: beyond that, no watch answers.
+func TestWhatWasShownAtNoVersionIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := startWatching(t, "")
+		for i := range 3 * maxUnversioned {
+			w.answers(t, "get", http.StatusCreated, "{}", http.MethodPost, fmt.Sprintf("/apis/example.com/v1/namespaces/ns/foos%d/x%d/eviction", i%2*i, i))
+		}
+		if n := len(w.cache.unversioned.since); n > maxUnversioned+1 {
+			t.Errorf("%d are noted", n)
+		}
+		w.shows("999", podJSON("a", "999"))
+		expect(t, w.cache, "when not all can be noted", urlPodA+anyVersion, "a=999")
+		bookmarks(2)(t, w)
+		send(t, w.feed, podEvent("MODIFIED", "a", "1000"))
+		synctest.Wait()
+		expect(t, w.cache, "two minutes later", urlPods+anyVersion, "1000: a=1000")
+		if n := len(w.cache.unversioned.since); n > 0 {
+			t.Errorf("%d are noted two minutes later", n)
+		}
 	})
 }
 
