@@ -259,8 +259,8 @@ func TestVariantsOfAnAnswerAreBounded(t *testing.T) {
 	if got := answer(p, "u", get("/version", "Accept", "a/b899")); got != "200 v" || p.Len() != 8 {
 		t.Errorf("the last of %d answers: %s", p.Len(), got)
 	}
-	if p = open(t, &disk, discovery.Options{}); p.Len() != 8 || len(disk.Keys("paths")) != 8 {
-		t.Errorf("after a restart there are %d answers, %d on disk", p.Len(), len(disk.Keys("paths")))
+	if p = open(t, &disk, discovery.Options{}); p.Len() != 8 || len(disk.KeysIn("paths")) != 8 {
+		t.Errorf("after a restart there are %d answers, %d on disk", p.Len(), len(disk.KeysIn("paths")))
 	}
 }
 
@@ -343,7 +343,7 @@ func TestWhatAnApiserverConfirmsIsNotTheLeastRecentlyRead(t *testing.T) {
 
 func stored(tb testing.TB, disk *tabletest.Store) (all string) {
 	tb.Helper()
-	for _, key := range disk.Keys("paths") {
+	for _, key := range disk.KeysIn("paths") {
 		value, err := disk.Get("paths", key)
 		if err != nil {
 			tb.Fatal(err)

@@ -233,13 +233,14 @@ func (d *Disk) Get(table, key string) ([]byte, error) {
 	return value, err
 }
 
-// Range calls fn for each key of a table that is on disk.
-func (d *Disk) Range(table, from string, fn func(key string, value []byte) error) error {
+// Keys returns the keys of a table that are on disk, in order.
+func (d *Disk) Keys(table string) ([]string, error) {
 	s, _ := d.Now()
-	if err := s.Range(table, from, fn); !errors.Is(err, store.ErrClosed) {
-		return err
+	keys, err := s.Keys(table)
+	if errors.Is(err, store.ErrClosed) {
+		return nil, nil
 	}
-	return nil
+	return keys, err
 }
 
 // CheckTable returns an error for a table that is damaged on disk, or has lost keys. See

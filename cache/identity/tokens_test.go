@@ -159,12 +159,12 @@ func TestTheUseOfATokenIsWrittenOnceAnHour(t *testing.T) {
 		tokens.Issued("a", account("ns", "a"))
 		disk.Clear()
 		tokens.offline("a")
-		if keys := disk.Keys(tableTokens); len(keys) != 0 {
+		if keys := disk.KeysIn(tableTokens); len(keys) != 0 {
 			t.Error("each use of a token is written")
 		}
 		time.Sleep(noteUseEvery)
 		tokens.offline("a")
-		if keys := disk.Keys(tableTokens); len(keys) != 1 {
+		if keys := disk.KeysIn(tableTokens); len(keys) != 1 {
 			t.Error("the use of a token is not written")
 		}
 	})

@@ -309,7 +309,7 @@ func TestADamagedAnswerIsNo(t *testing.T) {
 	k := open(t, &disk, o)
 	may := accessReview("jane", "get")
 	keep(t, k, may, allowed(may))
-	disk.Damage("reviews", disk.Keys("reviews")[0])
+	disk.Damage("reviews", disk.KeysIn("reviews")[0])
 	for range 2 {
 		if got := answerTo(t, k, may, kubelet); got != "no "+why {
 			t.Error(got)

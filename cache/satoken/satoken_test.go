@@ -157,8 +157,8 @@ func TestTokensThatAreNotUsedAreDropped(t *testing.T) {
 		}
 		time.Sleep(250 * 24 * time.Hour)
 		k = open(t, &disk, satoken.Options{})
-		if k.Len() != 1 || given(t, k, account, request("2"), kubelet) == "" || len(disk.Keys(tableName)) != 1 {
-			t.Errorf("after 400 days unused, %d are there, %d on disk", k.Len(), len(disk.Keys(tableName)))
+		if k.Len() != 1 || given(t, k, account, request("2"), kubelet) == "" || len(disk.KeysIn(tableName)) != 1 {
+			t.Errorf("after 400 days unused, %d are there, %d on disk", k.Len(), len(disk.KeysIn(tableName)))
 		}
 	})
 }

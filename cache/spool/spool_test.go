@@ -249,11 +249,11 @@ func TestARestartKeepsTheNodesEventsAndDropsThoseOfTokens(t *testing.T) {
 	if inKeys, inValues := disk.Holds("the-secret"); inKeys || inValues {
 		t.Error("a token is on disk")
 	}
-	disk.Damage("events", disk.Keys("events")[0])
+	disk.Damage("events", disk.KeysIn("events")[0])
 
 	s = open(t, &disk, spool.Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
-	if s.Len() != 2 || len(disk.Keys("events")) != 2 {
-		t.Errorf("%d events, %d on disk; want b and c", s.Len(), len(disk.Keys("events")))
+	if s.Len() != 2 || len(disk.KeysIn("events")) != 2 {
+		t.Errorf("%d events, %d on disk; want b and c", s.Len(), len(disk.KeysIn("events")))
 	}
 	if !strings.Contains(logged.String(), "count=1") || !strings.Contains(logged.String(), "tokens") {
 		t.Errorf("logged: %s", &logged)
@@ -265,7 +265,7 @@ func TestARestartKeepsTheNodesEventsAndDropsThoseOfTokens(t *testing.T) {
 	if sent := sentBy(t, s); strings.Join(sent, " ") != "b c d" {
 		t.Errorf("sent %v", sent)
 	}
-	if left := disk.Keys("events"); len(left) != 0 {
+	if left := disk.KeysIn("events"); len(left) != 0 {
 		t.Errorf("left on disk: %v", left)
 	}
 }

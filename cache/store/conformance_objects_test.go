@@ -198,11 +198,9 @@ func (s *suite) blockedReader() {
 
 func (s *suite) callbackErrors() {
 	s.commit(replacement("a", "7", objects("x", "3", "y", "7")...))
-	s.ok(s.Commit(store.Batch{Pairs: []store.Pair{{Table: "b", Key: "k", Value: []byte("v")}}}))
 	stop := errors.New("stop")
 	noHead := func(store.View) error { return nil }
 	s.wantErr(s.Views(func(store.View) error { return stop }), stop)
 	s.wantErr(streamObjects(s.Store, id("a"), func(store.View) error { return stop }, nil), stop)
 	s.wantErr(streamObjects(s.Store, id("a"), noHead, func(store.Object) error { return stop }), stop)
-	s.wantErr(s.Range("b", "", func(string, []byte) error { return stop }), stop)
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -139,32 +140,16 @@ func (s *Store) value(table, key string, v value) ([]byte, error) {
 	return payload, err
 }
 
-// Range calls fn for each key of a table from the given one on, in order; a missing table has
-// none. Pairs that are committed meanwhile may be included or not. Range returns an error of
-// fn, and for a damaged value an *Error that names its key: delete that, and continue.
-func (s *Store) Range(table, from string, fn func(key string, value []byte) error) error {
-	var keys []string
-	err := s.reading(func(c *contents) error {
+// Keys returns the keys of a table, in order; a missing table has none.
+func (s *Store) Keys(table string) (keys []string, err error) {
+	err = s.reading(func(c *contents) error {
 		keys = slices.Sorted(maps.Keys(c.tables[table]))
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("read table %s: %w", table, err)
+		return nil, fmt.Errorf("read table %s: %w", table, err)
 	}
-	first, _ := slices.BinarySearch(keys, from)
-	for _, key := range keys[first:] {
-		v, err := s.Get(table, key)
-		if errors.Is(err, ErrNotFound) { // it was deleted meanwhile
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if err := fn(key, v); err != nil {
-			return err
-		}
-	}
-	return nil
+	return keys, nil
 }
 
 // CheckTable returns an error that is ErrCorrupt if the table is not as the last Commit left it: a
@@ -172,7 +157,12 @@ func (s *Store) Range(table, from string, fn func(key string, value []byte) erro
 // used, and after the next Commit that changes it, it counts as complete. So a caller that must know
 // of losses calls CheckTable first, and writes the consequences in that Commit.
 func (s *Store) CheckTable(name string) error {
-	err := s.Range(name, "", func(string, []byte) error { return nil })
+	keys, err := s.Keys(name)
+	for _, key := range keys {
+		if _, damage := s.Get(name, key); !errors.Is(damage, ErrNotFound) { // else it was deleted meanwhile
+			err = cmp.Or(err, damage)
+		}
+	}
 	if err == nil {
 		err = s.reading(func(*contents) error {
 			if s.settled != nil && !s.settled[name] {

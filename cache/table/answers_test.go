@@ -65,7 +65,7 @@ func (r *rig) body(user, name string) string {
 // stored returns the only value on disk.
 func (r *rig) stored(tb testing.TB) string {
 	tb.Helper()
-	value, err := r.disk.Get("x", r.disk.Keys("x")[0])
+	value, err := r.disk.Get("x", r.disk.KeysIn("x")[0])
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestDamagedAnswersAreMissing(t *testing.T) {
 	r := newRig(t, table.AnswersOptions{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 	r.put("u", "a", "secret")
 	whole := r.stored(t)
-	r.disk.Damage("x", r.disk.Keys("x")[0])
+	r.disk.Damage("x", r.disk.KeysIn("x")[0])
 	if got := r.body("u", "a"); got != "none" {
 		t.Errorf("damaged: %q", got)
 	}
@@ -153,7 +153,7 @@ func TestDamagedAnswersAreMissing(t *testing.T) {
 		if err := r.disk.Put(store.Pair{Table: "x", Key: r.Table.Key("u", "a"), Value: []byte(value)}); err != nil {
 			t.Fatal(err)
 		}
-		if r.restart(t); len(r.Entries) != 0 || len(r.disk.Keys("x")) != 0 {
+		if r.restart(t); len(r.Entries) != 0 || len(r.disk.KeysIn("x")) != 0 {
 			t.Errorf("read from %q, or left there", value)
 		}
 	}
@@ -176,8 +176,8 @@ func TestTheLeastRecentlyUsedAnswersAreEvicted(t *testing.T) {
 					}
 				}
 				for range 2 {
-					if len(r.Entries) != 3 || len(r.disk.Keys("x")) != 3 || r.body("u", "1") != "none" || r.body("u", "0") == "none" {
-						t.Errorf("%d answers, %d on disk", len(r.Entries), len(r.disk.Keys("x")))
+					if len(r.Entries) != 3 || len(r.disk.KeysIn("x")) != 3 || r.body("u", "1") != "none" || r.body("u", "0") == "none" {
+						t.Errorf("%d answers, %d on disk", len(r.Entries), len(r.disk.KeysIn("x")))
 					}
 					r.restart(t)
 				}
@@ -196,7 +196,7 @@ func TestExpiredAnswersAreDropped(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		r.put("u", "b", "")
-		if len(r.Entries) != 1 || len(r.disk.Keys("x")) != 1 || r.body("u", "a") != "none" {
+		if len(r.Entries) != 1 || len(r.disk.KeysIn("x")) != 1 || r.body("u", "a") != "none" {
 			t.Error("there after its end")
 		}
 	})

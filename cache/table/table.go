@@ -31,9 +31,8 @@ import (
 type Store interface {
 	// Get returns a copy of a value, or store.ErrNotFound.
 	Get(table, key string) ([]byte, error)
-	// Range calls fn for each key from the given one on, in order. A value is valid until
-	// fn returns. fn may call Get and Put.
-	Range(table, from string, fn func(key string, value []byte) error) error
+	// Keys returns the keys of a table, in order.
+	Keys(table string) ([]string, error)
 	// Put changes values, all of them or none. Get returns them at once; they are written to
 	// disk soon.
 	Put(pairs ...store.Pair) error
@@ -106,24 +105,24 @@ func (t *Table) Delete(keys ...string) {
 	}
 }
 
-// All calls fn for each value in the order of keys, except damaged ones. A value is valid until
-// fn returns. The error is the store's.
+// All calls fn for each value in the order of keys, except damaged ones. The error is the store's.
 func (t *Table) All(fn func(key string, value []byte)) error {
-	for from := ""; ; {
-		err := t.store.Range(t.name, from, func(key string, value []byte) error {
-			fn(key, value)
-			return nil
-		})
-		var damaged *store.Error
-		if !errors.As(err, &damaged) || !skippable(err) || damaged.Name < from {
-			if err != nil {
-				return fmt.Errorf("read table %s: %w", t.name, err)
-			}
-			return nil
-		}
-		t.forget(t.name, damaged.Name, err)
-		from = damaged.Name + "\x00" // the next possible key
+	keys, err := t.store.Keys(t.name)
+	if err != nil {
+		return fmt.Errorf("read table %s: %w", t.name, err)
 	}
+	for _, key := range keys {
+		switch value, err := t.store.Get(t.name, key); {
+		case err == nil:
+			fn(key, value)
+		case errors.Is(err, store.ErrNotFound): // deleted meanwhile
+		case skippable(err):
+			t.forget(t.name, key, err)
+		default:
+			return fmt.Errorf("read table %s: %w", t.name, err)
+		}
+	}
+	return nil
 }
 
 // Load is All for values that fn reads into memory: those for which it returns an error are deleted.

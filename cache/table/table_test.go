@@ -57,11 +57,11 @@ func TestDamagedValuesAreForgottenAndStopNobody(t *testing.T) {
 	if err := b.All(func(key string, _ []byte) { got = append(got, key) }); err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"1", "3"}; !slices.Equal(got, want) || !slices.Equal(disk.Keys("x"), want) {
-		t.Errorf("read %v, left %v; want %v", got, disk.Keys("x"), want)
+	if want := []string{"1", "3"}; !slices.Equal(got, want) || !slices.Equal(disk.KeysIn("x"), want) {
+		t.Errorf("read %v, left %v; want %v", got, disk.KeysIn("x"), want)
 	}
 	disk.Damage("x", "1")
-	if _, ok := b.Get("1"); ok || slices.Contains(disk.Keys("x"), "1") {
+	if _, ok := b.Get("1"); ok || slices.Contains(disk.KeysIn("x"), "1") {
 		t.Error("a damaged value was read, or is still there")
 	}
 	b.Delete("3")

@@ -53,8 +53,11 @@ func (t *Store) Clear() {
 	clear(t.damaged)
 }
 
-// Keys returns the keys of a table in order.
-func (t *Store) Keys(table string) []string {
+// Keys is table.Store's. Like a disk's, they are in memory.
+func (t *Store) Keys(table string) ([]string, error) { return t.KeysIn(table), nil }
+
+// KeysIn returns the keys of a table, in order.
+func (t *Store) KeysIn(table string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var keys []string
@@ -82,10 +85,6 @@ func (t *Store) Holds(text string) (inKeys, inValues bool) {
 func (t *Store) Get(table, key string) ([]byte, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.getLocked(table, key)
-}
-
-func (t *Store) getLocked(table, key string) ([]byte, error) {
 	k := [2]string{table, key}
 	v, ok := t.values[k]
 	switch {
@@ -97,23 +96,6 @@ func (t *Store) getLocked(table, key string) ([]byte, error) {
 		return nil, &store.Error{Table: table, Name: key, Err: store.ErrCorrupt}
 	}
 	return bytes.Clone(v), nil
-}
-
-// Range is table.Store's.
-func (t *Store) Range(table, from string, fn func(key string, value []byte) error) error {
-	for _, key := range t.Keys(table) {
-		if key < from {
-			continue
-		}
-		value, err := t.Get(table, key)
-		if err != nil {
-			return err
-		}
-		if err := fn(key, value); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Put is table.Store's.
