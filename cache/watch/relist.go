@@ -91,9 +91,5 @@ func (s *stream) mustRelist() (bool, error) {
 // expire sends the event that makes the client list again, and ends the stream.
 func (s *stream) expire() {
 	status := apierrors.NewResourceExpired(fmt.Sprintf("edgehub: too old resource version: %s; list again", s.at)).Status()
-	out, err := wire.AppendError(s.out, s.repr.Encoding, status)
-	s.out, s.err = out, io.EOF
-	if err != nil {
-		s.err = err
-	}
+	s.out, s.err = wire.AppendError(s.out, s.repr.Encoding, status), io.EOF
 }

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -32,49 +31,32 @@ func appendProtoEventHeader(dst []byte, event watch.EventType, n int) []byte {
 	return appendBytesHeader(dst, rawExtensionRaw, n)
 }
 
-// AppendBookmark appends a BOOKMARK at a version. Its object has nothing but the version; an
-// apiserver's has empty fields, too. With initialEventsEnd, the bookmark ends the initial events
-// of a WatchList.
+// AppendBookmark appends a BOOKMARK at a version. Its object has nothing but metadata. With
+// initialEventsEnd, the bookmark ends the initial events of a WatchList.
 func AppendBookmark(dst []byte, e Encoding, t TypeMeta, resourceVersion string, initialEventsEnd bool) []byte {
-	var annotations map[string]string
+	object := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: resourceVersion}}
 	if initialEventsEnd {
-		annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+		object.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
 	}
-	var bare []byte
-	if e == Protobuf {
-		bare = protoBookmark(resourceVersion, annotations)
-	} else {
-		bare = mustMarshal(map[string]any{"metadata": struct {
-			ResourceVersion string            `json:"resourceVersion"`
-			Annotations     map[string]string `json:"annotations,omitempty"`
-		}{resourceVersion, annotations}})
-	}
-	return AppendEvent(dst, e, watch.Bookmark, t, bare)
-}
-
-func protoBookmark(resourceVersion string, annotations map[string]string) []byte {
-	meta := appendBytesField(nil, objectMetaResourceVersion, resourceVersion)
-	for key, value := range annotations {
-		entry := appendBytesField(nil, mapKey, key)
-		entry = appendBytesField(entry, mapValue, value)
-		meta = appendBytesField(meta, objectMetaAnnotations, entry)
-	}
-	return appendBytesField(nil, objectMetadata, meta)
+	return AppendEvent(dst, e, watch.Bookmark, t, mustEncode(e, &object))
 }
 
 // AppendError appends an ERROR, after which an apiserver ends the stream. Package
 // k8s.io/apimachinery/pkg/api/errors has Statuses, such as NewResourceExpired for 410.
-func AppendError(dst []byte, e Encoding, status metav1.Status) ([]byte, error) {
+func AppendError(dst []byte, e Encoding, status metav1.Status) []byte {
 	t := TypeMeta{APIVersion: "v1", Kind: "Status"}
 	status.TypeMeta = metav1.TypeMeta{}
-	var bare []byte
-	if e == Protobuf {
-		var err error
-		if bare, err = status.Marshal(); err != nil {
-			return dst, fmt.Errorf("write watch event: encode Status: %w", err)
-		}
-	} else {
-		bare = mustMarshal(&status)
+	return AppendEvent(dst, e, watch.Error, t, mustEncode(e, &status))
+}
+
+// mustEncode encodes the hub's own strings, which cannot fail.
+func mustEncode(e Encoding, object interface{ Marshal() ([]byte, error) }) []byte {
+	if e == JSON {
+		return mustMarshal(object)
 	}
-	return AppendEvent(dst, e, watch.Error, t, bare), nil
+	b, err := object.Marshal()
+	if err != nil {
+		panic(err)
+	}
+	return b
 }

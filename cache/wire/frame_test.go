@@ -282,9 +282,9 @@ func TestErrors(t *testing.T) {
 	status.APIVersion, status.Kind = "v1", "Status"
 	for _, e := range encodings {
 		want := apiserverEvent(t, s, e, watch.Error, &status)
-		got, err := wire.AppendError(nil, e, apierrors.NewResourceExpired("too old resource version: 1 (2)").Status())
-		if err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%v: %v\n%q\n%q", e, err, got, want)
+		got := wire.AppendError(nil, e, apierrors.NewResourceExpired("too old resource version: 1 (2)").Status())
+		if !bytes.Equal(got, want) {
+			t.Errorf("%v:\n%q\n%q", e, got, want)
 		}
 		all, _ := frames(t, e, bytes.NewReader(want), wire.FrameOptions{})
 		if len(all) != 1 || all[0].Type != watch.Error || all[0].Code != 410 || all[0].Err != nil || len(all[0].Meta.Name) > 0 {

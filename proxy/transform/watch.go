@@ -60,7 +60,7 @@ func (e *events) next() {
 	if err != nil {
 		e.answer.transport.opts.Logger.Error("an event cannot be transformed: the watch ends", "err", err)
 		e.err = io.EOF
-		edited, _ = wire.AppendError(nil, e.answer.encoding, statusOf(err))
+		edited = wire.AppendError(nil, e.answer.encoding, statusOf(err))
 	}
 	e.ready = edited
 }
