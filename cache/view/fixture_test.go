@@ -86,7 +86,7 @@ func fillPods(t *testing.T, v *View, began, version string, consistent bool, mem
 			t.Fatal(err)
 		}
 	}
-	b.Meta = wire.ListMeta{TypeMeta: wire.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ResourceVersion: version}
+	b.Meta = wire.ListMeta{TypeMeta: wire.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: metav1.ListMeta{ResourceVersion: version}}
 	return b.Commit(version)
 }
 

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"weak"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/store/writeback"
@@ -53,7 +55,7 @@ func (v *View) Snapshot() (*Snapshot, error) {
 	}
 	return &Snapshot{
 		Version: v.version, Changed: v.header.Changed, Reader: reader,
-		Meta:    wire.ListMeta{TypeMeta: v.header.typeMeta(), ResourceVersion: v.version, Sorted: v.header.Sorted},
+		Meta:    wire.ListMeta{TypeMeta: v.header.typeMeta(), ListMeta: metav1.ListMeta{ResourceVersion: v.version}, Sorted: v.header.Sorted},
 		Members: v.sortedLocked(), pending: v.unwrittenLocked(w), view: v,
 		damaged: slices.Collect(maps.Keys(v.damaged)),
 	}, nil

@@ -223,9 +223,9 @@ func readListMeta(s *jsonscan.Scanner, meta *ListMeta) {
 	var seen uint8
 	for key := range s.Members() {
 		switch string(key) {
-		case "selfLink":
+		case "selfLink": // not since Kubernetes 1.20
 			s.Once(&seen, 1<<0)
-			meta.SelfLink = string(s.Text())
+			s.Text()
 		case "resourceVersion":
 			s.Once(&seen, 1<<1)
 			meta.ResourceVersion = string(s.Text())

@@ -11,11 +11,7 @@ import (
 // ListMeta is the type and metadata of a list.
 type ListMeta struct {
 	TypeMeta
-
-	ResourceVersion    string
-	Continue           string
-	RemainingItemCount *int64
-	SelfLink           string // empty since Kubernetes 1.20
+	metav1.ListMeta
 
 	// Sorted is set for lists that were written from maps, those of custom resources in JSON:
 	// keys are sorted, an empty continue is written, and items have a kind.

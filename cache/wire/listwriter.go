@@ -60,7 +60,7 @@ func NewListWriter(w io.Writer, e Encoding, m ListMeta, sizes ItemSizes) (*ListW
 		if sizes.unknown {
 			return nil, fmt.Errorf("write list in protobuf: %w", errSizes)
 		}
-		listMeta := appendProtoListMeta(nil, &m)
+		listMeta := appendBytesField(nil, listMetadata, mustEncode(e, &m.ListMeta))
 		raw := int64(len(listMeta)) + sizes.field
 		l.head = append(appendUnknownHeader(nil, m.TypeMeta, int(raw)), listMeta...)
 		l.tail = []byte(unknownTrailer)
@@ -152,18 +152,6 @@ func (l *ListWriter) write(b []byte) {
 	}
 }
 
-// appendProtoListMeta appends the field metadata of a list like a generated marshaller, with
-// empty strings.
-func appendProtoListMeta(dst []byte, m *ListMeta) []byte {
-	listMeta := appendBytesField(nil, listMetaSelfLink, m.SelfLink)
-	listMeta = appendBytesField(listMeta, listMetaResourceVersion, m.ResourceVersion)
-	listMeta = appendBytesField(listMeta, listMetaContinue, m.Continue)
-	if m.RemainingItemCount != nil {
-		listMeta = appendVarintField(listMeta, listMetaRemainingItemCount, uint64(*m.RemainingItemCount))
-	}
-	return appendBytesField(dst, listMetadata, listMeta)
-}
-
 // jsonFrame sets what surrounds the items.
 func (l *ListWriter) jsonFrame(m *ListMeta, items int64) {
 	if m.Sorted {
@@ -173,7 +161,7 @@ func (l *ListWriter) jsonFrame(m *ListMeta, items int64) {
 		return
 	}
 	l.head = append(appendJSONType(nil, m.TypeMeta), `,"metadata":`...)
-	l.head = append(append(l.head, jsonListMeta(m)...), `,"items":[`...)
+	l.head = append(append(l.head, mustMarshal(&m.ListMeta)...), `,"items":[`...)
 	l.tail = []byte("]}\n")
 	if _, metadata := m.itemType(); metadata && items == 0 {
 		// Only of this type does an apiserver write null for an empty list.
@@ -182,22 +170,12 @@ func (l *ListWriter) jsonFrame(m *ListMeta, items int64) {
 	}
 }
 
-func jsonListMeta(m *ListMeta) []byte {
-	return mustMarshal(struct {
-		SelfLink           string `json:"selfLink,omitempty"`
-		ResourceVersion    string `json:"resourceVersion,omitempty"`
-		Continue           string `json:"continue,omitempty"`
-		RemainingItemCount *int64 `json:"remainingItemCount,omitempty"`
-	}{m.SelfLink, m.ResourceVersion, m.Continue, m.RemainingItemCount})
-}
-
 func sortedJSONListMeta(m *ListMeta) []byte {
 	return mustMarshal(struct {
 		Continue           string `json:"continue"`
 		RemainingItemCount *int64 `json:"remainingItemCount,omitempty"`
 		ResourceVersion    string `json:"resourceVersion"`
-		SelfLink           string `json:"selfLink,omitempty"`
-	}{m.Continue, m.RemainingItemCount, m.ResourceVersion, m.SelfLink})
+	}{m.Continue, m.RemainingItemCount, m.ResourceVersion})
 }
 
 // mustMarshal marshals strings and numbers, which cannot fail.

@@ -141,7 +141,3 @@ func appendBytesHeader(dst []byte, tag byte, n int) []byte {
 func appendBytesField[T string | []byte](dst []byte, tag byte, value T) []byte {
 	return append(appendBytesHeader(dst, tag, len(value)), value...)
 }
-
-func appendVarintField(dst []byte, tag byte, v uint64) []byte {
-	return binary.AppendUvarint(append(dst, tag), v)
-}

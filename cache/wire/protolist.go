@@ -172,8 +172,7 @@ func (l *protoList) readMeta(message []byte) error {
 	f := fields{rest: message}
 	for f.next() {
 		switch f.tag {
-		case listMetaSelfLink:
-			l.meta.SelfLink = string(f.value)
+		case listMetaSelfLink: // empty since Kubernetes 1.20
 		case listMetaResourceVersion:
 			l.meta.ResourceVersion = string(f.value)
 		case listMetaContinue:
