@@ -122,6 +122,28 @@ func TestAWatchOpenedAfterTheReturnRevertsStatus(t *testing.T) {
 	})
 }
 
+// The same for a pod that the client's list has for its status alone: there is none behind it.
+func TestAWatchOpenedAfterTheReturnTakesBackWhatWasListedForItsStatus(t *testing.T) {
+	const byStatus = "&fieldSelector=status.podIP%3D10.0.0.1"
+	synctest.Test(t, func(t *testing.T) {
+		u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
+		u.shows("100")
+		get(t, c, urlPods+"?"+byStatus)
+		u.goAway()
+		synctest.Wait()
+		reportStatus(t, c, "a", "10.0.0.1")
+		reportStatus(t, c, "b", "10.0.0.2")
+		expect(t, c, "offline", urlPods+"?"+byStatus, "100: a=50")
+		u.comeBack()
+		time.Sleep(time.Second)
+		w := startWatch(t.Context(), t, c, urlWatch+byStatus+"&resourceVersion=100")
+		time.Sleep(derived.SettleAfter + 10*time.Second)
+		if got, want := w.addresses(t), "DELETED:a=50@10.0.0.1 BOOKMARK:=100@"; got != want {
+			t.Errorf("the watch says %q, want %q", got, want)
+		}
+	})
+}
+
 // Each watch of a client may be shorter than a minute. After reports were dropped, the next
 // watch reverts the status.
 func TestShortWatchesRevertStatus(t *testing.T) {

@@ -29,7 +29,7 @@ func (o *Objects) updates(v *view.View) []*Update {
 	return nil
 }
 
-// recent returns the updates of members that a client which has read a view up to the version at may have
+// recent returns the updates that a client which has read a view up to the version at may have
 // seen, unordered: in a list or watch of an outage that has ended by now, or from the last process.
 func (o *Objects) recent(v *view.View, at string) []*Update {
 	if ShowsSlices(v) {
@@ -37,7 +37,10 @@ func (o *Objects) recent(v *view.View, at string) []*Update {
 	}
 	return slices.DeleteFunc(o.reportsOf(v.Key.GVR(), true), func(u *Update) bool {
 		e, ok := v.Member(u.Name)
-		return !ok || versions.Compare(e.Version, u.version) > 0
+		if !ok {
+			return !adds(&v.Key, u) // also one that no GET returns any more
+		}
+		return versions.Compare(e.Version, u.version) > 0
 	})
 }
 
@@ -75,11 +78,8 @@ func (o *Objects) place(of *Of, snap *view.Snapshot, u *Update) (p placed, ok bo
 	}
 	own := of.Key.User == query.NodeUser
 	if !p.member {
-		if !own || !selectsStatus(of.Key.Fields) {
-			return p, false
-		}
-		p.fits = u.matches(of.Key) && o.isCached(of.Key, u)
-		return p, true
+		p.fits = adds(of.Key, u) && o.isCached(of.Key, u)
+		return p, selectsOwnStatus(of.Key)
 	}
 	if !u.over(u.uid, p.version, own) {
 		return p, false // another version: the object need not be read
@@ -93,6 +93,12 @@ func (o *Objects) place(of *Of, snap *view.Snapshot, u *Update) (p placed, ok bo
 	p.fits = u.matchesFields(of.Key.Fields)
 	return p, err == nil && u.over(string(m.UID), string(m.ResourceVersion), own)
 }
+
+// selectsOwnStatus reports whether objects may be shown for their status alone.
+func selectsOwnStatus(k *query.Key) bool { return k.User == query.NodeUser && selectsStatus(k.Fields) }
+
+// adds reports whether a query shows an object that it selects only as it is updated.
+func adds(k *query.Key, u *Update) bool { return selectsOwnStatus(k) && u.matches(k) }
 
 // isCached reports whether a GET by the query's user would return the updated object: there is a
 // whole copy, and the object is neither gone nor refused.
