@@ -39,7 +39,7 @@ func TestWhatClientsSeeIsWhatEtcdHad(t *testing.T) {
 	w.playFor(ctx, min(length, playful), 1)
 	for more := uint64(2); more < 6 && len(w.lacking(length)) > 0; more++ { // which faults come, and when, is random
 		w.note("playing on: %v", w.lacking(length))
-		w.playFor(ctx, length/4, more)
+		w.playFor(ctx, min(length, playful)/4, more)
 	}
 	w.calm(ctx)
 	for left, more := length-playful, uint64(6); left > 0; left, more = left-playful, more+1 {
