@@ -23,7 +23,8 @@ import (
 
 // Proxy forwards requests to an upstream. Handler returns an http.Handler for each port.
 type Proxy struct {
-	forward  *httputil.ReverseProxy
+	forward  httputil.ReverseProxy
+	watch    httputil.ReverseProxy // forward, with smaller buffers
 	requests request.RequestInfoFactory
 	metrics  *Metrics
 	log      *slog.Logger
@@ -66,14 +67,16 @@ func New(upstream http.RoundTripper, tenant Tenant, refused func(context.Context
 		refused:     refused,
 	}
 	p.draining, p.drain = context.WithCancel(context.Background())
-	p.forward = &httputil.ReverseProxy{
+	p.forward = httputil.ReverseProxy{
 		Rewrite:        rewrite,
 		Transport:      upstream,
 		ModifyResponse: p.modifyResponse,
 		ErrorHandler:   p.handleError,
-		BufferPool:     newCopyBuffers(),
+		BufferPool:     newCopyBuffers(copyBuffer),
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
+	p.watch = p.forward
+	p.watch.BufferPool = newCopyBuffers(watchBuffer)
 	return p
 }
 
@@ -153,7 +156,11 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, share *limits.Shar
 	}
 	suppressDefaults(w.Header())
 	x.to = &responseWriter{ResponseWriter: w}
-	p.forward.ServeHTTP(x.to, r)
+	if x.verb == "watch" {
+		p.watch.ServeHTTP(x.to, r)
+	} else {
+		p.forward.ServeHTTP(x.to, r)
+	}
 }
 
 // forwarded is one request and its response, for metrics and errors.

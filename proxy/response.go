@@ -54,18 +54,23 @@ func (d *watchBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// copyBuffers pools the buffers for copying bodies. 32 KiB is the size in io.Copy, and of two
-// HTTP/2 frames.
+// copyBuffers pools the buffers for copying bodies.
 type copyBuffers struct{ pool sync.Pool }
 
-const copyBufferSize = 32 << 10
+const (
+	// copyBuffer is the size, in bytes, that io.Copy uses, and that of two HTTP/2 frames.
+	copyBuffer = 32 << 10
+	// watchBuffer is the same for a watch, which has its buffer for as long as it is open: a
+	// thousand of copyBuffer were a third of the hub's heap. Most events fit into it.
+	watchBuffer = 8 << 10
+)
 
-func newCopyBuffers() *copyBuffers {
-	return &copyBuffers{pool: sync.Pool{New: func() any { return new([copyBufferSize]byte) }}}
+func newCopyBuffers(size int) *copyBuffers {
+	return &copyBuffers{pool: sync.Pool{New: func() any { b := make([]byte, size); return &b }}}
 }
 
-func (b *copyBuffers) Get() []byte  { return b.pool.Get().(*[copyBufferSize]byte)[:] }
-func (b *copyBuffers) Put(p []byte) { b.pool.Put((*[copyBufferSize]byte)(p)) }
+func (b *copyBuffers) Get() []byte  { return *b.pool.Get().(*[]byte) }
+func (b *copyBuffers) Put(p []byte) { b.pool.Put(&p) }
 
 // writingBody is a response body that is an io.WriterTo. Its first Read writes the body directly
 // to the client: the copy of httputil.ReverseProxy through a 32 KiB buffer is a third of the

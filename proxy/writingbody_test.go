@@ -17,6 +17,13 @@ import (
 	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
+// answer is one with a body, and with its length unless that is -1.
+func answer(r *http.Request, body io.ReadCloser, length int64) (*http.Response, error) {
+	return &http.Response{
+		StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: body, ContentLength: length, Request: r,
+	}, nil
+}
+
 // selfWritten is a body that writes itself in pieces, and then ends with err.
 type selfWritten struct {
 	pieces []string
@@ -43,13 +50,11 @@ func (b *selfWritten) Close() error {
 
 // RoundTrip answers with the body.
 func (b *selfWritten) RoundTrip(r *http.Request) (*http.Response, error) {
-	return &http.Response{
-		StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: b, ContentLength: 1 << 20, Request: r,
-	}, nil
+	return answer(r, b, 1<<20)
 }
 
 func TestABodyThatWritesItself(t *testing.T) {
-	large := strings.Repeat("x", 3*copyBufferSize)
+	large := strings.Repeat("x", 3*copyBuffer)
 	for name, test := range map[string]struct {
 		body selfWritten
 		want string // "" where the client must not take it for whole
@@ -86,9 +91,7 @@ type unmeasured struct{ *strings.Reader }
 func (unmeasured) Close() error { return nil }
 
 func (b unmeasured) RoundTrip(r *http.Request) (*http.Response, error) {
-	return &http.Response{
-		StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: b, ContentLength: -1, Request: r,
-	}, nil
+	return answer(r, b, -1)
 }
 
 // overlapping is a response that notices a flush during a write.
@@ -130,5 +133,32 @@ func TestABodyWithoutALengthIsNotFlushedWhileItIsWritten(t *testing.T) {
 	}
 	if got := to.Body.String(); got != want {
 		t.Errorf("the answer is %q", got)
+	}
+}
+
+// readWith is an upstream whose answer is empty, and notes how much it is asked for.
+type readWith struct{ most int }
+
+func (*readWith) Close() error { return nil }
+
+func (b *readWith) Read(p []byte) (int, error) {
+	b.most = max(b.most, len(p))
+	return 0, io.EOF
+}
+
+func (b *readWith) RoundTrip(r *http.Request) (*http.Response, error) {
+	return answer(r, b, -1)
+}
+
+// A watch has its buffer for as long as it is open, and a node has a thousand watches.
+func TestAWatchHoldsASmallBuffer(t *testing.T) {
+	for path, most := range map[string]int{"/api/v1/pods": 32 << 10, "/api/v1/pods?watch=true": 8 << 10, "/api/v1/pods/a/log?follow=true": 32 << 10} {
+		body := &readWith{}
+		log := slog.New(slog.DiscardHandler)
+		h := New(body, nobody, func(context.Context) {}, log, NewMetrics(prometheus.NewRegistry())).Handler(authn.Loopback)
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+		if body.most != most {
+			t.Errorf("%s is read %d bytes at a time, want %d", path, body.most, most)
+		}
 	}
 }

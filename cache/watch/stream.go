@@ -28,6 +28,9 @@ const (
 	endSlack = 2 * time.Second
 	// maxBuffered bounds the bytes of events that go to the client in one write.
 	maxBuffered = 32 << 10
+	// keptBuffer is the size, in bytes, up to which a watch keeps the buffer of its events for
+	// the next ones: most fit into it, and a node has a thousand watches.
+	keptBuffer = 8 << 10
 )
 
 // stream is the body of a watch. It relays the events of an apiserver; while the cloud is
@@ -217,8 +220,8 @@ func (s *stream) Read(p []byte) (int, error) {
 		if now == ended {
 			return 0, s.err
 		}
-		if s.out, s.sent = s.out[:0], 0; cap(s.out) > 4*maxBuffered {
-			s.out = nil // do not keep the buffer of one large event
+		if s.out, s.sent = s.out[:0], 0; cap(s.out) > keptBuffer {
+			s.out = nil
 		}
 		switch now {
 		case replaying:
