@@ -24,9 +24,9 @@
 // bytes, and removed ones. A commit appends both, with one sync. What is where is in memory, about
 // 200 bytes for each object and 30 more for each view that has it; bytes are read from the log.
 //
-// The index (cache.index) has the records of commits once more, for a fast start: only what it lacks
-// is read from the log. It is not synced. So damage of a record in one of the files loses nothing, and
-// damage of an object's bytes loses that object.
+// The index (cache.index) has the records of commits once more, for a fast start: what comes after its
+// last record, or from its first damaged one on, is read from the log. It is not synced. So damage of
+// records in one of the files loses nothing, and damage of an object's bytes loses that object.
 //
 // The log is written anew, in the order in which lists read it, when more than half of it is not
 // needed, and every six hours if anything has changed. The old one is overwritten with zeros. An ID
@@ -48,9 +48,9 @@
 // Damage is an *Error that names the view, object or key, and is ErrCorrupt. An object that is
 // damaged is written again when it is given again: what an earlier process has written is checked before
 // it takes the place of bytes that are given. Where a log is written anew, all that is damaged is found,
-// and reported; see Options. A damaged value can be deleted or replaced. If both
-// files have lost the record of a commit, the Recovery has a Cause: a view that was changed later has
-// View.Err (drop it, or replace it), and other views may be older than they were.
+// and reported; see Options. A damaged value can be deleted or replaced. If the log has lost the record
+// of a commit, and the index that one or an earlier one, the Recovery has a Cause: a view that was changed
+// later has View.Err (drop it, or replace it), and other views may be older than they were.
 //
 // # Encryption
 //
