@@ -35,6 +35,21 @@ func Make(name string) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a folder: %w", err)
 	}
+	return hold(path)
+}
+
+// MakeAs is Make for a folder whose path is the same each time: os.TempDir()/edgehub-NAME. The error
+// is fs.ErrExist if it is there, whoever has made it.
+func MakeAs(name string) (*Dir, error) {
+	path := filepath.Join(os.TempDir(), Prefix+name)
+	if err := os.Mkdir(path, 0o700); err != nil {
+		return nil, fmt.Errorf("make a folder: %w", err)
+	}
+	return hold(path)
+}
+
+// hold takes an empty folder that this process has made.
+func hold(path string) (*Dir, error) {
 	lock, err := Lock(filepath.Join(path, lockName))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make a folder: %w", err), os.RemoveAll(path))

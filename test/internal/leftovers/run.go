@@ -1,6 +1,13 @@
 package leftovers
 
-import "github.com/edgehub-io/edgehub/test/cluster/tempdir"
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strconv"
+
+	"github.com/edgehub-io/edgehub/test/cluster/tempdir"
+)
 
 // runVariable tells processes in which folder of a Run they make temporary folders: those of
 // testing.T.TempDir, and what the go command works in.
@@ -10,9 +17,14 @@ const runVariable = "GOTMPDIR"
 // processes of the run, when the run was killed.
 type Run struct{ dir *tempdir.Dir }
 
-// NewRun makes the folder. It is the run's until Close, or until this process ends.
+// NewRun makes the folder. It is the run's until Close, or until this process ends. Its path is the
+// same each time, unless another run has it: Go's test cache takes no result of a test with another
+// GOTMPDIR. What an earlier run has left in it is for Clean, before.
 func NewRun() (*Run, error) {
-	dir, err := tempdir.Make("run")
+	dir, err := tempdir.MakeAs("run-" + strconv.Itoa(os.Getuid()))
+	if errors.Is(err, fs.ErrExist) {
+		dir, err = tempdir.Make("run")
+	}
 	if err != nil {
 		return nil, err
 	}
