@@ -3,12 +3,14 @@ package hubproc
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 )
 
-// Build builds the hub into a folder, with the race detector if this test has it, and
-// returns its path. root is the folder of the product's module.
+// Build returns the path of a hub, with the race detector if this test has it: the one that the
+// suites' runner has built, or one that is built into a folder. root is the folder of the
+// product's module.
 func Build(ctx context.Context, root, dir string) (string, error) {
 	return build(ctx, root, dir, raceDetector)
 }
@@ -20,6 +22,9 @@ func BuildForMeasuring(ctx context.Context, root, dir string) (string, error) {
 }
 
 func build(ctx context.Context, root, dir string, race bool) (string, error) {
+	if built := os.Getenv(ProgramsVariable); built != "" && !race {
+		return filepath.Join(built, "edgehub"), nil
+	}
 	binary, err := filepath.Abs(filepath.Join(dir, "edgehub"))
 	if err != nil {
 		return "", err
