@@ -160,9 +160,11 @@ func RemoveUnfinishedBuilds(found func(kind, name string)) error {
 }
 
 func (b *goBuild) compile(ctx context.Context, target string, packages []string, log *progress) error {
-	// -v prints one line for each package that is compiled.
-	args := append([]string{"build", "-v", "-o", target}, b.flags(b.version)...)
-	cmd := b.goCommand(ctx, append(args, packages...)...)
+	// Whoever has a use for the processors meanwhile goes first: then what both compile is compiled
+	// once, since this one comes later and finds it in Go's cache. -v prints one line for each package
+	// that is compiled.
+	args := append([]string{"-n", "19", "go", "build", "-v", "-o", target}, b.flags(b.version)...)
+	cmd := b.command(ctx, "nice", append(args, packages...)...)
 	output := &buildOutput{}
 	cmd.Stdout, cmd.Stderr = output, output
 	stop := reportEvery(buildReportPeriod, func(elapsed time.Duration) {
@@ -179,8 +181,8 @@ func (b *goBuild) compile(ctx context.Context, target string, packages []string,
 	return nil
 }
 
-func (b *goBuild) goCommand(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "go", args...)
+func (b *goBuild) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = b.source
 	cmd.Env = goEnvironment()
 	// An interrupt ends the go command orderly, with its compilers.
@@ -201,7 +203,7 @@ func goEnvironment() []string {
 }
 
 func (b *goBuild) goOutput(ctx context.Context, args ...string) (string, error) {
-	return goOutput(b.goCommand(ctx, args...))
+	return goOutput(b.command(ctx, "go", args...))
 }
 
 // buildOutput counts the lines of a build and keeps the last of them. Only the
