@@ -22,12 +22,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 )
 
-// binaries is where `make build` leaves the hub and the controller.
-const binaries = "../../bin"
+// binaries is the folder with the product's programs.
+var binaries string
 
-// containerds are what the nodes run.
+// containerds are what the nodes run; CONTAINERD=installed in the environment has all run the one
+// that is installed, and none is built.
 var containerds = map[string]cluster.ContainerdVersion{
 	"node1": cluster.ContainerdInstalled, "node2": cluster.Containerd17, "node3": cluster.Containerd2,
 }
@@ -61,17 +63,16 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	hub, err := filepath.Abs(filepath.Join(binaries, "edgehub"))
-	if err != nil {
+	if binaries, err = hubproc.Programs("../.."); err != nil {
 		return 1, err
 	}
 	c, err := cluster.Start(ctx, cluster.Options{
-		Nodes: 3, HubBin: hub, ControllerBin: filepath.Join(filepath.Dir(hub), "edgehub-controller"), Log: os.Stderr,
+		Nodes: 3, HubBin: filepath.Join(binaries, "edgehub"), ControllerBin: filepath.Join(binaries, "edgehub-controller"), Log: os.Stderr,
 		KubeletOnTLS: func(node string) bool { return node == onTLS },
-		Containerd:   func(node string) cluster.ContainerdVersion { return containerds[node] },
+		Containerd:   containerdOf,
 	})
 	if err != nil {
-		return 1, fmt.Errorf("%w (`make test-e2e` builds what is missing)", err)
+		return 1, err
 	}
 	defer func() {
 		if stopErr := c.Stop(); stopErr != nil {
@@ -89,6 +90,13 @@ func run(m *testing.M) (code int, err error) {
 	}
 	env = environment{c, client, outage}
 	return m.Run(), nil
+}
+
+func containerdOf(node string) cluster.ContainerdVersion {
+	if os.Getenv("CONTAINERD") == "installed" {
+		return cluster.ContainerdInstalled
+	}
+	return containerds[node]
 }
 
 func outageLength() (time.Duration, error) {
