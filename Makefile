@@ -42,11 +42,10 @@ hub_size_limit := 40000000
 
 # Folders with a go.mod. test/cluster/kubernetes is one file that pulls in all of
 # Kubernetes; linting it would cost minutes. So are coredns and flannel beside it; containerd*
-# and flannelcni have no code.
-# The gate leaves test/alerts out, with WITHOUT: Prometheus, and all else in the versions that it
-# takes, costs minutes where caches are empty. The suite alerts lints it.
-modules := $(filter-out $(WITHOUT),$(patsubst %/go.mod,%,$(wildcard ./go.mod ./test/go.mod ./test/alerts/go.mod ./test/cluster/go.mod ./deploy/dist/go.mod)))
-tidy_modules := $(modules) $(addprefix ./test/cluster/,kubernetes containerd17 containerd2 coredns flannel flannelcni) ./.ci/tools
+# and flannelcni have no code. The suite alerts vets and lints test/alerts: Prometheus, and all else
+# in the versions that it takes, costs minutes where caches are empty.
+modules := . ./test ./test/cluster ./deploy/dist
+tidy_modules := $(modules) ./test/alerts $(addprefix ./test/cluster/,kubernetes containerd17 containerd2 coredns flannel flannelcni) ./.ci/tools
 
 # Outside the checkout, so that a fresh clone finds it built: minutes on a slow machine.
 golangci_lint := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/edgehub/golangci-lint-$(shell cat .ci/tools/go.mod .ci/tools/go.sum | sha256sum | cut -c 1-12)
@@ -71,7 +70,7 @@ PODS ?= 6
 crash_rounds := 4
 
 # -count=1 stands where tests start other programs: the go command does not see
-# when those change, and would take an old result for a new one.
+# when those change, and would take an old result for a new one. The suites say which do not.
 
 # The race detector is linked with cgo.
 race_packages := gcc libc6-dev
@@ -82,15 +81,17 @@ kubeadm_packages := $(install_packages) curl
 page_packages := chromium fonts-noto-cjk
 
 # $(call each,folders,command) runs command in each folder, and fails if it failed in one.
-each = failed=; for module in $(1); do echo "$$module: $(2)"; (cd "$$module" && $(2)) || failed=yes; done; [[ -z $$failed ]]
+each = failed=; for module in $(1); do echo "$@: $$module"; (cd "$$module" && $(2)) || failed=yes; done; [[ -z $$failed ]]
 
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+bin ?= bin
+
 .PHONY: build
 build: ## build bin/edgehub, bin/edgehubctl, bin/edgehub-controller and bin/kubectl-edgehub
-	CGO_ENABLED=0 go build $(build_flags) -o bin/ $(programs)
+	@CGO_ENABLED=0 .ci/progress "building the programs" go build -v $(build_flags) -o $(bin)/ $(programs)
 
 .PHONY: dist
 dist: ## build a release in dist/: programs, archives, images, SBOMs and checksums; docs/release.md
@@ -116,7 +117,14 @@ size: build ## check that the hub's binary is small enough for a node
 	(( size <= $(hub_size_limit) ))
 
 .PHONY: lint
-lint: lint-format lint-tidy lint-code ## check format, go.mod files and code
+lint: lint-format lint-tidy lint-code ## check format, go.mod files and code, with golangci-lint
+
+# As the suites do, so that what one has compiled the others need not.
+compiled := CGO_ENABLED=0 GOFLAGS='-trimpath -buildvcs=false -tags=grpcnotrace'
+
+.PHONY: vet
+vet: ## go vet, of every module
+	@$(call each,$(modules),$(compiled) go vet ./...)
 
 .PHONY: lint-format
 lint-format:
@@ -125,27 +133,23 @@ lint-format:
 
 .PHONY: lint-tidy
 lint-tidy:
-	@$(call each,$(tidy_modules),go mod tidy -diff)
+	@$(call each,$(tidy_modules),$(abspath .ci/progress) "go mod tidy" go mod tidy -diff)
 
-# As the suites do, so that what one has compiled the other need not.
-lint-code: export GOFLAGS = -trimpath -buildvcs=false
-
-# go vet is one of its linters.
 .PHONY: lint-code
 lint-code: $(golangci_lint)
-	@$(call each,$(modules),$(golangci_lint) run --config $(abspath .golangci.yml) ./...)
+	@$(call each,$(modules),$(compiled) $(abspath .ci/progress) --show golangci-lint $(golangci_lint) run --config $(abspath .golangci.yml) ./...)
 
 $(golangci_lint):
-	@echo "building golangci-lint: some minutes the first time"
-	cd .ci/tools && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o $@.partial github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	cd .ci/tools && CGO_ENABLED=0 $(abspath .ci/progress) "building golangci-lint" go build -v -trimpath -buildvcs=false -ldflags '-s -w' -o $@.partial github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	@mv $@.partial $@
 
 # What each suite is, needs and runs stands in test/suites/suites.go. -trimpath, so that a
 # fresh clone need not compile what another one has compiled.
-suites = cd test && export GOFLAGS='-trimpath -buildvcs=false' && go build -o ../bin/edgehub-suites ./suites && exec ../bin/edgehub-suites
+suites = cd test && export CGO_ENABLED=0 GOFLAGS='-trimpath -buildvcs=false -tags=grpcnotrace' && \
+	../.ci/progress "building what runs the tests" go build -v -o ../bin/edgehub-suites ./suites && exec ../bin/edgehub-suites
 
 .PHONY: test
-test: ## the gate, what every change must pass: lint, unit tests, an apiserver, a node, an install
+test: ## show that it works: unit tests, what clients see of an apiserver, a node, an install
 	@$(suites)
 
 .PHONY: test-all
@@ -247,11 +251,11 @@ demo-node-down: kubeadm-command ## stop what make demo-node left running
 # Without -trimpath: it builds the pods' programs, and has to know where its sources are.
 .PHONY: kubeadm-command
 kubeadm-command:
-	cd test && CGO_ENABLED=0 go build -buildvcs=false -o ../bin/ ./kubeadm/cmd/edgehub-kubeadm
+	@cd test && CGO_ENABLED=0 ../.ci/progress "building edgehub-kubeadm" go build -v -buildvcs=false -tags grpcnotrace -o ../bin/ ./kubeadm/cmd/edgehub-kubeadm
 
 .PHONY: cluster-command
 cluster-command:
-	cd test/cluster && CGO_ENABLED=0 go build -trimpath -buildvcs=false -o ../../bin/ ./cmd/edgehub-cluster
+	@cd test/cluster && CGO_ENABLED=0 ../../.ci/progress "building edgehub-cluster" go build -v -trimpath -buildvcs=false -tags grpcnotrace -o ../../bin/ ./cmd/edgehub-cluster
 
 .PHONY: clean
 clean: ## remove what was built in this folder

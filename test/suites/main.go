@@ -81,6 +81,10 @@ func run(ctx context.Context, o options, out io.Writer) int {
 	if o.check {
 		return 0
 	}
+	if err := leftovers.Clean(ctx, io.Discard); err != nil {
+		fmt.Fprintln(out, "suites:", err)
+		return exitMachine
+	}
 	folder, err := leftovers.NewRun()
 	if err != nil {
 		fmt.Fprintln(out, "suites:", err)
@@ -92,6 +96,8 @@ func run(ctx context.Context, o options, out io.Writer) int {
 		return exitMachine
 	}
 	r.env = append(r.env, folder.Env())
+	defer r.out.keep()()
+	r.buildInBackground(ctx, chosen)
 	for _, s := range chosen {
 		r.suite(ctx, s)
 	}

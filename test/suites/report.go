@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -50,7 +51,7 @@ func (r *runner) table(w io.Writer) {
 		if res.suite.random {
 			seed = strconv.Itoa(r.seed)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%.0f\t%s\t%s\t%s\n", res.suite.name, res.verdict(), res.took.Seconds(), seed, r.commit, res.machine)
+		fmt.Fprintf(table, "%s\t%s\t%.0f\t%s\t%s\t%s\n", res.suite.name, res.verdict(), res.took.Seconds(), seed, r.commit, cmp.Or(res.remark, res.machine.String()))
 	}
 	_ = table.Flush()
 }

@@ -8,11 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"gotest.tools/gotestsum/testjson"
+
+	"github.com/edgehub-io/edgehub/test/cluster"
 )
 
 // keptLogs is how many logs of earlier runs are kept.
@@ -20,14 +23,17 @@ const keptLogs = 20
 
 // runner runs suites and remembers what became of them. It is for one goroutine.
 type runner struct {
-	out     io.Writer // for whoever waits: a line for each package, failures, the table
-	log     *logFile  // everything
-	root    string    // the checkout
-	commit  string    // "b7be4e3", with a + if there are changes besides
+	out     *display // for whoever waits: a line for each package, failures, the table
+	log     *logFile // everything
+	root    string   // the checkout
+	commit  string   // "b7be4e3", with a + if there are changes besides
 	seed    int
 	env     []string // of all that is started
 	results []result
 	tests   counts
+
+	kubernetes *background // while it is built
+	build      func(ctx context.Context, log io.Writer) (string, error)
 
 	repeating bool // the tests that failed
 }
@@ -40,6 +46,7 @@ type result struct {
 	suite    suite
 	took     time.Duration
 	machine  load
+	remark   string // in place of the machine's load
 	notRun   string // the reason
 	failures []*failure
 }
@@ -49,7 +56,7 @@ func newRunner(ctx context.Context, seed int, out io.Writer) (*runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{out: out, root: root, seed: seed, commit: describe(ctx, root)}
+	r := &runner{out: newDisplay(out), root: root, seed: seed, commit: describe(ctx, root), build: cluster.BuildKubernetes}
 	if r.log, err = openLog(r.commit); err != nil {
 		return nil, err
 	}
@@ -86,11 +93,11 @@ func (l *logFile) Write(p []byte) (int, error) {
 }
 
 func openLog(commit string) (*logFile, error) {
-	cache, err := os.UserCacheDir()
+	cache, err := cacheFolder()
 	if err != nil {
-		return nil, fmt.Errorf("find the cache folder: %w", err)
+		return nil, err
 	}
-	folder := filepath.Join(cache, "edgehub", "logs")
+	folder := filepath.Join(cache, "logs")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return nil, err
 	}
@@ -108,6 +115,9 @@ func openLog(commit string) (*logFile, error) {
 
 // suite runs all steps of a suite, also after one has failed.
 func (r *runner) suite(ctx context.Context, s suite) {
+	if s.kubernetes {
+		r.await(ctx)
+	}
 	res := result{suite: s}
 	defer func() { r.results = append(r.results, res) }()
 	if ctx.Err() != nil {
@@ -136,16 +146,28 @@ func (r *runner) suite(ctx context.Context, s suite) {
 
 // step runs a command or tests, and returns what failed.
 func (r *runner) step(ctx context.Context, s suite, st step) []*failure {
-	if len(st.command) > 0 {
-		return r.command(ctx, s, st)
+	if len(st.args) > 0 {
+		return r.goTest(ctx, s, st, st.args)
 	}
-	return r.goTest(ctx, s, st, st.args)
+	what, do := st.what, st.do
+	if do == nil {
+		what = strings.Join(st.command, " ")
+		do = func(ctx context.Context, r *runner) error { return r.run(ctx, s, st) }
+	}
+	_, end := r.out.begin(s.name + ": " + what)
+	defer end()
+	if err := do(ctx, r); err != nil {
+		r.say("FAIL %s", what)
+		return []*failure{{suite: s, step: st, pkg: what, output: err.Error() + "\n"}}
+	}
+	r.say("ok   %s", what)
+	return nil
 }
 
 func (r *runner) start(ctx context.Context, s suite, st step, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = filepath.Join(r.root, st.dir)
-	cmd.Env = append(os.Environ(), r.env...)
+	cmd.Env = append(append(os.Environ(), "CGO_ENABLED="+cgo(st)), r.env...)
 	for name, value := range s.environment(r.seed) {
 		if _, set := os.LookupEnv(name); !set {
 			cmd.Env = append(cmd.Env, name+"="+value)
@@ -157,26 +179,35 @@ func (r *runner) start(ctx context.Context, s suite, st step, name string, args 
 	return cmd
 }
 
-func (r *runner) command(ctx context.Context, s suite, st step) []*failure {
-	cmd := r.start(ctx, s, st, st.command[0], st.command[1:]...)
-	out, err := cmd.CombinedOutput()
-	_, _ = r.log.Write(out)
-	words := strings.Join(st.command, " ")
-	if err == nil {
-		r.say("ok   %s", words)
-		return nil
+// cgo is on for the race detector alone: without it, what is compiled for the programs need not be
+// compiled again for tests.
+func cgo(st step) string {
+	if slices.Contains(st.args, "-race") {
+		return "1"
 	}
-	f := &failure{suite: s, step: st, pkg: words, output: fmt.Sprintf("%s%s: %v\n", out, words, err)}
-	r.say("FAIL %s", words)
-	return []*failure{f}
+	return "0"
+}
+
+// run runs a command. What it prints goes into the log, and into the error.
+func (r *runner) run(ctx context.Context, s suite, st step) error {
+	out, err := r.start(ctx, s, st, st.command[0], st.command[1:]...).CombinedOutput()
+	_, _ = r.log.Write(out)
+	if err != nil {
+		return fmt.Errorf("%s%s: %w", out, strings.Join(st.command, " "), err)
+	}
+	return nil
 }
 
 // goTest runs go test. What it returns are the root tests that failed, and packages that failed
 // outside of any test.
 //
-// Vet is off, since the suite lint has it for all packages.
+// Vet is off, since the suite vet has it for all packages.
 func (r *runner) goTest(ctx context.Context, s suite, st step, args []string) []*failure {
-	cmd := r.start(ctx, s, st, "go", append([]string{"test", "-json", "-count=1", "-vet=off", "-timeout=" + testTimeout.String()}, args...)...)
+	all := []string{"test", "-json", "-vet=off", "-timeout=" + testTimeout.String()}
+	if !st.cached || r.repeating {
+		all = append(all, "-count=1")
+	}
+	cmd := r.start(ctx, s, st, "go", append(all, args...)...)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return []*failure{{suite: s, step: st, pkg: "go test", output: err.Error()}}
@@ -188,7 +219,9 @@ func (r *runner) goTest(ctx context.Context, s suite, st step, args []string) []
 	if err != nil {
 		return []*failure{{suite: s, step: st, pkg: "go test", output: err.Error()}}
 	}
-	events := &events{runner: r}
+	activity, end := r.out.begin(s.name)
+	defer end()
+	events := &events{runner: r, activity: activity}
 	execution, scanErr := testjson.ScanTestOutput(testjson.ScanConfig{
 		Stdout: stdout, Stderr: stderr, Handler: events, IgnoreNonJSONOutputLines: true,
 	})
@@ -251,25 +284,48 @@ func collect(s suite, st step, execution *testjson.Execution) []*failure {
 // events shows and logs what go test prints.
 type events struct {
 	*runner
+	activity        *activity
+	packages, tests int    // that have ended
+	unchanged       string // the package whose result is an earlier run's
+
 	mu   sync.Mutex
 	lost strings.Builder // what belongs to no package: compilers' errors
 }
 
 func (e *events) Event(event testjson.TestEvent, _ *testjson.Execution) error {
+	e.count(event)
 	switch {
 	case event.Action == testjson.ActionBuild:
 		return e.Err(strings.TrimSuffix(event.Output, "\n"))
 	case event.Action == testjson.ActionOutput:
+		if event.Test == "" && strings.HasSuffix(event.Output, "\t(cached)\n") {
+			e.unchanged = event.Package
+		}
 		_, err := io.WriteString(e.log, event.Output)
 		return err
 	case event.Test != "" && event.Action == testjson.ActionFail:
 		e.show("--- FAIL: %s %s (%.1fs)", short(event.Package), event.Test, event.Elapsed)
+	case event.Test == "" && event.Action == testjson.ActionPass && event.Package == e.unchanged:
+		e.show("ok   %s (unchanged)", short(event.Package))
 	case event.Test == "" && event.Action == testjson.ActionPass:
 		e.show("ok   %s %.1fs", short(event.Package), event.Elapsed)
 	case event.Test == "" && event.Action == testjson.ActionFail:
 		e.show("FAIL %s %.1fs", short(event.Package), event.Elapsed)
 	}
 	return nil
+}
+
+// count says how far the suite has come.
+func (e *events) count(event testjson.TestEvent) {
+	if event.Action != testjson.ActionPass && event.Action != testjson.ActionFail {
+		return
+	}
+	if event.Test != "" {
+		e.tests++
+	} else {
+		e.packages++
+	}
+	e.out.count(e.activity, "%d tests and %d packages have ended", e.tests, e.packages)
 }
 
 // Err gets what go test prints beside the events.

@@ -2,11 +2,17 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // sources are a module with each kind of test that a run has to deal with.
@@ -47,8 +53,8 @@ func Test4(t *testing.T) { t.Fatal("late") }
 	"panics/panics_test.go": "package panics\nimport \"testing\"\nfunc TestPanics(t *testing.T) { var m map[int]int; m[1] = 1 }\n",
 }
 
-// play runs suites on sources, and returns what was printed and the exit code.
-func play(t *testing.T, suites ...suite) (output string, code int) {
+// checkoutOf writes sources into a folder, and has the runner keep what it builds in another.
+func checkoutOf(t *testing.T, sources map[string]string) (root string) {
 	t.Helper()
 	cache, err := exec.CommandContext(t.Context(), "go", "env", "GOCACHE").Output()
 	if err != nil {
@@ -56,7 +62,7 @@ func play(t *testing.T, suites ...suite) (output string, code int) {
 	}
 	t.Setenv("GOCACHE", strings.TrimSpace(string(cache))) // not below the folder that follows
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	root := t.TempDir()
+	root = t.TempDir()
 	for name, text := range sources {
 		file := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -66,13 +72,24 @@ func play(t *testing.T, suites ...suite) (output string, code int) {
 			t.Fatal(err)
 		}
 	}
+	return root
+}
+
+// play runs suites on a checkout, and returns what was printed and the exit code.
+func play(t *testing.T, root string, suites ...suite) (output string, code int) {
+	t.Helper()
 	log, err := openLog("1234567")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
 	var out bytes.Buffer
-	r := &runner{out: &out, log: log, root: root, commit: "1234567", seed: 42}
+	r := &runner{out: newDisplay(&out), log: log, root: root, commit: "1234567", seed: 42}
+	r.build = func(_ context.Context, log io.Writer) (string, error) {
+		fmt.Fprintln(log, "   1.0s  building")
+		return "", errors.New("no Kubernetes here")
+	}
+	r.buildInBackground(t.Context(), suites)
 	for _, s := range suites {
 		r.suite(t.Context(), s)
 	}
@@ -129,9 +146,13 @@ func TestWhatFailsIsSeen(t *testing.T) {
 			[]suite{{name: "lint", steps: []step{{command: []string{"sh", "-c", "echo wrong format; exit 7"}}}}}, exitFailed,
 			[]string{"wrong format", "FAILED: sh -c", "exit status 7"}, nil,
 		},
+		"Kubernetes that cannot be built": {
+			[]suite{tests("good", "./good"), {name: "cluster", kubernetes: true, steps: tests("", "./good").steps}}, exitFailed,
+			[]string{"\ngood        ok", "\nkubernetes  FAILED", "no Kubernetes here", "\ncluster     ok"}, nil,
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			out, code := play(t, c.suites...)
+			out, code := play(t, checkoutOf(t, sources), c.suites...)
 			if code != c.code {
 				t.Errorf("exit code %d, want %d", code, c.code)
 			}
@@ -162,8 +183,69 @@ func TestTooManyAreFlaky(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	r.out, r.log = &out, log
+	r.out, r.log = newDisplay(&out), log
 	if code := r.report(t.Context()); code != exitFailed || !strings.Contains(out.String(), "4 tests are flaky, more than 3") {
 		t.Errorf("exit code %d: %s", code, out.String())
 	}
+}
+
+// A test that starts a program of the repository runs again when a line of that program has changed,
+// and not before.
+func TestAChangedProgramIsTestedAgain(t *testing.T) {
+	t.Setenv("GOTMPDIR", t.TempDir())
+	root := checkoutOf(t, map[string]string{
+		"go.mod":   "module example.com/m\n\ngo 1.24\n",
+		"Makefile": "build:\n\tgo build -trimpath -buildvcs=false -o $(bin)/ ./hub\n",
+		"hub/main.go": `package main
+import "fmt"
+func main() { fmt.Println("v1") }
+`,
+		"starts/starts_test.go": `package starts
+import ("os"; "os/exec"; "testing")
+func TestStarts(t *testing.T) {
+	out, err := exec.Command(os.Getenv("EDGEHUB_PROGRAMS") + "/hub").Output()
+	if string(out) != "v1\n" { t.Errorf("got %q, %v", out, err) }
+}
+`,
+	})
+	build := suite{name: "build", steps: []step{{what: "make build", do: buildPrograms}}}
+	starts := suite{name: "starts", steps: []step{cached(step{args: []string{"./starts"}})}, answers: []string{""}}
+	const unchanged = "ok   example.com/m/starts (unchanged)"
+	if out, code := play(t, root, build, starts); code != 0 || strings.Contains(out, unchanged) {
+		t.Fatalf("the first run ended with %d:\n%s", code, out)
+	}
+	if out, code := play(t, root, build, starts); code != 0 || !strings.Contains(out, unchanged) {
+		t.Fatalf("the second run ended with %d, and has no %q:\n%s", code, unchanged, out)
+	}
+	changed := []byte("package main\nimport \"fmt\"\nfunc main() { fmt.Println(\"v2\") }\n")
+	if err := os.WriteFile(filepath.Join(root, "hub", "main.go"), changed, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := play(t, root, build, starts); code != exitFailed || !strings.Contains(out, `got "v2`) {
+		t.Fatalf("with another hub the run ended with %d:\n%s", code, out)
+	}
+}
+
+// Whoever waits sees after ten seconds what is going on.
+func TestSilenceIsBroken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		d := newDisplay(&out)
+		stop := d.keep()
+		unit, end := d.begin("unit")
+		_, endKubernetes := d.begin("Kubernetes")
+		time.Sleep(7 * time.Second)
+		fmt.Fprintln(d, "ok   cache 6.0s")
+		d.count(unit, "1 package")
+		time.Sleep(11 * time.Second)
+		end()
+		time.Sleep(10 * time.Second)
+		endKubernetes()
+		time.Sleep(time.Minute)
+		stop()
+		want := "ok   cache 6.0s\n… unit: 17 s, 1 package; Kubernetes: 17 s\n… Kubernetes: 27 s\n"
+		if out.String() != want {
+			t.Errorf("got\n%swant\n%s", out.String(), want)
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"slices"
 	"strconv"
@@ -20,7 +21,8 @@ type suite struct {
 	nodes      bool // it starts machines or containerd: what killed runs have left is removed before and after
 	quiet      bool // it has bounds on time or memory, and a machine that does other work may fail it
 	random     bool // it takes a seed
-	programs   bool // it runs those in bin/, so the suite build is chosen with it
+	programs   bool // it runs the product's, so the suite build is chosen with it
+	kubernetes bool // it starts some, which is built in the background of the suites before
 	// answers are the packages, or folders of them, whose failures are wrong answers, or something
 	// lost or invented, unless they say that something did not happen in time. "" is all.
 	answers  []string
@@ -33,7 +35,15 @@ type suite struct {
 type step struct {
 	dir     string   // below the checkout
 	command []string // or else:
-	args    []string // of go test
+	args    []string // of go test, or else:
+	what    string   // that this program does itself
+	do      func(context.Context, *runner) error
+	// cached has Go take the result of an earlier run if nothing that it sees has changed. It sees
+	// what is compiled into the tests, the files of their module that they open, and variables of
+	// the environment that they read, and so programs of this repository, whose folder's name is a
+	// hash of them: see programs. It does not see other programs that tests start, and what these
+	// read: then it has to be false.
+	cached bool
 }
 
 // Debian's packages: cgo links the race detector.
@@ -44,7 +54,8 @@ var (
 	shells    = []string{"bash", "zsh", "fish"} // completion is tested in each
 )
 
-// alerts is a module that the gate leaves out.
+// alerts is a module that the gate leaves out: Prometheus, and all else in the versions that it
+// takes, costs minutes where caches are empty.
 const alerts = "./test/alerts"
 
 // measured is how tests with a bound on time or memory are named. They run in a suite of their
@@ -57,49 +68,53 @@ func all() []suite {
 	everywhere := []string{""}
 	return []suite{
 		{
-			name: "lint", what: "format, go.mod files, and golangci-lint, which has go vet", gate: true,
-			steps: makeEach("lint-format", "lint-tidy", "lint-code", "WITHOUT="+alerts),
+			name: "vet", what: "go vet, of every module", gate: true,
+			steps: makeEach("vet"),
 		},
 		{
-			name: "unit", what: "all unit tests, with the race detector", gate: true,
-			packages: slices.Concat(compilers, asRoot(append(shells, "systemd", "iproute2", "iptables", "nftables")...)),
+			name: "unit", what: "all unit tests", gate: true,
+			packages: asRoot(append(shells, "systemd", "iproute2", "iptables", "nftables")...),
 			answers:  []string{"cache", "proxy", "ota", "imagepull"},
-			steps:    []step{{args: []string{"-race", "./..."}}},
+			steps:    []step{cached(step{args: []string{"./..."}})},
+		},
+		{
+			name: "race", what: "packages where goroutines meet, with the race detector", gate: true,
+			packages: compilers,
+			answers:  []string{"cache", "proxy", "ota", "imagepull"},
+			steps:    []step{cached(step{args: append([]string{"-race"}, raced()...)})},
 		},
 		{
 			name: "rules", what: "imports, docs, and the tests' own helpers", gate: true,
 			steps: []step{
 				inTest("-skip=^TestCleanRemoves", "./layering", "./docs", "./bench/...", "./suites", "./internal/..."),
-				{dir: "test/cluster", args: []string{"./freeport", "./link", "./images", "./tempdir"}},
+				cached(step{dir: "test/cluster", args: []string{"./freeport", "./link", "./images", "./tempdir"}}),
 			},
 		},
 		{
 			name: "build", what: "the programs that the suites below run", gate: true,
-			steps: makeEach("build"),
+			steps: []step{{what: "make build", do: buildPrograms}},
 		},
 		{
-			name: "cache", what: "what a client of the hub reads online and offline, beside a real apiserver", gate: true,
+			name: "cache", what: "what a client of the hub reads online and offline, beside a real apiserver", gate: true, kubernetes: true,
 			answers: everywhere,
-			steps:   []step{inTest("-parallel=10", "-skip="+measured, "./integration/cache")},
+			steps:   []step{cached(inTest("-parallel=10", "-skip="+measured, "./integration/cache"))},
 		},
 		{
-			name: "api", what: "OTA's API, admission policies, secrets, service filters, and answers through the hub, beside a real apiserver", gate: true,
-			packages: compilers,
-			answers:  []string{"test/integration/secrets", "test/integration/servicefilters", "test/transparency"},
-			// Two packages at a time, the longest first: ota and servicefilters wait for most of their time.
-			steps: []step{inTest("-race", "-p=2", "-skip="+measured+"|^TestLongListsAreTheApiservers$",
-				"./integration/ota", "./transparency", "./integration/servicefilters", "./integration/secrets", "./integration/admission")},
+			name: "api", what: "OTA's API, admission policies, secrets, service filters, and answers through the hub, beside a real apiserver", gate: true, kubernetes: true,
+			answers: []string{"test/integration/secrets", "test/integration/servicefilters", "test/transparency"},
+			steps:   []step{cached(inTest(append(atOnce, apiPackages...)...)), inTest("./integration/admission")},
 		},
 		{
-			name: "node", what: "one node's life: pods, pre-pull, upgrade, outage, reboot, return", gate: true, root: true, nodes: true, programs: true,
+			name: "node", what: "one node's life: pods, pre-pull, upgrade, outage, reboot, return", gate: true, root: true, nodes: true, programs: true, kubernetes: true,
 			packages: slices.Concat(machines, systemd),
+			env:      map[string]string{"CONTAINERD": "installed"},
 			steps: []step{inTest("-parallel=4", "-run=^("+strings.Join([]string{
 				"TestNodesAreReadyThroughTheirHubs", "TestPodComesChangesAndGoes", "TestOwnerUpgradesHisNode",
 				"TestUpgradeAfterPrepullFetchesNothing", "TestPodsLiveOnWhileTheCloudIsAway", "TestPodsComeBackAfterARebootWithoutTheCloud",
 			}, "|")+")$", "./e2e")},
 		},
 		{
-			name: "uninstall", what: "edgehub install, an outage, edgehub uninstall", gate: true, root: true, nodes: true, programs: true,
+			name: "uninstall", what: "edgehub install, an outage, edgehub uninstall", gate: true, root: true, nodes: true, programs: true, kubernetes: true,
 			packages: slices.Concat(machines, systemd),
 			steps: []step{inTest("-run=^TestNode$/^("+strings.Join([]string{
 				"an_install_leaves_.*", "without_the_cloud_.*", "uninstall_refuses_.*", "uninstall_after_.*",
@@ -107,18 +122,31 @@ func all() []suite {
 		},
 
 		{
-			name: "cluster", what: "the tests' own cluster, with an inventory of the whole machine", root: true, nodes: true,
+			name: "lint", what: "format, go.mod files, and golangci-lint",
+			steps: makeEach("lint"),
+		},
+		{
+			name: "races", what: "all unit tests, and the packages of api, with the race detector", kubernetes: true,
+			packages: compilers,
+			answers:  []string{"cache", "proxy", "ota", "imagepull", "test"},
+			steps: []step{
+				{args: []string{"-race", "./..."}},
+				inTest(append(append([]string{"-race"}, atOnce...), apiPackages...)...),
+			},
+		},
+		{
+			name: "cluster", what: "the tests' own cluster, with an inventory of the whole machine", kubernetes: true, root: true, nodes: true,
 			packages: machines, env: map[string]string{"EDGEHUB_INVENTORY": "1"},
 			steps: []step{{dir: "test/cluster", args: []string{"-p=1", "./..."}}, inTest("-run=^TestCleanRemoves", "./internal/leftovers")},
 		},
 		{
-			name: "integration", what: "callers, certificates, manifests, releases and pre-pull through the API", nodes: true, quiet: true,
+			name: "integration", what: "callers, certificates, manifests, releases and pre-pull through the API", kubernetes: true, nodes: true, quiet: true,
 			packages: asRoot(machines...), answers: []string{"test/integration/callers"},
 			steps: []step{inTest("-p=1", "-skip="+measured, "./integration/callers", "./integration/certificate", "./integration/deploy",
 				"./integration/dist", "./integration/imagepull")},
 		},
 		{
-			name: "rollout", what: "rollouts, the controller, autonomy and kubectl edgehub, with the race detector",
+			name: "rollout", what: "rollouts, the controller, autonomy and kubectl edgehub, with the race detector", kubernetes: true,
 			packages: compilers,
 			steps:    []step{inTest("-race", "-p=1", "-skip="+measured, "./integration/rollout", "./integration/controller", "./integration/autonomy", "./integration/plugin", "./integration/rollback")},
 		},
@@ -128,37 +156,37 @@ func all() []suite {
 			steps:    []step{inTest("-race", "-skip="+measured, "./integration/engine")},
 		},
 		{
-			name: "clients", what: "informers, long lists, and requests that end badly, through a hub with the race detector",
+			name: "clients", what: "informers, long lists, and requests that end badly, through a hub with the race detector", kubernetes: true,
 			packages: compilers, answers: everywhere,
 			steps: []step{inTest("-race", "-skip="+measured+"|^TestSameAnswersAsTheApiserver$", "./transparency")},
 		},
 		{
-			name: "e2e", what: "three nodes and everything that happens to them", root: true, nodes: true, programs: true,
+			name: "e2e", what: "three nodes and everything that happens to them", kubernetes: true, root: true, nodes: true, programs: true,
 			packages: slices.Concat(machines, systemd, []string{"chromium"}),
 			steps:    []step{inTest("-parallel=4", "-skip="+measured, "./e2e")}, // each on a node of its own, where they wait
 		},
 		{
-			name: "autonomy", what: "outages that are longer than pods tolerate", root: true, nodes: true, programs: true,
+			name: "autonomy", what: "outages that are longer than pods tolerate", kubernetes: true, root: true, nodes: true, programs: true,
 			packages: slices.Concat(machines, systemd),
 			steps:    []step{inTest("./autonomy")},
 		},
 		{
-			name: "install", what: "edgehub install, upgrade and uninstall on a machine with systemd, which installs Debian's firewalls", root: true, nodes: true, programs: true,
+			name: "install", what: "edgehub install, upgrade and uninstall on a machine with systemd, which installs Debian's firewalls", kubernetes: true, root: true, nodes: true, programs: true,
 			packages: slices.Concat(machines, systemd),
 			steps:    []step{inTest("-skip="+measured, "./install/...")},
 		},
 		{
-			name: "kubeadm", what: "a kubeadm node with kube-proxy, flannel and CoreDNS, without the cloud", root: true, nodes: true, programs: true,
+			name: "kubeadm", what: "a kubeadm node with kube-proxy, flannel and CoreDNS, without the cloud", kubernetes: true, root: true, nodes: true, programs: true,
 			packages: slices.Concat(machines, systemd, []string{"tinyproxy-bin"}),
 			// It builds pods' programs from where its sources are.
 			steps: []step{inTest("-trimpath=false", "./kubeadm/...")},
 		},
 		{
 			name: "alerts", what: "alerts and dashboards, with Prometheus' own rules engine",
-			steps: append(makeEach("lint-tidy", "lint-code", "modules="+alerts, "tidy_modules="+alerts), step{dir: "test/alerts", args: []string{"./..."}}),
+			steps: append(makeEach("vet", "lint-tidy", "lint-code", "modules="+alerts, "tidy_modules="+alerts), step{dir: "test/alerts", args: []string{"./..."}}),
 		},
 		{
-			name: "attack", what: "no caller gets at another's data", random: true, answers: everywhere,
+			name: "attack", what: "no caller gets at another's data", kubernetes: true, random: true, answers: everywhere,
 			steps: []step{inTest("./attack")},
 		},
 		{
@@ -166,47 +194,59 @@ func all() []suite {
 			steps: append(makeEach("page-tools"), inTest("./page")),
 		},
 		{
-			name: "chaos", what: "rollouts, broken at random; SEEDS=10", random: true, answers: everywhere,
+			name: "chaos", what: "rollouts, broken at random; SEEDS=10", kubernetes: true, random: true, answers: everywhere,
 			packages: compilers, env: map[string]string{"SEEDS": "10"},
 			steps: []step{inTest("-race", "./chaos/rollout")},
 		},
 		{
-			name: "crash", what: "the hub killed and its files spoilt at random; ROUNDS=50 RETURNS=8", random: true, programs: true, answers: everywhere,
+			name: "crash", what: "the hub killed and its files spoilt at random; ROUNDS=50 RETURNS=8", kubernetes: true, random: true, programs: true, answers: everywhere,
 			env: map[string]string{"ROUNDS": "50", "RETURNS": "8"},
 			// Rounds wait more than they compute.
 			steps: []step{inTest("-parallel=4", "./chaos/cache"), inTest("./chaos/outage")},
 		},
 		{
-			name: "upgrades", what: "upgrades that wait for the cloud, and hub, kubelet, controller and node killed at random; UPGRADE_ROUNDS=8",
+			name: "upgrades", what: "upgrades that wait for the cloud, and hub, kubelet, controller and node killed at random; UPGRADE_ROUNDS=8", kubernetes: true,
 			root: true, nodes: true, programs: true, random: true, answers: everywhere,
 			packages: machines, env: map[string]string{"UPGRADE_ROUNDS": "8"},
 			steps: []step{inTest("-parallel=4", "./chaos/upgrade")},
 		},
 		{
-			name: "fuzz", what: "what clients of a hub see, against etcd's history; SECONDS=60", random: true, answers: everywhere,
+			name: "fuzz", what: "what clients of a hub see, against etcd's history; SECONDS=60", kubernetes: true, random: true, answers: everywhere,
 			env:   map[string]string{"SECONDS": "60"},
 			steps: []step{inTest("./fuzzcache")},
 		},
 		{
-			name: "soak", what: "a hub with 200 pods whose link is cut each half minute; DURATION=3m", quiet: true, programs: true,
+			name: "soak", what: "a hub with 200 pods whose link is cut each half minute; DURATION=3m", kubernetes: true, quiet: true, programs: true,
 			env:   map[string]string{"DURATION": "3m", "CUT_EVERY": "30s"},
 			steps: []step{inTest("./soak")},
 		},
 		{
-			name: "measured", what: "tests with bounds on time or memory", quiet: true, root: true, nodes: true, programs: true,
+			name: "measured", what: "tests with bounds on time or memory", kubernetes: true, quiet: true, root: true, nodes: true, programs: true,
 			packages: machines,
 			steps:    []step{inTest("-p=1", "-parallel=1", "-run="+measured, "./integration/cache", "./integration/rollout", "./e2e")},
 		},
 		{
-			name: "floods", what: "floods of the hub from a pod and from a user, beside a real kubelet; FLOOD=20s each", quiet: true, root: true, nodes: true, programs: true,
+			name: "floods", what: "floods of the hub from a pod and from a user, beside a real kubelet; FLOOD=20s each", kubernetes: true, quiet: true, root: true, nodes: true, programs: true,
 			packages: slices.Concat(machines, []string{"curl"}), env: map[string]string{"FLOOD": "20s"},
 			steps: []step{inTest("./flood")},
 		},
 	}
 }
 
+// apiPackages are those of the suite api, the longest first.
+var apiPackages = []string{"./integration/ota", "./transparency", "./integration/servicefilters", "./integration/secrets"}
+
+// atOnce has two packages run at a time: ota and servicefilters wait for most of theirs.
+var atOnce = []string{"-p=2", "-skip=" + measured + "|^TestLongListsAreTheApiservers$"}
+
 // inTest are tests of the module test.
 func inTest(args ...string) step { return step{dir: "test", args: args} }
+
+// cached is a step of which Go sees all that its results depend on.
+func cached(st step) step {
+	st.cached = true
+	return st
+}
 
 // makeEach are targets of the Makefile, each with all variables, which have a "=".
 func makeEach(targetsAndVariables ...string) []step {
