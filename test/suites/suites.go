@@ -95,12 +95,12 @@ func all() []suite {
 			steps: []step{{what: "make build", do: buildPrograms}},
 		},
 		{
-			name: "cache", what: "what a client of the hub reads online and offline, beside a real apiserver", gate: true, kubernetes: true,
+			name: "cache", what: "what a client of the hub reads online and offline, beside a real apiserver", gate: true, programs: true, kubernetes: true,
 			answers: everywhere,
 			steps:   []step{cached(inTest("-parallel=10", "-skip="+measured, "./integration/cache"))},
 		},
 		{
-			name: "api", what: "OTA's API, admission policies, secrets, service filters, and answers through the hub, beside a real apiserver", gate: true, kubernetes: true,
+			name: "api", what: "OTA's API, admission policies, secrets, service filters, and answers through the hub, beside a real apiserver", gate: true, programs: true, kubernetes: true,
 			answers: []string{"test/integration/secrets", "test/integration/servicefilters", "test/transparency"},
 			steps:   []step{cached(inTest(append(atOnce, apiPackages...)...)), inTest("./integration/admission")},
 		},

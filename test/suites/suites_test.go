@@ -153,6 +153,17 @@ func TestTheGateIsNeitherRandomNorMeasured(t *testing.T) {
 	}
 }
 
+// A hub that a test has built itself is not seen by Go's test cache.
+func TestNoResultIsTakenOfAHubThatGoDoesNotSee(t *testing.T) {
+	for _, s := range all() {
+		for _, st := range s.steps {
+			if st.cached && st.dir == "test" && (!s.programs || slices.Contains(st.args, "-race")) {
+				t.Errorf("suite %s: %v: an earlier result may be of another hub", s.name, st.args)
+			}
+		}
+	}
+}
+
 func TestChoose(t *testing.T) {
 	suites := []suite{{name: "a", gate: true}, {name: "b"}, {name: "c", gate: true}, {name: "build", gate: true}, {name: "d", programs: true}}
 	for what, c := range map[string]struct {
