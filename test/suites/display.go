@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// silence is how long nothing may be printed for whoever waits.
-const silence = 10 * time.Second
+// silence is how long nothing may be printed for whoever waits. It is looked at once a second, which makes ten.
+const silence = 9 * time.Second
 
 // display is what whoever waits sees. When nothing has been printed for a while it prints what is
 // going on. It is safe for concurrent use.

@@ -243,7 +243,7 @@ func TestSilenceIsBroken(t *testing.T) {
 		endKubernetes()
 		time.Sleep(time.Minute)
 		stop()
-		want := "ok   cache 6.0s\n… unit: 17 s, 1 package; Kubernetes: 17 s\n… Kubernetes: 27 s\n"
+		want := "ok   cache 6.0s\n… unit: 16 s, 1 package; Kubernetes: 16 s\n… Kubernetes: 25 s\n"
 		if out.String() != want {
 			t.Errorf("got\n%swant\n%s", out.String(), want)
 		}
