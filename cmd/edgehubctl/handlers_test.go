@@ -164,6 +164,7 @@ func TestRealHandlers(t *testing.T) {
 	h.edgehubctl(t, "hold", "shop/web-1").has(t, exitFailed, "", "is not held")
 	h.edgehubctl(t, "hold", "shop/web-1", "--for=2h", "--reason=driving").has(t, exitDone, "Hold of pod shop/web-1 until ", "")
 	h.edgehubctl(t, "hold", "shop/web-1").has(t, exitDone, "no            driving\n", "")
+	h.edgehubctl(t, "hold", "shop/web-1", "-o", "json").has(t, exitDone, `"until": "`, "")
 	h.edgehubctl(t, "upgrade", "shop/web-1").has(t, exitNotNow, "", "is on hold until")
 	h.edgehubctl(t, "upgrade", "shop/web-1", "--force").is(t, exitDone, started+"\n", "")
 	h.edgehubctl(t, "rollback", "shop/web-1").has(t, exitNotNow, "", "is on hold until")
@@ -238,7 +239,8 @@ func TestRealHandlersOfThePage(t *testing.T) {
 // A hub without these parts stands for one that was built before there were any.
 func TestRealHandlersOfAnOlderHub(t *testing.T) {
 	h := realHandlers(t, func(*ota.Options) {})
-	for _, line := range []string{"queue", "cancel shop/web-1", "hold shop/web-1", "rollback shop/web-1", "history shop/web-1", "upgrade shop/web-1 --at=03:00", "events", "web", "bundle", "bundle --output-file=b.tgz", "bundle --output-file=-"} {
+	for _, line := range []string{"queue", "cancel shop/web-1", "hold shop/web-1", "hold shop/web-1 --for=2h", "hold shop/web-1 --remove", "rollback shop/web-1", "rollback shop/web-1 --wait", "history shop/web-1",
+		"upgrade shop/web-1 --at=03:00", "upgrade --all --at=03:00", "events", "web", "bundle", "bundle --output-file=b.tgz", "bundle --output-file=-"} {
 		h.edgehubctl(t, strings.Fields(line)...).is(t, exitFailed, "", tooOld)
 	}
 	h.edgehubctl(t, "pods", "-o", "wide").has(t, exitDone, "yes, to 7c9b", "")

@@ -217,15 +217,6 @@ func TestAnUpgradeThatWaitsIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestWhatWaitsIsCancelled(t *testing.T) {
-	newerHub(t).on("DELETE", upgradeOf, answersWith(200, "Upgrade cancelled for pod shop/web-1")).
-		edgehubctl(t, "cancel", "shop/web-1").is(t, exitDone, "Upgrade cancelled for pod shop/web-1\n", "")
-	newerHub(t).on("DELETE", upgradeOf, answersWith(409, "it has begun")).
-		edgehubctl(t, "cancel", "shop/web-1").is(t, exitNotNow, "", "error: it has begun\n")
-	newerHub(t).on("DELETE", upgradeOf, answersWith(404, "no upgrade of pod shop/web-1 waits")).
-		edgehubctl(t, "cancel", "shop/web-1").is(t, exitFailed, "", "error: no upgrade of pod shop/web-1 waits\n")
-}
-
 func TestAllPodsAreUpgraded(t *testing.T) {
 	need := needs(corev1.ConditionTrue, newRevision)
 	list := podList(pod("shop", "web-1", oldRevision, need), pod("shop", "web-2", oldRevision, need), pod("shop", "fine", newRevision), pod("shop", "ending", oldRevision, need, deleting), pod("kube-system", "proxy", oldRevision, need))
@@ -246,13 +237,5 @@ func TestAllPodsAreUpgraded(t *testing.T) {
 		has(t, exitUndone, "", "error: interrupted: 0 done, 1 failed. The other pods are as they were\n")
 	if slow.count("POST "+path("shop", "web-1")) > 0 {
 		t.Error("another pod was upgraded")
-	}
-}
-
-func TestAnOlderHubIsSaidToBeOlder(t *testing.T) {
-	for _, line := range []string{"queue", "hold shop/web-1", "hold shop/web-1 --for=2h", "hold shop/web-1 --remove", "rollback shop/web-1", "rollback shop/web-1 --wait",
-		"history shop/web-1", "cancel shop/web-1", "upgrade --all --at=03:00"} {
-		newFakeHub(t).on("GET", "/pods", podList(old())).on("DELETE", upgradeOf, answersWith(405, "use POST")).
-			edgehubctl(t, strings.Fields(line)...).is(t, exitFailed, "", tooOld)
 	}
 }

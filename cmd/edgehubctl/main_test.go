@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -19,14 +20,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/completion/completiontest"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// TestMain is also edgehubctl itself, for tests that have a shell call it.
+// programVariable makes the test binary edgehubctl itself.
+const programVariable = "EDGEHUBCTL_TEST_PROGRAM"
+
 func TestMain(m *testing.M) {
-	if completiontest.Program() != "" {
+	if os.Getenv(programVariable) != "" {
 		main()
 	}
 	goleak.VerifyTestMain(m)

@@ -80,11 +80,6 @@ shop          web-1     1/1     Running   0          yes, to 7c9b    yes        
 	h.edgehubctl(t, "pods", "-n", "none").is(t, exitDone, "No pods on this node.\n", "")
 }
 
-func TestAnOlderHubHasNoQueueOfImages(t *testing.T) {
-	h := newFakeHub(t).on("GET", "/pods", podList(pod("shop", "web-1", oldRevision, needs(corev1.ConditionTrue, newRevision))))
-	h.edgehubctl(t, "pods", "-o", "wide").has(t, exitDone, "yes, to 7c9b", "")
-}
-
 func TestAPodThatWouldNotComeBackIsShownWithTheReason(t *testing.T) {
 	target := upgrade.Target{Revision: newRevision, Containers: []upgrade.Image{{Name: "web", Image: "web:v2"}}, Blocked: "node n has the taint a=b:NoSchedule"}
 	h := newFakeHub(t).on("GET", "/pods", podList(

@@ -35,21 +35,6 @@ func old(change ...func(*corev1.Pod)) corev1.Pod {
 	return pod("shop", "web-1", oldRevision, append(change, needs(corev1.ConditionTrue, newRevision))...)
 }
 
-func TestAnUpgradeIsAskedFor(t *testing.T) {
-	h := newFakeHub(t).on("POST", upgradeOf, answersWith(200, started))
-	h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1").is(t, exitDone, started+"\n", "")
-	h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "-o", "json").is(t, exitDone, "{\n  \"message\": \"Start updating pod shop/web-1\"\n}\n", "")
-}
-
-func TestAnUpgradeThatIsRefused(t *testing.T) {
-	for code, want := range map[int]exitCode{403: exitNotNow, 503: exitNotNow, 404: exitFailed, 400: exitFailed, 500: exitFailed} {
-		for _, args := range [][]string{{"upgrade", "--no-pull", "shop/web-1"}, {"upgrade", "--no-pull", "shop/web-1", "--wait"}} {
-			newFakeHub(t).on("GET", "/pods", podList(old())).on("POST", upgradeOf, answersWith(code, "pod shop/web-1 this and that\n")).
-				edgehubctl(t, args...).is(t, want, "", "error: pod shop/web-1 this and that\n")
-		}
-	}
-}
-
 func TestAnUpgradeIsWaitedFor(t *testing.T) {
 	other := pod("shop", "db-1", newRevision)
 	other.OwnerReferences[0].UID = "another DaemonSet"

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -37,6 +38,9 @@ func TestADiskThatIsFull(t *testing.T) {
 // A bundle that lacks its last byte, or any other part, is not there afterwards.
 func TestOnlyAWholeBundleIsKept(t *testing.T) {
 	path, whole := filepath.Join(t.TempDir(), "b.tgz"), bundle(t)
+	if _, err := Save(path, strings.NewReader("<html> of what is no hub")); !errors.Is(err, gzip.ErrHeader) {
+		t.Errorf("a web page is taken for a bundle: %v", err)
+	}
 	for n := range whole {
 		if _, err := Save(path, bytes.NewReader(whole[:n])); err == nil {
 			t.Errorf("%d of %d bytes are taken for a bundle", n, len(whole))
