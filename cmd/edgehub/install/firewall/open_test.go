@@ -1,11 +1,15 @@
 package firewall
 
 import (
+	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestWhichInterfacesAreOutside(t *testing.T) {
@@ -55,6 +59,34 @@ table ip6 raw {
 	}
 }
 `
+
+func TestRulesOfIptables(t *testing.T) {
+	const accepted = ":INPUT ACCEPT [0:0]\n-A INPUT -i lo -j ACCEPT\n"
+	for name, tt := range map[string]struct{ save, want string }{
+		"nothing refuses":              {accepted, ""},
+		"a last REJECT":                {accepted + "-A INPUT -p tcp -m tcp --dport 22 -j DROP\n-A INPUT -j REJECT --reject-with icmp-port-unreachable\n", "-A INPUT -j REJECT --reject-with icmp-port-unreachable"},
+		"DROP":                         {accepted + "-A INPUT -j DROP\n", "-A INPUT -j DROP"},
+		"of the hub's port":            {accepted + "-A INPUT -p tcp -m multiport --dports 22,10268 -j DROP\n", "-A INPUT -p tcp -m multiport --dports 22,10268 -j DROP"},
+		"the policy, and other states": {":INPUT DROP [0:0]\n-A INPUT -m conntrack --ctstate INVALID -j DROP\n-A INPUT -s 192.0.2.66/32 -j DROP\n", "-P INPUT DROP"},
+		"of what is forwarded":         {accepted + "-A FORWARD -j DROP\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := iptablesRule(tt.save, v4.Port()); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	for want, err := range map[string]error{
+		"connection refused": unix.ECONNREFUSED, "no route to host": unix.EACCES, "no answer within": &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded},
+	} {
+		if got := outcome(fmt.Errorf("connect: %w", err)); !strings.Contains(got, want) {
+			t.Errorf("%v: got %q, want %q", err, got, want)
+		}
+	}
+}
 
 func TestRulesOfNftables(t *testing.T) {
 	if rule, chain := nftRule(ruleset, v4); rule != "reject with icmpx admin-prohibited" || chain != "inet firewalld filter_INPUT" {
