@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -26,26 +27,35 @@ type pkg struct {
 // are built for a node, by import path. Test files are not looked at.
 func listPackages(t *testing.T) map[string]pkg {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=ImportPath,Name,Imports", "-tags=grpcnotrace", "./...")
+	packages, err := goList()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return packages
+}
+
+// goList lists them once for all tests.
+var goList = sync.OnceValues(func() (map[string]pkg, error) {
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Name,Imports", "-tags=grpcnotrace", "./...")
 	cmd.Dir = "../.."
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go list: %v\n%s", err, stderr.String())
+		return nil, fmt.Errorf("go list: %w\n%s", err, stderr.String())
 	}
 	packages := map[string]pkg{}
 	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p pkg
 		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
-			return packages
+			return packages, nil
 		} else if err != nil {
-			t.Fatalf("read what go list printed: %v", err)
+			return nil, fmt.Errorf("read what go list printed: %w", err)
 		}
 		packages[p.ImportPath] = p
 	}
-}
+})
 
 // mains returns the product's programs.
 func mains(packages map[string]pkg) []string {
