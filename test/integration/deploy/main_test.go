@@ -1,6 +1,6 @@
 // Package deploy tests what deploy/ installs: its manifests and its chart in a real
-// apiserver that checks every field and enforces Pod Security, the rights in it one
-// by its alerts and dashboard against what hub and controller really expose.
+// apiserver that checks every field and enforces Pod Security, and the rights in it one
+// by one against what the controller asks for.
 //
 // Nodes are played by package fleet. The tests share a cluster and run one after the
 // other, since a controller sees every DaemonSet.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net/http"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
@@ -30,15 +28,9 @@ import (
 // scenario is what the controller is there for, with as little as takes every right:
 // one DaemonSet whose pods are marked for upgrades, one whose pods are replaced, and a pod that stays on its node.
 type scenario struct {
-	t          *testing.T
-	namespace  string
-	kubeconfig string // has the account's token
-	url        string // of the controller's metrics
-	flips      int
-	mark       int64 // where the record ended when the controller was started
-
-	cmd    *exec.Cmd // nil while none runs
-	output bytes.Buffer
+	t         *testing.T
+	namespace string
+	url       string // of the controller's metrics
 }
 
 const (
@@ -49,7 +41,7 @@ const (
 
 func newScenario(t *testing.T) *scenario {
 	t.Helper()
-	s := &scenario{t: t, kubeconfig: writeKubeconfig(t)}
+	s := &scenario{t: t}
 	ns, err := env.admin.CoreV1().Namespaces().Create(t.Context(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "scenario-"}}, metav1.CreateOptions{})
 	if err != nil {
@@ -57,7 +49,6 @@ func newScenario(t *testing.T) *scenario {
 	}
 	s.namespace = ns.Name
 	t.Cleanup(func() {
-		s.stop()
 		if err := env.admin.CoreV1().Namespaces().Delete(context.Background(), s.namespace, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
@@ -126,47 +117,32 @@ func (s *scenario) needs(want corev1.ConditionStatus) bool {
 	return c != nil && c.Status == want
 }
 
-// start starts the controller.
+// start starts the controller, until the test ends.
 func (s *scenario) start() {
 	s.t.Helper()
-	err := env.admin.CoordinationV1().Leases(systemNamespace).Delete(s.t.Context(), account, metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		s.t.Fatal(err)
-	}
-	s.setImage(told, "app:0")
-	if s.mark, err = env.record.Mark(); err != nil {
-		s.t.Fatal(err)
-	}
 	address := freeport.Address(s.t)
 	s.url = "http://" + address
-	s.output.Reset()
-	s.cmd = exec.CommandContext(context.WithoutCancel(s.t.Context()), env.controller, "--kubeconfig="+s.kubeconfig, "--metrics-addr="+address, "--health-probe-addr="+address,
+	var output bytes.Buffer
+	cmd := exec.CommandContext(context.WithoutCancel(s.t.Context()), env.controller, "--kubeconfig="+writeKubeconfig(s.t), "--metrics-addr="+address, "--health-probe-addr="+address,
 		"--leader-elect-lease-duration=2s", "--leader-elect-renew-deadline=1500ms", "--leader-elect-retry-period=200ms")
-	s.cmd.Stderr = &s.output
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := s.cmd.Start(); err != nil {
+	cmd.Stderr = &output
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
+	s.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+		if s.t.Failed() {
+			s.t.Logf("the controller wrote:\n%s", output.String())
+		}
+	})
 }
 
-// stop ends the controller at once.
-func (s *scenario) stop() {
-	if s.cmd == nil {
-		return
-	}
-	_ = s.cmd.Process.Kill()
-	_ = s.cmd.Wait() // it was killed
-	if s.t.Failed() {
-		s.t.Logf("the controller wrote:\n%s", s.output.String())
-	}
-	s.cmd = nil
-}
-
-// play goes through the scenario, to its end or until over.
-func (s *scenario) play(over func() bool) {
+// play starts the controller, and goes through the scenario.
+func (s *scenario) play() {
 	s.t.Helper()
-	s.flips++
-	next := fmt.Sprintf("app:%d", s.flips)
+	s.start()
 	for _, step := range []struct {
 		what string
 		do   func()
@@ -180,29 +156,24 @@ func (s *scenario) play(over func() bool) {
 		{"it is told again that it does", func() { s.setImage(told, "app:new") }, func() bool { return s.needs(corev1.ConditionTrue) }},
 		{"an Event is counted up", func() {}, s.toldAgain},
 		{"the lease was renewed", func() {}, s.renewed},
-		{"a pod is replaced", func() { s.setImage(rolled, next) }, func() bool { p := s.pod(rolled); return p != nil && p.Spec.Containers[0].Image == next }},
+		{"a pod is replaced", func() { s.setImage(rolled, "app:1") }, func() bool { p := s.pod(rolled); return p != nil && p.Spec.Containers[0].Image == "app:1" }},
 		{"the rollout is complete", func() {}, s.complete},
 		{"the autonomy of its node changes", s.setAutonomy, s.autonomous},
 	} {
 		step.do()
-		ended := false
 		eventually(s.t, step.what, func() string {
-			if ended = over(); ended || step.done() {
+			if step.done() {
 				return ""
 			}
 			return "it is not"
 		})
-		if ended {
-			return
-		}
 	}
-	over()
 }
 
-// setAutonomy has pods stay on their node for longer than before, should that be away.
+// setAutonomy has pods stay on their node, should that be away.
 func (s *scenario) setAutonomy() {
 	s.t.Helper()
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"%dh"}}}`, autonomy.DurationAnnotation, s.flips)
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"1h"}}}`, autonomy.DurationAnnotation)
 	if _, err := env.admin.CoreV1().Nodes().Patch(s.t.Context(), s.pod(told).Spec.NodeName, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
@@ -215,7 +186,7 @@ func (s *scenario) autonomous() bool {
 		s.t.Fatal(err)
 	}
 	c := autonomy.ConditionOf(node)
-	return c != nil && c.Status == corev1.ConditionTrue && strings.Contains(c.Message, fmt.Sprintf("up to %dh", s.flips))
+	return c != nil && c.Status == corev1.ConditionTrue && strings.Contains(c.Message, "up to 1h")
 }
 
 func (s *scenario) complete() bool {
@@ -240,25 +211,14 @@ func (s *scenario) renewed() bool {
 	return err == nil && lease.Spec.RenewTime != nil && lease.Spec.AcquireTime != nil && lease.Spec.RenewTime.After(lease.Spec.AcquireTime.Time)
 }
 
-// requests are those of the controller since it was started.
+// requests are those of the controller.
 func (s *scenario) requests() []audit.Request {
 	s.t.Helper()
-	all, err := env.record.Since(s.mark)
+	all, err := env.record.Since(0)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return all
-}
-
-func (s *scenario) refused() []audit.Request {
-	s.t.Helper()
-	var out []audit.Request
-	for _, q := range s.requests() {
-		if q.ResponseStatus.Code == http.StatusForbidden {
-			out = append(out, q)
-		}
-	}
-	return out
 }
 
 // writeKubeconfig has a token of the account.
