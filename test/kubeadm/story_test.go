@@ -10,8 +10,8 @@ import (
 	"github.com/edgehub-io/edgehub/test/install/machine"
 )
 
-// TestNodeIsAutonomous has each step of the story come true, and removes the hub at the end. See [Story].
-func TestNodeIsAutonomous(t *testing.T) { tell(t, Options{}) }
+// Each test has each step of the story come true, and removes the hub at the end. See [Story]. What one does to the
+// node, the other leaves as it is.
 
 // TestNodeIsAutonomousBehindAFirewall has the node refuse what comes in and was not asked for, a proxy stand
 // between its own programs and the apiserver, and the cluster IP of the apiserver lead to the hub, with the
@@ -20,7 +20,8 @@ func TestNodeIsAutonomousBehindAFirewall(t *testing.T) {
 	tell(t, Options{Firewall: true, Proxy: true, ClusterIP: true})
 }
 
-// TestNodeIsAutonomousAtAnotherAddress has flannel write the node's address while nobody takes it.
+// TestNodeIsAutonomousAtAnotherAddress has flannel write the node's address while nobody takes it. Nothing stands between
+// the node and the apiserver, and a proxy that does not answer is named to kube-proxy.
 func TestNodeIsAutonomousAtAnotherAddress(t *testing.T) { tell(t, Options{Move: true}) }
 
 func tell(t *testing.T, o Options) {
