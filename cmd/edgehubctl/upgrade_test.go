@@ -130,6 +130,7 @@ error: not done after 300ms: waiting for the hub. The upgrade goes on; edgehubct
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			h := newFakeHub(t).on("POST", upgradeOf, answersWith(200, started)).on("GET", "/pods", podList(old()), tt.answer)
 			h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait", "--timeout=300ms").is(t, exitUndone, started+"\n", tt.err)
 		})

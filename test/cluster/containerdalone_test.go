@@ -2,9 +2,7 @@ package cluster_test
 
 import (
 	"context"
-	"net"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -26,26 +24,24 @@ var versions = map[string]cluster.ContainerdVersion{
 // after it has been killed.
 func TestContainerdAlone(t *testing.T) {
 	cluster.NeedRoot(t)
-	for name, serve := range map[string]func(string) (*images.Registry, error){"plain": images.Serve, "over TLS": images.ServeTLS} {
-		registry, err := serve("127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = registry.Close() })
-		for release, version := range versions {
-			t.Run(release+", with a registry "+name, func(t *testing.T) {
-				before := takeInventory(t)
-				c, err := cluster.StartContainerd(t.Context(), cluster.ContainerdOptions{Version: version, Log: t.Output()})
-				if err != nil {
-					t.Fatal(err)
-				}
-				pullAndRestart(t, c, registry)
-				if err := c.Close(); err != nil {
-					t.Error(err)
-				}
-				before.compare(t, takeInventory(t))
-			})
-		}
+	registry, err := images.Serve("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = registry.Close() })
+	for release, version := range versions {
+		t.Run(release, func(t *testing.T) {
+			before := takeInventory(t)
+			c, err := cluster.StartContainerd(t.Context(), cluster.ContainerdOptions{Version: version, Log: t.Output()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			pullAndRestart(t, c, registry)
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			before.compare(t, takeInventory(t))
+		})
 	}
 }
 
@@ -105,24 +101,4 @@ func ctr(t *testing.T, c *cluster.Containerd, args ...string) (string, error) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "ctr", append([]string{"--address", c.Socket()}, args...)...).CombinedOutput()
 	return string(out), err
-}
-
-// TestContainerdSocketIsShort, since the folders of tests have long names.
-func TestContainerdSocketIsShort(t *testing.T) {
-	cluster.NeedRoot(t)
-	dir := filepath.Join(t.TempDir(), strings.Repeat("long", 30))
-	c, err := cluster.StartContainerd(t.Context(), cluster.ContainerdOptions{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	conn, err := net.Dial("unix", c.Socket())
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = conn.Close()
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -21,38 +20,6 @@ import (
 func TestControlPlaneServesAndLeavesNoProcess(t *testing.T) {
 	c := start(t, cluster.Options{Dir: t.TempDir(), Log: t.Output()})
 
-	t.Run("kubectl works as administrator", func(t *testing.T) {
-		out, err := c.Kubectl(t.Context(), "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}")
-		if err != nil || out != "admin" {
-			t.Fatalf("kubectl auth whoami = %q, %v; want admin", out, err)
-		}
-	})
-	t.Run("a client certificate carries user and groups", func(t *testing.T) {
-		config := clientConfig(t, c, "system:node:node7", "system:nodes")
-		user := whoAmI(t, config)
-		if user.Username != "system:node:node7" || !contains(user.Groups, "system:nodes") {
-			t.Fatalf("the apiserver sees %+v", user)
-		}
-	})
-	t.Run("RBAC refuses who has no role", func(t *testing.T) {
-		client := clientFor(t, clientConfig(t, c, "nobody-in-particular"))
-		if _, err := client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{}); err == nil {
-			t.Fatal("a user without a role listed all pods")
-		}
-	})
-	t.Run("the token of a service account works", func(t *testing.T) {
-		client := clientFor(t, c.AdminConfig())
-		token, err := client.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "default",
-			&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		config := rest.AnonymousClientConfig(c.AdminConfig())
-		config.BearerToken = token.Status.Token
-		if user := whoAmI(t, config); user.Username != "system:serviceaccount:default:default" {
-			t.Fatalf("the apiserver sees %+v", user)
-		}
-	})
 	t.Run("a killed apiserver comes back with its data", func(t *testing.T) {
 		client := clientFor(t, c.AdminConfig())
 		kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}
@@ -172,15 +139,6 @@ func brokenBinaries(t *testing.T, broken string) string {
 	return folder
 }
 
-func clientConfig(t *testing.T, c *cluster.Cluster, user string, groups ...string) *rest.Config {
-	t.Helper()
-	cert, key, err := c.ClientCert(user, groups...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &rest.Config{Host: c.ServerURL(), TLSClientConfig: rest.TLSClientConfig{CAFile: c.CAFile(), CertFile: cert, KeyFile: key}}
-}
-
 // clientFor has connections of its own, closed with the test.
 func clientFor(t *testing.T, config *rest.Config) *kubernetes.Clientset {
 	t.Helper()
@@ -194,25 +152,6 @@ func clientFor(t *testing.T, config *rest.Config) *kubernetes.Clientset {
 		t.Fatal(err)
 	}
 	return clientset
-}
-
-func whoAmI(t *testing.T, config *rest.Config) authenticationv1.UserInfo {
-	t.Helper()
-	review, err := clientFor(t, config).AuthenticationV1().SelfSubjectReviews().Create(t.Context(),
-		&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return review.Status.UserInfo
-}
-
-func contains(all []string, one string) bool {
-	for _, s := range all {
-		if s == one {
-			return true
-		}
-	}
-	return false
 }
 
 // expectNoProcess fails when a process lives that has the folder in its
