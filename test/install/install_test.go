@@ -39,6 +39,7 @@ func TestNode(t *testing.T) {
 			n.fails(err, "everything was put back as it was")
 			n.contains(out, "ended by itself", "/nowhere")
 			n.unchanged(before)
+			n.hasInterface(false)
 		}},
 		{"an install whose node does not come back is put back", func(n *node) { n.losesTheCloud(hub); n.unchanged(before); n.lives(pod) }},
 		{"an install that is interrupted is put back", func(n *node) {
