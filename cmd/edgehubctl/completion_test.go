@@ -20,8 +20,6 @@ func TestCompletion(t *testing.T) {
 	t.Setenv("EDGEHUB_ADDRESS", h.address)
 	tests := map[string]struct{ words, want string }{
 		"nothing yet":                        {"", "pods pull upgrade queue cancel hold rollback history status events web bundle completion logs exec restart help"},
-		"the beginning of a command":         {"pu", "pull"},
-		"no such command":                    {"x", ""},
 		"a pod":                              {"pull ", "kube-system/proxy-2 shop/web-1"},
 		"the beginning of a pod":             {"upgrade sh", "shop/web-1"},
 		"a pod behind a flag":                {"upgrade --wait --timeout 1m sh", "shop/web-1"},
@@ -38,23 +36,14 @@ func TestCompletion(t *testing.T) {
 		"a form of output":                   {"pods -o ", "json wide"},
 		"a form of what is no table":         {"pull -o ", "json"},
 		"a form of output, at the beginning": {"-o ", "json wide"},
-		"a form of output, in full":          {"pods --output j", "json"},
-		"a form of output behind =":          {"pods --output=", "--output=json --output=wide"},
-		"a form of output behind -o=":        {"pods -o=j", "-o=json"},
-		"a file behind =":                    {"pull --client-key=completion_t", "--client-key=completion_test.go"},
-		"a duration behind =":                {"pull --timeout=", ""},
-		"a flag that does not exist, with =": {"pull --all=", ""},
 		"a duration":                         {"pull --timeout ", ""},
 		"a namespace":                        {"pull -n ", ""},
 		"a file":                             {"pull --client-key completion_t", "completion_test.go"},
-		"a folder":                           {"status --certificate-authority ../edgehubct", "../edgehubctl/"},
-		"a file like no other":               {"status --client-certificate *", ""},
 		"a file to write":                    {"bundle --output-file completion_t", "completion_test.go"},
 		"flags of events":                    {"events --n", "--namespace"},
 		"a command that takes nothing":       {"status ", ""},
 		"a shell":                            {"completion ", "bash zsh fish"},
 		"help of a command":                  {"help st", "status"},
-		"a flag that does not exist":         {"pull --all sh", "shop/web-1"},
 		"a hub that is not there":            {"pull --address 127.0.0.1:1 ", ""},
 		"an address that is none":            {"pull --address x ", ""},
 		"behind a command that is not known": {"push ", ""},
@@ -68,10 +57,6 @@ func TestCompletion(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
-	}
-	var out bytes.Buffer
-	if run(t.Context(), []string{completion.Verb}, streams{&out, &out}, usualTiming()); !strings.Contains(out.String(), "upgrade\n") {
-		t.Errorf("no words at all: got %q", out.String())
 	}
 }
 

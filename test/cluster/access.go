@@ -49,9 +49,6 @@ func (c *Cluster) APIServer() *Process { return c.control.apiserver }
 // ControllerManager is the controller manager's process.
 func (c *Cluster) ControllerManager() *Process { return c.control.controllerManager }
 
-// Scheduler is the scheduler's process.
-func (c *Cluster) Scheduler() *Process { return c.control.scheduler }
-
 // ClientCert issues a client certificate that the apiserver takes for user in
 // groups, and returns the paths of certificate and key. Each call makes a new pair.
 func (c *Cluster) ClientCert(user string, groups ...string) (certFile, keyFile string, err error) {
@@ -122,10 +119,6 @@ func (c *Cluster) Image(version string) string {
 
 // ControllerProcess is the edgehub controller; nil when Options name none.
 func (c *Cluster) ControllerProcess() *Process { return c.controller }
-
-// ControllerURL is where the controller serves its metrics and probes, on a port
-// of this cluster's own; empty when Options name none.
-func (c *Cluster) ControllerURL() string { return c.controllerURL }
 
 // KubectlPath is a script that runs kubectl as the administrator, for people.
 func (c *Cluster) KubectlPath() string { return c.path("bin", "kubectl") }

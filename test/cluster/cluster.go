@@ -30,15 +30,14 @@ type Cluster struct {
 	issued  atomic.Int64 // numbers the files of ClientCert
 
 	// What only a cluster with nodes has.
-	machine       *machineLock
-	cgroups       cgroupTree
-	programs      programs
-	registry      *images.Registry
-	containerds   map[ContainerdVersion]containerdProgram // those that nodes run
-	nodes         []*Node
-	controller    *Process
-	controllerURL string
-	http          *http.Client
+	machine     *machineLock
+	cgroups     cgroupTree
+	programs    programs
+	registry    *images.Registry
+	containerds map[ContainerdVersion]containerdProgram // those that nodes run
+	nodes       []*Node
+	controller  *Process
+	http        *http.Client
 
 	stopOnce sync.Once
 	stopErr  error

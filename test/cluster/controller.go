@@ -22,12 +22,12 @@ func (c *Cluster) startController(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.controllerURL = "http://" + loopback(port)
+	url := "http://" + loopback(port)
 	c.controller = c.newProcess("edgehub-controller", func() *exec.Cmd {
 		return command(c.options.ControllerBin, append([]string{
 			"--kubeconfig=" + config, "--leader-elect=false", "--metrics-addr=" + loopback(port), "--health-probe-addr=" + loopback(port),
 		}, c.options.ControllerArgs...)...)
-	}, func(ctx context.Context) error { return get(ctx, c.http, c.controllerURL+"/readyz") })
+	}, func(ctx context.Context) error { return get(ctx, c.http, url+"/readyz") })
 	if err := c.controller.Start(ctx); err != nil {
 		return err
 	}

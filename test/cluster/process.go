@@ -61,17 +61,6 @@ func (p *Process) PID() int {
 // Running reports whether the process lives; a frozen one does.
 func (p *Process) Running() bool { return p.alive() != nil }
 
-// Exited is closed when the present life of the process has ended. It is nil,
-// and so never closed, before the first start.
-func (p *Process) Exited() <-chan struct{} {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.current == nil {
-		return nil
-	}
-	return p.current.exited
-}
-
 // Start starts the process and returns when it serves. An error describes why it
 // does not, with the end of its log; the process has been killed then.
 func (p *Process) Start(ctx context.Context) error {

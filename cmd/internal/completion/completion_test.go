@@ -65,6 +65,7 @@ func TestCandidates(t *testing.T) {
 		"a value of a short flag behind =":     {"-f=fi", "-f=fish"},
 		"a file behind =":                      {"--bowl=scri", "--bowl=scripts.go"},
 		"a folder":                             {"--bowl ../complet", "../completion/"},
+		"a file like no other":                 {"--bowl *", ""},
 		"a flag without a value takes none":    {"feed --warm c", "cat"},
 		"a flag that does not exist":           {"feed --all c", "cat"},
 		"a flag that does not exist, behind =": {"feed --all=c", ""},

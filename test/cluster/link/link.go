@@ -37,7 +37,6 @@ type Link struct {
 	delay  atomic.Int64 // time.Duration, each way
 	up     line         // to the target
 	down   line         // to the client
-	opened atomic.Int64 // connections since the start
 
 	modeMu   sync.Mutex // one change of mode at a time
 	listener *listener  // nil while refusing; guarded by modeMu
@@ -148,9 +147,6 @@ func (l *Link) Established() int {
 	return len(l.conns)
 }
 
-// Opened is the number of connections that have been opened since the start.
-func (l *Link) Opened() int { return int(l.opened.Load()) }
-
 // Close breaks all connections and returns when nothing of the link runs.
 func (l *Link) Close() error {
 	l.mu.Lock()
@@ -218,7 +214,6 @@ func (l *Link) awaitGate(done <-chan struct{}) bool {
 // forward carries one new connection until its end. The connection counts as
 // established when forward returns, although the target has yet to be dialled.
 func (l *Link) forward(client *net.TCPConn) {
-	l.opened.Add(1)
 	ctx, cancel := context.WithCancel(l.dialing)
 	c := &conn{link: l, client: client, done: ctx.Done(), cancel: cancel}
 	if !l.add(c) {

@@ -36,9 +36,6 @@ func TestUpCarriesBothWaysAndEndsWithTheConnection(t *testing.T) {
 		t.Fatalf("after the orderly end: %d bytes, %v; want 0, nil", len(rest), err)
 	}
 	eventually(t, "no connection is left", func() bool { return l.Established() == 0 })
-	if l.Opened() != 1 {
-		t.Errorf("Opened() = %d; want 1", l.Opened())
-	}
 }
 
 func TestRefuseRefusesOnlyNewConnections(t *testing.T) {
@@ -110,9 +107,6 @@ func TestBlackHoleSwallowsAndIsLifted(t *testing.T) {
 	must(t, c.SetReadDeadline(time.Time{}))
 	expect(t, c, "delayed")
 	expectEcho(t, dial(t, l), "new connections pass")
-	if l.Opened() != 2 {
-		t.Errorf("Opened() = %d; want 2: what keeps the hole shut is no connection", l.Opened())
-	}
 }
 
 func TestEveryModeFollowsEveryOther(t *testing.T) {
@@ -164,15 +158,6 @@ func TestRateIsSharedByAllConnections(t *testing.T) {
 	if took, least := time.Since(start), (2*each-2*lineChunk)*time.Second/rate; took < least {
 		t.Errorf("%d bytes each way took %s; want at least %s at %d bytes a second", 2*each, took, least, rate)
 	}
-}
-
-func TestRateCanBeLifted(t *testing.T) {
-	l := newLink(t, echo(t))
-	c := dial(t, l)
-	l.SetRate(1)
-	l.SetRate(0)
-	must(t, c.SetReadDeadline(time.Now().Add(patience)))
-	expectEcho(t, c, strings.Repeat("x", 8<<20)) // would take days
 }
 
 func TestWhatIsSentLaterWaitsForWhatIsOnTheLine(t *testing.T) {
@@ -228,18 +213,6 @@ func TestCloseDoesNotWaitForTargetsThatDoNotAnswer(t *testing.T) {
 	c := dial(t, l)
 	must(t, l.Close())
 	expectReset(t, c)
-}
-
-func TestServerThatIsAwayIsAReset(t *testing.T) {
-	l := newLink(t, freeAddress(t))
-	c, err := net.Dial("tcp", l.Addr())
-	if err == nil { // the reset may come in between
-		defer c.Close()
-		_, err = c.Read(make([]byte, 1))
-	}
-	if !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("the client sees %v; want connection reset", err)
-	}
 }
 
 func TestCloseInABlackHoleLeavesNothing(t *testing.T) {
