@@ -207,8 +207,3 @@ func TestStatusOfAHubThatDoesNotKnowWhichPodsUseIt(t *testing.T) {
 	h.edgehubctl(t, "status", "-o", "wide").has(t, exitDone,
 		"pods        may use the hub at 169.254.2.1:10268, [fd00::2:1]:10268; which do is not known: containerd is away\n", "")
 }
-
-func TestOnlyTablesAreWide(t *testing.T) {
-	healthy(t).edgehubctl(t, "pull", "shop/web-1", "-o", "wide").has(t, exitUsage, "", "want json, or leave it out")
-	healthy(t).edgehubctl(t, "queue", "-o", "yaml").has(t, exitUsage, "", "want json or wide, or leave it out")
-}
