@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -44,5 +45,23 @@ func TestRuntimeFailure(t *testing.T) {
 	cancel()
 	if err := e.failure(ended, "x", io.EOF); err != context.Canceled { //nolint:errorlint // it is that and nothing else
 		t.Errorf("a cancelled pull ended with %v", err)
+	}
+}
+
+// Whatever is asked for, the failure names the socket that is missing.
+func TestContainerdAbsent(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "none.sock")
+	e, err := New(Options{Address: socket})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = e.Close() }()
+	_, pulled := e.Pull(t.Context(), engineapi.Request{Image: "nginx"})
+	_, held := e.Retained(t.Context())
+	for what, err := range map[string]error{"pull": pulled, "held": held, "release": e.Release(t.Context(), "x")} {
+		got, ok := errors.AsType[*engineapi.Error](err)
+		if !ok || got.Reason != engineapi.RuntimeUnavailable || !strings.Contains(got.Error(), socket) {
+			t.Errorf("%s: got %v", what, err)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -145,30 +146,38 @@ func (l *letters) Read(p []byte) (int, error) {
 func TestLimit(t *testing.T) {
 	tests := map[string]struct {
 		limit, size int64
+		pulls       int // at once
 		want        time.Duration
 	}{
 		// A quarter of a second's bytes come at once, but 4 kB at least, and 256 kB at most.
-		"no limit":      {limit: 0, size: 1 << 20, want: 0},
-		"a low limit":   {limit: 10_000, size: 100_000, want: 9590400 * time.Microsecond},
-		"a usual limit": {limit: 1 << 20, size: 10 << 20, want: 9750 * time.Millisecond},
-		"a high limit":  {limit: 8 << 20, size: 16 << 20, want: 1968750 * time.Microsecond},
+		"no limit":          {limit: 0, size: 1 << 20, pulls: 1, want: 0},
+		"a low limit":       {limit: 10_000, size: 100_000, pulls: 1, want: 9590400 * time.Microsecond},
+		"a usual limit":     {limit: 1 << 20, size: 10 << 20, pulls: 1, want: 9750 * time.Millisecond},
+		"a high limit":      {limit: 8 << 20, size: 16 << 20, pulls: 1, want: 1968750 * time.Microsecond},
+		"two pulls, a half": {limit: 1 << 20, size: 5 << 20, pulls: 2, want: 9750 * time.Millisecond},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := NewTransports(NewLimiter(tt.limit), time.Minute, func(int) {}, nil)
-				response, err := fetchBlob(t, w, body200(func(context.Context) io.Reader {
-					return strings.NewReader(strings.Repeat("x", int(tt.size)))
-				}), tt.size)
-				if err != nil {
-					t.Fatal(err)
+				start, limiter := time.Now(), NewLimiter(tt.limit)
+				var all sync.WaitGroup
+				for range tt.pulls {
+					all.Go(func() {
+						w := NewTransports(limiter, time.Minute, func(int) {}, nil)
+						response, err := fetchBlob(t, w, body200(func(context.Context) io.Reader {
+							return strings.NewReader(strings.Repeat("x", int(tt.size)))
+						}), tt.size)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						defer func() { _ = response.Body.Close() }()
+						if n, err := io.Copy(io.Discard, response.Body); err != nil || n != tt.size {
+							t.Errorf("read %d bytes: %v", n, err)
+						}
+					})
 				}
-				defer func() { _ = response.Body.Close() }()
-				start := time.Now()
-				n, err := io.Copy(io.Discard, response.Body)
-				if err != nil || n != tt.size {
-					t.Errorf("read %d bytes: %v", n, err)
-				}
+				all.Wait()
 				if took := time.Since(start); took.Round(time.Millisecond) != tt.want.Round(time.Millisecond) {
 					t.Errorf("it took %v, want %v", took, tt.want)
 				}

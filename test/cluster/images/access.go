@@ -18,7 +18,7 @@ type access struct {
 	readers map[string]map[string]string // by repository: passwords by user
 	tokens  map[string]token             // nil: passwords are sent with each request
 	life    time.Duration
-	hides   bool // omits how long tokens live
+	silent  bool // answers omit how long tokens live, as the specification allows
 }
 
 // token stands for a user whose password was right.
@@ -26,8 +26,6 @@ type token struct {
 	user    string
 	expires time.Time
 }
-
-func newAccess() access { return access{readers: map[string]map[string]string{}} }
 
 // Require lets only users with a password read a repository. Each call is for one
 // user more. A user of another repository is answered 403, all others 401.
@@ -41,49 +39,39 @@ func (r *Registry) Require(repository, user, password string) {
 }
 
 // UseTokens has clients send their password to an address of its own, for a token
-// that opens repositories as long as it lives.
-func (r *Registry) UseTokens(life time.Duration) {
+// that opens repositories as long as it lives, which the registry does or does not say.
+func (r *Registry) UseTokens(life time.Duration, silent bool) {
 	r.access.mu.Lock()
 	defer r.access.mu.Unlock()
-	r.access.tokens, r.access.life = map[string]token{}, life
-}
-
-// HideTokenLife makes answers omit how long tokens live, as the specification allows.
-func (r *Registry) HideTokenLife() {
-	r.access.mu.Lock()
-	defer r.access.mu.Unlock()
-	r.access.hides = true
+	r.access.tokens, r.access.life, r.access.silent = map[string]token{}, life, silent
 }
 
 // permit answers a request itself when it may not go on.
-func (r *Registry) permit(w *answer, req *http.Request) bool {
+func (r *Registry) permit(w http.ResponseWriter, req *http.Request) bool {
+	a := &r.access
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	repository := repositoryOf(req)
-	user, known := r.access.identify(req)
-	r.traffic.user(w.entry, user)
+	user, known := a.identifyLocked(req)
+	readers := a.readers[repository]
+	_, reader := readers[user]
 	switch {
-	case r.access.allows(repository, user, known):
+	case len(readers) == 0 || known && reader:
 		return true
 	case known:
-		refuse(w, http.StatusForbidden, nil)
+		http.Error(w, "", http.StatusForbidden)
+		return false
+	case a.tokens == nil:
+		w.Header().Set("WWW-Authenticate", `Basic realm="images"`)
 	default:
-		refuse(w, http.StatusUnauthorized, http.Header{"WWW-Authenticate": {r.challenge(repository)}})
+		w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="%s%s",service="images",scope="repository:%s:pull"`, r.URL(), tokenPath, repository))
 	}
+	http.Error(w, "", http.StatusUnauthorized)
 	return false
 }
 
-func (r *Registry) challenge(repository string) string {
-	r.access.mu.Lock()
-	defer r.access.mu.Unlock()
-	if r.access.tokens == nil {
-		return `Basic realm="images"`
-	}
-	return fmt.Sprintf(`Bearer realm="%s%s",service="images",scope="repository:%s:pull"`, r.URL(), tokenPath, repository)
-}
-
-// identify returns who asks, and whether that is proven.
-func (a *access) identify(req *http.Request) (user string, known bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// identifyLocked returns who asks, and whether that is proven.
+func (a *access) identifyLocked(req *http.Request) (user string, known bool) {
 	if a.tokens == nil {
 		user, password, _ := req.BasicAuth()
 		return user, a.knowsLocked(user, password)
@@ -103,33 +91,24 @@ func (a *access) knowsLocked(user, password string) bool {
 	return false
 }
 
-func (a *access) allows(repository, user string, known bool) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	readers := a.readers[repository]
-	_, reader := readers[user]
-	return len(readers) == 0 || known && reader
-}
-
 // serveToken gives out a token for a password, sent in either of the two ways that
 // clients have.
-func (a *access) serveToken(w *answer, req *http.Request) {
+func (a *access) serveToken(w http.ResponseWriter, req *http.Request) {
 	user, password, _ := req.BasicAuth()
 	if req.Method == http.MethodPost {
 		user, password = req.PostFormValue("username"), req.PostFormValue("password")
 	}
-	w.registry.traffic.user(w.entry, user)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.tokens == nil || !a.knowsLocked(user, password) {
-		refuse(w, http.StatusUnauthorized, nil)
+		http.Error(w, "", http.StatusUnauthorized)
 		return
 	}
 	name := rand.Text()
 	a.tokens[name] = token{user: user, expires: time.Now().Add(a.life)}
 	w.Header().Set("Content-Type", "application/json")
 	said := map[string]any{"token": name, "access_token": name}
-	if !a.hides {
+	if !a.silent {
 		said["expires_in"] = int(a.life.Seconds())
 	}
 	_ = json.NewEncoder(w).Encode(said)

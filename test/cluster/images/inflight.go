@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"net"
 	"net/netip"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,30 +19,23 @@ const inFlightLimit = 32 << 10
 const inFlightPeriod = 100 * time.Microsecond
 
 // limitListener accepts connections that send no faster than their clients read.
-type limitListener struct {
-	net.Listener
-	waits *atomic.Int64 // Registry.waits
-}
+type limitListener struct{ net.Listener }
 
 func (l limitListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return &limitedConn{conn.(*net.TCPConn), l.waits}, nil
+	return &limitedConn{conn.(*net.TCPConn)}, nil
 }
 
 // limitedConn is a connection with at most inFlightLimit bytes in flight.
-type limitedConn struct {
-	*net.TCPConn
-	waits *atomic.Int64 // Registry.waits
-}
+type limitedConn struct{ *net.TCPConn }
 
 func (c *limitedConn) Write(p []byte) (int, error) {
 	const piece = inFlightLimit / 2
 	for sent := 0; ; {
 		for c.unsent()+c.unread() > inFlightLimit-piece {
-			c.waits.Add(1)
 			time.Sleep(inFlightPeriod)
 		}
 		n, err := c.TCPConn.Write(p[sent:min(sent+piece, len(p))])

@@ -27,10 +27,9 @@ type Registry struct {
 
 	access  access
 	traffic traffic
-	trouble trouble
+	faults  faults
 
 	connections atomic.Int64
-	waits       atomic.Int64 // times that a connection was found with its limit in flight
 
 	mu     sync.Mutex
 	server *http.Server // nil while down
@@ -58,9 +57,9 @@ func serve(addr string, config *tls.Config) (*Registry, error) {
 		tls:     config,
 		blobs:   blobs.(blobStore),
 		content: registry.New(quiet, registry.WithBlobHandler(blobs)),
-		access:  newAccess(),
-		traffic: newTraffic(),
-		trouble: newTrouble(),
+		access:  access{readers: map[string]map[string]string{}},
+		traffic: traffic{bytes: map[string]int64{}},
+		faults:  newFaults(),
 	}
 	if err := r.Up(); err != nil {
 		return nil, err
@@ -108,7 +107,7 @@ func (r *Registry) Up() error {
 		return fmt.Errorf("registry: %w", err)
 	}
 	r.addr = listener.Addr().String()
-	listener = limitListener{listener, &r.waits}
+	listener = limitListener{listener}
 	if r.tls != nil {
 		listener = tls.NewListener(listener, r.tls)
 	}
@@ -149,17 +148,13 @@ func (r *Registry) Down() error {
 func (r *Registry) Close() error { return r.Down() }
 
 func (r *Registry) serveHTTP(w http.ResponseWriter, req *http.Request) {
-	entry := r.traffic.begin(req)
-	out := &answer{ResponseWriter: w, registry: r, request: req, entry: entry}
-	switch code, header, failed := r.trouble.failure(req); {
-	case failed:
-		refuse(out, code, header)
+	out := &answer{ResponseWriter: w, registry: r, request: req, entry: r.traffic.begin(req)}
+	switch handler := r.faults.answer(req.URL.Path); {
+	case handler != nil:
+		handler(out, req)
 	case req.URL.Path == tokenPath:
 		r.access.serveToken(out, req)
-	case !r.permit(out, req):
-	case isBlobRead(req):
-		r.serveBlob(out, req)
-	default:
-		r.content.ServeHTTP(out, req)
+	case r.permit(out, req):
+		r.Respond(out, req)
 	}
 }

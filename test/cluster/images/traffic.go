@@ -15,13 +15,7 @@ const awaitPeriod = 2 * time.Millisecond
 
 // Request is what became of one request.
 type Request struct {
-	Time      time.Time
-	Method    string
-	Path      string
-	Range     string // as the client has sent it
-	UserAgent string
-	// User is who the client claims to be, also when the password is wrong.
-	User string
+	Method, Path, UserAgent string
 	// Status is 0 while there is no answer.
 	Status int
 	// Digest is that of the blob or manifest that was asked for, as far as the
@@ -38,8 +32,6 @@ type traffic struct {
 	bytes    map[string]int64 // by digest
 	total    int64
 }
-
-func newTraffic() traffic { return traffic{bytes: map[string]int64{}} }
 
 // Requests are all requests so far, in the order of their arrival; those under way
 // as far as they are.
@@ -92,37 +84,80 @@ func (r *Registry) Forget() {
 }
 
 func (t *traffic) begin(req *http.Request) *Request {
-	entry := &Request{
-		Time:      time.Now(),
-		Method:    req.Method,
-		Path:      req.URL.Path,
-		Range:     req.Header.Get("Range"),
-		UserAgent: req.UserAgent(),
-	}
+	entry := &Request{Method: req.Method, Path: req.URL.Path, UserAgent: req.UserAgent()}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.requests = append(t.requests, entry)
 	return entry
 }
 
-func (t *traffic) user(entry *Request, name string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	entry.User = name
+// answer is the answer to one request: counted, at the registry's rate, and cut
+// where that has been asked for.
+type answer struct {
+	http.ResponseWriter
+	registry *Registry
+	request  *http.Request
+	entry    *Request
+	begun    bool // the header is written
+	cut      *cut // nil: none
 }
 
-func (t *traffic) answered(entry *Request, status int, digest string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	entry.Status, entry.Digest = status, digest
-}
+// Unwrap is for http.ResponseController.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-func (t *traffic) sent(entry *Request, n int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	entry.Bytes += int64(n)
-	if entry.Digest != "" {
-		t.bytes[entry.Digest] += int64(n)
-		t.total += int64(n)
+func (a *answer) WriteHeader(status int) {
+	if !a.begun {
+		a.begun = true
+		digest := ""
+		if status < http.StatusMultipleChoices {
+			digest = a.Header().Get("Docker-Content-Digest")
+		}
+		if a.request.Method == http.MethodGet && digest != "" {
+			a.cut = a.registry.faults.nextCut(digest)
+		}
+		a.registry.traffic.note(func(*traffic) { a.entry.Status, a.entry.Digest = status, digest })
 	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+func (a *answer) Write(p []byte) (int, error) {
+	if !a.begun {
+		a.WriteHeader(http.StatusOK)
+	}
+	sent := 0
+	for sent < len(p) {
+		chunk := p[sent:min(sent+answerChunk, len(p))]
+		if a.cut != nil {
+			chunk = chunk[:min(int64(len(chunk)), a.cut.after)]
+		}
+		if err := a.registry.faults.limit.WaitN(a.request.Context(), len(chunk)); err != nil {
+			return sent, err
+		}
+		n, err := a.ResponseWriter.Write(chunk)
+		sent += n
+		a.registry.traffic.note(func(t *traffic) {
+			a.entry.Bytes += int64(n)
+			if a.entry.Digest != "" {
+				t.bytes[a.entry.Digest] += int64(n)
+				t.total += int64(n)
+			}
+		})
+		if err != nil {
+			return sent, err
+		}
+		if a.cut == nil {
+			continue
+		}
+		if a.cut.after -= int64(n); a.cut.after == 0 {
+			return sent, a.cut.make(a.ResponseWriter, a.request)
+		}
+	}
+	return sent, nil
+}
+
+// note changes what has been counted, with the lock held.
+func (t *traffic) note(change func(*traffic)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	change(t)
 }

@@ -2,16 +2,14 @@ package engine
 
 import (
 	"cmp"
-	"io"
-	"net"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/edgehub-io/edgehub/imagepull/engine"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
@@ -21,23 +19,10 @@ import (
 	"github.com/edgehub-io/edgehub/test/internal/smalldisk"
 )
 
-// TestRefusedNames cannot be pulled, ever.
-func TestRefusedNames(t *testing.T) {
-	each(t, func(r *rig) {
-		for _, name := range []string{"", "app/Upper:1", "a:b:c", "x@sha256:abc"} {
-			if failure := r.refused(r.engine, engineapi.InvalidImageName, engineapi.Request{Image: name}); !failure.Permanent {
-				r.Errorf("%q may be tried again", name)
-			}
-		}
-	})
-}
-
 // TestFailures each have a reason, and a line on what to do.
 func TestFailures(t *testing.T) {
-	answer := func(code int, header http.Header) func(*rig) {
-		return func(r *rig) {
-			r.registry.Fail(func(*http.Request) (int, http.Header, bool) { return code, header, true })
-		}
+	always := func(code int, header ...string) func(*rig) {
+		return func(r *rig) { r.registry.Answer("", images.Say(code, "", header...)) }
 	}
 	tests := map[string]struct {
 		prepare func(*rig)
@@ -46,22 +31,14 @@ func TestFailures(t *testing.T) {
 		says    string
 	}{
 		"no such tag":           {image: "/app:2", reason: engineapi.NotFound, says: "no such image"},
-		"no such repository":    {image: "/nothing:1", reason: engineapi.NotFound, says: "check its name"},
-		"no such digest":        {image: "/app@sha256:" + strings.Repeat("0", 64), reason: engineapi.NotFound, says: "no such image"},
-		"refused without words": {prepare: answer(http.StatusForbidden, nil), reason: engineapi.Unauthorized, says: "no credentials"},
-		"too many requests": {
-			prepare: answer(http.StatusTooManyRequests, http.Header{"Retry-After": {"7"}}),
-			reason:  engineapi.RegistryBusy, says: "429",
-		},
+		"no such digest":        {image: "/app@sha256:" + strings.Repeat("0", 64), reason: engineapi.NotFound, says: "check its name"},
+		"refused without words": {prepare: always(http.StatusForbidden), reason: engineapi.Unauthorized, says: "no credentials"},
+		"too many requests":     {prepare: always(http.StatusTooManyRequests, "Retry-After", "7"), reason: engineapi.RegistryBusy, says: "429"},
 		"a layer that is missing": {
-			prepare: func(r *rig) {
-				r.registry.Fail(func(q *http.Request) (int, http.Header, bool) {
-					return http.StatusNotFound, nil, strings.Contains(q.URL.Path, "/blobs/")
-				})
-			},
-			reason: engineapi.NotFound, says: "only part of it",
+			prepare: func(r *rig) { r.registry.Answer("/blobs/", http.NotFound) },
+			reason:  engineapi.NotFound, says: "only part of it",
 		},
-		"in trouble": {prepare: answer(http.StatusInternalServerError, nil), reason: engineapi.RegistryBusy, says: "500"},
+		"in trouble": {prepare: always(http.StatusInternalServerError), reason: engineapi.RegistryBusy, says: "500"},
 		"down":       {prepare: func(r *rig) { r.must(r.registry.Down()) }, reason: engineapi.Unreachable, says: "connection refused"},
 		"speaks plain HTTP": {
 			prepare: func(r *rig) { r.server("https://" + r.registry.Addr()) },
@@ -74,16 +51,14 @@ func TestFailures(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(r *rig) {
+			once(t, func(r *rig) {
 				_, _ = r.push("app", "1", r.ballast(1, 1000)...)
 				image := r.registry.Addr() + cmp.Or(tt.image, "/app:1")
 				if tt.prepare != nil {
 					tt.prepare(r)
 				}
 				failure := r.refused(r.engine, tt.reason, engineapi.Request{Image: image})
-				if text := failure.Error(); !strings.Contains(text, tt.says) || !strings.Contains(text, image) {
-					r.Errorf("%q does not say %q, or of which image", text, tt.says)
-				}
+				r.says(failure, tt.says, image)
 				if failure.Permanent {
 					r.Error("it is not to be tried again")
 				}
@@ -99,6 +74,26 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// TestNothingHostileIsLogged is for the lines below the error, of which imagepull/engine/registry has more.
+func TestNothingHostileIsLogged(t *testing.T) {
+	for name, code := range map[string]int{"refused": http.StatusForbidden, "a teapot": http.StatusTeapot} {
+		t.Run(name, func(t *testing.T) {
+			once(t, func(r *rig) {
+				r.registry.Answer("", images.Say(code, strings.Repeat("\x1b[2J\x1b]0;owned\x07\r\nall is well\u202e\n", 20_000)))
+				_, err := r.engine.Pull(r.Context(), engineapi.Request{Image: r.registry.Reference("app", "1")})
+				if err == nil {
+					r.Fatal("it was pulled")
+				}
+				for line := range strings.SplitSeq(err.Error()+"\n"+strings.TrimSpace(r.log.String()), "\n") {
+					if len(line) > 4096 || strings.IndexFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) >= 0 {
+						r.Errorf("%d bytes: %.200q", len(line), line)
+					}
+				}
+			})
+		})
+	}
+}
+
 // server has the registry's images be asked for elsewhere.
 func (r *rig) server(url string) {
 	r.Helper()
@@ -108,80 +103,27 @@ func (r *rig) server(url string) {
 
 // TestWrongBytes from a registry are noticed, and do not stay.
 func TestWrongBytes(t *testing.T) {
-	each(t, func(r *rig) {
+	once(t, func(r *rig) {
 		layers := r.ballast(2, 300<<10)
 		reference, _ := r.push("app", "1", layers...)
-		target, err := url.Parse(r.registry.URL())
-		r.must(err)
-		proxy := &http.Server{Handler: &httputil.ReverseProxy{
-			Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(target) },
-			ModifyResponse: func(response *http.Response) error {
-				if strings.HasSuffix(response.Request.URL.Path, r.digest(layers[0]).String()) {
-					response.Body = &flipped{body: response.Body}
-				}
-				return nil
-			},
-		}}
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		r.must(err)
-		go func() { _ = proxy.Serve(listener) }()
-		r.Cleanup(func() { _ = proxy.Close(); http.DefaultTransport.(*http.Transport).CloseIdleConnections() })
-		r.server("http://" + listener.Addr().String())
+		layer := r.digest(layers[0]).String()
+		r.registry.Answer(layer, func(w http.ResponseWriter, req *http.Request) { r.registry.Respond(flipping{w}, req) })
 		r.refused(r.engine, engineapi.Corrupt, engineapi.Request{Image: reference})
 		if n := r.blobBytes(layers...); n > r.size(layers...) {
 			r.Errorf("%d bytes of wrong content were fetched within one pull", n)
 		}
-		r.must(r.registry.WriteHosts(r.hosts, r.registry.Addr()))
+		r.registry.Answer(layer, nil)
 		r.pull(reference)
 	})
 }
 
-// flipped changes the first byte of each read.
-type flipped struct{ body io.ReadCloser }
+// flipping changes the first byte of each write.
+type flipping struct{ http.ResponseWriter }
 
-func (f *flipped) Close() error { return f.body.Close() }
-
-func (f *flipped) Read(p []byte) (int, error) {
-	n, err := f.body.Read(p)
-	if n > 0 {
-		p[0] ^= 1
-	}
-	return n, err
-}
-
-// TestHungRegistry is given up on after a while without a byte, and what came before
-// is kept.
-func TestHungRegistry(t *testing.T) {
-	each(t, func(r *rig) {
-		layers := r.ballast(3, 2<<20)
-		reference, _ := r.push("app", "1", layers...)
-		r.registry.CutAfter(r.digest(layers[0]), 1<<20, images.Hang)
-		e := r.newEngine(func(o *engine.Options) { o.Stall = 2 * time.Second })
-		failure := r.refused(e, engineapi.Unreachable, engineapi.Request{Image: reference})
-		if !strings.Contains(failure.Error(), "sent nothing") {
-			r.Errorf("%q does not say what happened", failure.Error())
-		}
-		r.pull(reference)
-		r.atMost(1.05, layers...)
-	})
-}
-
-// TestContainerdAbsent is reported with the socket that is missing.
-func TestContainerdAbsent(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "none.sock")
-	e, err := engine.New(engine.Options{Address: socket})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = e.Close() }()
-	_, pulled := e.Pull(t.Context(), engineapi.Request{Image: "nginx"})
-	_, held := e.Retained(t.Context())
-	for what, err := range map[string]error{"pull": pulled, "held": held, "release": e.Release(t.Context(), "x")} {
-		r := &rig{T: t}
-		if failure := r.reason(err, engineapi.RuntimeUnavailable); !strings.Contains(failure.Error(), socket) {
-			t.Errorf("%s: %q does not name the socket", what, failure.Error())
-		}
-	}
+func (f flipping) Write(p []byte) (int, error) {
+	p = slices.Clone(p)
+	p[0] ^= 1
+	return f.ResponseWriter.Write(p)
 }
 
 // TestContainerdRestarted amid a pull ends that, and the same engine goes on with the
@@ -217,11 +159,7 @@ func TestNoRoom(t *testing.T) {
 			if n := r.blobBytes(big...); n > 0 {
 				r.Errorf("%d bytes were fetched that have no room", n)
 			}
-			for _, words := range []string{"94 MB", "67 MB are free", disk} {
-				if !strings.Contains(failure.Error(), words) {
-					r.Errorf("%q does not say %s", failure.Error(), words)
-				}
-			}
+			r.says(failure, "94 MB", "67 MB are free", disk)
 
 			small := r.ballast(6, 5<<20)
 			reference, _ = r.push("small", "1", small...)

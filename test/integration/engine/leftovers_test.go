@@ -1,64 +1,56 @@
 package engine
 
 import (
+	"encoding/json"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
-	"github.com/edgehub-io/edgehub/test/cluster/images/hostile"
 )
 
-// TestLeftovers of images that came to nothing do not pile up: a registry has the tag
-// stand for another image at each attempt, and never sends its last layer.
+// TestLeftovers of images that came to nothing do not pile up: a registry has the tag stand for another image at
+// each attempt, and never sends the last layer, or the configuration of a large manifest.
 func TestLeftovers(t *testing.T) {
-	const size = 4 << 20
-	leftovers(t, size, func(r *rig, h *hostile.Registry, attempt int) hostile.Descriptor {
-		layer, _, diff := r.layer(h, r.ballast(uint64(attempt), size)[0])
-		missing := hostile.Descriptor{MediaType: hostile.Layer, Digest: digestOf(strconv.Itoa(attempt)), Size: 1000}
-		return h.Image([]hostile.Descriptor{layer, missing}, []string{diff, missing.Digest})
-	})
-}
-
-// TestLeftoverDocuments do not pile up either: the manifest is another one at each
-// attempt, and its configuration never comes.
-func TestLeftoverDocuments(t *testing.T) {
-	const size = 3 << 20
-	leftovers(t, size, func(_ *rig, h *hostile.Registry, attempt int) hostile.Descriptor {
-		missing := hostile.Descriptor{MediaType: hostile.Config, Digest: digestOf(strconv.Itoa(attempt)), Size: 1000}
-		return h.PutJSON(hostile.Manifest, map[string]any{
-			"schemaVersion": 2, "mediaType": hostile.Manifest, "config": missing, "layers": []hostile.Descriptor{},
-			"annotations": map[string]string{"padding": strings.Repeat(strconv.Itoa(attempt), size)},
+	const size, attempts = 3 << 20, 6
+	for name, config := range map[string]bool{"layers": false, "manifests": true} {
+		t.Run(name, func(t *testing.T) {
+			eachAlone(t, func(r *rig) {
+				before := r.stored()
+				for i := range attempts {
+					layers := r.ballast(uint64(i), size, 1000)
+					reference, image := r.push("app", "1", layers...)
+					missing := r.digest(layers[1])
+					if config {
+						manifest, err := image.Manifest()
+						r.must(err)
+						manifest.Annotations = map[string]string{"padding": strings.Repeat(strconv.Itoa(i), size)}
+						text, err := json.Marshal(manifest)
+						r.must(err)
+						r.must(r.registry.PutManifest("app", "1", types.OCIManifestSchema1, text))
+						missing = manifest.Config.Digest
+					}
+					r.registry.Answer(missing.String(), http.NotFound)
+					r.refused(r.engine, engineapi.NotFound, engineapi.Request{Image: reference})
+				}
+				if sent := r.registry.Bytes(); sent < attempts*size {
+					r.Fatalf("only %d bytes were fetched", sent)
+				}
+				r.eventually(func() error {
+					if took := r.stored() - before; took > 2*size {
+						return fmt.Errorf("%d bytes are left of %d attempts with %d each", took, attempts, size)
+					}
+					return nil
+				})
+			})
 		})
-	})
-}
-
-// leftovers makes several attempts to pull an image that cannot be had, and is another one
-// each time. Each attempt fetches size bytes at least, of which not much may be left.
-// image returns the manifest for an attempt.
-func leftovers(t *testing.T, size int64, image func(r *rig, h *hostile.Registry, attempt int) hostile.Descriptor) {
-	t.Helper()
-	const attempts = 6
-	eachAlone(t, func(r *rig) {
-		h := r.hostile()
-		before := r.stored()
-		for i := range attempts {
-			h.Tag("1", image(r, h, i))
-			r.refused(r.engine, engineapi.NotFound, engineapi.Request{Image: h.Reference("app", "1")})
-		}
-		if h.Sent() < attempts*size {
-			r.Fatalf("only %d bytes were fetched", h.Sent())
-		}
-		r.eventually(func() error {
-			if took := r.stored() - before; took > 2*size {
-				return fmt.Errorf("%d bytes are left of %d attempts with %d each", took, attempts, size)
-			}
-			return nil
-		})
-	})
+	}
 }
 
 // stored is how many bytes of content containerd has.

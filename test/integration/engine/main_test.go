@@ -36,11 +36,14 @@ func (d *daemon) get() (*cluster.Containerd, error) {
 	return d.started, d.err
 }
 
+// installed is the version of Debian's package.
+const installed = "1.6"
+
 // daemons are the daemons by version.
 var daemons = map[string]*daemon{ //nolint:gochecknoglobals // TestMain has no other way to pass them
-	"1.6": {version: cluster.ContainerdInstalled},
-	"1.7": {version: cluster.Containerd17},
-	"2":   {version: cluster.Containerd2},
+	installed: {version: cluster.ContainerdInstalled},
+	"1.7":     {version: cluster.Containerd17},
+	"2":       {version: cluster.Containerd2},
 }
 
 func TestMain(m *testing.M) {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/edgehub-io/edgehub/imagepull/engine"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
@@ -30,27 +32,36 @@ func (r *rig) atMost(times float64, layers ...v1.Layer) {
 
 // TestCut resumes a layer within the same pull after the connection broke.
 func TestCut(t *testing.T) {
-	for name, way := range map[string]images.Cut{"reset": images.Reset, "closed": images.Finish} {
-		t.Run(name, func(t *testing.T) {
-			each(t, func(r *rig) {
-				layers := r.ballast(1, 1<<20, 10<<20)
-				reference, _ := r.push("app", "1", layers...)
-				for _, at := range []int64{5 << 20, 8 << 20} {
-					r.registry.CutAfter(r.digest(layers[1]), at, way)
-				}
-				r.pull(reference)
-				r.atMost(1.05, layers...)
-				r.unpacked(reference)
-			})
-		})
-	}
+	each(t, func(r *rig) {
+		layers := r.ballast(1, 1<<20, 10<<20)
+		reference, _ := r.push("app", "1", layers...)
+		r.registry.CutAfter(r.digest(layers[1]), 5<<20, images.Reset)
+		r.registry.CutAfter(r.digest(layers[1]), 3<<20, images.Finish)
+		r.pull(reference)
+		r.atMost(1.05, layers...)
+		r.unpacked(reference)
+	})
+}
+
+// TestCutForEver is given up on: a registry that sends a byte a connection must not hold up all pulls.
+func TestCutForEver(t *testing.T) {
+	once(t, func(r *rig) {
+		layers := r.ballast(7, 1<<20)
+		reference, _ := r.push("app", "1", layers...)
+		for range 40 {
+			r.registry.CutAfter(r.digest(layers[0]), 1, images.Finish)
+		}
+		r.refused(r.engine, engineapi.Unreachable, engineapi.Request{Image: reference})
+		if n := len(r.registry.Requests()); n > 20 {
+			r.Errorf("it took %d requests", n)
+		}
+	})
 }
 
 // TestKilled resumes in another process, even if meanwhile containerd was killed or has collected its
 // garbage.
 func TestKilled(t *testing.T) {
 	between := map[string]func(*rig){
-		"at once": func(*rig) {},
 		"after containerd was killed": func(r *rig) {
 			r.must(r.containerd.Kill())
 			r.must(r.containerd.Start(r.Context()))
@@ -79,31 +90,56 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestRangeIgnored fetches the whole layer again from a registry that ignores Range.
-func TestRangeIgnored(t *testing.T) {
-	each(t, func(r *rig) {
-		layers := r.ballast(3, 4<<20)
-		reference, _ := r.push("app", "1", layers...)
-		r.registry.IgnoreRanges(true)
-		r.registry.CutAfter(r.digest(layers[0]), 2<<20, images.Reset)
-		r.pull(reference)
-		r.atMost(1.55, layers...)
-		r.unpacked(reference)
-	})
-}
-
-// TestRestRefused fetches the whole layer again from a registry that refuses Range.
-func TestRestRefused(t *testing.T) {
-	each(t, func(r *rig) {
-		layers := r.ballast(6, 4<<20)
-		reference, _ := r.push("app", "1", layers...)
-		r.registry.Fail(func(q *http.Request) (int, http.Header, bool) {
-			return http.StatusRequestedRangeNotSatisfiable, nil, q.Header.Get("Range") != ""
+// TestTheRestCannotBeHad fetches the whole layer again from a registry that knows no ranges. From others it keeps
+// what came before: who answered may stand between here and the registry.
+func TestTheRestCannotBeHad(t *testing.T) {
+	const page = "<html><body>Please log in</body></html>"
+	tests := map[string]struct {
+		answer http.HandlerFunc // to a request for the rest; nil: the whole layer
+		fails  bool
+		times  float64
+	}{
+		"it ignores ranges":   {nil, false, 1.55},
+		"it refuses ranges":   {images.Say(http.StatusRequestedRangeNotSatisfiable, ""), false, 1.55},
+		"a proxy refuses":     {images.Say(http.StatusProxyAuthRequired, page), true, 1.05},
+		"a page in its place": {images.Say(http.StatusOK, page, "Content-Type", "text/html"), true, 1.05},
+		"another part":        {images.Say(http.StatusPartialContent, page, "Content-Range", "bytes 0-38/39"), true, 1.05},
+		"a page behind a redirect": {func(w http.ResponseWriter, req *http.Request) {
+			http.Redirect(w, req, "/login", http.StatusTemporaryRedirect)
+		}, true, 1.05},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			once(t, func(r *rig) {
+				layers := r.ballast(3, 4<<20)
+				reference, _ := r.push("app", "1", layers...)
+				r.registry.CutAfter(r.digest(layers[0]), 2<<20, images.Reset)
+				r.registry.Answer("/login", images.Say(http.StatusOK, page, "Content-Type", "text/html"))
+				r.registry.Answer("/blobs/", func(w http.ResponseWriter, req *http.Request) {
+					if req.Header.Get("Range") == "" {
+						r.registry.Respond(w, req)
+						return
+					}
+					if tt.answer != nil {
+						tt.answer(w, req)
+						return
+					}
+					req.Header.Del("Range")
+					r.registry.Respond(w, req)
+				})
+				if tt.fails {
+					_, err := r.engine.Pull(r.Context(), engineapi.Request{Image: reference})
+					if _, ok := errors.AsType[*engineapi.Error](err); !ok {
+						r.Fatalf("got %v", err)
+					}
+					r.registry.Answer("/blobs/", nil)
+				}
+				r.pull(reference)
+				r.atMost(tt.times, layers...)
+				r.unpacked(reference)
+			})
 		})
-		r.registry.CutAfter(r.digest(layers[0]), 2<<20, images.Reset)
-		r.pull(reference)
-		r.unpacked(reference)
-	})
+	}
 }
 
 // TestDamagedRest fetches a layer again of which a loss of power has left only zeros.
@@ -141,28 +177,66 @@ func (r *rig) zeroIngests() {
 	}
 }
 
-// TestBandwidth checks that the limit is for all pulls together.
-func TestBandwidth(t *testing.T) {
+// pullByCRIMeanwhile starts a pull by CRI, like kubelet's.
+func (r *rig) pullByCRIMeanwhile(ctx context.Context, reference string) <-chan error {
+	r.Helper()
+	r.must(r.registry.WriteHosts(r.containerd.HostsDir(), r.registry.Addr()))
+	done := make(chan error, 1) // so that it can end when the test has failed
+	go func() {
+		_, err := r.cri.PullImage(ctx, &cri.PullImageRequest{Image: &cri.ImageSpec{Image: reference}})
+		done <- err
+	}()
+	return done
+}
+
+// TestLayerThatCRIFetches is waited for, and does not come twice.
+func TestLayerThatCRIFetches(t *testing.T) {
 	each(t, func(r *rig) {
-		const size, limit = 3 << 20, 2 << 20
-		e := r.newEngine(func(o *engine.Options) { o.Bandwidth = limit })
-		layers := r.ballast(5, size/2, size/2)
-		start := time.Now()
-		done := make(chan error, len(layers)) // has room for all errors, for when the test has failed
-		for i, name := range []string{"one", "two"} {
-			reference, _ := r.push(name, "1", layers[i])
-			go func() {
-				_, err := e.Pull(r.Context(), engineapi.Request{Image: reference})
-				done <- err
-			}()
+		layers := r.ballast(1, 8<<20)
+		theirs, _ := r.push("theirs", "1", layers...)
+		ours, _ := r.push("ours", "1", append(layers, r.ballast(2, 1000)...)...)
+		r.registry.SetRate(4 << 20)
+		done := r.pullByCRIMeanwhile(r.Context(), theirs)
+		ctx, cancel := context.WithTimeout(r.Context(), patience)
+		defer cancel()
+		r.must(r.registry.AwaitBytes(ctx, r.digest(layers[0]), 1<<20))
+		r.pull(ours)
+		r.must(<-done)
+		r.atMost(1.05, layers...)
+	})
+}
+
+// TestLayerThatHangs is not waited for by CRI, which pulls another image that has it.
+func TestLayerThatHangs(t *testing.T) {
+	each(t, func(r *rig) {
+		layers := r.ballast(1, 1<<20)
+		ours, _ := r.push("ours", "1", layers...)
+		theirs, _ := r.push("theirs", "1", layers...)
+		r.registry.CutAfter(r.digest(layers[0]), 1<<19, images.Hang)
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		done := r.pullUntil(ctx, r.engine, ours, layers[0], 1<<19)
+		if err := <-r.pullByCRIMeanwhile(r.Context(), theirs); err != nil {
+			r.Errorf("CRI cannot pull another image meanwhile: %v", err)
 		}
-		for range layers {
-			r.must(<-done)
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			r.Errorf("the pull that hangs ended with %v", err)
 		}
-		took := time.Since(start)
-		// The first quarter of a second's bytes may come at once.
-		if least := time.Duration(float64(time.Second) * (float64(size)/limit - 0.3)); took < least {
-			r.Errorf("%d bytes came in %v, want %v at least", size, took, least)
-		}
+	})
+}
+
+// TestHungRegistry is given up on after a while without a byte, and what came before
+// is kept.
+func TestHungRegistry(t *testing.T) {
+	once(t, func(r *rig) {
+		layers := r.ballast(3, 2<<20)
+		reference, _ := r.push("app", "1", layers...)
+		r.registry.CutAfter(r.digest(layers[0]), 1<<20, images.Hang)
+		e := r.newEngine(func(o *engine.Options) { o.Stall = 2 * time.Second })
+		failure := r.refused(e, engineapi.Unreachable, engineapi.Request{Image: reference})
+		r.says(failure, "sent nothing")
+		r.pull(reference)
+		r.atMost(1.05, layers...)
 	})
 }

@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"google.golang.org/grpc"
@@ -55,6 +55,18 @@ func each(t *testing.T, test func(*rig)) {
 			test(newRig(t, version, containerd))
 		})
 	}
+}
+
+// once runs a test with the installed containerd only: what it is about is between the engine and the registry.
+func once(t *testing.T, test func(*rig)) {
+	t.Helper()
+	cluster.NeedRoot(t)
+	t.Parallel()
+	containerd, err := daemons[installed].get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	test(newRig(t, installed, containerd))
 }
 
 // eachAlone is like each, with a containerd that no other test uses.
@@ -162,6 +174,16 @@ func (r *rig) reason(err error, reason engineapi.Reason) engineapi.Error {
 	return *failure
 }
 
+// says fails the test unless the failure has all of the words.
+func (r *rig) says(failure engineapi.Error, words ...string) {
+	r.Helper()
+	for _, w := range words {
+		if text := failure.Error(); !strings.Contains(text, w) {
+			r.Errorf("%q does not say %q", text, w)
+		}
+	}
+}
+
 // ballast returns layers of the given sizes that no other test has.
 func (r *rig) ballast(seed uint64, sizes ...int64) []v1.Layer {
 	r.Helper()
@@ -191,20 +213,14 @@ func (r *rig) seen(reference string) *cri.Image {
 // shows waits until CRI, which follows events of containerd, shows the image as expected.
 func (r *rig) shows(reference, what string, holds func(*cri.Image) bool) *cri.Image {
 	r.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		seen := r.seen(reference)
-		if holds(seen) {
-			return seen
+	var seen *cri.Image
+	r.eventually(func() error {
+		if seen = r.seen(reference); holds(seen) {
+			return nil
 		}
-		if time.Now().After(deadline) {
-			r.Fatalf("CRI shows %s as %v, and not %s", reference, seen, what)
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-r.Context().Done():
-		}
-	}
+		return fmt.Errorf("CRI shows %s as %v, and not %s", reference, seen, what)
+	})
+	return seen
 }
 
 func (r *rig) showsPinned(reference string, pinned bool) {
@@ -219,7 +235,7 @@ func (r *rig) showsPinned(reference string, pinned bool) {
 }
 
 // knowsPins reports whether this version of CRI supports pinning.
-func (r *rig) knowsPins() bool { return r.version != "1.6" }
+func (r *rig) knowsPins() bool { return r.version != installed }
 
 // remove removes an image like the kubelet's garbage collection.
 func (r *rig) remove(id string) {
