@@ -27,76 +27,75 @@ const lostToKill = 192 << 10
 // SEED=n repeats a run, as far as the machine does the same at the same time.
 func TestKills(t *testing.T) {
 	t.Parallel()
-	each(t, func(r *rig) {
-		const pods, perPod, kills = 20, 3, 30
-		random := r.random()
-		base := r.layer(1, 2<<20) // of all images
-		blobs := map[v1.Hash]blob{}
-		var daemons []*daemon
-		var references []string
-		for p := range pods {
-			var own []string
-			for i := range perPod {
-				layer := r.layer(uint64(100+p*perPod+i), 100_000+random.Int64N(600_000))
-				reference, image := r.push(fmt.Sprintf("app-%d", i), fmt.Sprintf("v%d", p), base, layer)
-				r.noteBlobs(blobs, reference, image)
-				own = append(own, reference)
-			}
-			references = append(references, own...)
-			daemons = append(daemons, r.daemonSet(fmt.Sprintf("web-%d", p)))
-			daemons[p].change(own...)
-			daemons[p].mark(false)
+	r := newRig(t)
+	const pods, perPod, kills = 20, 3, 30
+	random := r.random()
+	base := r.layer(1, 2<<20) // of all images
+	blobs := map[v1.Hash]blob{}
+	var daemons []*daemon
+	var references []string
+	for p := range pods {
+		var own []string
+		for i := range perPod {
+			layer := r.layer(uint64(100+p*perPod+i), 100_000+random.Int64N(600_000))
+			reference, image := r.push(fmt.Sprintf("app-%d", i), fmt.Sprintf("v%d", p), base, layer)
+			r.noteBlobs(blobs, reference, image)
+			own = append(own, reference)
 		}
-		r.registry.SetRate(1 << 20)
+		references = append(references, own...)
+		daemons = append(daemons, r.daemonSet(fmt.Sprintf("web-%d", p)))
+		daemons[p].change(own...)
+		daemons[p].mark(false)
+	}
+	r.registry.SetRate(1 << 20)
+	r.hub.Start()
+	for _, d := range daemons {
+		r.awaitMark(d.pod.Name)
+	}
+
+	asked := make(chan error, 1) // one result
+	go func() { asked <- r.askAll(daemons) }()
+	amid := 0
+	for range kills {
+		select {
+		case <-time.After(time.Duration(random.Int64N(int64(900 * time.Millisecond)))):
+		case <-t.Context().Done():
+		}
+		if r.pulling() {
+			amid++
+		}
+		r.hub.Kill()
 		r.hub.Start()
-		for _, d := range daemons {
-			r.awaitMark(d.pod.Name)
-		}
+	}
+	r.must(<-asked)
+	t.Logf("the hub was killed %d times, %d of them while it pulled", kills, amid)
+	if amid < kills/2 {
+		t.Errorf("only %d of %d kills came while the hub pulled: the test does not show what it should", amid, kills)
+	}
+	r.registry.SetRate(0)
+	for _, d := range daemons {
+		r.awaitReady(d.pod.Name)
+	}
+	for _, reference := range references {
+		r.awaitImage(reference)
+	}
+	for _, d := range daemons {
+		d.awaitCondition(d.ready())
+	}
+	r.expectBytes(blobs)
 
-		asked := make(chan error, 1) // one result
-		go func() { asked <- r.askAll(daemons) }()
-		amid := 0
-		for range kills {
-			select {
-			case <-time.After(time.Duration(random.Int64N(int64(900 * time.Millisecond)))):
-			case <-t.Context().Done():
-			}
-			if r.pulling() {
-				amid++
-			}
-			r.hub.Kill()
-			r.hub.Start()
+	for _, d := range daemons {
+		d.upgrade()
+	}
+	r.awaitNothingHeld()
+	if queue := r.list(); len(queue) > 0 {
+		t.Errorf("after the upgrades the queue is %+v", queue)
+	}
+	for _, reference := range references {
+		if r.criImages()[reference] == nil {
+			t.Errorf("%s went when it was let go of", reference)
 		}
-		r.must(<-asked)
-		t.Logf("the hub was killed %d times, %d of them while it pulled", kills, amid)
-		if amid < kills/2 {
-			t.Errorf("only %d of %d kills came while the hub pulled: the test does not show what it should", amid, kills)
-		}
-		r.registry.SetRate(0)
-		for _, d := range daemons {
-			r.awaitReady(d.pod.Name)
-		}
-		for _, reference := range references {
-			r.awaitImage(reference)
-		}
-		for _, d := range daemons {
-			d.awaitCondition(d.ready())
-		}
-		r.expectBytes(blobs)
-
-		for _, d := range daemons {
-			d.upgrade()
-		}
-		r.awaitNothingHeld()
-		if queue := r.list(); len(queue) > 0 {
-			t.Errorf("after the upgrades the queue is %+v", queue)
-		}
-		for _, reference := range references {
-			if r.criImages()[reference] == nil {
-				t.Errorf("%s went when it was let go of", reference)
-			}
-		}
-	})
+	}
 }
 
 // random is seeded by SEED, or anew, and logs the seed.
@@ -118,11 +117,11 @@ func (r *rig) askAll(daemons []*daemon) error {
 	for _, d := range daemons {
 		path := r.path(d.pod.Name)
 		for deadline := time.Now().Add(time.Minute); ; {
-			a := r.call(r.Context(), http.MethodPost, path)
-			if a.err == nil && a.code == http.StatusOK {
+			a := r.call(http.MethodPost, path)
+			if a.code == http.StatusOK {
 				break
 			}
-			if time.Now().After(deadline) || a.err == nil {
+			if time.Now().After(deadline) || a.code != 0 {
 				return fmt.Errorf("POST %s: %v", path, a)
 			}
 			select {

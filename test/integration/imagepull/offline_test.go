@@ -13,58 +13,43 @@ import (
 // private registry come from the hub's cache. Invariants 1, 2 and 6.
 func TestOffline(t *testing.T) {
 	t.Parallel()
-	ways := map[string]func(*rig){
-		"the apiserver is stopped": func(r *rig) {
-			r.must(r.hub.Link.Refuse())
-			r.hub.Link.Reset()
-			r.eventually("the hub knows that the cloud is away", func() bool { return !r.online() })
-		},
-		// The hub finds out when it is asked.
-		"nothing arrives any more": func(r *rig) { r.must(r.hub.Link.BlackHole()) },
-	}
-	for name, way := range ways {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			each(t, func(r *rig) {
-				layer := r.layer(1, 16<<20)
-				reference, _ := r.push("private", "2", layer)
-				r.registry.Require("private", user, password)
-				r.pullSecret("old", "the wrong "+password)
-				r.pullSecret("new", password)
-				r.hub.Start()
-				d := r.daemonSet("web", "old", "new")
-				d.change(reference)
-				d.mark(false)
-				pod := d.pod.Name
-				r.awaitMark(pod)
-				r.readAsKubelet("old", "new")
-				r.eventually("nothing waits for the disk", func() bool { return r.metric("edgehub_cache_pending_bytes") == 0 })
-				r.registry.SetRate(4 << 20)
+	r := newRig(t)
+	layer := r.layer(1, 16<<20)
+	reference, _ := r.push("private", "2", layer)
+	r.registry.Require("private", user, password)
+	r.pullSecret("old", "the wrong "+password)
+	r.pullSecret("new", password)
+	r.hub.Start()
+	d := r.daemonSet("web", "old", "new")
+	d.change(reference)
+	d.mark(false)
+	pod := d.pod.Name
+	r.awaitMark(pod)
+	r.readAsKubelet("old", "new")
+	r.eventually("nothing waits for the disk", func() bool { return r.metric("edgehub_cache_pending_bytes") == 0 })
+	r.registry.SetRate(4 << 20)
 
-				way(r)
-				r.ask(pod)
-				r.awaitBytes(layer, 4<<20)
-				r.hub.Kill()
-				r.registry.SetRate(0)
-				r.hub.Start()
-				got := r.awaitReady(pod)
-				if i := got.Images[0]; i.Image != reference || got.Revision != d.revision {
-					t.Errorf("after a restart offline: %+v", got)
-				}
-				r.atMost(1.05, layer)
-				r.awaitImage(reference)
-				if r.online() {
-					t.Error("the cloud was not away all the time")
-				}
-				if got := d.condition(); got != "nothing" {
-					t.Errorf("while the cloud was away, the pod came to say %s there", got)
-				}
-				r.must(r.hub.Link.Up())
-				d.awaitCondition(d.ready())
-				d.expectNoSecretTold()
-			})
-		})
+	r.must(r.hub.Link.BlackHole()) // the hub finds out when it is asked
+	r.ask(pod)
+	r.awaitBytes(layer, 4<<20)
+	r.hub.Kill()
+	r.registry.SetRate(0)
+	r.hub.Start()
+	got := r.awaitReady(pod)
+	if i := got.Images[0]; i.Image != reference || got.Revision != d.revision {
+		t.Errorf("after a restart offline: %+v", got)
 	}
+	r.atMost(1.05, layer)
+	r.awaitImage(reference)
+	if r.online() {
+		t.Error("the cloud was not away all the time")
+	}
+	if got := d.condition(); got != "nothing" {
+		t.Errorf("while the cloud was away, the pod came to say %s there", got)
+	}
+	r.must(r.hub.Link.Up())
+	d.awaitCondition(d.ready())
+	d.expectNoSecretTold()
 }
 
 // readAsKubelet has the hub hand on secrets as kubelet reads them: each by a list and

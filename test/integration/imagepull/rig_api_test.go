@@ -1,61 +1,54 @@
 package imagepull
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"os"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/test/internal/metric"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
+	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
-// answer is what a caller of the node's API gets to see.
+// answer is what a caller of the node's API gets to see. code is 0 where there was none.
 type answer struct {
 	code int
 	body string
 	took time.Duration
-	err  error
 }
 
 func (a answer) String() string {
-	if a.err != nil {
-		return a.err.Error()
-	}
 	return fmt.Sprintf("%d after %v: %.600q", a.code, a.took.Round(time.Millisecond), a.body)
 }
 
-// caller is somebody with curl: each call has a connection of its own.
-func caller() *http.Client {
-	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: poll.Patience}
-}
-
-func (r *rig) call(ctx context.Context, method, path string) answer {
+func (r *rig) call(method, path string) (a answer) {
+	ctx, cancel := context.WithTimeout(r.Context(), poll.Patience)
+	defer cancel()
 	began := time.Now()
-	req, err := http.NewRequestWithContext(ctx, method, r.hub.API+path, http.NoBody)
-	if err != nil {
-		return answer{err: err}
-	}
-	res, err := caller().Do(req)
-	if err != nil {
-		return answer{err: err, took: time.Since(began)}
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	return answer{res.StatusCode, string(body), time.Since(began), err}
+	a.code, a.body = rawclient.Ask(ctx, method, r.hub.API+path)
+	a.took = time.Since(began)
+	return a
 }
 
 // expect fails the test unless the answer has this code and these words.
 func (r *rig) expect(a answer, code int, says string) {
 	r.Helper()
-	if a.err != nil || a.code != code || !strings.Contains(a.body, says) {
+	if a.code != code || !strings.Contains(a.body, says) {
 		r.Errorf("got %v; want %d and %q", a, code, says)
+	}
+}
+
+// read reads what the API answers with 200.
+func (r *rig) read(path string, into any) {
+	r.Helper()
+	a := r.call(http.MethodGet, path)
+	r.expect(a, http.StatusOK, "")
+	if err := json.Unmarshal([]byte(a.body), into); err != nil {
+		r.Fatalf("%v: %v", a, err)
 	}
 }
 
@@ -69,7 +62,7 @@ const soon = 4 * time.Second
 // ask asks for the images of a pod's target, which has to be answered at once.
 func (r *rig) ask(pod string) {
 	r.Helper()
-	a := r.call(r.Context(), http.MethodPost, r.path(pod))
+	a := r.call(http.MethodPost, r.path(pod))
 	r.expect(a, http.StatusOK, "Image pre-pull requested for pod "+r.namespace+"/"+pod)
 	if a.took > soon {
 		r.Errorf("the request was answered after %v", a.took)
@@ -90,24 +83,17 @@ func (r *rig) awaitMark(pod string) {
 }
 
 // state is how far the pre-pull of a pod is; nothing where there is none.
-func (r *rig) state(pod string) nodeapi.ImagePull {
+func (r *rig) state(pod string) (s nodeapi.ImagePull) {
 	r.Helper()
-	a := r.call(r.Context(), http.MethodGet, r.path(pod))
-	if a.err == nil && a.code == http.StatusNotFound {
-		return nodeapi.ImagePull{}
-	}
-	r.expect(a, http.StatusOK, "")
-	var s nodeapi.ImagePull
-	if err := json.Unmarshal([]byte(a.body), &s); err != nil {
-		r.Fatalf("%v: %v", a, err)
+	if r.call(http.MethodGet, r.path(pod)).code != http.StatusNotFound {
+		r.read(r.path(pod), &s)
 	}
 	return s
 }
 
 // awaitState waits until the pre-pull of a pod is as holds wants.
-func (r *rig) awaitState(pod, what string, holds func(nodeapi.ImagePull) bool) nodeapi.ImagePull {
+func (r *rig) awaitState(pod, what string, holds func(nodeapi.ImagePull) bool) (last nodeapi.ImagePull) {
 	r.Helper()
-	var last nodeapi.ImagePull
 	defer func() {
 		if r.Failed() {
 			r.Logf("the last state of %s is %+v", pod, last)
@@ -138,73 +124,34 @@ func (r *rig) awaitFailure(pod, reason string) nodeapi.Image {
 	return s.Images[0]
 }
 
-// watch follows a pre-pull until the hub ends the stream, or each returns false.
-func (r *rig) watch(pod string, each func(nodeapi.ImagePull) bool) error {
-	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, r.hub.API+r.path(pod)+"?watch=true", http.NoBody)
-	if err != nil {
-		return err
-	}
-	res, err := caller().Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	lines := bufio.NewScanner(res.Body)
-	for lines.Scan() {
+// watch follows a pre-pull until the hub ends the stream.
+func (r *rig) watch(pod string) (seen []nodeapi.ImagePull) {
+	r.Helper()
+	a := r.call(http.MethodGet, r.path(pod)+"?watch=true")
+	r.expect(a, http.StatusOK, "")
+	for line := range strings.Lines(a.body) {
 		var s nodeapi.ImagePull
-		if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
-			return fmt.Errorf("line %q of a watch: %w", lines.Text(), err)
-		}
-		if !each(s) {
-			return nil
-		}
+		r.must(json.Unmarshal([]byte(line), &s))
+		seen = append(seen, s)
 	}
-	return lines.Err()
+	return seen
 }
 
 // list is the whole queue.
 func (r *rig) list() []nodeapi.ImagePull {
 	r.Helper()
-	a := r.call(r.Context(), http.MethodGet, nodeapi.ImagePulls)
-	r.expect(a, http.StatusOK, "")
 	var l nodeapi.ImagePullList
-	if err := json.Unmarshal([]byte(a.body), &l); err != nil {
-		r.Fatalf("%v: %v", a, err)
-	}
+	r.read(nodeapi.ImagePulls, &l)
 	return l.Items
 }
 
-// metric is the value of a metric, written as it is served: with its labels, if any.
-func (r *rig) metric(name string) float64 {
+// metric is the sum of a metric over all lines with these labels.
+func (r *rig) metric(name string, labels ...string) float64 {
 	r.Helper()
-	for line := range strings.Lines(r.call(r.Context(), http.MethodGet, nodeapi.Metrics).body) {
-		text, found := strings.CutPrefix(line, name+" ")
-		if !found {
-			continue
-		}
-		value, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-		r.must(err)
-		return value
-	}
-	r.Errorf("there is no metric %s", name)
-	return 0
-}
-
-// logged reports whether the hub's log has a line with all of these words.
-func (r *rig) logged(words ...string) bool {
-	r.Helper()
-	text, err := os.ReadFile(r.hub.Log)
+	sum, found, err := metric.Sum(r.call(http.MethodGet, nodeapi.Metrics).body, name, labels...)
 	r.must(err)
-	for line := range strings.Lines(string(text)) {
-		found := 0
-		for _, w := range words {
-			if strings.Contains(line, w) {
-				found++
-			}
-		}
-		if found == len(words) {
-			return true
-		}
+	if !found {
+		r.Errorf("there is no metric %s%v", name, labels)
 	}
-	return false
+	return sum
 }

@@ -154,9 +154,9 @@ func (r *rig) knowsMark(pod string) bool {
 	r.Helper()
 	want, err := env.admin.CoreV1().Pods(r.namespace).Get(r.Context(), pod, metav1.GetOptions{})
 	r.must(err)
-	a := r.call(r.Context(), http.MethodGet, nodeapi.Pods)
+	a := r.call(http.MethodGet, nodeapi.Pods)
 	var list corev1.PodList
-	if a.err != nil || json.Unmarshal([]byte(a.body), &list) != nil {
+	if a.code != http.StatusOK || json.Unmarshal([]byte(a.body), &list) != nil {
 		return false
 	}
 	return slices.ContainsFunc(list.Items, func(p corev1.Pod) bool {
@@ -259,6 +259,6 @@ func (d *daemon) upgrade() {
 
 // online reports whether the hub reports that it is online.
 func (r *rig) online() bool {
-	a := r.call(r.Context(), http.MethodGet, nodeapi.Readyz)
-	return a.err == nil && a.code == http.StatusOK && strings.TrimSpace(a.body) == "OK"
+	a := r.call(http.MethodGet, nodeapi.Readyz)
+	return a.code == http.StatusOK && strings.TrimSpace(a.body) == "OK"
 }

@@ -81,7 +81,7 @@ func (d *daemon) expectNoSecretTold() {
 	d.Helper()
 	texts := map[string]string{}
 	for _, path := range []string{nodeapi.Metrics, nodeapi.Pods, nodeapi.ImagePulls, nodeapi.Cache, d.path(d.pod.Name)} {
-		a := d.call(d.Context(), http.MethodGet, path)
+		a := d.call(http.MethodGet, path)
 		d.expect(a, http.StatusOK, "")
 		texts["GET "+path] = a.body
 	}

@@ -23,18 +23,12 @@ type rig struct {
 	hub        *hubproc.Hub
 	node       string
 	namespace  string
-	containerd *cluster.Containerd // may be nil
+	containerd *cluster.Containerd
 	registry   *images.Registry
 }
 
-// each runs a test with containerd; test/integration/engine tests each version of it. The test starts
-// the hub.
-func each(t *testing.T, test func(*rig), args ...string) {
-	t.Helper()
-	test(newRig(t, args...))
-}
-
-// newRig returns a node with containerd. args are additional flags of the hub.
+// newRig returns a node with containerd, whose hub the test starts; test/integration/engine tests each version of
+// containerd. args are additional flags of the hub.
 func newRig(t *testing.T, args ...string) *rig {
 	t.Helper()
 	cluster.NeedRoot(t)
@@ -42,21 +36,14 @@ func newRig(t *testing.T, args ...string) *rig {
 	if err := containerd.Trust(registry); err != nil {
 		t.Fatal(err)
 	}
-	r := newBareRig(t, append([]string{
-		"--container-runtime-endpoint=unix://" + containerd.Socket(), "--registry-config-dir=" + containerd.HostsDir(),
-	}, args...)...)
-	r.containerd, r.registry = containerd, registry
-	return r
-}
-
-// newBareRig returns a node without containerd.
-func newBareRig(t *testing.T, args ...string) *rig {
-	t.Helper()
 	// The tests must also pass on a machine with a full disk.
-	args = append([]string{"--image-pull-min-free=0", "--kubelet-root-dir=" + t.TempDir()}, args...)
+	args = append([]string{
+		"--container-runtime-endpoint=unix://" + containerd.Socket(), "--registry-config-dir=" + containerd.HostsDir(),
+		"--image-pull-min-free=0", "--kubelet-root-dir=" + t.TempDir(),
+	}, args...)
 	hub := hubproc.New(t, hubproc.Options{Binary: env.hubBin, Server: env.cluster.ServerURL(), Args: args})
 	hub.IdentifyAs(env.cluster, "system:nodes")
-	r := &rig{T: t, hub: hub, node: hub.Name}
+	r := &rig{T: t, hub: hub, node: hub.Name, containerd: containerd, registry: registry}
 	r.must(env.fleet.AddNode(t.Context(), r.node, map[string]string{corev1.LabelHostname: r.node}))
 	t.Cleanup(func() {
 		if err := env.fleet.RemoveNode(context.WithoutCancel(t.Context()), r.node); err != nil {

@@ -7,55 +7,42 @@ import (
 	"testing"
 )
 
-// TestSecret stays where it belongs, in the hub's cache, when it is refused, and when it
-// is let in. The other tests look, too, when they end. Invariant 8.
+// TestSecret stays where it belongs, whether it is refused or let in: in the hub's cache, and where the node has its
+// own. The other tests look, too, when they end. Invariant 8.
 func TestSecret(t *testing.T) {
 	t.Parallel()
-	each(t, func(r *rig) {
-		reference, _ := r.push("private", "2", r.layer(1, 100<<10))
-		r.registry.Require("private", user, "another password")
-		r.pullSecret("registry", password)
-		r.hub.Start()
-		d := r.daemonSet("web", "registry")
-		d.change(reference)
-		d.mark(false)
-		r.askOnceMarked(d.pod.Name)
-		failed := r.awaitFailure(d.pod.Name, "Unauthorized")
-		if !strings.Contains(failed.LastError, "registry") {
-			t.Errorf("%q does not name the secret that was refused", failed.LastError)
-		}
-		d.awaitEvent("ImagePrepullFailed", reference)
-		d.awaitCondition(d.not("Unauthorized"))
-		d.expectNoSecretTold()
+	for name, ofPod := range map[string]bool{"of a pod": true, "of the node": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			r := newRig(t, "--kubelet-root-dir="+dir)
+			reference, _ := r.push("private", "2", r.layer(1, 100<<10))
+			r.registry.Require("private", user, "another password")
+			var secrets []string
+			where := "config.json"
+			if ofPod {
+				secrets, where = []string{"login"}, "secret "+r.namespace+"/login"
+				r.pullSecret("login", password)
+			} else {
+				r.must(os.WriteFile(filepath.Join(dir, "config.json"), r.dockerConfig(password), 0o600))
+			}
+			r.hub.Start()
+			d := r.daemonSet("web", secrets...)
+			d.change(reference)
+			d.mark(false)
+			r.askOnceMarked(d.pod.Name)
+			if failed := r.awaitFailure(d.pod.Name, "Unauthorized"); !strings.Contains(failed.LastError, where) {
+				t.Errorf("%q does not name what was refused", failed.LastError)
+			}
+			d.awaitEvent("ImagePrepullFailed", reference)
+			d.awaitCondition(d.not("Unauthorized"))
+			d.expectNoSecretTold()
 
-		r.registry.Require("private", user, password)
-		r.ask(d.pod.Name)
-		r.awaitReady(d.pod.Name)
-		d.awaitCondition(d.ready())
-		d.expectNoSecretTold()
-	})
-}
-
-// TestSecretOfTheNode is the same for the credentials that the node itself has for
-// registries.
-func TestSecretOfTheNode(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	r := newRig(t, "--kubelet-root-dir="+dir)
-	reference, _ := r.push("private", "2", r.layer(1, 100<<10))
-	r.registry.Require("private", user, "another password")
-	r.must(os.WriteFile(filepath.Join(dir, "config.json"), r.dockerConfig(password), 0o600))
-	r.hub.Start()
-	d := r.daemonSet("web")
-	d.change(reference)
-	d.mark(false)
-	r.askOnceMarked(d.pod.Name)
-	r.awaitFailure(d.pod.Name, "Unauthorized")
-	d.awaitEvent("ImagePrepullFailed", reference)
-	d.expectNoSecretTold()
-
-	r.registry.Require("private", user, password)
-	r.ask(d.pod.Name)
-	r.awaitReady(d.pod.Name)
-	d.expectNoSecretTold()
+			r.registry.Require("private", user, password)
+			r.ask(d.pod.Name)
+			r.awaitReady(d.pod.Name)
+			d.awaitCondition(d.ready())
+			d.expectNoSecretTold()
+		})
+	}
 }
