@@ -36,8 +36,7 @@ func TestFollow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onNode(t, func(t *testing.T, n *node) {
 				n.engine.fail["A:B"] = engineapi.NewError(engineapi.InvalidImageName, errors.New("no name"))
-				n.cloud.set(oldPod("web-1", "v2", tt.image))
-				n.ask(t, "web-1")
+				n.wanted(t, "web-1", "v2", tt.image)
 				synctest.Wait()
 				var lines []string
 				ended := make(chan struct{})

@@ -2,7 +2,6 @@ package imagepull
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -19,34 +18,24 @@ func (n *node) addDead(t *testing.T, pod string, count int, reason engineapi.Rea
 		images = append(images, fmt.Sprintf("%s-dead-%d", pod, i))
 		n.engine.die(images[i], reason, takes)
 	}
-	n.cloud.set(oldPod(pod, "v2", images...))
-	n.ask(t, pod)
+	n.wanted(t, pod, "v2", images...)
 	return images
 }
 
-// With 14 images of 30 seconds, the first is due again before the last has been tried.
-func TestDeadImagesOfAnOlderJobDoNotDelayAHealthyOne(t *testing.T) {
-	onNode(t, func(t *testing.T, n *node) {
-		n.addDead(t, "web-1", 14, engineapi.Unreachable, 30*time.Second)
-		pass(24 * time.Hour)
-		n.cloud.set(oldPod("web-2", "v2", "app"))
-		n.ask(t, "web-2")
-		pass(30*time.Second + pullTime)
-		want(t, "after the time of one attempt", n.shows("web-2"), "Ready: app=Ready")
-	})
-}
-
-// In queues of random length and speed, an image that can be pulled waits only for the running attempt and
-// for other such images, and each dead image is still tried.
+// An image that can be pulled waits only for the running attempt and for other such images, and each dead image is
+// still tried. With 14 images of 30 seconds, the first is due again before the last has been tried.
 func TestNoImageStarves(t *testing.T) {
-	for seed := range uint64(12) {
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+	for _, q := range []struct {
+		dead  int
+		takes time.Duration
+		after time.Duration // another image is asked for, five times
+	}{{1, 90 * time.Second, 10 * time.Minute}, {14, 30 * time.Second, 2 * time.Hour}, {40, 11 * time.Second, 1777 * time.Second}} {
+		t.Run(fmt.Sprint(q.dead), func(t *testing.T) {
 			onNode(t, func(t *testing.T, n *node) {
-				random := rand.New(rand.NewPCG(seed, 0))
-				count, takes := 1+random.IntN(40), time.Duration(1+random.IntN(90))*time.Second
+				count, takes := q.dead, q.takes
 				dead := n.addDead(t, "web-0", count, engineapi.Unreachable, takes)
 				for round := range 5 {
-					pass(time.Duration(random.IntN(7200)) * time.Second)
+					pass(q.after)
 					name := fmt.Sprintf("web-%d", round+1)
 					n.cloud.set(oldPod(name, "v2", name+"-a", name+"-b"))
 					n.ask(t, name)
@@ -67,7 +56,7 @@ func TestNoImageStarves(t *testing.T) {
 // checkTurns fails if the pause between two attempts was ever longer than that.
 func (n *node) checkTurns(t *testing.T, image string, longest time.Duration) {
 	t.Helper()
-	turns := append(n.engine.begun(image), time.Now())
+	turns := append(n.engine.starts[image], time.Now())
 	for i := range turns[1:] {
 		if pause := turns[i+1].Sub(turns[i]); pause > longest {
 			t.Errorf("image %s was not tried for %v; want at most %v", image, pause, longest)
@@ -80,8 +69,7 @@ func (n *node) checkTurns(t *testing.T, image string, longest time.Duration) {
 func TestAnImageIsNotOvertakenForEver(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.engine.die("app", engineapi.NotFound, pullTime)
-		n.cloud.set(oldPod("web-2", "v2", "app"))
-		n.ask(t, "web-2")
+		n.wanted(t, "web-2", "v2", "app")
 		pass(time.Minute)
 		n.addDead(t, "web-1", 14, engineapi.Unreachable, 30*time.Second)
 		n.engine.heal("app")
@@ -99,8 +87,7 @@ func TestOverdueImagesLeaveEverySecondTurn(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.addDead(t, "web-1", 100, engineapi.Unreachable, late)
 		pass(60 * time.Hour)
-		n.cloud.set(oldPod("web-2", "v2", "app"))
-		n.ask(t, "web-2")
+		n.wanted(t, "web-2", "v2", "app")
 		pass(2*late + 2*pullTime)
 		want(t, "the image that can be pulled", n.shows("web-2"), "Ready: app=Ready")
 	})

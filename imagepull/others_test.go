@@ -12,11 +12,11 @@ import (
 )
 
 func (n *node) put(images ...string) {
-	n.engine.mu.Lock()
-	defer n.engine.mu.Unlock()
-	for _, image := range images {
-		n.engine.there[job.ImageName(image)] = true
-	}
+	n.engine.set(func() {
+		for _, image := range images {
+			n.engine.there[job.ImageName(image)] = true
+		}
+	})
 }
 
 func TestOtherImagesAreRetainedWhileTheyAreWanted(t *testing.T) {
@@ -54,44 +54,30 @@ func TestOtherImagesAreRetainedWhileTheyAreWanted(t *testing.T) {
 // As the kubelet's garbage collection does where containerd does not support pinning. The content is still there.
 func TestAnotherImageThatSomebodyRemovesIsPutBack(t *testing.T) {
 	image := imageOf(job.ImageName("old"))
-	for name, removed := range map[string]string{
-		"by its name": image.Name, "by its ID": image.ID, "by its digest": "docker.io/library/old@" + image.Target.Digest.String(),
-	} {
-		t.Run(name, func(t *testing.T) {
-			onNode(t, func(t *testing.T, n *node) {
-				n.put("old")
-				n.others = []string{"old"}
-				n.OthersChanged()
-				pass(time.Second)
-				want(t, "the engine", n.engine.took(), "keep old")
+	onNode(t, func(t *testing.T, n *node) {
+		n.put("old")
+		n.others = []string{"old"}
+		n.OthersChanged()
+		pass(time.Second)
+		want(t, "the engine", n.engine.took(), "keep old")
 
-				n.take("old")
-				n.engine.remove <- "another"
-				n.engine.remove <- removed
-				synctest.Wait()
-				want(t, "the engine, when its records are gone", n.engine.took(), "keep old")
-				if !n.Retained("old") || n.Missing("old") {
-					t.Error("an image that was put back does not count as retained")
-				}
-
-				n.engine.mu.Lock()
-				n.engine.lost[image.Name] = true
-				n.engine.mu.Unlock()
-				n.engine.remove <- removed
-				synctest.Wait()
-				if n.Retained("old") || !n.Missing("old") {
-					t.Error("an image whose content is gone does not count as missing")
-				}
-			})
-		})
-	}
-}
-
-// take removes the name of an image from the node.
-func (n *node) take(image string) {
-	n.engine.mu.Lock()
-	defer n.engine.mu.Unlock()
-	delete(n.engine.there, job.ImageName(image))
+		n.engine.set(func() { delete(n.engine.there, image.Name) })
+		for how, removed := range namesOf(image) {
+			n.engine.remove <- "another"
+			n.engine.remove <- removed
+			synctest.Wait()
+			want(t, "the engine, when its record is removed by its "+how, n.engine.took(), "keep old")
+			if !n.Retained("old") || n.Missing("old") {
+				t.Error("an image that was put back does not count as retained")
+			}
+		}
+		n.engine.set(func() { n.engine.lost[image.Name] = true })
+		n.engine.remove <- image.Name
+		synctest.Wait()
+		if n.Retained("old") || !n.Missing("old") {
+			t.Error("an image whose content is gone does not count as missing")
+		}
+	})
 }
 
 // The job has pulled another image than the one that the tag points to.
@@ -99,8 +85,7 @@ func TestAnImageOfAJobIsLeftToTheJobAndThenRetained(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.put("app")
 		n.others = []string{"app"}
-		n.cloud.set(oldPod("web-1", "v2", "app"))
-		n.ask(t, "web-1")
+		n.wanted(t, "web-1", "v2", "app")
 		n.OthersChanged()
 		pass(2 * pullTime)
 		want(t, "the engine", n.engine.took(), "pull app")
@@ -120,9 +105,7 @@ func TestAnImageOfAJobIsLeftToTheJobAndThenRetained(t *testing.T) {
 func TestOtherImagesAreRetainedOnceContainerdIsThere(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.put("old")
-		n.engine.mu.Lock()
-		n.engine.absent = true
-		n.engine.mu.Unlock()
+		n.engine.setAbsent(true)
 		n.others = []string{"old"}
 		n.OthersChanged()
 		pass(time.Second)
@@ -132,9 +115,7 @@ func TestOtherImagesAreRetainedOnceContainerdIsThere(t *testing.T) {
 		if n.Missing("old") {
 			t.Error("it counts as missing without containerd")
 		}
-		n.engine.mu.Lock()
-		n.engine.absent = false
-		n.engine.mu.Unlock()
+		n.engine.setAbsent(false)
 		pass(retention.RetryInterval)
 		want(t, "the engine, with containerd", n.engine.took(), "keep old")
 	})
@@ -148,12 +129,11 @@ func TestOtherImagesAreLetGoWhenTheDiskIsAlmostFull(t *testing.T) {
 		n.OthersChanged()
 		pass(time.Second)
 		want(t, "the engine", n.engine.took(), "keep old")
-		n.cloud.set(oldPod("web-1", "v2", "app"))
-		n.ask(t, "web-1")
+		n.wanted(t, "web-1", "v2", "app")
 		pass(2 * pullTime)
 		want(t, "the engine, which pulls", n.engine.took(), "pull app")
 
-		n.setFull(true)
+		n.engine.set(func() { n.engine.full = true })
 		pass(retention.CheckInterval)
 		calls := n.engine.took()
 		if !strings.Contains(calls, "release old") || strings.Contains(calls, "release app") {
@@ -162,16 +142,10 @@ func TestOtherImagesAreLetGoWhenTheDiskIsAlmostFull(t *testing.T) {
 		if n.Retained("old") || n.Missing("old") {
 			t.Error("an image that may go counts as retained, or as gone")
 		}
-		n.setFull(false)
+		n.engine.set(func() { n.engine.full = false })
 		pass(retention.CheckInterval)
 		if calls := n.engine.took(); !strings.Contains(calls, "keep old") || !n.Retained("old") {
 			t.Errorf("the engine, with room again: %s", calls)
 		}
 	})
-}
-
-func (n *node) setFull(full bool) {
-	n.engine.mu.Lock()
-	defer n.engine.mu.Unlock()
-	n.engine.full = full
 }

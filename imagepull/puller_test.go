@@ -9,7 +9,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/imagepull/condition"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
@@ -19,8 +18,7 @@ import (
 
 func TestImagesArePulledOneAfterTheOther(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		n.cloud.set(oldPod("web-1", "v2", "app", "side"))
-		n.ask(t, "web-1")
+		n.wanted(t, "web-1", "v2", "app", "side")
 		synctest.Wait()
 		want(t, "at once", n.shows("web-1"), "Pulling: app=Pulling side=Queued")
 		pass(pullTime + condition.SettleInterval)
@@ -41,8 +39,7 @@ func TestImagesArePulledOneAfterTheOther(t *testing.T) {
 // not pulled.
 func TestARestartLosesNothing(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		n.cloud.set(oldPod("web-1", "v2", "app", "side"))
-		n.ask(t, "web-1")
+		n.wanted(t, "web-1", "v2", "app", "side")
 		pass(pullTime + pullTime/2)
 		n.engine.took()
 		n.restart(t)
@@ -84,8 +81,7 @@ func TestAnImageThatManyWantIsPulledOnce(t *testing.T) {
 func TestFailuresAreRetriedWithBackoff(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.engine.fail["app"] = engineapi.NewError(engineapi.Unreachable, errors.New("no route"))
-		n.cloud.set(oldPod("web-1", "v2", "app"))
-		n.ask(t, "web-1")
+		n.wanted(t, "web-1", "v2", "app")
 		start := time.Now()
 		var gaps []time.Duration
 		for len(gaps) < 9 {
@@ -102,7 +98,7 @@ func TestFailuresAreRetriedWithBackoff(t *testing.T) {
 				t.Errorf("attempt %d came after %v; want %v to %v", i+1, gaps[i], low, high)
 			}
 		}
-		s, _ := n.State(types.NamespacedName{Namespace: "ns", Name: "web-1"})
+		s, _ := n.State(web1)
 		if i := s.Images[0]; i.Attempts != 9 || i.Reason != "RegistryUnreachable" || i.LastError != "no route" {
 			t.Errorf("got %+v", i)
 		}
@@ -114,9 +110,7 @@ func TestFailuresAreRetriedWithBackoff(t *testing.T) {
 		n.ask(t, "web-1")
 		synctest.Wait()
 		want(t, "asked for again", n.engine.took(), "pull app")
-		n.engine.mu.Lock()
-		delete(n.engine.fail, "app")
-		n.engine.mu.Unlock()
+		n.engine.set(func() { delete(n.engine.fail, "app") })
 		pass(2 * pullTime)
 		want(t, "when it is mended", n.shows("web-1"), "Ready: app=Ready")
 		want(t, "the pod, then", n.cloud.condition("web-1"), "True PrepullReady v2")
@@ -126,8 +120,7 @@ func TestFailuresAreRetriedWithBackoff(t *testing.T) {
 func TestARegistryIsAskedAgainWhenTheCloudIsBack(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.engine.fail["app"] = engineapi.NewError(engineapi.Unreachable, errors.New("no route"))
-		n.cloud.set(oldPod("web-1", "v2", "app"))
-		n.ask(t, "web-1")
+		n.wanted(t, "web-1", "v2", "app")
 		pass(time.Hour)
 		for n.shows("web-1") != "Failed: app=Failed" {
 			pass(pullTime)
@@ -142,8 +135,7 @@ func TestARegistryIsAskedAgainWhenTheCloudIsBack(t *testing.T) {
 func TestOneImageThatFailsDoesNotHoldUpOthers(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.engine.fail["app"] = engineapi.NewError(engineapi.NotFound, errors.New("no such tag"))
-		n.cloud.set(oldPod("web-1", "v2", "app", "side"))
-		n.ask(t, "web-1")
+		n.wanted(t, "web-1", "v2", "app", "side")
 		pass(2*pullTime + condition.SettleInterval)
 		want(t, "state", n.shows("web-1"), "Failed: app=Failed side=Ready")
 	})
@@ -154,8 +146,7 @@ func TestARegistryThatAsksForTimeGetsIt(t *testing.T) {
 		busy := engineapi.NewError(engineapi.RegistryBusy, errors.New("too many requests"))
 		busy.RetryAfter = 10 * time.Minute
 		n.engine.fail["app"] = busy
-		n.cloud.set(oldPod("web-1", "v2", "app"))
-		n.ask(t, "web-1")
+		n.wanted(t, "web-1", "v2", "app")
 		pass(10*time.Minute - 2*pullTime)
 		n.ask(t, "web-1") // which does not override what the registry asks for
 		pass(2 * pullTime)
@@ -168,11 +159,10 @@ func TestARegistryThatAsksForTimeGetsIt(t *testing.T) {
 func TestWhatCannotHelpIsNotTriedAgain(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.engine.fail["A:B"] = engineapi.NewError(engineapi.InvalidImageName, errors.New("no name"))
-		n.cloud.set(oldPod("web-1", "v2", "A:B"))
-		n.ask(t, "web-1")
+		n.wanted(t, "web-1", "v2", "A:B")
 		pass(time.Hour)
 		want(t, "the engine", n.engine.took(), "pull A:B")
-		s, _ := n.State(types.NamespacedName{Namespace: "ns", Name: "web-1"})
+		s, _ := n.State(web1)
 		if s.State != nodeapi.Failed || s.Images[0].NextRetry != nil {
 			t.Errorf("got %+v", s)
 		}
@@ -181,8 +171,7 @@ func TestWhatCannotHelpIsNotTriedAgain(t *testing.T) {
 
 func TestAnotherTargetEndsWhatIsNoLongerWanted(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		n.cloud.set(oldPod("web-1", "v2", "app:2", "side"))
-		n.ask(t, "web-1")
+		n.wanted(t, "web-1", "v2", "app:2", "side")
 		pass(pullTime / 2)
 		n.cloud.set(oldPod("web-1", "v3", "app:3", "side"))
 		synctest.Wait()
@@ -209,7 +198,7 @@ func TestAPullThatIsUnderWayGoesOnForOthers(t *testing.T) {
 		n.ask(t, "web-1")
 		n.ask(t, "web-2")
 		pass(pullTime / 2)
-		if was, err := n.Cancel(types.NamespacedName{Namespace: "ns", Name: "web-1"}); !was || err != nil {
+		if was, err := n.Cancel(web1); !was || err != nil {
 			t.Fatal(was, err)
 		}
 		pass(pullTime)
@@ -221,14 +210,13 @@ func TestAPullThatIsUnderWayGoesOnForOthers(t *testing.T) {
 func TestCancel(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.cloud.set(oldPod("web-1", "v2", "app"))
-		name := types.NamespacedName{Namespace: "ns", Name: "web-1"}
-		if was, err := n.Cancel(name); was || err != nil {
+		if was, err := n.Cancel(web1); was || err != nil {
 			t.Errorf("nothing to cancel: %t, %v", was, err)
 		}
 		n.ask(t, "web-1")
 		pass(pullTime / 2)
 		want(t, "the pod, before", n.cloud.condition("web-1"), "False PrepullPulling v2")
-		if was, err := n.Cancel(name); !was || err != nil {
+		if was, err := n.Cancel(web1); !was || err != nil {
 			t.Errorf("got %t, %v", was, err)
 		}
 		pass(time.Second)
@@ -237,6 +225,20 @@ func TestCancel(t *testing.T) {
 		want(t, "the engine", n.engine.took(), "pull app, release app")
 		n.restart(t)
 		want(t, "after a restart", n.shows("web-1"), "none")
+	})
+}
+
+func TestOnlyWhatARolloutAsksForIsSpread(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.stop()
+		n.begin(t, 2)
+		wanted := target("v2", "app")
+		wanted.Prepull = &metav1.Time{Time: time.Now()}
+		n.cloud.set(podWith("web-1", wanted), oldPod("web-2", "v2", "side"))
+		n.ask(t, "web-2")
+		synctest.Wait()
+		want(t, "an owner's request", n.shows("web-2"), "Pulling: side=Pulling")
+		want(t, "a rollout's", n.shows("web-1"), "Queued: app=Queued")
 	})
 }
 
@@ -252,7 +254,7 @@ func TestWhatARolloutAsksForIsPulledUnasked(t *testing.T) {
 		want(t, "one that is being deleted", n.shows("web-0"), "none")
 		want(t, "the pod", n.cloud.condition("web-1"), "True PrepullReady v2")
 
-		if was, err := n.Cancel(types.NamespacedName{Namespace: "ns", Name: "web-1"}); !was || err != nil {
+		if was, err := n.Cancel(web1); !was || err != nil {
 			t.Fatal(was, err)
 		}
 		synctest.Wait()

@@ -7,16 +7,18 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/imagepull/retention"
 )
 
 // Invariant 4, as far as it is ours, and the end of it.
 func TestImagesAreHeldUntilTheNewPodUsesThem(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		n.cloud.set(oldPod("web-1", "v2", "app"))
-		n.ask(t, "web-1")
+		n.wanted(t, "web-1", "v2", "app")
 		pass(2 * pullTime)
 		want(t, "the engine", n.engine.took(), "pull app")
 
@@ -39,22 +41,75 @@ func TestImagesAreHeldUntilTheNewPodUsesThem(t *testing.T) {
 	})
 }
 
-func TestImagesOfAPodWithoutSuccessorAreLetGo(t *testing.T) {
+// ofStatefulSet makes pod one of a StatefulSet. Its name does not determine its UID.
+func ofStatefulSet(uid types.UID, pod *corev1.Pod) *corev1.Pod {
+	pod.UID = uid
+	pod.OwnerReferences[0].Kind, pod.OwnerReferences[0].Name, pod.OwnerReferences[0].UID = "StatefulSet", "db", "uid-db"
+	return pod
+}
+
+// The next pod of a StatefulSet has the same name and another UID, and others of the StatefulSet may
+// run on the same node.
+func TestImagesAreHeldUntilThePodOfTheSameNameUsesThem(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		n.cloud.set(oldPod("web-1", "v2", "app"))
-		n.ask(t, "web-1")
+		n.cloud.set(ofStatefulSet("first", oldPod("db-0", "v2", "app")), ofStatefulSet("other", oldPod("db-1", "v2", "app")))
+		n.ask(t, "db-0")
 		pass(2 * pullTime)
-		n.cloud.remove("web-1")
-		n.cloud.set(newPod("web-2", "v1", true)) // somebody undid the rollout
-		pass(orphaned - time.Minute)
-		if got := n.engine.took(); strings.Contains(got, "release") {
-			t.Errorf("too early: %s", got)
+		want(t, "the engine", n.engine.took(), "pull app")
+
+		n.cloud.remove("db-0")
+		pass(time.Second)
+		n.cloud.set(ofStatefulSet("other2", newPod("db-1", "v2", true)), ofStatefulSet("second", newPod("db-0", "v2", false)))
+		pass(time.Second)
+		want(t, "while only another pod is upgraded", n.engine.took(), "")
+		want(t, "its successor, which has no pre-pull", n.cloud.condition("db-0"), "nothing")
+		if s, ok := n.State(types.NamespacedName{Namespace: "ns", Name: "db-0"}); !ok || s.UID != "first" {
+			t.Errorf("the pre-pull names UID %q, %t; want that of the pod that it is for", s.UID, ok)
 		}
-		pass(time.Minute + retention.CheckInterval)
-		if got := n.engine.took(); !strings.Contains(got, "release app") {
-			t.Errorf("never let go: %s", got)
-		}
+		n.restart(t)
+		want(t, "after a restart then", n.engine.took(), "keep app")
+
+		n.cloud.set(ofStatefulSet("second", newPod("db-0", "v2", true)))
+		pass(time.Second)
+		want(t, "when its containers are there", n.engine.took(), "release app")
+		n.cloud.set(ofStatefulSet("second", oldPod("db-0", "v3", "app:3")))
+		n.ask(t, "db-0")
+		pass(2 * pullTime)
+		want(t, "the next revision", n.shows("db-0"), "Ready: app:3=Ready")
+		want(t, "the pod", n.cloud.condition("db-0"), "True PrepullReady v3")
 	})
+}
+
+// Somebody undid the rollout, or the next pod is on another node. Without the cloud nobody makes the next pod.
+func TestImagesOfAPodWithoutSuccessorAreLetGo(t *testing.T) {
+	for name, pods := range map[string][2]*corev1.Pod{
+		"of a DaemonSet":   {oldPod("web-1", "v2", "app"), newPod("web-2", "v1", true)},
+		"of a StatefulSet": {ofStatefulSet("first", oldPod("db-0", "v2", "app")), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onNode(t, func(t *testing.T, n *node) {
+				n.cloud.set(pods[0])
+				n.ask(t, pods[0].Name)
+				pass(2 * pullTime)
+				n.cloud.remove(pods[0].Name)
+				if pods[1] != nil {
+					n.cloud.set(pods[1])
+				}
+				pass(orphaned / 2)
+				n.cloud.be(true, false)
+				pass(24 * time.Hour)
+				n.cloud.be(false, false)
+				pass(orphaned - time.Minute) // which begins anew
+				if got := n.engine.took(); strings.Contains(got, "release") {
+					t.Errorf("too early: %s", got)
+				}
+				pass(2*time.Minute + retention.CheckInterval)
+				if got := n.engine.took(); !strings.Contains(got, "release app") {
+					t.Errorf("never let go: %s", got)
+				}
+			})
+		})
+	}
 }
 
 // Invariant 5.
@@ -65,48 +120,43 @@ func TestWhatNobodyWantsIsLetGoAtTheStart(t *testing.T) {
 		n.engine.absent = true
 		n.begin(t, 1)
 		want(t, "without containerd", n.engine.took(), "")
-		n.engine.mu.Lock()
-		n.engine.absent = false
-		n.engine.mu.Unlock()
+		n.engine.setAbsent(false)
 		pass(retention.RetryInterval + time.Second)
 		want(t, "with it", n.engine.took(), "release left")
 	})
 }
 
+// namesOf are the names by which an image may be removed.
+func namesOf(image engineapi.Image) map[string]string {
+	name, _, _ := strings.Cut(image.Name, ":")
+	return map[string]string{"name": image.Name, "ID": image.ID, "digest": name + "@" + image.Target.Digest.String()}
+}
+
 func TestWhatSomebodyRemovesIsPutBack(t *testing.T) {
 	image := imageOf("app")
-	for name, removed := range map[string]string{
-		"by its name": image.Name, "by its ID": image.ID, "by its digest": "docker.io/library/app@" + image.Target.Digest.String(),
-	} {
-		t.Run(name, func(t *testing.T) {
-			onNode(t, func(t *testing.T, n *node) {
-				n.cloud.set(oldPod("web-1", "v2", "app"))
-				n.ask(t, "web-1")
-				pass(2 * pullTime)
-				n.engine.took()
-				n.engine.remove <- "another"
-				n.engine.remove <- removed
-				synctest.Wait()
-				want(t, "the engine", n.engine.took(), "keep app")
-
-				n.engine.mu.Lock()
-				n.engine.lost[image.Name] = true
-				n.engine.mu.Unlock()
-				n.engine.remove <- removed
-				pass(pullTime / 2)
-				want(t, "the engine, when the content is gone", n.engine.took(), "keep app, pull app")
-				want(t, "the pod, then", n.cloud.condition("web-1"), "False PrepullPulling v2")
-				pass(pullTime)
-				want(t, "at last", n.shows("web-1"), "Ready: app=Ready")
-			})
-		})
-	}
+	onNode(t, func(t *testing.T, n *node) {
+		n.wanted(t, "web-1", "v2", "app")
+		pass(2 * pullTime)
+		n.engine.took()
+		for how, removed := range namesOf(image) {
+			n.engine.remove <- "another"
+			n.engine.remove <- removed
+			synctest.Wait()
+			want(t, "the engine, when it is removed by its "+how, n.engine.took(), "keep app")
+		}
+		n.engine.set(func() { n.engine.lost[image.Name] = true })
+		n.engine.remove <- image.ID
+		pass(pullTime / 2)
+		want(t, "the engine, when the content is gone", n.engine.took(), "keep app, pull app")
+		want(t, "the pod, then", n.cloud.condition("web-1"), "False PrepullPulling v2")
+		pass(pullTime)
+		want(t, "at last", n.shows("web-1"), "Ready: app=Ready")
+	})
 }
 
 func TestReadyImagesAreLookedForNowAndThen(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		n.cloud.set(oldPod("web-1", "v2", "app"))
-		n.ask(t, "web-1")
+		n.wanted(t, "web-1", "v2", "app")
 		pass(2 * pullTime)
 		n.engine.took()
 		pass(retention.CheckInterval)

@@ -60,40 +60,42 @@ func newScripted() *scripted {
 	return &scripted{fail: map[string]*engineapi.Error{}, held: map[string]bool{}, lost: map[string]bool{}, there: map[string]bool{}, remove: make(chan string), takes: map[string]time.Duration{}, starts: map[string][]time.Time{}}
 }
 
-// die makes pulls of an image fail, each after a time.
-func (e *scripted) die(image string, reason engineapi.Reason, takes time.Duration) {
+// set changes what the engine does from now on.
+func (e *scripted) set(change func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.fail[image], e.takes[image] = engineapi.NewError(reason, errors.New("it is dead")), takes
+	change()
+}
+
+// setAbsent stops containerd, or starts it again.
+func (e *scripted) setAbsent(absent bool) { e.set(func() { e.absent = absent }) }
+
+// die makes pulls of an image fail, each after a time.
+func (e *scripted) die(image string, reason engineapi.Reason, takes time.Duration) {
+	e.set(func() { e.fail[image], e.takes[image] = engineapi.NewError(reason, errors.New("it is dead")), takes })
 }
 
 // heal undoes die.
 func (e *scripted) heal(image string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.fail, image)
-	delete(e.takes, image)
+	e.set(func() { delete(e.fail, image); delete(e.takes, image) })
 }
 
-// begun returns when pulls of an image began.
-func (e *scripted) begun(image string) []time.Time {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return slices.Clone(e.starts[image])
+var (
+	errAway = engineapi.NewError(engineapi.RuntimeUnavailable, errors.New("containerd is away"))
+	errGone = engineapi.NewError(engineapi.Gone, errors.New("it is gone"))
+)
+
+// short is an image's name without what each has.
+func short(name string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(name, "docker.io/library/"), ":latest")
 }
 
-func (e *scripted) note(what, name string) {
-	name = strings.TrimSuffix(strings.TrimPrefix(name, "docker.io/library/"), ":latest")
-	e.calls = append(e.calls, what+" "+name)
-}
+func (e *scripted) note(what, name string) { e.calls = append(e.calls, what+" "+short(name)) }
 
 // took returns the calls since the last call of took.
-func (e *scripted) took() string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	out := strings.Join(e.calls, ", ")
-	e.calls = nil
-	return out
+func (e *scripted) took() (calls string) {
+	e.set(func() { calls, e.calls = strings.Join(e.calls, ", "), nil })
+	return calls
 }
 
 func (e *scripted) Pull(ctx context.Context, r engineapi.Request) (engineapi.Image, error) {
@@ -132,77 +134,65 @@ func imageOf(image string) engineapi.Image {
 	}
 }
 
-func (e *scripted) Keep(_ context.Context, i engineapi.Image) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.note("keep", i.Name)
-	switch {
-	case e.absent:
-		return engineapi.NewError(engineapi.RuntimeUnavailable, fmt.Errorf("containerd is away"))
-	case e.lost[i.Name]:
-		delete(e.lost, i.Name)
-		return engineapi.NewError(engineapi.Gone, fmt.Errorf("it is gone"))
-	}
-	e.held[i.Name] = true
-	return nil
-}
-
-func (e *scripted) HasRoom(context.Context) (bool, error) {
+// do is a call that needs containerd.
+func (e *scripted) do(call func() error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.absent {
-		return false, engineapi.NewError(engineapi.RuntimeUnavailable, fmt.Errorf("containerd is away"))
+		return errAway
 	}
-	return !e.full, nil
+	return call()
 }
 
-// Find finds what is on the node: what was pulled, and what tests have put there.
+func (e *scripted) Keep(_ context.Context, i engineapi.Image) error {
+	e.set(func() { e.note("keep", i.Name) })
+	return e.do(func() error {
+		if e.lost[i.Name] {
+			delete(e.lost, i.Name)
+			return errGone
+		}
+		e.held[i.Name] = true
+		return nil
+	})
+}
+
+func (e *scripted) HasRoom(context.Context) (room bool, err error) {
+	err = e.do(func() error { room = !e.full; return nil })
+	return room, err
+}
+
+// Find finds what tests have put on the node.
 func (e *scripted) Find(_ context.Context, name string) (engineapi.Image, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	switch {
-	case e.absent:
-		return engineapi.Image{}, engineapi.NewError(engineapi.RuntimeUnavailable, fmt.Errorf("containerd is away"))
-	case !e.there[name]:
-		return engineapi.Image{}, engineapi.NewError(engineapi.Gone, fmt.Errorf("it is gone"))
+	err := e.do(func() error {
+		if !e.there[name] {
+			return errGone
+		}
+		return nil
+	})
+	if err != nil {
+		return engineapi.Image{}, err
 	}
 	return imageOf(name), nil
 }
 
 func (e *scripted) Tag(_ context.Context, i engineapi.Image) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.absent {
-		return engineapi.NewError(engineapi.RuntimeUnavailable, fmt.Errorf("containerd is away"))
-	}
-	e.tags = append(e.tags, strings.TrimSuffix(strings.TrimPrefix(i.Name, "docker.io/library/"), ":latest"))
-	return nil
+	return e.do(func() error { e.tags = append(e.tags, short(i.Name)); return nil })
 }
 
 // tagged returns the tags that were set since the last call of tagged.
-func (e *scripted) tagged() string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	out := strings.Join(e.tags, ", ")
-	e.tags = nil
-	return out
+func (e *scripted) tagged() (tags string) {
+	e.set(func() { tags, e.tags = strings.Join(e.tags, ", "), nil })
+	return tags
 }
 
 func (e *scripted) Release(_ context.Context, name string) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.note("release", name)
-	delete(e.held, name)
+	e.set(func() { e.note("release", name); delete(e.held, name) })
 	return nil
 }
 
-func (e *scripted) Retained(context.Context) ([]string, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.absent {
-		return nil, engineapi.NewError(engineapi.RuntimeUnavailable, fmt.Errorf("containerd is away"))
-	}
-	return slices.Sorted(maps.Keys(e.held)), nil
+func (e *scripted) Retained(context.Context) (held []string, err error) {
+	err = e.do(func() error { held = slices.Sorted(maps.Keys(e.held)); return nil })
+	return held, err
 }
 
 func (e *scripted) Removals(ctx context.Context, each func(string)) {
@@ -269,6 +259,13 @@ func (s *sky) be(offline, swallow bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.offline, s.swallow = offline, swallow
+}
+
+// refuseAll refuses patches with an error, or not.
+func (s *sky) refuseAll(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse = err
 }
 
 // follow calls each with the pods, now and after each change.
@@ -413,6 +410,13 @@ func (n *node) ask(t *testing.T, pod string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// wanted sets a pod that needs an upgrade to a revision with these images, and requests its pre-pull.
+func (n *node) wanted(t *testing.T, pod, revision string, images ...string) {
+	t.Helper()
+	n.cloud.set(oldPod(pod, revision, images...))
+	n.ask(t, pod)
 }
 
 // shows returns the state of a pod's pre-pull, and of each image.

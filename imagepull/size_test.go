@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/edgehub-io/edgehub/imagepull/backoff"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/imagepull/job"
@@ -27,12 +25,10 @@ func (e *scripted) Measure(_ context.Context, r engineapi.Request) (int64, error
 
 func TestAPullIsMeasuredForThoseWhoLook(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		n.cloud.secrets["registry"] = &corev1.Secret{
-			Type: corev1.SecretTypeDockerConfigJson,
-			Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"docker.io":{"username":"me","password":"hunter2"}}}`)},
-		}
-		v2, v3 := target("v2", "app", "side"), target("v3", "dead")
-		pod := oldPod("web-1", "v2", "app", "side")
+		n.cloud.secrets["registry"] = login("ns", "registry")
+		const image = "reg.example/app"
+		v2, v3 := target("v2", image, "side"), target("v3", "dead")
+		pod := oldPod("web-1", "v2", image, "side")
 		n.cloud.set(pod)
 		pass(time.Hour)
 		want(t, "nobody looks", n.engine.took(), "")
@@ -49,13 +45,13 @@ func TestAPullIsMeasuredForThoseWhoLook(t *testing.T) {
 			want(t, what, n.engine.took(), calls)
 		}
 
-		size("somebody looks", v2, 0, 200, "measure app, measure side")
+		size("somebody looks", v2, 0, 200, "measure reg.example/app, measure side")
 		if got := n.engine.asked[0].Credentials; len(got) != 1 || got[0].Password != "hunter2" {
 			t.Errorf("the registry is asked with %d credentials, want the pod's", len(got))
 		}
 		size("again", v2, 200, 200, "")
 		pass(sizeLasts)
-		size("after an hour", v2, 200, 200, "measure app, measure side")
+		size("after an hour", v2, 200, 200, "measure reg.example/app, measure side")
 
 		n.engine.die("dead", engineapi.Unreachable, 0)
 		size("another version, whose registry is away", v3, 0, 0, "measure dead")
@@ -65,7 +61,7 @@ func TestAPullIsMeasuredForThoseWhoLook(t *testing.T) {
 		size("once it is back", v3, 0, 100, "measure dead")
 
 		n.cloud.remove("web-1")
-		other := oldPod("web-2", "v2", "app", "side")
+		other := oldPod("web-2", "v2", image, "side")
 		n.cloud.set(other)
 		pass(0)
 		n.Size(other, v2)

@@ -25,8 +25,7 @@ func TestATagIsSetOnceTheOldPodEnds(t *testing.T) {
 	for how, end := range ends {
 		t.Run(how, func(t *testing.T) {
 			onNode(t, func(t *testing.T, n *node) {
-				n.cloud.set(oldPod("web-1", "v2", "app", "side"))
-				n.ask(t, "web-1")
+				n.wanted(t, "web-1", "v2", "app", "side")
 				pass(time.Hour)
 				n.ask(t, "web-1")
 				pass(time.Hour)
@@ -54,14 +53,10 @@ func TestATagIsSetAfterARestart(t *testing.T) {
 		pass(time.Minute)
 		n.stop()
 		n.cloud.remove("web-1")
-		n.engine.mu.Lock()
-		n.engine.absent = true
-		n.engine.mu.Unlock()
+		n.engine.setAbsent(true)
 		n.begin(t, 1)
 		pass(time.Minute)
-		n.engine.mu.Lock()
-		n.engine.absent = false
-		n.engine.mu.Unlock()
+		n.engine.setAbsent(false)
 		pass(retention.TagRetryInterval)
 		want(t, "tags", n.engine.tagged(), "app")
 	})
@@ -71,8 +66,7 @@ func TestATagIsSetAfterARestart(t *testing.T) {
 func TestATagIsSetWhereTheClockWasSetBack(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		pass(48 * time.Hour)
-		n.cloud.set(oldPod("web-1", "v2", "app"))
-		n.ask(t, "web-1")
+		n.wanted(t, "web-1", "v2", "app")
 		pass(time.Minute)
 		n.stop()
 		f := job.NewStore(n.dir, slog.New(slog.DiscardHandler))
@@ -127,8 +121,7 @@ func TestATagIsNotSetForAPullThatWasCancelled(t *testing.T) {
 // An image that becomes ready while the pod ends is still for the next pod.
 func TestATagIsSetForAnImageThatIsLate(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		n.cloud.set(oldPod("web-1", "v2", "app"))
-		n.ask(t, "web-1")
+		n.wanted(t, "web-1", "v2", "app")
 		pass(pullTime / 2)
 		n.cloud.remove("web-1")
 		pass(pullTime)

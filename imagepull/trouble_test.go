@@ -93,23 +93,6 @@ func TestARequestOutlivesAnOlderStateOfThePod(t *testing.T) {
 	})
 }
 
-func TestImagesAreHeldWhileTheCloudCannotReplaceThePod(t *testing.T) {
-	onNode(t, func(t *testing.T, n *node) {
-		n.cloud.set(oldPod("web-1", "v2", "app"))
-		n.ask(t, "web-1")
-		pass(2 * pullTime)
-		n.cloud.remove("web-1")
-		pass(orphaned / 2)
-		n.cloud.be(true, false)
-		pass(24 * time.Hour)
-		n.cloud.be(false, false)
-		pass(orphaned / 2)
-		if got := n.engine.took(); strings.Contains(got, "release") {
-			t.Errorf("let go without the cloud: %s", got)
-		}
-	})
-}
-
 func TestWhatTheNextTargetNeedsIsNotLetGo(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		wanted := target("v2", "app:2", "side")
@@ -153,12 +136,9 @@ func (unkept) Keep(context.Context, engineapi.Image) error {
 
 func TestAnImageThatCannotBeKeptIsNotCalledReady(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		n.cloud.set(oldPod("web-1", "v2", "app"))
-		n.ask(t, "web-1")
+		n.wanted(t, "web-1", "v2", "app")
 		pass(2 * pullTime)
-		n.engine.mu.Lock()
-		n.engine.fail["app"] = engineapi.NewError(engineapi.NoSpace, errors.New("no room"))
-		n.engine.mu.Unlock()
+		n.engine.set(func() { n.engine.fail["app"] = engineapi.NewError(engineapi.NoSpace, errors.New("no room")) })
 		n.other = unkept{n.engine}
 		n.restart(t)
 		pass(2 * pullTime)
@@ -168,19 +148,14 @@ func TestAnImageThatCannotBeKeptIsNotCalledReady(t *testing.T) {
 
 func TestWithoutContainerdNothingIsAskedOfTheCloud(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		n.engine.mu.Lock()
-		n.engine.absent = true
-		n.engine.mu.Unlock()
-		n.cloud.set(oldPod("web-1", "v2", "app"))
-		n.ask(t, "web-1")
+		n.engine.setAbsent(true)
+		n.wanted(t, "web-1", "v2", "app")
 		pass(time.Hour)
 		want(t, "the pod", n.cloud.condition("web-1"), "False PrepullContainerdUnavailable v2")
 		if n.cloud.read > 0 {
 			t.Errorf("%d secrets were read", n.cloud.read)
 		}
-		n.engine.mu.Lock()
-		n.engine.absent = false
-		n.engine.mu.Unlock()
+		n.engine.setAbsent(false)
 		pass(retention.RetryInterval + 2*pullTime)
 		want(t, "as soon as it is there", n.shows("web-1"), "Ready: app=Ready")
 	})
@@ -188,18 +163,13 @@ func TestWithoutContainerdNothingIsAskedOfTheCloud(t *testing.T) {
 
 func TestWhatIsRefusedIsSaidLessAndLessOften(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		n.cloud.mu.Lock()
-		n.cloud.refuse = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-1", errors.New("a policy"))
-		n.cloud.mu.Unlock()
-		n.cloud.set(oldPod("web-1", "v2", "app"))
-		n.ask(t, "web-1")
+		n.cloud.refuseAll(apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-1", errors.New("a policy")))
+		n.wanted(t, "web-1", "v2", "app")
 		pass(time.Hour)
 		if got := len(n.cloud.patches); got < 10 || got > 25 {
 			t.Errorf("%d patches in an hour", got)
 		}
-		n.cloud.mu.Lock()
-		n.cloud.refuse = nil
-		n.cloud.mu.Unlock()
+		n.cloud.refuseAll(nil)
 		pass(2 * backoff.Longest)
 		want(t, "the pod, when it is let", n.cloud.condition("web-1"), "True PrepullReady v2")
 	})
@@ -219,8 +189,7 @@ func TestOnlyADaemonSetsPodHasImagesPulledUnasked(t *testing.T) {
 
 func TestAnUpgradeIsNotRefusedForEver(t *testing.T) {
 	prepare := func(t *testing.T, n *node) {
-		n.cloud.set(oldPod("web-1", "v2", "app:2"))
-		n.ask(t, "web-1")
+		n.wanted(t, "web-1", "v2", "app:2")
 		pass(pullTime / 2)
 		pod := oldPod("web-1", "v3", "app:3")
 		n.cloud.mu.Lock()
@@ -264,8 +233,7 @@ func TestAQueueThatCannotBeReadNowIsReadLater(t *testing.T) {
 	for what, path := range map[string]string{"a file": "uid-web-1.json", "the folder": "."} {
 		t.Run(what, func(t *testing.T) {
 			onNode(t, func(t *testing.T, n *node) {
-				n.cloud.set(oldPod("web-1", "v2", "app"))
-				n.ask(t, "web-1")
+				n.wanted(t, "web-1", "v2", "app")
 				pass(2 * pullTime)
 				n.stop()
 				n.engine.took()
@@ -291,13 +259,10 @@ func TestAQueueThatCannotBeReadNowIsReadLater(t *testing.T) {
 func TestATagIsLookedAtAgainWhenItIsAskedFor(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		const pinned = "app@sha256:0123456789012345678901234567890123456789012345678901234567890123"
-		n.cloud.set(oldPod("web-1", "v2", "app", pinned))
-		n.ask(t, "web-1")
+		n.wanted(t, "web-1", "v2", "app", pinned)
 		pass(3 * pullTime)
 		n.engine.took()
-		n.engine.mu.Lock()
-		n.engine.fail["app"] = engineapi.NewError(engineapi.Unreachable, errors.New("no route"))
-		n.engine.mu.Unlock()
+		n.engine.set(func() { n.engine.fail["app"] = engineapi.NewError(engineapi.Unreachable, errors.New("no route")) })
 		n.ask(t, "web-1")
 		pass(pullTime / 2)
 		want(t, "meanwhile", n.shows("web-1"), "Ready: app=Ready "+pinned+"=Ready")
@@ -332,9 +297,7 @@ func (e sticky) Release(ctx context.Context, name string) error {
 
 func TestOneImageThatCannotBeLetGoHoldsUpNoOther(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		n.engine.mu.Lock()
-		n.engine.held["aaa"], n.engine.held["zzz"] = true, true
-		n.engine.mu.Unlock()
+		n.engine.set(func() { n.engine.held["aaa"], n.engine.held["zzz"] = true, true })
 		n.other = sticky{n.engine}
 		n.restart(t)
 		pass(time.Second)
@@ -351,7 +314,7 @@ func TestAFailureIsOneLine(t *testing.T) {
 		n.ask(t, "web-1")
 		pass(2 * pullTime)
 		s, _ := n.State(web1)
-		if got := s.Images[0].LastError; strings.Contains(got, "\n") || !strings.Contains(got, "secret ns/one") || !strings.Contains(got, "secret ns/two") {
+		if got := s.Images[0].LastError; strings.Contains(got, "\n") || !strings.Contains(got, "no such tag") || !strings.Contains(got, "secret ns/one cannot be read") || !strings.Contains(got, "secret ns/two") {
 			t.Errorf("got %q", got)
 		}
 	})
@@ -359,11 +322,9 @@ func TestAFailureIsOneLine(t *testing.T) {
 
 func TestATargetThatWasMendedByHandIsPulledAnew(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		n.cloud.set(oldPod("web-1", "v2", "app"))
-		n.ask(t, "web-1")
+		n.wanted(t, "web-1", "v2", "app")
 		pass(2 * pullTime)
-		n.cloud.set(oldPod("web-1", "v2", "app", "side"))
-		n.ask(t, "web-1")
+		n.wanted(t, "web-1", "v2", "app", "side")
 		pass(3 * pullTime)
 		want(t, "state", n.shows("web-1"), "Ready: app=Ready side=Ready")
 	})
