@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os/exec"
 	"path/filepath"
 	"time"
@@ -70,16 +68,9 @@ func (e *edge) cut() error {
 
 // metric is the sum of one metric over all lines with these labels.
 func (e *edge) metric(ctx context.Context, name string, labels ...string) (float64, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.api+"/metrics", http.NoBody)
-	if err != nil {
-		return 0, err
-	}
-	res, err := e.client.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
+	api := *e.target
+	api.url = e.api
+	text, err := api.read(ctx, "/metrics")
 	if err != nil {
 		return 0, err
 	}
@@ -104,10 +95,8 @@ func (e *edge) awaitDisk(ctx context.Context) error {
 		if now != last {
 			last, since = now, time.Now()
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(250 * time.Millisecond): // more often, the answers themselves would keep the hub busy
+		if err := pause(ctx, 250*time.Millisecond); err != nil { // more often, the answers themselves would keep the hub busy
+			return err
 		}
 	}
 	if last < 1 {

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -164,4 +165,13 @@ func (b *bench) startCluster(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("create pods: %w", err), c.Stop())
 	}
 	return nil
+}
+
+// buildBare builds what the hub is measured beside, and returns its path.
+func (b *bench) buildBare(ctx context.Context) (string, error) {
+	bin := filepath.Join(b.dir, "bare")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "./bench/bare").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the bare proxy: %w: %s", err, out)
+	}
+	return bin, nil
 }

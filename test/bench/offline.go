@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,18 +65,19 @@ func (b *bench) offlineList(ctx context.Context, e *edge) (err error) {
 	if err != nil {
 		return err
 	}
-	bin, file := filepath.Join(b.dir, "plain"), filepath.Join(b.dir, "list")
+	file := filepath.Join(b.dir, "list")
 	if err := os.WriteFile(file, body, 0o600); err != nil {
 		return err
 	}
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "./bench/plain").CombinedOutput(); err != nil {
-		return fmt.Errorf("build the plain server: %w: %s", err, out)
+	bin, err := b.buildBare(ctx)
+	if err != nil {
+		return err
 	}
 	address, err := freeport.Address()
 	if err != nil {
 		return err
 	}
-	plain, err := startTarget(ctx, "plain", address, exec.CommandContext(ctx, bin, "--listen="+address, "--file="+file, "--content-type="+protobuf))
+	plain, err := startTarget(ctx, "plain", address, exec.CommandContext(ctx, bin, "--listen="+address, "--file="+file))
 	if err != nil {
 		return err
 	}
@@ -89,35 +88,4 @@ func (b *bench) offlineList(ctx context.Context, e *edge) (err error) {
 	}
 	b.showList(list)
 	return nil
-}
-
-// read returns the body of one GET.
-func (t *target) read(ctx context.Context, path string) ([]byte, error) {
-	res, err := t.open(ctx, path, "")
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
-	return io.ReadAll(res.Body)
-}
-
-// open begins one GET in protobuf; an answer other than 200 is an error.
-func (t *target) open(ctx context.Context, path, token string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.url+path, http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Accept", protobuf)
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	res, err := t.client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	if res.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(res.Body, 300))
-		return nil, errors.Join(fmt.Errorf("%s by %s: %s %s", path, t.name, res.Status, text), res.Body.Close())
-	}
-	return res, nil
 }

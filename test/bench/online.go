@@ -10,6 +10,9 @@ import (
 	"path/filepath"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/edgehub-io/edgehub/test/bench/process"
 	"github.com/edgehub-io/edgehub/test/cluster/freeport"
 )
@@ -19,6 +22,9 @@ const (
 	limit = 1.25
 	// kubeletLimit is that of what all of a node goes through: kubelet's way.
 	kubeletLimit = 1.10
+	// watchedLimit is how long a read may take that the hub answers by itself, because a watch keeps
+	// what it reads current.
+	watchedLimit = 0.7
 	// idleWatches is what a kubelet with a few pods has open, and a little more.
 	idleWatches = 30
 
@@ -36,9 +42,9 @@ func (b *bench) startTargets(ctx context.Context) error {
 		}
 	}
 	port := func(i int) string { return addresses[i][len("127.0.0.1:"):] }
-	bareBin := filepath.Join(dir, "bare")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", bareBin, "./bench/bare").CombinedOutput(); err != nil {
-		return fmt.Errorf("build the bare proxy: %w: %s", err, out)
+	bareBin, err := b.buildBare(ctx)
+	if err != nil {
+		return err
 	}
 	cert, key, err := c.ClientCert("admin", "system:masters")
 	if err != nil {
@@ -96,35 +102,37 @@ func (b *bench) online(ctx context.Context) (err error) {
 		return err
 	}
 	b.showDetail("resident, idle, without the program's file", "MB", megabytes(anonymous))
-	get, err := b.requests(ctx, "GET pod, p50", "/api/v1/namespaces/"+namespace+"/pods/"+podName(1), getsPerRound, b.targets, limit)
-	if err != nil {
+	watching, leave := context.WithCancel(ctx)
+	defer leave()
+	if err := b.watchNode(watching); err != nil {
 		return err
 	}
-	b.show(get.row())
-	get, err = b.requests(ctx, "GET pod as kubelet, over TLS, p50", "/api/v1/namespaces/"+namespace+"/pods/"+podName(1), getsPerRound, b.overTLS, kubeletLimit)
-	if err != nil {
-		return err
-	}
-	b.show(get.row())
-	if err := b.node(ctx); err != nil {
-		return err
-	}
-	list, err := b.requests(ctx, fmt.Sprintf("LIST %d pods, p50", podCount), podsPath, listsPerRound, b.targets, limit)
-	if err != nil {
-		return err
-	}
-	b.showList(list)
 	var zipped [2]*target
 	for i, t := range b.targets {
 		c := *t
 		c.gzip, zipped[i] = true, &c
 	}
-	list, err = b.requests(ctx, fmt.Sprintf("LIST %d pods, gzip, p50", podCount), podsPath, listsPerRound, zipped, limit)
-	if err != nil {
-		return err
+	pod, lists := "/api/v1/namespaces/"+namespace+"/pods/"+podName(1), fmt.Sprintf("LIST %d pods", podCount)
+	for _, m := range []struct {
+		name, path string
+		n          int
+		targets    [2]*target
+		limit      float64
+		show       func(*requested)
+	}{
+		{"GET pod, p50", pod, getsPerRound, b.targets, limit, func(r *requested) { b.show(r.row()) }},
+		{"GET pod as kubelet, over TLS, p50", pod, getsPerRound, b.overTLS, kubeletLimit, func(r *requested) { b.show(r.row()) }},
+		{"GET Node rv=0 as kubelet, watched, p50", "/api/v1/nodes/bench?resourceVersion=0", getsPerRound, b.overTLS, watchedLimit, func(r *requested) { b.show(r.row()) }},
+		{lists + ", p50", podsPath, listsPerRound, b.targets, limit, b.showList},
+		{lists + ", gzip, p50", podsPath, listsPerRound, zipped, limit, func(r *requested) { b.show(r.row()); b.showCPU("CPU a LIST, gzip", r) }},
+	} {
+		r, err := b.requests(ctx, m.name, m.path, m.n, m.targets, m.limit)
+		if err != nil {
+			return err
+		}
+		m.show(r)
 	}
-	b.show(list.row())
-	b.showCPU("CPU a LIST, gzip", list)
+	leave()
 	for _, n := range []int{1, 10} {
 		p50, p99, err := b.watches(ctx, n)
 		if err != nil {
@@ -133,7 +141,7 @@ func (b *bench) online(ctx context.Context) (err error) {
 		b.show(p50.row())
 		b.show(p99.row())
 	}
-	watching, err := b.residentWhileWatching(ctx)
+	resident, err := b.residentWhileWatching(ctx)
 	if err != nil {
 		return err
 	}
@@ -141,9 +149,18 @@ func (b *bench) online(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	b.showDetail(fmt.Sprintf("resident, %d watches after all this", idleWatches), "MB", megabytes(watching))
+	b.showDetail(fmt.Sprintf("resident, %d watches after all this", idleWatches), "MB", megabytes(resident))
 	b.showDetail("binary", "MB", megabytes(binary.Size()))
 	return nil
+}
+
+// watchNode has kubelet's hub watch the Node that it reads.
+func (b *bench) watchNode(ctx context.Context) error {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "bench"}}
+	if _, err := b.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	return b.overTLS[1].follow(ctx, "/api/v1/nodes?fieldSelector=metadata.name%3Dbench", "")
 }
 
 // requested is a measure of requests, with details.

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -43,17 +41,9 @@ type seen struct{ written, arrived time.Time }
 
 // watchPods opens a watch that begins with the pods as they are. It ends with ctx.
 func (t *target) watchPods(ctx context.Context) (*watcher, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.url+"/api/v1/namespaces/"+namespace+"/pods?watch=true&resourceVersion=0&labelSelector=watched%3Dtrue", nil)
+	res, err := t.open(ctx, "/api/v1/namespaces/"+namespace+"/pods?watch=true&resourceVersion=0&labelSelector=watched%3Dtrue", "") //nolint:bodyclose // it ends with ctx
 	if err != nil {
 		return nil, err
-	}
-	req.Header.Set("Accept", protobuf)
-	res, err := t.client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	if res.StatusCode != http.StatusOK {
-		return nil, errors.Join(fmt.Errorf("watch by %s: %s", t.name, res.Status), res.Body.Close())
 	}
 	return &watcher{body: res.Body}, nil
 }

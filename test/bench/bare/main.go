@@ -1,5 +1,6 @@
-// Command bare is httputil.ReverseProxy and nothing else: what a hub is
-// measured beside. It talks HTTP/2 to the apiserver, as the hub does.
+// Command bare is what a hub is measured beside: httputil.ReverseProxy and nothing
+// else, which talks HTTP/2 to the apiserver, as the hub does; or, with --file, a server that
+// sends the same bytes whatever it is asked for, as a hub does that answers from its cache.
 package main
 
 import (
@@ -10,6 +11,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"strconv"
 
 	"github.com/spf13/pflag"
 )
@@ -21,7 +23,11 @@ func main() {
 	cert := pflag.String("cert", "", "client certificate")
 	key := pflag.String("key", "", "client key")
 	overTLS := pflag.Bool("tls", false, "serve over TLS, with the client certificate")
+	file := pflag.String("file", "", "what is sent in place of the apiserver's answers, in protobuf")
 	pflag.Parse()
+	if *file != "" {
+		log.Fatal(send(*listen, *file))
+	}
 	log.Fatal(serve(*listen, *server, *ca, *cert, *key, *overTLS))
 }
 
@@ -51,4 +57,16 @@ func serve(listen, server, ca, cert, key string, overTLS bool) error {
 		return http.ListenAndServeTLS(listen, cert, key, proxy)
 	}
 	return http.ListenAndServe(listen, proxy)
+}
+
+func send(listen, file string) error {
+	body, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	return http.ListenAndServe(listen, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		_, _ = w.Write(body) // the client may have gone
+	}))
 }

@@ -89,27 +89,24 @@ func TestComparisonHasTheFiguresOfTheBenchmark(t *testing.T) {
 	}
 }
 
-func TestAPageWithAnotherFigureIsReplaced(t *testing.T) {
-	rows := []results.Row{{Part: "memory", Name: "idle", Unit: "MB", Value: 26}}
-	page := "# Benchmarks\n<!-- benchmark: begin. x -->\ntext\n```\nmemory\n  idle 27 MB\n```\n```\nother\n```\n<!-- benchmark: end -->\nmore\n"
-	got, err := replaceTable(page, rows)
-	if want := strings.Replace(page, "memory\n  idle 27 MB\n", results.Table(rows), 1); err != nil || got != want {
-		t.Errorf("got %q, %v; want %q", got, err, want)
+func TestOldFiguresAreReplaced(t *testing.T) {
+	rows, err := results.Load(root + "/test/bench/results.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, errPage := os.ReadFile(root + "/docs/benchmarks.md")
+	comparison, errComparison := os.ReadFile(root + "/docs/comparison.md")
+	all, errCharts := charts(rows, string(comparison))
+	old := strings.NewReplacer("ok: within", "FAILS: over", `<img alt="`, `<img alt="Another `).Replace(string(page))
+	got, errTable := replaceTable(old, rows)
+	if err := errors.Join(errPage, errComparison, errCharts, errTable); err != nil {
+		t.Fatal(err)
+	}
+	if got = replacePictures(got, all); got != string(page) || old == got {
+		t.Errorf("got %q, want %q", got, page)
 	}
 	if _, err := replaceTable("no table", rows); err == nil {
 		t.Error("a page without the section is accepted")
-	}
-}
-
-func TestAnOldDescriptionIsReplaced(t *testing.T) {
-	c := chart{name: "benchmark-memory", title: "Memory", groups: []group{{bars: []bar{{label: "idle", text: "26 MB"}}}}}
-	picture := func(alt string) string {
-		return "<picture>\n  <source media=\"(prefers-color-scheme: dark)\" srcset=\"images/benchmark-memory-dark.svg\">\n  <img alt=\"" + alt +
-			"\" src=\"images/benchmark-memory-light.svg\">\n</picture>\n"
-	}
-	got := replacePictures("text\n"+picture("idle: 27 MB")+"more\n", []chart{c})
-	if want := "text\n" + picture("Memory. idle: 26 MB.") + "more\n"; got != want {
-		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -2,7 +2,6 @@
 package process
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
 	"os"
@@ -16,28 +15,36 @@ import (
 const clockTick = time.Second / 100
 
 // Resident is the memory of the process, in bytes.
-func Resident(pid int) (int64, error) { return memory(pid, "VmRSS:") }
+func Resident(pid int) (int64, error) { return field(pid, "status", "VmRSS:") }
 
 // Anonymous is the part of Resident that is the process's own: without pages of files, most of them
 // the program's, which the kernel can drop and read again.
-func Anonymous(pid int) (int64, error) { return memory(pid, "RssAnon:") }
+func Anonymous(pid int) (int64, error) { return field(pid, "status", "RssAnon:") }
 
 // Peak is the most memory that the process has ever had, in bytes.
-func Peak(pid int) (int64, error) { return memory(pid, "VmHWM:") }
+func Peak(pid int) (int64, error) { return field(pid, "status", "VmHWM:") }
 
-func memory(pid int, key string) (int64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+// Written is how many bytes the process has had written to a disk.
+func Written(pid int) (int64, error) { return field(pid, "io", "write_bytes:") }
+
+// field is a number of bytes that a file of the process has behind a key.
+func field(pid int, file, key string) (int64, error) {
+	file = fmt.Sprintf("/proc/%d/%s", pid, file)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return 0, err
 	}
-	lines := bufio.NewScanner(bytes.NewReader(status))
-	for lines.Scan() {
-		if rest, ok := strings.CutPrefix(lines.Text(), key); ok {
-			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-			return kib << 10, err
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, key); ok {
+			number, inKiB := strings.CutSuffix(strings.TrimSpace(rest), " kB")
+			n, err := strconv.ParseInt(number, 10, 64)
+			if inKiB {
+				n <<= 10
+			}
+			return n, err
 		}
 	}
-	return 0, fmt.Errorf("no %s in /proc/%d/status", key, pid)
+	return 0, fmt.Errorf("no %s in %s", key, file)
 }
 
 // CPU is the processor time that the process has used.
@@ -57,20 +64,6 @@ func CPU(pid int) (time.Duration, error) {
 		ticks += n
 	}
 	return time.Duration(ticks) * clockTick, nil
-}
-
-// Written is how many bytes the process has had written to a disk.
-func Written(pid int) (int64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "write_bytes: "); ok {
-			return strconv.ParseInt(strings.TrimSpace(rest), 10, 64)
-		}
-	}
-	return 0, fmt.Errorf("no write_bytes in /proc/%d/io", pid)
 }
 
 // Child is the first process that a process has started and that lives.
