@@ -45,15 +45,6 @@ func BenchmarkCommit5000(b *testing.B) {
 	}
 }
 
-// A list that comes again, with nothing changed.
-func BenchmarkCommit5000Again(b *testing.B) {
-	s := mustOpen(b, b.TempDir(), store.Options{})
-	c := benchView("1")
-	for b.Loop() {
-		mustCommit(b, s, c)
-	}
-}
-
 // What one second brings at 200 updates a second.
 func BenchmarkCommit200Updates(b *testing.B) {
 	for name, opts := range benchOptions {

@@ -7,13 +7,15 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
-// TestConformance holds for any store under the cache.
+// TestConformance has what changes a store refuses, and what it keeps of objects that several views have. That what was
+// committed is read, also after another open, is in the tests with the versions of model_test.go.
 func TestConformance(t *testing.T) {
 	for name, opts := range map[string]store.Options{
 		"plain":     {},
@@ -28,30 +30,11 @@ func conform(t *testing.T, opts store.Options) {
 		name string
 		run  func(*suite)
 	}{
-		{"what was committed is read, also after another open", (*suite).readsBack},
-		{"a view that is complete and empty is there", (*suite).emptyView},
-		{"an update changes, adds and removes members", (*suite).update},
-		{"a replacement leaves nothing of what was before", (*suite).replace},
-		{"a replacement without bytes keeps what is stored", (*suite).replaceKeeps},
 		{"an update from another version is refused, and nothing else is done", (*suite).conflict},
-		{"an update may be committed again", (*suite).again},
-		{"an update of a view that is not there is refused unless it is new", (*suite).newView},
 		{"a stale view keeps its members and refuses updates", (*suite).stale},
-		{"a member that is neither given nor stored is refused", (*suite).noObject},
 		{"an object is stored once for all views and goes with the last", (*suite).shared},
 		{"an object moves between views within a commit", (*suite).moves},
-		{"views that read other bytes at the same version each keep their own", (*suite).otherBytes},
-		{"the same version with other bytes is a change of the view", (*suite).changedBytes},
 		{"bytes that are not given are those with the same sum", (*suite).notGiven},
-		{"a check finds bytes that do not have their sum", (*suite).wrongSum},
-		{"scopes are apart", (*suite).scopes},
-		{"sizes are those of the members", (*suite).sizes},
-		{"dropping is for good, and of what is not there no error", (*suite).drop},
-		{"what is read is one version, whatever is committed meanwhile", (*suite).consistent},
-		{"commits go on while a reader blocks", (*suite).blockedReader},
-		{"an error of a callback ends the reading", (*suite).callbackErrors},
-		{"tables keep order, and are committed with views", (*suite).tables},
-		{"large tables are read to the end", (*suite).largeTable},
 		{"invalid changes are refused", (*suite).invalid},
 		{"after Close all is ErrClosed", (*suite).closed},
 	} {
@@ -207,4 +190,135 @@ func (s *suite) stored(name, version string) bool {
 		s.Fatalf("object %s@%s has other bytes", name, version)
 	}
 	return true
+}
+
+func (s *suite) conflict() {
+	s.commit(replacement("a", "7", objects("x", "3")...), replacement("b", "7", objects("y", "3")...))
+	s.refuse(store.ErrConflict, update("b", "7", "8", objects("y", "8")...), update("a", "6", "9", objects("x", "9")...))
+	s.has("a", "7", "x", "3")
+	s.has("b", "7", "y", "3")
+
+	err := s.Commit(store.Batch{Changes: []store.Change{update("a", "6", "9", objects("x", "9")...)}})
+	var refused *store.Error
+	if !errors.As(err, &refused) || refused.View != id("a") {
+		s.Fatalf("the error does not name the view: %v", err)
+	}
+	c := update("a", "7", "9", objects("x", "9")...)
+	c.Header.Scope = "v1/pods json"
+	s.refuse(store.ErrConflict, c)
+}
+
+func (s *suite) stale() {
+	s.commit(replacement("a", "7", objects("x", "3")...))
+	s.commit(store.Change{ID: id("a"), Op: store.MarkStale}, store.Change{ID: id("b"), Op: store.MarkStale})
+	s.reopen()
+	s.has("a", "7", "x", "3")
+	v, _, err := s.Members(id("a"))
+	s.ok(err)
+	if !v.Stale {
+		s.Fatal("the view is not marked stale")
+	}
+	_, _, err = s.Members(id("b"))
+	s.wantErr(err, store.ErrNotFound)
+	s.refuse(store.ErrConflict, update("a", "7", "9"))
+	s.commit(replacement("a", "9", objects("x", "9")...))
+	s.commit(update("a", "9", "10"))
+	s.has("a", "10", "x", "9")
+}
+
+func (s *suite) shared() {
+	const views = 5
+	for i := range views {
+		s.commit(replacement(fmt.Sprint(i), "7", objects("x", "3", "y", "7")...))
+	}
+	for i := range views {
+		if !s.stored("x", "3") {
+			s.Fatalf("the object has gone with %d of %d views", i, views)
+		}
+		s.ok(s.Check())
+		if i%2 == 0 {
+			s.commit(store.Change{ID: id(fmt.Sprint(i)), Op: store.Drop})
+		} else {
+			s.commit(update(fmt.Sprint(i), "7", "8", objects("x", "8")...))
+		}
+	}
+	if s.stored("x", "3") {
+		s.Fatal("the object is still stored")
+	}
+	s.has("1", "8", "x", "8", "y", "7")
+}
+
+func (s *suite) moves() {
+	s.commit(replacement("a", "7", objects("x", "3")...))
+	taken := objects("x", "3")
+	taken[0].Bytes = nil
+	s.commit(store.Change{ID: id("a"), Op: store.Drop}, replacement("b", "7", taken...))
+	s.has("b", "7", "x", "3")
+	c := update("b", "7", "8")
+	c.Delete = []string{"x"}
+	s.commit(replacement("c", "7", taken...), c)
+	s.has("c", "7", "x", "3")
+}
+
+// bytesOf reads all objects of a view: name → bytes.
+func (s *suite) bytesOf(view string) map[string]string {
+	s.Helper()
+	got := map[string]string{}
+	s.ok(streamObjects(s.Store, id(view), func(store.View) error { return nil }, func(o store.Object) error {
+		got[o.Name] = string(o.Bytes)
+		return nil
+	}))
+	return got
+}
+
+func (s *suite) reads(view, name, want string) {
+	s.Helper()
+	if got := s.bytesOf(view)[name]; got != want {
+		s.Fatalf("view %s has %q as %s, want %q", view, got, name, want)
+	}
+}
+
+func (s *suite) notGiven() {
+	first, second := store.NewObject("x", "3", []byte("first")), store.NewObject("x", "3", []byte("the second"))
+	s.commit(replacement("a", "7", first), replacement("b", "7", second))
+	first.Bytes, second.Bytes = nil, nil
+	s.commit(replacement("c", "7", second), replacement("d", "7", first))
+	s.reads("c", "x", "the second")
+	s.reads("d", "x", "first")
+	third := store.Object{Name: "x", ResourceVersion: "3", Sum: store.SumOf([]byte("third"))}
+	s.refuse(store.ErrNoObject, replacement("a", "7", third))
+	s.reads("a", "x", "first")
+}
+
+func (s *suite) invalid() {
+	for name, c := range map[string]store.Change{
+		"no view":       {Op: store.Replace, Header: header("7")},
+		"no operation":  {ID: id("a"), Op: 77, Header: header("7")},
+		"no scope":      {ID: id("a"), Op: store.Replace},
+		"empty name":    replacement("a", "7", objects("", "3")...),
+		"no version":    replacement("a", "7", objects("x", "")...),
+		"no sum":        replacement("a", "7", store.Object{Name: "x", ResourceVersion: "3", Bytes: []byte("x")}),
+		"NUL in a name": replacement("a", "7", objects("x\x00y", "3")...),
+		"long name":     replacement("a", "7", objects(strings.Repeat("x", 5000), "3")...),
+	} {
+		if err := s.Commit(store.Batch{Changes: []store.Change{c}}); !errors.Is(err, store.ErrInvalid) {
+			s.Errorf("%s: got error %v", name, err)
+		}
+	}
+	for _, p := range []store.Pair{{Key: "x"}, {Table: "b"}, {Table: "b", Key: strings.Repeat("x", 5000)}} {
+		s.wantErr(s.Commit(store.Batch{Pairs: []store.Pair{p}}), store.ErrInvalid)
+	}
+}
+
+func (s *suite) closed() {
+	s.commit(replacement("a", "7"))
+	s.ok(s.Close())
+	s.ok(s.Close())
+	s.isClosed = true
+	s.wantErr(s.Commit(store.Batch{}), store.ErrClosed)
+	s.wantErr(s.Views(func(store.View) error { return fmt.Errorf("called") }), store.ErrClosed)
+	_, err := readObject(s.Store, scope, store.NewObject("x", "1", nil))
+	s.wantErr(err, store.ErrClosed)
+	_, err = s.Get("b", "k")
+	s.wantErr(err, store.ErrClosed)
 }

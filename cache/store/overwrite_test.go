@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,6 +67,12 @@ func TestWhatWasRemovedIsOverwrittenWithinHours(t *testing.T) {
 		synctest.Wait()
 		if got := filesWith(t, secret, dir, replaced); got != "" {
 			t.Errorf("six hours after it was removed, %q have it", got)
+		}
+		before := statMain(t, dir)
+		time.Sleep(13 * time.Hour)
+		synctest.Wait()
+		if !os.SameFile(before, statMain(t, dir)) {
+			t.Error("the log was written anew without a change")
 		}
 		mustHold(t, s, 3)
 		stop()
@@ -201,70 +206,48 @@ func TestALogThatIsOldIsWrittenAnewSoonAfterTheStart(t *testing.T) {
 	})
 }
 
-// Of many views that share small objects, the log has mostly what lists their members. That is needed.
-func TestALogOfManyListsIsNotWrittenAnewAgainAndAgain(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		s := mustOpen(t, dir, store.Options{})
-		name := strings.Repeat("a-long-name-", 20)
-		var changes []store.Change
-		for view := range 50 {
-			c := store.Change{ID: viewID(view), Op: store.Replace, Header: testHeader(1)}
-			for i := range 1000 {
-				c.Put = append(c.Put, store.NewObject(fmt.Sprint(name, i), "1", []byte("small")))
-			}
-			changes = append(changes, c)
+// Of many views that share small objects, or have long selectors and no members, the log has mostly lists of members
+// or keys. They are needed.
+func TestALogOfWhichAllIsNeededIsNotWrittenAnewAtEachCommit(t *testing.T) {
+	var lists, selectors []store.Change
+	name := strings.Repeat("a-long-name-", 20)
+	for view := range 50 {
+		c := store.Change{ID: viewID(view), Op: store.Replace, Header: testHeader(1)}
+		for i := range 1000 {
+			c.Put = append(c.Put, store.NewObject(fmt.Sprint(name, i), "1", []byte("small")))
 		}
-		mustCommit(t, s, changes...)
-		if err := s.Rewrite(); err != nil {
-			t.Fatal(err)
-		}
-		stop := runStore(t, s)
-		before := statMain(t, dir)
-		if err := os.Link(filepath.Join(dir, "cache.log"), filepath.Join(t.TempDir(), "kept")); err != nil { // no other file gets its inode
-			t.Fatal(err)
-		}
-		for range 10 {
-			mustCommit(t, s, changes[0])
-			mustCommit(t, s, store.Change{ID: viewID(0), From: "1", Header: testHeader(1), Put: []store.Object{store.NewObject("new", "1", []byte("small"))}})
-			time.Sleep(time.Second)
-		}
-		synctest.Wait()
-		if before.Size() < 10<<20 || !os.SameFile(before, statMain(t, dir)) {
-			t.Errorf("the log of %d bytes, all of which are needed, was written anew", before.Size())
-		}
-		stop()
-	})
-}
-
-// Of many views without members, the log has mostly their keys, with selectors as long as they may be. They are needed.
-func TestALogOfManyLongSelectorsIsNotWrittenAnewAtEachCommit(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		s := mustOpen(t, dir, store.Options{})
-		var changes []store.Change
-		for i := range 3500 {
-			h := testHeader(1)
-			h.Key = bytes.Repeat([]byte("selector"), 512)
-			changes = append(changes, store.Change{ID: id(fmt.Sprint(i)), Op: store.Replace, Header: h})
-		}
-		mustCommit(t, s, changes...)
-		stop := runStore(t, s)
-		synctest.Wait()
-		before, err := s.Stats()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for version := range 5 {
-			mustCommit(t, s, whole(0, 1+version))
-			synctest.Wait()
-		}
-		after, err := s.Stats()
-		if n := after.WrittenBytes - before.WrittenBytes; err != nil || n > 1<<20 {
-			t.Errorf("five small commits wrote %d bytes, into files of %d (%v)", n, before.FileBytes, err)
-		}
-		stop()
-	})
+		lists = append(lists, c)
+	}
+	for i := range 3500 {
+		h := testHeader(1)
+		h.Key = bytes.Repeat([]byte("selector"), 512)
+		selectors = append(selectors, store.Change{ID: id(fmt.Sprint(i)), Op: store.Replace, Header: h})
+	}
+	for name, changes := range map[string][]store.Change{"lists of members": lists, "long selectors": selectors} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				s := mustOpen(t, dir, store.Options{})
+				mustCommit(t, s, changes...)
+				stop := runStore(t, s)
+				synctest.Wait()
+				before, err := s.Stats()
+				if err != nil || before.FileBytes < 10<<20 {
+					t.Fatalf("got %+v, %v", before, err)
+				}
+				for version := range 5 {
+					mustCommit(t, s, whole(99, 1+version))
+					time.Sleep(time.Second)
+					synctest.Wait()
+				}
+				after, err := s.Stats()
+				if n := after.WrittenBytes - before.WrittenBytes; err != nil || n > 1<<20 {
+					t.Errorf("five small commits wrote %d bytes, into files of %d (%v)", n, before.FileBytes, err)
+				}
+				stop()
+			})
+		})
+	}
 }
 
 // The log is the new one from its renaming on, whatever goes wrong with the index.
@@ -310,80 +293,55 @@ func statMain(t *testing.T, dir string) os.FileInfo {
 	return info
 }
 
-// A log of which nothing can be read is left for a person to look at, for a week.
-func TestADamagedLogIsMovedAsideAndErasedAfterAWeek(t *testing.T) {
+// A log of which nothing can be read is left for a person to look at, and the file of an earlier version, which has used
+// bbolt, for a hub that goes back to it: for a week.
+func TestWhatIsNotReadIsLeftForAWeek(t *testing.T) {
+	const ahead = -time.Hour // a clock was
 	for name, tt := range map[string]struct {
-		age  time.Duration
-		want string
+		found, kept string
+		cause       error
+		age         time.Duration
+		stays       bool
 	}{
-		"a day ago":                 {24 * time.Hour, "cache.damaged.log other"},
-		"eight days ago":            {8 * 24 * time.Hour, ""},
-		"by a clock that was ahead": {-time.Hour, "cache.damaged.log other"},
+		"a log of a day ago":                     {"cache.log", "cache.damaged.log", store.ErrCorrupt, 24 * time.Hour, true},
+		"a log of eight days ago":                {"cache.log", "cache.damaged.log", store.ErrCorrupt, 8 * 24 * time.Hour, false},
+		"a log by a clock that was ahead":        {"cache.log", "cache.damaged.log", store.ErrCorrupt, ahead, true},
+		"an earlier version's of six days ago":   {"cache.db", "cache.db", store.ErrFormat, 6 * 24 * time.Hour, true},
+		"an earlier version's of eight days ago": {"cache.db", "cache.db", store.ErrFormat, 8 * 24 * time.Hour, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const text = "no header of a log"
 			dir, other := t.TempDir(), t.TempDir()
-			writeMain(t, dir, bytes.Repeat([]byte(text), 100_000))
-			s := mustOpen(t, dir, store.Options{})
-			if s.Recovery().Cause == nil {
-				t.Fatal("the log is used")
-			}
-			damaged := filepath.Join(dir, "cache.damaged.log")
-			if err := os.Link(damaged, filepath.Join(other, "other")); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, tt.found), bytes.Repeat([]byte(text), 100_000), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			then := time.Now().Add(-tt.age)
-			if err := os.Chtimes(damaged, then, then); err != nil {
+			s := mustOpen(t, dir, store.Options{})
+			if !errors.Is(s.Recovery().Cause, tt.cause) {
+				t.Fatalf("got recovery %v", s.Recovery())
+			}
+			kept, then := filepath.Join(dir, tt.kept), time.Now().Add(-tt.age)
+			if err := errors.Join(os.Link(kept, filepath.Join(other, "other")), os.Chtimes(kept, then, then)); err != nil {
 				t.Fatal(err)
 			}
 			fill(t, s, 3, 3)
 			if err := s.Rewrite(); err != nil {
 				t.Fatal(err)
 			}
-			if got := filesWith(t, text, dir, other); got != tt.want {
-				t.Errorf("%q have it, want %q", got, tt.want)
+			want := ""
+			if tt.stays {
+				want = tt.kept + " other"
+			}
+			if got := filesWith(t, text, dir, other); got != want {
+				t.Errorf("%q have it, want %q", got, want)
+			}
+			s.Close()
+			s = mustOpen(t, dir, store.Options{})
+			if s.Recovery().Cause != nil {
+				t.Errorf("the next start: %v", s.Recovery().Cause)
 			}
 			mustHold(t, s, 3)
 		})
 	}
-}
-
-// The files of an earlier version, which has used bbolt, are not read, and stay for a week.
-func TestTheCacheOfAnEarlierVersionIsLeftForAWeek(t *testing.T) {
-	dir := t.TempDir()
-	const text = "what an earlier version has cached"
-	old := filepath.Join(dir, "cache.db")
-	if err := os.WriteFile(old, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var log bytes.Buffer
-	s := mustOpen(t, dir, store.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	if !errors.Is(s.Recovery().Cause, store.ErrFormat) || !strings.Contains(log.String(), "earlier version of the hub is not used") {
-		t.Errorf("got recovery %v, and logged %s", s.Recovery(), &log)
-	}
-	fill(t, s, 3, 3)
-	s.Close()
-	s = mustOpen(t, dir, store.Options{})
-	if s.Recovery().Cause != nil {
-		t.Errorf("the next start: %v", s.Recovery().Cause)
-	}
-	for _, days := range []int{6, 8} {
-		want := "cache.db"
-		if days > 7 {
-			want = ""
-		}
-		then := time.Now().AddDate(0, 0, -days)
-		if err := os.Chtimes(old, then, then); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Rewrite(); err != nil {
-			t.Fatal(err)
-		}
-		if got := filesWith(t, text, dir); got != want {
-			t.Errorf("after %d days %q have it, want %q", days, got, want)
-		}
-	}
-	mustHold(t, s, 3)
 }
 
 // An index to which nothing can be added any more, as after a disk was read-only, has names all the same.
