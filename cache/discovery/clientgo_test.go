@@ -14,13 +14,12 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/discovery"
-	"github.com/edgehub-io/edgehub/cache/table/tabletest"
 )
 
 // TestClientGosDiscovery calls the discovery client of kubectl twice, the second time without an
 // apiserver, and another client that knows only plain discovery.
 func TestClientGosDiscovery(t *testing.T) {
-	p := open(t, &tabletest.Store{}, discovery.Options{})
+	p := open(t, memory{}, discovery.Options{})
 	var away atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if away.Load() {

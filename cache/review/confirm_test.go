@@ -8,14 +8,13 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/confirm"
 	"github.com/edgehub-io/edgehub/cache/review"
-	"github.com/edgehub-io/edgehub/cache/table/tabletest"
 )
 
 // Only the node's own question begins the TTL of a yes, and only a no ends it before.
 func TestAYesThatIsConfirmedLastsNoLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ttl = 2 * time.Hour
-		k := open(t, &tabletest.Store{}, review.Options{TTL: ttl})
+		k := open(t, memory{}, review.Options{TTL: ttl})
 		may, since := accessReview("jane", "get"), time.Now()
 		keep(t, k, may, allowed(may))
 		said, fails, asked := allowed(may), errors.New("connection refused"), 0

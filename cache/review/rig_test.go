@@ -1,6 +1,9 @@
 package review_test
 
 import (
+	"bytes"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +14,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/review"
+	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/table"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -27,6 +31,34 @@ var (
 	tokens = authenticationv1.SchemeGroupVersion.WithResource("tokenreviews")
 	access = authorizationv1.SchemeGroupVersion.WithResource("subjectaccessreviews")
 )
+
+// memory is a table.Store. It outlives what is opened on it, as a disk does.
+type memory map[string][]byte // by table/key
+
+func (m memory) Get(table, key string) ([]byte, error) {
+	if value := m[table+"/"+key]; value != nil {
+		return bytes.Clone(value), nil
+	}
+	return nil, store.ErrNotFound
+}
+
+func (m memory) Keys(table string) (keys []string, err error) {
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if key, ok := strings.CutPrefix(name, table+"/"); ok {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
+
+func (m memory) Put(pairs ...store.Pair) error {
+	for _, p := range pairs {
+		if m[p.Table+"/"+p.Key] = bytes.Clone(p.Value); p.Value == nil {
+			delete(m, p.Table+"/"+p.Key)
+		}
+	}
+	return nil
+}
 
 func open(tb testing.TB, t table.Store, o review.Options) *review.Reviews {
 	tb.Helper()
