@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cache/patch"
-	"github.com/edgehub-io/edgehub/cache/table/tabletest"
 )
 
 const merge = "application/merge-patch+json"
@@ -104,7 +103,7 @@ func TestKubernetesOwnAnnotationsAreNobodysElse(t *testing.T) {
 
 // A directive is an annotation's name that nobody can have written.
 func TestADirectiveIsNoAnnotation(t *testing.T) {
-	p := newObjects(t, &tabletest.Store{})
+	p := newObjects(t, memory{})
 	w := NodeWriter{User: "a", Subresource: "status"}
 	p.learn(w, "m", nil, nodeOf("u", "m", "f/a"))
 	if _, err := p.allowedLocked(w, "u", annotate(t, "$patch", "replace")); err == nil {
@@ -113,7 +112,7 @@ func TestADirectiveIsNoAnnotation(t *testing.T) {
 }
 
 func TestPatchesOfOneWriterAreMerged(t *testing.T) {
-	disk := &tabletest.Store{}
+	disk := memory{}
 	p := newObjects(t, disk)
 	w := NodeWriter{User: "a", Subresource: "status"}
 	p.learn(w, "m", nil, nodeOf("u", "m", "f/a", "f/b"))
@@ -157,7 +156,7 @@ func TestPatchesOfOneWriterAreMerged(t *testing.T) {
 }
 
 func TestAPatchIsForOneNode(t *testing.T) {
-	p := newObjects(t, &tabletest.Store{})
+	p := newObjects(t, memory{})
 	w := NodeWriter{User: "a", Subresource: "status"}
 	p.learn(w, "m", nil, nodeOf("u", "m", "f/a"))
 	if err := p.add(w, "another", annotate(t, "f/a", "1")); err == nil {
@@ -173,7 +172,7 @@ func TestAPatchIsForOneNode(t *testing.T) {
 }
 
 func TestPatchesAreBounded(t *testing.T) {
-	p := newObjects(t, &tabletest.Store{})
+	p := newObjects(t, memory{})
 	for i := range maxWriters {
 		p.learn(NodeWriter{User: fmt.Sprint(i)}, "m", nil, nodeOf("u", "m", "f/a"))
 	}

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,7 +23,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/patch"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/table/tabletest"
+	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -35,8 +38,36 @@ var (
 	}
 )
 
+// memory is a table.Store. It outlives what is opened on it, as a disk does.
+type memory map[string][]byte // by table/key
+
+func (m memory) Get(table, key string) ([]byte, error) {
+	if value := m[table+"/"+key]; value != nil {
+		return bytes.Clone(value), nil
+	}
+	return nil, store.ErrNotFound
+}
+
+func (m memory) Keys(table string) (keys []string, err error) {
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if key, ok := strings.CutPrefix(name, table+"/"); ok {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
+
+func (m memory) Put(pairs ...store.Pair) error {
+	for _, p := range pairs {
+		if m[p.Table+"/"+p.Key] = bytes.Clone(p.Value); p.Value == nil {
+			delete(m, p.Table+"/"+p.Key)
+		}
+	}
+	return nil
+}
+
 // newObjects has no views.
-func newObjects(tb testing.TB, disk *tabletest.Store) *Objects {
+func newObjects(tb testing.TB, disk memory) *Objects {
 	tb.Helper()
 	o, err := New(Options{Views: view.New(view.Options{}), Disk: disk, Now: time.Now})
 	if err != nil {
@@ -85,7 +116,7 @@ func statusPatch(body string) patch.Request {
 
 func TestUpdatesOfNodeStatusAddUpAndAreRead(t *testing.T) {
 	for _, e := range []wire.Encoding{wire.Protobuf, wire.JSON} {
-		o := newObjects(t, &tabletest.Store{})
+		o := newObjects(t, memory{})
 		cached := node(t, e, "", "7")
 		if _, ok := o.seen(nodeQuery, cached); ok {
 			t.Fatal("an object without reports differs")
@@ -115,7 +146,7 @@ func TestUpdatesOfNodeStatusAddUpAndAreRead(t *testing.T) {
 }
 
 func TestAnUpdateIsVoidWhenTheCacheHasMovedOn(t *testing.T) {
-	o := newObjects(t, &tabletest.Store{})
+	o := newObjects(t, memory{})
 	report := statusPatch(`{"status":{"phase":"Pending"}}`)
 	if _, err := o.write(nodeQuery, "status", report, node(t, wire.Protobuf, "", "7")); err != nil {
 		t.Fatal(err)
@@ -150,7 +181,7 @@ func TestPodStatus(t *testing.T) {
 	p.Status.QOSClass = corev1.PodQOSBurstable
 	cached := object(t, wire.Protobuf, "v1", "Pod", p)
 
-	o := newObjects(t, &tabletest.Store{})
+	o := newObjects(t, memory{})
 	merged, err := o.write(podOfNode, "status", statusPatch(`{"metadata":{"uid":"u","ownerReferences":null},"spec":{"nodeName":"x"},"status":{"phase":"Running","qosClass":null}}`), cached)
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +204,7 @@ func TestALeaseIsRenewedAgainAndAgain(t *testing.T) {
 	l.Name, l.Namespace, l.UID, l.ResourceVersion = "n", "kube-node-lease", "u", "7"
 	cached := object(t, wire.Protobuf, l.APIVersion, l.Kind, l)
 
-	o := newObjects(t, &tabletest.Store{})
+	o := newObjects(t, memory{})
 	latest := l.DeepCopy()
 	for i := range 3 {
 		latest.Spec.LeaseTransitions = new(int32(i))
@@ -193,7 +224,7 @@ func TestALeaseIsRenewedAgainAndAgain(t *testing.T) {
 }
 
 func TestWhatIsNotReported(t *testing.T) {
-	o := newObjects(t, &tabletest.Store{})
+	o := newObjects(t, memory{})
 	for _, c := range []struct {
 		name        string
 		query       *query.Query
@@ -220,7 +251,7 @@ func TestWhatIsNotReported(t *testing.T) {
 }
 
 func TestReportsAreBounded(t *testing.T) {
-	o := newObjects(t, &tabletest.Store{})
+	o := newObjects(t, memory{})
 	cached := node(t, wire.JSON, "", "7")
 	write := func(n int) *query.Query {
 		q := *nodeQuery
@@ -241,13 +272,13 @@ func TestReportsAreBounded(t *testing.T) {
 			t.Errorf("object %s there: %v", q.Namespace, ok)
 		}
 	}
-	if o = newObjects(t, o.Disk.(*tabletest.Store)); len(o.reports) != maxReports {
+	if o = newObjects(t, o.Disk.(memory)); len(o.reports) != maxReports {
 		t.Errorf("%d reports are left after a restart", len(o.reports))
 	}
 }
 
 func TestConcurrentUpdatesOfOneObjectAllCount(t *testing.T) {
-	o := newObjects(t, &tabletest.Store{})
+	o := newObjects(t, memory{})
 	cached := node(t, wire.Protobuf, "", "7")
 	var all sync.WaitGroup
 	for i := range 20 {

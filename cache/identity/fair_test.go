@@ -13,12 +13,11 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/edgehub-io/edgehub/cache/fairqueue"
-	"github.com/edgehub-io/edgehub/cache/table/tabletest"
 )
 
 const (
 	reviewTakes = 100 * time.Millisecond
-	flooding    = 600 // tokens
+	flooding    = 100 // tokens
 )
 
 // claiming returns a token with a subject and a unique ID.
@@ -87,7 +86,7 @@ func TestAFloodOfNewTokensDoesNotDelayOtherReviews(t *testing.T) {
 					a.users[test.flood(i)] = authenticationv1.UserInfo{Username: flooder, UID: "1"}
 				}
 				a.takes = reviewTakes
-				tokens := open(t, a, &tabletest.Store{})
+				tokens := open(t, a, &memory{})
 				if test.before != nil {
 					test.before(t, tokens)
 				}
@@ -117,7 +116,7 @@ func TestIfTooManyTokensWaitTheFloodIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t, "victim", "late")
 		a.hold = make(chan struct{})
-		tokens := open(t, a, &tabletest.Store{})
+		tokens := open(t, a, &memory{})
 		var g sync.WaitGroup
 		flood := func(i int) string { return fmt.Sprint("t", i) }
 		tokens.flood(from(t.Context(), "A"), &g, maxReviews+maxWaiting, flood)
@@ -146,7 +145,7 @@ func TestATokenThatNobodyWaitsForIsNotReviewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t, "shared", "left")
 		a.hold = make(chan struct{})
-		tokens := open(t, a, &tabletest.Store{})
+		tokens := open(t, a, &memory{})
 		var gone, staying sync.WaitGroup
 		ctx, leave := context.WithCancel(t.Context())
 		tokens.flood(ctx, &gone, maxReviews, func(i int) string { return fmt.Sprint("t", i) })

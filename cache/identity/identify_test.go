@@ -12,8 +12,6 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-
-	"github.com/edgehub-io/edgehub/cache/table/tabletest"
 )
 
 const keyOfA = `user:"user-of-a"#1`
@@ -22,7 +20,7 @@ func TestConcurrentRequestsShareOneReview(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t, "a")
 		a.hold = make(chan struct{})
-		tokens := open(t, a, &tabletest.Store{})
+		tokens := open(t, a, &memory{})
 		var g sync.WaitGroup
 		for range 10 {
 			g.Go(func() {
@@ -68,7 +66,7 @@ func TestTheUserOfAReview(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := newAPIServer(t)
 			a.users["token"], a.selfCode = test.user, test.code
-			tokens := open(t, a, &tabletest.Store{})
+			tokens := open(t, a, &memory{})
 			got, err := tokens.Identify(t.Context(), tokens.bearer("token"))
 			if got != test.want || (err == nil) != (test.want != "") {
 				t.Errorf("got %q, %v", got, err)
@@ -94,7 +92,7 @@ func TestAFailedReviewIsNotRepeatedAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := newAPIServer(t, secret)
-				tokens := open(t, a, &tabletest.Store{})
+				tokens := open(t, a, &memory{})
 				fail(a)
 				for range 20 {
 					if got := tokens.identify(t, secret); strings.HasPrefix(got, userPrefix) {
@@ -121,7 +119,7 @@ func TestReviewsAreBoundedInTimeAndNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t)
 		a.hold = make(chan struct{}) // it never answers
-		tokens := open(t, a, &tabletest.Store{})
+		tokens := open(t, a, &memory{})
 		var g sync.WaitGroup
 		took := make(chan time.Duration, 5*maxReviews)
 		for i := range 5 * maxReviews {
@@ -163,7 +161,7 @@ func TestReviewsAreBoundedInTimeAndNumber(t *testing.T) {
 func TestATokenIsReviewedAgainNextDay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t, "a")
-		tokens := open(t, a, &tabletest.Store{})
+		tokens := open(t, a, &memory{})
 		tokens.identify(t, "a")
 		a.set(func() { a.users["a"] = authenticationv1.UserInfo{Username: "other"} })
 		time.Sleep(reviewEvery)
@@ -188,7 +186,7 @@ func TestATokenIsReviewedAgainNextDay(t *testing.T) {
 func TestA401IsConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t, "a", "b")
-		var disk tabletest.Store
+		var disk memory
 		tokens := open(t, a, &disk)
 		tokens.identify(t, "a")
 		tokens.identify(t, "b")
@@ -228,7 +226,7 @@ func TestA401IsConfirmed(t *testing.T) {
 }
 
 func TestNothingIsReviewedWhileTheHubStops(t *testing.T) {
-	tokens := open(t, newAPIServer(t, "a"), &tabletest.Store{}, func(o *Options) {
+	tokens := open(t, newAPIServer(t, "a"), &memory{}, func(o *Options) {
 		o.Background = func(func(context.Context)) bool { return false }
 	})
 	if _, err := tokens.Identify(t.Context(), tokens.bearer("a")); !errors.Is(err, errStopping) || len(tokens.calls) > 0 {

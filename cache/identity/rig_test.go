@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 	authenticationv1 "k8s.io/api/authentication/v1"
 
-	"github.com/edgehub-io/edgehub/cache/table/tabletest"
+	"github.com/edgehub-io/edgehub/cache/store"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -126,10 +127,50 @@ func (a *apiserver) set(change func()) {
 	change()
 }
 
+// memory is a table.Store. It outlives what is opened on it, as a disk does.
+type memory struct {
+	mu     sync.Mutex
+	values map[string][]byte // by table/key
+}
+
+func (m *memory) Get(table, key string) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if value := m.values[table+"/"+key]; value != nil {
+		return bytes.Clone(value), nil
+	}
+	return nil, store.ErrNotFound
+}
+
+func (m *memory) Keys(table string) (keys []string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name := range m.values {
+		if key, ok := strings.CutPrefix(name, table+"/"); ok {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
+
+func (m *memory) Put(pairs ...store.Pair) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.values == nil {
+		m.values = map[string][]byte{}
+	}
+	for _, p := range pairs {
+		if m.values[p.Table+"/"+p.Key] = bytes.Clone(p.Value); p.Value == nil {
+			delete(m.values, p.Table+"/"+p.Key)
+		}
+	}
+	return nil
+}
+
 var salt = []byte("a salt of thirty-two bytes, fixed")
 
 // open returns the tokens in a table, with the clock of the synctest bubble.
-func open(t *testing.T, a *apiserver, disk *tabletest.Store, more ...func(*Options)) *Tokens {
+func open(t *testing.T, a *apiserver, disk *memory, more ...func(*Options)) *Tokens {
 	t.Helper()
 	o := Options{
 		Upstream: a,
