@@ -204,14 +204,3 @@ func typeOf(gvk schema.GroupVersionKind) (t wire.TypeMeta) {
 	t.APIVersion, t.Kind = gvk.ToAPIVersionAndKind()
 	return t
 }
-
-func BenchmarkPodToJSON(b *testing.B) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
-	protobuf := written(b, wire.Protobuf, pod)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := convert.Bare(wire.Protobuf, wire.JSON, podType, protobuf); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -1,7 +1,6 @@
 package negotiation_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -164,11 +163,4 @@ func TestWhatAnAnswerIs(t *testing.T) {
 			t.Errorf("%q answered with %q: %v, expected %v", c.accept, c.contentType, got, c.want)
 		}
 	}
-}
-
-func ExampleSelect() {
-	kept := map[negotiation.Representation]bool{{Encoding: wire.JSON}: true}
-	r, ok := negotiation.Select("application/vnd.kubernetes.protobuf,application/json", func(r negotiation.Representation) bool { return kept[r] })
-	fmt.Println(r, ok)
-	// Output: json true
 }

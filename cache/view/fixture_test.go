@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cache/disk"
-	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/store/writeback"
@@ -88,9 +87,4 @@ func fillPods(t *testing.T, v *View, began, version string, consistent bool, mem
 	}
 	b.Meta = wire.ListMeta{TypeMeta: wire.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: metav1.ListMeta{ResourceVersion: version}}
 	return b.Commit(version)
-}
-
-// serviceAccount is the key of a service account.
-func serviceAccount(namespace, name string) string {
-	return identity.User{Name: "system:serviceaccount:" + namespace + ":" + name, UID: "1"}.Key()
 }

@@ -1,12 +1,10 @@
 package view
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -67,25 +65,5 @@ func TestSingleObjectsThatAreNeededStay(t *testing.T) {
 	_, needed := v.Member("ns/dead-8")
 	if !read || !needed || len(v.index) != 2 {
 		t.Errorf("the one that was read is there: %t, the one that is needed: %t, of %d", read, needed, len(v.index))
-	}
-}
-
-// What the disk has is what the view has: nothing stays there of which nobody knows.
-func TestSingleObjectsThatMadeRoomLeaveTheDisk(t *testing.T) {
-	dir := t.TempDir()
-	s := newTestViews(t, dir, enough)
-	v := fullSingleView(s)
-	keepPod(v, "old", "7") // of the lowest version
-	kept := len(v.index)
-	stopped, stop := context.WithCancel(t.Context())
-	stop()
-	if err := s.Disk.Run(stopped); err != nil { // it writes what is pending
-		t.Fatal(err)
-	}
-	s = newTestViews(t, dir, enough)
-	stored := 0
-	d, _ := s.Disk.Now()
-	if err := d.Views(func(v store.View) error { stored += v.Members; return nil }); err != nil || stored != kept {
-		t.Errorf("%d members are on disk, want %d, %v", stored, kept, err)
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/records"
-	"github.com/edgehub-io/edgehub/cache/store"
 )
 
 func TestAUIDDoesNotComeBack(t *testing.T) {
@@ -35,47 +34,6 @@ func TestAUIDDoesNotComeBack(t *testing.T) {
 			k := &records.Known{Record: records.Record{Gone: test.gone, UID: test.uid}}
 			if got := c.isGone(k); got != test.want {
 				t.Errorf("the copy is of the object that is gone: %v", got)
-			}
-		})
-	}
-}
-
-func TestWhatCannotBeReadIsNotedIfTheViewStillNamesIt(t *testing.T) {
-	before, now := store.NewObject("ns/a", "50", barePod(t, "a", "50")), store.NewObject("ns/a", "101", barePod(t, "a", "101"))
-	other := store.NewObject("ns/a", "101", barePod(t, "b", "101"))
-	tests := map[string]struct {
-		fail func(v *View)
-		want bool
-	}{
-		"an object that the view names":        {func(v *View) { v.damagedIf("ns/a", entryOf(&now)) }, true},
-		"one that was replaced":                {func(v *View) { v.damagedIf("ns/a", entryOf(&before)) }, false},
-		"the same version with other contents": {func(v *View) { v.damagedIf("ns/a", entryOf(&other)) }, false},
-		"one that is gone":                     {func(v *View) { v.damagedIf("ns/b", entryOf(&before)) }, false},
-		"a list of the view as it is": {func(v *View) {
-			v.ReadFailed("101", store.ErrCorrupt) //nolint:errcheck // what it does is looked at
-		}, true},
-		"a slow list of the view as it was": {func(v *View) {
-			v.ReadFailed("100", store.ErrChanged) //nolint:errcheck // what it does is looked at
-		}, false},
-		"a list while the store is closed": {func(v *View) {
-			v.ReadFailed("101", store.ErrClosed) //nolint:errcheck // what it does is looked at
-		}, false},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			v := newPodsView(t)
-			fillPods(t, v, "", "100", true, map[string]string{"a": "50"})
-			v.Apply("100", &Change{Name: "ns/a", Version: "101", Object: barePod(t, "a", "101")})
-			test.fail(v)
-			if got := v.IsDamaged(); got != test.want {
-				t.Errorf("the view is damaged: %v", got)
-			}
-			if got, want := v.shows(), "101 ns/a=101"; got != want {
-				t.Errorf("the view shows %q, want %q", got, want)
-			}
-			fillPods(t, v, "", "102", true, map[string]string{"a": "101"})
-			if v.IsDamaged() {
-				t.Error("it is damaged after it was listed again")
 			}
 		})
 	}
