@@ -20,7 +20,6 @@ import (
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/spool"
-	"github.com/edgehub-io/edgehub/cache/table/tabletest"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -73,7 +72,7 @@ func sentBy(tb testing.TB, s *spool.Spool) []string {
 }
 
 func TestReplaySendsEachAsWhoPostedIt(t *testing.T) {
-	s := open(t, &tabletest.Store{}, spool.Options{})
+	s := open(t, memory{}, spool.Options{})
 	add(t, s, post("a"), http.StatusCreated)
 	add(t, s, byToken(post("b"), "someone", "t1"), http.StatusCreated)
 	add(t, s, byToken(patched("b", 3), "someone", "t2"), http.StatusOK)
@@ -113,7 +112,7 @@ func TestWhatAnswersMean(t *testing.T) {
 		{"busy", 429, false, 2},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := open(t, &tabletest.Store{}, spool.Options{})
+			s := open(t, memory{}, spool.Options{})
 			r := post("a")
 			if c.token {
 				r = byToken(r, "someone", "t")
@@ -154,7 +153,7 @@ func TestAnEventAtWhichTheAPIServerFailsHoldsUpNoOthers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var logged bytes.Buffer
 				metrics := prometheus.NewRegistry()
-				s := open(t, &tabletest.Store{}, spool.Options{Registerer: metrics, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+				s := open(t, memory{}, spool.Options{Registerer: metrics, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 				for _, name := range append([]string{"bad"}, others...) {
 					add(t, s, post(name), http.StatusCreated)
 				}
@@ -178,7 +177,7 @@ func TestAnEventAtWhichTheAPIServerFailsHoldsUpNoOthers(t *testing.T) {
 				if n := strings.Count(logged.String(), "ns/bad"); n != 1 {
 					t.Errorf("%d lines about it: %s", n, &logged)
 				}
-				if n := dropped(t, metrics, "failed"); n != 1 {
+				if n := metric(t, metrics, "dropped_total", "failed"); n != 1 {
 					t.Errorf("%v are counted", n)
 				}
 			})
@@ -198,7 +197,7 @@ func TestNoEventIsLostWhileTheAPIServerFailsAtAll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				metrics := prometheus.NewRegistry()
-				s := open(t, &tabletest.Store{}, spool.Options{Registerer: metrics})
+				s := open(t, memory{}, spool.Options{Registerer: metrics})
 				for i := range 10 {
 					add(t, s, post(fmt.Sprint(i)), http.StatusCreated)
 				}
@@ -206,7 +205,7 @@ func TestNoEventIsLostWhileTheAPIServerFailsAtAll(t *testing.T) {
 				if err := s.Replay(t.Context(), cloud(t, &got, nil, codes...)); err != nil {
 					t.Fatal(err)
 				}
-				if n := dropped(t, metrics, "failed"); n != 0 || s.Len() != 0 {
+				if n := metric(t, metrics, "dropped_total", "failed"); n != 0 || s.Len() != 0 {
 					t.Errorf("%v were dropped, %d are left", n, s.Len())
 				}
 			})
@@ -214,7 +213,8 @@ func TestNoEventIsLostWhileTheAPIServerFailsAtAll(t *testing.T) {
 	}
 }
 
-func dropped(t *testing.T, metrics *prometheus.Registry, reason string) float64 {
+// metric returns a metric of the spool, of a reason where it has one.
+func metric(t *testing.T, metrics *prometheus.Registry, name, reason string) float64 {
 	t.Helper()
 	families, err := metrics.Gather()
 	if err != nil {
@@ -222,8 +222,8 @@ func dropped(t *testing.T, metrics *prometheus.Registry, reason string) float64 
 	}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			if f.GetName() == "edgehub_event_spool_dropped_total" && m.GetLabel()[0].GetValue() == reason {
-				return m.GetCounter().GetValue()
+			if f.GetName() == "edgehub_event_spool_"+name && (reason == "" || m.GetLabel()[0].GetValue() == reason) {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
 			}
 		}
 	}
@@ -232,7 +232,7 @@ func dropped(t *testing.T, metrics *prometheus.Registry, reason string) float64 
 
 func TestReplayIsPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, &tabletest.Store{}, spool.Options{PerSecond: 10})
+		s := open(t, memory{}, spool.Options{PerSecond: 10})
 		generated := post("")
 		generated.Body = []byte(`{"metadata":{"generateName":"x-"}}`)
 		for range 25 {
@@ -251,7 +251,7 @@ func TestReplayIsPaced(t *testing.T) {
 
 func TestReplayWaitsAsLongAsItIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, &tabletest.Store{}, spool.Options{})
+		s := open(t, memory{}, spool.Options{})
 		add(t, s, post("a"), http.StatusCreated)
 		var got []sending
 		if err := s.Replay(t.Context(), cloud(t, &got, http.Header{"Retry-After": {"20"}}, 429)); err != nil {
@@ -265,7 +265,7 @@ func TestReplayWaitsAsLongAsItIsAsked(t *testing.T) {
 
 func TestReplayBacksOffAndEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, &tabletest.Store{}, spool.Options{})
+		s := open(t, memory{}, spool.Options{})
 		add(t, s, post("a"), http.StatusCreated)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -285,7 +285,7 @@ func TestReplayBacksOffAndEndsWithItsContext(t *testing.T) {
 
 func TestTheBackoffStartsAnewAfterASuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, &tabletest.Store{}, spool.Options{})
+		s := open(t, memory{}, spool.Options{})
 		add(t, s, post("a"), http.StatusCreated)
 		add(t, s, post("b"), http.StatusCreated)
 		var got []sending
@@ -301,7 +301,7 @@ func TestTheBackoffStartsAnewAfterASuccess(t *testing.T) {
 
 func TestASecondReplayWaitsForTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, &tabletest.Store{}, spool.Options{})
+		s := open(t, memory{}, spool.Options{})
 		add(t, s, post("a"), http.StatusCreated)
 		inside := make(chan struct{})
 		done := make(chan error, 1)
