@@ -18,7 +18,7 @@ import (
 // Invariant 15: damage costs at most the objects whose bytes it hit. Nothing is silently missing, and no
 // damage ends the process or makes the store unusable.
 func TestDamageAnywhereCostsAtMostTheDamagedObjects(t *testing.T) {
-	const trials = 12
+	const trials = 24
 	for name, opts := range map[string]store.Options{"plain": {}, "encrypted": {Key: make([]byte, 32)}} {
 		t.Run(name, func(t *testing.T) {
 			base := t.TempDir()
@@ -162,7 +162,7 @@ func TestDamageOfBothFilesIsNeverWrong(t *testing.T) {
 	fill(t, s, 3, 20)
 	s.Close()
 	lost := 0
-	for seed := range 8 {
+	for seed := range 12 {
 		d := damaged{T: t, dir: copyFolder(t, base), random: rand.New(rand.NewPCG(uint64(seed), 2))}
 		for range 1 + seed%4 {
 			d.hit("cache.log")
