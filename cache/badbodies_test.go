@@ -72,11 +72,14 @@ func TestABadListChangesNothing(t *testing.T) {
 			encoding  string
 			mediaType string // that of before, if empty
 			abort     bool   // instead of a clean end
+			leaves    bool   // the client, in the middle
 		}{
 			"cut in an item, clean end":               {body: newer[:len(newer)*2/3]},
 			"cut one byte before the end, clean end":  {body: newer[:len(newer)-2]},
 			"cut before the first item, clean end":    {body: newer[:12]},
 			"whole, then aborted":                     {body: newer, abort: true},
+			"cut in an item, then aborted":            {body: newer[:len(newer)*2/3], abort: true},
+			"a client that leaves in the middle":      {body: newer, leaves: true},
 			"whole, then more":                        {body: append(slices.Clone(newer), `{"more":1}`...)},
 			"gzip cut in the middle":                  {body: zipped[:len(zipped)/2], encoding: "gzip"},
 			"gzip without its last bytes":             {body: zipped[:len(zipped)-4], encoding: "gzip"},
@@ -90,40 +93,47 @@ func TestABadListChangesNothing(t *testing.T) {
 			"an empty body":                           {},
 			"an empty body of a type that is unknown": {mediaType: "text/x-nothing"},
 		} {
-			t.Run(accept+", "+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					u := newUpstream()
-					answer := func(body []byte, mediaType, encoding string, abort bool) {
-						u.on("list", func(*http.Request) *http.Response {
-							res := respond(http.StatusOK, string(body))
-							res.Header.Set("Content-Type", mediaType)
-							if encoding != "" {
-								res.Header.Set("Content-Encoding", encoding)
-							}
-							if abort {
-								res.Body = io.NopCloser(io.MultiReader(res.Body, iotest.ErrReader(io.ErrUnexpectedEOF)))
-							}
-							return res
-						})
+			bubble(t, accept+", "+name, func(t *testing.T) {
+				u := newUpstream()
+				answer := func(body []byte, mediaType, encoding string, abort bool) {
+					u.on("list", func(*http.Request) *http.Response {
+						res := respond(http.StatusOK, string(body))
+						res.Header.Set("Content-Type", mediaType)
+						if encoding != "" {
+							res.Header.Set("Content-Encoding", encoding)
+						}
+						if abort {
+							res.Body = io.NopCloser(io.MultiReader(res.Body, iotest.ErrReader(io.ErrUnexpectedEOF)))
+						}
+						return res
+					})
+				}
+				ctx := acceptingGzip(context.WithValue(t.Context(), acceptKey{}, accept))
+				answer(before, accept, "", false)
+				c := startCache(t, u)
+				if got, err := readBody(ctx, t, c, urlPods); err != nil || !bytes.Equal(got, before) {
+					t.Fatalf("online: %v, %q", err, got)
+				}
+				if bad.mediaType == "" {
+					bad.mediaType = accept
+				}
+				answer(bad.body, bad.mediaType, bad.encoding, bad.abort)
+				if bad.leaves {
+					res, err := c.RoundTrip(newRequest(ctx, http.MethodGet, urlPods))
+					if err != nil {
+						t.Fatal(err)
 					}
-					ctx := acceptingGzip(context.WithValue(t.Context(), acceptKey{}, accept))
-					answer(before, accept, "", false)
-					c := startCache(t, u)
-					if got, err := readBody(ctx, t, c, urlPods); err != nil || !bytes.Equal(got, before) {
-						t.Fatalf("online: %v, %q", err, got)
+					if _, err := io.CopyN(io.Discard, res.Body, int64(len(bad.body)/2)); err != nil {
+						t.Error(err)
 					}
-					if bad.mediaType == "" {
-						bad.mediaType = accept
-					}
-					answer(bad.body, bad.mediaType, bad.encoding, bad.abort)
-					if got, err := readBody(ctx, t, c, urlPods); (err != nil) != bad.abort || !bytes.Equal(got, bad.body) {
-						t.Errorf("the client gets %d bytes of the %d that were sent: %v", len(got), len(bad.body), err)
-					}
-					u.goAway()
-					if got, err := readBody(ctx, t, c, urlPods); err != nil || !bytes.Equal(got, before) {
-						t.Errorf("offline, the list is not what it was: %v, %.300q", err, got)
-					}
-				})
+					res.Body.Close()
+				} else if got, err := readBody(ctx, t, c, urlPods); (err != nil) != bad.abort || !bytes.Equal(got, bad.body) {
+					t.Errorf("the client gets %d bytes of the %d that were sent: %v", len(got), len(bad.body), err)
+				}
+				u.goAway()
+				if got, err := readBody(ctx, t, c, urlPods); err != nil || !bytes.Equal(got, before) {
+					t.Errorf("offline, the list is not what it was: %v, %.300q", err, got)
+				}
 			})
 		}
 	}
@@ -142,24 +152,22 @@ func TestAMissingPageLeavesTheListBefore(t *testing.T) {
 			return res
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "60"))
-				u.on("list", func(r *http.Request) *http.Response {
-					if r.URL.Query().Get("continue") != "" {
-						return second(r)
-					}
-					return respond(http.StatusOK, fmt.Sprintf(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"200","continue":"next"},"items":[%s]}`, podJSON("a", "150")))
-				})
-				if got, want := get(t, c, urlPods+"?limit=5"), "200: a=150"; got != want {
-					t.Fatalf("the first page is %q, want %q", got, want)
+		bubble(t, name, func(t *testing.T) {
+			u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "60"))
+			u.on("list", func(r *http.Request) *http.Response {
+				if r.URL.Query().Get("continue") != "" {
+					return second(r)
 				}
-				if second != nil {
-					get(t, c, urlPods+"?limit=5&continue=next")
-				}
-				u.goAway()
-				expect(t, c, "offline", urlPods, "100: a=50 b=60")
+				return respond(http.StatusOK, fmt.Sprintf(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"200","continue":"next"},"items":[%s]}`, podJSON("a", "150")))
 			})
+			if got, want := get(t, c, urlPods+"?limit=5"), "200: a=150"; got != want {
+				t.Fatalf("the first page is %q, want %q", got, want)
+			}
+			if second != nil {
+				get(t, c, urlPods+"?limit=5&continue=next")
+			}
+			u.goAway()
+			expect(t, c, "offline", urlPods, "100: a=50 b=60")
 		})
 	}
 }
@@ -179,31 +187,29 @@ func TestFramesThatCannotBeReadPass(t *testing.T) {
 		"protobuf frames full of noise":          {protobuf, protobuf + ";stream=watch", []string{"\x00\x00\x00\x05\xff\xff\xff\xff\xff", "\x00\x00\x00\x03\x01\x02\x03"}, before},
 		"CBOR":                                   {"application/cbor", "application/cbor-seq", []string{"\xd9\xd9\xf7\xa1\x44type\x45ADDED", "\xd9\xd9\xf7\xa0"}, before},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u, c := startListed(t, "100", podJSON("a", "50"))
-				u.onText("list", http.StatusServiceUnavailable, "{}") // the hub cannot list again
-				u.on("watch", func(r *http.Request) *http.Response {
-					res := u.open(r)
-					res.Header.Set("Content-Type", test.mediaType)
-					return res
-				})
-				w := startWatch(context.WithValue(t.Context(), acceptKey{}, test.accept), t, c, urlWatch+"&resourceVersion=100")
-				feed := <-u.feeds
-				sent := ""
-				for i, frame := range test.frames {
-					send(t, feed, frame)
-					synctest.Wait()
-					w.mu.Lock()
-					got := w.body.String()
-					w.mu.Unlock()
-					if sent += frame; got != sent {
-						t.Errorf("after frame %d the client has %q, want %q", i, got, sent)
-					}
-				}
-				u.goAway()
-				expect(t, c, "offline", urlPods, test.want)
+		bubble(t, name, func(t *testing.T) {
+			u, c := startListed(t, "100", podJSON("a", "50"))
+			u.onText("list", http.StatusServiceUnavailable, "{}") // the hub cannot list again
+			u.on("watch", func(r *http.Request) *http.Response {
+				res := u.open(r)
+				res.Header.Set("Content-Type", test.mediaType)
+				return res
 			})
+			w := startWatch(context.WithValue(t.Context(), acceptKey{}, test.accept), t, c, urlWatch+"&resourceVersion=100")
+			feed := <-u.feeds
+			sent := ""
+			for i, frame := range test.frames {
+				send(t, feed, frame)
+				synctest.Wait()
+				w.mu.Lock()
+				got := w.body.String()
+				w.mu.Unlock()
+				if sent += frame; got != sent {
+					t.Errorf("after frame %d the client has %q, want %q", i, got, sent)
+				}
+			}
+			u.goAway()
+			expect(t, c, "offline", urlPods, test.want)
 		})
 	}
 }

@@ -65,27 +65,25 @@ func TestAViewThatIsBehindItsClientsIsNotServed(t *testing.T) {
 		},
 	}
 	for name, see := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream()
-				u.shows("100", podJSON("a", "50"))
-				c := startCache(t, u)
-				if got, want := get(t, c, urlPods), "100: a=50"; got != want {
-					t.Fatalf("online: %q, want %q", got, want)
-				}
-				see(t, u, c)
-				synctest.Wait()
-				u.goAway()
-				expect(t, c, "offline", urlPods, view.ErrBehind.Error())
-				u.shows("130", podJSON("b", "125"))
-				u.comeBack()
-				time.Sleep(time.Minute)
-				if got, want := get(t, c, urlPods), "130: b=125"; got != want {
-					t.Fatalf("online again: %q, want %q", got, want)
-				}
-				u.goAway()
-				expect(t, c, "offline again", urlPods, "130: b=125")
-			})
+		bubble(t, name, func(t *testing.T) {
+			u := newUpstream()
+			u.shows("100", podJSON("a", "50"))
+			c := startCache(t, u)
+			if got, want := get(t, c, urlPods), "100: a=50"; got != want {
+				t.Fatalf("online: %q, want %q", got, want)
+			}
+			see(t, u, c)
+			synctest.Wait()
+			u.goAway()
+			expect(t, c, "offline", urlPods, view.ErrBehind.Error())
+			u.shows("130", podJSON("b", "125"))
+			u.comeBack()
+			time.Sleep(time.Minute)
+			if got, want := get(t, c, urlPods), "130: b=125"; got != want {
+				t.Fatalf("online again: %q, want %q", got, want)
+			}
+			u.goAway()
+			expect(t, c, "offline again", urlPods, "130: b=125")
 		})
 	}
 }
@@ -109,32 +107,30 @@ func TestAHubThatRestartsKnowsWhatIsBehind(t *testing.T) {
 		"the hub":     {want: view.ErrBehind.Error()},
 		"the machine": {boot: "another one", want: "100: a=50"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
-				u.shows("100", podJSON("a", "50"))
-				c := openCache(t, dir, u)
-				if tc.boot != "" {
-					c.disk.Boot = tc.boot
-				}
-				stop := runCache(t, c)
-				get(t, c, urlPods)
-				watching := fallBehind(t, u, c)
-				u.goAway()
-				expect(t, c, "offline", urlPods, view.ErrBehind.Error())
-				watching.stop()
-				stop()
+		bubble(t, name, func(t *testing.T) {
+			u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
+			u.shows("100", podJSON("a", "50"))
+			c := openCache(t, dir, u)
+			if tc.boot != "" {
+				c.disk.Boot = tc.boot
+			}
+			stop := runCache(t, c)
+			get(t, c, urlPods)
+			watching := fallBehind(t, u, c)
+			u.goAway()
+			expect(t, c, "offline", urlPods, view.ErrBehind.Error())
+			watching.stop()
+			stop()
 
-				c = startIn(t, dir, u)
-				if got := get(t, c, urlPods); got != tc.want {
-					t.Errorf("offline, after a restart: %q, want %q", got, tc.want)
-				}
-				u.shows("130", podJSON("b", "125"))
-				u.comeBack()
-				get(t, c, urlPods)
-				u.goAway()
-				expect(t, c, "when it was listed again", urlPods, "130: b=125")
-			})
+			c = startIn(t, dir, u)
+			if got := get(t, c, urlPods); got != tc.want {
+				t.Errorf("offline, after a restart: %q, want %q", got, tc.want)
+			}
+			u.shows("130", podJSON("b", "125"))
+			u.comeBack()
+			get(t, c, urlPods)
+			u.goAway()
+			expect(t, c, "when it was listed again", urlPods, "130: b=125")
 		})
 	}
 }
@@ -171,18 +167,16 @@ func TestAGetShowsEventsOfAViewThatIsBehind(t *testing.T) {
 		"the list is on its way": func(r *http.Request) *http.Response { <-r.Context().Done(); return nil },
 	}
 	for name, list := range lists {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u, c := startListed(t, "100", podJSON("a", "50"))
-				u.on("list", list)
-				startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110")
-				feed := <-u.feeds
-				synctest.Wait()
-				send(t, feed, podEvent("MODIFIED", "a", "120"))
-				synctest.Wait()
-				u.goAway()
-				expect(t, c, "offline", urlPodA, "a=120")
-			})
+		bubble(t, name, func(t *testing.T) {
+			u, c := startListed(t, "100", podJSON("a", "50"))
+			u.on("list", list)
+			startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110")
+			feed := <-u.feeds
+			synctest.Wait()
+			send(t, feed, podEvent("MODIFIED", "a", "120"))
+			synctest.Wait()
+			u.goAway()
+			expect(t, c, "offline", urlPodA, "a=120")
 		})
 	}
 }
@@ -237,22 +231,20 @@ func TestAnOldListInAnotherRepresentationIsNotServed(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u, c := startListed(t, "100", podJSON("a", "50"))
-				metadata := context.WithValue(t.Context(), acceptKey{}, form)
-				comes := begins(metadata, t, u, c)
-				synctest.Wait()
-				u.goAway()
-				if got, want := ask(metadata, t, c, http.MethodGet, urlPods), "100: a=50"; got != want {
-					t.Fatalf("offline, converted: %q, want %q", got, want)
-				}
-				comes()
-				synctest.Wait()
-				if got, want := ask(metadata, t, c, http.MethodGet, urlPods), "100: a=50"; got != want {
-					t.Errorf("offline, after the old list: %q, want %q", got, want)
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			u, c := startListed(t, "100", podJSON("a", "50"))
+			metadata := context.WithValue(t.Context(), acceptKey{}, form)
+			comes := begins(metadata, t, u, c)
+			synctest.Wait()
+			u.goAway()
+			if got, want := ask(metadata, t, c, http.MethodGet, urlPods), "100: a=50"; got != want {
+				t.Fatalf("offline, converted: %q, want %q", got, want)
+			}
+			comes()
+			synctest.Wait()
+			if got, want := ask(metadata, t, c, http.MethodGet, urlPods), "100: a=50"; got != want {
+				t.Errorf("offline, after the old list: %q, want %q", got, want)
+			}
 		})
 	}
 }
@@ -271,50 +263,21 @@ func TestAnOlderCopyIsNotServedAfterAnObjectLeftASelector(t *testing.T) {
 		},
 	}
 	for name, leaves := range leave {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u, c := startListed(t, "100", podJSON("a", "50"))
-				u.shows("110", podJSON("a", "105", "x"))
-				if got, want := get(t, c, selected), "110: a=105/x"; got != want {
-					t.Fatalf("online: %q, want %q", got, want)
-				}
-				leaves(t, u, c)
-				synctest.Wait()
-				u.goAway()
-				expect(t, c, "offline", urlPodA, view.ErrDoubtful.Error()+": "+errRefused.Error())
-				u.comeBack()
-				u.shows("130", podJSON("a", "120"))
-				get(t, c, urlPodA)
-				u.goAway()
-				expect(t, c, "offline again", urlPodA, "a=120")
-			})
-		})
-	}
-}
-
-// A client that accepts anything got JSON at version 120. The cached copy in another
-// representation is older.
-func TestAViewThatIsBehindIsNotReplacedByAnOlderRepresentation(t *testing.T) {
-	for _, accept := range []string{"*/*", "application/json", "application/json,application/vnd.kubernetes.protobuf"} {
-		t.Run(accept, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream()
-				c := startCache(t, u)
-				v := c.views.Acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
-				fill(t, v, "", "90", true, map[string]string{"a": "50"})
-				v.Release()
-				u.shows("100", podJSON("a", "50"))
-				anything := context.WithValue(t.Context(), acceptKey{}, accept)
-				ask(anything, t, c, http.MethodGet, urlPods)
-				u.onText("list", http.StatusServiceUnavailable, "{}")
-				startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110")
-				send(t, <-u.feeds, podEvent("DELETED", "a", "120"))
-				synctest.Wait()
-				u.goAway()
-				if got, want := ask(anything, t, c, http.MethodGet, urlPods), view.ErrBehind.Error(); got != want {
-					t.Errorf("offline: %.200q, want %q", got, want)
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			u, c := startListed(t, "100", podJSON("a", "50"))
+			u.shows("110", podJSON("a", "105", "x"))
+			if got, want := get(t, c, selected), "110: a=105/x"; got != want {
+				t.Fatalf("online: %q, want %q", got, want)
+			}
+			leaves(t, u, c)
+			synctest.Wait()
+			u.goAway()
+			expect(t, c, "offline", urlPodA, view.ErrDoubtful.Error()+": "+errRefused.Error())
+			u.comeBack()
+			u.shows("130", podJSON("a", "120"))
+			get(t, c, urlPodA)
+			u.goAway()
+			expect(t, c, "offline again", urlPodA, "a=120")
 		})
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -31,6 +33,7 @@ func keptBytes(c *Cache) (sum int64) {
 	return sum
 }
 
+// What is full is taken from who has the most: the flooder, and never kubelet or another user.
 func TestMaxBytesHoldsHoweverViewsGrow(t *testing.T) {
 	const most, size = 256 << 10, 32 << 10
 	tests := map[string]func(t *testing.T, c *Cache, u *upstream){
@@ -59,6 +62,9 @@ func TestMaxBytesHoldsHoweverViewsGrow(t *testing.T) {
 			}
 		},
 		"by lists": func(t *testing.T, c *Cache, u *upstream) {
+			victim := as(t.Context(), "victim")
+			ask(victim, t, c, "GET", urlPods)
+			ask(victim, t, c, "GET", urlPodA)
 			u.shows("100", largePod("b", "50", size))
 			for i := range 20 {
 				ask(as(t.Context(), "coredns"), t, c, "GET", fmt.Sprintf("%s?labelSelector=l%d", urlPods, i))
@@ -73,24 +79,28 @@ func TestMaxBytesHoldsHoweverViewsGrow(t *testing.T) {
 			if got := ask(as(t.Context(), "coredns"), t, c, "GET", urlPods+"?labelSelector=l19"); !strings.HasPrefix(got, "100: b=50") {
 				t.Errorf("what was read last is gone: %.40q", got)
 			}
+			if got := ask(as(t.Context(), "coredns"), t, c, "GET", urlPods+"?labelSelector=l0"); strings.HasPrefix(got, "100:") {
+				t.Errorf("what was not read for longest is there: %.40q", got)
+			}
+			if list, object := ask(victim, t, c, "GET", urlPods), ask(victim, t, c, "GET", urlPodA); list != "100: a=50" || object != "a=50" {
+				t.Errorf("another user has lost what it has read: %q, %q", list, object)
+			}
 		},
 	}
 	for name, grow := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream()
-				u.shows("100", podJSON("a", "50"))
-				c := startCache(t, u, func(o *Options) { o.MaxBytes = most })
-				get(t, c, urlPods)
-				grow(t, c, u)
-				time.Sleep(2 * records.SweepEvery)
-				if sum := keptBytes(c); sum > most {
-					t.Errorf("%d KiB are kept, and the bound is %d", sum>>10, most>>10)
-				}
-				if !keptViews(c)[query.NodeUser] {
-					t.Error("the kubelet's view had to go")
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			u := newUpstream()
+			u.shows("100", podJSON("a", "50"))
+			c := startCache(t, u, func(o *Options) { o.MaxBytes = most })
+			get(t, c, urlPods)
+			grow(t, c, u)
+			time.Sleep(2 * records.SweepEvery)
+			if sum := keptBytes(c); sum > most {
+				t.Errorf("%d KiB are kept, and the bound is %d", sum>>10, most>>10)
+			}
+			if !keptViews(c)[query.NodeUser] {
+				t.Error("the kubelet's view had to go")
+			}
 		})
 	}
 }
@@ -135,37 +145,35 @@ func TestAListThatIsTooLargeIsRelistedOnceAndItsWatchExpires(t *testing.T) {
 		"more than --cache-max-bytes, alone": {4, 2},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream()
-				c := startCache(t, u, func(o *Options) { o.MaxBytes = int64(test.max) << 20 })
-				u.on("check", largeList(t, "200", "more", 0, 1))
-				u.on("list", largeList(t, "200", "", 0, test.pods))
-				u.on("watch", func(r *http.Request) *http.Response {
-					res := u.open(r)
-					res.Header.Set("Content-Type", protobuf+";stream=watch")
-					return res
-				})
-				ctx := context.WithValue(as(t.Context(), "coredns"), acceptKey{}, protobuf)
-				w := startWatch(ctx, t, c, urlPods+"?watch=true&resourceVersion=100")
-				feed := <-u.feeds
-				synctest.Wait() // there was a gap
-				if n := u.count("list"); n != 1 {
-					t.Errorf("%d lists for the gap, want one", n)
-				}
-				u.onText("watch", http.StatusGone, "{}")
-				feed.CloseWithError(io.ErrUnexpectedEOF)
-				time.Sleep(10 * time.Minute)
-				if !w.ended() || !strings.Contains(w.body.String(), "too old resource version") {
-					t.Errorf("the stream has ended: %t, and the client got %q; want it told to list", w.ended(), w.body.String())
-				}
-				if n := u.count("list"); n != 2 {
-					t.Errorf("%d lists for the watch, want one", n-1)
-				}
-				if n := keptBytes(c); n != 0 {
-					t.Errorf("%d bytes are kept of it", n)
-				}
+		bubble(t, name, func(t *testing.T) {
+			u := newUpstream()
+			c := startCache(t, u, func(o *Options) { o.MaxBytes = int64(test.max) << 20 })
+			u.on("check", largeList(t, "200", "more", 0, 1))
+			u.on("list", largeList(t, "200", "", 0, test.pods))
+			u.on("watch", func(r *http.Request) *http.Response {
+				res := u.open(r)
+				res.Header.Set("Content-Type", protobuf+";stream=watch")
+				return res
 			})
+			ctx := context.WithValue(as(t.Context(), "coredns"), acceptKey{}, protobuf)
+			w := startWatch(ctx, t, c, urlPods+"?watch=true&resourceVersion=100")
+			feed := <-u.feeds
+			synctest.Wait() // there was a gap
+			if n := u.count("list"); n != 1 {
+				t.Errorf("%d lists for the gap, want one", n)
+			}
+			u.onText("watch", http.StatusGone, "{}")
+			feed.CloseWithError(io.ErrUnexpectedEOF)
+			time.Sleep(10 * time.Minute)
+			if !w.ended() || !strings.Contains(w.body.String(), "too old resource version") {
+				t.Errorf("the stream has ended: %t, and the client got %q; want it told to list", w.ended(), w.body.String())
+			}
+			if n := u.count("list"); n != 2 {
+				t.Errorf("%d lists for the watch, want one", n-1)
+			}
+			if n := keptBytes(c); n != 0 {
+				t.Errorf("%d bytes are kept of it", n)
+			}
 		})
 	}
 }
@@ -216,4 +224,44 @@ func TestListsInPagesAreBoundedTogether(t *testing.T) {
 			t.Errorf("%d lists wait for their next page, and the bound is %d", n, pages.Max)
 		}
 	})
+}
+
+// Invariant 23: what is on disk does not depend on how many programs read the same, and hardly on how many users do.
+func TestBytesOnDiskDoNotGrowWithReaders(t *testing.T) {
+	size := func(t *testing.T, users, programs int) (log int64) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
+			var pods []string
+			initial := ""
+			for i := range 100 {
+				p := largePod(fmt.Sprintf("p%03d", i), fmt.Sprint(i+1), 7000)
+				pods, initial = append(pods, p), initial+`{"type":"ADDED","object":`+p+"}\n"
+			}
+			u.shows("100", pods...)
+			u.onText("watch", http.StatusOK, initial+podBookmark("100", true))
+			c, stop := runIn(t, dir, u)
+			for user := range users {
+				ctx := as(t.Context(), fmt.Sprint("user", user))
+				for range programs {
+					ask(ctx, t, c, http.MethodGet, urlPods)
+					<-startWatch(ctx, t, c, urlInitial+"&timeoutSeconds=1").done
+				}
+			}
+			stop()
+			info, err := os.Stat(filepath.Join(dir, "cache.log"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			log = info.Size()
+		})
+		return log
+	}
+	one := size(t, 1, 1)
+	if ten := size(t, 1, 10); ten >= one+7000 { // a commit is a record in the log, too
+		t.Errorf("ten programs take %d bytes on disk, one takes %d", ten, one)
+	}
+	if three := size(t, 3, 1); three > one*3/2 {
+		t.Errorf("three users take %d bytes on disk, one takes %d", three, one)
+	}
 }

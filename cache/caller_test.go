@@ -1,10 +1,8 @@
 package cache
 
 import (
-	"context"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,97 +18,63 @@ func reviewed(code int, user string) answerFunc {
 	}
 }
 
-func TestAmbiguousAndTokenlessCallersAreNotServed(t *testing.T) {
-	c, err := Open(t.TempDir(), nobody{}, testOptions(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	node := true
-	c.opts.IsNode = func(context.Context) bool { return node }
-	ask := func(header http.Header) (caller, bool) {
-		r := httptest.NewRequest(http.MethodGet, "/api/v1/pods", http.NoBody)
-		r.Header = header
-		return c.callerOf(r)
-	}
-	for name, header := range map[string]http.Header{
-		"who acts for somebody else":       {"Authorization": {"Bearer a"}, "Impersonate-User": {"b"}},
-		"who may have another token":       {"Authorization": {"Bearer a"}, "Sec-Websocket-Protocol": {"v4.channel.k8s.io"}},
-		"who may come by way of a proxy":   {"Authorization": {"Bearer a"}, "X-Remote-User": {"b"}},
-		"who acts for somebody, by itself": {"Impersonate-Uid": {""}},
-	} {
-		for _, node = range []bool{true, false} {
-			if who, ok := ask(header); ok {
-				t.Errorf("%s is taken for %q", name, who.user)
-			}
-		}
-	}
-	for name, header := range map[string]http.Header{
-		"nobody":               {},
-		"basic authentication": {"Authorization": {"Basic YTpi"}},
-		"an empty token":       {"Authorization": {"Bearer "}},
-		"a token too far":      {"Authorization": {"Bearer  a"}},
-		"two tokens":           {"Authorization": {"Bearer a", "Bearer b"}},
-	} {
-		if who, ok := ask(header); ok {
-			t.Errorf("%s is taken for %q", name, who.user)
-		}
-	}
-}
-
 func TestNothingIsCachedForAUserWithoutReview(t *testing.T) {
 	for name, review := range map[string]answerFunc{
 		"anonymous":         reviewed(http.StatusCreated, "system:anonymous"),
 		"a refused token":   reviewed(http.StatusUnauthorized, ""),
 		"a review that 500": reviewed(http.StatusInternalServerError, ""),
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream()
-				u.shows("100", podJSON("a", "50"))
-				c := startCache(t, u)
-				known, other := as(t.Context(), "coredns.1"), as(t.Context(), "coredns.2")
-				want := ask(known, t, c, "GET", urlPods)
-				u.on("review", review)
-				if got := ask(other, t, c, "GET", urlPods); got != want {
-					t.Errorf("online: %q, want %q", got, want)
-				}
-				u.onText("list", http.StatusForbidden, "{}")
-				ask(other, t, c, "GET", urlPods)
-				u.goAway()
-				if got := ask(other, t, c, "GET", urlPods); got != identity.ErrUnknown.Error() {
-					t.Errorf("offline: %q", got)
-				}
-				if got := ask(known, t, c, "GET", urlPods); got != want {
-					t.Errorf("offline, somebody else: %q, want %q", got, want)
-				}
-				if n := len(c.State()); n != 1 {
-					t.Errorf("%d views are kept", n)
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			u := newUpstream()
+			u.shows("100", podJSON("a", "50"))
+			c := startCache(t, u)
+			known, other := as(t.Context(), "coredns.1"), as(t.Context(), "coredns.2")
+			want := ask(known, t, c, "GET", urlPods)
+			u.on("review", review)
+			if got := ask(other, t, c, "GET", urlPods); got != want {
+				t.Errorf("online: %q, want %q", got, want)
+			}
+			u.onText("list", http.StatusForbidden, "{}")
+			ask(other, t, c, "GET", urlPods)
+			u.goAway()
+			if got := ask(other, t, c, "GET", urlPods); got != identity.ErrUnknown.Error() {
+				t.Errorf("offline: %q", got)
+			}
+			if got := ask(known, t, c, "GET", urlPods); got != want {
+				t.Errorf("offline, somebody else: %q, want %q", got, want)
+			}
+			if n := len(c.State()); n != 1 {
+				t.Errorf("%d views are kept", n)
+			}
 		})
 	}
 }
 
-func TestATokenOfAnotherUIDReadsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream()
-		u.shows("100", podJSON("a", "50"))
-		c := startCache(t, u)
-		before, after := as(t.Context(), "coredns.1"), as(t.Context(), "coredns.2")
-		ask(before, t, c, "GET", urlPods)
-		u.on("review", func(*http.Request) *http.Response {
-			return respond(http.StatusCreated, `{"status":{"userInfo":{"username":"coredns","uid":"another"}}}`)
+func TestATokenReadsWhatItsUserHasRead(t *testing.T) {
+	const all = "100: a=50"
+	for name, test := range map[string]struct{ uid, want string }{
+		"a second token of the account":                {"u-coredns", all},
+		"a token of another account that got its name": {"another", view.ErrNeverRead.Error()},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			u := newUpstream()
+			u.shows("100", podJSON("a", "50"))
+			c := startCache(t, u)
+			first, second := as(t.Context(), "coredns.1"), as(t.Context(), "coredns.2")
+			ask(first, t, c, "GET", urlPods)
+			u.on("review", func(*http.Request) *http.Response {
+				return respond(http.StatusCreated, `{"status":{"userInfo":{"username":"coredns","uid":"`+test.uid+`"}}}`)
+			})
+			ask(second, t, c, "GET", urlPodA)
+			u.goAway()
+			if got := ask(second, t, c, "GET", urlPods); got != test.want {
+				t.Errorf("with the second token: %q, want %q", got, test.want)
+			}
+			if got := ask(first, t, c, "GET", urlPods); got != all {
+				t.Errorf("with the first: %q, want %q", got, all)
+			}
 		})
-		ask(after, t, c, "GET", urlPodA)
-		u.goAway()
-		if got := ask(after, t, c, "GET", urlPods); got != view.ErrNeverRead.Error() {
-			t.Errorf("the new account: %q", got)
-		}
-		if got, want := ask(before, t, c, "GET", urlPods), "100: a=50"; got != want {
-			t.Errorf("the old account: %q, want %q", got, want)
-		}
-	})
+	}
 }
 
 // When the hub resumes a watch after an outage, the token may belong to another user, whose
@@ -154,27 +118,25 @@ func TestA401HasATokenForgottenOnlyIfAReviewConfirmsIt(t *testing.T) {
 		"one that it cannot review":          {urlPods, reviewed(http.StatusInternalServerError, ""), "100: a=50"},
 		"the answer of a pod":                {urlPodA + "/proxy/", reviewed(http.StatusUnauthorized, ""), "100: a=50"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream()
-				u.shows("100", podJSON("a", "50"))
-				c := startCache(t, u)
-				coredns := as(t.Context(), "coredns")
-				ask(coredns, t, c, "GET", urlPods)
-				time.Sleep(time.Minute)
-				if test.review != nil {
-					u.on("review", test.review)
-				}
-				u.onText("list", http.StatusUnauthorized, "{}")
-				u.onText("get", http.StatusUnauthorized, "{}")
-				if got := ask(coredns, t, c, "GET", test.url); got != "401" {
-					t.Errorf("online: %q", got)
-				}
-				u.goAway()
-				if got := ask(coredns, t, c, "GET", urlPods); got != test.want {
-					t.Errorf("offline: %q, want %q", got, test.want)
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			u := newUpstream()
+			u.shows("100", podJSON("a", "50"))
+			c := startCache(t, u)
+			coredns := as(t.Context(), "coredns")
+			ask(coredns, t, c, "GET", urlPods)
+			time.Sleep(time.Minute)
+			if test.review != nil {
+				u.on("review", test.review)
+			}
+			u.onText("list", http.StatusUnauthorized, "{}")
+			u.onText("get", http.StatusUnauthorized, "{}")
+			if got := ask(coredns, t, c, "GET", test.url); got != "401" {
+				t.Errorf("online: %q", got)
+			}
+			u.goAway()
+			if got := ask(coredns, t, c, "GET", urlPods); got != test.want {
+				t.Errorf("offline: %q, want %q", got, test.want)
+			}
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -89,6 +90,12 @@ func runCache(t *testing.T, c *Cache) (stop func()) {
 	return stop
 }
 
+// bubble runs a subtest in a bubble, whose clock is its own.
+func bubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
 // startCache starts a cache in a folder of its own.
 func startCache(t *testing.T, u *upstream, more ...func(*Options)) *Cache {
 	t.Helper()
@@ -98,9 +105,15 @@ func startCache(t *testing.T, u *upstream, more ...func(*Options)) *Cache {
 // startIn starts a cache in a folder.
 func startIn(t *testing.T, dir string, u *upstream, more ...func(*Options)) *Cache {
 	t.Helper()
-	c := openCache(t, dir, u, more...)
-	runCache(t, c)
+	c, _ := runIn(t, dir, u, more...)
 	return c
+}
+
+// runIn is startIn for a cache that is stopped before the test ends.
+func runIn(t *testing.T, dir string, u *upstream, more ...func(*Options)) (c *Cache, stop func()) {
+	t.Helper()
+	c = openCache(t, dir, u, more...)
+	return c, runCache(t, c)
 }
 
 // startListed starts a cache that has listed these pods.
@@ -320,21 +333,6 @@ func pod(t *testing.T, name, version string, uid ...string) []byte {
 }
 
 var podList = wire.ListMeta{TypeMeta: wire.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
-
-// fill lists the view: name → resourceVersion.
-func fill(t *testing.T, v *view.View, began, version string, consistent bool, members map[string]string) view.CommitResult {
-	t.Helper()
-	b := v.NewBuilder(began, consistent)
-	defer b.End()
-	for name, rv := range members {
-		if err := b.Add("ns/"+name, rv, pod(t, name, rv)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	b.Meta = podList
-	b.Meta.ResourceVersion = version
-	return b.Commit(version)
-}
 
 // shows describes a view: its version and members.
 func shows(t *testing.T, v *view.View) string {

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/edgehub-io/edgehub/cache/confirm"
@@ -72,43 +71,40 @@ func TestARevocationIsLearnedWhileTheCloudIsThere(t *testing.T) {
 		}, stays: true},
 		"not asked for after a restart": {revoke: func(*upstream) {}, restart: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u, dir := newUpstream(), t.TempDir()
-				u.shows("100", podJSON("a", "50"))
-				u.on("get", says(true))
-				ttl := func(o *Options) { o.AuthorizationTTL = 24 * time.Hour }
-				c := openCache(t, dir, u, ttl)
-				stop := runCache(t, c)
-				coredns := as(t.Context(), "coredns")
-				ask(coredns, t, c, http.MethodGet, urlPods)
-				askReview(t.Context(), t, c, urlToken, token)
-				askReview(t.Context(), t, c, urlAccess, access)
-				time.Sleep(time.Minute)
-				if tc.restart {
-					stop()
-					c = openCache(t, dir, u, ttl)
-					runCache(t, c)
-					get(t, c, urlPods)
-				}
-				tc.revoke(u)
-				time.Sleep(confirm.Within + 3*confirm.Idle)
-				u.goAway()
-				time.Sleep(12 * time.Hour) // nothing ages
-				want, yes := identity.ErrUnknown.Error(), tc.stays
-				if yes {
-					want = "100: a=50"
-				}
-				if got := ask(coredns, t, c, http.MethodGet, urlPods); got != want {
-					t.Errorf("the token reads %q, want %q", got, want)
-				}
-				if got := askReview(t.Context(), t, c, urlToken, token); strings.Contains(got, `"authenticated":true`) != yes {
-					t.Errorf("TokenReview: %s", got)
-				}
-				if got := askReview(t.Context(), t, c, urlAccess, access); strings.Contains(got, `"allowed":true`) != yes {
-					t.Errorf("SubjectAccessReview: %s", got)
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			u, dir := newUpstream(), t.TempDir()
+			u.shows("100", podJSON("a", "50"))
+			u.on("get", says(true))
+			ttl := func(o *Options) { o.AuthorizationTTL = 24 * time.Hour }
+			c, stop := runIn(t, dir, u, ttl)
+			coredns := as(t.Context(), "coredns")
+			ask(coredns, t, c, http.MethodGet, urlPods)
+			askReview(t.Context(), t, c, urlToken, token)
+			askReview(t.Context(), t, c, urlAccess, access)
+			time.Sleep(time.Minute)
+			if tc.restart {
+				stop()
+				c = openCache(t, dir, u, ttl)
+				runCache(t, c)
+				get(t, c, urlPods)
+			}
+			tc.revoke(u)
+			time.Sleep(confirm.Within + 3*confirm.Idle)
+			u.goAway()
+			time.Sleep(12 * time.Hour) // nothing ages
+			want, yes := identity.ErrUnknown.Error(), tc.stays
+			if yes {
+				want = "100: a=50"
+			}
+			if got := ask(coredns, t, c, http.MethodGet, urlPods); got != want {
+				t.Errorf("the token reads %q, want %q", got, want)
+			}
+			if got := askReview(t.Context(), t, c, urlToken, token); strings.Contains(got, `"authenticated":true`) != yes {
+				t.Errorf("TokenReview: %s", got)
+			}
+			if got := askReview(t.Context(), t, c, urlAccess, access); strings.Contains(got, `"allowed":true`) != yes {
+				t.Errorf("SubjectAccessReview: %s", got)
+			}
 		})
 	}
 }

@@ -60,8 +60,7 @@ func flipObject(t *testing.T, dir, text string) {
 func TestAHubStartsWhateverIsDamaged(t *testing.T) {
 	u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
 	u.shows("100", podJSON("a", "50"), podJSON("b", "51"))
-	c := openCache(t, dir, u)
-	stop := runCache(t, c)
+	c, stop := runIn(t, dir, u)
 	get(t, c, urlPods)
 	ask(as(t.Context(), "coredns"), t, c, http.MethodGet, urlPods)
 	for n := range 300 { // records
@@ -102,8 +101,7 @@ func TestAnAnswerThatWouldBreakOffIsRefused(t *testing.T) {
 	for _, url := range []string{urlPods, urlInitial} {
 		synctest.Test(t, func(t *testing.T) {
 			u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
-			c := openCache(t, dir, u)
-			stop := runCache(t, c)
+			c, stop := runIn(t, dir, u)
 			u.shows("100", largePod("a", "50", 100<<10), podJSON("b", "51"))
 			ctx := as(t.Context(), "coredns") // what the node has read is read by the hub, too
 			ask(ctx, t, c, http.MethodGet, urlPods)
@@ -155,31 +153,27 @@ func TestDamageIsRepairedBeforeAnybodyMeetsIt(t *testing.T) {
 			<-w.done
 		}},
 	} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
-				u.on("list", func(r *http.Request) *http.Response {
-					if r.URL.Query().Has("fieldSelector") {
-						return respond(http.StatusOK, podsJSON("100", podJSON("b", "51")))
-					}
-					return respond(http.StatusOK, podsJSON("100", podJSON("a", "50"), podJSON("b", "51")))
-				})
-				u.onText("get", http.StatusOK, podJSON("b", "51"))
-				c := openCache(t, dir, u)
-				stop := runCache(t, c)
-				test.before(t, c)
-				stop()
-				flipObject(t, dir, `"name":"b"`)
-				c = openCache(t, dir, u)
-				stop = runCache(t, c)
-				if what == "initial events" {
-					u.onText("watch", http.StatusOK, podEvent("ADDED", "a", "50")+podEvent("ADDED", "b", "51")+podBookmark("100", true))
+		bubble(t, what, func(t *testing.T) {
+			u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
+			u.on("list", func(r *http.Request) *http.Response {
+				if r.URL.Query().Has("fieldSelector") {
+					return respond(http.StatusOK, podsJSON("100", podJSON("b", "51")))
 				}
-				test.again(t, c)
-				stop()
-				u.goAway()
-				expect(t, startIn(t, dir, u), "read again", test.url, test.want)
+				return respond(http.StatusOK, podsJSON("100", podJSON("a", "50"), podJSON("b", "51")))
 			})
+			u.onText("get", http.StatusOK, podJSON("b", "51"))
+			c, stop := runIn(t, dir, u)
+			test.before(t, c)
+			stop()
+			flipObject(t, dir, `"name":"b"`)
+			c, stop = runIn(t, dir, u)
+			if what == "initial events" {
+				u.onText("watch", http.StatusOK, podEvent("ADDED", "a", "50")+podEvent("ADDED", "b", "51")+podBookmark("100", true))
+			}
+			test.again(t, c)
+			stop()
+			u.goAway()
+			expect(t, startIn(t, dir, u), "read again", test.url, test.want)
 		})
 	}
 }
@@ -188,14 +182,12 @@ func TestDamageIsRepairedBeforeAnybodyMeetsIt(t *testing.T) {
 func TestAListAfterARestartExpiresNoWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
-		c := openCache(t, dir, u)
-		stop := runCache(t, c)
+		c, stop := runIn(t, dir, u)
 		for _, version := range []string{"100", "120"} {
 			u.shows(version, podJSON("a", "50"))
 			get(t, c, urlPods)
 			stop()
-			c = openCache(t, dir, u)
-			stop = runCache(t, c)
+			c, stop = runIn(t, dir, u)
 		}
 		u.goAway()
 		w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110&timeoutSeconds=1")
@@ -219,8 +211,7 @@ func TestADamagedRecordIsRefusedUntilItIsReadAgain(t *testing.T) {
 			}
 			return respond(http.StatusOK, podsJSON("100", podJSON("a", "50"), podJSON("b", "51"), podJSON("d", "52")))
 		})
-		c := openCache(t, dir, u)
-		stop := runCache(t, c)
+		c, stop := runIn(t, dir, u)
 		get(t, c, urlPods)
 		get(t, c, urlOfA)
 		stop()

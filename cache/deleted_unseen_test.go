@@ -5,12 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
@@ -26,58 +21,31 @@ func TestPodsMissingFromTheListOfANodeAreGone(t *testing.T) {
 		if evict { // how long after the copy the pod was there is not known
 			gone = view.ErrDoubtful.Error() + ": connection refused"
 		}
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream()
-				a, b, elsewhere := on("here", "a", "50"), on("here", "b", "51"), on("elsewhere", "c", "52")
-				u.shows("100", a, b, elsewhere)
-				u.onText("list", http.StatusOK, podsJSON("100", a, b))
-				c := startCache(t, u)
-				get(t, c, here)
-				for _, name := range []string{"a", "b", "c"} {
-					get(t, c, modelURL(name))
-				}
-				if evict {
-					for _, v := range c.views.All() {
-						if !v.Key.Single {
-							c.views.Evict(v)
-						}
+		bubble(t, what, func(t *testing.T) {
+			u := newUpstream()
+			a, b, elsewhere := on("here", "a", "50"), on("here", "b", "51"), on("elsewhere", "c", "52")
+			u.shows("100", a, b, elsewhere)
+			u.onText("list", http.StatusOK, podsJSON("100", a, b))
+			c := startCache(t, u)
+			get(t, c, here)
+			for _, name := range []string{"a", "b", "c"} {
+				get(t, c, modelURL(name))
+			}
+			if evict {
+				for _, v := range c.views.All() {
+					if !v.Key.Single {
+						c.views.Evict(v)
 					}
 				}
-				u.onText("list", http.StatusOK, podsJSON("110", b))
-				get(t, c, here)
-				u.goAway()
-				for name, want := range map[string]string{"a": gone, "b": "b=51", "c": "c=52"} {
-					if got := get(t, c, modelURL(name)); got != want {
-						t.Errorf("offline, pod %s is read as %q, want %q", name, got, want)
-					}
+			}
+			u.onText("list", http.StatusOK, podsJSON("110", b))
+			get(t, c, here)
+			u.goAway()
+			for name, want := range map[string]string{"a": gone, "b": "b=51", "c": "c=52"} {
+				if got := get(t, c, modelURL(name)); got != want {
+					t.Errorf("offline, pod %s is read as %q, want %q", name, got, want)
 				}
-			})
+			}
 		})
 	}
-}
-
-// A pod that the list of its node lacks may have a successor of the same name on another node,
-// which is older than the list.
-func TestAGonePodDoesNotHideAnotherOfItsName(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream()
-		u.shows("105", strings.Replace(podJSON("a", "105"), `"u-a"`, `"u-successor"`, 1))
-		u.onText("list", http.StatusOK, podsJSON("110", podJSON("b", "51")))
-		c := startCache(t, u)
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "u-a", ResourceVersion: "50"}, Spec: corev1.PodSpec{NodeName: "here"}}
-		bare, err := pod.Marshal()
-		if err != nil {
-			t.Fatal(err)
-		}
-		v := c.views.Acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf", Single: true})
-		v.KeepSingle(podType, "ns/a", "", "50", bare)
-		v.Release()
-		get(t, c, modelURL("a"))
-		get(t, c, urlPods+"?fieldSelector=spec.nodeName%3Dhere")
-		u.goAway()
-		if got := get(t, c, modelURL("a")); got != "a=105" {
-			t.Errorf("offline, the pod is read as %q, want a=105", got)
-		}
-	})
 }

@@ -43,28 +43,25 @@ func TestBeforeTheCloudIsKnownToBeAwayAnyStateWillDo(t *testing.T) {
 		"slices, which follow the pods of the node": {"/apis/discovery.k8s.io/v1/endpointslices?resourceVersion=0", "", "100: after 2.5s"},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u, dir := newUpstream(), t.TempDir()
-				u.shows("100", podJSON("a", "50"), podJSON("b", "51"))
-				c := openCache(t, dir, u)
-				stop := runCache(t, c)
-				get(t, c, urlPods)
-				ask(as(t.Context(), "coredns.1"), t, c, http.MethodGet, urlPods)
-				u.onText("get", http.StatusOK, `{"kind":"EndpointSliceList","apiVersion":"discovery.k8s.io/v1","metadata":{"resourceVersion":"100"},"items":[]}`)
-				get(t, c, "/apis/discovery.k8s.io/v1/endpointslices")
-				stop()
+		bubble(t, name, func(t *testing.T) {
+			u, dir := newUpstream(), t.TempDir()
+			u.shows("100", podJSON("a", "50"), podJSON("b", "51"))
+			c, stop := runIn(t, dir, u)
+			get(t, c, urlPods)
+			ask(as(t.Context(), "coredns.1"), t, c, http.MethodGet, urlPods)
+			u.onText("get", http.StatusOK, `{"kind":"EndpointSliceList","apiVersion":"discovery.k8s.io/v1","metadata":{"resourceVersion":"100"},"items":[]}`)
+			get(t, c, "/apis/discovery.k8s.io/v1/endpointslices")
+			stop()
 
-				u.beginSilent()
-				c = startIn(t, dir, u)
-				ctx := t.Context()
-				if tt.token != "" {
-					ctx = as(ctx, tt.token)
-				}
-				if got := took(ctx, t, c, tt.url); got != tt.want {
-					t.Errorf("%q, want %q", got, tt.want)
-				}
-			})
+			u.beginSilent()
+			c = startIn(t, dir, u)
+			ctx := t.Context()
+			if tt.token != "" {
+				ctx = as(ctx, tt.token)
+			}
+			if got := took(ctx, t, c, tt.url); got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
 		})
 	}
 }
@@ -74,15 +71,13 @@ func TestACloudThatAnswersAtTheStartIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, dir := newUpstream(), t.TempDir()
 		u.shows("100", podJSON("a", "50"))
-		c := openCache(t, dir, u)
-		stop := runCache(t, c)
+		c, stop := runIn(t, dir, u)
 		get(t, c, urlPods)
 		stop()
 		u.shows("110", podJSON("a", "110"))
 
 		answer := u.beginSilent()
-		c = openCache(t, dir, u)
-		stop = runCache(t, c)
+		c, stop = runIn(t, dir, u)
 		time.AfterFunc(90*time.Millisecond, answer)
 		if got, want := took(t.Context(), t, c, urlPods+anyVersion), "110: a=110 after 90ms"; got != want {
 			t.Errorf("a cloud that is there: %q, want %q", got, want)

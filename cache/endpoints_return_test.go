@@ -28,48 +28,46 @@ func TestEndpointsWhenTheCloudCatchesUp(t *testing.T) {
 		},
 	} {
 		for _, forgotten := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, relist %v", name, forgotten), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					p := startProxied(t, newSliceCloud(), withPodServers)
-					p.lose()
-					ip := "10.0.0.1"
-					if tt.offline != nil {
-						ip = tt.offline.Status.PodIP
-						p.report(tt.offline)
-					}
-					// The cloud took the node for dead, and changed the other endpoint meanwhile.
-					down := webSlice("200", webEndpoint("a", "10.0.0.1", false))
-					down.Endpoints[1].Addresses = []string{"10.0.9.8"}
-					p.cloud.set("210", down, otherSlice("91"), apiServerSlice("92"))
-					if forgotten {
-						p.cloud.on("watch", func(r *http.Request) *http.Response {
-							if r.URL.Query().Get("resourceVersion") == "100" && strings.Contains(r.URL.Path, "slices") {
-								return respond(http.StatusGone, "{}")
-							}
-							return p.cloud.follow(r)
-						})
-					}
-					p.cloud.comeBack()
-					feed, pods := p.resumed()
-					send(t, pods, podObjectEvent("MODIFIED", nodePod("a", "150", "10.0.0.1", false)))
-					if !forgotten {
-						send(t, feed, sliceEvent("MODIFIED", down))
-					}
-					synctest.Wait()
-					time.Sleep(time.Second)
-					p.cloud.pods = []*corev1.Pod{nodePod("a", "400", ip, true)}
-					p.report(nodePod("a", "", ip, true)) // kubelet, online
-					up := webSlice("300", webEndpoint("a", ip, true))
-					send(t, feed, sliceEvent("MODIFIED", up))
-					time.Sleep(2 * time.Minute)
-					want := append(slices.Clone(tt.want), "MODIFIED "+ip+" 10.0.9.8", "MODIFIED "+ip+" 10.0.9.9")
-					if got := watched(t, p.proxy, "web-1"); !slices.Equal(got, want) {
-						t.Errorf("the watch gets %q, want %q", got, want)
-					}
-					if n := p.cloud.count("watch"); n > 6 {
-						t.Errorf("watches were opened %d times", n)
-					}
-				})
+			bubble(t, fmt.Sprintf("%s, relist %v", name, forgotten), func(t *testing.T) {
+				p := startProxied(t, newSliceCloud(), withPodServers)
+				p.lose()
+				ip := "10.0.0.1"
+				if tt.offline != nil {
+					ip = tt.offline.Status.PodIP
+					p.report(tt.offline)
+				}
+				// The cloud took the node for dead, and changed the other endpoint meanwhile.
+				down := webSlice("200", webEndpoint("a", "10.0.0.1", false))
+				down.Endpoints[1].Addresses = []string{"10.0.9.8"}
+				p.cloud.set("210", down, otherSlice("91"), apiServerSlice("92"))
+				if forgotten {
+					p.cloud.on("watch", func(r *http.Request) *http.Response {
+						if r.URL.Query().Get("resourceVersion") == "100" && strings.Contains(r.URL.Path, "slices") {
+							return respond(http.StatusGone, "{}")
+						}
+						return p.cloud.follow(r)
+					})
+				}
+				p.cloud.comeBack()
+				feed, pods := p.resumed()
+				send(t, pods, podObjectEvent("MODIFIED", nodePod("a", "150", "10.0.0.1", false)))
+				if !forgotten {
+					send(t, feed, sliceEvent("MODIFIED", down))
+				}
+				synctest.Wait()
+				time.Sleep(time.Second)
+				p.cloud.pods = []*corev1.Pod{nodePod("a", "400", ip, true)}
+				p.report(nodePod("a", "", ip, true)) // kubelet, online
+				up := webSlice("300", webEndpoint("a", ip, true))
+				send(t, feed, sliceEvent("MODIFIED", up))
+				time.Sleep(2 * time.Minute)
+				want := append(slices.Clone(tt.want), "MODIFIED "+ip+" 10.0.9.8", "MODIFIED "+ip+" 10.0.9.9")
+				if got := watched(t, p.proxy, "web-1"); !slices.Equal(got, want) {
+					t.Errorf("the watch gets %q, want %q", got, want)
+				}
+				if n := p.cloud.count("watch"); n > 6 {
+					t.Errorf("watches were opened %d times", n)
+				}
 			})
 		}
 	}
@@ -94,39 +92,37 @@ func TestEndpointsWhenTheCloudDoesNotCatchUp(t *testing.T) {
 		"kubelet does not know that it has to report":    {nil, "", nil, []string{"MODIFIED 10.0.0.1 10.0.9.9"}, derived.SettleAfter + settled},
 		"the same, and the cloud took the node for dead": {nil, sliceEvent("MODIFIED", down), []string{"MODIFIED 10.0.0.7 10.0.9.9"}, []string{"MODIFIED !10.0.0.1 10.0.9.9"}, derived.SettleAfter + settled},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := startProxied(t, newSliceCloud())
-				p.lose()
-				p.report(nodePod("a", "", "10.0.0.7", true))
-				offline := []string{"MODIFIED 10.0.0.7 10.0.9.9"}
-				p.cloud.comeBack()
-				feed, pods := p.resumed()
-				if tt.pod != nil {
-					send(t, pods, podObjectEvent("MODIFIED", tt.pod))
-				}
-				send(t, feed, tt.sent)
-				time.Sleep(tt.within - 2*time.Second)
-				if got, want := watched(t, p.proxy, "web-1"), slices.Concat(offline, tt.before); !slices.Equal(got, want) {
-					t.Errorf("until then the watch gets %q, want %q", got, want)
-				}
-				time.Sleep(10 * time.Second)
-				if got, want := watched(t, p.proxy, "web-1"), slices.Concat(offline, tt.before, tt.after); !slices.Equal(got, want) {
-					t.Errorf("in the end the watch gets %q, want %q", got, want)
-				}
-				if p.proxy.ended() {
-					t.Error("the watch has ended")
-				}
-				select {
-				case feed = <-p.cloud.sliceFeeds: // opened again to show what the cloud has
-				default:
-				}
-				send(t, feed, sliceEvent("MODIFIED", webSlice("300", webEndpoint("a", "10.0.0.30", false))))
-				synctest.Wait()
-				if got, want := watched(t, p.proxy, "web-1"), "MODIFIED !10.0.0.30 10.0.9.9"; got[len(got)-1] != want {
-					t.Errorf("later the watch gets %q, want %q", got, want)
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			p := startProxied(t, newSliceCloud())
+			p.lose()
+			p.report(nodePod("a", "", "10.0.0.7", true))
+			offline := []string{"MODIFIED 10.0.0.7 10.0.9.9"}
+			p.cloud.comeBack()
+			feed, pods := p.resumed()
+			if tt.pod != nil {
+				send(t, pods, podObjectEvent("MODIFIED", tt.pod))
+			}
+			send(t, feed, tt.sent)
+			time.Sleep(tt.within - 2*time.Second)
+			if got, want := watched(t, p.proxy, "web-1"), slices.Concat(offline, tt.before); !slices.Equal(got, want) {
+				t.Errorf("until then the watch gets %q, want %q", got, want)
+			}
+			time.Sleep(10 * time.Second)
+			if got, want := watched(t, p.proxy, "web-1"), slices.Concat(offline, tt.before, tt.after); !slices.Equal(got, want) {
+				t.Errorf("in the end the watch gets %q, want %q", got, want)
+			}
+			if p.proxy.ended() {
+				t.Error("the watch has ended")
+			}
+			select {
+			case feed = <-p.cloud.sliceFeeds: // opened again to show what the cloud has
+			default:
+			}
+			send(t, feed, sliceEvent("MODIFIED", webSlice("300", webEndpoint("a", "10.0.0.30", false))))
+			synctest.Wait()
+			if got, want := watched(t, p.proxy, "web-1"), "MODIFIED !10.0.0.30 10.0.9.9"; got[len(got)-1] != want {
+				t.Errorf("later the watch gets %q, want %q", got, want)
+			}
 		})
 	}
 }
@@ -248,40 +244,38 @@ func TestSlicesOfAnOutageAreTakenBackByTheNextProcess(t *testing.T) {
 			"kubernetes": {"MODIFIED 169.254.2.1:10268", "MODIFIED 192.0.2.1:6443"}, "web-1": {"MODIFIED 10.0.0.1 10.0.9.9"}, "other-1": nil,
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				cloud := newSliceCloud()
-				p := startStopped(t, cloud)
-				if tt.away == 0 {
-					cloud.comeBack()
+		bubble(t, name, func(t *testing.T) {
+			cloud := newSliceCloud()
+			p := startStopped(t, cloud)
+			if tt.away == 0 {
+				cloud.comeBack()
+			}
+			tt.change(cloud)
+			p.start()
+			if tt.away > 0 { // the pod is as the cloud knows it again, so nothing is shown of it
+				synctest.Wait()
+				p.report(nodePod("a", "", "10.0.0.1", true))
+			}
+			if tt.from != "100" {
+				p.read(urlProxySlices, "application/json")
+			}
+			w := startWatch(as(t.Context(), kubeProxy), t, p.Cache, watchSlices+"&resourceVersion="+tt.from)
+			pods := startWatch(t.Context(), t, p.Cache, urlNodePods+"&watch=true&allowWatchBookmarks=true&resourceVersion="+tt.from)
+			if tt.away > 0 {
+				time.Sleep(tt.away)
+				cloud.comeBack()
+			}
+			time.Sleep(2 * time.Minute)
+			pods.mu.Lock()
+			if got := pods.body.String(); !strings.Contains(got, "MODIFIED") || !strings.Contains(got, "10.0.0.1") || strings.Contains(got, "10.0.0.7") {
+				t.Errorf("the watch of pods gets %s", got)
+			}
+			pods.mu.Unlock()
+			for slice, want := range tt.want {
+				if got := watched(t, w, slice); !slices.Equal(got, want) {
+					t.Errorf("of %s the watch gets %q, want %q", slice, got, want)
 				}
-				tt.change(cloud)
-				p.start()
-				if tt.away > 0 { // the pod is as the cloud knows it again, so nothing is shown of it
-					synctest.Wait()
-					p.report(nodePod("a", "", "10.0.0.1", true))
-				}
-				if tt.from != "100" {
-					p.read(urlProxySlices, "application/json")
-				}
-				w := startWatch(as(t.Context(), kubeProxy), t, p.Cache, watchSlices+"&resourceVersion="+tt.from)
-				pods := startWatch(t.Context(), t, p.Cache, urlNodePods+"&watch=true&allowWatchBookmarks=true&resourceVersion="+tt.from)
-				if tt.away > 0 {
-					time.Sleep(tt.away)
-					cloud.comeBack()
-				}
-				time.Sleep(2 * time.Minute)
-				pods.mu.Lock()
-				if got := pods.body.String(); !strings.Contains(got, "MODIFIED") || !strings.Contains(got, "10.0.0.1") || strings.Contains(got, "10.0.0.7") {
-					t.Errorf("the watch of pods gets %s", got)
-				}
-				pods.mu.Unlock()
-				for slice, want := range tt.want {
-					if got := watched(t, w, slice); !slices.Equal(got, want) {
-						t.Errorf("of %s the watch gets %q, want %q", slice, got, want)
-					}
-				}
-			})
+			}
 		})
 	}
 }
@@ -313,38 +307,36 @@ func TestSlicesOfAnOutageAreTakenBackAfterAKillAtItsStart(t *testing.T) {
 		"that were read right before it":    {0, false, "100"},
 		"that have changed right before it": {10 * time.Second, true, "150"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				cloud := newSliceCloud()
-				p := startProxied(t, cloud, withPodServers)
-				time.Sleep(tt.since)
-				if tt.event {
-					feed, _ := p.resumed()
-					other := otherSlice("150")
-					send(t, feed, sliceEvent("MODIFIED", other))
-					synctest.Wait()
-					cloud.set("150", webSlice("90", webEndpoint("a", "10.0.0.1", true)), other, apiServerSlice("92"))
-					feed.CloseWithError(io.ErrUnexpectedEOF)
-				}
-				p.lose()
-				time.Sleep(200 * time.Millisecond)
-				killed := t.TempDir()
-				if err := os.CopyFS(killed, os.DirFS(p.dir)); err != nil {
-					t.Fatal(err)
-				}
-				if got := watched(t, p.proxy, "kubernetes"); !slices.Contains(got, "MODIFIED 169.254.2.1:10268") {
-					t.Errorf("in the outage the watch gets %q", got)
-				}
-				p.end()
-				p.dir = killed
-				cloud.comeBack()
-				p.start()
-				w := startWatch(as(t.Context(), kubeProxy), t, p.Cache, watchSlices+"&resourceVersion="+tt.from)
-				time.Sleep(2 * time.Minute)
-				if got, want := watched(t, w, "kubernetes"), []string{"MODIFIED 192.0.2.1:6443"}; !slices.Equal(got, want) {
-					t.Errorf("after the return the watch gets %q, want %q", got, want)
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			cloud := newSliceCloud()
+			p := startProxied(t, cloud, withPodServers)
+			time.Sleep(tt.since)
+			if tt.event {
+				feed, _ := p.resumed()
+				other := otherSlice("150")
+				send(t, feed, sliceEvent("MODIFIED", other))
+				synctest.Wait()
+				cloud.set("150", webSlice("90", webEndpoint("a", "10.0.0.1", true)), other, apiServerSlice("92"))
+				feed.CloseWithError(io.ErrUnexpectedEOF)
+			}
+			p.lose()
+			time.Sleep(200 * time.Millisecond)
+			killed := t.TempDir()
+			if err := os.CopyFS(killed, os.DirFS(p.dir)); err != nil {
+				t.Fatal(err)
+			}
+			if got := watched(t, p.proxy, "kubernetes"); !slices.Contains(got, "MODIFIED 169.254.2.1:10268") {
+				t.Errorf("in the outage the watch gets %q", got)
+			}
+			p.end()
+			p.dir = killed
+			cloud.comeBack()
+			p.start()
+			w := startWatch(as(t.Context(), kubeProxy), t, p.Cache, watchSlices+"&resourceVersion="+tt.from)
+			time.Sleep(2 * time.Minute)
+			if got, want := watched(t, w, "kubernetes"), []string{"MODIFIED 192.0.2.1:6443"}; !slices.Equal(got, want) {
+				t.Errorf("after the return the watch gets %q, want %q", got, want)
+			}
 		})
 	}
 }

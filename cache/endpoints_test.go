@@ -34,44 +34,42 @@ func TestEndpointsFollowTheNodesPods(t *testing.T) {
 		"a pod that is ready at last":     {[]*corev1.Pod{nodePod("a", "", "", false), nodePod("a", "", "10.0.0.5", true)}, "10.0.0.5 10.0.9.9"},
 		"many changes within the version": {many(40), "10.0.1.39 10.0.9.9"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := startProxied(t, newSliceCloud())
-				protobufOnly := urlSlices + "?labelSelector=a%3Db"
-				p.read(protobufOnly, protobuf)
-				p.lose()
-				if got := watched(t, p.proxy, "web-1"); len(got) != 0 {
-					t.Errorf("at the loss the watch gets %q", got)
-				}
-				for _, pod := range tt.reported {
-					p.report(pod)
-				}
-				if got := watched(t, p.proxy, "web-1"); len(got) > 0 && got[len(got)-1] != "MODIFIED "+tt.want || len(got) == 0 && tt.want != "10.0.0.1 10.0.9.9" {
-					t.Errorf("the held watch gets %q, want %q at last", got, tt.want)
-				}
-				if got := watched(t, p.proxy, "other-1"); len(got) != 0 {
-					t.Errorf("of a slice without pods of the node the watch gets %q", got)
-				}
-				for _, url := range []string{urlProxySlices, urlSlice, protobufOnly} {
-					for _, accept := range []string{"application/json", protobuf} {
-						got := p.read(url, accept)
-						if shownSlice(got) != tt.want {
-							t.Errorf("GET %s as %s: %q, want %q", url, accept, shownSlice(got), tt.want)
-						}
-						if same := tt.want == "10.0.0.1 10.0.9.9"; (got.ResourceVersion == "90") != same || len(got.ResourceVersion) != 2 {
-							t.Errorf("GET %s as %s: it is at version %s", url, accept, got.ResourceVersion)
-						}
+		bubble(t, name, func(t *testing.T) {
+			p := startProxied(t, newSliceCloud())
+			protobufOnly := urlSlices + "?labelSelector=a%3Db"
+			p.read(protobufOnly, protobuf)
+			p.lose()
+			if got := watched(t, p.proxy, "web-1"); len(got) != 0 {
+				t.Errorf("at the loss the watch gets %q", got)
+			}
+			for _, pod := range tt.reported {
+				p.report(pod)
+			}
+			if got := watched(t, p.proxy, "web-1"); len(got) > 0 && got[len(got)-1] != "MODIFIED "+tt.want || len(got) == 0 && tt.want != "10.0.0.1 10.0.9.9" {
+				t.Errorf("the held watch gets %q, want %q at last", got, tt.want)
+			}
+			if got := watched(t, p.proxy, "other-1"); len(got) != 0 {
+				t.Errorf("of a slice without pods of the node the watch gets %q", got)
+			}
+			for _, url := range []string{urlProxySlices, urlSlice, protobufOnly} {
+				for _, accept := range []string{"application/json", protobuf} {
+					got := p.read(url, accept)
+					if shownSlice(got) != tt.want {
+						t.Errorf("GET %s as %s: %q, want %q", url, accept, shownSlice(got), tt.want)
+					}
+					if same := tt.want == "10.0.0.1 10.0.9.9"; (got.ResourceVersion == "90") != same || len(got.ResourceVersion) != 2 {
+						t.Errorf("GET %s as %s: it is at version %s", url, accept, got.ResourceVersion)
 					}
 				}
-				fresh := startWatch(as(t.Context(), kubeProxy), t, p.Cache, watchSlices+listWatch)
-				synctest.Wait()
-				if got := watched(t, fresh, "web-1"); !slices.Equal(got, []string{"ADDED " + tt.want}) {
-					t.Errorf("initial events are %q, want %q", got, tt.want)
-				}
-				if got := fresh.heardEvents(t); got[len(got)-1] != "BOOKMARK:=100" {
-					t.Errorf("initial events end with %q", got)
-				}
-			})
+			}
+			fresh := startWatch(as(t.Context(), kubeProxy), t, p.Cache, watchSlices+listWatch)
+			synctest.Wait()
+			if got := watched(t, fresh, "web-1"); !slices.Equal(got, []string{"ADDED " + tt.want}) {
+				t.Errorf("initial events are %q, want %q", got, tt.want)
+			}
+			if got := fresh.heardEvents(t); got[len(got)-1] != "BOOKMARK:=100" {
+				t.Errorf("initial events end with %q", got)
+			}
 		})
 	}
 }
@@ -99,18 +97,16 @@ func TestEndpointsAtTheLoss(t *testing.T) {
 		"a pod that is ended": {podObjectEvent("MODIFIED", endedAt("a", "110")), []string{"MODIFIED 10.0.9.9"}},
 		"a new pod":           {podObjectEvent("ADDED", nodePod("n", "110", "10.0.0.9", true)), nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := startProxied(t, newSliceCloud())
-				feed := p.opened(p.cloud.podFeeds)
-				send(t, feed, tt.event)
-				synctest.Wait()
-				p.cloud.podFeeds <- feed
-				p.lose()
-				if got := watched(t, p.proxy, "web-1"); !slices.Equal(got, tt.want) {
-					t.Errorf("the watch gets %q, want %q", got, tt.want)
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			p := startProxied(t, newSliceCloud())
+			feed := p.opened(p.cloud.podFeeds)
+			send(t, feed, tt.event)
+			synctest.Wait()
+			p.cloud.podFeeds <- feed
+			p.lose()
+			if got := watched(t, p.proxy, "web-1"); !slices.Equal(got, tt.want) {
+				t.Errorf("the watch gets %q, want %q", got, tt.want)
+			}
 		})
 	}
 }

@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,13 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/edgehub-io/edgehub/cache/derived"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/store"
-	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
@@ -170,30 +164,27 @@ func TestTheFreshestListWins(t *testing.T) {
 			if tc.once == tc.newer && forms[0] == forms[1] {
 				continue
 			}
-			t.Run(fmt.Sprintf("%s, %s and %s", name, forms[0], forms[1]), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					cloud, dir := newPodCloud("100", before...), t.TempDir()
-					c := openCache(t, dir, cloud.upstream)
-					stop := runCache(t, c)
-					listed(t.Context(), t, c, forms[0], tc.once)
-					listed(as(t.Context(), "another"), t, c, forms[0], tc.once)
-					cloud.set("200", after...)
-					listed(t.Context(), t, c, forms[1], tc.newer)
-					cloud.goAway()
-					stop()
-					c = startIn(t, dir, cloud.upstream) // from the disk
-					for range 2 {
-						if got := listed(t.Context(), t, c, forms[0], tc.once); got != tc.want {
-							t.Errorf("offline: %q, want %q", got, tc.want)
-						}
+			bubble(t, fmt.Sprintf("%s, %s and %s", name, forms[0], forms[1]), func(t *testing.T) {
+				cloud, dir := newPodCloud("100", before...), t.TempDir()
+				c, stop := runIn(t, dir, cloud.upstream)
+				listed(t.Context(), t, c, forms[0], tc.once)
+				listed(as(t.Context(), "another"), t, c, forms[0], tc.once)
+				cloud.set("200", after...)
+				listed(t.Context(), t, c, forms[1], tc.newer)
+				cloud.goAway()
+				stop()
+				c = startIn(t, dir, cloud.upstream) // from the disk
+				for range 2 {
+					if got := listed(t.Context(), t, c, forms[0], tc.once); got != tc.want {
+						t.Errorf("offline: %q, want %q", got, tc.want)
 					}
-					if got := listed(t.Context(), t, c, forms[1], tc.once); got != tc.want {
-						t.Errorf("offline, in the other form: %q, want %q", got, tc.want)
-					}
-					if got := listed(as(t.Context(), "another"), t, c, forms[0], tc.once); !strings.HasPrefix(got, "100:") {
-						t.Errorf("offline, another user: %q, want its own list", got)
-					}
-				})
+				}
+				if got := listed(t.Context(), t, c, forms[1], tc.once); got != tc.want {
+					t.Errorf("offline, in the other form: %q, want %q", got, tc.want)
+				}
+				if got := listed(as(t.Context(), "another"), t, c, forms[0], tc.once); !strings.HasPrefix(got, "100:") {
+					t.Errorf("offline, another user: %q, want its own list", got)
+				}
 			})
 		}
 	}
@@ -215,28 +206,6 @@ func TestAListOfTheSameObjectsIsNotConverted(t *testing.T) {
 	})
 }
 
-// Clients that do not read their answers hold no copy of the list each.
-func TestNarrowedListsShareTheirMembers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, c, _ := startFresher(t)
-		var members []*store.Member
-		for range 2 {
-			r := newRequest(t.Context(), http.MethodGet, urlInNS)
-			info, _ := request.RequestInfoFrom(r.Context())
-			q := query.Of(r, query.ParamsOf(r), info, query.NodeUser)
-			_, snap, err := (&exchange{cache: c, req: r, info: info, who: caller{user: query.NodeUser}, query: q}).ask().Read()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer snap.Close()
-			members = append(members, &snap.Members[0])
-		}
-		if members[0] != members[1] {
-			t.Error("each list has members of its own")
-		}
-	})
-}
-
 // The query was read later than the list from which it is answered, but cannot be served: what has
 // happened in between is not taken out of that list.
 func TestAListIsNotNarrowedByALaterOne(t *testing.T) {
@@ -251,6 +220,45 @@ func TestAListIsNotNarrowedByALaterOne(t *testing.T) {
 		cloud.goAway()
 		if got, want := listed(t.Context(), t, c, asList, red), "100: ns/a=50(1) ns/b=51(2)"; got != want {
 			t.Errorf("offline: %q, want %q", got, want)
+		}
+	})
+}
+
+// Invariant 4: the list of a name that does not exist removes nothing else, and is known to be empty.
+func TestAnEmptyListOfANameRemovesNothingElse(t *testing.T) {
+	for _, all := range []string{urlInNS, urlPods + "?labelSelector=l"} {
+		bubble(t, all, func(t *testing.T) {
+			cloud := newPodCloud("100", aPod("ns/a", "1", "50", "red"), aPod("ns/b", "2", "51", "red"))
+			c := startCache(t, cloud.upstream)
+			const nobody = urlInNS + "?fieldSelector=metadata.name%3Dnobody"
+			get(t, c, all)
+			for range 2 {
+				expect(t, c, "the list of a name", nobody, "100:")
+				expect(t, c, "all", all, "100: a=50/red b=51/red")
+				if cloud.isUp() {
+					cloud.goAway()
+				}
+			}
+			expect(t, c, "GET of the name", modelURL("nobody"), "404")
+		})
+	}
+}
+
+// #17: of a parameter that is there twice an apiserver takes the first, and so does the hub. One that the hub does not know
+// may be one that a newer apiserver does: an answer to it is neither kept nor given from the cache.
+func TestListsAreKeptByTheParametersThatCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newPodCloud("100", aPod("ns/a", "1", "50", "red"), aPod("ns/b", "2", "51", "blue"))
+		c := startCache(t, cloud.upstream)
+		const red, blue = "?labelSelector=l%3Dred", "?labelSelector=l%3Dblue"
+		get(t, c, urlPods+red+"&labelSelector=l%3Dblue")
+		get(t, c, urlPods+"?unheardOf=1")
+		cloud.goAway()
+		expect(t, c, "offline", urlPods+red, "100: a=50/red")
+		for _, url := range []string{urlPods + blue, urlPods, urlPods + red + "&unheardOf=1"} {
+			if got := get(t, c, url); strings.HasPrefix(got, "100:") {
+				t.Errorf("offline, %s is %q", url, got)
+			}
 		}
 	})
 }
@@ -397,98 +405,4 @@ func TestAListFromAnotherViewShowsTheStatus(t *testing.T) {
 			t.Errorf("the list: %q, want %q", got, want)
 		}
 	})
-}
-
-// Whatever is read, in whatever order: an offline list is what the cloud had at its version, it is as
-// new as the newest list of this query, and its version never goes back.
-func TestOfflineListsAreWhatTheCloudHad(t *testing.T) {
-	urls := []string{
-		urlPods, urlInNS, urlPods + "?" + nodesPods, urlInNS + "?" + nodesPods, urlPods + "?labelSelector=l%3Dred",
-		urlInNS + "?labelSelector=l%21%3Dred", urlInNS + "?fieldSelector=metadata.name%3Da", urlInNS + "?labelSelector=l&" + nodesPods,
-	}
-	for seed := range uint64(30) {
-		synctest.Test(t, func(t *testing.T) {
-			r := rand.New(rand.NewPCG(seed, 0))
-			cloud, dir := newPodCloud("1"), t.TempDir()
-			c := openCache(t, dir, cloud.upstream)
-			stop := runCache(t, c)
-			history, floors, read := map[string][]*corev1.Pod{"1": nil}, map[string]string{}, map[string]string{}
-			list := func(url, form string) string {
-				got := listed(t.Context(), t, c, form, url)
-				version, _, _ := strings.Cut(got, ":")
-				if versions.Compare(version, floors[form+url]) < 0 {
-					t.Errorf("seed %d: %s as %s: %q, seen was %s", seed, url, form, got, floors[form+url])
-				}
-				want := describePods(t, listOf(newRequest(context.WithValue(t.Context(), acceptKey{}, form), http.MethodGet, url), version, history[version]))
-				if got != want {
-					t.Errorf("seed %d: %s as %s: %q, want %q", seed, url, form, got, want)
-				}
-				floors[form+url] = version
-				return version
-			}
-			for n := 2; n < 60; n++ {
-				version := strconv.Itoa(n)
-				switch r.IntN(8) {
-				case 0, 1, 2, 3:
-					history[version] = changed(r, cloud.pods, version)
-					cloud.set(version, history[version]...)
-				case 4, 5, 6:
-					cloud.set(version, cloud.pods...)
-					history[version] = cloud.pods
-					url := urls[r.IntN(len(urls))]
-					read[url] = list(url, []string{asList, protobuf}[r.IntN(2)])
-				default:
-					cloud.goAway()
-					if r.IntN(2) == 0 {
-						stop()
-						c = openCache(t, dir, cloud.upstream)
-						stop = runCache(t, c)
-					}
-					for url, latest := range read {
-						for _, form := range []string{asList, protobuf} {
-							if version := list(url, form); versions.Compare(version, latest) < 0 && !sameState(t, url, history[version], history[latest]) {
-								t.Errorf("seed %d: %s as %s: %s, though it was read at %s", seed, url, form, version, latest)
-							}
-						}
-					}
-					cloud.comeBack()
-				}
-			}
-			stop()
-		})
-	}
-}
-
-// changed returns pods with one that is new, gone, replaced, or has another label.
-func changed(r *rand.Rand, pods []*corev1.Pod, version string) []*corev1.Pod {
-	pods = slices.Clone(pods)
-	one := aPod([]string{"ns/", "other/"}[r.IntN(2)]+string(rune('a'+r.IntN(4))), version, version, []string{"red", "blue"}[:r.IntN(3)]...)
-	if len(one.Labels) == 1 && r.IntN(2) == 0 {
-		one.Labels["l"] = "blue"
-	}
-	if r.IntN(3) == 0 {
-		one.Spec.NodeName = "node2"
-	}
-	i := slices.IndexFunc(pods, func(p *corev1.Pod) bool { return p.Name == one.Name && p.Namespace == one.Namespace })
-	switch {
-	case i < 0:
-		pods = append(pods, one)
-	case r.IntN(3) == 0:
-		return slices.Delete(pods, i, i+1)
-	default:
-		if r.IntN(2) == 0 {
-			one.UID = pods[i].UID
-			one.Spec = pods[i].Spec
-		}
-		pods[i] = one
-	}
-	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name) })
-	return pods
-}
-
-// sameState reports whether a query returns the same of two states.
-func sameState(t *testing.T, url string, a, b []*corev1.Pod) bool {
-	t.Helper()
-	r := newRequest(t.Context(), http.MethodGet, url)
-	return describePods(t, listOf(r, "1", a)) == describePods(t, listOf(r, "1", b))
 }

@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/cache/derived"
-	"github.com/edgehub-io/edgehub/cache/offline"
 )
 
 // reportStatus writes the status of a pod like a kubelet.
@@ -70,36 +69,34 @@ func TestAHeldWatchRevertsStatusThatTheCloudDoesNotHave(t *testing.T) {
 		"something else changes meanwhile": {podEvent("MODIFIED", "b", "150"), " MODIFIED:b=150@ MODIFIED:a=50@ BOOKMARK:=150@"},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
-				w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
-				u.goAway()
-				u.on("watch", func(*http.Request) *http.Response { return nil })
-				(<-u.feeds).CloseWithError(io.ErrUnexpectedEOF)
-				synctest.Wait()
-				reportStatus(t, c, "a", "10.0.0.1")
-				synctest.Wait()
-				if got := w.addresses(t); got != shown {
-					t.Fatalf("offline the watch says %q, want %q", got, shown)
-				}
-				u.on("watch", u.open)
-				u.comeBack()
-				feed := <-u.feeds
-				send(t, feed, test.sent)
-				time.Sleep(derived.SettleAfter - 5*time.Second)
-				if got, want := w.addresses(t), shown+strings.Split(test.want+" ", " MODIFIED:a=50@")[0]; strings.TrimSpace(got) != strings.TrimSpace(want) {
-					t.Errorf("right after the return it says %q, want %q", got, want)
-				}
-				time.Sleep(10 * time.Second)
-				if got, want := w.addresses(t), shown+test.want; got != want {
-					t.Errorf("a minute later it says %q, want %q", got, want)
-				}
-				time.Sleep(10 * time.Second)
-				if feeds := u.count("watch"); feeds > 4 || w.ended() {
-					t.Errorf("the watch was opened %d times; it has ended: %v", feeds, w.ended())
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
+			w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
+			u.goAway()
+			u.on("watch", func(*http.Request) *http.Response { return nil })
+			(<-u.feeds).CloseWithError(io.ErrUnexpectedEOF)
+			synctest.Wait()
+			reportStatus(t, c, "a", "10.0.0.1")
+			synctest.Wait()
+			if got := w.addresses(t); got != shown {
+				t.Fatalf("offline the watch says %q, want %q", got, shown)
+			}
+			u.on("watch", u.open)
+			u.comeBack()
+			feed := <-u.feeds
+			send(t, feed, test.sent)
+			time.Sleep(derived.SettleAfter - 5*time.Second)
+			if got, want := w.addresses(t), shown+strings.Split(test.want+" ", " MODIFIED:a=50@")[0]; strings.TrimSpace(got) != strings.TrimSpace(want) {
+				t.Errorf("right after the return it says %q, want %q", got, want)
+			}
+			time.Sleep(10 * time.Second)
+			if got, want := w.addresses(t), shown+test.want; got != want {
+				t.Errorf("a minute later it says %q, want %q", got, want)
+			}
+			time.Sleep(10 * time.Second)
+			if feeds := u.count("watch"); feeds > 4 || w.ended() {
+				t.Errorf("the watch was opened %d times; it has ended: %v", feeds, w.ended())
+			}
 		})
 	}
 }
@@ -250,59 +247,30 @@ func TestTheNextOutageShowsTheStatusOfTheCloud(t *testing.T) {
 		"it was taken back a moment ago": {"", derived.SettleAfter + 3*time.Second, " MODIFIED:a=50@ BOOKMARK:=100@ " + shown, "10.0.0.1"},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
-				w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
-				u.goAway()
+		bubble(t, name, func(t *testing.T) {
+			u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
+			w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
+			u.goAway()
+			(<-u.feeds).CloseWithError(io.ErrUnexpectedEOF)
+			synctest.Wait()
+			reportStatus(t, c, "a", "10.0.0.1")
+			synctest.Wait()
+			u.comeBack()
+			send(t, <-u.feeds, test.sent)
+			time.Sleep(test.back)
+			u.goAway()
+			if len(u.feeds) > 0 { // that of the watch that has reverted the status
 				(<-u.feeds).CloseWithError(io.ErrUnexpectedEOF)
-				synctest.Wait()
-				reportStatus(t, c, "a", "10.0.0.1")
-				synctest.Wait()
-				u.comeBack()
-				send(t, <-u.feeds, test.sent)
-				time.Sleep(test.back)
-				u.goAway()
-				if len(u.feeds) > 0 { // that of the watch that has reverted the status
-					(<-u.feeds).CloseWithError(io.ErrUnexpectedEOF)
-				}
-				synctest.Wait()
-				if got, want := w.addresses(t), shown+test.watch; got != want {
-					t.Errorf("the watch says %q, want %q", got, want)
-				}
-				if got := podIP(t, c, "a"); got != test.list {
-					t.Errorf("the list says %q, want %q", got, test.list)
-				}
-			})
+			}
+			synctest.Wait()
+			if got, want := w.addresses(t), shown+test.watch; got != want {
+				t.Errorf("the watch says %q, want %q", got, want)
+			}
+			if got := podIP(t, c, "a"); got != test.list {
+				t.Errorf("the list says %q, want %q", got, test.list)
+			}
 		})
 	}
-}
-
-// What the apiservers sent last may be stored while a list is answered without them: the list shows the
-// status of each pod as the list has it.
-func TestAListThatTheViewHasMovedOnFromShowsTheStatus(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
-		startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
-		feed := <-u.feeds
-		u.goAway()
-		reportStatus(t, c, "a", "10.0.0.1")
-		v := c.views.All()[0]
-		snap, err := v.Snapshot()
-		if err != nil || snap == nil {
-			t.Fatalf("got %v, %v", snap, err)
-		}
-		defer snap.Close()
-		send(t, feed, podEvent("MODIFIED", "a", "150"))
-		synctest.Wait()
-		if e, _ := v.Member("ns/a"); e.Version != "150" {
-			t.Fatalf("the view has version %s of the pod, want 150", e.Version)
-		}
-		status := c.derived.List((&offline.Source{View: v, Repr: v.Repr}).Of(), snap)
-		if status.Shown("ns/a") == nil {
-			t.Errorf("the status is not shown over version 50: %v", status)
-		}
-	})
 }
 
 // A client may have a version that a killed hub has lost, and so a newer pod than the hub. The
@@ -324,4 +292,46 @@ func TestAStatusIsNotShownOverAnOlderPodThanTheClientHas(t *testing.T) {
 			t.Errorf("a watch from a higher version shows %q, want nothing", got)
 		}
 	})
+}
+
+// Others see what the node reports only over the version of the pod that they have read.
+func TestAStatusIsOnlyOverWhatOthersHaveRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, c := startListed(t, "100", podJSON("a", "50"))
+		other := as(t.Context(), "coredns")
+		ask(other, t, c, http.MethodGet, urlPods)
+		u.onText("get", http.StatusOK, podJSON("a", "110"))
+		get(t, c, urlPodA)
+		u.goAway()
+		reportStatus(t, c, "a", "10.0.0.1")
+		for _, reader := range []struct {
+			ctx  context.Context
+			url  string
+			want bool
+		}{{other, urlPods, false}, {other, urlPodA, false}, {t.Context(), urlPodA, true}} {
+			if got, err := readBody(reader.ctx, t, c, reader.url); err != nil || bytes.Contains(got, []byte("10.0.0.1")) != reader.want {
+				t.Errorf("GET %s: %v, %s; want the status there: %v", reader.url, err, got, reader.want)
+			}
+		}
+	})
+}
+
+// A watch that is held shows that it lives, to a client that takes bookmarks, and ends when its time is over.
+func TestAHeldWatchEndsInTime(t *testing.T) {
+	for url, bookmarks := range map[string]bool{urlWatch: true, urlPods + "?watch=true": false} {
+		bubble(t, url, func(t *testing.T) {
+			u, c := startListed(t, "100", podJSON("a", "50"))
+			u.goAway()
+			w := startWatch(t.Context(), t, c, url+"&resourceVersion=100&timeoutSeconds=90")
+			time.Sleep(89 * time.Second)
+			if w.ended() {
+				t.Error("it has ended too early")
+			}
+			time.Sleep(2 * time.Second)
+			got := w.heard(t)
+			if !w.ended() || (got != "") != bookmarks || strings.TrimSpace(strings.ReplaceAll(got, "BOOKMARK:=100", "")) != "" {
+				t.Errorf("it has ended: %v; the client heard %q, want bookmarks: %v", w.ended(), got, bookmarks)
+			}
+		})
+	}
 }

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 const urlFoos = "/apis/example.com/v1/foos"
@@ -47,29 +45,27 @@ func TestAMadeUpVersionHidesNothing(t *testing.T) {
 		},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u, c := startListed(t, "105", podJSON("b", "105"))
-				code := http.StatusOK
-				if test.method == http.MethodPost {
-					code = http.StatusCreated
-				}
-				u.on("get", func(*http.Request) *http.Response { return respond(code, test.answer) })
-				ask(as(t.Context(), "mallory.x"), t, c, test.method, test.url)
-				u.on("get", notFoundPod)
-				if got := get(t, c, urlPodA); got != "404" {
-					t.Fatalf("a pod that is not there: %q", got)
-				}
-				u.shows("200", podJSON("a", "150"))
-				get(t, c, urlPods)
-				u.goAway()
-				if got := get(t, c, urlPodA); got != "a=150" {
-					t.Errorf("offline, a pod that was listed is %q", got)
-				}
-				if test.method == http.MethodPost && len(c.views.All()) > 1 {
-					t.Error("an object that is not stored anywhere is kept")
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			u, c := startListed(t, "105", podJSON("b", "105"))
+			code := http.StatusOK
+			if test.method == http.MethodPost {
+				code = http.StatusCreated
+			}
+			u.on("get", func(*http.Request) *http.Response { return respond(code, test.answer) })
+			ask(as(t.Context(), "mallory.x"), t, c, test.method, test.url)
+			u.on("get", notFoundPod)
+			if got := get(t, c, urlPodA); got != "404" {
+				t.Fatalf("a pod that is not there: %q", got)
+			}
+			u.shows("200", podJSON("a", "150"))
+			get(t, c, urlPods)
+			u.goAway()
+			if got := get(t, c, urlPodA); got != "a=150" {
+				t.Errorf("offline, a pod that was listed is %q", got)
+			}
+			if test.method == http.MethodPost && len(c.views.All()) > 1 {
+				t.Error("an object that is not stored anywhere is kept")
+			}
 		})
 	}
 }
@@ -111,20 +107,4 @@ func TestARestoreOfAnotherStoreDropsNothing(t *testing.T) {
 			t.Errorf("after the restore there is %q", got)
 		}
 	})
-}
-
-// A request that only names a resource stores nothing.
-func TestRequestsForMadeUpResourcesStoreNothing(t *testing.T) {
-	u := newUpstream()
-	u.onText("get", http.StatusUnauthorized, "{}")
-	c := startCache(t, u)
-	for i := range 100 {
-		ask(as(t.Context(), "garbage"), t, c, http.MethodGet, fmt.Sprintf("/apis/g%d.example.com/v1/namespaces/ns/r/x", i))
-	}
-	for i := range 100 {
-		resource := schema.GroupVersionResource{Group: fmt.Sprintf("g%d.example.com", i), Version: "v1", Resource: "r"}
-		if c.records.Highest(resource) != nil {
-			t.Errorf("versions of %s are counted, of which nothing is kept", resource)
-		}
-	}
 }

@@ -41,20 +41,18 @@ func TestInitialEventsAreRecognizedLikeAnApiserver(t *testing.T) {
 		},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream()
-				u.shows("90", podJSON("a", "50"))
-				u.onText("watch", http.StatusOK, test.events)
-				c := startCache(t, u)
-				get(t, c, urlPods)
-				w := startWatch(t.Context(), t, c, test.url+"&timeoutSeconds=1")
-				<-w.done
-				u.goAway()
-				if got := get(t, c, urlPods); got != test.want {
-					t.Errorf("offline: %q, want %q", got, test.want)
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			u := newUpstream()
+			u.shows("90", podJSON("a", "50"))
+			u.onText("watch", http.StatusOK, test.events)
+			c := startCache(t, u)
+			get(t, c, urlPods)
+			w := startWatch(t.Context(), t, c, test.url+"&timeoutSeconds=1")
+			<-w.done
+			u.goAway()
+			if got := get(t, c, urlPods); got != test.want {
+				t.Errorf("offline: %q, want %q", got, test.want)
+			}
 		})
 	}
 }

@@ -144,8 +144,7 @@ func afterReboot(t *testing.T, prepare func(s *cloudNode, c *Cache)) (*upstream,
 	u := newUpstream()
 	s := newCloudNode(u)
 	dir := t.TempDir()
-	c := openCache(t, dir, u)
-	stop := runCache(t, c)
+	c, stop := runIn(t, dir, u)
 	if _, code := patchNode(as(t.Context(), flannel), t, c, urlNodeStatus, strategic, networkUp); code != http.StatusOK {
 		t.Fatalf("flannel's PATCH with the cloud: %d", code)
 	}
@@ -258,63 +257,59 @@ func TestWhatNobodyWritesToTheNodeOffline(t *testing.T) {
 		{"an account whose write was refused at last", account + "revoked.v1", urlNodeStatus, strategic, address},
 		{"an unknown token", account + "flannel.v2", urlNodeStatus, strategic, address},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u, s, start := afterReboot(t, func(s *cloudNode, hub *Cache) {
-					s.refuse["Bearer "+account+"refused.v1"] = http.StatusForbidden
-					for _, token := range []string{account + "refused.v1", account + "revoked.v1", "person.v1"} {
-						ask(as(t.Context(), token), t, hub, http.MethodGet, urlNode)
-						patchNode(as(t.Context(), token), t, hub, urlNodeStatus, strategic, networkUp)
-					}
-					s.refuse["Bearer "+account+"revoked.v1"] = http.StatusForbidden
-					patchNode(as(t.Context(), account+"revoked.v1"), t, hub, urlNodeStatus, strategic, networkUp)
-				})
-				hub := start()
-				if _, code := patchNode(as(t.Context(), c.token), t, hub, c.url, c.contentType, c.body); code != http.StatusServiceUnavailable {
-					t.Errorf("answered %d", code)
+		bubble(t, c.name, func(t *testing.T) {
+			u, s, start := afterReboot(t, func(s *cloudNode, hub *Cache) {
+				s.refuse["Bearer "+account+"refused.v1"] = http.StatusForbidden
+				for _, token := range []string{account + "refused.v1", account + "revoked.v1", "person.v1"} {
+					ask(as(t.Context(), token), t, hub, http.MethodGet, urlNode)
+					patchNode(as(t.Context(), token), t, hub, urlNodeStatus, strategic, networkUp)
 				}
-				if got := addressFor(t.Context(), t, hub); got != "10.0.0.1" {
-					t.Errorf("the node reads %s", got)
-				}
-				u.comeBack()
-				time.Sleep(time.Hour)
-				if sent := s.sent(); len(sent) != 0 {
-					t.Errorf("sent %v", sent)
-				}
+				s.refuse["Bearer "+account+"revoked.v1"] = http.StatusForbidden
+				patchNode(as(t.Context(), account+"revoked.v1"), t, hub, urlNodeStatus, strategic, networkUp)
 			})
+			hub := start()
+			if _, code := patchNode(as(t.Context(), c.token), t, hub, c.url, c.contentType, c.body); code != http.StatusServiceUnavailable {
+				t.Errorf("answered %d", code)
+			}
+			if got := addressFor(t.Context(), t, hub); got != "10.0.0.1" {
+				t.Errorf("the node reads %s", got)
+			}
+			u.comeBack()
+			time.Sleep(time.Hour)
+			if sent := s.sent(); len(sent) != 0 {
+				t.Errorf("sent %v", sent)
+			}
 		})
 	}
 }
 
 func TestANodePatchThatTheCloudRefusesIsTakenBack(t *testing.T) {
 	for _, code := range []int{http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity} {
-		t.Run(http.StatusText(code), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u, s, start := afterReboot(t, nil)
-				c := start()
-				ctx := as(t.Context(), flannel)
-				s.refuse["Bearer "+flannel] = code
-				if _, code := patchNode(ctx, t, c, urlNodeStatus, strategic, newAddress("10.0.0.9")); code != http.StatusOK {
-					t.Fatalf("the PATCH: %d", code)
+		bubble(t, http.StatusText(code), func(t *testing.T) {
+			u, s, start := afterReboot(t, nil)
+			c := start()
+			ctx := as(t.Context(), flannel)
+			s.refuse["Bearer "+flannel] = code
+			if _, code := patchNode(ctx, t, c, urlNodeStatus, strategic, newAddress("10.0.0.9")); code != http.StatusOK {
+				t.Fatalf("the PATCH: %d", code)
+			}
+			u.comeBack()
+			get(t, c, urlNode) // after which reports settle
+			time.Sleep(time.Hour)
+			if sent := s.sent(); len(sent) != 1 || s.address() != "10.0.0.1" {
+				t.Errorf("sent %v, and the cloud has %s", sent, s.address())
+			}
+			u.goAway()
+			synctest.Wait()
+			for _, ctx := range []context.Context{t.Context(), ctx} {
+				if got := addressFor(ctx, t, c); got != "10.0.0.1" {
+					t.Errorf("in the next outage: %s", got)
 				}
-				u.comeBack()
-				get(t, c, urlNode) // after which reports settle
-				time.Sleep(time.Hour)
-				if sent := s.sent(); len(sent) != 1 || s.address() != "10.0.0.1" {
-					t.Errorf("sent %v, and the cloud has %s", sent, s.address())
-				}
-				u.goAway()
-				synctest.Wait()
-				for _, ctx := range []context.Context{t.Context(), ctx} {
-					if got := addressFor(ctx, t, c); got != "10.0.0.1" {
-						t.Errorf("in the next outage: %s", got)
-					}
-				}
-				_, again := patchNode(ctx, t, c, urlNodeStatus, strategic, newAddress("10.0.0.9"))
-				if want := code == http.StatusForbidden || code == http.StatusUnprocessableEntity; (again != http.StatusOK) != want {
-					t.Errorf("in the next outage, a PATCH: %d", again)
-				}
-			})
+			}
+			_, again := patchNode(ctx, t, c, urlNodeStatus, strategic, newAddress("10.0.0.9"))
+			if want := code == http.StatusForbidden || code == http.StatusUnprocessableEntity; (again != http.StatusOK) != want {
+				t.Errorf("in the next outage, a PATCH: %d", again)
+			}
 		})
 	}
 }
@@ -324,29 +319,27 @@ func TestANodePatchDoesNotOverwriteANewerOne(t *testing.T) {
 		{"the agent's own, with the cloud", newAddress("10.0.0.9")}, // which may overtake the older one
 		{"one of a version that has passed", strings.Replace(newAddress("10.0.0.9"), `{"metadata":{`, `{"metadata":{"resourceVersion":"650",`, 1)},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u, s, start := afterReboot(t, nil)
-				hub := start()
-				ctx := as(t.Context(), flannel)
-				if _, code := patchNode(ctx, t, hub, urlNodeStatus, strategic, c.body); code != http.StatusOK {
-					t.Fatalf("the PATCH: %d", code)
-				}
-				if hub = start(); strings.Contains(c.body, "resourceVersion") { // so that it waits
-					s.mu.Lock()
-					s.node.ResourceVersion, s.node.Annotations[publicIP] = "700", "10.0.0.7"
-					s.mu.Unlock()
-					u.comeBack()
-				} else {
-					u.comeBack()
-					patchNode(ctx, t, hub, urlNodeStatus, strategic, newAddress("10.0.0.7"))
-				}
-				ask(ctx, t, hub, http.MethodGet, urlNode)
-				time.Sleep(time.Hour)
-				if got := s.address(); got != "10.0.0.7" {
-					t.Errorf("the cloud has %s", got)
-				}
-			})
+		bubble(t, c.name, func(t *testing.T) {
+			u, s, start := afterReboot(t, nil)
+			hub := start()
+			ctx := as(t.Context(), flannel)
+			if _, code := patchNode(ctx, t, hub, urlNodeStatus, strategic, c.body); code != http.StatusOK {
+				t.Fatalf("the PATCH: %d", code)
+			}
+			if hub = start(); strings.Contains(c.body, "resourceVersion") { // so that it waits
+				s.mu.Lock()
+				s.node.ResourceVersion, s.node.Annotations[publicIP] = "700", "10.0.0.7"
+				s.mu.Unlock()
+				u.comeBack()
+			} else {
+				u.comeBack()
+				patchNode(ctx, t, hub, urlNodeStatus, strategic, newAddress("10.0.0.7"))
+			}
+			ask(ctx, t, hub, http.MethodGet, urlNode)
+			time.Sleep(time.Hour)
+			if got := s.address(); got != "10.0.0.7" {
+				t.Errorf("the cloud has %s", got)
+			}
 		})
 	}
 }

@@ -41,13 +41,12 @@ func begin(t *testing.T, c *Cache, name, accept string) *http.Response {
 
 func TestALargeObjectInPartsIsTheWholeObject(t *testing.T) {
 	sizes := []int{10, 20_000, offline.MaxWaiting - 100, 70_000, 260_000}
-	for _, r := range []negotiation.Representation{
-		{Encoding: wire.Protobuf}, {Encoding: wire.JSON}, {Encoding: wire.Protobuf, Metadata: "v1"}, {Encoding: wire.JSON, Metadata: "v1"},
-	} {
+	c, items := startLarge(t, sizes...)
+	for _, r := range representations {
 		for _, room := range []int64{0, offline.MaxLargeWaiting} { // for large objects
 			t.Run(fmt.Sprintf("%s, room for %d", r, room), func(t *testing.T) {
-				c, items := startLarge(t, sizes...)
 				c.answers.Reserve(offline.MaxLargeWaiting - room)
+				defer c.answers.Reserve(room - offline.MaxLargeWaiting)
 				for i := range sizes {
 					o := view.Object{Type: podType, Repr: negotiation.Representation{Encoding: wire.Protobuf}, Bare: items[i]}
 					want, err := offline.AppendObject(nil, o, r)

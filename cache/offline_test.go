@@ -7,40 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/view"
 )
-
-func TestAnObjectIsReadAtTheNewestVersionThatWasSeen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream()
-		u.shows("5", podJSON("a", "5"))
-		c := startCache(t, u)
-		get(t, c, urlPodA) // once, long ago, by a person with kubectl
-		v := c.views.Acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
-		fill(t, v, "", "100", true, map[string]string{"a": "90"})
-		v.Release()
-		u.goAway()
-		expect(t, c, "offline", urlPodA, "a=90")
-	})
-}
-
-func TestAConcurrentChangeDoesNotHarmARead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
-		v := c.views.Find(podsKey(query.NodeUser))
-		before, _ := v.Member("ns/a")
-		v.Apply("100", &view.Change{Name: "ns/a", Version: "101", Object: []byte(podJSON("a", "101"))})
-		time.Sleep(5 * time.Second) // the old bytes are gone from the disk
-		if _, err := v.Read("ns/a", before); err == nil {
-			t.Fatal("what was replaced can still be read: this test shows nothing")
-		}
-		if got, want := shows(t, v), "101 ns/a=101 ns/b=51"; got != want {
-			t.Errorf("the view shows %q, want %q", got, want)
-		}
-	})
-}
 
 // A client on a slow link reads an old state to its end, whatever changes meanwhile.
 func TestASlowReaderOfAListDoesNotHarmTheNextOne(t *testing.T) {

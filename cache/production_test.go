@@ -22,6 +22,11 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
+// representations are the forms that an answer may have.
+var representations = []negotiation.Representation{
+	{Encoding: wire.Protobuf}, {Encoding: wire.JSON}, {Encoding: wire.Protobuf, Metadata: "v1"}, {Encoding: wire.JSON, Metadata: "v1"},
+}
+
 var podType = wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 
 // largePods are pods in protobuf, some of them larger than what may wait for a client.
@@ -84,15 +89,14 @@ func TestAListInPiecesIsTheWholeList(t *testing.T) {
 		"large ones": {10, 100_000, 70_000, 10, 150_000}, "one that just does not fit": {offline.MaxWaiting - 60}, "one large": {170_000},
 	} {
 		names, items := largePods(t, sizes...)
-		for _, r := range []negotiation.Representation{
-			{Encoding: wire.Protobuf}, {Encoding: wire.JSON}, {Encoding: wire.Protobuf, Metadata: "v1"}, {Encoding: wire.JSON, Metadata: "v1"},
-		} {
+		c := startCache(t, newUpstream())
+		fillWith(t, c, names, items)
+		for _, r := range representations {
 			for _, room := range []int64{0, offline.MaxLargeWaiting} { // for large pieces
 				for how, read := range map[string]func(io.Reader) ([]byte, error){"read": io.ReadAll, "written": written} {
 					t.Run(fmt.Sprintf("%s, %s, room for %d, %s", name, r, room, how), func(t *testing.T) {
-						c := startCache(t, newUpstream())
-						fillWith(t, c, names, items)
 						c.answers.Reserve(offline.MaxLargeWaiting - room)
+						defer c.answers.Reserve(room - offline.MaxLargeWaiting)
 						want := wholeList(t, r, items)
 						res := listOffline(t, c, relist.AcceptOf(r))
 						got, err := read(res.Body)

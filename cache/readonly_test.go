@@ -27,8 +27,7 @@ func TestAReadOnlyDiskIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, dir := newUpstream(), filepath.Join(disk, "cache")
 		u.shows("100", podJSON("a", "50"), podJSON("b", "51"))
-		c := openCache(t, dir, u)
-		stop := runCache(t, c)
+		c, stop := runIn(t, dir, u)
 		get(t, c, urlPods)
 		get(t, c, urlPodA)
 		stop()

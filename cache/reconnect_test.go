@@ -19,44 +19,42 @@ func TestWatchesComeBackOverTheWholeJitter(t *testing.T) {
 		"the first attempt meets the refusal": true,
 	}
 	for name, refused := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const watches, spread = 20, 10 * time.Minute // longer than from bookmark to bookmark
-				u := newUpstream()
-				u.shows("100", podJSON("a", "50"))
-				c := startCache(t, u, func(o *Options) { o.ReconnectJitter = spread })
-				get(t, c, urlPods)
-				for range watches {
-					startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
-				}
-				if !refused {
-					u.goAway()
-				}
-				u.on("watch", func(*http.Request) *http.Response { return nil })
-				for range watches {
-					(<-u.feeds).CloseWithError(io.ErrUnexpectedEOF)
-				}
-				time.Sleep(time.Second)
-				if refused {
-					u.goAway()
-				}
-				time.Sleep(5 * time.Minute)
-				u.on("watch", u.open)
-				before, back := u.count("watch"), time.Now()
-				u.comeBack()
-				time.Sleep(spread + time.Minute)
-				resumed := u.all("watch")[before:]
-				if len(resumed) != watches {
-					t.Fatalf("%d watches were opened again, of %d", len(resumed), watches)
-				}
-				first, last := resumed[0].at.Sub(back), resumed[watches-1].at.Sub(back)
-				if last-first < spread/5 || last > spread+time.Second { // by chance once in 10^13 runs
-					t.Errorf("they came back after %s to %s, want them spread over %s", first, last, spread)
-				}
-				if n := u.count("list"); n != 1 {
-					t.Errorf("%d lists, want none but the client's", n-1)
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			const watches, spread = 20, 10 * time.Minute // longer than from bookmark to bookmark
+			u := newUpstream()
+			u.shows("100", podJSON("a", "50"))
+			c := startCache(t, u, func(o *Options) { o.ReconnectJitter = spread })
+			get(t, c, urlPods)
+			for range watches {
+				startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
+			}
+			if !refused {
+				u.goAway()
+			}
+			u.on("watch", func(*http.Request) *http.Response { return nil })
+			for range watches {
+				(<-u.feeds).CloseWithError(io.ErrUnexpectedEOF)
+			}
+			time.Sleep(time.Second)
+			if refused {
+				u.goAway()
+			}
+			time.Sleep(5 * time.Minute)
+			u.on("watch", u.open)
+			before, back := u.count("watch"), time.Now()
+			u.comeBack()
+			time.Sleep(spread + time.Minute)
+			resumed := u.all("watch")[before:]
+			if len(resumed) != watches {
+				t.Fatalf("%d watches were opened again, of %d", len(resumed), watches)
+			}
+			first, last := resumed[0].at.Sub(back), resumed[watches-1].at.Sub(back)
+			if last-first < spread/5 || last > spread+time.Second { // by chance once in 10^13 runs
+				t.Errorf("they came back after %s to %s, want them spread over %s", first, last, spread)
+			}
+			if n := u.count("list"); n != 1 {
+				t.Errorf("%d lists, want none but the client's", n-1)
+			}
 		})
 	}
 }
@@ -201,65 +199,60 @@ func TestEndedStreamsReleaseTheirViews(t *testing.T) {
 		}},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { // whose end fails the test if a goroutine is left
-				u := newUpstream()
-				u.shows("100", podJSON("a", "50"))
-				c := openCache(t, t.TempDir(), u)
-				stop := runCache(t, c)
-				get(t, c, urlPods)
-				var watchers []*watcher
-				for range 10 {
-					watchers = append(watchers, startWatch(t.Context(), t, c, test.url))
-				}
-				for range watchers {
-					test.then(t, u, <-u.feeds)
-				}
-				time.Sleep(10 * time.Second)
-				for _, w := range watchers {
-					w.stop()
-					<-w.done
-				}
-				v := c.views.Find(podsKey(query.NodeUser))
-				if n := v.Holders(); n > 1 { // a list that is under way
-					t.Errorf("%d requests hold the view, and none is there", n)
-				}
-				if v.Template.Load() != nil {
-					t.Error("the request of a client that is gone is kept")
-				}
-				stop()
-			})
+		bubble(t, name, func(t *testing.T) { // whose end fails the test if a goroutine is left
+			u := newUpstream()
+			u.shows("100", podJSON("a", "50"))
+			c, stop := runIn(t, t.TempDir(), u)
+			get(t, c, urlPods)
+			var watchers []*watcher
+			for range 10 {
+				watchers = append(watchers, startWatch(t.Context(), t, c, test.url))
+			}
+			for range watchers {
+				test.then(t, u, <-u.feeds)
+			}
+			time.Sleep(10 * time.Second)
+			for _, w := range watchers {
+				w.stop()
+				<-w.done
+			}
+			v := c.views.Find(podsKey(query.NodeUser))
+			if n := v.Holders(); n > 1 { // a list that is under way
+				t.Errorf("%d requests hold the view, and none is there", n)
+			}
+			if v.Template.Load() != nil {
+				t.Error("the request of a client that is gone is kept")
+			}
+			stop()
 		})
 	}
 }
 
 func TestAbandonedOfflineAnswersHoldNothing(t *testing.T) {
 	for _, url := range []string{urlPods, urlWatch, urlWatch + "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"} {
-		t.Run(url, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream()
-				var all []string
-				for i := range 500 {
-					all = append(all, podJSON(fmt.Sprintf("p%03d", i), fmt.Sprint(i+1)))
-				}
-				u.shows("10000", all...)
-				c := startCache(t, u)
-				get(t, c, urlPods)
-				time.Sleep(5 * time.Second) // it is on disk
-				u.goAway()
-				ctx, cancel := context.WithCancel(t.Context())
-				res, err := c.RoundTrip(newRequest(ctx, http.MethodGet, url))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := io.ReadFull(res.Body, make([]byte, 1000)); err != nil {
-					t.Fatal(err)
-				}
-				cancel()
-				if err := res.Body.Close(); err != nil {
-					t.Error(err)
-				}
-			})
+		bubble(t, url, func(t *testing.T) {
+			u := newUpstream()
+			var all []string
+			for i := range 500 {
+				all = append(all, podJSON(fmt.Sprintf("p%03d", i), fmt.Sprint(i+1)))
+			}
+			u.shows("10000", all...)
+			c := startCache(t, u)
+			get(t, c, urlPods)
+			time.Sleep(5 * time.Second) // it is on disk
+			u.goAway()
+			ctx, cancel := context.WithCancel(t.Context())
+			res, err := c.RoundTrip(newRequest(ctx, http.MethodGet, url))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(res.Body, make([]byte, 1000)); err != nil {
+				t.Fatal(err)
+			}
+			cancel()
+			if err := res.Body.Close(); err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }

@@ -25,48 +25,42 @@ func TestLostRecordsBringBackNoDeletedObject(t *testing.T) {
 			get(t, c, urlPodA)
 		},
 	} {
-		{
-			t.Run(what, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
-					c := openCache(t, dir, u)
-					stop := runCache(t, c)
-					u.onText("get", http.StatusForbidden, forbidden)
-					u.shows("100", podJSON("a", "50"), podJSON("b", "51"))
-					get(t, c, urlPods)
-					get(t, c, urlPodA)
-					restart := func() {
-						stop()
-						c = openCache(t, dir, u)
-						stop = runCache(t, c)
-					}
-					restart()
-					learn(t, u, c)
-					stop()
-					flipObject(t, dir, `"ns/a"`)
-					u.goAway()
-					for range 2 { // what follows is on disk, too
-						restart()
-						if got := get(t, c, urlPodA); strings.HasPrefix(got, "a=") || got == "404" {
-							t.Fatalf("without the record, the pod is read as %q", got)
-						}
-						if got, want := get(t, c, urlPods), "100: a=50 b=51"; got != want {
-							t.Errorf("the list is %q, want %q", got, want)
-						}
-					}
-					u.comeBack()
-					u.shows("100", podJSON("a", "50"), podJSON("b", "51"))
-					get(t, c, modelURL("b"))
-					u.goAway()
-					for range 2 {
-						if got := get(t, c, modelURL("b")); got != "b=51" {
-							t.Errorf("what was read again is read as %q", got)
-						}
-						restart()
-					}
-				})
-			})
-		}
+		bubble(t, what, func(t *testing.T) {
+			u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
+			c, stop := runIn(t, dir, u)
+			u.onText("get", http.StatusForbidden, forbidden)
+			u.shows("100", podJSON("a", "50"), podJSON("b", "51"))
+			get(t, c, urlPods)
+			get(t, c, urlPodA)
+			restart := func() {
+				stop()
+				c, stop = runIn(t, dir, u)
+			}
+			restart()
+			learn(t, u, c)
+			stop()
+			flipObject(t, dir, `"ns/a"`)
+			u.goAway()
+			for range 2 { // what follows is on disk, too
+				restart()
+				if got := get(t, c, urlPodA); strings.HasPrefix(got, "a=") || got == "404" {
+					t.Fatalf("without the record, the pod is read as %q", got)
+				}
+				if got, want := get(t, c, urlPods), "100: a=50 b=51"; got != want {
+					t.Errorf("the list is %q, want %q", got, want)
+				}
+			}
+			u.comeBack()
+			u.shows("100", podJSON("a", "50"), podJSON("b", "51"))
+			get(t, c, modelURL("b"))
+			u.goAway()
+			for range 2 {
+				if got := get(t, c, modelURL("b")); got != "b=51" {
+					t.Errorf("what was read again is read as %q", got)
+				}
+				restart()
+			}
+		})
 	}
 }
 
@@ -75,8 +69,7 @@ func TestRecordsOfAnotherSaltAreReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
 		u.shows("100", podJSON("a", "50"))
-		c := openCache(t, dir, u)
-		stop := runCache(t, c)
+		c, stop := runIn(t, dir, u)
 		get(t, c, urlPods)
 		u.onText("get", http.StatusForbidden, "{}")
 		get(t, c, urlPodA)
@@ -89,8 +82,7 @@ func TestRecordsOfAnotherSaltAreReplaced(t *testing.T) {
 		if err := errors.Join(err, s.Close()); err != nil {
 			t.Fatal(err)
 		}
-		c = openCache(t, dir, u)
-		stop = runCache(t, c)
+		c, stop = runIn(t, dir, u)
 		u.shows("100", podJSON("a", "50"))
 		get(t, c, urlPodA) // it is let in again
 		stop()

@@ -1,12 +1,14 @@
 package cache
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 )
 
 // modelServer is an apiserver with pods of one namespace. It records what one client has seen of
@@ -153,24 +155,27 @@ func newModelWorld(t *testing.T, seed uint64) *modelWorld {
 }
 
 // Whatever a client reads and deletes, and whatever happens to the hub: offline the client never
-// gets an object that it knows to be gone, nor a 404 for an object that it has seen later.
+// gets an object that it knows to be gone, nor a 404 for an object that it has seen later. SEEDS plays more; what
+// clients of a real apiserver see is in test/fuzzcache.
 func TestNoSequenceOfStepsBringsBackOrHidesAnObject(t *testing.T) {
-	for seed := range uint64(40) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newModelWorld(t, seed)
-				var did []string
-				for range 40 {
-					step, pod := modelSteps[w.rand.IntN(len(modelSteps))], modelNames[w.rand.IntN(len(modelNames))]
-					step.do(t, w, pod)
-					did = append(did, step.name+" "+pod)
-					w.up.goAway()
-					for _, one := range modelNames {
-						w.check(t, one, get(t, w.cache, modelURL(one)), did)
-					}
-					w.up.comeBack()
+	seeds, err := strconv.ParseUint(cmp.Or(os.Getenv("SEEDS"), "6"), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seed := range seeds {
+		bubble(t, fmt.Sprint(seed), func(t *testing.T) {
+			w := newModelWorld(t, seed)
+			var did []string
+			for range 40 {
+				step, pod := modelSteps[w.rand.IntN(len(modelSteps))], modelNames[w.rand.IntN(len(modelNames))]
+				step.do(t, w, pod)
+				did = append(did, step.name+" "+pod)
+				w.up.goAway()
+				for _, one := range modelNames {
+					w.check(t, one, get(t, w.cache, modelURL(one)), did)
 				}
-			})
+				w.up.comeBack()
+			}
 		})
 	}
 }

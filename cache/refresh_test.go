@@ -13,7 +13,6 @@ import (
 	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/relist"
 	"github.com/edgehub-io/edgehub/cache/store/writeback"
-	"github.com/edgehub-io/edgehub/cache/view"
 )
 
 func TestAListCatchesUpWithWhatCameMeanwhile(t *testing.T) {
@@ -60,115 +59,57 @@ func TestOpenWatchesAskForListsLessAndLess(t *testing.T) {
 	}{
 		"the apiserver is overloaded": {
 			list:   func(*http.Request) *http.Response { return respond(http.StatusServiceUnavailable, "{}") },
-			events: time.Second, total: 30 * time.Minute, first: 2 * time.Second, longest: relist.MaxPause,
+			events: 5 * time.Second, total: 30 * time.Minute, first: 2 * time.Second, longest: relist.MaxPause,
 		},
 		"the disk is full": {
 			list: func(*http.Request) *http.Response {
 				return respond(http.StatusOK, podsJSON("100", podJSON("a", "50")))
 			},
-			lose: true, events: time.Second, total: 30 * time.Minute, first: 2 * time.Second, longest: relist.MaxPause,
+			lose: true, events: 5 * time.Second, total: 30 * time.Minute, first: 2 * time.Second, longest: relist.MaxPause,
 		},
 		"who may watch may not list": {
 			list:   func(*http.Request) *http.Response { return respond(http.StatusForbidden, "{}") },
-			events: 2 * time.Minute, total: 24 * time.Hour, first: relist.FirstBackoff, longest: relist.MaxBackoff,
-		},
-		"what comes is a page, where all was asked for": {
-			list: func(*http.Request) *http.Response {
-				return respond(http.StatusOK, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100","continue":"x"},"items":[]}`)
-			},
-			events: 2 * time.Minute, total: 24 * time.Hour, first: relist.FirstBackoff, longest: relist.MaxBackoff,
+			events: 10 * time.Minute, total: 20 * time.Hour, first: relist.FirstBackoff, longest: relist.MaxBackoff,
 		},
 		"what comes is no list": {
 			list:   func(*http.Request) *http.Response { return respond(http.StatusOK, "<html>") },
-			events: 2 * time.Minute, total: 24 * time.Hour, first: relist.FirstBackoff, longest: relist.MaxBackoff,
+			events: 10 * time.Minute, total: 20 * time.Hour, first: relist.FirstBackoff, longest: relist.MaxBackoff,
 		},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream()
-				u.on("list", test.list)
-				c := startCache(t, u)
-				w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
-				v, feed := c.views.Find(podsKey(query.NodeUser)), <-u.feeds
-				events := int(test.total / test.events)
-				for n := range events {
-					if test.lose {
-						c.views.MarkStale(v.DiskID(), writeback.ErrOverflow)
-					}
-					send(t, feed, podEvent("MODIFIED", "a", fmt.Sprint(200+n)))
-					time.Sleep(test.events)
+		bubble(t, name, func(t *testing.T) {
+			u := newUpstream()
+			u.on("list", test.list)
+			c := startCache(t, u)
+			w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
+			v, feed := c.views.Find(podsKey(query.NodeUser)), <-u.feeds
+			events := int(test.total / test.events)
+			for n := range events {
+				if test.lose {
+					c.views.MarkStale(v.DiskID(), writeback.ErrOverflow)
 				}
-				lists := u.all("list")
-				if len(lists) < 5 {
-					t.Fatalf("%d lists: it is given up for good", len(lists))
+				send(t, feed, podEvent("MODIFIED", "a", fmt.Sprint(200+n)))
+				time.Sleep(test.events)
+			}
+			lists := u.all("list")
+			if len(lists) < 5 {
+				t.Fatalf("%d lists: it is given up for good", len(lists))
+			}
+			before := time.Duration(0)
+			for i := range lists[1:] {
+				pause := lists[i+1].at.Sub(lists[i].at)
+				if least := min(max(2*before-2*test.events, test.first), test.longest); pause < least || pause > test.longest+records.SweepEvery+test.events {
+					t.Errorf("list %d comes %s after the one before, which came after %s; want %s to %s", i+1, pause, before, least, test.longest)
 				}
-				before := time.Duration(0)
-				for i := range lists[1:] {
-					pause := lists[i+1].at.Sub(lists[i].at)
-					if least := min(max(2*before-2*test.events, test.first), test.longest); pause < least || pause > test.longest+records.SweepEvery+test.events {
-						t.Errorf("list %d comes %s after the one before, which came after %s; want %s to %s", i+1, pause, before, least, test.longest)
-					}
-					before = pause
-				}
-				if before < test.longest {
-					t.Errorf("the last pause is %s, want %s", before, test.longest)
-				}
-				synctest.Wait()
-				if got, want := len(w.heardEvents(t)), events; got != want {
-					t.Errorf("the client got %d events of %d", got, want)
-				}
-			})
+				before = pause
+			}
+			if before < test.longest {
+				t.Errorf("the last pause is %s, want %s", before, test.longest)
+			}
+			synctest.Wait()
+			if got, want := len(w.heardEvents(t)), events; got != want {
+				t.Errorf("the client got %d events of %d", got, want)
+			}
 		})
 	}
-}
-
-func TestAStaleViewIsListedAgain(t *testing.T) {
-	tests := map[string]struct {
-		watched bool
-		want    string
-		lists   int
-	}{
-		"while somebody watches it": {true, "100: a=50", 2},
-		"not if nobody does":        {false, view.ErrNeverRead.Error(), 1},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u, c := startListed(t, "100", podJSON("a", "50"))
-				w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
-				if !test.watched {
-					w.stop()
-					<-w.done
-				}
-				c.views.MarkStale(c.views.Find(podsKey(query.NodeUser)).DiskID(), writeback.ErrOverflow)
-				time.Sleep(records.SweepEvery + time.Second) // without any event
-				u.goAway()
-				if got := get(t, c, urlPods); got != test.want {
-					t.Errorf("offline: %q, want %q", got, test.want)
-				}
-				if n := u.count("list"); n != test.lists {
-					t.Errorf("%d lists, want %d", n, test.lists)
-				}
-			})
-		})
-	}
-}
-
-func TestTheResultOfARelistIsDropped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream()
-		u.shows("100", podJSON("a", "50"))
-		c := startCache(t, u)
-		startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100") // a gap: it is listed
-		synctest.Wait()
-		v := c.views.Find(podsKey(query.NodeUser))
-		if c.lister.Ended(v, time.Time{}) == nil {
-			t.Fatal("nothing was listed")
-		}
-		time.Sleep(relist.Calm + 2*records.SweepEvery)
-		if c.lister.Ended(v, time.Time{}) != nil {
-			t.Error("what a list has changed is held for good")
-		}
-	})
 }

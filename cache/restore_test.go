@@ -33,23 +33,21 @@ func TestAWatchIsToldThatTheStoreWasRestored(t *testing.T) {
 		},
 	}
 	for name, lose := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "95"))
-				w := startWatch(t.Context(), t, c, urlPods+"?watch=true&resourceVersion=100")
-				feed := <-u.feeds
-				u.shows("90", podJSON("a", "50"))
-				lose(t, u, feed)
-				time.Sleep(time.Minute)
-				if got := w.heard(t); got != "ERROR:410" || !w.ended() {
-					t.Errorf("the client heard %q, and the stream has ended: %t; want it told to list", got, w.ended())
-				}
-				if n := u.count("watch"); n != 1 {
-					t.Error("the watch was opened again above the apiservers' version, where they hold it in silence")
-				}
-				u.goAway()
-				expect(t, c, "offline", urlPods, "90: a=50")
-			})
+		bubble(t, name, func(t *testing.T) {
+			u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "95"))
+			w := startWatch(t.Context(), t, c, urlPods+"?watch=true&resourceVersion=100")
+			feed := <-u.feeds
+			u.shows("90", podJSON("a", "50"))
+			lose(t, u, feed)
+			time.Sleep(time.Minute)
+			if got := w.heard(t); got != "ERROR:410" || !w.ended() {
+				t.Errorf("the client heard %q, and the stream has ended: %t; want it told to list", got, w.ended())
+			}
+			if n := u.count("watch"); n != 1 {
+				t.Error("the watch was opened again above the apiservers' version, where they hold it in silence")
+			}
+			u.goAway()
+			expect(t, c, "offline", urlPods, "90: a=50")
 		})
 	}
 }
@@ -79,37 +77,35 @@ func TestTheCacheFollowsARestoreWhateverRequestComesFirst(t *testing.T) {
 		"initial events":                             urlWatch + "&timeoutSeconds=1",
 	}
 	for name, url := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u, c := startListed(t, "100", podJSON("a", "50", "old"), podJSON("b", "95"))
-				get(t, c, urlPodA)
-				time.Sleep(5 * time.Second)
-				// Version 50 names another state of the object now.
-				u.shows("90", podJSON("a", "50", "new"))
-				u.on("watch", func(r *http.Request) *http.Response {
-					events := podBookmark("90", false)
-					if !r.URL.Query().Has("resourceVersion") {
-						events = `{"type":"ADDED","object":` + podJSON("a", "50", "new") + "}\n" + events
-					}
-					return respond(http.StatusOK, events)
-				})
-				res, err := c.RoundTrip(newRequest(t.Context(), http.MethodGet, url))
-				if err != nil {
-					t.Fatal(err)
+		bubble(t, name, func(t *testing.T) {
+			u, c := startListed(t, "100", podJSON("a", "50", "old"), podJSON("b", "95"))
+			get(t, c, urlPodA)
+			time.Sleep(5 * time.Second)
+			// Version 50 names another state of the object now.
+			u.shows("90", podJSON("a", "50", "new"))
+			u.on("watch", func(r *http.Request) *http.Response {
+				events := podBookmark("90", false)
+				if !r.URL.Query().Has("resourceVersion") {
+					events = `{"type":"ADDED","object":` + podJSON("a", "50", "new") + "}\n" + events
 				}
-				if _, err := io.Copy(io.Discard, res.Body); err != nil {
-					t.Error(err)
-				}
-				if err := res.Body.Close(); err != nil {
-					t.Error(err)
-				}
-				time.Sleep(time.Minute)
-				u.goAway()
-				if got := get(t, c, urlPods); got != after {
-					t.Errorf("offline list: %q, want %q", got, after)
-				}
-				expect(t, c, "offline object", urlPodA, "a=50/new")
+				return respond(http.StatusOK, events)
 			})
+			res, err := c.RoundTrip(newRequest(t.Context(), http.MethodGet, url))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.Copy(io.Discard, res.Body); err != nil {
+				t.Error(err)
+			}
+			if err := res.Body.Close(); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Minute)
+			u.goAway()
+			if got := get(t, c, urlPods); got != after {
+				t.Errorf("offline list: %q, want %q", got, after)
+			}
+			expect(t, c, "offline object", urlPodA, "a=50/new")
 		})
 	}
 }
@@ -141,23 +137,21 @@ func TestASingleObjectFollowsARestore(t *testing.T) {
 		"where it is read again and listed": {urlPods, urlPodA},
 	}
 	for name, urls := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u := newUpstream()
-				u.shows("1000", podJSON("a", "1000"))
-				c := startCache(t, u)
-				get(t, c, urlPodA)
-				if urls[0] == urlPods {
-					get(t, c, urlPods)
-				}
-				u.shows("900", podJSON("a", "900"))
-				for _, url := range urls {
-					get(t, c, url)
-				}
-				time.Sleep(time.Second)
-				u.goAway()
-				expect(t, c, "offline", urlPodA, "a=900")
-			})
+		bubble(t, name, func(t *testing.T) {
+			u := newUpstream()
+			u.shows("1000", podJSON("a", "1000"))
+			c := startCache(t, u)
+			get(t, c, urlPodA)
+			if urls[0] == urlPods {
+				get(t, c, urlPods)
+			}
+			u.shows("900", podJSON("a", "900"))
+			for _, url := range urls {
+				get(t, c, url)
+			}
+			time.Sleep(time.Second)
+			u.goAway()
+			expect(t, c, "offline", urlPodA, "a=900")
 		})
 	}
 }

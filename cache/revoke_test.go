@@ -55,6 +55,7 @@ func TestGoneAndForbiddenObjectsAreNotServedOffline(t *testing.T) {
 	}{
 		"a read object":                             {[]step{asks(urlPodA)}, "a=50", never},
 		"a read object that is gone":                {[]step{asks(urlPodA), answers("get", 404, notFound("pods", "a")), asks(urlPodA)}, "404", never},
+		"a read object that a later list lacks":     {[]step{asks(urlPodA), answers("list", 200, podsJSON("120")), asks(urlPods)}, "404", "120:"},
 		"a 404 that is about something else":        {[]step{asks(urlPodA), answers("get", 404, notFound("namespaces", "ns")), asks(urlPodA)}, "a=50", never},
 		"a 404 that says nothing":                   {[]step{asks(urlPodA), answers("get", 404, "404 page not found"), asks(urlPodA)}, "a=50", never},
 		"a 404 for what a list view has":            {[]step{asks(urlPods, urlPodA), answers("get", 404, notFound("pods", "a")), asks(urlPodA)}, "404", all},
@@ -84,36 +85,39 @@ func TestGoneAndForbiddenObjectsAreNotServedOffline(t *testing.T) {
 		}, "a=50", all}
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u, dir := newUpstream(), t.TempDir()
-				u.shows("100", podJSON("a", "50"))
-				c := openCache(t, dir, u)
-				stop := runCache(t, c)
-				for _, do := range test.do {
-					do(t, c, u)
+		bubble(t, name, func(t *testing.T) {
+			u, dir := newUpstream(), t.TempDir()
+			u.shows("100", podJSON("a", "50"))
+			c, stop := runIn(t, dir, u)
+			other := as(t.Context(), "coredns") // whom nothing of it concerns
+			for _, url := range []string{urlPods, urlPodA} {
+				ask(other, t, c, http.MethodGet, url)
+			}
+			for _, do := range test.do {
+				do(t, c, u)
+			}
+			u.goAway()
+			for _, when := range []string{"offline", "offline, and after a restart"} {
+				if got := get(t, c, urlPodA); got != test.object {
+					t.Errorf("%s, the object: %q, want %q", when, got, test.object)
 				}
-				u.goAway()
-				for _, when := range []string{"offline", "offline, and after a restart"} {
-					if got := get(t, c, urlPodA); got != test.object {
-						t.Errorf("%s, the object: %q, want %q", when, got, test.object)
+				for _, form := range []string{protobuf, "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"} {
+					if test.object != denied {
+						break // it may be there, and is described from JSON only
 					}
-					for _, form := range []string{protobuf, "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"} {
-						if test.object != denied {
-							break // it may be there, and is described from JSON only
-						}
-						if got := ask(context.WithValue(t.Context(), acceptKey{}, form), t, c, http.MethodGet, urlPodA); got != denied {
-							t.Errorf("%s, the object as %s: %q, want %q", when, form, got, denied)
-						}
+					if got := ask(context.WithValue(t.Context(), acceptKey{}, form), t, c, http.MethodGet, urlPodA); got != denied {
+						t.Errorf("%s, the object as %s: %q, want %q", when, form, got, denied)
 					}
-					if got := get(t, c, urlPods); got != test.list {
-						t.Errorf("%s, the list: %q, want %q", when, got, test.list)
-					}
-					stop()
-					c = openCache(t, dir, u)
-					stop = runCache(t, c)
 				}
-			})
+				if got := get(t, c, urlPods); got != test.list {
+					t.Errorf("%s, the list: %q, want %q", when, got, test.list)
+				}
+				if list, object := ask(other, t, c, http.MethodGet, urlPods), ask(other, t, c, http.MethodGet, urlPodA); list != all || object != "a=50" {
+					t.Errorf("%s, another user reads %q and %q", when, list, object)
+				}
+				stop()
+				c, stop = runIn(t, dir, u)
+			}
 		})
 	}
 }

@@ -2,7 +2,6 @@ package cache
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -71,50 +70,25 @@ func TestAReadIsNotAnsweredFromAWatchThatHasNotComeToWhatTheNodeHasSeen(t *testi
 		"JSON that an apiserver indents":           {accept: "application/json;pretty=1"},
 		"initial events, which belong to no list":  {params: "&sendInitialEvents=true", url: urlPods},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := startWatching(t, tt.selector)
-				for _, one := range tt.do {
-					one(t, w)
-					synctest.Wait()
-				}
-				w.shows("999", podJSON("a", "999"))
-				if tt.url == "" {
-					tt.url = urlPodA
-				}
-				ctx := t.Context()
-				if tt.accept != "" {
-					ctx = context.WithValue(ctx, acceptKey{}, tt.accept)
-				}
-				if got := ask(ctx, t, w.cache, http.MethodGet, tt.url+anyVersion+tt.params); !strings.Contains(got, "999") && got != "404" {
-					t.Errorf("by the hub: %q", got)
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			w := startWatching(t, tt.selector)
+			for _, one := range tt.do {
+				one(t, w)
+				synctest.Wait()
+			}
+			w.shows("999", podJSON("a", "999"))
+			if tt.url == "" {
+				tt.url = urlPodA
+			}
+			ctx := t.Context()
+			if tt.accept != "" {
+				ctx = context.WithValue(ctx, acceptKey{}, tt.accept)
+			}
+			if got := ask(ctx, t, w.cache, http.MethodGet, tt.url+anyVersion+tt.params); !strings.Contains(got, "999") && got != "404" {
+				t.Errorf("by the hub: %q", got)
+			}
 		})
 	}
-}
-
-// What a table shows is at least as new as what was known when it came, not when it was asked for.
-func TestATableCountsFromItsAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := startWatching(t, "")
-		answer, done := make(chan struct{}), make(chan struct{})
-		w.on("get", func(*http.Request) *http.Response {
-			<-answer
-			return respond(http.StatusOK, `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"130"}}`)
-		})
-		go func() {
-			defer close(done)
-			ask(context.WithValue(t.Context(), acceptKey{}, "application/json;as=Table;v=v1;g=meta.k8s.io"), t, w.cache, http.MethodGet, urlPodA)
-		}()
-		synctest.Wait()
-		send(t, w.feed, podEvent("ADDED", "b", "120"))
-		synctest.Wait()
-		close(answer)
-		<-done
-		w.shows("999", podJSON("a", "999"))
-		expect(t, w.cache, "after a table", urlPodA+anyVersion, "a=999")
-	})
 }
 
 // A watch catches up, and its view answers again.
@@ -136,28 +110,6 @@ func TestAWatchAnswersAgainAfterWhatWasShownAtNoVersion(t *testing.T) {
 	})
 }
 
-// A program may use any names, of many resources. What is noted of them is bounded: beyond that, no watch answers.
-func TestWhatWasShownAtNoVersionIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := startWatching(t, "")
-		for i := range 3 * maxUnversioned {
-			w.answers(t, "get", http.StatusCreated, "{}", http.MethodPost, fmt.Sprintf("/apis/example.com/v1/namespaces/ns/foos%d/x%d/eviction", i%2*i, i))
-		}
-		if n := len(w.cache.unversioned.since); n > maxUnversioned+1 {
-			t.Errorf("%d are noted", n)
-		}
-		w.shows("999", podJSON("a", "999"))
-		expect(t, w.cache, "when not all can be noted", urlPodA+anyVersion, "a=999")
-		bookmarks(2)(t, w)
-		send(t, w.feed, podEvent("MODIFIED", "a", "1000"))
-		synctest.Wait()
-		expect(t, w.cache, "two minutes later", urlPods+anyVersion, "1000: a=1000")
-		if n := len(w.cache.unversioned.since); n > 0 {
-			t.Errorf("%d are noted two minutes later", n)
-		}
-	})
-}
-
 // A kind has two versions, whose objects have the same resourceVersions.
 func TestAWatchOfOneVersionOfAnAPIDoesNotAnswerWhereAnotherWasUsed(t *testing.T) {
 	const v1, beta = "/apis/example.com/v1/foos", "/apis/example.com/v1beta1/foos"
@@ -166,36 +118,34 @@ func TestAWatchOfOneVersionOfAnAPIDoesNotAnswerWhereAnotherWasUsed(t *testing.T)
 		code   int
 	}{"GET": {"GET", 200}, "PATCH": {"PATCH", 200}, "DELETE": {"DELETE", 200}, "refused": {"GET", 403}} {
 		for _, read := range []string{v1 + "/x", v1} {
-			t.Run(name+" "+read, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					u := newUpstream()
-					shows := func(code int, version string) {
-						answer := func(r *http.Request) *http.Response {
-							body := foosJSON(version, version)
-							switch {
-							case r.Method == http.MethodDelete:
-								body = `{"kind":"Status","apiVersion":"v1","status":"Success","details":{"name":"x","kind":"foos","group":"example.com","uid":"u"}}`
-							case strings.HasSuffix(r.URL.Path, "/x"):
-								body = fooJSON(version)
-							}
-							return respond(code, strings.ReplaceAll(body, "/v1", r.URL.Path[strings.Index(r.URL.Path, "/v1"):strings.Index(r.URL.Path, "/foos")]))
+			bubble(t, name+" "+read, func(t *testing.T) {
+				u := newUpstream()
+				shows := func(code int, version string) {
+					answer := func(r *http.Request) *http.Response {
+						body := foosJSON(version, version)
+						switch {
+						case r.Method == http.MethodDelete:
+							body = `{"kind":"Status","apiVersion":"v1","status":"Success","details":{"name":"x","kind":"foos","group":"example.com","uid":"u"}}`
+						case strings.HasSuffix(r.URL.Path, "/x"):
+							body = fooJSON(version)
 						}
-						u.on("get", answer)
-						u.on("delete", answer)
+						return respond(code, strings.ReplaceAll(body, "/v1", r.URL.Path[strings.Index(r.URL.Path, "/v1"):strings.Index(r.URL.Path, "/foos")]))
 					}
-					c := startCache(t, u, func(o *Options) { o.ServeWatched = true })
-					shows(200, "50")
-					get(t, c, v1)
-					startWatch(t.Context(), t, c, v1+"?watch=true&allowWatchBookmarks=true&resourceVersion=50")
-					send(t, <-u.feeds, `{"type":"BOOKMARK","object":{"kind":"Foo","apiVersion":"example.com/v1","metadata":{"resourceVersion":"110"}}}`+"\n")
-					synctest.Wait()
-					shows(tt.code, "130")
-					ask(t.Context(), t, c, tt.method, beta+"/x")
-					shows(200, "999")
-					if got := get(t, c, read+anyVersion); !strings.Contains(got, "999") {
-						t.Errorf("by the hub: %q", got)
-					}
-				})
+					u.on("get", answer)
+					u.on("delete", answer)
+				}
+				c := startCache(t, u, func(o *Options) { o.ServeWatched = true })
+				shows(200, "50")
+				get(t, c, v1)
+				startWatch(t.Context(), t, c, v1+"?watch=true&allowWatchBookmarks=true&resourceVersion=50")
+				send(t, <-u.feeds, `{"type":"BOOKMARK","object":{"kind":"Foo","apiVersion":"example.com/v1","metadata":{"resourceVersion":"110"}}}`+"\n")
+				synctest.Wait()
+				shows(tt.code, "130")
+				ask(t.Context(), t, c, tt.method, beta+"/x")
+				shows(200, "999")
+				if got := get(t, c, read+anyVersion); !strings.Contains(got, "999") {
+					t.Errorf("by the hub: %q", got)
+				}
 			})
 		}
 	}

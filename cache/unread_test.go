@@ -47,27 +47,25 @@ func TestAListDoesNotProveThatObjectsOfATableAreGone(t *testing.T) {
 		},
 	}
 	for name, see := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u, c := startListed(t, "100", podJSON("a", "50"))
-				if u.goAway(); get(t, c, urlPodB) != "404" {
-					t.Fatal("the list does not prove that b is not there: this test shows nothing")
-				}
-				u.comeBack()
-				see(t, u, c)
-				synctest.Wait()
-				u.goAway()
-				if got := get(t, c, urlPodB); got == "404" {
-					t.Errorf("offline: %q, and b was seen", got)
-				}
-				u.comeBack()
-				u.shows("120", podJSON("a", "50"))
-				get(t, c, urlPods)
-				u.goAway()
-				if got := get(t, c, urlPodB); got != "404" {
-					t.Errorf("offline, after a later list without b: %q", got)
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			u, c := startListed(t, "100", podJSON("a", "50"))
+			if u.goAway(); get(t, c, urlPodB) != "404" {
+				t.Fatal("the list does not prove that b is not there: this test shows nothing")
+			}
+			u.comeBack()
+			see(t, u, c)
+			synctest.Wait()
+			u.goAway()
+			if got := get(t, c, urlPodB); got == "404" {
+				t.Errorf("offline: %q, and b was seen", got)
+			}
+			u.comeBack()
+			u.shows("120", podJSON("a", "50"))
+			get(t, c, urlPods)
+			u.goAway()
+			if got := get(t, c, urlPodB); got != "404" {
+				t.Errorf("offline, after a later list without b: %q", got)
+			}
 		})
 	}
 }

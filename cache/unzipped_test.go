@@ -87,29 +87,27 @@ func TestACompressedWatchGoesOnAfterAnOutage(t *testing.T) {
 		"what comes is not gzip":     {func(*testing.T) string { return podEvent("MODIFIED", "a", "110") }, heardAtFirst},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u, c, w, feed := startZipped(t)
-				if last := test.last(t); last != "" {
-					go func() { _, _ = io.WriteString(feed, last) }() // not all of it may be read
-				}
-				synctest.Wait()
-				u.goAway()
-				feed.CloseWithError(io.ErrUnexpectedEOF)
-				time.Sleep(10 * time.Second)
-				u.shows("110", podJSON("a", "110"), podJSON("b", "60"))
-				u.comeBack()
-				time.Sleep(30 * time.Second)
-				send(t, <-u.feeds, podEvent("ADDED", "c", "120"))
-				synctest.Wait()
-				if got, want := w.heard(t), test.want+" ADDED:c=120"; got != want {
-					t.Errorf("the client heard %q, want %q", got, want)
-				}
-				u.goAway()
-				if got := get(t, c, urlPods); got == view.ErrNeverRead.Error() {
-					t.Error("offline: the view is not kept")
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			u, c, w, feed := startZipped(t)
+			if last := test.last(t); last != "" {
+				go func() { _, _ = io.WriteString(feed, last) }() // not all of it may be read
+			}
+			synctest.Wait()
+			u.goAway()
+			feed.CloseWithError(io.ErrUnexpectedEOF)
+			time.Sleep(10 * time.Second)
+			u.shows("110", podJSON("a", "110"), podJSON("b", "60"))
+			u.comeBack()
+			time.Sleep(30 * time.Second)
+			send(t, <-u.feeds, podEvent("ADDED", "c", "120"))
+			synctest.Wait()
+			if got, want := w.heard(t), test.want+" ADDED:c=120"; got != want {
+				t.Errorf("the client heard %q, want %q", got, want)
+			}
+			u.goAway()
+			if got := get(t, c, urlPods); got == view.ErrNeverRead.Error() {
+				t.Error("offline: the view is not kept")
+			}
 		})
 	}
 }

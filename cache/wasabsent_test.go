@@ -23,17 +23,15 @@ func TestAnUnusableViewBringsBackNoDeletedObject(t *testing.T) {
 			synctest.Wait()
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				u, c := startListed(t, "90", podJSON("b", "51"))
-				u.onText("get", http.StatusOK, podJSON("a", "50"))
-				get(t, c, urlPodA)
-				u.shows("100", podJSON("b", "51"))
-				get(t, c, urlPods)
-				close(t, u, c)
-				u.goAway()
-				expect(t, c, "offline", urlPodA, view.ErrDoubtful.Error()+": connection refused")
-			})
+		bubble(t, name, func(t *testing.T) {
+			u, c := startListed(t, "90", podJSON("b", "51"))
+			u.onText("get", http.StatusOK, podJSON("a", "50"))
+			get(t, c, urlPodA)
+			u.shows("100", podJSON("b", "51"))
+			get(t, c, urlPods)
+			close(t, u, c)
+			u.goAway()
+			expect(t, c, "offline", urlPodA, view.ErrDoubtful.Error()+": connection refused")
 		})
 	}
 }

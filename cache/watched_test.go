@@ -103,22 +103,20 @@ func TestAReadThatAcceptsAnyVersionIsAnsweredFromAnOpenWatch(t *testing.T) {
 			if tt.params == "" {
 				tt.params = anyVersion
 			}
-			t.Run(name+" "+url, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := startWatching(t, tt.selector)
-					for _, one := range tt.do {
-						one(t, w)
-						synctest.Wait()
-					}
-					w.shows("999", podJSON("a", "999"))
-					ctx := t.Context()
-					if tt.from != nil {
-						ctx = tt.from(ctx)
-					}
-					if got := ask(ctx, t, w.cache, http.MethodGet, url+tt.params); got != want {
-						t.Errorf("%q, want %q", got, want)
-					}
-				})
+			bubble(t, name+" "+url, func(t *testing.T) {
+				w := startWatching(t, tt.selector)
+				for _, one := range tt.do {
+					one(t, w)
+					synctest.Wait()
+				}
+				w.shows("999", podJSON("a", "999"))
+				ctx := t.Context()
+				if tt.from != nil {
+					ctx = tt.from(ctx)
+				}
+				if got := ask(ctx, t, w.cache, http.MethodGet, url+tt.params); got != want {
+					t.Errorf("%q, want %q", got, want)
+				}
 			})
 		}
 	}
