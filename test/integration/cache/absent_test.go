@@ -33,41 +33,35 @@ func (a answer) unavailable(t *testing.T) {
 	}
 }
 
-// invariant 11: what was never cached is 503, neither 404 nor an empty 200.
+// invariant 11: what was never cached is 503, neither 404 nor an empty 200. So it is for the very
+// request that finds the cloud gone, and from a hub that starts without the cloud.
 func TestInvariant11_NeverCachedIs503(t *testing.T) {
 	t.Parallel()
 	h, s := newHub(t), newSpace(t)
 	s.fill("c", 2, "color=red")
 	h.node.refused(t, request{path: s.one("nobody"), accept: protobuf}, http.StatusNotFound) // is no proof later
 	h.node.get(t, s.one("c-000"), protobuf)
-	h.cut()
-	for _, path := range []string{
-		s.one("c-001"), s.one("nobody"), // neither was a list that would prove anything
-		s.path, s.path + "?resourceVersion=0", s.path + "?limit=500", s.selected("color=red"), s.named("c-000"),
-		"/api/v1/configmaps", "/api/v1/pods", "/api/v1/nodes/" + h.name, "/apis/nowhere.example/v1/things",
-		s.path + "?watch=true", s.path + "?watch=true&resourceVersion=0", s.path + "?watch=true&resourceVersion=1",
-		with(s.path, watchListQuery), with(s.named("c-000"), watchListQuery),
-		"/api/v1/namespaces/" + s.name + "/pods/p/log",
-	} {
-		for _, accept := range []string{protobuf, asJSON, kubelet, table + "," + asJSON} {
-			t.Run(path+" "+accept, func(t *testing.T) {
-				h.node.do(t, request{path: path, accept: accept}).unavailable(t)
-			})
+	check := func(when string) {
+		for _, path := range []string{
+			s.one("c-001"), s.one("nobody"), // neither was a list that would prove anything
+			s.path, s.path + "?resourceVersion=0", s.path + "?limit=500", s.selected("color=red"), s.named("c-000"),
+			"/api/v1/configmaps", "/api/v1/pods", "/api/v1/nodes/" + h.name, "/apis/nowhere.example/v1/things",
+			s.path + "?watch=true", s.path + "?watch=true&resourceVersion=0", s.path + "?watch=true&resourceVersion=1",
+			with(s.path, watchListQuery), with(s.named("c-000"), watchListQuery),
+			"/api/v1/namespaces/" + s.name + "/pods/p/log",
+		} {
+			for _, accept := range []string{protobuf, asJSON, kubelet, table + "," + asJSON} {
+				t.Run(when+" "+path+" "+accept, func(t *testing.T) {
+					h.node.do(t, request{path: path, accept: accept}).unavailable(t)
+				})
+			}
 		}
 	}
-}
-
-// the same holds in the first moment, for the very request that finds the cloud gone,
-// and for a hub that starts without it.
-func TestInvariant11_TheFirstRequestAndAFreshHub(t *testing.T) {
-	t.Parallel()
-	h, s := newHub(t), newSpace(t)
 	h.cut()
-	h.node.do(t, request{path: s.path, accept: protobuf}).unavailable(t)
+	check("offline")
 	h.stop()
 	h.start()
-	h.node.do(t, request{path: s.path, accept: protobuf}).unavailable(t)
-	h.node.do(t, request{path: s.one("c"), accept: protobuf}).unavailable(t)
+	check("after a restart")
 }
 
 // a GET is answered with 404 only where a list that covers the name proves that there
@@ -97,16 +91,4 @@ func TestA404HasToBeProven(t *testing.T) {
 	h.node.do(t, request{path: other.one("somebody"), accept: protobuf}).unavailable(t) // it may have no such label
 	h.node.refused(t, request{path: other.one("nobody"), accept: protobuf}, http.StatusNotFound)
 	h.node.get(t, other.one("c-001"), protobuf)
-}
-
-// a GET that was answered 404 after a list had the object is newer than the list.
-func TestA404IsRememberedWithTheNextList(t *testing.T) {
-	t.Parallel()
-	h, s := newHub(t), newSpace(t)
-	s.fill("c", 2)
-	h.node.get(t, s.one("c-001"), protobuf)
-	s.remove("c-001")
-	h.node.servedList(t, s.path, protobuf)
-	h.cut()
-	h.node.refused(t, request{path: s.one("c-001"), accept: protobuf}, http.StatusNotFound)
 }

@@ -5,10 +5,8 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
@@ -22,18 +20,25 @@ const metadataAccept = "application/vnd.kubernetes.protobuf;as=PartialObjectMeta
 // names last are at hand.
 func TestAcceptOrder_MetadataComesBeforeWholeObjects(t *testing.T) {
 	t.Parallel()
-	for _, read := range [][]string{{asJSON}, {protobuf}, {protobuf, asJSON}} {
-		t.Run(strings.Join(read, " and "), func(t *testing.T) {
-			t.Parallel()
-			h, s := newHub(t), newSpace(t)
-			s.fill("c", 3)
-			var version string
-			for _, accept := range read {
-				version = h.node.servedList(t, s.path, accept).version
-				h.node.get(t, s.one("c-001"), accept)
-			}
-			h.lose()
-			want := env.direct.get(t, s.path+"?resourceVersionMatch=Exact&resourceVersion="+version, metadataAccept)
+	h := newHub(t)
+	type list struct {
+		*space
+		version string
+	}
+	lists := map[string]list{}
+	for name, read := range map[string][]string{"read in JSON": {asJSON}, "read in protobuf": {protobuf}, "read in both": {protobuf, asJSON}} {
+		s := list{space: newSpace(t)}
+		s.fill("c", 3)
+		for _, accept := range read {
+			s.version = h.node.servedList(t, s.path, accept).version
+			h.node.get(t, s.one("c-001"), accept)
+		}
+		lists[name] = s
+	}
+	h.lose()
+	for name, s := range lists {
+		t.Run(name, func(t *testing.T) {
+			want := env.direct.get(t, s.path+"?resourceVersionMatch=Exact&resourceVersion="+s.version, metadataAccept)
 			if got := h.node.get(t, s.path, metadataAccept); !bytes.Equal(got.body, want.body) {
 				t.Errorf("LIST: %v; want %v", got, want)
 			}
@@ -52,54 +57,37 @@ func TestAcceptOrder_MetadataComesBeforeWholeObjects(t *testing.T) {
 	}
 }
 
-// The error explains why kubectl gets no answer: the resource was read, but as a table only.
-func TestAcceptOrder_KubectlReadsATableOnly(t *testing.T) {
-	t.Parallel()
-	h, s := newHub(t), newSpace(t)
-	s.fill("c", 2)
-	get := h.kubectlGet(t, s)
-	for _, args := range [][]string{{"configmaps"}, {"configmaps", "c-001"}} {
-		if _, err := get(args...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	h.lose()
-	var all sync.WaitGroup // kubectl asks again for ten seconds
-	for _, args := range [][]string{{"configmaps"}, {"configmaps", "c-001"}, {"configmaps", "-o", "yaml"}} {
-		all.Go(func() {
-			_, err := get(args...)
-			if err == nil || !strings.Contains(err.Error(), "read it once with kubectl get -o yaml") || strings.Contains(err.Error(), "never read") {
-				t.Errorf("kubectl get %v says %v", args, err)
-			}
-		})
-	}
-	all.Go(func() {
-		if _, err := get("configmaps", "c-000"); err == nil || !strings.Contains(err.Error(), "never read through this hub") {
-			t.Errorf("kubectl get of what was never read: %v", err)
-		}
-	})
-	all.Wait()
-}
-
-// a form that cannot be made of what is cached, and metadata where an object is asked
-// for, are no objects that were never read.
+// What cannot be answered in the form that is asked for, or was read in a form that is not kept, is no
+// object that was never read: the answer says what is the matter.
 func TestAcceptOrder_WhatCannotBeConverted(t *testing.T) {
 	t.Parallel()
 	h, s := newHub(t), newSpace(t)
 	s.fill("c", 2)
+	const kubectl = table + "," + asJSON
+	onlyMetadata, asTable := s.path+"?labelSelector=x", s.path+"?labelSelector=y"
 	h.node.servedList(t, s.path, protobuf)
 	h.node.get(t, s.one("c-001"), protobuf)
-	h.node.get(t, s.path+"?labelSelector=x", metaList)
+	metadata := h.node.get(t, onlyMetadata, metaList)
+	h.node.get(t, asTable, kubectl)
 	h.lose()
-	for _, path := range []string{s.path, s.one("c-001")} {
-		a := h.node.refused(t, request{path: path, accept: table}, http.StatusNotAcceptable)
-		if !strings.Contains(string(a.body), string(metav1.StatusReasonNotAcceptable)) || !strings.Contains(string(a.body), "cannot be converted") {
-			t.Errorf("%s as a table: %v", path, a)
+	for _, c := range []struct {
+		path, accept string
+		status       int
+		says         string
+	}{
+		{s.path, table, http.StatusNotAcceptable, "cannot be converted"},
+		{s.one("c-001"), table, http.StatusNotAcceptable, "cannot be converted"},
+		{onlyMetadata, protobuf, http.StatusServiceUnavailable, "only the metadata"},
+		{asTable, kubectl, http.StatusServiceUnavailable, "read it once with kubectl get -o yaml"},
+		{asTable, asJSON, http.StatusServiceUnavailable, "read it once with kubectl get -o yaml"},
+	} {
+		a := h.node.refused(t, request{path: c.path, accept: c.accept}, c.status)
+		if !strings.Contains(string(a.body), c.says) || strings.Contains(string(a.body), "never read") {
+			t.Errorf("%s as %s: want %q; got %v", c.path, c.accept, c.says, a)
 		}
 	}
-	a := h.node.refused(t, request{path: s.path + "?labelSelector=x", accept: protobuf}, http.StatusServiceUnavailable)
-	if !strings.Contains(string(a.body), "only the metadata") || strings.Contains(string(a.body), "never read") {
-		t.Errorf("whole objects: %v", a)
+	if a := h.node.get(t, onlyMetadata, metaList); !bytes.Equal(a.body, metadata.body) {
+		t.Errorf("only metadata: %v; want %v", a, metadata)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"reflect"
 	"testing"
 
@@ -17,7 +16,7 @@ import (
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
-// offline, what was read in protobuf is also there in JSON.
+// offline, what was read in protobuf is also there in JSON, and watches in JSON go on when the cloud is back.
 func TestJSONFromProtobuf(t *testing.T) {
 	t.Parallel()
 	h, s := newHub(t), newSpace(t)
@@ -41,6 +40,14 @@ func TestJSONFromProtobuf(t *testing.T) {
 	if got := h.node.get(t, s.path, ""); !sameJSON(t, got.body, h.node.get(t, s.path, asJSON).body) {
 		t.Errorf("without Accept: %v", got)
 	}
+	held := h.node.watch(t, with(s.path, watchQuery+"&resourceVersion="+l.version), asJSON)
+	s.change("c-001", "changed")
+	s.remove("c-000")
+	h.connect()
+	for _, w := range []*stream{w, held} {
+		w.expect(t, watch.Modified, "c-001")
+		w.expect(t, watch.Deleted, "c-000")
+	}
 }
 
 func sameJSON(t *testing.T, a, b []byte) bool {
@@ -53,21 +60,6 @@ func sameJSON(t *testing.T, a, b []byte) bool {
 		t.Fatal(err)
 	}
 	return reflect.DeepEqual(x, y)
-}
-
-// only metadata is a representation of its own, which a list of whole objects also gives.
-func TestOnlyMetadata(t *testing.T) {
-	t.Parallel()
-	h, s := newHub(t), newSpace(t)
-	s.fill("c", 3)
-	online := h.node.get(t, s.path, metaList)
-	h.cut()
-	if got := h.node.get(t, s.path, metaList); !bytes.Equal(got.body, online.body) {
-		t.Errorf("%v", got)
-	}
-	// Metadata does not stand for whole objects.
-	h.node.refused(t, request{path: s.path, accept: protobuf}, http.StatusServiceUnavailable)
-	h.node.refused(t, request{path: s.one("c-001"), accept: protobuf}, http.StatusServiceUnavailable)
 }
 
 // custom resources are cached like all others: they come in JSON, with sorted keys.

@@ -10,6 +10,7 @@ import (
 // A hub that starts into a black hole does not keep programs waiting that accept any state: here the
 // loss would be noticed only after minutes.
 func TestAHubThatStartsIntoABlackHoleAnswersWhatMayBeOld(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t, withArgs("--upstream-loss-timeout=10m")), newSpace(t)
 	s.fill("c", 3)
 	list, object := h.node.get(t, s.path, protobuf), h.node.get(t, s.one("c-001"), protobuf)

@@ -1,10 +1,11 @@
 // Package cache shows by its tests what must be true of the hub's cache: that what a
 // node read while it was online is what it reads while the cloud is away, and nothing
 // else. The hub is a process of its own, seen over HTTP only; before it stand a real
-// apiserver and a link that fails on demand. What a real apiserver cannot be made to send
-// is tested in cache, and what comes at random in test/chaos/cache and test/fuzzcache.
+// apiserver and a link that fails on demand. What a real apiserver cannot be made to send,
+// and what no real one is needed for, is tested in cache, in no time; what comes at random
+// in test/chaos/cache and test/fuzzcache.
 //
-// The design has 24 invariants. A test that guards one says so: "invariant 7". Number
+// The design has invariants. A test that guards one says so: "invariant 7", here or in cache. Number
 // 22, kubelets restarted and machines rebooted, needs real nodes: see test/e2e.
 //
 // What a list has to be is not written down here: the apiserver is asked for the list

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -187,36 +186,4 @@ func encodeReview(t *testing.T, review runtime.Object, mediaType string) []byte 
 		t.Fatal(err)
 	}
 	return body
-}
-
-// #20: a yes lasts for --offline-authorization-ttl, also over a restart; 0 turns it off.
-func TestReviewsAreAnsweredOfflineForALimitedTime(t *testing.T) {
-	t.Parallel()
-	const ttl = 6 * time.Second
-	h, off, s := newHub(t, withArgs("--offline-authorization-ttl="+ttl.String())), newHub(t, withArgs("--offline-authorization-ttl=0")), newSpace(t)
-	token := s.account("alice")
-	asked := []runtime.Object{whose(token), s.may("alice", "get")}
-	for _, r := range asked {
-		h.node.ask(t, r, protobuf)
-		off.node.ask(t, r, protobuf)
-	}
-	given := time.Now()
-	h.lose()
-	off.lose()
-	for _, r := range asked {
-		if got := h.node.ask(t, r, protobuf); !strings.HasPrefix(got, "yes ") && time.Since(given) < ttl {
-			t.Errorf("%v after it was given: %s", time.Since(given), got)
-		}
-		if got := off.node.ask(t, r, protobuf); !strings.HasPrefix(got, "no edgehub: ") || !strings.Contains(got, "--offline-authorization-ttl=0") {
-			t.Errorf("turned off: %s", got)
-		}
-	}
-	h.stop()
-	h.start()
-	for _, r := range asked {
-		poll.Until(t, patience, "the answer is no", func() bool { return strings.HasPrefix(h.node.ask(t, r, protobuf), "no edgehub: ") })
-		if age := time.Since(given); age < ttl-time.Second {
-			t.Errorf("it is no after %v already", age)
-		}
-	}
 }

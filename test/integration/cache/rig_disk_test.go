@@ -2,7 +2,6 @@ package cache
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,26 +21,6 @@ func (h *hub) awaitDisk() {
 		}
 		return pending == 0
 	})
-}
-
-// largestFile is the cache's file, whatever its name.
-func largestFile(t *testing.T, dir string) string {
-	t.Helper()
-	largest, size := "", int64(-1)
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		info, err := entry.Info()
-		if err == nil && info.Size() > size {
-			largest, size = path, info.Size()
-		}
-		return err
-	})
-	if err != nil || largest == "" {
-		t.Fatalf("no file in %s: %v", dir, err)
-	}
-	return largest
 }
 
 // fillDisk leaves no byte free until the returned function is called.

@@ -161,8 +161,7 @@ func (f *follower) take(e event) bool {
 		delete(f.uids, e.name)
 		f.deleted = append(f.deleted, e.name)
 	}
-	// Deletions that a list has shown may have a version that does not lead on: see
-	// TestInvariant20_AClientThatBreaksOffBetweenTheEvents.
+	// Deletions that a list has shown may have a version that does not lead on.
 	if before(e.version, f.version) || before(e.version, have) || e.version == f.version && e.kind != watch.Deleted {
 		complain("it is not newer than what came before, %s", f.version)
 	}

@@ -159,21 +159,15 @@ func (s *space) token(account string) string {
 // allow lets an account read here. It returns when the apiserver has taken note.
 func (s *space) allow(account string) {
 	s.t.Helper()
-	s.allowFrom(s, account)
-}
-
-// allowFrom is allow for an account of another namespace.
-func (s *space) allowFrom(home *space, account string) {
-	s.t.Helper()
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: account},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: account, Namespace: home.name}},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: account, Namespace: s.name}},
 	}
 	if _, err := s.env.client.RbacV1().RoleBindings(s.name).Create(s.t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
-	s.awaitAccess(home, account, true)
+	s.awaitAccess(account, true)
 }
 
 // forbid takes away what allow gave.
@@ -182,14 +176,14 @@ func (s *space) forbid(account string) {
 	if err := s.env.client.RbacV1().RoleBindings(s.name).Delete(s.t.Context(), account, metav1.DeleteOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
-	s.awaitAccess(s, account, false)
+	s.awaitAccess(account, false)
 }
 
-func (s *space) awaitAccess(home *space, account string, allowed bool) {
+func (s *space) awaitAccess(account string, allowed bool) {
 	s.t.Helper()
 	tokenOnly := newClient(s.env.ServerURL(), rootsOnly(s.t), true)
 	defer tokenOnly.close()
-	tokenOnly.token = home.token(account)
+	tokenOnly.token = s.token(account)
 	poll.Until(s.t, patience, fmt.Sprintf("access of %s is %v", account, allowed), func() bool {
 		return (tokenOnly.try(s.t.Context(), request{path: s.path}).status == 200) == allowed
 	})

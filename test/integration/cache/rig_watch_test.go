@@ -205,35 +205,3 @@ func (s *stream) silent(t *testing.T, d time.Duration) {
 		}
 	}
 }
-
-// apply does to items, versions by name, what an event describes.
-func (e event) apply(items map[string]string) {
-	switch e.kind {
-	case watch.Added, watch.Modified:
-		items[e.name] = e.version
-	case watch.Deleted:
-		delete(items, e.name)
-	}
-}
-
-// expired hands changes to take until that says so, and reports whether the watch was
-// refused before because its version is too old.
-func (s *stream) expired(t *testing.T, take func(event) bool) bool {
-	t.Helper()
-	if s.status == http.StatusGone {
-		return true
-	}
-	deadline := time.After(patience)
-	for {
-		e := s.nextBefore(t, deadline)
-		if e.kind == watch.Error && e.code == http.StatusGone {
-			return true
-		}
-		if e.err != nil || e.kind == watch.Error {
-			t.Fatalf("the watch has ended: %+v", e)
-		}
-		if e.kind != watch.Bookmark && take(e) {
-			return false
-		}
-	}
-}

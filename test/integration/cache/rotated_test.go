@@ -195,19 +195,3 @@ func TestANewTokenCostsOneRequest(t *testing.T) {
 		t.Errorf("tokens that are worth nothing cost %d reviews", got)
 	}
 }
-
-// A token that the apiserver refuses any more is known no more.
-func TestARevokedTokenIsForgotten(t *testing.T) {
-	t.Parallel()
-	h, s := newHub(t), newSpace(t)
-	token := s.account("alice")
-	h.as(token).servedList(t, s.path, protobuf)
-	if err := env.client.CoreV1().ServiceAccounts(s.name).Delete(t.Context(), "alice", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	poll.Until(t, patience, "the token is refused", func() bool {
-		return h.as(token).do(t, request{path: s.path, accept: protobuf}).status == http.StatusUnauthorized
-	})
-	h.lose()
-	h.as(token).refused(t, request{path: s.path, accept: protobuf}, http.StatusServiceUnavailable)
-}

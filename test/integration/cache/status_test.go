@@ -10,12 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
-
-	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // reportingPod is a pod of the hub's node, of which the kubelet reports the status.
@@ -162,71 +156,4 @@ func TestNodeStatus_IsInListWatchAndGet(t *testing.T) {
 	}
 	other := streams["node"+"other label"+protobuf]
 	other.stream.silent(t, quiet)
-}
-
-// a change between an offline LIST and the WATCH from it is not lost.
-func TestNodeStatus_BetweenListAndWatch(t *testing.T) {
-	t.Parallel()
-	p := newReportingPod(t)
-	h := p.h
-	h.node.get(t, p.path, protobuf)
-	h.lose()
-	for _, accept := range []string{protobuf, asJSON} {
-		version := h.node.get(t, p.path, accept).listing(t).version
-		p.report(t, corev1.PodRunning, "198.18.2.1")
-		w := h.node.watch(t, p.path+"?"+watchQuery+"&resourceVersion="+version, accept)
-		p.expect(t, w, watch.Modified, "198.18.2.1", version)
-		p.report(t, corev1.PodRunning, "198.18.2.2")
-		p.expect(t, w, watch.Modified, "198.18.2.2", version)
-		w.silent(t, quiet)
-	}
-}
-
-// the node's API and client-go informers see it, too.
-func TestNodeStatus_InTheNodesAPIAndInInformers(t *testing.T) {
-	t.Parallel()
-	p := newReportingPod(t)
-	h := p.h
-	h.node.get(t, p.path+"/p", protobuf)
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: h.node.url, QPS: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(p.s.name))
-	pods := factory.Core().V1().Pods().Informer()
-	stop := make(chan struct{})
-	factory.Start(stop)
-	defer func() { close(stop); factory.Shutdown() }()
-	if !toolscache.WaitForCacheSync(t.Context().Done(), pods.HasSynced) {
-		t.Fatal("the informer does not sync")
-	}
-	poll.Until(t, patience, "the node's API has the pod", func() bool { return bytes.Contains(h.api.get(t, "/pods", asJSON).body, []byte(p.uid)) })
-	h.lose()
-	p.report(t, corev1.PodRunning, "198.18.4.1")
-	poll.Until(t, patience, "the informer and the node's API have the status", func() bool {
-		object, ok, err := pods.GetStore().GetByKey(p.s.name + "/p")
-		if err != nil || !ok {
-			t.Fatal(ok, err)
-		}
-		return object.(*corev1.Pod).Status.PodIP == "198.18.4.1" && bytes.Contains(h.api.get(t, "/pods", asJSON).body, []byte("198.18.4.1"))
-	})
-}
-
-// others see only status of the very version that they have read.
-func TestNodeStatus_IsOnlyOverWhatOthersHaveRead(t *testing.T) {
-	t.Parallel()
-	p := newReportingPod(t)
-	h := p.h
-	reader := h.as(p.s.account("reader"))
-	old := reader.get(t, p.path, protobuf)
-	if _, err := env.client.CoreV1().Pods(p.s.name).Patch(t.Context(), "p", types.MergePatchType, []byte(`{"metadata":{"labels":{"app":"new"}}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	h.node.get(t, p.path+"/p", protobuf)
-	h.lose()
-	p.report(t, corev1.PodRunning, "198.18.5.1")
-	if got := reader.get(t, p.path, protobuf); !bytes.Equal(got.body, old.body) {
-		t.Errorf("it has read %v, and gets %v", old, got)
-	}
-	hasIP(t, "the node's GET", h.node.get(t, p.path+"/p", protobuf).body, "198.18.5.1")
 }
