@@ -18,70 +18,38 @@ import (
 // it reads orders from stdin, one a line, and answers each with a line.
 const callerVariable = "EDGEHUB_TEST_CALLER"
 
-// order is something that a caller is to do.
+// order is something that a caller is to do: get a URL, or listen.
 type order struct {
 	Get    string // a URL
 	Token  string // for Get
 	From   int    // the port to call from; 0: any
-	Hold   int    // open so many connections to Address and keep them
-	Listen bool   // at Address
-	At     string // HOST:PORT
-	Send   string // over each of Conns connections to At, which are kept, or reset if Reset
-	Conns  int
-	Reset  bool
-	Answer bool // read an answer from each connection that was kept, and reset them
-	Flood  bool // connect to At again and again until stdin is closed
+	Listen string // HOST:PORT, until the caller ends
 }
 
 type outcome struct {
-	Code  int
-	Body  string
-	Err   string
-	Ports []int       // that connections are from, for Send
-	Codes map[int]int // how many answers had which, for Answer
+	Code int
+	Body string
+	Err  string
 }
 
 func callerMain() {
 	orders, outcomes := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
-	var kept []io.Closer
-	var r requests
-	defer func() {
-		for _, c := range kept {
-			c.Close()
-		}
-	}()
 	for {
 		var o order
 		if orders.Decode(&o) != nil {
 			return
 		}
-		var out outcome
-		switch {
-		case o.Hold > 0:
-			for range o.Hold {
-				conn, err := net.Dial("tcp", o.At)
-				if err != nil {
-					out.Err = err.Error()
-					break
-				}
-				kept = append(kept, conn)
-			}
-		case o.Listen:
-			l, err := net.Listen("tcp", o.At)
-			if err != nil {
-				out.Err = err.Error()
-			}
-			kept = append(kept, l)
-		case o.Send != "":
-			out = r.send(o)
-		case o.Answer:
-			out = r.answers()
-		case o.Flood:
-			flood(o.At)
-		default:
-			out = get(o)
+		if o.Listen == "" {
+			_ = outcomes.Encode(get(o))
+			continue
 		}
-		_ = outcomes.Encode(out)
+		l, err := net.Listen("tcp", o.Listen)
+		if err != nil {
+			_ = outcomes.Encode(outcome{Err: err.Error()})
+			continue
+		}
+		defer l.Close()
+		_ = outcomes.Encode(outcome{})
 	}
 }
 

@@ -26,7 +26,6 @@ const (
 type environment struct {
 	*cluster.Cluster
 	hubBin string
-	dir    string
 }
 
 var env environment //nolint:gochecknoglobals // TestMain has no other way to hand it on
@@ -40,7 +39,6 @@ func TestMain(m *testing.M) {
 }
 
 func prepare(ctx context.Context, s *testmain.Env) (err error) {
-	env.dir = s.Dir
 	if env.hubBin, err = hubproc.Build(ctx, productRoot, s.Dir); err != nil {
 		return err
 	}

@@ -6,12 +6,10 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -20,8 +18,6 @@ import (
 
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
-
-const nodeToken = "t"
 
 func allow(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
@@ -40,17 +36,13 @@ func allow(t *testing.T, client kubernetes.Interface) {
 }
 
 // hubFlags are those of a hub without a cloud, in a folder of its own.
-func hubFlags(t *testing.T) []string { return hubFlagsFor(t, "https://127.0.0.1:1", nil) }
-
-// hubFlagsFor are those of a hub, in a folder of its own, whose cloud is this server
-// with a certificate by this CA, and whose node has the token nodeToken.
-func hubFlagsFor(t *testing.T, server string, ca []byte) []string {
+func hubFlags(t *testing.T) []string {
 	t.Helper()
 	dir := t.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
-	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: nodeToken}
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: "t"}
 	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	config.CurrentContext = "x"
 	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
@@ -93,9 +85,8 @@ func (n namespace) sh(script string) {
 	}
 }
 
-// startHub starts a hub in the namespace, which ends with the test, and returns its
-// process ID.
-func (n namespace) startHub(flags []string) int {
+// startHub starts a hub in the namespace, which ends with the test.
+func (n namespace) startHub(flags []string) {
 	n.t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(n.t.Context()))
 	command := append(append(n.enter(), env.hubBin), flags...)
@@ -112,28 +103,6 @@ func (n namespace) startHub(flags []string) int {
 			n.t.Log(log.String())
 		}
 	})
-	return hub.Process.Pid
-}
-
-// inside runs do in a thread that is in the namespace: sockets that it opens, and
-// processes that it starts, are there.
-func (n namespace) inside(do func()) {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // not unlocked: the thread ends
-		fd, err := unix.Open(fmt.Sprintf("/proc/%d/ns/net", n.pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err == nil {
-			err = unix.Setns(fd, unix.CLONE_NEWNET)
-			unix.Close(fd)
-		}
-		if err == nil {
-			do()
-		}
-		done <- err
-	}()
-	if err := <-done; err != nil {
-		n.t.Fatalf("enter the network of process %d: %v", n.pid, err)
-	}
 }
 
 // A program in another network can reach loopback where route_localnet is set, as
@@ -164,7 +133,7 @@ ip route add 127.0.0.1/32 via 198.18.255.1 dev eth0 src 198.18.255.2`)
 	const why = "198.18.255.2:40000 is not an address of a program in this machine's own network"
 	wantRefused(t, pod.do(order{Get: url, From: 40000}), why)
 	// Whoever listens at the peer's port here is not the peer.
-	if out := node.do(order{Listen: true, At: "0.0.0.0:40001"}); out.Err != "" {
+	if out := node.do(order{Listen: "0.0.0.0:40001"}); out.Err != "" {
 		t.Fatal(out.Err)
 	}
 	wantRefused(t, pod.do(order{Get: url, From: 40001}), strings.Replace(why, "40000", "40001", 1))
