@@ -89,19 +89,16 @@ func prepare(ctx context.Context, s *testmain.Env) (err error) {
 const (
 	// kubeadmGroup is the group of the tokens of kubeadm, whose requests are approved.
 	kubeadmGroup = "system:bootstrappers:kubeadm:default-node-token"
-	// waitingGroup may ask, and somebody has to approve.
-	waitingGroup = "system:bootstrappers:waiting"
 	// renewalRole is the role of those whose renewals are approved.
 	renewalRole = "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient"
 )
 
 // bind binds what `kubeadm init` binds (kubeadm:kubelet-bootstrap and those after it) but
-// for renewals, see approveRenewals; and lets another group ask.
+// for renewals, see approveRenewals.
 func bind(ctx context.Context) error {
 	for name, b := range map[string]struct{ role, group string }{
 		"kubeadm:kubelet-bootstrap":          {"system:node-bootstrapper", kubeadmGroup},
 		"kubeadm:node-autoapprove-bootstrap": {"system:certificates.k8s.io:certificatesigningrequests:nodeclient", kubeadmGroup},
-		"waiting":                            {"system:node-bootstrapper", waitingGroup},
 		"service-accounts":                   {"view", "system:serviceaccounts"},
 	} {
 		_, err := env.client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{

@@ -70,10 +70,11 @@ func TestACertificateThatExpiresAndIsNotTheHubs(t *testing.T) {
 	}
 }
 
-// A restart changes nothing about that.
+// A restart changes nothing about that. A bootstrap token that is wrong, or has expired, is named where
+// people look, and one that takes its place is used at once.
 func TestARestartWithACertificateThatHasExpired(t *testing.T) {
 	t.Parallel()
-	n := newBootstrapped(t, kubeadmGroup)
+	n := newBootstrapped(t)
 	n.Start()
 	n.awaitOK()
 	n.watch(n.plain()).cancel()
@@ -85,10 +86,20 @@ func TestARestartWithACertificateThatHasExpired(t *testing.T) {
 	plain := n.plain()
 	poll.Eventually(t, "the node is served", func() bool { return plain.get(t, n.podsPath()).code == http.StatusOK })
 	n.awaitReadyz(http.StatusOK, "OK, the node's certificate, which expired ", "is refused by the apiserver since ",
-		"the apiserver does not take the credentials in --bootstrap-file "+n.bootstrap)
+		"the apiserver does not take the credentials in --bootstrap-file "+n.bootstrap, "Unauthorized", "kubeadm token create")
+	if got := n.metric("edgehub_client_certificate_renewal_failures_total"); got < 1 {
+		t.Errorf("%v failures", got)
+	}
+	log, err := os.ReadFile(n.Log)
+	if err != nil || !strings.Contains(string(log), "the hub has asked for a client certificate and got none") {
+		t.Errorf("the log does not say so, %v", err)
+	}
+	if strings.Contains(string(log), "0123456789abcdef") {
+		t.Error("the log has the token")
+	}
 	if a := plain.get(t, n.podsPath()); a.code != http.StatusOK || !strings.Contains(a.body, `"app"`) {
 		t.Errorf("the node: %v", a)
 	}
-	n.writeBootstrap(createToken(t, kubeadmGroup))
+	n.writeBootstrap(createToken(t))
 	n.awaitOK()
 }

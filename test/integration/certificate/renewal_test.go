@@ -1,21 +1,14 @@
 package certificate
 
 import (
-	"crypto/x509"
-	"encoding/pem"
-	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-
 	"github.com/edgehub-io/edgehub/test/internal/audit"
-	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
@@ -23,7 +16,7 @@ import (
 // break. The renewed one can be renewed as well.
 func TestACertificateIsRenewedWhileAWatchIsOpen(t *testing.T) {
 	t.Parallel()
-	n := newBootstrapped(t, kubeadmGroup)
+	n := newBootstrapped(t)
 	n.Start()
 	n.awaitOK()
 	n.Stop()
@@ -65,71 +58,12 @@ func TestACertificateIsRenewedWhileAWatchIsOpen(t *testing.T) {
 	}
 }
 
-// kubelet replaces the file of its certificate by a link to another one.
-func TestKubeletsRotatedCertificateIsTakenUp(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, hubproc.Options{})
-	dir := t.TempDir()
-	current := filepath.Join(dir, "kubelet-client-current.pem")
-	rotate := func(end time.Time) {
-		cert, key, err := env.ClientCertUntil(end, n.User, "system:nodes")
-		if err != nil {
-			t.Fatal(err)
-		}
-		file := filepath.Join(dir, fmt.Sprintf("kubelet-client-%d.pem", end.Unix()))
-		var both []byte
-		for _, part := range []string{cert, key} {
-			data, err := os.ReadFile(part)
-			if err != nil {
-				t.Fatal(err)
-			}
-			both = append(both, data...)
-		}
-		if err := os.WriteFile(file, both, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		_ = os.Remove(current + ".new")
-		if err := os.Symlink(file, current+".new"); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(current+".new", current); err != nil {
-			t.Fatal(err)
-		}
-	}
-	first, second := time.Now().Add(time.Hour).Truncate(time.Second), time.Now().Add(2*time.Hour).Truncate(time.Second)
-	rotate(first)
-	n.Identify(&clientcmdapi.Cluster{Server: env.ServerURL(), CertificateAuthority: env.CAFile()},
-		&clientcmdapi.AuthInfo{ClientCertificate: current, ClientKey: current})
-	n.Start()
-	w := n.watch(n.plain())
-	stop := n.steady(n.plain())
-	if got := n.expires(); !got.Equal(first) {
-		t.Errorf("the certificate is good until %v, want %v", got, first)
-	}
-	rotate(second)
-	poll.Eventually(t, "the hub has the other certificate", func() bool { return n.expires().Equal(second) })
-	n.createPod("after")
-	w.expect(t, "ADDED after")
-	stop()
-}
-
-// subjectOf is the subject of a certificate signing request.
-func subjectOf(t *testing.T, requestPEM []byte) []byte {
-	t.Helper()
-	block, _ := pem.Decode(requestPEM)
-	r, err := x509.ParseCertificateRequest(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return []byte(r.Subject.String())
-}
-
 // An outage lasts longer than the certificate. The node is served from the cache all the
 // time, on both ports; the first that the cloud grants the hub when it is back is another
 // certificate, and then everything goes on.
 func TestAnOutageLongerThanTheCertificate(t *testing.T) {
 	t.Parallel()
-	n := newBootstrapped(t, kubeadmGroup)
+	n := newBootstrapped(t)
 	n.Start()
 	n.awaitOK()
 	n.Stop()

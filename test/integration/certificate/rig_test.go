@@ -51,26 +51,25 @@ func newNode(t *testing.T, options hubproc.Options) *node {
 	return n
 }
 
-// newBootstrapped is newNode for one that asks for its certificate, with a token of
-// a group.
-func newBootstrapped(t *testing.T, group string, args ...string) *node {
+// newBootstrapped is newNode for one that asks for its certificate.
+func newBootstrapped(t *testing.T) *node {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "bootstrap.kubeconfig")
-	n := newNode(t, hubproc.Options{Args: append([]string{"--bootstrap-file=" + file}, args...)})
+	n := newNode(t, hubproc.Options{Args: []string{"--bootstrap-file=" + file}})
 	n.bootstrap = file
-	n.writeBootstrap(createToken(t, group))
+	n.writeBootstrap(createToken(t))
 	return n
 }
 
 // createToken makes a bootstrap token, as `kubeadm token create` does.
-func createToken(t *testing.T, group string) string {
+func createToken(t *testing.T) string {
 	t.Helper()
 	id, secret := fmt.Sprintf("%06x", rand.Uint32()&0xffffff), fmt.Sprintf("%016x", rand.Uint64())
 	_, err := env.client.CoreV1().Secrets(metav1.NamespaceSystem).Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-" + id},
 		Type:       corev1.SecretTypeBootstrapToken,
 		StringData: map[string]string{
-			"token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true", "auth-extra-groups": group,
+			"token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true", "auth-extra-groups": kubeadmGroup,
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -159,8 +158,6 @@ func (n *node) approveRenewals() {
 	}
 }
 
-func (n *node) pendingFile() string { return filepath.Join(n.Root, "pki", "hub.key.pending") }
-
 // createPod makes a pod that is bound to the node.
 func (n *node) createPod(name string) {
 	n.t.Helper()
@@ -212,12 +209,6 @@ func (n *node) metric(name string) float64 {
 		n.t.Fatalf("metric %s: %v, %v", name, found, err)
 	}
 	return sum
-}
-
-// expires is when the certificate ends, as the hub reports it.
-func (n *node) expires() time.Time {
-	n.t.Helper()
-	return time.Unix(int64(n.metric("edgehub_client_certificate_expiration_timestamp_seconds")), 0)
 }
 
 // remark has asked begin here.
@@ -280,10 +271,4 @@ func (n *node) connect() {
 	if err := n.Link.Up(); err != nil {
 		n.t.Fatal(err)
 	}
-}
-
-// exists reports whether a file does.
-func exists(file string) bool {
-	_, err := os.Stat(file)
-	return err == nil
 }
