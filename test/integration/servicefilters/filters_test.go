@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -19,62 +20,51 @@ const (
 	pool         = "apps.openyurt.io/nodepool"
 )
 
+// A watch may cause three lists at once, and then one in ten seconds: changes are few, and of several Services together.
 func TestKubeProxyAndCoreDNSReadServicesAsTheirAnnotationsAsk(t *testing.T) {
 	r := newRig(t)
 	other := r.newNamespace("others-")
-	r.addService(r.namespace, "app", corev1.ServiceTypeClusterIP)
-	r.addService(r.namespace, "balanced", corev1.ServiceTypeLoadBalancer)
-	r.addService(r.namespace, "ports", corev1.ServiceTypeNodePort)
-	r.addService(other, "app", corev1.ServiceTypeClusterIP)
-	all, app := []string{r.own, r.near, r.far}, r.namespace+"/app"
+	for name, kind := range map[string]corev1.ServiceType{
+		"node": corev1.ServiceTypeClusterIP, "zone": corev1.ServiceTypeClusterIP, "pool": corev1.ServiceTypeClusterIP,
+		"balanced": corev1.ServiceTypeLoadBalancer, "ports": corev1.ServiceTypeNodePort,
+	} {
+		r.addService(r.namespace, name, kind)
+	}
+	r.addService(other, "node", corev1.ServiceTypeClusterIP)
+	r.annotate("node", topologyKeys, "kubernetes.io/hostname")
+	r.annotate("zone", topologyKeys, "topology.kubernetes.io/zone")
+	r.annotate("pool", topologyKeys, "openyurt.io/nodepool")
+	all := []string{r.own, r.near, r.far}
 
 	proxy, older, dns := r.newReader("kube-proxy", r.proxyToken, true), r.newReader("an older kube-proxy", r.proxyToken, false), r.newReader("CoreDNS", r.dns, true)
 	readers := []*reader{proxy, older, dns}
-	r.awaitSlice(app, all, readers...)
-
 	// The hub may not list nodes yet, and leaves out nothing for a pool.
-	r.annotate("app", topologyKeys, "openyurt.io/nodepool")
+	r.awaitSlices(map[string][]string{"node": {r.own}, "zone": {r.own, r.far}, "pool": all}, readers...)
 	poll.Until(t, patience, "/debug/cache says that the pool may not be read", func() bool {
-		return strings.Contains(strings.ReplaceAll(r.debug(), " ", ""), `"nodePoolRefused":true`)
+		return strings.Contains(r.debug(), `"nodePoolRefused":true`)
 	})
-	r.awaitSlice(app, all, readers...)
-	r.annotate("app", topologyKeys, "kubernetes.io/hostname")
-	r.awaitSlice(app, []string{r.own}, readers...)
-	r.annotate("app", topologyKeys, "topology.kubernetes.io/zone")
-	r.awaitSlice(app, []string{r.own, r.far}, readers...)
-
+	r.hub.Stop() // which asks for the right once a minute, and when it starts
 	r.applyManifests()
-	r.annotate("app", topologyKeys, "openyurt.io/nodepool")
-	r.awaitSlice(app, []string{r.own, r.near}, readers...)
-	r.label(r.far, pool, "p1")
-	r.awaitSlice(app, all, readers...)
-	r.label(r.near, pool, "p2")
-	r.awaitSlice(app, []string{r.own, r.far}, readers...)
-	r.label(r.own, pool, "p2")
-	r.awaitSlice(app, []string{r.own, r.near}, readers...)
-	r.label(r.own, pool, "p1")
-	r.awaitSlice(app, []string{r.own, r.far}, readers...)
+	poll.Until(t, patience, "the node may list nodes", r.mayListNodes)
+	r.hub.Start()
+	r.awaitSlices(map[string][]string{"pool": {r.own, r.near}}, readers...)
 
 	// Services that are not for this node, and are again.
 	balanced, ports := r.namespace+"/balanced", r.namespace+"/ports"
-	r.awaitService(balanced, true, readers...)
-	r.awaitService(ports, true, readers...)
 	r.annotate("balanced", "svc.openyurt.io/discard", "true")
 	r.annotate("ports", "nodeport.openyurt.io/listen", "p2")
 	r.awaitService(balanced, false, proxy, older)
 	r.awaitService(ports, false, proxy, older)
 	r.awaitService(balanced, true, dns) // names are resolved as before
+	r.awaitService(ports, true, dns)
 	r.label(r.own, pool, "p2")
-	r.awaitService(ports, true, proxy, older)
-	r.label(r.own, pool, "p1")
-	r.awaitService(ports, false, proxy, older)
-	r.annotate("balanced", "svc.openyurt.io/discard", "")
-	r.annotate("ports", "nodeport.openyurt.io/listen", "")
-	r.awaitService(balanced, true, readers...)
 	r.awaitService(ports, true, readers...)
+	r.awaitSlices(map[string][]string{"pool": {r.own, r.far}}, readers...)
+	r.annotate("balanced", "svc.openyurt.io/discard", "")
+	r.awaitService(balanced, true, readers...)
 
 	// Nobody else is affected: another namespace, and another account.
-	r.awaitSlice(other+"/app", all, readers...)
+	r.awaitSlice(other+"/node", all, readers...)
 	token, err := env.admin.CoreV1().ServiceAccounts("kube-system").CreateToken(t.Context(), "namespace-controller", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -82,16 +72,15 @@ func TestKubeProxyAndCoreDNSReadServicesAsTheirAnnotationsAsk(t *testing.T) {
 	if _, err := env.Kubectl(t.Context(), "create", "clusterrolebinding", r.namespace, "--clusterrole=cluster-admin", "--serviceaccount=kube-system:namespace-controller"); err != nil {
 		t.Fatal(err)
 	}
-	unfiltered := map[string][]string{"app": all, "balanced": all, "ports": all}
-	filtered := map[string][]string{"app": {r.own, r.far}, "balanced": all, "ports": all}
 	poll.Until(t, patience, "another account may read", func() bool {
 		_, err := r.list(token.Status.Token, r.namespace)
 		return err == nil
 	})
-	r.wantList(token.Status.Token, r.namespace, unfiltered)
+	r.wantList(token.Status.Token, r.namespace, map[string][]string{"node": all, "zone": all, "pool": all, "balanced": all, "ports": all})
+	filtered := map[string][]string{"node": {r.own}, "zone": {r.own, r.far}, "pool": {r.own, r.far}, "balanced": all, "ports": all}
 	r.wantList(r.proxyToken, r.namespace, filtered)
 
-	r.throughAnOutage(app, filtered, readers)
+	r.throughAnOutage(filtered, readers)
 }
 
 // applyManifests applies deploy/servicefilters.
@@ -101,6 +90,17 @@ func (r *rig) applyManifests() {
 	if err != nil {
 		r.Fatalf("%v: %s", err, out)
 	}
+}
+
+// mayListNodes reports whether the apiserver lets the node's hub list nodes.
+func (r *rig) mayListNodes() bool {
+	review, err := env.admin.AuthorizationV1().SubjectAccessReviews().Create(r.Context(), &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: r.hub.User, Groups: []string{"system:nodes"}, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: "nodes"},
+		},
+	}, metav1.CreateOptions{})
+	r.must(err)
+	return review.Status.Allowed
 }
 
 // warnings are those of an apiserver.
@@ -147,12 +147,12 @@ func TestAnUnknownValueIsWarnedOf(t *testing.T) {
 
 // throughAnOutage shows that all is as before without the cloud, after a restart of the hub, and
 // that what happens meanwhile is made up for.
-func (r *rig) throughAnOutage(app string, filtered map[string][]string, readers []*reader) {
+func (r *rig) throughAnOutage(filtered map[string][]string, readers []*reader) {
 	r.Helper()
 	r.must(r.hub.Link.Refuse())
 	r.hub.Link.Reset()
 	poll.Until(r, patience, "the hub knows that the cloud is away", func() bool {
-		return strings.Contains(strings.ReplaceAll(r.debug(), " ", ""), `"up":false`)
+		return strings.Contains(r.debug(), `"up":false`)
 	})
 	r.wantList(r.proxyToken, r.namespace, filtered)
 	r.hub.Stop()
@@ -162,16 +162,16 @@ func (r *rig) throughAnOutage(app string, filtered map[string][]string, readers 
 		return err == nil
 	})
 	r.wantList(r.proxyToken, r.namespace, filtered)
-	late := r.newReader("a kube-proxy that starts offline", r.proxyToken, true)
-	readers = append(readers, late)
-	r.awaitSlice(app, filtered["app"], readers...)
-	r.awaitService(app, true, readers...)
+	readers = append(readers, r.newReader("a kube-proxy that starts offline", r.proxyToken, true))
+	r.awaitSlices(filtered, readers...)
+	r.awaitService(r.namespace+"/node", true, readers...)
 
 	r.hub.Stop()
-	r.annotate("app", topologyKeys, "")
+	r.annotate("node", topologyKeys, "")
 	r.annotate("balanced", topologyKeys, "kubernetes.io/hostname")
+	r.label(r.near, pool, "p2")
 	r.must(r.hub.Link.Up())
 	r.hub.Start()
-	r.awaitSlice(app, []string{r.own, r.near, r.far}, readers...)
-	r.awaitSlice(r.namespace+"/balanced", []string{r.own}, readers...)
+	all := []string{r.own, r.near, r.far}
+	r.awaitSlices(map[string][]string{"node": all, "balanced": {r.own}, "pool": all}, readers...)
 }

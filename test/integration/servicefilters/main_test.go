@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	patience    = 3 * time.Minute // the hub asks once a minute for a right that it lacks
+	patience    = 2 * time.Minute
 	productRoot = "../../.."
 )
 

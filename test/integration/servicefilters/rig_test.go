@@ -3,13 +3,13 @@ package servicefilters
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"net/http"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -29,6 +29,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
+	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
 // rig is a hub, its node, and other nodes: one in the same pool, and one in another pool and in
@@ -217,6 +218,14 @@ func (r *rig) awaitSlice(key string, nodes []string, readers ...*reader) {
 	}
 }
 
+// awaitSlices is awaitSlice for several slices of the rig's namespace.
+func (r *rig) awaitSlices(want map[string][]string, readers ...*reader) {
+	r.Helper()
+	for name, nodes := range want {
+		r.awaitSlice(r.namespace+"/"+name, nodes, readers...)
+	}
+}
+
 // awaitService waits until a reader knows a Service, or does not.
 func (r *rig) awaitService(key string, there bool, readers ...*reader) {
 	r.Helper()
@@ -258,15 +267,12 @@ func (r *rig) wantList(token, namespace string, want map[string][]string) {
 	}
 }
 
-// debug returns GET /debug/cache.
+// debug returns GET /debug/cache, without blanks.
 func (r *rig) debug() string {
 	r.Helper()
-	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, r.hub.API+"/debug/cache", http.NoBody)
-	r.must(err)
-	res, err := http.DefaultClient.Do(req)
-	r.must(err)
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	r.must(err)
-	return string(body)
+	code, body := rawclient.Ask(r.Context(), http.MethodGet, r.hub.API+"/debug/cache")
+	if code != http.StatusOK {
+		r.Fatalf("GET /debug/cache: %d %s", code, body)
+	}
+	return strings.ReplaceAll(body, " ", "")
 }
