@@ -1,14 +1,10 @@
 package secrets
 
 import (
-	"archive/tar"
-	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -186,8 +182,8 @@ func (r *rig) ownAPI() {
 	r.ownersPage()
 }
 
-// ownersPage looks at what the owner's page shows, and into a support bundle. Codes and tokens are for those
-// alone who asked for them.
+// ownersPage looks at what the owner's page shows. Codes and tokens are for those alone who asked for them. What a
+// support bundle has besides, package hub looks at.
 func (r *rig) ownersPage() {
 	r.Helper()
 	r.given(nodeapi.WebCodes, "", "code") // is not used
@@ -198,25 +194,6 @@ func (r *rig) ownersPage() {
 	}
 	for _, token := range []string{token, r.plant("a token that was guessed", "planted-guess-of-a-token")} {
 		r.send(http.MethodPost, r.hub.API+"/openyurt.io/v1/namespaces/"+r.namespace+"/pods/none/upgrade", "", "Origin", r.hub.API, nodeapi.TokenHeader, token)
-	}
-	code, content := r.send(http.MethodGet, r.hub.API+nodeapi.Bundle, "")
-	if code != http.StatusOK {
-		r.Fatalf("a support bundle: %d %s", code, content)
-	}
-	compressed, err := gzip.NewReader(strings.NewReader(content))
-	r.must(err)
-	for archive := tar.NewReader(compressed); ; {
-		header, err := archive.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		r.must(err)
-		part, err := io.ReadAll(archive)
-		r.must(err)
-		if len(part) == 0 {
-			r.Errorf("%s of a support bundle is empty", header.Name)
-		}
-		r.answers[fmt.Sprintf("%s of a support bundle, %d", header.Name, len(r.answers))] = string(part)
 	}
 }
 
