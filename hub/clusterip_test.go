@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -113,7 +112,7 @@ func TestKubeProxyReadsWhereTheClusterIPLeads(t *testing.T) {
 			ListMeta: metav1.ListMeta{ResourceVersion: "60"}, Items: []discoveryv1.EndpointSlice{slice},
 		})
 	})
-	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+	n.config.PodAddresses = podAddress
 	n.config.RuntimeEndpoint = "unix://" + n.path("containerd.sock")
 	read := func(account string) string {
 		var got discoveryv1.EndpointSliceList

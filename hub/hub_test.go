@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -22,8 +21,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/edgehub-io/edgehub/hub/config"
-	"github.com/edgehub-io/edgehub/hub/servertls"
-	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -63,7 +60,7 @@ current-context: x
 	var err error
 	o := config.NewOptions()
 	o.NodeName, o.Kubeconfig, o.RootDir = "n1", n.path("kubeconfig"), n.path("root")
-	o.ServePort, o.ProxyPort, o.ProxySecurePort = proxytest.FreePort(t), proxytest.FreePort(t), proxytest.FreePort(t)
+	o.ServePort, o.ProxyPort, o.ProxySecurePort = freePort(t), freePort(t), freePort(t)
 	o.RuntimeEndpoint = "" // these clouds expect nobody but the test
 	n.config, err = o.Config()
 	if err != nil {
@@ -119,18 +116,70 @@ func (n *node) run(t *testing.T, h *Hub) (stop func() error) {
 	return stop
 }
 
-func fetch(t *testing.T, client *http.Client, url string) (int, string) {
+// sendTo sends a request, whose headers are names and values in turn.
+func sendTo(t *testing.T, client *http.Client, method, url, body string, headers ...string) (int, string) {
 	t.Helper()
-	res, err := client.Get(url)
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	r.Host = r.Header.Get("Host")
+	res, err := client.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
+	content, err := io.ReadAll(res.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return res.StatusCode, string(body)
+	return res.StatusCode, string(content)
+}
+
+func fetch(t *testing.T, client *http.Client, url string) (int, string) {
+	t.Helper()
+	return sendTo(t, client, http.MethodGet, url, "")
+}
+
+// ask sends a request to the node's API.
+func (n *node) ask(t *testing.T, method, path, body string, headers ...string) (int, string) {
+	t.Helper()
+	return sendTo(t, http.DefaultClient, method, "http://"+n.config.ServeAddress+path, body, headers...)
+}
+
+// askCloud sends a GET to the plain proxy port.
+func (n *node) askCloud(t *testing.T, path string) (int, string) {
+	t.Helper()
+	return fetch(t, http.DefaultClient, "http://"+n.config.ProxyAddress+path)
+}
+
+// until waits until what another goroutine does has made holds true.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 2 minutes: %s", what)
+		}
+	}
+}
+
+// loseCloud ends the apiserver, and waits until the hub knows.
+func (n *node) loseCloud(t *testing.T, h *Hub) {
+	t.Helper()
+	n.api.CloseClientConnections()
+	n.api.Close()
+	n.awaitOffline(t, h)
+}
+
+func (n *node) awaitOffline(t *testing.T, h *Hub) {
+	t.Helper()
+	until(t, "the hub knows that the cloud is away", func() bool {
+		n.askCloud(t, "/version")
+		return h.offline() != ""
+	})
 }
 
 func echoToken(w http.ResponseWriter, r *http.Request) {
@@ -149,89 +198,41 @@ func TestHubServesAllPorts(t *testing.T) {
 	})
 	n.start(t)
 
-	if code, body := fetch(t, http.DefaultClient, "http://"+n.config.ProxyAddress+"/version"); code != 200 || body != "Bearer first-token" {
+	if code, body := n.askCloud(t, "/version"); code != 200 || body != "Bearer first-token" {
 		t.Errorf("10261: %d %q, want the node's token to be lent", code, body)
 	}
 	for path, want := range map[string]string{
 		"/v1/healthz": "OK", "/v1/readyz": "OK", "/metrics": "edgehub_upstream_up", "/pods": `"nodeName":"n1"`,
 	} {
-		if code, body := fetch(t, http.DefaultClient, "http://"+n.config.ServeAddress+path); code != 200 || !strings.Contains(body, want) {
+		if code, body := n.ask(t, http.MethodGet, path, ""); code != 200 || !strings.Contains(body, want) {
 			t.Errorf("10267%s: %d %q, want 200 with %q", path, code, body, want)
 		}
 	}
 }
 
-func TestSecurePortRequiresCredentialsAndKeepsItsCertificate(t *testing.T) {
+func TestSecurePortRequiresCredentials(t *testing.T) {
 	n := newNode(t, echoToken)
-	_, stop := n.start(t)
-	certFile := filepath.Join(n.config.RootDir, "pki", "serving.crt")
-	before, err := os.ReadFile(certFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(before)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}}
-	defer client.CloseIdleConnections()
-
-	if code, body := fetch(t, client, "https://"+n.config.SecureAddress+"/api"); code != http.StatusUnauthorized || !strings.Contains(body, `"kind":"Status"`) {
+	n.start(t)
+	client, url := n.clientOf(t, nil), "https://"+n.config.SecureAddress+"/api"
+	if code, body := fetch(t, client, url); code != http.StatusUnauthorized || !strings.Contains(body, `"kind":"Status"`) {
 		t.Errorf("a stranger got %d %s", code, body)
 	}
-	req, _ := http.NewRequest(http.MethodGet, "https://"+n.config.SecureAddress+"/api", nil)
-	req.Header.Set("Authorization", "Bearer mine")
-	res, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, _ := io.ReadAll(res.Body)
-	res.Body.Close()
-	if string(body) != "Bearer mine" || res.ProtoMajor != 2 {
-		t.Errorf("a caller with a token: %q by %s", body, res.Proto)
-	}
-	for file, mode := range map[string]os.FileMode{"pki": 0o700 | os.ModeDir, "pki/serving.key": 0o600} {
-		if info, err := os.Stat(filepath.Join(n.config.RootDir, file)); err != nil || info.Mode() != mode {
-			t.Errorf("%s: %v %v, want mode %v", file, info.Mode(), err, mode)
-		}
-	}
-
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := servertls.NewCertificate(n.config, slog.New(slog.DiscardHandler)); err != nil { // as the next start does
-		t.Fatal(err)
-	}
-	if after, _ := os.ReadFile(certFile); !bytes.Equal(before, after) {
-		t.Error("a restart changed the certificate that clients have pinned")
-	}
-}
-
-func TestDamagedServingKeyIsReplaced(t *testing.T) {
-	n := newNode(t, echoToken)
-	if _, err := servertls.NewCertificate(n.config, slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
-	}
-	key := filepath.Join(n.config.RootDir, "pki", "serving.key")
-	if err := os.WriteFile(key, []byte("truncat"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := servertls.NewCertificate(n.config, slog.New(slog.DiscardHandler)); err != nil {
-		t.Errorf("the hub does not start with a damaged key of its own: %v", err)
+	if code, body := sendTo(t, client, http.MethodGet, url, "", "Authorization", "Bearer mine"); code != http.StatusOK || body != "Bearer mine" {
+		t.Errorf("a caller with a token got %d %s", code, body)
 	}
 }
 
 func TestRotatedTokenFileIsReloaded(t *testing.T) {
 	n := newNode(t, echoToken)
 	h, _ := n.start(t)
-	url := "http://" + n.config.ProxyAddress + "/api"
-
 	n.write(t, "token", []byte("second-token\n"))
 	h.creds.Reload()
-	if _, body := fetch(t, http.DefaultClient, url); body != "Bearer second-token" {
+	if _, body := n.askCloud(t, "/api"); body != "Bearer second-token" {
 		t.Errorf("after the rotation the apiserver sees %q", body)
 	}
 	n.write(t, "token", nil) // in the middle of being written
 	h.creds.Reload()
-	if _, body := fetch(t, http.DefaultClient, url); body != "Bearer second-token" {
+	if _, body := n.askCloud(t, "/api"); body != "Bearer second-token" {
 		t.Errorf("while the file is empty the apiserver sees %q", body)
 	}
 }
@@ -240,13 +241,13 @@ func TestStartNeedsNoCloud(t *testing.T) {
 	n := newNode(t, echoToken)
 	n.api.Close()
 	n.start(t)
-	if code, body := fetch(t, http.DefaultClient, "http://"+n.config.ServeAddress+"/v1/readyz"); code != 200 {
+	if code, body := n.ask(t, http.MethodGet, "/v1/readyz", ""); code != 200 {
 		t.Errorf("readyz without cloud: %d %s", code, body)
 	}
-	if code, _ := fetch(t, http.DefaultClient, "http://"+n.config.ProxyAddress+"/api"); code != 503 {
+	if code, _ := n.askCloud(t, "/api"); code != 503 {
 		t.Errorf("proxy without cloud: %d, want 503", code)
 	}
-	if code, body := fetch(t, http.DefaultClient, "http://"+n.config.ServeAddress+"/pods"); code != 503 || strings.Count(body, "\n") > 1 {
+	if code, body := n.ask(t, http.MethodGet, "/pods", ""); code != 503 || strings.Count(body, "\n") > 1 {
 		t.Errorf("/pods without cloud: %d %q, want 503 and one line", code, body)
 	}
 }
@@ -363,50 +364,31 @@ func TestStopLetsAnUpgradeOnTheNodesAPIEnd(t *testing.T) {
 	}
 }
 
-func TestPortInUseIsNamed(t *testing.T) {
-	n := newNode(t, echoToken)
-	taken, err := net.Listen("tcp", n.config.ProxyAddress)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	if _, err := n.hub(); err == nil || !strings.Contains(err.Error(), "--proxy-port") || !strings.Contains(err.Error(), "in use") {
-		t.Errorf("error %v, want one that names --proxy-port", err)
-	}
-}
-
-func TestUnusableKubeconfig(t *testing.T) {
-	const rest = "\ncontexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n"
-	const cluster = "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'https://127.0.0.1:6443'}}]\n"
-	tests := map[string]struct{ text, want string }{
-		"not there":                  {"", "no such file"},
-		"no YAML":                    {"{{", "kubeconfig"},
-		"no user":                    {cluster + "users: [{name: u, user: {}}]" + rest, "neither a client certificate nor a token"},
-		"a password":                 {cluster + "users: [{name: u, user: {username: a, password: b}}]" + rest, "password"},
-		"a plugin":                   {cluster + "users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: x, interactiveMode: Never}}}]" + rest, "credential plugins"},
-		"an empty token file":        {cluster + "users: [{name: u, user: {tokenFile: empty}}]" + rest, "is empty"},
-		"a missing certificate":      {cluster + "users: [{name: u, user: {client-certificate: gone.crt, client-key: gone.key}}]" + rest, "gone.crt"},
-		"kubelet's, through the hub": {strings.Replace(cluster, "https://127.0.0.1:6443", "http://127.0.0.1:10261", 1) + "users: [{name: u, user: {token: t}}]" + rest, "https, not http"},
-	}
-	for name, tt := range tests {
+func TestWhatKeepsAHubFromStartingIsNamed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(t *testing.T, n *node)
+		says   []string
+	}{
+		"a port that is in use": {func(t *testing.T, n *node) {
+			taken, err := net.Listen("tcp", n.config.ProxyAddress)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { taken.Close() })
+		}, []string{"--proxy-port", "in use"}},
+		"a kubeconfig that is not there":         {func(_ *testing.T, n *node) { n.config.Kubeconfig = n.path("gone") }, []string{"--kubeconfig", "no such file"}},
+		"a kubeconfig that names the hub":        {func(_ *testing.T, n *node) { n.config.SecureAddress = strings.TrimPrefix(n.api.URL, "https://") }, []string{"this hub itself"}},
+		"a file of client CAs that is not there": {func(_ *testing.T, n *node) { n.config.ServeClientCAFile = n.path("gone.crt") }, []string{"--serve-client-ca-file", "gone.crt"}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, echoToken)
-			n.write(t, "empty", nil)
-			n.write(t, "kubeconfig", []byte(tt.text))
-			if tt.text == "" {
-				os.Remove(n.path("kubeconfig"))
-			}
-			if _, err := n.hub(); err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "--kubeconfig") {
-				t.Errorf("error %v, want one with %q that names --kubeconfig", err, tt.want)
+			tt.change(t, n)
+			_, err := n.hub()
+			for _, word := range tt.says {
+				if err == nil || !strings.Contains(err.Error(), word) {
+					t.Errorf("error %v, want one that says %q", err, word)
+				}
 			}
 		})
-	}
-}
-
-func TestKubeconfigThatNamesTheHubIsALoop(t *testing.T) {
-	n := newNode(t, echoToken)
-	n.config.SecureAddress = strings.TrimPrefix(n.api.URL, "https://")
-	if _, err := n.hub(); err == nil || !strings.Contains(err.Error(), "this hub itself") {
-		t.Errorf("error %v, want one that tells of the loop", err)
 	}
 }

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"net/http"
@@ -8,62 +9,59 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
-
-// offlineSince returns since when the hub reports the cloud as away.
-func offlineSince(t *testing.T, n *node, h *Hub) string {
-	t.Helper()
-	proxytest.Until(t, "the hub knows that the cloud is away", func() bool {
-		fetch(t, http.DefaultClient, "http://"+n.config.ProxyAddress+"/version")
-		return h.offline() != ""
-	})
-	return h.offline()
-}
 
 func answersAll(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }
 
-// An outage that continues across a restart of the hub keeps its beginning.
+// The file tells when an outage began to a hub that starts within it, and it is the file alone: the tests date
+// it back.
 func TestOfflineSinceSurvivesARestart(t *testing.T) {
-	n := newNode(t, answersAll)
-	h, stop := n.start(t)
-	if code, _ := fetch(t, http.DefaultClient, "http://"+n.config.ProxyAddress+"/version"); code != http.StatusOK {
-		t.Fatalf("%d", code)
-	}
-	n.api.Close()
-	began := offlineSince(t, n, h)
-	for range 2 {
-		if err := stop(); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(1100 * time.Millisecond) // times are given to the second
-		h, stop = n.start(t)
-		if again := offlineSince(t, n, h); again != began {
-			t.Errorf("it was %q, and after a restart it is %q", began, again)
-		}
-		if state := h.cacheState().Cloud; !strings.Contains(began, state.Since.UTC().Format(time.RFC3339)) || !state.APIServers[0].Since.Equal(state.Since) {
-			t.Errorf("/debug/cache says %v", state)
-		}
-	}
-}
+	for name, tt := range map[string]struct {
+		online bool                           // when the hub stops
+		moment func(f *outageFile) *time.Time // that it writes then
+	}{
+		"it stops in the outage":                 {false, func(f *outageFile) *time.Time { return &f.Lost }},
+		"it stops while the cloud still answers": {true, func(f *outageFile) *time.Time { return &f.Answered }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, answersAll)
+			h, stop := n.start(t)
+			n.askCloud(t, "/version")
+			before := time.Now()
+			if !tt.online {
+				n.loseCloud(t, h)
+			}
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+			n.api.Close()
+			var file outageFile
+			text, err := os.ReadFile(n.path("root/outage.json"))
+			if err == nil {
+				err = json.Unmarshal(text, &file)
+			}
+			moment := tt.moment(&file)
+			if err != nil || moment.Before(before) || moment.After(time.Now()) {
+				t.Fatalf("the file is %s: %v", text, err)
+			}
+			*moment = moment.Add(-time.Hour)
+			if text, err = json.Marshal(file); err != nil {
+				t.Fatal(err)
+			}
+			n.write(t, "root/outage.json", text)
 
-// A hub that stopped online and starts offline reports when the cloud answered last.
-func TestOfflineSinceTheCloudAnsweredLast(t *testing.T) {
-	n := newNode(t, answersAll)
-	_, stop := n.start(t)
-	fetch(t, http.DefaultClient, "http://"+n.config.ProxyAddress+"/version")
-	before := time.Now().Truncate(time.Second)
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
-	after := time.Now()
-	n.api.Close()
-	time.Sleep(1100 * time.Millisecond)
-	h, _ := n.start(t)
-	offlineSince(t, n, h)
-	if since := h.upstream.State().Since; since.Before(before) || since.After(after) {
-		t.Errorf("it is away since %v; it answered last between %v and %v", since, before, after)
+			for range 2 {
+				h, stop = n.start(t)
+				n.awaitOffline(t, h)
+				state := h.cacheState().Cloud
+				if !state.Since.Equal(*moment) || !state.APIServers[0].Since.Equal(*moment) || !strings.Contains(h.offline(), moment.Format(time.RFC3339)) {
+					t.Errorf("it is offline since %s, and /debug/cache says %+v; want %v", h.offline(), state, moment)
+				}
+				if err := stop(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
 	}
 }
 
@@ -84,16 +82,15 @@ func TestAnOutageThatIsOverIsRemoved(t *testing.T) {
 			}
 			n.write(t, "root/outage.json", []byte(text))
 			h, _ := n.start(t)
-			fetch(t, http.DefaultClient, "http://"+n.config.ProxyAddress+"/version")
+			n.askCloud(t, "/version")
 			if strings.Contains(text, "20") {
-				proxytest.Until(t, "the file is gone", func() bool {
+				until(t, "the file is gone", func() bool {
 					_, err := os.Stat(n.path("root/outage.json"))
 					return errors.Is(err, fs.ErrNotExist)
 				})
 			}
 			lost := time.Now().Truncate(time.Second)
-			n.api.Close()
-			offlineSince(t, n, h)
+			n.loseCloud(t, h)
 			if since := h.upstream.State().Since; since.Before(lost) {
 				t.Errorf("it is away since %v, and was there at %v", since, lost)
 			}

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -17,6 +18,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +29,8 @@ import (
 	"github.com/edgehub-io/edgehub/hub/nodeca"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
+
+var podAddress = []netip.Addr{netip.MustParseAddr("127.0.0.2")} //nolint:gochecknoglobals // a constant
 
 // serveCluster answers with the two objects by which a pod finds and trusts its apiserver.
 func serveCluster(w http.ResponseWriter, r *http.Request) {
@@ -52,27 +56,16 @@ func serveCluster(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(o)
 }
 
-// read gets an object as a client of one of the hub's ports.
+// readObject gets an object as a client of one of the hub's ports.
 func readObject(t *testing.T, client *http.Client, url, token string, into any) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var headers []string
 	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
+		headers = []string{"Authorization", "Bearer " + token}
 	}
-	res, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(body, into); err != nil || res.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s: %v: %s", url, res.Status, err, body)
+	code, body := sendTo(t, client, http.MethodGet, url, "", headers...)
+	if err := json.Unmarshal([]byte(body), into); err != nil || code != http.StatusOK {
+		t.Fatalf("%s: %d: %v: %s", url, code, err, body)
 	}
 }
 
@@ -91,7 +84,7 @@ func TestAPodFindsAndTrustsTheHubByWhatKubeletReads(t *testing.T) {
 			Data:       map[string][]byte{"ca.crt": ca},
 		})
 	})
-	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+	n.config.PodAddresses = podAddress
 	n.start(t)
 	kubelet := "http://" + n.config.ProxyAddress
 
@@ -146,8 +139,8 @@ func TestTheAPIServersEndpointsAreTheHubWithoutTheCloud(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(slice)
 	})
-	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
-	n.start(t)
+	n.config.PodAddresses = podAddress
+	h, _ := n.start(t)
 	read := func() string {
 		var got discoveryv1.EndpointSlice
 		readObject(t, http.DefaultClient, "http://"+n.config.ProxyAddress+path, "", &got)
@@ -156,20 +149,13 @@ func TestTheAPIServersEndpointsAreTheHubWithoutTheCloud(t *testing.T) {
 	if got := read(); got != "192.0.2.1:6443" {
 		t.Errorf("with the cloud it has %s", got)
 	}
-	n.api.CloseClientConnections()
-	n.api.Close()
-	got, want := "", n.config.PodServers()[0]
-	for deadline := time.Now().Add(time.Minute); got != want && time.Now().Before(deadline); {
-		got = read()
-	}
-	if got != want {
-		t.Errorf("without the cloud it has %s, want %s", got, want)
-	}
+	n.loseCloud(t, h)
+	until(t, "it has the hub's address", func() bool { return read() == n.config.PodServers()[0] })
 }
 
 func TestATransformCanBeTurnedOff(t *testing.T) {
 	n := newNode(t, serveCluster)
-	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+	n.config.PodAddresses = podAddress
 	n.config.Transforms = []string{"root-ca"}
 	n.start(t)
 	var service corev1.Service
@@ -181,7 +167,7 @@ func TestATransformCanBeTurnedOff(t *testing.T) {
 
 func (n *node) debugCache(t *testing.T) string {
 	t.Helper()
-	_, body := fetch(t, http.DefaultClient, "http://"+n.config.ServeAddress+"/debug/cache")
+	_, body := n.ask(t, http.MethodGet, "/debug/cache", "")
 	return body
 }
 
@@ -208,23 +194,9 @@ func (n *node) serves(t *testing.T) []*x509.Certificate {
 	return conn.(*tls.Conn).ConnectionState().PeerCertificates
 }
 
-// awaitCertificate waits until the hub's certificate for pods is as expected.
-func (n *node) awaitCertificate(t *testing.T, what string, ok func(leaf *x509.Certificate) bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * caCheckInterval); ; time.Sleep(20 * time.Millisecond) {
-		leaf := n.serves(t)[0]
-		if ok(leaf) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the certificate for pods is not %s: %v %v", what, leaf.DNSNames, leaf.IPAddresses)
-		}
-	}
-}
-
 func TestTheCertificateForPodsNamesTheAPIServer(t *testing.T) {
 	n := newNode(t, serveCluster)
-	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+	n.config.PodAddresses = podAddress
 	// As edgehub install does, which knows the address of the Service.
 	if _, err := nodeca.Open(n.config.PodCAFile(), nodeca.NamesOf("n1", n.config.PodAddresses), net.IPv4(10, 96, 0, 1)); err != nil {
 		t.Fatal(err)
@@ -241,36 +213,6 @@ func TestTheCertificateForPodsNamesTheAPIServer(t *testing.T) {
 	}
 }
 
-func TestARotationOfTheCANeedsNoRestart(t *testing.T) {
-	n := newNode(t, serveCluster)
-	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
-	n.start(t)
-	before, first := n.podClient(t), n.serves(t)[0].AuthorityKeyId
-	ca, err := nodeca.Load(n.config.PodCAFile()) // as edgehub rotate-ca does, in another process
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := ca.Rotate(); err != nil {
-		t.Fatal(err)
-	}
-	n.awaitCertificate(t, "signed by the new CA", func(leaf *x509.Certificate) bool {
-		return !bytes.Equal(leaf.AuthorityKeyId, first)
-	})
-	const path = "/api/v1/namespaces/default/services/kubernetes"
-	var service corev1.Service
-	readObject(t, before, "https://"+n.config.PodServers()[0]+path, "pod-token", &service)         // a pod that runs
-	readObject(t, n.podClient(t), "https://"+n.config.PodServers()[0]+path, "pod-token", &service) // one that starts
-	roots := x509.NewCertPool()
-	pem, err := ca.Certificate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots.AppendCertsFromPEM(pem)
-	if _, err := n.serves(t)[0].Verify(x509.VerifyOptions{Roots: roots, DNSName: "127.0.0.2"}); err != nil {
-		t.Errorf("the certificate is not of the new CA: %v", err)
-	}
-}
-
 func TestPodsMayUseBothFamilies(t *testing.T) {
 	n := newNode(t, serveCluster)
 	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("::1")}
@@ -282,41 +224,53 @@ func TestPodsMayUseBothFamilies(t *testing.T) {
 	}
 }
 
-func TestAnOldCAIsRotated(t *testing.T) {
-	n := newNode(t, serveCluster)
-	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
-	p, err := openPodAccess(n.config, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+func TestTheCAForPodsIsFollowedAndRotated(t *testing.T) {
 	for name, tt := range map[string]struct {
 		age     time.Duration
+		byHand  bool // by edgehub rotate-ca, which is another process
 		rotated bool
 	}{
-		"it is a year old": {caMaxAge + time.Hour, true},
-		"it is younger":    {caMaxAge - time.Hour, false},
-		"the clock was set back since it was made": {-10 * caMaxAge, false},
+		"it is a year old":                         {caMaxAge + time.Hour, false, true},
+		"it is younger":                            {caMaxAge - time.Hour, false, false},
+		"it is rotated by hand":                    {time.Hour, true, true},
+		"the clock was set back since it was made": {-10 * caMaxAge, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := p.issued.Load().ca
-			made := time.Now().Add(-tt.age)
-			if err := os.Chtimes(n.config.PodCAFile(), made, made); err != nil {
-				t.Fatal(err)
-			}
-			p.issued.Store(&issued{ca: before, created: made, cert: p.issued.Load().cert})
-			if err := p.keep(); err != nil {
-				t.Fatal(err)
-			}
-			if got := !bytes.Equal(p.issued.Load().ca, before); got != tt.rotated {
-				t.Errorf("rotated: %v, want %v", got, tt.rotated)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				c := &config.Config{Options: config.Options{RootDir: t.TempDir(), NodeName: "n1"}, PodAddresses: podAddress}
+				p, err := openPodAccess(c, slog.New(slog.DiscardHandler))
+				if err != nil {
+					t.Fatal(err)
+				}
+				before, made := p.issued.Load(), time.Now().Add(-tt.age)
+				if err := os.Chtimes(c.PodCAFile(), made, made); err != nil {
+					t.Fatal(err)
+				}
+				p.issued.Store(&issued{ca: before.ca, created: made, cert: before.cert})
+				if tt.byHand {
+					ca, err := nodeca.Load(c.PodCAFile())
+					if err == nil {
+						err = ca.Rotate()
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), caCheckInterval+time.Second)
+				defer cancel()
+				p.run(ctx)
+				now := p.issued.Load()
+				if otherCA, other := !bytes.Equal(now.ca, before.ca), !bytes.Equal(now.cert.Certificate[0], before.cert.Certificate[0]); otherCA != tt.rotated || other != tt.rotated {
+					t.Errorf("there is another CA: %t, and another certificate: %t; want %t", otherCA, other, tt.rotated)
+				}
+			})
 		})
 	}
 }
 
 func TestTheStateOfPodAccessIsShown(t *testing.T) {
 	n := newNode(t, serveCluster)
-	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+	n.config.PodAddresses = podAddress
 	n.start(t)
 	var state struct {
 		PodAccess *nodeapi.PodAccess `json:"podAccess"`
@@ -334,7 +288,7 @@ func TestTheStateOfPodAccessIsShown(t *testing.T) {
 // The hub reads the Service as kubelet does, whose answer names the hub.
 func TestTheAddressesPastTheHubAreTheAPIServers(t *testing.T) {
 	n := newNode(t, serveCluster)
-	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+	n.config.PodAddresses = podAddress
 	h, _ := n.start(t)
 	want := []netip.AddrPort{netip.MustParseAddrPort("10.96.0.1:0"), netip.MustParseAddrPort(n.api.Listener.Addr().String())}
 	for _, when := range []string{"with the cloud", "again", "without the cloud"} {
@@ -359,7 +313,7 @@ func TestPodAddressesLendNobodyTheNodesIdentity(t *testing.T) {
 		}
 		serveCluster(w, r)
 	})
-	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+	n.config.PodAddresses = podAddress
 	n.start(t)
 	pod := n.podClient(t)
 	for name, tt := range map[string]struct {
@@ -402,7 +356,7 @@ func TestPodAddressesLendNobodyTheNodesIdentity(t *testing.T) {
 
 func TestPodsAreAskedForNoCertificate(t *testing.T) {
 	n := newNode(t, serveCluster)
-	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+	n.config.PodAddresses = podAddress
 	n.start(t)
 	for address, want := range map[string]bool{n.config.PodServers()[0]: false, n.config.SecureAddress: true} {
 		asked := false
@@ -434,13 +388,10 @@ func TestPodsCannotTakeTheConnectionsOfKubelet(t *testing.T) {
 	}
 	share := n.config.MaxConnections/16 + (n.config.MaxConnections*7/16+2)/3 // of one peer, this program's user
 	want := fmt.Sprintf("edgehub_connections{port=\"dummy-if-ip\"} %d\n", share)
-	deadline := time.Now().Add(2 * time.Minute)
-	for metrics := ""; !strings.Contains(metrics, want); _, metrics = fetch(t, http.DefaultClient, "http://"+n.config.ServeAddress+"/metrics") {
-		if time.Now().After(deadline) {
-			_, is, _ := strings.Cut(metrics, `edgehub_connections{port="dummy-if-ip"} `)
-			t.Fatalf("a peer has %.3q connections at two addresses, want %s", is, want)
-		}
-	}
+	until(t, "a peer has its share of connections at two addresses, "+want, func() bool {
+		_, metrics := n.ask(t, http.MethodGet, "/metrics", "")
+		return strings.Contains(metrics, want)
+	})
 	var service corev1.Service
 	readObject(t, http.DefaultClient, "http://"+n.config.ProxyAddress+"/api/v1/namespaces/default/services/kubernetes", "", &service)
 }
@@ -451,7 +402,7 @@ func TestALargeBodyMayBeAConnectionsFirst(t *testing.T) {
 		size, _ := io.Copy(io.Discard, r.Body) // what has come
 		fmt.Fprint(w, size)
 	})
-	n.config.PodAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+	n.config.PodAddresses = podAddress
 	n.start(t)
 	const size = 1 << 20
 	for _, url := range []string{"http://" + n.config.ProxyAddress, "https://" + n.config.SecureAddress, "https://" + n.config.PodServers()[0]} {

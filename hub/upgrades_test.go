@@ -2,7 +2,6 @@ package hub
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,10 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
-
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
 // podCloud has one pod, d/p, for the node's hub to follow.
@@ -80,11 +76,47 @@ func newPodNode(t *testing.T) (*node, *podCloud) {
 	return n, c
 }
 
+// An upgrade that waits is shown to the cloud, and survives a restart of the hub without it. With
+// --queue-upgrades=false it can be seen and cancelled, and no other is accepted.
+func TestUpgradesWait(t *testing.T) {
+	n, cloud := newPodNode(t)
+	h, stop := n.start(t)
+	upgrade := nodeapi.UpgradePath("d", "p")
+	at := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	if code, body := n.ask(t, http.MethodPost, upgrade+"?at="+at, ""); code != http.StatusAccepted || body != "Upgrade of pod d/p scheduled for "+at+"\n" {
+		t.Fatalf("%d %s", code, body)
+	}
+	if got := cloud.awaitPatch(t, at); !strings.HasPrefix(got, "/api/v1/namespaces/d/pods/p/status ") || !strings.Contains(got, `"uid":"u"`) || !strings.Contains(got, "apps.openyurt.io/upgrade-waiting") {
+		t.Errorf("the cloud gets %s", got)
+	}
+	n.loseCloud(t, h)
+	if code, body := n.ask(t, http.MethodPost, upgrade, ""); code != http.StatusAccepted || body != "Upgrade of pod d/p queued: it starts when the cloud can be reached\n" {
+		t.Errorf("%d %s", code, body)
+	}
+	for _, queues := range []bool{true, false} {
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		n.config.QueueUpgrades = queues
+		h, stop = n.start(t)
+		n.awaitOffline(t, h)
+		if code, body := n.ask(t, http.MethodGet, upgrade, ""); code != http.StatusOK || !strings.Contains(body, `"WaitingForCloud"`) || strings.Contains(body, "--queue-upgrades=false") == queues {
+			t.Errorf("after a restart: %d %s", code, body)
+		}
+	}
+	if code, body := n.ask(t, http.MethodPost, upgrade, ""); code != http.StatusServiceUnavailable {
+		t.Errorf("with --queue-upgrades=false: %d %s", code, body)
+	}
+	if code, body := n.ask(t, http.MethodDelete, upgrade, ""); code != http.StatusOK || body != "Upgrade cancelled for pod d/p\n" {
+		t.Errorf("with --queue-upgrades=false: %d %s", code, body)
+	}
+}
+
 func TestAHoldIsKeptAndReported(t *testing.T) {
 	n, cloud := newPodNode(t)
 	_, stop := n.start(t)
-	hold := "http://" + n.config.ServeAddress + nodeapi.HoldPath("d", "p")
-	if code, body := ask(t, http.MethodPost, hold+"?for=2h&reason=driving"); code != http.StatusOK || !strings.HasPrefix(body, "Hold of pod d/p until ") {
+	hold := nodeapi.HoldPath("d", "p")
+	if code, body := n.ask(t, http.MethodPost, hold+"?for=2h&reason=driving", ""); code != http.StatusOK || !strings.HasPrefix(body, "Hold of pod d/p until ") {
 		t.Fatalf("%d %s", code, body)
 	}
 	const annotation = `"apps.openyurt.io/upgrade-hold"`
@@ -92,19 +124,19 @@ func TestAHoldIsKeptAndReported(t *testing.T) {
 		t.Errorf("the cloud gets %s", got)
 	}
 	// An upgrade that is due waits for the hold.
-	upgrade, clock := "http://"+n.config.ServeAddress+nodeapi.UpgradePath("d", "p"), time.Now()
+	upgrade, clock := nodeapi.UpgradePath("d", "p"), time.Now()
 	window := clock.Add(-time.Hour).Format("15:04") + "-" + clock.Add(time.Hour).Format("15:04")
-	if code, body := ask(t, http.MethodPost, upgrade+"?window="+window); code != http.StatusAccepted {
+	if code, body := n.ask(t, http.MethodPost, upgrade+"?window="+window, ""); code != http.StatusAccepted {
 		t.Fatalf("%d %s", code, body)
 	}
-	if code, body := ask(t, http.MethodGet, upgrade); code != http.StatusOK || !strings.Contains(body, `"Held"`) {
+	if code, body := n.ask(t, http.MethodGet, upgrade, ""); code != http.StatusOK || !strings.Contains(body, `"Held"`) {
 		t.Errorf("an upgrade of a pod on hold: %d %s", code, body)
 	}
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	n.start(t)
-	if code, body := fetch(t, http.DefaultClient, hold); code != http.StatusOK || !strings.Contains(body, "driving") {
+	if code, body := n.ask(t, http.MethodGet, hold, ""); code != http.StatusOK || !strings.Contains(body, "driving") {
 		t.Errorf("after a restart: %d %s", code, body)
 	}
 }
@@ -112,22 +144,18 @@ func TestAHoldIsKeptAndReported(t *testing.T) {
 func TestARollbackIsReported(t *testing.T) {
 	n, cloud := newPodNode(t)
 	n.start(t)
-	api := "http://" + n.config.ServeAddress
-	awaitHistory := func(want int) {
+	awaitHistory := func(revisions int) {
 		t.Helper()
-		body := ""
-		if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-			_, body = fetch(t, http.DefaultClient, api+nodeapi.HistoryPath("d", "p"))
-			return strings.Count(body, `"revision"`) == want, nil
-		}); err != nil {
-			t.Fatalf("it has run %d revisions, and the history is %s", want, body)
-		}
+		until(t, fmt.Sprintf("the history has %d revisions", revisions), func() bool {
+			_, body := n.ask(t, http.MethodGet, nodeapi.HistoryPath("d", "p"), "")
+			return strings.Count(body, `"revision"`) == revisions
+		})
 	}
 	awaitHistory(1)
 	cloud.revisions <- "v2"
 	// The cloud's list has v1 still, which the history shows as current.
 	awaitHistory(2)
-	if code, body := ask(t, http.MethodPost, api+nodeapi.RollbackPath("d", "p")+"?revision=v2"); code != http.StatusAccepted || body != "Rollback of pod d/p to revision v2 requested\n" {
+	if code, body := n.ask(t, http.MethodPost, nodeapi.RollbackPath("d", "p")+"?revision=v2", ""); code != http.StatusAccepted || body != "Rollback of pod d/p to revision v2 requested\n" {
 		t.Fatalf("%d %s", code, body)
 	}
 	if got := cloud.awaitPatch(t, `"apps.openyurt.io/rollback"`); !strings.Contains(got, `\"revision\":\"v2\"`) || !strings.Contains(got, "PodRolledBack") {
@@ -151,12 +179,7 @@ func TestPodsAreFollowedWithoutTheCloud(t *testing.T) {
 		t.Fatalf("got %s, %v", lines.Text(), lines.Err())
 	}
 
-	n.api.CloseClientConnections()
-	n.api.Close()
-	proxytest.Until(t, "the hub knows that the cloud is away", func() bool {
-		fetch(t, http.DefaultClient, "http://"+n.config.ProxyAddress+"/version")
-		return h.offline() != ""
-	})
+	n.loseCloud(t, h)
 	list, err := http.Get(api)
 	if err != nil {
 		t.Fatal(err)

@@ -227,18 +227,6 @@ func TestAConnectionSendsNoMoreThanAHandshakeAndAHeader(t *testing.T) {
 	}
 }
 
-func TestAFloodLeavesRoomForTheNode(t *testing.T) {
-	c := newFlood(t, 40)
-	for range 3 * 40 {
-		c.dial()
-	}
-	awaitOpen(t, c.l, 30)
-	c.node.Store(true)
-	if c.dial() == nil {
-		t.Error("the node's own program is refused")
-	}
-}
-
 func TestClosingALimitedListenerEndsAccept(t *testing.T) {
 	c := newFlood(t, 8)
 	c.l.Close()

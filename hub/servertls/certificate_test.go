@@ -25,7 +25,6 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/hub/config"
-	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
 // pinned reads the certificate like a client that pins it.
@@ -111,7 +110,7 @@ func TestACertificateFromAFlagIsNeverReplaced(t *testing.T) {
 	}
 }
 
-func TestTheHubsOwnServingCertificateDoesNotExpire(t *testing.T) {
+func TestTheHubsOwnServingCertificate(t *testing.T) {
 	c := &config.Config{Options: config.Options{RootDir: t.TempDir(), NodeName: "n"}}
 	serving, err := NewCertificate(c, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -120,15 +119,24 @@ func TestTheHubsOwnServingCertificateDoesNotExpire(t *testing.T) {
 	if end, ok := serving.Expires(); ok {
 		t.Errorf("it expires %v", end)
 	}
+	key := filepath.Join(c.PKIDir(), "serving.key")
+	for file, mode := range map[string]os.FileMode{c.PKIDir(): 0o700 | os.ModeDir, key: 0o600} {
+		if info, err := os.Stat(file); err != nil || info.Mode() != mode {
+			t.Errorf("%s: %v %v, want mode %v", file, info.Mode(), err, mode)
+		}
+	}
+	if err := os.WriteFile(key, []byte("truncat"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewCertificate(c, slog.New(slog.DiscardHandler)); err != nil {
+		t.Errorf("a damaged key keeps the hub from starting: %v", err)
+	}
 }
 
 // A connection keeps its client's certificates for as long as it lives.
 func TestAClientsChainIsBounded(t *testing.T) {
-	ca := proxytest.NewAuthority(t)
-	leaf := ca.Client(t, "system:node:n", x509.ExtKeyUsageClientAuth, time.Now().Add(time.Hour))
-	large, _ := proxytest.Sign(t, &x509.Certificate{
-		SerialNumber: big.NewInt(8), ExtraExtensions: []pkix.Extension{{Id: []int{1, 2, 3, 4}, Value: make([]byte, maxChainBytes)}},
-	}, ca)
+	leaf, another := newSelfSigned(t, &x509.Certificate{}), newSelfSigned(t, &x509.Certificate{}).Leaf.Raw
+	large := newSelfSigned(t, &x509.Certificate{ExtraExtensions: []pkix.Extension{{Id: []int{1, 2, 3, 4}, Value: make([]byte, maxChainBytes)}}}).Leaf.Raw
 	c := &config.Config{Options: config.Options{RootDir: t.TempDir(), NodeName: "n"}}
 	serving, err := NewCertificate(c, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -147,11 +155,11 @@ func TestAClientsChainIsBounded(t *testing.T) {
 		refused bool
 	}{
 		"no chain":                      {nil, false},
-		"two intermediates and a root":  {slices.Repeat([][]byte{ca.Cert.Raw}, 3), false},
-		"as many as there may be":       {slices.Repeat([][]byte{ca.Cert.Raw}, maxChain-1), false},
-		"one more":                      {slices.Repeat([][]byte{ca.Cert.Raw}, maxChain), true},
-		"ninety-nine":                   {slices.Repeat([][]byte{ca.Cert.Raw}, 99), true},
-		"one that is larger than a few": {[][]byte{large.Raw}, true},
+		"two intermediates and a root":  {slices.Repeat([][]byte{another}, 3), false},
+		"as many as there may be":       {slices.Repeat([][]byte{another}, maxChain-1), false},
+		"one more":                      {slices.Repeat([][]byte{another}, maxChain), true},
+		"ninety-nine":                   {slices.Repeat([][]byte{another}, 99), true},
+		"one that is larger than a few": {[][]byte{large}, true},
 	} {
 		for version, max := range map[string]uint16{"TLS 1.2": tls.VersionTLS12, "TLS 1.3": tls.VersionTLS13} {
 			t.Run(name+", "+version, func(t *testing.T) {
@@ -174,27 +182,37 @@ func TestAClientsChainIsBounded(t *testing.T) {
 	}
 }
 
-// writeOld writes a pair as an earlier build did in 1970.
-func writeOld(t *testing.T, certFile, keyFile string) {
+// newSelfSigned returns a certificate by itself.
+func newSelfSigned(t *testing.T, template *x509.Certificate) *tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(7), Subject: pkix.Name{CommonName: "n"}, DNSNames: []string{"n", "localhost"},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
-		NotBefore:   time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(1980, 1, 1, 0, 0, 30, 0, time.UTC),
-	}
+	template.SerialNumber = big.NewInt(7)
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	leaf, err := x509.ParseCertificate(der)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+}
+
+// writeOld writes a pair as an earlier build did in 1970.
+func writeOld(t *testing.T, certFile, keyFile string) {
+	t.Helper()
+	pair := newSelfSigned(t, &x509.Certificate{
+		Subject: pkix.Name{CommonName: "n"}, DNSNames: []string{"n", "localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+		NotBefore: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(1980, 1, 1, 0, 0, 30, 0, time.UTC),
+	})
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: pair.Leaf.Raw}, keyFile: {Type: "PRIVATE KEY", Bytes: key}} {
 		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -6,8 +6,11 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -23,49 +26,59 @@ func listenAsSystemd(t *testing.T) (*net.UnixConn, string) {
 	return conn, path
 }
 
-func hear(t *testing.T, conn *net.UnixConn, wait time.Duration) string {
+// heard returns what has come.
+func heard(t *testing.T, conn *net.UnixConn) (all []string) {
 	t.Helper()
-	_ = conn.SetReadDeadline(time.Now().Add(wait))
-	buffer := make([]byte, 1024)
-	n, err := conn.Read(buffer)
+	raw, err := conn.SyscallConn()
 	if err != nil {
-		return ""
+		t.Fatal(err)
 	}
-	return string(buffer[:n])
+	err = raw.Read(func(fd uintptr) bool {
+		for buffer := make([]byte, 1024); ; {
+			n, _, err := syscall.Recvfrom(int(fd), buffer, syscall.MSG_DONTWAIT)
+			if err != nil {
+				return true
+			}
+			all = append(all, string(buffer[:n]))
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 func TestTheWatchdogIsFedOnlyByAHubThatAnswers(t *testing.T) {
 	conn, path := listenAsSystemd(t)
 	t.Setenv("NOTIFY_SOCKET", path)
-	t.Setenv("WATCHDOG_USEC", "300000")
-	s := NewNotifier(slog.New(slog.DiscardHandler))
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	well := make(chan error, 1) // what the hub is like when it is asked next
-	ended := make(chan error, 1)
-	well <- nil
-	go func() {
-		ended <- s.Run(ctx, func() string { return "online" }, func(context.Context) error {
-			select {
-			case err := <-well:
-				return err
-			default:
-				return errors.New("it does not answer")
+	t.Setenv("WATCHDOG_USEC", "9000000")
+	synctest.Test(t, func(t *testing.T) {
+		var answers error
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- NewNotifier(slog.New(slog.DiscardHandler)).Run(ctx, func() string { return "online" }, func(context.Context) error { return answers })
+		}()
+		for _, want := range [][]string{{"STATUS=online", "WATCHDOG=1"}, {"WATCHDOG=1"}} {
+			synctest.Wait()
+			if got := heard(t, conn); !slices.Equal(got, want) {
+				t.Errorf("systemd heard %q, want %q", got, want)
 			}
-		})
-	}()
-	for _, want := range []string{"STATUS=online", "WATCHDOG=1"} {
-		if got := hear(t, conn, time.Minute); got != want {
-			t.Errorf("systemd heard %q, not %q", got, want)
+			time.Sleep(3 * time.Second) //nolint:forbidigo // of synctest's clock
 		}
-	}
-	if got := hear(t, conn, 2500*time.Millisecond); got != "" {
-		t.Errorf("a hub that does not answer said %q", got)
-	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+		synctest.Wait()
+		heard(t, conn)
+		answers = errors.New("the hub does not answer")
+		time.Sleep(time.Minute) //nolint:forbidigo // of synctest's clock
+		synctest.Wait()
+		if got := heard(t, conn); len(got) > 0 {
+			t.Errorf("a hub that does not answer said %q", got)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestNothingIsSentWithoutSystemd(t *testing.T) {
