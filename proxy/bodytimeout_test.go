@@ -15,8 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/edgehub-io/edgehub/proxy/authn"
 	"github.com/edgehub-io/edgehub/proxy/limits"
 	"github.com/edgehub-io/edgehub/proxy/upstream"
@@ -35,6 +33,7 @@ func echoCloud(r *http.Request) (*http.Response, error) {
 	return answerOf(r, io.NopCloser(strings.NewReader(fmt.Sprint(n)))), nil
 }
 
+// answerOf is an answer without a length.
 func answerOf(r *http.Request, body io.ReadCloser) *http.Response {
 	return &http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: body, ContentLength: -1, Request: r}
 }
@@ -56,8 +55,7 @@ func (l pipes) Addr() net.Addr { return &net.TCPAddr{} }
 func onOneConnection(t *testing.T, cloud roundTripper, body func(t *testing.T, c net.Conn, answers *bufio.Reader)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		log := slog.New(slog.DiscardHandler)
-		p := New(cloud, nobody, func(context.Context) {}, log, NewMetrics(prometheus.NewRegistry()))
+		p := newProxy(cloud)
 		refuseSome := func(r *http.Request) error {
 			if r.URL.Path == "/refused" {
 				return io.ErrUnexpectedEOF
@@ -245,7 +243,7 @@ func TestUpgradedConnectionsOutliveAllLimits(t *testing.T) {
 }
 
 func TestABodyThatStopsArrivingOverHTTP2EndsItsRequest(t *testing.T) {
-	p := New(roundTripper(echoCloud), nobody, func(context.Context) {}, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
+	p := newProxy(roundTripper(echoCloud))
 	p.bodyTimeout = 100 * time.Millisecond
 	front := httptest.NewUnstartedServer(p.Handler(authn.Loopback))
 	front.EnableHTTP2 = true

@@ -3,13 +3,11 @@ package proxy
 import (
 	"bytes"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,8 +19,6 @@ import (
 
 	"github.com/edgehub-io/edgehub/proxy/authn"
 	"github.com/edgehub-io/edgehub/proxy/limits"
-	"github.com/edgehub-io/edgehub/proxy/proxytest"
-	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
 // postPart sends a part of a body with a token, whoever's, and leaves it at that.
@@ -38,23 +34,13 @@ func postPart(t *testing.T, h *hubUnderTest) net.Conn {
 }
 
 func TestStrangersWhoSendHalfABodyDoNotAddUp(t *testing.T) {
-	cloud := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
-	h := newHub(t, upstream.Credentials{}, cloud.URL)
+	h := newHub(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
 	h.proxy.bodies = limits.NewEviction(3, 0)
 	first := postPart(t, h)
 	for range 20 {
 		postPart(t, h)
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.URL+"/api/v1/pods", strings.NewReader("{}"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Authorization", "Bearer b")
-		res, err := h.Client().Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := h.do(t, http.MethodPost, "/api/v1/pods", "{}", bearer("b"))
 		body, err := io.ReadAll(res.Body)
-		res.Body.Close()
 		if err != nil || string(body) != "{}" {
 			t.Fatalf("a whole body: %s, %q (%v)", res.Status, body, err)
 		}
@@ -70,8 +56,7 @@ func TestStrangersWhoSendHalfABodyDoNotAddUp(t *testing.T) {
 }
 
 func TestTheNodeIsWaitedForHoweverManyOthersThereAre(t *testing.T) {
-	cloud := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
-	h := newHub(t, upstream.Credentials{}, cloud.URL)
+	h := newHub(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
 	h.proxy.bodies = limits.NewEviction(1, 0)
 	c, err := net.Dial("tcp", h.Listener.Addr().String())
 	if err != nil {
@@ -90,43 +75,43 @@ func TestTheNodeIsWaitedForHoweverManyOthersThereAre(t *testing.T) {
 }
 
 func TestClientsThatDoNotReadAreCutWhereThereAreMany(t *testing.T) {
-	var sent atomic.Int64
-	cloud := proxytest.APIServer(t, proxytest.Endless(&sent))
-	h := newHub(t, upstream.Credentials{}, cloud.URL)
+	cut := make(chan string, 4) // by the token of a client
+	h := newHub(t, func(w http.ResponseWriter, r *http.Request) {
+		for chunk := make([]byte, 32<<10); ; {
+			if _, err := w.Write(chunk); err != nil {
+				cut <- r.Header.Get("Authorization")
+				return
+			}
+		}
+	})
 	h.proxy.writes = limits.NewEviction(2, 50*time.Millisecond)
-	var conns []net.Conn
 	for i := range 4 {
 		c, err := net.Dial("tcp", h.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { c.Close() })
-		conns = append(conns, c)
+		defer c.Close()
 		send(t, c, "GET /openapi/v2 HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %d\r\n\r\n", i)
-		for deadline, before := time.Now().Add(2*time.Minute), int64(-1); h.proxy.writes.Len() != min(i+1, 2) || sent.Load() != before; {
-			if before = sent.Load(); time.Now().After(deadline) {
-				t.Fatalf("%d clients in: %d are waited for", i+1, h.proxy.writes.Len())
+		if i >= 2 {
+			if got, want := <-cut, fmt.Sprint("Bearer ", i-2); got != want { // the one that has waited the longest
+				t.Errorf("with %d clients, that with the token %q is cut, want %q", i+1, got, want)
 			}
-			time.Sleep(100 * time.Millisecond)
+		}
+		for deadline := time.Now().Add(2 * time.Minute); h.proxy.writes.Len() != min(i+1, 2); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("not within 2 minutes: %d clients in, and %d wait", i+1, h.proxy.writes.Len())
+			}
 		}
 	}
-	for i, c := range conns {
-		wait := time.Second // in which nothing has to happen
-		if i < 2 {
-			wait = 2 * time.Minute
-		}
-		_ = c.SetReadDeadline(time.Now().Add(wait))
-		_, err := io.Copy(io.Discard, c)
-		if isCut := !errors.Is(err, os.ErrDeadlineExceeded); isCut != (i < 2) {
-			t.Errorf("connection %d: cut is %t (%v)", i, isCut, err)
-		}
+	if len(cut) > 0 {
+		t.Errorf("another is cut: %s", <-cut)
 	}
 }
 
 func TestThereAreOnlySoManyRequestsOfOthers(t *testing.T) {
 	var identified sync.Map // by token, since it was first answered
 	var writes atomic.Int64
-	cloud := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
+	h := newHub(t, func(w http.ResponseWriter, r *http.Request) {
 		identified.Store(r.Header.Get("Authorization"), true)
 		if r.Method != http.MethodGet {
 			writes.Add(1)
@@ -136,7 +121,6 @@ func TestThereAreOnlySoManyRequestsOfOthers(t *testing.T) {
 			<-r.Context().Done()
 		}
 	})
-	h := newHub(t, upstream.Credentials{}, cloud.URL)
 	h.proxy.callers = limits.NewShares(27)
 	h.proxy.tenant = func(r *http.Request) (tenant, user string) {
 		token := r.Header.Get("Authorization")
@@ -146,26 +130,10 @@ func TestThereAreOnlySoManyRequestsOfOthers(t *testing.T) {
 		tenant, user, _ = strings.Cut(token, "/")
 		return tenant, user
 	}
-	do := func(method, path, token string) *http.Response {
-		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), method, h.URL+path, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if token != "" {
-			req.Header.Set("Authorization", "Bearer "+token)
-		}
-		res, err := h.Client().Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { res.Body.Close() })
-		return res
-	}
 	watches := func(token func(i int) string) (open int) {
 		t.Helper()
 		for i := range 30 {
-			switch res := do(http.MethodGet, "/api/v1/pods?watch=1", token(i)); {
+			switch res := h.do(t, http.MethodGet, "/api/v1/pods?watch=1", "", bearer(token(i))); {
 			case res.StatusCode == http.StatusOK:
 				open++
 			case res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") != "1":
@@ -181,21 +149,21 @@ func TestThereAreOnlySoManyRequestsOfOthers(t *testing.T) {
 	if n := watches(func(i int) string { return fmt.Sprintf("flood/one/%d", i) }); n > 5 {
 		t.Errorf("as other users of its tenant it has %d watches of 18 more", n)
 	}
-	if res := do(http.MethodPost, "/api/v1/pods", "flood/one/write"); res.StatusCode != http.StatusOK || writes.Load() != 1 {
+	if res := h.do(t, http.MethodPost, "/api/v1/pods", "", bearer("flood/one/write")); res.StatusCode != http.StatusOK || writes.Load() != 1 {
 		t.Errorf("a write of which the hub learned only then that it exceeds a share, and that was carried out: %s", res.Status)
 	}
 	for range 3 {
-		if res := do(http.MethodGet, "/api/v1/pods?watch=1", "other/user"); res.StatusCode != http.StatusOK {
+		if res := h.do(t, http.MethodGet, "/api/v1/pods?watch=1", "", bearer("other/user")); res.StatusCode != http.StatusOK {
 			t.Errorf("another tenant: %s", res.Status)
 		}
-		if res := do(http.MethodGet, "/api/v1/pods?watch=1", ""); res.StatusCode != http.StatusOK {
+		if res := h.do(t, http.MethodGet, "/api/v1/pods?watch=1", "", nil); res.StatusCode != http.StatusOK {
 			t.Errorf("the node: %s", res.Status)
 		}
 	}
 }
 
 func TestRefusalsThatNobodyReadsDoNotAddUp(t *testing.T) {
-	h := newHub(t, upstream.Credentials{}, proxytest.RefusedURL(t))
+	h := newHub(t, nil)
 	h.proxy.refusals = limits.NewEviction(2, 0)
 	refuse := func(*http.Request) (authn.Identity, error) { return authn.Caller, authn.ErrUnauthenticated }
 	front := httptest.NewUnstartedServer(h.proxy.Handler(refuse))

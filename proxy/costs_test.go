@@ -10,18 +10,15 @@ import (
 	"testing"
 
 	"github.com/edgehub-io/edgehub/proxy/limits"
-	"github.com/edgehub-io/edgehub/proxy/proxytest"
-	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
 // refusing is an apiserver that knows the tokens good and good2, and treats others as k8s.io/apiserver
 // does (endpoints/filters/authentication.go): 401, or no name, and GOAWAY. It has no upgrades.
 // connections counts those that carry requests.
-func refusing(t *testing.T, connections *atomic.Int64) string {
-	t.Helper()
+func refusing(connections *atomic.Int64) http.HandlerFunc {
 	var known sync.Map
-	return proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
-		if _, ok := known.LoadOrStore(proxytest.ConnOf(r), true); !ok {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := known.LoadOrStore(r.RemoteAddr, true); !ok {
 			connections.Add(1)
 		}
 		token := r.Header.Get("Authorization")
@@ -35,11 +32,11 @@ func refusing(t *testing.T, connections *atomic.Int64) string {
 		case r.Header.Get("Upgrade") != "":
 			w.WriteHeader(http.StatusForbidden)
 		}
-	}).URL
+	}
 }
 
 func TestConnectionsUpstreamAreNotUsedUp(t *testing.T) {
-	const requests, burst = 100, 5
+	const requests, burst = 30, 5
 	token := func(value string) http.Header { return http.Header{"Authorization": {value}} }
 	upgrade := func(token, protocol string) http.Header {
 		return http.Header{"Authorization": {"Bearer " + token}, "Connection": {"Upgrade"}, "Upgrade": {protocol}}
@@ -62,7 +59,7 @@ func TestConnectionsUpstreamAreNotUsedUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var connections atomic.Int64
-			h := newHub(t, upstream.Credentials{}, refusing(t, &connections))
+			h := newHub(t, refusing(&connections))
 			h.proxy.costs = limits.NewCosts[limits.Payer](burst, 0)
 			var refused atomic.Int64
 			h.proxy.refused = func(context.Context) { refused.Add(1) }
@@ -77,16 +74,7 @@ func TestConnectionsUpstreamAreNotUsedUp(t *testing.T) {
 			}
 			do := func(path string, header http.Header) int {
 				t.Helper()
-				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.URL+path, http.NoBody)
-				if err != nil {
-					t.Fatal(err)
-				}
-				req.Header = header
-				res, err := h.Client().Do(req)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer res.Body.Close()
+				res := h.do(t, http.MethodGet, path, "", header)
 				_, _ = io.Copy(io.Discard, res.Body)
 				return res.StatusCode
 			}
@@ -105,7 +93,7 @@ func TestConnectionsUpstreamAreNotUsedUp(t *testing.T) {
 			if n := refused.Load(); n != int64(requests-rest) {
 				t.Errorf("%d requests count as refused, of %d", n, requests-rest)
 			}
-			for _, other := range []http.Header{nil, token("Bearer good"), token("Bearer good2")} {
+			for _, other := range []http.Header{nil, bearer("good"), bearer("good2")} {
 				for range requests {
 					if code := do("/api", other); code != http.StatusOK {
 						t.Fatalf("a request of %q: %d", other, code)
@@ -120,23 +108,14 @@ func TestConnectionsUpstreamAreNotUsedUp(t *testing.T) {
 }
 
 func TestAnUpgradeThatSucceedsCostsNothing(t *testing.T) {
-	cloud := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
+	h := newHub(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "Upgrade")
 		w.Header().Set("Upgrade", r.Header.Get("Upgrade"))
 		w.WriteHeader(http.StatusSwitchingProtocols)
 	})
-	h := newHub(t, upstream.Credentials{}, cloud.URL)
 	h.proxy.costs = limits.NewCosts[limits.Payer](2, 0)
 	for i := range 10 {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.URL+"/api/v1/namespaces/a/pods/b/exec", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header = http.Header{"Authorization": {"Bearer good"}, "Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}}
-		res, err := h.Client().Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := h.do(t, http.MethodGet, "/api/v1/namespaces/a/pods/b/exec", "", http.Header{"Authorization": {"Bearer good"}, "Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}})
 		res.Body.Close()
 		if res.StatusCode != http.StatusSwitchingProtocols {
 			t.Fatalf("the %d. is answered %s", i, res.Status)

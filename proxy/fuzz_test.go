@@ -15,9 +15,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/edgehub-io/edgehub/proxy/proxytest"
-	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
 // sentRequest is one request in the bytes that a client sends, as a reader that has
@@ -236,8 +233,7 @@ func (rec *recorder) from(address string) []*arrivedRequest {
 // for those only who sent nothing of their own.
 func FuzzRequests(f *testing.F) {
 	rec := &recorder{got: map[string][]*arrivedRequest{}}
-	api := proxytest.APIServer(f, rec.ServeHTTP)
-	hub := newHub(f, upstream.Credentials{Token: strings.TrimPrefix(lentToken, "Bearer ")}, api.URL)
+	hub := newHubWithToken(f, strings.TrimPrefix(lentToken, "Bearer "), rec.ServeHTTP)
 	handler := hub.Config.Handler
 	hub.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set(fromHeader, r.RemoteAddr)

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/proxy/authn"
-	"github.com/edgehub-io/edgehub/proxy/proxytest"
-	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
 // conversation sends a request with a body on a connection of its own, and returns all
@@ -39,7 +37,7 @@ func conversation(t *testing.T, conn net.Conn, header string) string {
 // A client gets 100 Continue once, though both net/http and the apiserver say it, and
 // everything else that the apiserver says before its answer.
 func TestContinueIsSaidOnce(t *testing.T) {
-	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
+	hub := newHub(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Link", "</style.css>")
 		w.WriteHeader(http.StatusEarlyHints)
 		w.Header().Del("Link")
@@ -49,13 +47,12 @@ func TestContinueIsSaidOnce(t *testing.T) {
 		w.WriteHeader(http.StatusCreated)
 		io.WriteString(w, "got "+string(body))
 	})
-	hub := newHub(t, upstream.Credentials{}, api.URL)
 	secure := httptest.NewTLSServer(hub.proxy.Handler(authn.Loopback)) // HTTP/1.1, as curl --http1.1
 	t.Cleanup(secure.Close)
 	for name, dial := range map[string]func() (net.Conn, error){
 		"the plain port": func() (net.Conn, error) { return net.Dial("tcp", hub.Listener.Addr().String()) },
 		"the TLS port": func() (net.Conn, error) {
-			return tls.Dial("tcp", secure.Listener.Addr().String(), &tls.Config{RootCAs: proxytest.ServerCAs(t), ServerName: "example.com"})
+			return tls.Dial("tcp", secure.Listener.Addr().String(), secure.Client().Transport.(*http.Transport).TLSClientConfig)
 		},
 	} {
 		for who, header := range map[string]string{"the node": "", "a pod": "Authorization: Bearer pod\r\n"} {

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -12,17 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/edgehub-io/edgehub/proxy/authn"
 )
-
-// answer is one with a body, and with its length unless that is -1.
-func answer(r *http.Request, body io.ReadCloser, length int64) (*http.Response, error) {
-	return &http.Response{
-		StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: body, ContentLength: length, Request: r,
-	}, nil
-}
 
 // selfWritten is a body that writes itself in pieces, and then ends with err.
 type selfWritten struct {
@@ -50,7 +40,9 @@ func (b *selfWritten) Close() error {
 
 // RoundTrip answers with the body.
 func (b *selfWritten) RoundTrip(r *http.Request) (*http.Response, error) {
-	return answer(r, b, 1<<20)
+	res := answerOf(r, b)
+	res.ContentLength = 1 << 20
+	return res, nil
 }
 
 func TestABodyThatWritesItself(t *testing.T) {
@@ -64,8 +56,7 @@ func TestABodyThatWritesItself(t *testing.T) {
 		"one that never began": {selfWritten{err: errors.New("damaged")}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			log := slog.New(slog.DiscardHandler)
-			front := httptest.NewServer(New(&test.body, nobody, func(context.Context) {}, log, NewMetrics(prometheus.NewRegistry())).Handler(authn.Loopback))
+			front := httptest.NewServer(newProxy(&test.body).Handler(authn.Loopback))
 			defer front.Close()
 			front.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 			var body []byte
@@ -91,7 +82,7 @@ type unmeasured struct{ *strings.Reader }
 func (unmeasured) Close() error { return nil }
 
 func (b unmeasured) RoundTrip(r *http.Request) (*http.Response, error) {
-	return answer(r, b, -1)
+	return answerOf(r, b), nil
 }
 
 // overlapping is a response that notices a flush during a write.
@@ -122,9 +113,8 @@ func (o *overlapping) FlushError() error {
 // keeps that apart only from what it copies itself.
 func TestABodyWithoutALengthIsNotFlushedWhileItIsWritten(t *testing.T) {
 	const want = "a list whose items are converted"
-	log := slog.New(slog.DiscardHandler)
 	to := &overlapping{ResponseRecorder: httptest.NewRecorder(), overlapped: make(chan struct{})}
-	h := New(unmeasured{strings.NewReader(want)}, nobody, func(context.Context) {}, log, NewMetrics(prometheus.NewRegistry())).Handler(authn.Loopback)
+	h := newProxy(unmeasured{strings.NewReader(want)}).Handler(authn.Loopback)
 	h.ServeHTTP(to, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods", nil))
 	select {
 	case <-to.overlapped:
@@ -147,15 +137,14 @@ func (b *readWith) Read(p []byte) (int, error) {
 }
 
 func (b *readWith) RoundTrip(r *http.Request) (*http.Response, error) {
-	return answer(r, b, -1)
+	return answerOf(r, b), nil
 }
 
 // A watch has its buffer for as long as it is open, and a node has a thousand watches.
 func TestAWatchHoldsASmallBuffer(t *testing.T) {
 	for path, most := range map[string]int{"/api/v1/pods": 32 << 10, "/api/v1/pods?watch=true": 8 << 10, "/api/v1/pods/a/log?follow=true": 32 << 10} {
 		body := &readWith{}
-		log := slog.New(slog.DiscardHandler)
-		h := New(body, nobody, func(context.Context) {}, log, NewMetrics(prometheus.NewRegistry())).Handler(authn.Loopback)
+		h := newProxy(body).Handler(authn.Loopback)
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
 		if body.most != most {
 			t.Errorf("%s is read %d bytes at a time, want %d", path, body.most, most)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -17,21 +16,17 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
 func TestClientCert(t *testing.T) {
-	ca, otherCA := proxytest.NewAuthority(t), proxytest.NewAuthority(t)
+	ca, otherCA := newAuthority(t), newAuthority(t)
 	hour := time.Now().Add(time.Hour)
-	node := ca.Client(t, "system:node:n1", x509.ExtKeyUsageClientAuth, hour)
-	stranger := &x509.Certificate{
-		SerialNumber: big.NewInt(3), Subject: pkix.Name{CommonName: "system:node:n1", Organization: []string{"tenants"}},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: hour, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	node := ca.client(t, "system:node:n1", hour)
+	signed := func(group string, usage x509.ExtKeyUsage) *authority {
+		return ca.sign(t, "system:node:n1", &x509.Certificate{Subject: pkix.Name{Organization: []string{group}}, NotAfter: hour, ExtKeyUsage: []x509.ExtKeyUsage{usage}})
 	}
-	stranger, _ = proxytest.Sign(t, stranger, ca)
 	tests := map[string]struct {
-		cert   *tls.Certificate
+		cert   *authority
 		header http.Header
 		want   Identity
 		err    string // empty: let in
@@ -42,21 +37,19 @@ func TestClientCert(t *testing.T) {
 		"an empty header beside the node's certificate":     {cert: node, header: http.Header{"Authorization": {""}}, want: Caller},
 		"a WebSocket's token beside the node's certificate": {cert: node, header: http.Header{"Sec-Websocket-Protocol": {"v4", webSocketToken + "eA"}}, want: Caller},
 		"nothing":                              {err: "neither a bearer token nor"},
-		"another node's certificate":           {cert: ca.Client(t, "system:node:n2", x509.ExtKeyUsageClientAuth, hour), err: `"system:node:n2"'s, not "system:node:n1"'s`},
-		"an administrator's certificate":       {cert: ca.Client(t, "kubernetes-admin", x509.ExtKeyUsageClientAuth, hour), err: `"kubernetes-admin"'s, not "system:node:n1"'s, and cannot be passed on to the apiserver, since TLS ends here: use a bearer token`},
-		"the node's name signed by another CA": {cert: otherCA.Client(t, "system:node:n1", x509.ExtKeyUsageClientAuth, hour), err: "unknown authority"},
-		"the node's name in another group":     {cert: &tls.Certificate{Leaf: stranger}, err: "not for the group system:nodes"},
-		"the node's certificate after its end": {cert: ca.Client(t, "system:node:n1", x509.ExtKeyUsageClientAuth, time.Now().Add(-time.Minute)), err: "expired"},
-		"the node's serving certificate":       {cert: ca.Client(t, "system:node:n1", x509.ExtKeyUsageServerAuth, hour), err: "incompatible key usage"},
+		"another node's certificate":           {cert: ca.client(t, "system:node:n2", hour), err: `"system:node:n2"'s, not "system:node:n1"'s`},
+		"an administrator's certificate":       {cert: ca.client(t, "kubernetes-admin", hour), err: `"kubernetes-admin"'s, not "system:node:n1"'s, and cannot be passed on to the apiserver, since TLS ends here: use a bearer token`},
+		"the node's name signed by another CA": {cert: otherCA.client(t, "system:node:n1", hour), err: "unknown authority"},
+		"the node's name in another group":     {cert: signed("tenants", x509.ExtKeyUsageClientAuth), err: "not for the group system:nodes"},
+		"the node's certificate after its end": {cert: ca.client(t, "system:node:n1", time.Now().Add(-time.Minute)), err: "expired"},
+		"the node's serving certificate":       {cert: signed("system:nodes", x509.ExtKeyUsageServerAuth), err: "incompatible key usage"},
 	}
-	pool := x509.NewCertPool()
-	pool.AddCert(ca.Cert)
-	authenticate := ClientCert("system:node:n1", func() *x509.CertPool { return pool }, func() bool { return false }, 0)
+	authenticate := ClientCert("system:node:n1", ca.pool, func() bool { return false }, 0)
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := &http.Request{Header: tt.header, TLS: &tls.ConnectionState{}}
 			if tt.cert != nil {
-				r.TLS.PeerCertificates = []*x509.Certificate{tt.cert.Leaf}
+				r.TLS.PeerCertificates = []*x509.Certificate{tt.cert.cert}
 			}
 			got, err := authenticate(r)
 			if tt.err == "" && (err != nil || got != tt.want) {
@@ -70,15 +63,13 @@ func TestClientCert(t *testing.T) {
 }
 
 func TestAClientCertOutsideOfItsTime(t *testing.T) {
-	ca, otherCA := proxytest.NewAuthority(t), proxytest.NewAuthority(t) // good for an hour before and after now
-	ended := func(by *proxytest.Authority, user string, ago time.Duration) *tls.Certificate {
-		return by.Client(t, user, x509.ExtKeyUsageClientAuth, time.Now().Add(-ago))
+	ca, otherCA := newAuthority(t), newAuthority(t) // good for an hour before and after now
+	ended := func(by *authority, user string, ago time.Duration) *authority {
+		return by.client(t, user, time.Now().Add(-ago))
 	}
-	pool := x509.NewCertPool()
-	pool.AddCert(ca.Cert)
 	yes, no := true, false
 	tests := map[string]struct {
-		cert  *tls.Certificate
+		cert  *authority
 		away  bool
 		grace time.Duration
 		back  time.Duration // of the clock
@@ -98,7 +89,7 @@ func TestAClientCertOutsideOfItsTime(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			v := &nodeCert{leaf: tt.cert.Leaf, roots: pool}
+			v := &nodeCert{leaf: tt.cert.cert, roots: ca.pool()}
 			now := time.Now().Add(-tt.back)
 			err := v.check("system:node:n1", nil, now)
 			if err == nil {
@@ -117,13 +108,11 @@ func TestAClientCertOutsideOfItsTime(t *testing.T) {
 // One that was let in while the cloud was away is not once it is back, though it was
 // found good otherwise.
 func TestAnExpiredClientCertCountsNoMoreWhenTheCloudIsBack(t *testing.T) {
-	ca := proxytest.NewAuthority(t)
-	pool := x509.NewCertPool()
-	pool.AddCert(ca.Cert)
+	ca := newAuthority(t)
 	away := true
-	authenticate := ClientCert("system:node:n1", func() *x509.CertPool { return pool }, func() bool { return away }, 0)
-	expired := ca.Client(t, "system:node:n1", x509.ExtKeyUsageClientAuth, time.Now().Add(-time.Minute))
-	r := &http.Request{TLS: &tls.ConnectionState{PeerCertificates: []*x509.Certificate{expired.Leaf}}}
+	authenticate := ClientCert("system:node:n1", ca.pool, func() bool { return away }, 0)
+	expired := ca.client(t, "system:node:n1", time.Now().Add(-time.Minute))
+	r := &http.Request{TLS: &tls.ConnectionState{PeerCertificates: []*x509.Certificate{expired.cert}}}
 	for range 2 {
 		if id, err := authenticate(r); id != Node || err != nil {
 			t.Errorf("away: %v, %v", id, err)
@@ -137,11 +126,9 @@ func TestAnExpiredClientCertCountsNoMoreWhenTheCloudIsBack(t *testing.T) {
 
 // kubelet presents no certificate once its own has expired, and that one when it asks for a new one.
 func TestAKubeletWhoseCertificateHasExpired(t *testing.T) {
-	ca := proxytest.NewAuthority(t)
-	pool := x509.NewCertPool()
-	pool.AddCert(ca.Cert)
+	ca := newAuthority(t)
 	cert := func(user string, left time.Duration) []*x509.Certificate {
-		return []*x509.Certificate{ca.Client(t, user, x509.ExtKeyUsageClientAuth, time.Now().Add(left)).Leaf}
+		return []*x509.Certificate{ca.client(t, user, time.Now().Add(left)).cert}
 	}
 	expired := cert("system:node:n1", -time.Minute)
 	for name, tt := range map[string]struct {
@@ -168,7 +155,7 @@ func TestAKubeletWhoseCertificateHasExpired(t *testing.T) {
 				}
 				return errors.New("a container")
 			})
-			authenticate := OrOwnProgram(ClientCert("system:node:n1", func() *x509.CertPool { return pool }, away, time.Nanosecond), program, away)
+			authenticate := OrOwnProgram(ClientCert("system:node:n1", ca.pool, away, time.Nanosecond), program, away)
 			got, err := authenticate(&http.Request{Header: tt.header, TLS: &tls.ConnectionState{PeerCertificates: tt.certs}})
 			if tt.err == "" && (err != nil || got != tt.want) {
 				t.Errorf("got %v, %v", got, err)
@@ -182,7 +169,7 @@ func TestAKubeletWhoseCertificateHasExpired(t *testing.T) {
 
 // A constraint of the CA counts how often a chain to it is verified.
 func TestACertificateIsVerifiedOnceForAConnection(t *testing.T) {
-	ca := proxytest.NewAuthority(t)
+	ca := newAuthority(t)
 	hour := time.Now().Add(time.Hour)
 	for name, tt := range map[string]struct {
 		user     string
@@ -200,7 +187,7 @@ func TestACertificateIsVerifiedOnceForAConnection(t *testing.T) {
 				var verified atomic.Int64
 				newPool := func() *x509.CertPool {
 					pool := x509.NewCertPool()
-					pool.AddCertWithConstraint(ca.Cert, func([]*x509.Certificate) error {
+					pool.AddCertWithConstraint(ca.cert, func([]*x509.Certificate) error {
 						verified.Add(1)
 						return tt.refusal
 					})
@@ -223,7 +210,8 @@ func TestACertificateIsVerifiedOnceForAConnection(t *testing.T) {
 				transport := client.Transport.(*http.Transport)
 				transport.MaxConnsPerHost = 1
 				if tt.user != "" {
-					transport.TLSClientConfig.Certificates = []tls.Certificate{*ca.Client(t, tt.user, x509.ExtKeyUsageClientAuth, hour)}
+					c := ca.client(t, tt.user, hour)
+					transport.TLSClientConfig.Certificates = []tls.Certificate{{Certificate: [][]byte{c.cert.Raw}, PrivateKey: c.key}}
 				}
 				flood := func() {
 					var g sync.WaitGroup
@@ -261,17 +249,14 @@ func TestACertificateIsVerifiedOnceForAConnection(t *testing.T) {
 // What a caller's own certificates have signed costs no check of a signature: x509 names the
 // certificate by whose key it has tried.
 func TestNoKeyIsUsedThatNoCAHasSigned(t *testing.T) {
-	ca, forger := proxytest.NewAuthority(t), proxytest.NewAuthority(t)
-	pool := x509.NewCertPool()
-	pool.AddCert(ca.Cert)
-	intermediate := func(by *proxytest.Authority) *proxytest.Authority { return by.Intermediate(t, "an intermediate") }
-	good := intermediate(ca)
-	chain := []*x509.Certificate{intermediate(forger).Cert, good.Cert}
-	node := good.Client(t, "system:node:n1", x509.ExtKeyUsageClientAuth, time.Now().Add(time.Hour))
-	if err := VerifyClient(node.Leaf, chain, pool, time.Now()); err != nil {
+	ca, forger := newAuthority(t), newAuthority(t)
+	good := ca.intermediate(t, "an intermediate")
+	chain := []*x509.Certificate{forger.intermediate(t, "an intermediate").cert, good.cert}
+	node := good.client(t, "system:node:n1", time.Now().Add(time.Hour)).cert
+	if err := VerifyClient(node, chain, ca.pool(), time.Now()); err != nil {
 		t.Errorf("a chain by way of an intermediate: %v", err)
 	}
-	err := VerifyClient(node.Leaf, chain[:1], pool, time.Now())
+	err := VerifyClient(node, chain[:1], ca.pool(), time.Now())
 	if unknown, ok := errors.AsType[x509.UnknownAuthorityError](err); !ok || strings.Contains(unknown.Error(), "candidate") {
 		t.Errorf("a forged chain: %v", err)
 	}

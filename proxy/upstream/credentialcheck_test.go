@@ -2,11 +2,9 @@ package upstream_test
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,7 +13,6 @@ import (
 
 	"github.com/edgehub-io/edgehub/proxy/authn"
 	"github.com/edgehub-io/edgehub/proxy/limits"
-	"github.com/edgehub-io/edgehub/proxy/proxytest"
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
@@ -124,7 +121,7 @@ func awaitNode(t *testing.T, u *upstream.Upstream) {
 
 func TestANodeThatIsRefusedIsServedAsIfTheCloudWereAway(t *testing.T) {
 	d := newDoor("pod")
-	hub := newHubWithin(t, quick, upstream.Credentials{Token: "old"}, proxytest.APIServer(t, d.ServeHTTP).URL)
+	hub := newHubWithin(t, quick, upstream.Credentials{Token: "old"}, apiServer(t, d.ServeHTTP))
 	large := strings.Repeat("x", limits.MaxReplay+1)
 	for _, tt := range []struct{ method, body string }{{"GET", ""}, {"POST", "small"}, {"PUT", large}, {"DELETE", ""}} {
 		code, text := ask(t, hub, tt.method, tt.body, "")
@@ -152,7 +149,7 @@ func TestANodeThatIsRefusedIsServedAsIfTheCloudWereAway(t *testing.T) {
 	}
 
 	d.letIn("pod", "new")
-	hub.upstream.SetCredentials(&upstream.Credentials{CAs: proxytest.ServerCAs(t), Token: "new"})
+	hub.upstream.SetCredentials(&upstream.Credentials{CAs: serverCAs(), Token: "new"})
 	if code, text := ask(t, hub, "PUT", large, ""); code != http.StatusOK || !canReach(t, hub.upstream, authn.Node) || hub.upstream.State().Refused {
 		t.Errorf("with other credentials: %d %.300s", code, text)
 	}
@@ -160,7 +157,7 @@ func TestANodeThatIsRefusedIsServedAsIfTheCloudWereAway(t *testing.T) {
 
 func TestCredentialsThatAreTakenAfterAll(t *testing.T) {
 	d := newDoor()
-	hub := newHubWithin(t, quick, upstream.Credentials{Token: "node"}, proxytest.APIServer(t, d.ServeHTTP).URL)
+	hub := newHubWithin(t, quick, upstream.Credentials{Token: "node"}, apiServer(t, d.ServeHTTP))
 	if code, _ := ask(t, hub, "GET", "", ""); code != http.StatusServiceUnavailable {
 		t.Fatalf("refused: %d", code)
 	}
@@ -172,12 +169,12 @@ func TestCredentialsThatAreTakenAfterAll(t *testing.T) {
 }
 
 func TestA401ThatSaysNothingOfTheNodeIsPassedOn(t *testing.T) {
-	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) { // a kubelet's, behind the apiserver
+	api := apiServer(t, func(w http.ResponseWriter, r *http.Request) { // a kubelet's, behind the apiserver
 		if r.URL.Path != "/api" {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
 	})
-	hub := newHubWithin(t, quick, upstream.Credentials{Token: "node"}, api.URL)
+	hub := newHubWithin(t, quick, upstream.Credentials{Token: "node"}, api)
 	if code, _ := ask(t, hub, "GET", "", ""); code != http.StatusUnauthorized || hub.upstream.State().Refused {
 		t.Errorf("%d, refused %v", code, hub.upstream.State().Refused)
 	}
@@ -185,8 +182,7 @@ func TestA401ThatSaysNothingOfTheNodeIsPassedOn(t *testing.T) {
 
 func TestAnApiserverThatRefusesTheNodeIsPassedOver(t *testing.T) {
 	d := newDoor("pod")
-	first, second := proxytest.APIServer(t, d.ServeHTTP), proxytest.APIServer(t, ok)
-	hub := newHubWithin(t, upstream.Limits{Probe: time.Hour}, upstream.Credentials{Token: "node"}, first.URL, second.URL)
+	hub := newHubWithin(t, upstream.Limits{Probe: time.Hour}, upstream.Credentials{Token: "node"}, apiServer(t, d.ServeHTTP), apiServer(t, ok))
 	for _, method := range []string{"POST", "GET", "POST"} {
 		if code, text := ask(t, hub, method, "body", ""); code != http.StatusOK || text != method+" body" {
 			t.Errorf("%s: %d %s", method, code, text)
@@ -205,8 +201,8 @@ func TestAnApiserverThatRefusesTheNodeIsPassedOver(t *testing.T) {
 
 func TestWithoutCredentialsNothingIsSentInTheNodesName(t *testing.T) {
 	d := newDoor("pod", "")
-	api := proxytest.APIServer(t, d.ServeHTTP)
-	hub := newHubWithin(t, quick, upstream.Credentials{Missing: &upstream.MissingError{Reason: "it has no certificate yet"}}, api.URL)
+	api := apiServer(t, d.ServeHTTP)
+	hub := newHubWithin(t, quick, upstream.Credentials{Missing: &upstream.MissingError{Reason: "it has no certificate yet"}}, api)
 	if code, text := ask(t, hub, "GET", "", ""); code != http.StatusServiceUnavailable || !strings.Contains(text, "does not let this node in: ") || !strings.Contains(text, ": it has no certificate yet") {
 		t.Errorf("%d %s", code, text)
 	}
@@ -217,7 +213,7 @@ func TestWithoutCredentialsNothingIsSentInTheNodesName(t *testing.T) {
 		t.Errorf("who has a token: %d", code)
 	}
 	d.letIn("node")
-	hub.upstream.SetCredentials(&upstream.Credentials{CAs: proxytest.ServerCAs(t), Token: "node"})
+	hub.upstream.SetCredentials(&upstream.Credentials{CAs: serverCAs(), Token: "node"})
 	if code, _ := ask(t, hub, "GET", "", ""); code != http.StatusOK {
 		t.Errorf("with credentials: %d", code)
 	}
@@ -229,10 +225,10 @@ func TestARequestThatWasRefusedWithOldCredentialsIsSentWithTheNewOnes(t *testing
 	var once atomic.Bool
 	d.before = func(r *http.Request) {
 		if r.Method == http.MethodPost && once.CompareAndSwap(false, true) {
-			hub.upstream.SetCredentials(&upstream.Credentials{CAs: proxytest.ServerCAs(t), Token: "new"})
+			hub.upstream.SetCredentials(&upstream.Credentials{CAs: serverCAs(), Token: "new"})
 		}
 	}
-	hub = newHubWithin(t, quick, upstream.Credentials{Token: "old"}, proxytest.APIServer(t, d.ServeHTTP).URL)
+	hub = newHubWithin(t, quick, upstream.Credentials{Token: "old"}, apiServer(t, d.ServeHTTP))
 	if code, text := ask(t, hub, "POST", "body", ""); code != http.StatusOK || text != "POST body" || d.count("POST /api/v1/pods old") != 1 {
 		t.Errorf("%d %s, %v", code, text, d.asked)
 	}
@@ -243,7 +239,7 @@ func TestARequestThatWasRefusedWithOldCredentialsIsSentWithTheNewOnes(t *testing
 
 func TestManyRequestsThatAreRefusedLeadToOneLook(t *testing.T) {
 	d := newDoor()
-	hub := newHubWithin(t, upstream.Limits{Probe: time.Hour}, upstream.Credentials{Token: "node"}, proxytest.APIServer(t, d.ServeHTTP).URL)
+	hub := newHubWithin(t, upstream.Limits{Probe: time.Hour}, upstream.Credentials{Token: "node"}, apiServer(t, d.ServeHTTP))
 	var all sync.WaitGroup
 	for range 30 {
 		all.Go(func() {
@@ -262,13 +258,11 @@ func TestManyRequestsThatAreRefusedLeadToOneLook(t *testing.T) {
 // still shown the certificate, so that it says 401: without one the node would be
 // anybody, who may read nothing, and what it has read would be taken from it.
 func TestTheNodesCertificateIsShownWhateverCAsTheApiserverNames(t *testing.T) {
-	cert := proxytest.NewAuthority(t).Client(t, "system:node:n1", x509.ExtKeyUsageClientAuth, time.Now().Add(time.Hour))
-	api := httptest.NewUnstartedServer(http.HandlerFunc(whoCalls))
-	api.EnableHTTP2 = true
-	api.TLS = &tls.Config{ClientAuth: tls.RequestClientCert, ClientCAs: proxytest.ServerCAs(t)}
+	api := unstartedAPIServer(whoCalls)
+	api.TLS.ClientCAs = serverCAs()
 	api.StartTLS()
 	t.Cleanup(api.Close)
-	hub := newHub(t, upstream.Credentials{Certificate: cert}, api.URL)
+	hub := newHub(t, upstream.Credentials{Certificate: selfSigned(t, "system:node:n1", x509.Certificate{})}, api.URL)
 	if got := get(t, hub, "/api", nil); got != "system:node:n1|" {
 		t.Errorf("the apiserver sees %q", got)
 	}

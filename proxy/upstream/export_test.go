@@ -29,8 +29,5 @@ func (u *Upstream) CloseConns(cause error) {
 	}
 }
 
-// Fail makes apiserver i count as down.
-func (u *Upstream) Fail(i int, err error) { u.servers[i].lost(err) }
-
 // Transport returns one transport of the present credentials to apiserver i.
 func (u *Upstream) Transport(i int) *liveness.Transport { return u.servers[i].transports.Load().all[0] }

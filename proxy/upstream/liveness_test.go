@@ -5,12 +5,10 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"net/http"
 	"net/url"
 	"strings"
@@ -24,7 +22,6 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/edgehub-io/edgehub/proxy/authn"
-	"github.com/edgehub-io/edgehub/proxy/proxytest"
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
@@ -44,7 +41,10 @@ type cloud struct {
 // behind each of the networks.
 func inCloud(t *testing.T, handler http.HandlerFunc, networks []*fakeNetwork, body func(t *testing.T, c *cloud)) {
 	t.Helper()
-	cert := serverCertificate(t)
+	cert := selfSigned(t, "apiserver", x509.Certificate{
+		DNSNames: []string{"api-0.test", "api-1.test", "api-2.test"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
 	synctest.Test(t, func(t *testing.T) {
 		c := &cloud{t: t, log: &bytes.Buffer{}, registry: prometheus.NewRegistry()}
 		var addresses []*url.URL
@@ -99,18 +99,6 @@ func protocols(t *testing.T) []string {
 		return []string{"http/1.1"}
 	}
 	return []string{"h2", "http/1.1"}
-}
-
-func serverCertificate(t *testing.T) *tls.Certificate {
-	t.Helper()
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "apiserver"},
-		NotBefore: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC),
-		DNSNames: []string{"api-0.test", "api-1.test", "api-2.test"}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	cert, key := proxytest.Sign(t, template, nil)
-	return &tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
 }
 
 var paths = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}

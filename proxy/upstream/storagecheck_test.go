@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/edgehub-io/edgehub/proxy/proxytest"
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
@@ -108,22 +107,22 @@ func TestInDoubtTheApiserversStorageDecides(t *testing.T) {
 // A check is repeated if its connection breaks.
 func TestTheQuestionIsAskedAgainWhereItsConnectionBreaks(t *testing.T) {
 	var asked atomic.Int64
-	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
+	api := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == nodeLease && asked.Add(1) == 1:
-			proxytest.ConnOf(r).Close()
+			breakOff(r)
 		case r.URL.Path == pods:
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
-	hub := newHub(t, upstream.Credentials{}, api.URL)
+	hub := newHub(t, upstream.Credentials{}, api)
 	lost := hub.upstream.Lost(t.Context())
 	for range upstream.DefaultBadAnswers {
 		if code, _ := ask(t, hub, "GET", "", ""); code != http.StatusServiceUnavailable {
 			t.Errorf("%d", code)
 		}
 	}
-	proxytest.Until(t, "the second question was asked", func() bool { return asked.Load() == 2 })
+	until(t, "the second question was asked", func() bool { return asked.Load() == 2 })
 	if code, _ := ask(t, hub, "GET", "", ""); code != http.StatusServiceUnavailable || isClosed(lost) {
 		t.Errorf("%d; lost: %v", code, isClosed(lost))
 	}

@@ -2,15 +2,13 @@ package upstream_test
 
 import (
 	"context"
-	"errors"
+	"crypto/x509"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,7 +17,6 @@ import (
 
 	"github.com/edgehub-io/edgehub/proxy/authn"
 	"github.com/edgehub-io/edgehub/proxy/limits"
-	"github.com/edgehub-io/edgehub/proxy/proxytest"
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
@@ -31,15 +28,14 @@ func ok(w http.ResponseWriter, r *http.Request) {
 // hangUp breaks the connection after the request was read, and before an answer.
 func hangUp(w http.ResponseWriter, r *http.Request) {
 	io.Copy(io.Discard, r.Body)
-	proxytest.ConnOf(r).Close()
+	breakOff(r)
 	<-r.Context().Done()
 }
 
 // TLS is counted, too, and apiservers that are not in use are.
 func TestBytesAreCounted(t *testing.T) {
 	const size = 100_000
-	api := proxytest.APIServer(t, ok)
-	hub := newHub(t, upstream.Credentials{}, proxytest.RefusedURL(t), api.URL)
+	hub := newHub(t, upstream.Credentials{}, refusedURL, apiServer(t, ok))
 	if sent, received := hub.upstream.Bytes(); sent != 0 || received != 0 {
 		t.Errorf("%d and %d bytes before the first request", sent, received)
 	}
@@ -78,16 +74,16 @@ func TestFailover(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			first := proxytest.RefusedURL(t)
+			first := refusedURL
 			if tt.first != nil {
-				first = proxytest.APIServer(t, tt.first).URL
+				first = apiServer(t, tt.first)
 			}
 			var reached atomic.Int64
-			second := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
+			second := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
 				reached.Add(1)
 				ok(w, r)
 			})
-			hub := newHub(t, upstream.Credentials{}, first, second.URL)
+			hub := newHub(t, upstream.Credentials{}, first, second)
 			req, _ := http.NewRequest(tt.method, hub.URL+"/x", strings.NewReader(tt.body))
 			res, err := hub.Client().Do(req)
 			if err != nil {
@@ -108,7 +104,7 @@ func TestFailover(t *testing.T) {
 func TestHTTP2ConnectionIsReused(t *testing.T) {
 	var h1, h2 atomic.Int64
 	connections := make(map[string]bool)
-	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
+	api := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
 		connections[r.RemoteAddr] = true // requests come one after the other
 		if r.ProtoMajor == 2 {
 			h2.Add(1)
@@ -116,7 +112,7 @@ func TestHTTP2ConnectionIsReused(t *testing.T) {
 			h1.Add(1)
 		}
 	})
-	hub := newHub(t, upstream.Credentials{}, api.URL)
+	hub := newHub(t, upstream.Credentials{}, api)
 	for range 20 {
 		res, err := hub.Client().Get(hub.URL + "/api")
 		if err != nil {
@@ -139,9 +135,7 @@ func whoCalls(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestIdentityIsLentOnlyToCallersWithoutCredentials(t *testing.T) {
-	ca := proxytest.NewAuthority(t)
-	cert := ca.Client(t, "system:node:n1", 2, time.Now().Add(time.Hour))
-	withCert, withToken := upstream.Credentials{Certificate: cert}, upstream.Credentials{Token: "node-token"}
+	withCert, withToken := upstream.Credentials{Certificate: selfSigned(t, "system:node:n1", x509.Certificate{})}, upstream.Credentials{Token: "node-token"}
 	tests := map[string]struct {
 		node   upstream.Credentials
 		header http.Header
@@ -157,10 +151,10 @@ func TestIdentityIsLentOnlyToCallersWithoutCredentials(t *testing.T) {
 		"a WebSocket without token is the node":        {withCert, http.Header{"Sec-Websocket-Protocol": {"v5.channel.k8s.io"}}, "system:node:n1|"},
 		"a token in an upgrade is lent nothing either": {withCert, http.Header{"Authorization": {"Bearer pod"}, "Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}}, "nobody|Bearer pod"},
 	}
-	api := proxytest.APIServer(t, whoCalls)
+	api := apiServer(t, whoCalls)
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			hub := newHub(t, tt.node, api.URL)
+			hub := newHub(t, tt.node, api)
 			for range 2 { // also on a connection that was used by the other kind of caller
 				if got := get(t, hub, "/api", tt.header); got != tt.want {
 					t.Errorf("the apiserver saw %q, want %q", got, tt.want)
@@ -190,10 +184,8 @@ func get(t *testing.T, hub *hubUnderTest, path string, header http.Header) strin
 }
 
 func TestRotatedCertificateIsUsedAtOnceAndOpenWatchesGoOn(t *testing.T) {
-	ca := proxytest.NewAuthority(t)
-	end := time.Now().Add(time.Hour)
 	release := make(chan struct{})
-	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
+	api := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
 		whoCalls(w, r)
 		if r.URL.Query().Get("watch") != "" {
 			http.NewResponseController(w).Flush()
@@ -201,14 +193,14 @@ func TestRotatedCertificateIsUsedAtOnceAndOpenWatchesGoOn(t *testing.T) {
 			io.WriteString(w, "later event")
 		}
 	})
-	hub := newHub(t, upstream.Credentials{Certificate: ca.Client(t, "old", 2, end)}, api.URL)
+	hub := newHub(t, upstream.Credentials{Certificate: selfSigned(t, "old", x509.Certificate{})}, api)
 	watch, err := hub.Client().Get(hub.URL + "/api/v1/pods?watch=true")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer watch.Body.Close()
 
-	hub.upstream.SetCredentials(&upstream.Credentials{CAs: proxytest.ServerCAs(t), Certificate: ca.Client(t, "new", 2, end)})
+	hub.upstream.SetCredentials(&upstream.Credentials{CAs: serverCAs(), Certificate: selfSigned(t, "new", x509.Certificate{})})
 	if got := get(t, hub, "/api", nil); got != "new|" {
 		t.Errorf("after the rotation the apiserver sees %q", got)
 	}
@@ -218,99 +210,51 @@ func TestRotatedCertificateIsUsedAtOnceAndOpenWatchesGoOn(t *testing.T) {
 	}
 }
 
-// silentURL is an address that accepts connections and says nothing: to a TLS
-// client, a black hole.
-func silentURL(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return "https://" + l.Addr().String()
-}
-
-// silentURLCalling is silentURL that calls connected at the first connection.
-func silentURLCalling(t *testing.T, connected func()) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var accepting sync.WaitGroup
-	accepting.Go(func() {
-		c, err := l.Accept()
-		if err != nil {
-			return
+func TestABlackHoleIsNoticedThoughItsClientsGiveUpFirst(t *testing.T) {
+	inCloud(t, idle, append(local(), local()...), func(t *testing.T, c *cloud) {
+		c.networks[0].set(func(n *fakeNetwork) { n.stopped = true })
+		hurried, giveUp := context.WithTimeout(t.Context(), time.Second)
+		defer giveUp()
+		if res, err := c.send(hurried, http.MethodGet, pods, nil); err == nil {
+			res.Body.Close()
+			t.Errorf("answered %s, by nobody", res.Status)
 		}
-		t.Cleanup(func() { c.Close() })
-		connected()
-	})
-	t.Cleanup(func() { l.Close(); accepting.Wait() })
-	return "https://" + l.Addr().String()
-}
-
-func TestBlackHoleIsNoticedThoughItsClientsGiveUpFirst(t *testing.T) {
-	second := proxytest.APIServer(t, ok)
-	hurried, giveUp := context.WithCancel(t.Context())
-	defer giveUp()
-	// The client gives up once the hub is connected: before that, there is nothing to notice.
-	hole := silentURLCalling(t, giveUp)
-	hub := newHubWithin(t, upstream.Limits{Loss: 200 * time.Millisecond}, upstream.Credentials{}, hole, second.URL)
-
-	req, _ := http.NewRequestWithContext(hurried, http.MethodGet, hub.URL+"/x", nil)
-	if res, err := hub.Client().Do(req); err == nil {
-		res.Body.Close()
-		t.Fatalf("answered %d, from a black hole", res.StatusCode)
-	}
-	proxytest.Until(t, "the black hole counts as down", func() bool { return hub.upstream.State().Servers[0].Err != nil })
-	if got := get(t, hub, "/x", nil); got != "GET " {
-		t.Errorf("the second apiserver answers %q", got)
-	}
-}
-
-func TestApiserverThatIsDownIsNotAskedAndComesBackByItself(t *testing.T) {
-	var requests atomic.Int64
-	first := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/livez" {
-			requests.Add(1)
+		time.Sleep(bound)
+		if c.upstream.State().Servers[0].Err == nil {
+			t.Error("it does not count as down")
 		}
-		io.WriteString(w, "first")
+		if _, took := c.mustGet(pods); took > 100*time.Millisecond {
+			t.Errorf("the second apiserver answers after %v", took)
+		}
 	})
-	second := proxytest.APIServer(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "second") })
-	hub := newHub(t, upstream.Credentials{}, first.URL, second.URL)
-	hub.upstream.Fail(0, errors.New("connection refused"))
-
-	if got := get(t, hub, "/x", nil); got != "second" || requests.Load() > 0 {
-		t.Errorf("while the first is down %q answers, and the first had %d requests", got, requests.Load())
-	}
-	proxytest.Until(t, "the prober finds it back", func() bool { return hub.upstream.State().Servers[0].Err == nil })
-	if got := get(t, hub, "/x", nil); got != "first" {
-		t.Errorf("afterwards %q answers", got)
-	}
 }
 
-func TestWhileAllAreDownTheAnswerComesAtOnce(t *testing.T) {
-	const loss = 10 * time.Minute // what an answer that is not at once waits for
-	hub := newHubWithin(t, upstream.Limits{Loss: loss}, upstream.Credentials{}, silentURL(t))
-	hub.upstream.Fail(0, errors.New("i/o timeout"))
-	began := time.Now()
-	code, status := proxytest.GetStatus(t, hub.Server, "/x")
-	if code != http.StatusServiceUnavailable || !strings.Contains(status.Message, "i/o timeout") || time.Since(began) > loss/2 {
-		t.Errorf("%d %s after %v", code, status.Message, time.Since(began))
-	}
+func TestAnApiserverThatIsDownIsNotAskedUntilItIsBack(t *testing.T) {
+	inCloud(t, idle, append(local(), local()...), func(t *testing.T, c *cloud) {
+		c.networks[0].set(func(n *fakeNetwork) { n.hole = true })
+		c.mustGet(pods)
+		if _, took := c.mustGet(pods); took > 100*time.Millisecond {
+			t.Errorf("it was asked although it is down: the second answers after %v", took)
+		}
+		c.networks[0].set(func(n *fakeNetwork) { n.hole = false })
+		time.Sleep(bound)
+		c.networks[1].set(func(n *fakeNetwork) { n.hole = true })
+		if _, took := c.mustGet(pods); took > 100*time.Millisecond {
+			t.Errorf("the second is asked although the first is back, which answers after %v", took)
+		}
+	})
 }
 
 func TestOneBrokenRequestDoesNotMakeTheApiserverCountAsDown(t *testing.T) {
-	api := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
+	api := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/panics" {
 			panic(http.ErrAbortHandler) // resets the stream; the connection stays
 		}
 		ok(w, r)
 	})
-	hub := newHub(t, upstream.Credentials{}, api.URL)
-	if code, status := proxytest.GetStatus(t, hub.Server, "/panics"); code != http.StatusBadGateway || strings.Contains(status.Message, "cloud cannot be reached") {
-		t.Errorf("%d %s", code, status.Message)
+	hub := newHub(t, upstream.Credentials{}, api)
+	if text := get(t, hub, "/panics", nil); !strings.Contains(text, `"code":502`) || strings.Contains(text, "cloud cannot be reached") {
+		t.Errorf("got %s", text)
 	}
 	if err := hub.upstream.State().Servers[0].Err; err != nil {
 		t.Errorf("it counts as down: %v", err)
@@ -352,12 +296,13 @@ func TestNewUpstreamRefuses(t *testing.T) {
 
 func TestAnAPIServerSendsLittleAheadOfAClientThatDoesNotRead(t *testing.T) {
 	var sent atomic.Int64
-	cloud := proxytest.APIServer(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/openapi/v2" {
-			proxytest.Endless(&sent)(w, r)
+	h := newHub(t, upstream.Credentials{}, apiServer(t, func(w http.ResponseWriter, r *http.Request) {
+		for chunk, err := make([]byte, 32<<10), error(nil); err == nil && r.URL.Path == "/openapi/v2"; {
+			var n int
+			n, err = w.Write(chunk)
+			sent.Add(int64(n))
 		}
-	})
-	h := newHub(t, upstream.Credentials{}, cloud.URL)
+	}))
 	open := func(path string) *http.Response {
 		t.Helper()
 		req, err := http.NewRequestWithContext(authn.WithIdentity(t.Context(), authn.Caller), http.MethodGet, path, http.NoBody)
@@ -371,7 +316,7 @@ func TestAnAPIServerSendsLittleAheadOfAClientThatDoesNotRead(t *testing.T) {
 		return res
 	}
 	defer open("/openapi/v2").Body.Close()
-	proxytest.Until(t, "half of what may be ahead was sent", func() bool { return sent.Load() >= upstream.StreamWindow/2 })
+	until(t, "half of what may be ahead was sent", func() bool { return sent.Load() >= upstream.StreamWindow/2 })
 	// What is not sent while the same apiserver answers a hundred other requests is not sent at all.
 	for before, answered := int64(-1), 0; answered < 100; answered++ {
 		open("/version").Body.Close()

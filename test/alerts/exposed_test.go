@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -24,7 +23,6 @@ import (
 	"github.com/edgehub-io/edgehub/controller"
 	"github.com/edgehub-io/edgehub/hub"
 	"github.com/edgehub-io/edgehub/hub/config"
-	"github.com/edgehub-io/edgehub/proxy/proxytest"
 )
 
 // exposed are the labels of each metric that hub or controller can expose, by the
@@ -95,7 +93,7 @@ func hubRegistry(t *testing.T) *prometheus.Registry {
 	flags := pflag.NewFlagSet("hub", pflag.ContinueOnError)
 	options.AddFlags(flags)
 	if err := flags.Parse([]string{"--node-name=n", "--kubeconfig=" + filepath.Join(dir, "own"), "--bootstrap-file=" + writeKubeconfig(t), "--root-dir=" + dir,
-		"--serve-port=" + freePort(t), "--proxy-port=" + freePort(t), "--proxy-secure-port=" + freePort(t)}); err != nil {
+		"--bind-address=127.67.0.1", "--bind-proxy-address=127.67.0.1", "--proxy-port=10261"}); err != nil { // an address where no other hub is
 		t.Fatal(err)
 	}
 	c, err := options.Config()
@@ -146,5 +144,3 @@ func newRegistry() *prometheus.Registry {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
 }
-
-func freePort(t *testing.T) string { return strconv.Itoa(proxytest.FreePort(t)) }

@@ -59,8 +59,7 @@ var layers = map[string][]string{
 	"proxy/topology":  {}, // it decides, and reads nothing itself
 	"proxy":           {"proxy/authn", "proxy/limits", "proxy/upstream"},
 	"proxy/authn":     {},
-	"proxy/limits":    {}, // nor anything of Kubernetes
-	"proxy/proxytest": {},
+	"proxy/limits":    {},                                         // nor anything of Kubernetes
 	"proxy/upstream":  {"proxy/authn", "proxy/upstream/liveness"}, // not proxy, which it does not need
 	// Connections know their apiserver by an interface of their own.
 	"proxy/upstream/liveness": {},

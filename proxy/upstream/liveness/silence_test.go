@@ -43,7 +43,7 @@ func (s *countingServer) Unresponsive(error)    { s.lost.Add(1) }
 const loss = 2500 * time.Millisecond
 
 // silentConn returns a connection, on which a handshake is pending, and its other end.
-func silentConn(t *testing.T, s apiserver) (c *Conn, other net.Conn) {
+func silentConn(t *testing.T, s apiserver, loss time.Duration) (c *Conn, other net.Conn) {
 	t.Helper()
 	cs := NewConns(s, &url.URL{}, Timeouts{Loss: loss, IdlePing: 10 * time.Second}, slog.New(slog.DiscardHandler))
 	own, other := net.Pipe()
@@ -79,7 +79,7 @@ func TestSilenceThatAStarvedHubWouldNotHearIsNoLoss(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &countingServer{}
-				c, _ := silentConn(t, s)
+				c, _ := silentConn(t, s, loss)
 				began := time.Now()
 				for s.lost.Load() == 0 && time.Since(began) < time.Hour {
 					checkLate(c, tt.late)
@@ -96,7 +96,7 @@ func TestSilenceThatAStarvedHubWouldNotHearIsNoLoss(t *testing.T) {
 func TestAByteEndsASilenceOfAStarvedHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &countingServer{}
-		c, other := silentConn(t, s)
+		c, other := silentConn(t, s, loss)
 		for range 3 {
 			before := s.starved.Load()
 			for s.starved.Load() < before+maxVoid && s.lost.Load() == 0 {
@@ -126,15 +126,15 @@ func TestAHubThatStarvesItselfKnows(t *testing.T) {
 	defer busy.Wait()
 	var enough atomic.Bool
 	defer enough.Store(true)
-	for range 200 { // of 10 ms each
+	for range 40 { // of 10 ms each
 		busy.Go(func() {
 			for !enough.Load() {
 			}
 		})
 	}
-	silentConn(t, s)
+	silentConn(t, s, 250*time.Millisecond)
 	for s.starved.Load() == 0 && s.lost.Load() == 0 {
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
 	}
 	if s.lost.Load() > 0 {
 		t.Error("it takes the apiserver for lost")
