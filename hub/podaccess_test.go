@@ -153,18 +153,6 @@ func TestTheAPIServersEndpointsAreTheHubWithoutTheCloud(t *testing.T) {
 	until(t, "it has the hub's address", func() bool { return read() == n.config.PodServers()[0] })
 }
 
-func TestATransformCanBeTurnedOff(t *testing.T) {
-	n := newNode(t, serveCluster)
-	n.config.PodAddresses = podAddress
-	n.config.Transforms = []string{"root-ca"}
-	n.start(t)
-	var service corev1.Service
-	readObject(t, http.DefaultClient, "http://"+n.config.ProxyAddress+"/api/v1/namespaces/default/services/kubernetes", "", &service)
-	if service.Spec.ClusterIP != "10.96.0.1" {
-		t.Errorf("it was transformed: %s", service.Spec.ClusterIP)
-	}
-}
-
 func (n *node) debugCache(t *testing.T) string {
 	t.Helper()
 	_, body := n.ask(t, http.MethodGet, "/debug/cache", "")

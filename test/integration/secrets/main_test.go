@@ -4,7 +4,7 @@
 // own, at its most talkative, and the apiserver is real.
 //
 // Credentials for registries are planted in test/integration/imagepull, where images
-// are pulled.
+// are pulled; those in a kubeconfig that is wrong in package hub/kubeconfig.
 package secrets
 
 import (

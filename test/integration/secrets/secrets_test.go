@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -30,7 +29,6 @@ func testClear(t *testing.T, env *environment) {
 	_, keyFile := r.hub.IdentifyAs(env.cluster, "system:nodes")
 	r.plantKey("the node's private key", keyFile)
 	r.use()
-	r.damageKubeconfig()
 	r.hub.Stop()
 	r.look()
 	r.lookOnDisk(r.secrets)
@@ -224,27 +222,4 @@ func (r *rig) plantKey(what, file string) {
 			r.plant(fmt.Sprintf("%s, line %d", what, i), line)
 		}
 	}
-}
-
-// damageKubeconfig has the hub read a kubeconfig with secrets in wrong places.
-func (r *rig) damageKubeconfig() {
-	r.Helper()
-	token := r.plant("a token that YAML takes for an alias", "planted-alias-token")
-	r.hub.Identify(&clientcmdapi.Cluster{
-		Server:   "https://u:" + r.plant("a password in the server's URL", "planted-server-Pa55word") + "@127.0.0.1:1",
-		ProxyURL: "ftp://u:" + r.plant("a password in the proxy's URL", "planted-ftp-Pa55word") + "@127.0.0.1:1",
-	}, &clientcmdapi.AuthInfo{Token: r.plant("a token beside them", "planted-token-beside")})
-	poll.Eventually(r.T, "the hub has seen a damaged kubeconfig", func() bool {
-		log, err := os.ReadFile(r.hub.Log)
-		r.must(err)
-		return strings.Contains(string(log), "cannot be read again")
-	})
-	// One that is there at the start keeps the hub from starting.
-	file := filepath.Join(r.TempDir(), "kubeconfig")
-	r.must(os.WriteFile(file, []byte("apiVersion: v1\nkind: Config\nusers: [{name: u, user: {token: *"+token+"}}]\n"), 0o600))
-	out, err := exec.CommandContext(r.Context(), r.hubBin, "--node-name=n", "--kubeconfig="+file, "--root-dir="+r.TempDir()).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), file) {
-		r.Errorf("a hub with a damaged kubeconfig ended with %v: %s", err, out)
-	}
-	r.answers["a start that failed"] = string(out)
 }
