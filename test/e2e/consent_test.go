@@ -117,33 +117,6 @@ func (d *daemon) expect(method, path string, code int, words string) {
 	}
 }
 
-// TestOwnerHoldsAPod pulls the plug of a node while a pod is on hold.
-func TestOwnerHoldsAPod(t *testing.T) {
-	d := newDaemon(t, "hold", "node2")
-	d.release("two", megabyte)
-	hold := nodeapi.HoldPath(d.ns, d.pod.Name)
-	d.expect(http.MethodPost, hold+"?for=2h&reason=unloading", http.StatusOK, "Hold of pod "+d.ns+"/"+d.pod.Name+" until ")
-	until := d.awaitHold("unloading")
-
-	if err := d.node.PowerOff(); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.node.PowerOn(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	giveBack(t, d.node)
-	d.expect(http.MethodGet, hold, http.StatusOK, until)
-	d.expect(http.MethodPost, nodeapi.UpgradePath(d.ns, d.pod.Name), http.StatusConflict, "on hold until "+until)
-	if now := d.awaitHold("unloading"); now != until {
-		t.Errorf("the hold ends at %s; before the power failed it was %s", now, until)
-	}
-
-	d.expect(http.MethodDelete, hold, http.StatusOK, "removed")
-	d.awaitHold("")
-	d.upgrade()
-	d.expectLetGo()
-}
-
 // awaitHold waits until the cloud sees a hold of the daemon's pod with this reason, or none if it is empty, and
 // returns when the hold ends.
 func (d *daemon) awaitHold(reason string) (until string) {
@@ -161,4 +134,18 @@ func (d *daemon) awaitHold(reason string) (until string) {
 		return ""
 	})
 	return until
+}
+
+// restarted is the daemon's pod once the cloud knows that its container was started again.
+func (d *daemon) restarted() (pod *corev1.Pod) {
+	d.t.Helper()
+	eventually(d.t, "the cloud knows of the restart of "+d.pod.Name, func(ctx context.Context) (said string) {
+		var err error
+		pod, err = env.client.CoreV1().Pods(d.ns).Get(ctx, d.pod.Name, metav1.GetOptions{})
+		if err == nil && (pod.UID != d.pod.UID || pod.Status.ContainerStatuses[0].RestartCount == 0 || !isReady(pod)) {
+			err = fmt.Errorf("it is %+v", pod.Status.ContainerStatuses)
+		}
+		return words(err)
+	})
+	return pod
 }

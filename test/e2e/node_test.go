@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -53,50 +52,6 @@ func nodeReady(node *corev1.Node) bool {
 		}
 	}
 	return false
-}
-
-// TestNodeFollowsItsHub stops a hub: without it the node has no way to the
-// apiserver, with it the node is back.
-func TestNodeFollowsItsHub(t *testing.T) {
-	node := env.Node("node2")
-	renewed := func(ctx context.Context) (time.Time, error) {
-		lease, err := env.client.CoordinationV1().Leases("kube-node-lease").Get(ctx, node.Name(), metav1.GetOptions{})
-		if err != nil {
-			return time.Time{}, err
-		}
-		return lease.Spec.RenewTime.Time, nil
-	}
-	eventually(t, "the node has a lease", func(ctx context.Context) string { // some seconds after it is Ready
-		_, err := renewed(ctx)
-		return words(err)
-	})
-	if err := node.HubProcess().Stop(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { // for the tests to come, whatever becomes of this one
-		if !node.HubProcess().Running() {
-			if err := node.HubProcess().Start(context.Background()); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	before, err := renewed(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if code, body := rawclient.Ask(t.Context(), http.MethodGet, node.APIURL()+"/v1/healthz"); code != 0 {
-		t.Errorf("the stopped hub answers %d %s", code, body)
-	}
-	if err := node.HubProcess().Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the node's lease is renewed", func(ctx context.Context) string {
-		now, err := renewed(ctx)
-		if err == nil && !now.After(before) {
-			err = fmt.Errorf("last renewed at %v", now)
-		}
-		return words(err)
-	})
 }
 
 func TestPodComesChangesAndGoes(t *testing.T) {

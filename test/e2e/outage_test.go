@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/test/cluster"
 )
 
 // TestPodsLiveOnWhileTheCloudIsAway (invariant 22) takes the cloud away from a node, lets what can
@@ -138,5 +141,18 @@ func (e *edge) expectRestarts(pod *corev1.Pod, want int32) {
 			return fmt.Sprintf("%d restarts, Ready %v", restarts, isReady(now))
 		}
 		return ""
+	})
+}
+
+func awaitNode(t *testing.T, node *cluster.Node, ready bool) {
+	t.Helper()
+	// A test's own context has ended when its cleanup runs.
+	ctx := context.WithoutCancel(t.Context())
+	eventuallyWithin(ctx, t, fmt.Sprintf("%s has Ready %v", node.Name(), ready), func(ctx context.Context) string {
+		object, err := env.client.CoreV1().Nodes().Get(ctx, node.Name(), metav1.GetOptions{})
+		if err == nil && nodeReady(object) != ready {
+			err = errors.New("it has not")
+		}
+		return words(err)
 	})
 }

@@ -13,7 +13,6 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
@@ -269,97 +268,6 @@ func TestMeasuredUpgradeTakesLessAfterPrepull(t *testing.T) {
 	if with > without/2 {
 		t.Errorf("with pre-pull it took %v, without it %v", with, without)
 	}
-}
-
-// TestPrepulledImageSurvivesGarbageCollection has kubelet remove all images that it
-// takes for unused, while one waits for its upgrade. The node's containerd, 1.6, tells kubelet of no
-// pins: the hub has to put the image back.
-func TestPrepulledImageSurvivesGarbageCollection(t *testing.T) {
-	d := newDaemon(t, "prepull-gc", "node1")
-	decoy := d.leaveUnused("decoy")
-	d.release("v2", 10*megabyte)
-	d.pull()
-	d.awaitReady()
-	d.awaitCondition()
-	env.Registry().Forget()
-
-	d.collectGarbage()
-	eventually(t, "kubelet removes the image that nobody uses", func(ctx context.Context) string {
-		image, err := d.look(ctx, decoy)
-		return image + words(err)
-	})
-	d.stopCollecting()
-	eventually(t, "the image that waits is there, and pinned", func(ctx context.Context) string {
-		image, err := d.look(ctx, d.image)
-		if err == nil && !strings.Contains(image, pinned) {
-			err = fmt.Errorf("containerd has %q", image)
-		}
-		return words(err)
-	})
-	d.awaitReady()
-
-	d.upgrade()
-	d.expectNothingFetched()
-	d.expectLetGo()
-}
-
-// leaveUnused runs a pod with an image of its own, and deletes it.
-func (d *daemon) leaveUnused(name string) (image string) {
-	d.t.Helper()
-	image, _ = pushApp(d.t, d.ns, name, megabyte)
-	d.create(name, func(spec *corev1.PodSpec) { spec.Containers[0].Image = image })
-	d.running(name)
-	pods := env.client.CoreV1().Pods(d.ns)
-	if err := pods.Delete(d.t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		d.t.Fatal(err)
-	}
-	eventually(d.t, "pod "+name+" is gone", func(ctx context.Context) string {
-		_, err := pods.Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return ""
-		}
-		return fmt.Sprintf("it is still there, %v", err)
-	})
-	return image
-}
-
-// collectGarbage makes kubelet find the disk full, whatever is on it: it removes all
-// unused images within ten seconds then. By image GC's thresholds, which would leave
-// pods alone, it looks every five minutes only.
-func (d *daemon) collectGarbage() {
-	d.t.Helper()
-	d.configureKubelet(map[string]any{
-		"evictionHard":      map[string]string{"nodefs.available": "99%"},
-		"imageMinimumGCAge": "1ns",
-	})
-	d.t.Cleanup(func() {
-		if d.t.Failed() {
-			d.stopCollecting()
-		}
-	})
-}
-
-func (d *daemon) stopCollecting() {
-	d.t.Helper()
-	d.configureKubelet(nil)
-	ctx := context.WithoutCancel(d.t.Context()) // it may have ended
-	eventuallyWithin(ctx, d.t, d.node.Name()+" has room again", func(ctx context.Context) string {
-		node, err := env.client.CoreV1().Nodes().Get(ctx, d.node.Name(), metav1.GetOptions{})
-		if err != nil {
-			return err.Error()
-		}
-		for _, condition := range node.Status.Conditions {
-			if condition.Type == corev1.NodeDiskPressure && condition.Status != corev1.ConditionFalse {
-				return condition.Message
-			}
-		}
-		for _, taint := range node.Spec.Taints {
-			if taint.Key == corev1.TaintNodeDiskPressure {
-				return "it has the taint " + taint.Key
-			}
-		}
-		return ""
-	})
 }
 
 // configureKubelet restarts kubelet with other fields.

@@ -2,24 +2,17 @@ package e2e
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
@@ -129,108 +122,4 @@ func (d *daemon) successor() (name string) {
 		return "there are " + strings.Join(names, ", ")
 	})
 	return name
-}
-
-// TestKubeletReadsItsPullRecordsWhenItStarts is why the hub writes none: docs/prepull.md.
-// The record here has no credentials, so kubelet has to ask the registry for any pod.
-func TestKubeletReadsItsPullRecordsWhenItStarts(t *testing.T) {
-	const node, secret = "node2", "registry"
-	d := newDaemon(t, "prepull-records", node, secret)
-	d.loginSecret(secret, "puller", "sesame")
-	env.Registry().Require(d.ns, "puller", "sesame")
-	d.release("v2", megabyte)
-	d.pull()
-	t.Cleanup(d.cancel)
-	d.awaitReady()
-	t.Cleanup(func() {
-		d.forgetRecords()
-		d.configureKubelet(nil)
-	})
-	stranger := &edge{t: t, node: d.node, ns: namespace(t, "prepull-records-others")}
-	borrow := func(spec *corev1.PodSpec) { spec.Containers[0].Image = d.image }
-
-	id := d.imageID()
-	d.writeRecord("pulled", id, map[string]any{"kind": "ImagePulledRecord", "imageRef": id, "lastUpdatedTime": metav1.Now()})
-	stranger.create("while-it-runs", borrow)
-	stranger.running("while-it-runs")
-	d.configureKubelet(nil) // and restarts it
-	stranger.create("after-its-start", borrow)
-	stranger.cannotPull("after-its-start")
-
-	// A pull that has begun becomes a record without credentials.
-	d.forgetRecords()
-	d.writeRecord("pulling", d.image, map[string]any{"kind": "ImagePullIntent", "image": d.image})
-	d.configureKubelet(nil)
-	t.Cleanup(func() {
-		if err := env.Registry().Up(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := env.Registry().Down(); err != nil {
-		t.Fatal(err)
-	}
-	d.create("rightful", func(spec *corev1.PodSpec) {
-		borrow(spec)
-		spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: secret}}
-	})
-	d.cannotPull("rightful")
-}
-
-// cancel has the node let go of the images of the next version, which it would hold for a
-// while after the pod has gone.
-func (d *daemon) cancel() {
-	ctx := context.WithoutCancel(d.t.Context()) // it has ended
-	if code, body := rawclient.Ask(ctx, http.MethodDelete, d.node.APIURL()+nodeapi.ImagePullPath(d.ns, d.pod.Name)); code != http.StatusOK {
-		d.t.Errorf("DELETE imagepull: %d %s", code, body)
-	}
-}
-
-// imageID is what CRI calls the image that is pulled ahead.
-func (d *daemon) imageID() string {
-	d.t.Helper()
-	conn, err := grpc.NewClient("unix://"+d.node.ContainerdSocket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }() // it was only asked
-	answer, err := cri.NewImageServiceClient(conn).ImageStatus(d.t.Context(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: d.image}})
-	if err != nil || answer.GetImage() == nil {
-		d.t.Fatalf("CRI does not know %s: %v", d.image, err)
-	}
-	return answer.Image.Id
-}
-
-// recordsDir is where the node's kubelet keeps what it knows of its pulls.
-func (d *daemon) recordsDir() string {
-	return filepath.Join(filepath.Dir(d.node.HubDir()), "var-lib", "kubelet", "image_manager")
-}
-
-// writeRecord writes one of kubelet's records about a key.
-func (d *daemon) writeRecord(folder, key string, record map[string]any) {
-	d.t.Helper()
-	record["apiVersion"] = "kubelet.config.k8s.io/v1beta1"
-	raw, err := json.Marshal(record)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	name := fmt.Sprintf("sha256-%x", sha256.Sum256([]byte(key)))
-	if err := os.WriteFile(filepath.Join(d.recordsDir(), folder, name), raw, 0o600); err != nil {
-		d.t.Fatal(err)
-	}
-}
-
-// forgetRecords removes all records of the node's kubelet.
-func (d *daemon) forgetRecords() {
-	d.t.Helper()
-	for _, folder := range []string{"pulled", "pulling"} {
-		files, err := filepath.Glob(filepath.Join(d.recordsDir(), folder, "sha256-*"))
-		if err != nil {
-			d.t.Fatal(err)
-		}
-		for _, file := range files {
-			if err := os.Remove(file); err != nil {
-				d.t.Fatal(err)
-			}
-		}
-	}
 }
