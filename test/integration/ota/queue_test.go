@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,248 +15,156 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
-	"github.com/edgehub-io/edgehub/controller"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
-	"github.com/edgehub-io/edgehub/test/cluster"
-	"github.com/edgehub-io/edgehub/test/internal/audit"
-	"github.com/edgehub-io/edgehub/test/internal/fleet"
 	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 	"github.com/edgehub-io/edgehub/test/internal/metric"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
-// away is a node behind a hub process, with DaemonSets that the real controllers manage, and a link to
-// the cloud that can be cut.
-type away struct {
+// edge is a node behind a hub process, with a link to the cloud that can be cut.
+type edge struct {
 	*testing.T
-	cluster *cluster.Cluster
-	admin   kubernetes.Interface
-	hub     *hubproc.Hub
-	node    *api // of the hub
-	audit   *audit.Log
+	hub  *hubproc.Hub
+	node *api // of the hub
 }
 
-// TestUpgradesAreQueuedWithoutTheCloud queues a hundred upgrades, some that do not apply any more when the
-// cloud is back, and one for a time that has not come. The hub is killed while they are queued, and while
-// they are carried out.
+func startEdge(t *testing.T) *edge {
+	t.Helper()
+	hub := hubproc.New(t, hubproc.Options{Binary: env.hubBin, Server: env.ServerURL(), Args: []string{"--container-runtime-endpoint="}})
+	hub.IdentifyAs(env.Cluster, "system:nodes")
+	must(t, env.fleet.AddNode(t.Context(), hub.Name, map[string]string{corev1.LabelHostname: hub.Name}))
+	t.Cleanup(func() {
+		if err := env.fleet.RemoveNode(context.Background(), hub.Name); err != nil {
+			t.Error(err)
+		}
+	})
+	hub.Start()
+	return &edge{T: t, hub: hub, node: &api{url: hub.API}}
+}
+
+// create makes a DaemonSet on the node that its owner upgrades.
+func (e *edge) create(name string, change ...func(*appsv1.DaemonSet)) {
+	e.Helper()
+	createDaemonSet(e.T, name, map[string]string{corev1.LabelHostname: e.hub.Name}, append(change, otaStrategy)...)
+}
+
+// pods returns the node's pods by their DaemonSets, once n of them are there and none is being deleted.
+func (e *edge) pods(n int) map[string]*corev1.Pod {
+	e.Helper()
+	return podsBy(e.T, metav1.ListOptions{FieldSelector: "spec.nodeName=" + e.hub.Name}, func(pod *corev1.Pod) string { return pod.Labels["app"] }, n)
+}
+
+// cut takes the cloud away, and returns once the hub knows.
+func (e *edge) cut() {
+	e.Helper()
+	must(e.T, e.hub.Link.Refuse())
+	e.hub.Link.Reset()
+	poll.Eventually(e.T, "the hub is offline", func() bool {
+		got := e.node.call(e.Context(), http.MethodGet, nodeapi.Readyz)
+		return got.code == http.StatusOK && got.body != "OK"
+	})
+}
+
+func (e *edge) upgrade(pod *corev1.Pod) answer {
+	return e.node.upgrade(e.Context(), namespace, pod.Name)
+}
+
+// TestUpgradesAreQueuedWithoutTheCloud queues upgrades, some of which do not apply any more when the cloud is back,
+// and one for a time that has not come. The hub is killed while they are queued, and while they are carried out.
+// test/chaos/upgrade kills more, at random.
 func TestUpgradesAreQueuedWithoutTheCloud(t *testing.T) {
 	t.Parallel()
-	a := startAway(t)
-	var many []string
-	for i := range 100 {
-		many = append(many, fmt.Sprintf("many-%d", i))
+	e := startEdge(t)
+	want := map[string]nodeapi.UpgradeState{
+		"one": nodeapi.Done, "two": nodeapi.Done, "three": nodeapi.Done, "four": nodeapi.Done,
+		"moved": nodeapi.Dropped, "undone": nodeapi.Dropped, "adopted": nodeapi.Dropped, "later": nodeapi.Scheduled,
 	}
-	conflicts := []string{"moved", "undone", "replaced", "deleted", "recreated"}
-	all := append(slices.Clone(many), conflicts...)
-	for _, name := range append(slices.Clone(all), "later") {
-		a.create(name, "app.invalid/app:v1")
+	for name := range want {
+		e.create(name)
 	}
-	before := a.pods(len(all) + 1)
-	for name := range before {
-		a.setImage(name, "app.invalid/app:v2")
+	before := e.pods(len(want))
+	for name := range want {
+		setImage(t, name, "app.invalid/app:v2")
 	}
-	a.awaitMarks(len(before))
+	e.awaitMarks(len(want))
 	poll.Eventually(t, "the hub has on disk what it knows", func() bool { // it is killed below
-		pending, found, err := metric.Sum(a.node.call(t.Context(), http.MethodGet, nodeapi.Metrics).body, "edgehub_cache_pending_bytes")
+		pending, found, err := metric.Sum(e.node.call(t.Context(), http.MethodGet, nodeapi.Metrics).body, "edgehub_cache_pending_bytes")
 		return err == nil && found && pending == 0
 	})
-	mark, err := a.audit.Mark()
-	a.must(err)
+	mark, err := env.audit.Mark()
+	must(t, err)
 
-	a.must(a.hub.Link.Refuse())
-	a.hub.Link.Reset()
-	a.awaitOffline()
-	for i, name := range all {
-		if i == len(all)/2 {
-			a.hub.Kill()
-			a.hub.Start()
+	e.cut()
+	at := time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)
+	for i, name := range slices.Sorted(maps.Keys(want)) {
+		if i == len(want)/2 {
+			e.hub.Kill()
+			e.hub.Start()
 		}
 		pod := before[name].Name
-		if got := a.node.upgrade(t.Context(), pod); got.code != http.StatusAccepted || got.body != "Upgrade of pod default/"+pod+" queued: it starts when the cloud can be reached\n" {
-			t.Fatalf("got %s", got)
+		if name == "later" {
+			expect(t, e.node.call(t.Context(), http.MethodPost, nodeapi.UpgradePath(namespace, pod)+"?at="+at), http.StatusAccepted, "scheduled for "+at)
+			continue
 		}
+		expect(t, e.upgrade(before[name]), http.StatusAccepted, "Upgrade of pod default/"+pod+" queued: it starts when the cloud can be reached")
 	}
-	for _, u := range a.upgrades() {
-		if u.State != nodeapi.WaitingForCloud {
-			t.Errorf("before the cloud is back: %+v", u)
-		}
+	if got := e.states(before); got[nodeapi.WaitingForCloud] != len(want)-1 {
+		t.Errorf("before the cloud is back: %v", got)
 	}
+
+	e.changeTheCloud(before)
+	must(t, e.hub.Link.Up())
+	poll.Eventually(t, "some upgrades are carried out", func() bool { return e.states(before)[nodeapi.Done] > 0 })
+	e.hub.Kill()
+	e.hub.Start()
+	poll.Eventually(t, "all upgrades have ended", func() bool {
+		got := e.states(before)
+		return got[nodeapi.Done]+got[nodeapi.Dropped] == len(want)-1
+	})
+	e.expectUpgrades(before, want)
+	e.expectOnce(mark, before, want)
+
 	later := before["later"].Name
-	at := time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)
-	expect(t, a.node.call(t.Context(), http.MethodPost, nodeapi.UpgradePath(namespace, later)+"?at="+at), http.StatusAccepted, "scheduled for "+at)
-
-	a.change(before)
-	a.must(a.hub.Link.Up())
-	poll.Eventually(t, "some upgrades are carried out", func() bool { return a.count(nodeapi.Done) > 10 })
-	a.hub.Kill()
-	a.hub.Start()
-	poll.Eventually(t, "all upgrades have ended", func() bool { return a.count(nodeapi.Done)+a.count(nodeapi.Dropped) == len(all) })
-
-	for _, u := range a.upgrades() {
-		name := appOf(before, u.UID)
-		want := nodeapi.Done
-		switch {
-		case name == "later":
-			want = nodeapi.Scheduled
-		case slices.Contains(conflicts, name):
-			want = nodeapi.Dropped
-		}
-		if u.State != want || (u.State == nodeapi.Dropped) != (u.Message != "") {
-			t.Errorf("%s: %+v, want %s", name, u, want)
-		}
-		if u.State == nodeapi.Dropped {
-			a.awaitEvent(before[name], u.Message)
-		}
-	}
-	a.expectOnce(mark, before, many)
-	after := a.pods(len(before) - 1)
-	for _, name := range []string{"moved", "undone", "recreated", "later"} {
-		if after[name].UID != before[name].UID {
-			t.Errorf("the pod of %s was replaced", name)
-		}
-	}
-
-	a.awaitWaiting(later, true)
-	expect(t, a.node.call(t.Context(), http.MethodDelete, nodeapi.UpgradePath(namespace, later)), http.StatusOK, "Upgrade cancelled for pod default/"+later)
-	a.awaitWaiting(later, false)
+	e.awaitWaiting(later, true)
+	expect(t, e.node.call(t.Context(), http.MethodDelete, nodeapi.UpgradePath(namespace, later)), http.StatusOK, "Upgrade cancelled for pod default/"+later)
+	e.awaitWaiting(later, false)
 }
 
-// change has some upgrades not apply any more, while the node is without the cloud.
-func (a *away) change(before map[string]*corev1.Pod) {
-	a.Helper()
-	a.setImage("moved", "app.invalid/app:v3")
-	a.setImage("undone", "app.invalid/app:v1")
-	end(a.T, a.admin, before["replaced"].Name)
-	a.remove("deleted", metav1.DeletePropagationBackground)
-	a.remove("recreated", metav1.DeletePropagationOrphan)
-	a.create("recreated", "app.invalid/app:v3")
-	poll.Eventually(a.T, "the controllers have seen what has changed", func() bool {
-		moved, recreated := a.need(before["moved"]), a.need(before["recreated"])
-		return moved.Message != upgrade.Message(a.target(before["moved"])) && recreated.Message != upgrade.Message(a.target(before["recreated"])) &&
-			a.need(before["undone"]).Status == corev1.ConditionFalse && !a.exists(before["deleted"])
-	})
-}
-
-func startAway(t *testing.T) *away {
-	t.Helper()
-	const rules = `- level: Metadata
-  verbs: [delete]
-  resources: [{resources: [pods]}]
-- level: None
-`
-	log, err := audit.NewAnswered(filepath.Join(t.TempDir(), "audit"), rules)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, admin := startControlPlane(t, log.Args()...)
-	binary, err := hubproc.Build(t.Context(), "../../..", t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	hub := hubproc.New(t, hubproc.Options{Binary: binary, Server: c.ServerURL(), Args: []string{"--container-runtime-endpoint="}})
-	hub.IdentifyAs(c, "system:nodes")
-	a := &away{T: t, cluster: c, admin: admin, hub: hub, node: &api{url: hub.API}, audit: log}
-
-	nodes := fleet.New(admin, fleet.Options{Log: t.Output()})
-	a.run("the fleet", nodes.Run)
-	a.must(nodes.AddNode(t.Context(), hub.Name, map[string]string{corev1.LabelHostname: hub.Name}))
-	marks, err := controller.New(admin, controller.Options{Logger: slog.New(slog.DiscardHandler)})
-	a.must(err)
-	a.run("the controller", marks.Run)
-	hub.Start()
-	return a
-}
-
-// run runs something until the test ends.
-func (a *away) run(what string, run func(context.Context) error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1) // one result
-	go func() { ended <- run(ctx) }()
-	a.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			a.Errorf("%s: %v", what, err)
-		}
-	})
-}
-
-func (a *away) must(err error) {
-	a.Helper()
-	if err != nil {
-		a.Fatal(err)
-	}
-}
-
-func (a *away) create(name, image string) {
-	a.Helper()
-	labels := map[string]string{"app": name}
-	template := podTemplate(labels)
-	template.Spec.Containers[0].Image = image
-	template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: a.hub.Name}
-	_, err := a.admin.AppsV1().DaemonSets(namespace).Create(a.Context(), &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"apps.openyurt.io/update-strategy": "OTA"}},
-		Spec: appsv1.DaemonSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template,
-			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType},
-		},
-	}, metav1.CreateOptions{})
-	a.must(err)
-}
-
-// remove removes a DaemonSet, and returns once it is gone.
-func (a *away) remove(name string, propagation metav1.DeletionPropagation) {
-	a.Helper()
-	sets := a.admin.AppsV1().DaemonSets(namespace)
-	a.must(sets.Delete(a.Context(), name, metav1.DeleteOptions{PropagationPolicy: &propagation}))
-	poll.Eventually(a.T, "DaemonSet "+name+" is gone", func() bool {
-		_, err := sets.Get(a.Context(), name, metav1.GetOptions{})
+// changeTheCloud has some upgrades not apply any more, while the node is without the cloud.
+func (e *edge) changeTheCloud(before map[string]*corev1.Pod) {
+	e.Helper()
+	target := upgrade.RevisionOf(e.need(before["adopted"]))
+	setImage(e.T, "moved", "app.invalid/app:v3")
+	setImage(e.T, "undone", "app.invalid/app:v1")
+	sets, orphan := env.admin.AppsV1().DaemonSets(namespace), metav1.DeletePropagationOrphan
+	must(e.T, sets.Delete(e.Context(), "adopted", metav1.DeleteOptions{PropagationPolicy: &orphan}))
+	poll.Eventually(e.T, "the DaemonSet is gone", func() bool {
+		_, err := sets.Get(e.Context(), "adopted", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
-}
-
-func (a *away) setImage(name, image string) {
-	a.Helper()
-	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"app","image":%q}]}}}}`, image)
-	_, err := a.admin.AppsV1().DaemonSets(namespace).Patch(a.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
-	a.must(err)
-}
-
-// pods returns the pods by their DaemonSets, once n are there and none is being deleted.
-func (a *away) pods(n int) map[string]*corev1.Pod {
-	a.Helper()
-	byApp := map[string]*corev1.Pod{}
-	poll.Eventually(a.T, fmt.Sprintf("%d pods are on the node", n), func() bool {
-		clear(byApp)
-		list, err := a.admin.CoreV1().Pods(namespace).List(a.Context(), metav1.ListOptions{})
-		a.must(err)
-		for i, pod := range list.Items {
-			if pod.Spec.NodeName == a.hub.Name && pod.DeletionTimestamp == nil {
-				byApp[pod.Labels["app"]] = &list.Items[i]
-			}
-		}
-		return len(byApp) == n
+	e.create("adopted", func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.Containers[0].Image = "app.invalid/app:v3" })
+	poll.Eventually(e.T, "the controllers have seen what has changed", func() bool {
+		return upgrade.RevisionOf(e.need(before["moved"])) != target && upgrade.RevisionOf(e.need(before["adopted"])) != target &&
+			e.need(before["undone"]).Status == corev1.ConditionFalse
 	})
-	return byApp
 }
 
-func appOf(pods map[string]*corev1.Pod, uid string) string {
-	for name, pod := range pods {
-		if string(pod.UID) == uid {
-			return name
-		}
+// need returns what the controller has written on a pod in the cloud.
+func (e *edge) need(pod *corev1.Pod) *corev1.PodCondition {
+	e.Helper()
+	if c := upgrade.Condition(get(e.T, pod.Name), upgrade.NeedCondition); c != nil {
+		return c
 	}
-	return ""
+	return &corev1.PodCondition{}
 }
 
 // awaitMarks returns once the hub shows that n pods need an upgrade.
-func (a *away) awaitMarks(n int) {
-	a.Helper()
-	poll.Eventually(a.T, "the hub knows that all pods need an upgrade", func() bool {
-		got := a.node.call(a.Context(), http.MethodGet, nodeapi.Pods)
+func (e *edge) awaitMarks(n int) {
+	e.Helper()
+	poll.Eventually(e.T, "the hub knows that all pods need an upgrade", func() bool {
+		got := e.node.call(e.Context(), http.MethodGet, nodeapi.Pods)
 		var list corev1.PodList
 		if got.err != nil || json.Unmarshal([]byte(got.body), &list) != nil {
 			return false
@@ -273,94 +179,113 @@ func (a *away) awaitMarks(n int) {
 	})
 }
 
-// need returns what the controller has written on a pod in the cloud.
-func (a *away) need(pod *corev1.Pod) corev1.PodCondition {
-	a.Helper()
-	if c := upgrade.Condition(get(a.T, a.admin, pod.Name), upgrade.NeedCondition); c != nil {
-		return *c
+// upgrades returns what has become of the upgrades, by the DaemonSets of the pods.
+func (e *edge) upgrades(pods map[string]*corev1.Pod) map[string]nodeapi.Upgrade {
+	e.Helper()
+	got := e.node.call(e.Context(), http.MethodGet, nodeapi.Upgrades)
+	expect(e.T, got, http.StatusOK, "")
+	var list nodeapi.UpgradeList
+	must(e.T, json.Unmarshal([]byte(got.body), &list))
+	byApp := map[string]nodeapi.Upgrade{}
+	for _, u := range list.Items {
+		for name, pod := range pods {
+			if string(pod.UID) == u.UID {
+				byApp[name] = u
+			}
+		}
 	}
-	return corev1.PodCondition{}
+	return byApp
 }
 
-func (a *away) exists(pod *corev1.Pod) bool { return version(a.T, a.admin, pod.Name) != "" }
+// states counts the upgrades.
+func (e *edge) states(pods map[string]*corev1.Pod) map[nodeapi.UpgradeState]int {
+	e.Helper()
+	count := map[nodeapi.UpgradeState]int{}
+	for _, u := range e.upgrades(pods) {
+		count[u.State]++
+	}
+	return count
+}
+
+// expectUpgrades checks what has become of each upgrade, and that an Event says why one was dropped.
+func (e *edge) expectUpgrades(before map[string]*corev1.Pod, want map[string]nodeapi.UpgradeState) {
+	e.Helper()
+	upgrades := e.upgrades(before)
+	for name, state := range want {
+		u, pod := upgrades[name], before[name]
+		if u.State != state || (u.State == nodeapi.Dropped) != (u.Message != "") {
+			e.Errorf("%s: %+v, want %s", name, u, state)
+		}
+		if u.State != nodeapi.Dropped {
+			continue
+		}
+		poll.Eventually(e.T, "an Event of pod "+pod.Name+" says "+u.Message, func() bool {
+			list, err := env.admin.CoreV1().Events(namespace).List(e.Context(), metav1.ListOptions{
+				FieldSelector: "involvedObject.uid=" + string(pod.UID) + ",reason=UpgradeDropped",
+			})
+			must(e.T, err)
+			return slices.ContainsFunc(list.Items, func(event corev1.Event) bool { return strings.Contains(event.Message, u.Message) })
+		})
+	}
+}
+
+// expectOnce fails the test unless the node has deleted once, since mark, each pod whose upgrade is done, and no other.
+func (e *edge) expectOnce(mark int64, pods map[string]*corev1.Pod, upgrades map[string]nodeapi.UpgradeState) {
+	e.Helper()
+	requests, err := env.audit.Since(mark)
+	must(e.T, err)
+	got, want := map[string]int{}, map[string]int{}
+	for _, r := range requests {
+		if r.User.Username == e.hub.User && r.ResponseStatus.Code == http.StatusOK {
+			got[r.ObjectRef.Name]++
+		}
+	}
+	for name, state := range upgrades {
+		if state == nodeapi.Done {
+			want[pods[name].Name] = 1
+		}
+	}
+	if !maps.Equal(got, want) {
+		e.Errorf("the node has deleted %v, want %v", got, want)
+	}
+	for name, pod := range e.pods(len(pods)) {
+		if replaced := pod.UID != pods[name].UID; replaced != (upgrades[name] == nodeapi.Done) {
+			e.Errorf("the pod of %s, whose upgrade is %s, was replaced: %v", name, upgrades[name], replaced)
+		}
+	}
+}
 
 // awaitWaiting returns once the cloud has, or has not, an annotation that an upgrade of a pod waits.
-func (a *away) awaitWaiting(pod string, want bool) {
-	a.Helper()
-	poll.Eventually(a.T, fmt.Sprintf("the cloud is shown that an upgrade of pod %s waits: %v", pod, want), func() bool {
-		_, waits, err := upgrade.WaitingOf(get(a.T, a.admin, pod))
-		a.must(err)
+func (e *edge) awaitWaiting(pod string, want bool) {
+	e.Helper()
+	poll.Eventually(e.T, fmt.Sprintf("the cloud is shown that an upgrade of pod %s waits: %v", pod, want), func() bool {
+		_, waits, err := upgrade.WaitingOf(get(e.T, pod))
+		must(e.T, err)
 		return waits == want
 	})
 }
 
-// target returns the revision to which the upgrade of a pod was queued.
-func (a *away) target(pod *corev1.Pod) string {
-	a.Helper()
-	for _, u := range a.upgrades() {
-		if u.UID == string(pod.UID) {
-			return u.Revision
-		}
+// Kubernetes lets a pod run on where it would start no other.
+func TestAnUpgradeThatWouldLoseTheAppIsRefused(t *testing.T) {
+	t.Parallel()
+	e := startEdge(t)
+	e.create("lost")
+	pod := e.pods(1)["lost"]
+	kubectl := func(args ...string) {
+		t.Helper()
+		_, err := env.Kubectl(t.Context(), args...)
+		must(t, err)
 	}
-	a.Fatalf("no upgrade of pod %s is queued", pod.Name)
-	return ""
-}
-
-func (a *away) upgrades() []nodeapi.Upgrade {
-	a.Helper()
-	got := a.node.call(a.Context(), http.MethodGet, nodeapi.Upgrades)
-	expect(a.T, got, http.StatusOK, "")
-	var list nodeapi.UpgradeList
-	a.must(json.Unmarshal([]byte(got.body), &list))
-	return list.Items
-}
-
-func (a *away) count(state nodeapi.UpgradeState) int {
-	a.Helper()
-	n := 0
-	for _, u := range a.upgrades() {
-		if u.State == state {
-			n++
-		}
-	}
-	return n
-}
-
-func (a *away) awaitOffline() {
-	a.Helper()
-	poll.Eventually(a.T, "the hub is offline", func() bool {
-		got := a.node.call(a.Context(), http.MethodGet, nodeapi.Readyz)
-		return got.code == http.StatusOK && got.body != "OK"
+	const taint = "dedicated=line3:NoSchedule"
+	kubectl("taint", "node", e.hub.Name, taint)
+	setImage(t, "lost", "app.invalid/app:v2")
+	poll.Eventually(t, "the pod says what is in the way", func() bool {
+		target, _, err := upgrade.TargetOf(get(t, pod.Name))
+		must(t, err)
+		return strings.Contains(target.Blocked, "the taint "+taint)
 	})
-}
-
-func (a *away) awaitEvent(pod *corev1.Pod, words string) {
-	a.Helper()
-	poll.Eventually(a.T, "an Event of pod "+pod.Name+" says "+words, func() bool {
-		list, err := a.admin.CoreV1().Events(namespace).List(a.Context(), metav1.ListOptions{
-			FieldSelector: "involvedObject.uid=" + string(pod.UID) + ",reason=UpgradeDropped",
-		})
-		a.must(err)
-		return slices.ContainsFunc(list.Items, func(e corev1.Event) bool { return strings.Contains(e.Message, words) })
-	})
-}
-
-// expectOnce fails the test unless the node has deleted each of these apps' pods once since mark, and no
-// other.
-func (a *away) expectOnce(mark int64, pods map[string]*corev1.Pod, apps []string) {
-	a.Helper()
-	requests, err := a.audit.Since(mark)
-	a.must(err)
-	got, want := map[string]int{}, map[string]int{}
-	for _, r := range requests {
-		if r.User.Username == a.hub.User && r.ResponseStatus.Code == http.StatusOK {
-			got[r.ObjectRef.Name]++
-		}
-	}
-	for _, name := range apps {
-		want[pods[name].Name] = 1
-	}
-	if !maps.Equal(got, want) {
-		a.Errorf("the node has deleted %v, want %v", got, want)
-	}
+	expect(t, e.upgrade(pod), http.StatusForbidden, "would not come back: node "+e.hub.Name+" has the taint "+taint)
+	kubectl("taint", "node", e.hub.Name, "dedicated-")
+	poll.Eventually(t, "the upgrade goes when nothing is in the way", func() bool { return e.upgrade(pod).code == http.StatusOK })
+	poll.Eventually(t, "there is another pod", func() bool { return e.pods(1)["lost"].UID != pod.UID })
 }

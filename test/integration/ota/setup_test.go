@@ -12,83 +12,14 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/edgehub-io/edgehub/ota"
-	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
-
-const namespace = "default"
-
-// startCluster starts a control plane with two nodes that no kubelet looks
-// after.
-func startCluster(t *testing.T) (*cluster.Cluster, kubernetes.Interface) {
-	t.Helper()
-	c, admin := startControlPlane(t)
-	for _, name := range []string{"node1", "node2"} {
-		makeNode(t, admin, name)
-	}
-	return c, admin
-}
-
-// startControlPlane starts one without nodes, with these arguments of the apiserver.
-func startControlPlane(t *testing.T, apiServerArgs ...string) (*cluster.Cluster, kubernetes.Interface) {
-	t.Helper()
-	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), Log: t.Output(), APIServerArgs: apiServerArgs})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	transport := transportFor(t, c.AdminConfig())
-	admin, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: c.ServerURL(), QPS: -1}, &http.Client{Transport: transport})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c, admin
-}
-
-// transportFor has connections of its own, closed with the test: the cluster
-// is stopped, and goroutines counted, after that.
-func transportFor(t *testing.T, config *rest.Config) *http.Transport {
-	t.Helper()
-	tlsConfig, err := rest.TLSConfigFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport := &http.Transport{TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true}
-	t.Cleanup(transport.CloseIdleConnections)
-	return transport
-}
-
-func makeNode(t *testing.T, admin kubernetes.Interface, name string) {
-	t.Helper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
-	if _, err := admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	room := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("110"), corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("8Gi")}
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the node controller has its say, too
-		node, err := admin.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		node.Status.Capacity, node.Status.Allocatable = room, room
-		_, err = admin.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // api is one node's API.
 type api struct {
@@ -97,15 +28,16 @@ type api struct {
 }
 
 // startAPI starts the API of a node, which talks to the apiserver as that node.
-func startAPI(t *testing.T, c *cluster.Cluster, node, identity string) *api {
+func startAPI(t *testing.T, node string) *api {
 	t.Helper()
-	cert, key, err := c.ClientCert("system:node:"+identity, "system:nodes")
+	cert, key, err := env.ClientCert("system:node:"+node, "system:nodes")
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := new(api)
-	transport := transportFor(t, &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: c.CAFile(), CertFile: cert, KeyFile: key}})
-	pods, err := ota.NewPods(&rest.Config{Host: c.ServerURL(), Transport: a.counting(transport)})
+	config := &rest.Config{Host: env.ServerURL(), TLSClientConfig: rest.TLSClientConfig{CAFile: env.CAFile(), CertFile: cert, KeyFile: key}}
+	config.Wrap(a.counting)
+	pods, err := ota.NewPods(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +93,7 @@ func (a *api) call(ctx context.Context, method, path string) answer {
 	return answer{resp.StatusCode, string(body), err}
 }
 
-func (a *api) upgrade(ctx context.Context, pod string) answer {
+func (a *api) upgrade(ctx context.Context, namespace, pod string) answer {
 	return a.call(ctx, http.MethodPost, "/openyurt.io/v1/namespaces/"+namespace+"/pods/"+pod+"/upgrade")
 }
 
@@ -173,66 +105,85 @@ func expect(t *testing.T, got answer, code int, says string) {
 	}
 }
 
-// podTemplate is one that fits any node, also while it is not ready.
-func podTemplate(labels map[string]string) corev1.PodTemplateSpec {
-	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: labels},
-		Spec: corev1.PodSpec{
-			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-			Containers:  []corev1.Container{{Name: "app", Image: "app.invalid/app:v1"}},
-		},
+// must fails the test.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
-// daemonPods makes a DaemonSet and returns its pods by node.
-func daemonPods(t *testing.T, admin kubernetes.Interface, name string) map[string]*corev1.Pod {
+// createDaemonSet makes a DaemonSet for the nodes with these labels.
+func createDaemonSet(t *testing.T, name string, nodes map[string]string, change ...func(*appsv1.DaemonSet)) {
 	t.Helper()
 	labels := map[string]string{"app": name}
 	set := &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: appsv1.DaemonSetSpec{
-			Selector:       &metav1.LabelSelector{MatchLabels: labels},
-			Template:       podTemplate(labels),
-			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType},
+			Selector: &metav1.LabelSelector{MatchLabels: labels}, UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+				NodeSelector: nodes, Containers: []corev1.Container{{Name: "app", Image: "app.invalid/app:v1"}},
+			}},
 		},
 	}
-	if _, err := admin.AppsV1().DaemonSets(namespace).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	for _, f := range change {
+		f(set)
 	}
-	return waitForPods(t, admin, name, 2)
+	_, err := env.admin.AppsV1().DaemonSets(namespace).Create(t.Context(), set, metav1.CreateOptions{})
+	must(t, err)
 }
 
-// waitForPods returns the pods with the label app once n of them are on nodes
-// and none is being deleted.
-func waitForPods(t *testing.T, admin kubernetes.Interface, app string, n int) map[string]*corev1.Pod {
+// otaStrategy has the nodes' owners upgrade the pods.
+func otaStrategy(ds *appsv1.DaemonSet) {
+	ds.Annotations = map[string]string{"apps.openyurt.io/update-strategy": "OTA"}
+}
+
+func setImage(t *testing.T, daemonSet, image string) {
 	t.Helper()
-	byNode := map[string]*corev1.Pod{}
-	poll.Eventually(t, fmt.Sprintf("%d pods of %s are on nodes", n, app), func() bool {
-		clear(byNode)
-		list, err := admin.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + app})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, pod := range list.Items {
-			if pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil {
-				byNode[pod.Spec.NodeName] = &list.Items[i]
+	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"app","image":%q}]}}}}`, image)
+	_, err := env.admin.AppsV1().DaemonSets(namespace).Patch(t.Context(), daemonSet, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+	must(t, err)
+}
+
+// podsBy returns the pods that match by what by returns, once n of them are on nodes and none is being deleted.
+func podsBy(t *testing.T, match metav1.ListOptions, by func(*corev1.Pod) string, n int) map[string]*corev1.Pod {
+	t.Helper()
+	pods := map[string]*corev1.Pod{}
+	poll.Eventually(t, fmt.Sprintf("%d pods with %+v are on nodes", n, match), func() bool {
+		clear(pods)
+		list, err := env.admin.CoreV1().Pods(namespace).List(t.Context(), match)
+		must(t, err)
+		for i := range list.Items {
+			if pod := &list.Items[i]; pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil {
+				pods[by(pod)] = pod
 			}
 		}
-		return len(byNode) == n
+		return len(pods) == n
 	})
-	return byNode
+	return pods
 }
 
-// setConditions gives pod these conditions, as controller and hub would.
-func setConditions(t *testing.T, admin kubernetes.Interface, pod *corev1.Pod, conditions ...corev1.PodCondition) {
+// get returns a pod, or nil if there is none.
+func get(t *testing.T, name string) *corev1.Pod {
 	t.Helper()
-	poll.Eventually(t, "the conditions of pod "+pod.Name+" are set", func() bool {
-		fresh, err := admin.CoreV1().Pods(namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		fresh.Status.Conditions = append(fresh.Status.Conditions, conditions...)
-		_, err = admin.CoreV1().Pods(namespace).UpdateStatus(t.Context(), fresh, metav1.UpdateOptions{})
-		return err == nil // else a controller was quicker
-	})
+	pod, err := env.admin.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	must(t, err)
+	return pod
+}
+
+// end takes a pod away at once, as a kubelet does when its containers ended.
+func end(t *testing.T, name string) {
+	t.Helper()
+	must(t, env.admin.CoreV1().Pods(namespace).Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+}
+
+// patchStatus writes into a pod's status, as controller, hub and kubelet do.
+func patchStatus(t *testing.T, pod, status string) {
+	t.Helper()
+	patch := []byte(`{"status":` + status + `}`)
+	_, err := env.admin.CoreV1().Pods(namespace).Patch(t.Context(), pod, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	must(t, err)
 }
