@@ -96,20 +96,3 @@ func FuzzRequests(f *testing.F) {
 		}
 	})
 }
-
-// The longest paths that anybody could send are answered, and not repeated.
-func TestHugePathsAreAnswered(t *testing.T) {
-	url := serve(t, unusedPods(t))
-	for name, path := range map[string]string{
-		"a pod's name of 1 MB":   "/openyurt.io/v1/namespaces/default/pods/" + strings.Repeat("a", 1<<20-8192) + "/upgrade",
-		"escapes of 1 MB":        "/openyurt.io/v1/namespaces/default/pods/" + strings.Repeat("%2F", 300_000) + "/upgrade",
-		"a path of 500,000 dirs": "/" + strings.Repeat("x/", 500_000),
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := call(t, http.MethodPost, url+path) // the hub's own server takes 16 KiB only
-			if got.code != http.StatusNotFound || len(got.body) > 4096 {
-				t.Errorf("got %d and %d bytes: %.100q", got.code, len(got.body), got.body)
-			}
-		})
-	}
-}

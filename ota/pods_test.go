@@ -110,7 +110,6 @@ func TestSinceWhenPodsAreOffline(t *testing.T) {
 		"offline, from the cache":          {"GET", "", podList(upgradable()), false, "2026-05-06T07:08:09Z"},
 		"offline, without the body":        {"HEAD", "?watch=true", podList(upgradable()), false, "2026-05-06T07:08:09Z"},
 		"offline, and nothing is known":    {"GET", "", away, false, "2026-05-06T07:08:09Z"},
-		"a watch":                          {"GET", "?watch=true&timeoutSeconds=1", podList(), false, "2026-05-06T07:08:09Z"},
 		"the cloud goes during a request":  {"GET", "", func(w http.ResponseWriter, r *http.Request) { online.Store(false); podList()(w, r) }, true, "2026-05-06T07:08:09Z"},
 		"the cloud comes during a request": {"GET", "", func(w http.ResponseWriter, r *http.Request) { online.Store(true); podList()(w, r) }, false, "2026-05-06T07:08:09Z"},
 	} {

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -258,19 +256,5 @@ func TestUpgradesAreCancelled(t *testing.T) {
 				t.Errorf("got %q", got.body)
 			}
 		})
-	}
-}
-
-func TestQueuedUpgradesAreCounted(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	o := Options{Queue: new(waiting), Registerer: registry, Offline: func() string { return sinceWhen }}
-	call(t, "POST", (&cloud{list: podList(upgradable())}).start(t, o)+upgradeWeb1)
-	err := testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP edgehub_ota_upgrades_total Requests to upgrade a pod, by the HTTP status code of the answer; 499 is a caller that hung up.
-# TYPE edgehub_ota_upgrades_total counter
-edgehub_ota_upgrades_total{code="202"} 1
-`))
-	if err != nil {
-		t.Error(err)
 	}
 }

@@ -41,7 +41,8 @@ func newWatched(t *testing.T, http2 bool) *watched {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.api, err = New(Options{NodeName: "node-1", Pods: pods}); err != nil {
+	offline := func() (bool, time.Time) { return false, heldUntil }
+	if w.api, err = New(Options{NodeName: "node-1", Pods: pods, Cloud: offline}); err != nil {
 		t.Fatal(err)
 	}
 	protocols := new(http.Protocols)
@@ -167,7 +168,11 @@ func TestAWatchOfPodsEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatched(t, false)
 		began := time.Now()
-		lines := json.NewDecoder(w.open(t, "&timeoutSeconds=90").Body)
+		res := w.open(t, "&timeoutSeconds=90")
+		if since := res.Header.Get(nodeapi.OfflineSinceHeader); since != "2026-05-06T09:08:09Z" {
+			t.Errorf("offline since %q", since)
+		}
+		lines := json.NewDecoder(res.Body)
 		expectNext(t, lines, "ADDED Pod web-1@7")
 		expectNext(t, lines, "EOF")
 		if after := time.Since(began); after != 90*time.Second {

@@ -259,13 +259,20 @@ func TestTheNumberOfAppsIsBounded(t *testing.T) {
 		return podOf(fmt.Sprintf("pod-%d", i), "v1", func(p *corev1.Pod) { p.OwnerReferences[0].UID = types.UID(fmt.Sprintf("web-%d", i)) })
 	}
 	h.Update([]*corev1.Pod{named(0)})
-	for i := range maxApps + 10 {
-		h.Update([]*corev1.Pod{named(0), named(i + 1)})
+	left := func(i int) types.NamespacedName {
+		return types.NamespacedName{Namespace: "ns", Name: fmt.Sprintf("left-%d", i)}
 	}
-	if got := len(h.all()); got != maxApps {
-		t.Errorf("got %d apps, want %d", got, maxApps)
+	for i := range maxApps - 1 {
+		h.apps[left(i)] = app{Absent: time.Duration(i)}
 	}
-	want(t, "the app that has a pod", fmt.Sprint(len(h.revisions(named(0)))), "1")
+	h.Update([]*corev1.Pod{named(0), named(1)})
+	all := h.all()
+	if _, kept := all[left(maxApps-2)]; kept || len(all) != maxApps {
+		t.Errorf("got %d apps, want %d; the one that has been away the longest is kept: %v", len(all), maxApps, kept)
+	}
+	for i := range 2 {
+		want(t, "an app that has a pod", fmt.Sprint(len(h.revisions(named(i)))), "1")
+	}
 }
 
 func TestAFullDiskDelaysOnlyTheFile(t *testing.T) {

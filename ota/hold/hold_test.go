@@ -352,19 +352,6 @@ func TestAHoldThatCannotBeWrittenDoesNotCount(t *testing.T) {
 	n.expect(0)
 }
 
-func TestADamagedFileIsSetAside(t *testing.T) {
-	n := newNode(t)
-	n.set(time.Hour)
-	file := filepath.Join(n.dir, "default_web-1.json")
-	if err := os.WriteFile(file, []byte(`{"uid":"a","since":`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	n.restart()
-	n.expect(0)
-	n.set(time.Hour)
-	n.expect(time.Hour)
-}
-
 func TestTheMetricCountsHolds(t *testing.T) {
 	n := newNode(t)
 	registry := prometheus.NewRegistry()

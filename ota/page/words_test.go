@@ -104,10 +104,33 @@ func TestEveryStateOfAnUpgradeHasWords(t *testing.T) {
 	}
 }
 
-// states are the actions and states of upgrades, by the constants of nodeapi.
+// states are the actions and states of upgrades.
 func states(t *testing.T) []string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../nodeapi/upgrades.go", nil, parser.SkipObjectResolution)
+	return constants(t, "../nodeapi/upgrades.go", 9, "UpgradeState", "Action")
+}
+
+// A reason that is renamed, or new, would only be told what to do about any other.
+func TestEachReasonThatADownloadFailsHasItsHelp(t *testing.T) {
+	_, helps, _ := strings.Cut(sources(t)["view.js"], "const helps = {")
+	helps, _, _ = strings.Cut(helps, "}")
+	var helped []string
+	for _, found := range regexp.MustCompile(`(\w+): 'help\w+'`).FindAllStringSubmatch(helps, -1) {
+		helped = append(helped, found[1])
+	}
+	withoutHelp := []string{"ContentCorrupt", "ImageGone", "ContainerdSettings", "PullFailed"}
+	got, want := append(helped, withoutHelp...), constants(t, "../../imagepull/engineapi/error.go", 13, "Reason")
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("there is help for %q, and none for %q; the reasons are %q", helped, withoutHelp, want)
+	}
+}
+
+// constants are the values of a file's constants of these types, of which there are so many at least.
+func constants(t *testing.T, name string, least int, types ...string) []string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +140,7 @@ func states(t *testing.T) []string {
 		if !ok {
 			return true
 		}
-		if of, ok := spec.Type.(*ast.Ident); ok && (of.Name == "UpgradeState" || of.Name == "Action") {
+		if of, ok := spec.Type.(*ast.Ident); ok && slices.Contains(types, of.Name) {
 			value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
 			if err != nil {
 				t.Fatal(err)
@@ -126,8 +149,8 @@ func states(t *testing.T) []string {
 		}
 		return true
 	})
-	if len(all) < 9 {
-		t.Fatalf("only %q were found", all)
+	if len(all) < least {
+		t.Fatalf("only %q were found in %s", all, name)
 	}
 	return all
 }

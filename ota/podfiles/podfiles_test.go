@@ -30,3 +30,28 @@ func TestANameLeadsNowhereElse(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Damage must not keep the hub from starting.
+func TestADamagedFileIsSetAside(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{"ns_good.json": "7", "ns_damaged.json": "{", "ns_empty.json": "", "other": "8", ".ns_hidden.json": "9"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log := slog.New(slog.DiscardHandler)
+	f, all, err := Open[int](dir, log)
+	good, damaged := types.NamespacedName{Namespace: "ns", Name: "good"}, types.NamespacedName{Namespace: "ns", Name: "damaged"}
+	if err != nil || len(all) != 1 || all[good] != 7 || f.Has(damaged) {
+		t.Errorf("got %v, %v", all, err)
+	}
+	if content, err := os.ReadFile(filepath.Join(dir, "ns_damaged.json.damaged")); err != nil || string(content) != "{" {
+		t.Errorf("set aside is %q, %v", content, err)
+	}
+	if err := f.Put(damaged, 6); err != nil {
+		t.Fatal(err)
+	}
+	if _, all, err := Open[int](dir, log); err != nil || len(all) != 2 || all[damaged] != 6 {
+		t.Errorf("once it is written again: %v, %v", all, err)
+	}
+}

@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -82,6 +84,14 @@ func (r *rig) start() {
 	go func() { q.Run(ctx, r.api.Upgrade); close(done) }()
 	r.stop = func() { cancel(); <-done }
 	r.t.Cleanup(func() { r.stop() })
+}
+
+// file writes a file of the queue, which is stopped.
+func (r *rig) file(pod, content string) {
+	r.t.Helper()
+	if err := os.WriteFile(filepath.Join(r.dir, "default_"+pod+".json"), []byte(content), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 func (r *rig) online() bool { return !r.isAway() }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -254,18 +255,19 @@ func TestWhatWasNotSentHasNotBegun(t *testing.T) {
 	})
 }
 
-// A hundred upgrades wait. The cloud returns, goes away and returns: each is carried out once, and one
+// Many upgrades wait. The cloud returns, goes away and returns: each is carried out once, and one
 // at a time.
-func TestAHundredAcrossReconnects(t *testing.T) {
+func TestManyAcrossReconnects(t *testing.T) {
 	in(t, func(t *testing.T, r *rig) {
+		const many = 20
 		r.change(func() { r.away = true })
-		for i := range 100 {
+		for i := range many {
 			r.add(r.pod(fmt.Sprintf("web-%d", i)), ota.When{})
 		}
 		began := time.Now()
-		for len(r.deletes) < 100 && time.Since(began) < time.Hour {
+		for len(r.deletes) < many && time.Since(began) < time.Hour {
 			r.returns()
-			r.wait(7 * time.Second)
+			r.wait(spread / 2)
 			r.change(func() { r.away = true })
 			r.wait(time.Second)
 		}
@@ -273,13 +275,13 @@ func TestAHundredAcrossReconnects(t *testing.T) {
 		for _, uid := range r.deletes {
 			seen[uid]++
 		}
-		if len(seen) != 100 || len(r.deletes) != 100 {
-			t.Errorf("%d deletions of %d pods, want each of 100 once", len(r.deletes), len(seen))
+		if len(seen) != many || len(r.deletes) != many {
+			t.Errorf("%d deletions of %d pods, want each of %d once", len(r.deletes), len(seen), many)
 		}
 		if r.most != 1 {
 			t.Errorf("%d requests at once, want 1", r.most)
 		}
-		if took := time.Since(began); took < 100*pace || took > 5*time.Minute {
+		if took := time.Since(began); took < many*pace || took > 5*time.Minute {
 			t.Errorf("it took %s", took) // of the bubble's time
 		}
 	})
@@ -287,16 +289,19 @@ func TestAHundredAcrossReconnects(t *testing.T) {
 
 func TestWhatHasEndedIsForgotten(t *testing.T) {
 	in(t, func(t *testing.T, r *rig) {
-		for i := range keepAtMost + 20 {
-			r.add(r.pod(fmt.Sprintf("web-%d", i)), ota.When{})
+		const tooMany = 20
+		r.stop()
+		for i := range keepAtMost + tooMany {
+			r.file(fmt.Sprintf("web-%d", i), fmt.Sprintf(`{"uid":"%d","revision":"new","state":"Done","ended":%q}`, i, time.Now().Add(time.Duration(i)*time.Second).Format(time.RFC3339)))
 		}
-		r.wait(5 * time.Minute)
+		r.start()
+		r.wait(time.Minute)
 		if n := len(r.States()); n != keepAtMost {
 			t.Errorf("%d are kept, want %d", n, keepAtMost)
 		}
 		for _, u := range r.States() {
-			if u.UID == string(r.deletes[0]) {
-				t.Error("the first that ended is kept")
+			if i, err := strconv.Atoi(u.UID); err != nil || i < tooMany {
+				t.Errorf("%s, one of the first that ended, is kept", u.UID)
 			}
 		}
 		r.wait(keepFor + idle)

@@ -137,40 +137,6 @@ func TestCorrectionsOfTheClock(t *testing.T) {
 	}
 }
 
-// In Berlin, clocks went from 02:00 to 03:00 on 29 March 2026, and from 03:00 to 02:00 on 25 October
-// 2026.
-func TestDaylightSavingChanges(t *testing.T) {
-	utc := func(month time.Month, day, hour, minute int) time.Time {
-		return time.Date(2026, month, day, hour, minute, 0, 0, time.UTC)
-	}
-	night := ota.When{Window: "02:15-02:45", TimeZone: "Europe/Berlin"}
-	for name, tt := range map[string]struct {
-		when        ota.When
-		asked, want time.Time
-	}{
-		"a window that is left out moves to the next day": {night, utc(3, 29, 0, 0), utc(3, 30, 0, 15)},
-		"a window whose beginning is left out":            {ota.When{Window: "02:00-05:00", TimeZone: "Europe/Berlin"}, utc(3, 29, 0, 30), utc(3, 29, 1, 0)},
-		"a window that is open twice: the first time":     {night, utc(10, 24, 22, 0), utc(10, 25, 0, 15)},
-		"a window that is open twice: the second time":    {night, utc(10, 25, 0, 50), utc(10, 25, 1, 15)},
-		"a time in the hour that is left out":             {ota.When{At: time.Date(2026, 3, 29, 2, 30, 0, 0, time.FixedZone("", 3600))}, utc(3, 29, 0, 0), utc(3, 29, 1, 30)},
-		"a time in the repeated hour: its second time":    {ota.When{At: time.Date(2026, 10, 25, 2, 30, 0, 0, time.FixedZone("", 3600))}, utc(10, 24, 22, 0), utc(10, 25, 1, 30)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			in(t, func(_ *testing.T, r *rig) {
-				r.change(func() { r.skew = time.Until(tt.asked) })
-				pod := r.pod("web")
-				r.add(pod, tt.when)
-				r.wait(tt.want.Sub(tt.asked) - time.Second)
-				r.deleted()
-				r.wait(spread + time.Second)
-				r.deleted(pod)
-				r.wait(48 * time.Hour)
-				r.deleted(pod)
-			})
-		})
-	}
-}
-
 // The node starts again within the window: the upgrade is carried out in it, and not again after another
 // start.
 func TestARebootInsideTheWindow(t *testing.T) {
