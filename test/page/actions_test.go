@@ -174,16 +174,6 @@ func TestAQueuedUpgradeIsFollowedToItsEnd(t *testing.T) {
 	b.ShowsIn("camera", "Upgraded: the new version runs since")
 }
 
-func TestAnUpgradeWithoutImagesIsConfirmed(t *testing.T) {
-	hub, b := one(t, camera())
-	b.Press("camera", "Upgrade without downloading first …")
-	b.Shows("The app is down until its images are downloaded and the new version has started.")
-	hub.wantSent()
-	b.Press("", "Upgrade now")
-	hub.wantSent("POST " + cameraPath + "upgrade")
-	b.Until("the dialog is still open", `!document.querySelector('dialog')`)
-}
-
 func TestAnUpgradeIsScheduledAndCancelled(t *testing.T) {
 	hub, b := one(t, here(camera()))
 	hub.refuse["POST upgrade"] = reply{202, "Upgrade of pod default/camera-x2x9z scheduled for 02:00"}
