@@ -135,7 +135,7 @@ func TestUpgradesAreQueuedWithoutTheCloud(t *testing.T) {
 // changeTheCloud has some upgrades not apply any more, while the node is without the cloud.
 func (e *edge) changeTheCloud(before map[string]*corev1.Pod) {
 	e.Helper()
-	target := upgrade.RevisionOf(e.need(before["adopted"]))
+	queued := e.upgrades(before)
 	setImage(e.T, "moved", "app.invalid/app:v3")
 	setImage(e.T, "undone", "app.invalid/app:v1")
 	sets, orphan := env.admin.AppsV1().DaemonSets(namespace), metav1.DeletePropagationOrphan
@@ -146,8 +146,12 @@ func (e *edge) changeTheCloud(before map[string]*corev1.Pod) {
 	})
 	e.create("adopted", func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.Containers[0].Image = "app.invalid/app:v3" })
 	poll.Eventually(e.T, "the controllers have seen what has changed", func() bool {
-		return upgrade.RevisionOf(e.need(before["moved"])) != target && upgrade.RevisionOf(e.need(before["adopted"])) != target &&
-			e.need(before["undone"]).Status == corev1.ConditionFalse
+		for _, name := range []string{"moved", "adopted"} {
+			if need := e.need(before[name]); need.Status != corev1.ConditionTrue || upgrade.RevisionOf(need) == queued[name].Revision {
+				return false
+			}
+		}
+		return e.need(before["undone"]).Status == corev1.ConditionFalse
 	})
 }
 

@@ -105,7 +105,7 @@ func expect(t *testing.T, got answer, code int, says string) {
 	}
 }
 
-// must fails the test.
+// must ends the test if there is an error.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -113,7 +113,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// createDaemonSet makes a DaemonSet for the nodes with these labels.
+// createDaemonSet makes a DaemonSet for the nodes with these labels, until the test ends.
 func createDaemonSet(t *testing.T, name string, nodes map[string]string, change ...func(*appsv1.DaemonSet)) {
 	t.Helper()
 	labels := map[string]string{"app": name}
@@ -129,8 +129,10 @@ func createDaemonSet(t *testing.T, name string, nodes map[string]string, change 
 	for _, f := range change {
 		f(set)
 	}
-	_, err := env.admin.AppsV1().DaemonSets(namespace).Create(t.Context(), set, metav1.CreateOptions{})
+	sets := env.admin.AppsV1().DaemonSets(namespace)
+	_, err := sets.Create(t.Context(), set, metav1.CreateOptions{})
 	must(t, err)
+	t.Cleanup(func() { _ = sets.Delete(context.Background(), name, metav1.DeleteOptions{}) }) // fails where the test has deleted it
 }
 
 // otaStrategy has the nodes' owners upgrade the pods.
