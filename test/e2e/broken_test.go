@@ -18,7 +18,7 @@ import (
 // version that crashes, to one that does not exist, and to one that runs.
 func TestTheOwnerIsToldOfABrokenVersion(t *testing.T) {
 	ns, node := namespace(t, "broken"), env.Node("node1")
-	ds := otaDaemonSet("app", "v1")
+	ds := otaDaemonSet("app")
 	ds.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node.Name()}
 	ds.Spec.MinReadySeconds = 2
 	if _, err := env.client.AppsV1().DaemonSets(ns).Create(t.Context(), ds, metav1.CreateOptions{}); err != nil {

@@ -22,7 +22,7 @@ func TestCallersInPodsAreThemselves(t *testing.T) {
 	node, ns := env.Node("node1"), namespace(t, "callers")
 	mayListConfigMaps(t, ns)
 	at := fmt.Sprintf("%s:%d", node.Addr(), freeport.On127(t))
-	template := podTemplate("v1")
+	template := podTemplate()
 	template.Spec.NodeName, template.Spec.HostNetwork = node.Name(), true
 	template.Spec.Containers[0].Args, template.Spec.Containers[0].Ports = []string{"-listen=" + at}, nil
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "app", Labels: template.Labels}, Spec: template.Spec}

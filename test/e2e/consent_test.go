@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -43,7 +42,7 @@ func TestOwnerGoesBack(t *testing.T) {
 
 	env.Registry().Forget()
 	d.cut("refused")
-	d.expect(http.MethodPost, nodeapi.RollbackPath(d.ns, before.Name), http.StatusAccepted,
+	d.post(nodeapi.RollbackPath(d.ns, before.Name), http.StatusAccepted,
 		"Rollback of pod "+d.ns+"/"+before.Name+" queued: it starts when the cloud can be reached")
 	answers(t, before, "two")
 	giveBack(t, d.node)
@@ -109,17 +108,16 @@ func (d *daemon) awaitRolledBack(image, revision string) {
 	}
 }
 
-// expect sends a request to the node's API, whose answer must have the code and the words.
-func (d *daemon) expect(method, path string, code int, words string) {
+// post sends a POST to the node's API, whose answer must have the code and the words.
+func (d *daemon) post(path string, code int, words string) {
 	d.t.Helper()
-	if got, body := rawclient.Ask(d.t.Context(), method, d.node.APIURL()+path); got != code || !strings.Contains(body, words) {
-		d.t.Fatalf("%s %s: %d %s; want %d with %q", method, path, got, body, code, words)
+	if got, body := rawclient.Ask(d.t.Context(), http.MethodPost, d.node.APIURL()+path); got != code || !strings.Contains(body, words) {
+		d.t.Fatalf("POST %s: %d %s; want %d with %q", path, got, body, code, words)
 	}
 }
 
-// awaitHold waits until the cloud sees a hold of the daemon's pod with this reason, or none if it is empty, and
-// returns when the hold ends.
-func (d *daemon) awaitHold(reason string) (until string) {
+// awaitHold waits until the cloud sees a hold of the daemon's pod with this reason, or none if it is empty.
+func (d *daemon) awaitHold(reason string) {
 	d.t.Helper()
 	eventually(d.t, "the cloud sees the hold of "+d.pod.Name, func(ctx context.Context) string {
 		pod, err := env.client.CoreV1().Pods(d.ns).Get(ctx, d.pod.Name, metav1.GetOptions{})
@@ -130,10 +128,8 @@ func (d *daemon) awaitHold(reason string) (until string) {
 		if err != nil || held != (reason != "") || hold.Reason != reason {
 			return fmt.Sprintf("it is %+v, %v", hold, err)
 		}
-		until = hold.Until.UTC().Format(time.RFC3339)
 		return ""
 	})
-	return until
 }
 
 // restarted is the daemon's pod once the cloud knows that its container was started again.

@@ -48,7 +48,7 @@ func TestTheDeployedControllerWorks(t *testing.T) {
 	}
 
 	ns := namespace(t, "deployed-ota")
-	createDaemonSet(t, ns, otaDaemonSet("app", "v1"))
+	createDaemonSet(t, ns, otaDaemonSet("app"))
 	node := env.Node("node1")
 	pod := readyPodOn(t, ns, "node1", "")
 	needs(t, node, pod, corev1.ConditionFalse)

@@ -95,7 +95,7 @@ func metric(ctx context.Context, node *cluster.Node, name string) (float64, erro
 // create makes a pod of the test app on the node; nothing waits for it.
 func (e *edge) create(name string, change func(*corev1.PodSpec)) {
 	e.t.Helper()
-	spec := podTemplate("v1").Spec
+	spec := podTemplate().Spec
 	spec.NodeName = e.node.Name()
 	if change != nil {
 		change(&spec)
@@ -110,7 +110,7 @@ func (e *edge) create(name string, change func(*corev1.PodSpec)) {
 // itself upgrades.
 func (e *edge) createDaemon() {
 	e.t.Helper()
-	ds := otaDaemonSet("daemon", "v1")
+	ds := otaDaemonSet("daemon")
 	ds.Annotations = nil
 	ds.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType}
 	ds.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: e.node.Name()}

@@ -57,7 +57,7 @@ func nodeReady(node *corev1.Node) bool {
 func TestPodComesChangesAndGoes(t *testing.T) {
 	ns := namespace(t, "pod-life")
 	pods := env.client.CoreV1().Pods(ns)
-	template := podTemplate("v1")
+	template := podTemplate()
 	template.Spec.NodeName = "node1"
 	if _, err := pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "app", Labels: template.Labels}, Spec: template.Spec}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestKubectlThroughTheHub(t *testing.T) {
 	for protocol, websockets := range map[string]string{"websocket": "true", "spdy": "false"} {
 		t.Run(protocol, func(t *testing.T) {
 			ns := namespace(t, "kubectl-"+protocol)
-			template := podTemplate("v1")
+			template := podTemplate()
 			template.Spec.NodeName = "node1"
 			if _, err := env.client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "app", Labels: template.Labels}, Spec: template.Spec}, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)

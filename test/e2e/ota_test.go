@@ -55,7 +55,7 @@ func upgradeURL(node *cluster.Node, ns, pod string) string {
 func TestOwnerUpgradesHisNode(t *testing.T) {
 	ns := namespace(t, "ota")
 	node1, node2 := env.Node("node1"), env.Node("node2")
-	createDaemonSet(t, ns, otaDaemonSet("app", "v1"))
+	createDaemonSet(t, ns, otaDaemonSet("app"))
 	old1, old2 := readyPodOn(t, ns, "node1", ""), readyPodOn(t, ns, "node2", "")
 	answers(t, old1, "v1")
 	needs(t, node1, old1, corev1.ConditionFalse)

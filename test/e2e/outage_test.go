@@ -121,7 +121,7 @@ func (e *edge) comeBack(daemon *corev1.Pod, settled map[string]started) {
 		}
 		return fmt.Sprintf("it is still there, %v", err)
 	})
-	awaitNode(e.t, e.node, true)
+	awaitNode(e.t, e.node)
 	others()
 }
 
@@ -144,14 +144,12 @@ func (e *edge) expectRestarts(pod *corev1.Pod, want int32) {
 	})
 }
 
-func awaitNode(t *testing.T, node *cluster.Node, ready bool) {
+func awaitNode(t *testing.T, node *cluster.Node) {
 	t.Helper()
-	// A test's own context has ended when its cleanup runs.
-	ctx := context.WithoutCancel(t.Context())
-	eventuallyWithin(ctx, t, fmt.Sprintf("%s has Ready %v", node.Name(), ready), func(ctx context.Context) string {
+	eventually(t, node.Name()+" is Ready", func(ctx context.Context) string {
 		object, err := env.client.CoreV1().Nodes().Get(ctx, node.Name(), metav1.GetOptions{})
-		if err == nil && nodeReady(object) != ready {
-			err = errors.New("it has not")
+		if err == nil && !nodeReady(object) {
+			err = errors.New("it is not")
 		}
 		return words(err)
 	})

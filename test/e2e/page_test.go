@@ -49,7 +49,7 @@ func TestOwnersPageWithoutTheCloud(t *testing.T) {
 	tab.ShowsIn("app", ": unloading")
 	d.awaitHold("unloading")
 	tab.LacksIn("app", "the cloud does not know yet")
-	d.expect(http.MethodPost, nodeapi.UpgradePath(d.ns, d.pod.Name), http.StatusConflict, "on hold until ")
+	d.post(nodeapi.UpgradePath(d.ns, d.pod.Name), http.StatusConflict, "on hold until ")
 	tab.Press("app", "End the hold")
 	tab.LacksIn("app", "On hold")
 	d.awaitHold("")

@@ -39,7 +39,7 @@ type daemon struct {
 func newDaemon(t *testing.T, ns, node string, secrets ...string) *daemon {
 	t.Helper()
 	d := &daemon{edge: newEdge(t, ns, node)}
-	ds := otaDaemonSet("app", "v1")
+	ds := otaDaemonSet("app")
 	ds.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
 	// It stays where kubelet makes room.
 	ds.Spec.Template.Spec.PriorityClassName = "system-node-critical"

@@ -52,7 +52,7 @@ func TestKubeletOnTheTLSPort(t *testing.T) {
 	awaitUpstream(t, e.node, 1)
 	e.expectRestarts(app.pod, 1)
 	e.expectRotated()
-	awaitNode(t, e.node, true)
+	awaitNode(t, e.node)
 }
 
 // expectRotated waits until kubelet has a certificate for more than a day.

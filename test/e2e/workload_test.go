@@ -63,15 +63,15 @@ func words(err error) string {
 	return ""
 }
 
-// podTemplate runs this version of the test app.
-func podTemplate(version string) corev1.PodTemplateSpec {
+// podTemplate runs the first version of the test app.
+func podTemplate() corev1.PodTemplateSpec {
 	grace := int64(1)
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "app"}},
 		Spec: corev1.PodSpec{
 			TerminationGracePeriodSeconds: &grace,
 			Containers: []corev1.Container{{
-				Name: "app", Image: env.Image(version), Ports: []corev1.ContainerPort{{ContainerPort: 8080}},
+				Name: "app", Image: env.Image("v1"), Ports: []corev1.ContainerPort{{ContainerPort: 8080}},
 			}},
 			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 		},
@@ -79,13 +79,13 @@ func podTemplate(version string) corev1.PodTemplateSpec {
 }
 
 // otaDaemonSet is upgraded when its nodes' owners start it.
-func otaDaemonSet(name, version string) *appsv1.DaemonSet {
+func otaDaemonSet(name string) *appsv1.DaemonSet {
 	return &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"apps.openyurt.io/update-strategy": "OTA"}},
 		Spec: appsv1.DaemonSetSpec{
 			Selector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app": "app"}},
 			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType},
-			Template:       podTemplate(version),
+			Template:       podTemplate(),
 		},
 	}
 }
