@@ -49,9 +49,8 @@ func Start() (b *Browser, stop func(), err error) {
 type Settings struct {
 	Language string // of Accept-Language; en-GB if empty
 	Dark     bool
-	Width    int64   // in CSS pixels; 1200 if 0
-	Height   int64   // in CSS pixels; 900 if 0
-	Scale    float64 // pixels for each of CSS; 1 if 0
+	Width    int64 // in CSS pixels; 1200 if 0
+	Height   int64 // in CSS pixels; 900 if 0
 }
 
 // Tab is a tab of the browser. Its methods end the test if something takes longer than Patience.
@@ -96,7 +95,7 @@ func newTab(t *testing.T, browser context.Context, url string, with Settings, op
 	width := cmp.Or(with.Width, 1200)
 	Call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 	Call(b, emulation.SetUserAgentOverride, emulation.SetUserAgentOverrideParams{UserAgent: "Chromium", AcceptLanguage: cmp.Or(with.Language, "en-GB")})
-	Call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: cmp.Or(with.Height, 900), DeviceScaleFactor: cmp.Or(with.Scale, 1), Mobile: width < 600})
+	Call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: cmp.Or(with.Height, 900), DeviceScaleFactor: 1, Mobile: width < 600})
 	t.Cleanup(func() {
 		if lines := b.Console(); len(lines) > 0 {
 			t.Errorf("the console shows %q", lines)
