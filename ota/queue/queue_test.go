@@ -46,6 +46,13 @@ func TestAnUpgradeWaitsForTheCloud(t *testing.T) {
 		}
 		r.wait(time.Hour)
 		r.deleted(pod)
+
+		r.stop()
+		r.pod("web").UID = "uid-successor"
+		r.start()
+		r.wait(48 * time.Hour)
+		r.expect(pod, nodeapi.Done, "")
+		r.deleted(pod)
 	})
 }
 

@@ -137,30 +137,6 @@ func TestCorrectionsOfTheClock(t *testing.T) {
 	}
 }
 
-// The node starts again within the window: the upgrade is carried out in it, and not again after another
-// start.
-func TestARebootInsideTheWindow(t *testing.T) {
-	in(t, func(_ *testing.T, r *rig) {
-		pod := r.pod("web")
-		r.change(func() { r.away = true })
-		r.add(pod, ota.When{Window: "02:00-05:00", TimeZone: "UTC"})
-		r.wait(150 * time.Minute)
-		r.stop()
-		r.wait(10 * time.Minute)
-		r.start()
-		r.returns()
-		r.wait(spread)
-		r.deleted(pod)
-		r.stop()
-		successor := r.pod("web")
-		successor.UID = "uid-successor"
-		r.start()
-		r.wait(48 * time.Hour)
-		r.expect(pod, nodeapi.Done, "")
-		r.deleted(pod)
-	})
-}
-
 // The power fails when the deletion may have been sent, and comes back when the window is over. Nothing
 // begins then: it waits for the next window, and can be cancelled.
 func TestAPowerCutInsideTheWindow(t *testing.T) {
