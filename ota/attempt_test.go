@@ -3,15 +3,12 @@ package ota
 import (
 	"errors"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
@@ -32,8 +29,6 @@ func TestVerdictsOfAttempts(t *testing.T) {
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5")},
 		}.Encode()}
 	}
-	node := corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
-	node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
 	inHub := refuse(apierrors.NewServiceUnavailable("edgehub: the cloud cannot be reached: connection refused"))
 	notFound := refuse(apierrors.NewNotFound(podResource, "web-1"))
 	conflict := refuse(apierrors.NewConflict(podResource, "web-1", errors.New("uid")))
@@ -79,24 +74,11 @@ func TestVerdictsOfAttempts(t *testing.T) {
 			if tt.delete == nil {
 				tt.delete = func(http.ResponseWriter, *http.Request) { t.Error("the pod was deleted") }
 			}
-			c := &cloud{list: func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path == "/api/v1/nodes/node-1" {
-					sendJSON(w, http.StatusOK, node)
-					return
-				}
-				tt.list(w, r)
-			}, delete: tt.delete}
-			server := httptest.NewServer(c)
-			defer server.Close()
-			pods, err := NewPods(&rest.Config{Host: server.URL})
-			if err != nil {
-				t.Fatal(err)
-			}
 			pulls := new(queue)
 			if tt.pull != "" {
 				pulls.states = []nodeapi.ImagePull{{UID: "uid-1", Revision: "new", State: tt.pull}}
 			}
-			api, err := New(Options{NodeName: "node-1", Pods: pods, ImagePulls: pulls})
+			api, err := New((&cloud{list: tt.list, delete: tt.delete, cpus: "4"}).options(t, Options{ImagePulls: pulls}))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -200,16 +200,7 @@ func TestAPodWithoutRoomForItsSuccessorIsKept(t *testing.T) {
 				tt.change(pod, &target)
 			}
 			pod.Annotations = map[string]string{upgrade.TargetAnnotation: target.Encode()}
-			node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
-			node.Status.Allocatable = cpu("4")
-			pods := podList(pod, tt.other)
-			c := &cloud{delete: accept, list: func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path == "/api/v1/nodes/node-1" {
-					sendJSON(w, http.StatusOK, node)
-					return
-				}
-				pods(w, r)
-			}}
+			c := &cloud{delete: accept, list: podList(pod, tt.other), cpus: "4"}
 			got := call(t, "POST", c.start(t, Options{})+upgradeWeb1)
 			_, deletes := c.asked()
 			if goes := tt.says == ""; (got.code == http.StatusOK) != goes || (len(deletes) == 1) != goes || !strings.Contains(got.body, tt.says) {

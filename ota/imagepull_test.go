@@ -101,19 +101,10 @@ func TestImagePullAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			q := &queue{full: tt.full}
 			url := (&cloud{list: tt.list, delete: tt.delete}).start(t, Options{ImagePulls: q, Offline: func() string { return tt.offline }})
-			got := call(t, "POST", url+pullWeb1)
-			if got.code != tt.code {
-				t.Fatalf("got %d %q, want %d", got.code, got.body, tt.code)
-			}
-			if tt.code == http.StatusOK {
-				if got.body != tt.says+"\n" || len(q.requests) != 1 || q.requests[0] != "default/web-1 new" {
-					t.Errorf("got %q and %q", got.body, q.requests)
-				}
-				return
-			}
-			checkErrorBody(t, got, tt.says)
-			if len(q.requests) > 0 {
-				t.Errorf("asked for %q all the same", q.requests)
+			call(t, "POST", url+pullWeb1).wants(t, tt.code, tt.says)
+			want := map[bool]string{true: "default/web-1 new"}[tt.code == http.StatusOK]
+			if got := strings.Join(q.requests, ", "); got != want {
+				t.Errorf("asked for %q, want %q", got, want)
 			}
 		})
 	}
@@ -147,9 +138,7 @@ func TestTheStateOfAPull(t *testing.T) {
 			t.Errorf("%s of none: %d %q", method, a.code, a.body)
 		}
 	}
-	if a := call(t, "DELETE", url+pullWeb1); a.code != 200 || a.body != "Image pre-pull cancelled for pod default/web-1\n" {
-		t.Errorf("cancelled: %d %q", a.code, a.body)
-	}
+	call(t, "DELETE", url+pullWeb1).wants(t, http.StatusOK, "Image pre-pull cancelled for pod default/web-1")
 	if a := call(t, "PUT", url+pullWeb1); a.code != 405 || a.header.Get("Allow") != "DELETE, GET, POST, HEAD" {
 		t.Errorf("PUT: %d, Allow %q", a.code, a.header.Get("Allow"))
 	}

@@ -75,11 +75,10 @@ func stateOf(states []nodeapi.Upgrade, pod types.NamespacedName) (nodeapi.Upgrad
 // Its deletion may have been sent, so the pod would come back as the new revision.
 func TestNoRollbackOfAPodWhoseUpgradeHasBegun(t *testing.T) {
 	r, q := &ran{}, &waiting{states: []nodeapi.Upgrade{{UID: "uid-1", State: nodeapi.InProgress}}}
-	got := call(t, http.MethodPost, (&cloud{list: at()}).start(t, Options{Rollbacks: r, Queue: q})+rollbackWeb1)
-	if got.code != http.StatusConflict || len(r.noted)+q.cancelled > 0 {
-		t.Errorf("%d %s, %q, %d cancelled", got.code, got.body, r.noted, q.cancelled)
+	call(t, http.MethodPost, (&cloud{list: at()}).start(t, Options{Rollbacks: r, Queue: q})+rollbackWeb1).wants(t, http.StatusConflict, "is being upgraded")
+	if len(r.noted)+q.cancelled > 0 {
+		t.Errorf("done: %q, %d cancelled", r.noted, q.cancelled)
 	}
-	checkErrorBody(t, got, "is being upgraded")
 }
 
 // at returns a pod of revision v3 whose owner may go back.
@@ -126,7 +125,6 @@ func TestRollbackAnswers(t *testing.T) {
 		"a pod on hold":                        {at(), "", "", ran{}, 409, "on hold until", ""},
 		"in spite of a hold":                   {at(), "?force=true", "", ran{}, 202, "Rollback of pod default/web-1 to revision v2 requested", "request v2"},
 		"force that is neither true nor false": {at(), "?force=maybe", "", ran{}, 400, "maybe", ""},
-		"a parameter that is given twice":      {at(), "?revision=v1&revision=v2", "", ran{}, 400, "2 times", ""},
 		"an empty revision":                    {at(), "?revision=", "", ran{}, 400, "GET …/history", ""},
 	}
 	for name, tt := range tests {
@@ -138,9 +136,7 @@ func TestRollbackAnswers(t *testing.T) {
 				Offline: func() string { return tt.offline },
 			})
 			got := call(t, http.MethodPost, url+rollbackWeb1+tt.query)
-			if got.code != tt.code || (tt.code < 300 && got.body != tt.says+"\n") || !strings.Contains(got.body, tt.says) || strings.Count(got.body, "\n") > 1 {
-				t.Errorf("got %d %q, want %d %q", got.code, got.body, tt.code, tt.says)
-			}
+			got.wants(t, tt.code, tt.says)
 			if noted := strings.Join(tt.ran.noted, ", "); noted != tt.noted {
 				t.Errorf("done: %s; want %s", noted, tt.noted)
 			}

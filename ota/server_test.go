@@ -149,6 +149,19 @@ func TestAnUnknownPathNamesAllThatThereAre(t *testing.T) {
 	}
 }
 
+// wants fails the test unless the answer has this code, and all of this text if it is a success, else a part of it.
+func (a answer) wants(t *testing.T, code int, says string) {
+	t.Helper()
+	switch {
+	case a.code != code:
+		t.Fatalf("got %d %q, want %d", a.code, a.body, code)
+	case code >= 300:
+		checkErrorBody(t, a, says)
+	case a.body != says+"\n":
+		t.Errorf("got %q, want %q", a.body, says)
+	}
+}
+
 // checkErrorBody holds what is promised of every error: one line of text.
 func checkErrorBody(t *testing.T, got answer, says string) {
 	t.Helper()
@@ -168,11 +181,7 @@ func TestReadyzGivesTheReason(t *testing.T) {
 	o.Ready = func() error { return errors.New("no apiserver\nanswered yet") }
 	url := serve(t, o)
 
-	got := call(t, "GET", url+"/v1/readyz")
-	if got.code != http.StatusInternalServerError {
-		t.Errorf("got %d, want 500", got.code)
-	}
-	checkErrorBody(t, got, "not ready: no apiserver answered yet")
+	call(t, "GET", url+"/v1/readyz").wants(t, http.StatusInternalServerError, "not ready: no apiserver answered yet")
 	if got := call(t, "GET", url+"/v1/healthz"); got.code != http.StatusOK {
 		t.Errorf("healthz: got %d %q, want 200 all the same", got.code, got.body)
 	}
