@@ -8,23 +8,31 @@ import (
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/controller/backoff"
-	"github.com/edgehub-io/edgehub/controller/podtest"
 )
 
+var now = time.Date(2026, 1, 1, 11, 0, 0, 0, time.UTC)
+
+func webPod() *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-1", UID: "uid"}}
+}
+
 func TestATerminatingPodIsNoLongerExpected(t *testing.T) {
-	d, pod := NewDeletions(), podtest.PodAt("old")
+	d, pod := NewDeletions(), webPod()
 	d.Expect(pod)
-	d.Answered(pod, Unknown, false, errors.New("no answer"), podtest.Now)
-	if again := d.Observed([]*corev1.Pod{podtest.Terminating(podtest.PodAt("old"))}, podtest.Now.Add(time.Hour)); len(again) != 0 || d.Has(pod.UID) {
+	d.Answered(pod, Unknown, false, errors.New("no answer"), now)
+	ended := pod.DeepCopy()
+	ended.DeletionTimestamp = &metav1.Time{Time: now}
+	if again := d.Observed([]*corev1.Pod{ended}, now.Add(time.Hour)); len(again) != 0 || d.Has(pod.UID) {
 		t.Errorf("sent again %v, expected %t", again, d.Has(pod.UID))
 	}
 }
 
 // Whatever happens meanwhile, each failure doubles the wait, and one success ends it.
 func TestAPodThatIsNotDeletedIsTriedLaterAndLater(t *testing.T) {
-	d, pod, at := NewDeletions(), podtest.PodAt("old"), podtest.Now
+	d, pod, at := NewDeletions(), webPod(), now
 	for want := backoff.MinDelay; want < backoff.MaxDelay; want *= 2 {
 		d.Answered(pod, Kept, false, errors.New("no"), at)
 		d.Observed([]*corev1.Pod{pod}, at)
@@ -52,9 +60,9 @@ func TestAPodThatIsNotDeletedIsTriedLaterAndLater(t *testing.T) {
 // A pod that serves nobody changes often, so that its first conflicts are bad luck. One
 // that ends in nothing but conflicts is refused.
 func TestRepeatedConflictsBecomeARefusal(t *testing.T) {
-	d, pod := NewDeletions(), podtest.PodAt("old")
+	d, pod := NewDeletions(), webPod()
 	for i := range toleratedConflicts + 1 {
-		d.Answered(pod, Kept, true, errors.New("conflict"), podtest.Now)
+		d.Answered(pod, Kept, true, errors.New("conflict"), now)
 		if named, want := d.Refusal(pod.UID).Message != "", i == toleratedConflicts; named != want {
 			t.Errorf("after %d conflicts it is named: %t", i+1, named)
 		}

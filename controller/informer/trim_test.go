@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/controller/podtest"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
@@ -15,7 +14,7 @@ import (
 // unscheduledPod is one that the DaemonSet controller made for a node and that the
 // scheduler finds no room for.
 func unscheduledPod(node string) *corev1.Pod {
-	pod := podtest.PodAt("old")
+	pod := &corev1.Pod{}
 	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 			MatchFields: []corev1.NodeSelectorRequirement{
@@ -53,7 +52,8 @@ func TestATrimmedPodKeepsTheNodeThatItIsFor(t *testing.T) {
 
 func TestImageConditionsAreKeptAndTheirChangesNoticed(t *testing.T) {
 	trimmed := func(change func(*corev1.PodCondition)) *corev1.Pod {
-		pod := podtest.PodAt("old")
+		pod := &corev1.Pod{}
+		pod.Status.Conditions = []corev1.PodCondition{{Type: upgrade.ImageCondition, Status: corev1.ConditionFalse, Message: upgrade.Message("new")}}
 		change(upgrade.Condition(pod, upgrade.ImageCondition))
 		return trimPod(pod)
 	}
@@ -68,7 +68,7 @@ func TestImageConditionsAreKeptAndTheirChangesNoticed(t *testing.T) {
 		"the status":   {func(c *corev1.PodCondition) { c.Status = corev1.ConditionTrue }, true},
 		"the reason":   {func(c *corev1.PodCondition) { c.Reason = "PrepullUnauthorized" }, true},
 		"the revision": {func(c *corev1.PodCondition) { c.Message = upgrade.Message("newer") }, true},
-		"a time only":  {func(c *corev1.PodCondition) { c.LastTransitionTime = metav1.NewTime(podtest.Now) }, false},
+		"a time only":  {func(c *corev1.PodCondition) { c.LastTransitionTime = metav1.Now() }, false},
 	} {
 		if got := differ(first, trimmed(tt.change)); got != tt.want {
 			t.Errorf("%s changed: got %t", name, got)
@@ -104,13 +104,13 @@ func TestTrimmedDaemonSetsKeepWhatIsRead(t *testing.T) {
 }
 
 func TestImagesAreKeptOfPodsThatAreToBeRolledBack(t *testing.T) {
-	pod := podtest.PodAt("new")
+	pod := &corev1.Pod{}
 	pod.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "init:1", Command: []string{"init"}}}
 	pod.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:2", Command: []string{"app"}}}
 	if got := trimPod(pod); got.Spec.Containers != nil || got.Spec.InitContainers != nil {
 		t.Errorf("got %+v, which is more than is read", got.Spec)
 	}
-	pod.Annotations[upgrade.RollbackAnnotation] = upgrade.Rollback{Revision: "old", From: "new"}.Encode()
+	pod.Annotations = map[string]string{upgrade.RollbackAnnotation: upgrade.Rollback{Revision: "old", From: "new"}.Encode()}
 	got := trimPod(pod)
 	if changed, ok := upgrade.Changed(&got.Spec, upgrade.Target{
 		Containers: []upgrade.Image{{Name: "app", Image: "app:1"}}, InitContainers: []upgrade.Image{{Name: "init", Image: "init:1"}},

@@ -17,7 +17,6 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/backoff"
 	"github.com/edgehub-io/edgehub/controller/expectations"
-	"github.com/edgehub-io/edgehub/controller/podtest"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
@@ -49,9 +48,9 @@ func denied(code int32) error {
 func TestOutcomesOfDeletions(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	conflict := apierrors.NewConflict(pods, "web-1", errors.New("not as it was"))
-	alive, other := podtest.PodAt("old"), podtest.PodAt("old")
-	other.UID = "another"
-	ended := podtest.Terminating(podtest.PodAt("old"))
+	alive := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-1", UID: "uid"}}
+	other, ended := alive.DeepCopy(), alive.DeepCopy()
+	other.UID, ended.DeletionTimestamp = "another", new(metav1.Now())
 	for name, tt := range map[string]struct {
 		notReady bool
 		err      error
@@ -87,7 +86,7 @@ func TestOutcomesOfDeletions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				expected, pod := expectations.NewDeletions(), podtest.PodAt("old")
+				expected, pod := expectations.NewDeletions(), alive.DeepCopy()
 				r := newDeleter(tt.err, tt.listed...)
 				r.Delete(t.Context(), expected, []rollout.Deletion{{Pod: pod, NotReady: tt.notReady}})
 				if got := expected.Has(pod.UID); got != tt.expected {

@@ -8,8 +8,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/controller/podtest"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -48,8 +48,8 @@ func history() *Revisions {
 
 // pod returns a pod of the revision with this hash that runs app:VERSION.
 func pod(hash, version string, change ...func(*corev1.Pod)) *corev1.Pod {
-	p := podtest.PodAt(hash)
-	p.ResourceVersion = "7"
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod-uid", ResourceVersion: "7", Annotations: map[string]string{},
+		Labels: map[string]string{appsv1.ControllerRevisionHashLabelKey: hash}}}
 	p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "init:1"}}
 	p.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:" + version}, {Name: "side", Image: "side:1"}}
 	for _, f := range change {
@@ -122,7 +122,7 @@ func TestWhatIsWrittenToAPod(t *testing.T) {
 		"a rollback that the workload does not permit": {pod("v3", "3", wish("v2", "v3")), upgrade.Policy{}, ""},
 		"a rollback that has ended":                    {pod("v3", "3", wish("v1", "v2")), allowed, ""},
 		"more than images differs":                     {pod("v3", "3", wish("volumes", "v3")), allowed, ""},
-		"a pod that is being deleted":                  {podtest.Terminating(pod("v3", "3", wish("v2", "v3"))), allowed, ""},
+		"a pod that is being deleted":                  {pod("v3", "3", wish("v2", "v3"), func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }), allowed, ""},
 		"nonsense":                                     {pod("v3", "3", annotated("{")), allowed, ""},
 		"nobody wishes anything":                       {pod("v3", "3"), allowed, ""},
 	}

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
-	"github.com/edgehub-io/edgehub/controller/podtest"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
@@ -20,12 +19,12 @@ func condition(t appsv1.DaemonSetConditionType, status corev1.ConditionStatus, r
 	return appsv1.DaemonSetCondition{Type: t, Status: status, Reason: reason, Message: message}
 }
 
-// withConditions is a DaemonSet with these conditions since podtest.Before, and one of another program.
+// withConditions is a DaemonSet with these conditions since before, and one of another program.
 func withConditions(all ...appsv1.DaemonSetCondition) *appsv1.DaemonSet {
 	ds := &appsv1.DaemonSet{}
 	ds.Namespace, ds.Name, ds.UID = "default", "web", "ds-uid"
 	for _, c := range append(all, condition(foreign, corev1.ConditionTrue, "Theirs", "")) {
-		c.LastTransitionTime = metav1.NewTime(podtest.Before)
+		c.LastTransitionTime = metav1.NewTime(before)
 		ds.Status.Conditions = append(ds.Status.Conditions, c)
 	}
 	return ds
@@ -103,7 +102,7 @@ func TestConditionsPatch(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			ds := withConditions(tt.have...)
-			patch, urgent := PatchConditions(ds, tt.want, podtest.Now)
+			patch, urgent := PatchConditions(ds, tt.want, now)
 			if (patch == nil) != tt.none || urgent != tt.urgent {
 				t.Fatalf("got %s, urgent: %t", patch, urgent)
 			}
@@ -118,7 +117,7 @@ func TestConditionsPatch(t *testing.T) {
 					t.Errorf("%s is %v, want %s", conditionType, c, status)
 				}
 			}
-			if c := daemonset.Condition(ds, complete); c != nil && c.LastTransitionTime.Time.Equal(podtest.Now) != tt.moved {
+			if c := daemonset.Condition(ds, complete); c != nil && c.LastTransitionTime.Time.Equal(now) != tt.moved {
 				t.Errorf("the transition is of %v", c.LastTransitionTime)
 			}
 		})
@@ -131,7 +130,7 @@ func TestConditionsWhenTheStrategyChanges(t *testing.T) {
 		condition(rollout.CompleteCondition, corev1.ConditionTrue, "A", "m"), condition(rollout.ProgressingCondition, corev1.ConditionFalse, "A", "m"),
 		condition(rollout.HaltedCondition, corev1.ConditionTrue, "A", "m"))
 	complete := condition(rollout.CompleteCondition, corev1.ConditionFalse, rollout.ReasonWaitingForOwners, "m")
-	patch, _ := PatchConditions(ds, ForOTA(ds, complete), podtest.Now)
+	patch, _ := PatchConditions(ds, ForOTA(ds, complete), now)
 	ds = daemonSetPatched(t, ds, patch)
 	if c := daemonset.Condition(ds, rollout.CompleteCondition); c == nil || c.Reason != rollout.ReasonWaitingForOwners || c.Status != corev1.ConditionFalse {
 		t.Errorf("got %v", ds.Status.Conditions)
@@ -139,7 +138,7 @@ func TestConditionsWhenTheStrategyChanges(t *testing.T) {
 	if c := daemonset.Condition(ds, rollout.InvalidCondition); c == nil || c.Status != corev1.ConditionFalse || len(ds.Status.Conditions) != 3 {
 		t.Errorf("got %v, want what is invalid corrected, and no other condition of a rollout", ds.Status.Conditions)
 	}
-	patch, _ = PatchConditions(ds, ForRollout(ds, rollout.AwaitRevision()...), podtest.Now)
+	patch, _ = PatchConditions(ds, ForRollout(ds, rollout.AwaitRevision()...), now)
 	if ds = daemonSetPatched(t, ds, patch); daemonset.Condition(ds, rollout.CompleteCondition).Reason != rollout.ReasonNewTemplate {
 		t.Errorf("got %v", ds.Status.Conditions)
 	}

@@ -1,22 +1,42 @@
 package status
 
 import (
+	"bytes"
 	"encoding/json"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
-	"github.com/edgehub-io/edgehub/controller/podtest"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
+
+// Two times, an hour apart.
+var (
+	before = time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC)
+	now    = before.Add(time.Hour)
+)
+
+// podAt returns a pod of the revision with this hash, with two conditions of others.
+func podAt(hash string) *corev1.Pod {
+	pod := &corev1.Pod{}
+	pod.Namespace, pod.Name, pod.UID = "default", "web-1", "pod-uid"
+	pod.Labels = map[string]string{appsv1.ControllerRevisionHashLabelKey: hash}
+	pod.Annotations = map[string]string{"keep": "me"}
+	pod.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodReady, Status: corev1.ConditionTrue},
+		{Type: upgrade.ImageCondition, Status: corev1.ConditionFalse, Message: upgrade.Message("new")},
+	}
+	return pod
+}
 
 // marked is pod with m on it since the time before.
 func marked(pod *corev1.Pod, m Mark) *corev1.Pod {
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
-		Type: upgrade.NeedCondition, Status: m.status, Reason: m.reason, Message: m.message, LastTransitionTime: metav1.NewTime(podtest.Before),
+		Type: upgrade.NeedCondition, Status: m.status, Reason: m.reason, Message: m.message, LastTransitionTime: metav1.NewTime(before),
 	})
 	if m.Target != "" {
 		pod.Annotations[upgrade.TargetAnnotation] = m.Target
@@ -58,7 +78,7 @@ func patched(t *testing.T, pod *corev1.Pod, patch []byte) *corev1.Pod {
 
 func TestPatchLeadsToTheWantedMark(t *testing.T) {
 	toNew, toNewer := newTarget("new"), newTarget("newer")
-	needs, fine := toNew.markFor(podtest.PodAt("old")), toNew.markFor(podtest.PodAt("new"))
+	needs, fine := toNew.markFor(podAt("old")), toNew.markFor(podAt("new"))
 	otherReason := needs
 	otherReason.reason = "Other"
 	noTarget := needs
@@ -71,19 +91,19 @@ func TestPatchLeadsToTheWantedMark(t *testing.T) {
 		// flips: lastTransitionTime is now; else it stays.
 		flips bool
 	}{
-		"a new pod at the target":                 {podtest.PodAt("new"), fine, true},
-		"a new pod at an old revision":            {podtest.PodAt("old"), needs, true},
-		"a pod without a hash counts as old":      {podtest.PodAt(""), needs, true},
-		"it needed none, and does now":            {marked(podtest.PodAt("old"), fine), needs, true},
-		"it needed one, and after an undo not":    {marked(podtest.PodAt("new"), needs), fine, true},
-		"it still needs one, to a newer revision": {marked(podtest.PodAt("old"), needs), toNewer.markFor(podtest.PodAt("old")), false},
-		"somebody changed the reason":             {marked(podtest.PodAt("old"), otherReason), needs, false},
-		"somebody removed the annotation":         {marked(podtest.PodAt("old"), noTarget), needs, false},
-		"an annotation was left behind":           {marked(podtest.PodAt("new"), staleTarget), fine, false},
+		"a new pod at the target":                 {podAt("new"), fine, true},
+		"a new pod at an old revision":            {podAt("old"), needs, true},
+		"a pod without a hash counts as old":      {podAt(""), needs, true},
+		"it needed none, and does now":            {marked(podAt("old"), fine), needs, true},
+		"it needed one, and after an undo not":    {marked(podAt("new"), needs), fine, true},
+		"it still needs one, to a newer revision": {marked(podAt("old"), needs), toNewer.markFor(podAt("old")), false},
+		"somebody changed the reason":             {marked(podAt("old"), otherReason), needs, false},
+		"somebody removed the annotation":         {marked(podAt("old"), noTarget), needs, false},
+		"an annotation was left behind":           {marked(podAt("new"), staleTarget), fine, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			patch := PatchMark(tt.want, tt.pod, podtest.Now)
+			patch := PatchMark(tt.want, tt.pod, now)
 			if patch == nil {
 				t.Fatal("got no patch, want one")
 			}
@@ -91,12 +111,12 @@ func TestPatchLeadsToTheWantedMark(t *testing.T) {
 			if m := MarkOf(got); m != tt.want {
 				t.Errorf("patch %s\ngot  %+v\nwant %+v", patch, m, tt.want)
 			}
-			if again := PatchMark(tt.want, got, podtest.Now); again != nil {
+			if again := PatchMark(tt.want, got, now); again != nil {
 				t.Errorf("got a second patch %s, want none", again)
 			}
-			since := podtest.Before
+			since := before
 			if tt.flips {
-				since = podtest.Now
+				since = now
 			}
 			if c := upgrade.Condition(got, upgrade.NeedCondition); !c.LastTransitionTime.Time.Equal(since) {
 				t.Errorf("got lastTransitionTime %v, want %v", c.LastTransitionTime, since)
@@ -109,16 +129,16 @@ func TestPatchLeadsToTheWantedMark(t *testing.T) {
 func TestTheZeroMarkRemovesEverything(t *testing.T) {
 	m := NewMarker(imagesOf("new"), upgrade.Policy{}, nil, free)
 	for name, pod := range map[string]*corev1.Pod{
-		"needs an upgrade": marked(podtest.PodAt("old"), m.markFor(podtest.PodAt("old"))),
-		"up to date":       marked(podtest.PodAt("new"), m.markFor(podtest.PodAt("new"))),
+		"needs an upgrade": marked(podAt("old"), m.markFor(podAt("old"))),
+		"up to date":       marked(podAt("new"), m.markFor(podAt("new"))),
 	} {
-		got := patched(t, pod, PatchMark(Mark{}, pod, podtest.Now))
+		got := patched(t, pod, PatchMark(Mark{}, pod, now))
 		if MarkOf(got) != (Mark{}) {
 			t.Errorf("%s: got %+v, want no mark", name, MarkOf(got))
 		}
 		checkRestUntouched(t, got)
 	}
-	if patch := PatchMark(Mark{}, podtest.PodAt("old"), podtest.Now); patch != nil {
+	if patch := PatchMark(Mark{}, podAt("old"), now); patch != nil {
 		t.Errorf("got patch %s for a pod without a mark, want none", patch)
 	}
 }
@@ -143,47 +163,51 @@ func asking(pod *corev1.Pod, hash string, since time.Time) *corev1.Pod {
 }
 
 func TestPrepullTargetsKeepTheirTime(t *testing.T) {
-	m := NewPrepullMarker(imagesOf("new"), upgrade.DefaultPolicy(), nil, free, podtest.Now)
+	m := NewPrepullMarker(imagesOf("new"), upgrade.DefaultPolicy(), nil, free, now)
 	tests := map[string]struct {
 		pod  *corev1.Pod
 		want time.Time
 	}{
-		"a pod without a mark":                      {podtest.PodAt("old"), podtest.Now},
-		"a pod whose target has no time":            {marked(podtest.PodAt("old"), newTarget("new").markFor(podtest.PodAt("old"))), podtest.Now},
-		"a pod that asks":                           {asking(podtest.PodAt("old"), "new", podtest.Before), podtest.Before},
-		"a pod that asks for another revision":      {asking(podtest.PodAt("old"), "between", podtest.Before), podtest.Now},
-		"a pod that asks with a time in the future": {asking(podtest.PodAt("old"), "new", podtest.Now.Add(time.Hour)), podtest.Now},
+		"a pod without a mark":                      {podAt("old"), now},
+		"a pod whose target has no time":            {marked(podAt("old"), newTarget("new").markFor(podAt("old"))), now},
+		"a pod that asks":                           {asking(podAt("old"), "new", before), before},
+		"a pod that asks for another revision":      {asking(podAt("old"), "between", before), now},
+		"a pod that asks with a time in the future": {asking(podAt("old"), "new", now.Add(time.Hour)), now},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := tt.pod
-			if patch := PatchMark(m.markFor(got), got, podtest.Now); patch != nil {
+			if patch := PatchMark(m.markFor(got), got, now); patch != nil {
 				got = patched(t, got, patch)
 			}
 			target, ok, err := upgrade.TargetOf(got)
 			if !ok || err != nil || target.Revision != "new" || target.Prepull == nil || !target.Prepull.Time.Equal(tt.want) {
 				t.Errorf("got %+v, %t, %v; want since %v", target, ok, err, tt.want)
 			}
-			later := NewPrepullMarker(imagesOf("new"), upgrade.DefaultPolicy(), nil, free, podtest.Now.Add(time.Hour))
-			if again := PatchMark(later.markFor(got), got, podtest.Now); again != nil {
+			later := NewPrepullMarker(imagesOf("new"), upgrade.DefaultPolicy(), nil, free, now.Add(time.Hour))
+			if again := PatchMark(later.markFor(got), got, now); again != nil {
 				t.Errorf("got a second patch %s, want none", again)
 			}
 			checkRestUntouched(t, got)
 		})
 	}
-	fine := patched(t, asking(podtest.PodAt("new"), "new", podtest.Before), PatchMark(m.markFor(podtest.PodAt("new")), asking(podtest.PodAt("new"), "new", podtest.Before), podtest.Now))
+	fine := patched(t, asking(podAt("new"), "new", before), PatchMark(m.markFor(podAt("new")), asking(podAt("new"), "new", before), now))
 	if fine.Annotations[upgrade.TargetAnnotation] != "" {
 		t.Error("a pod at the target tells its node to pull")
 	}
-	off := newTarget("new").markFor(podtest.PodAt("old"))
-	if got := patched(t, asking(podtest.PodAt("old"), "new", podtest.Before), PatchMark(off, asking(podtest.PodAt("old"), "new", podtest.Before), podtest.Now)); MarkOf(got) != off {
+	off := newTarget("new").markFor(podAt("old"))
+	if got := patched(t, asking(podAt("old"), "new", before), PatchMark(off, asking(podAt("old"), "new", before), now)); MarkOf(got) != off {
 		t.Errorf("without images first: got %+v, want %+v", MarkOf(got), off)
 	}
 }
 
 func TestPatchIsWhatTheHubUnderstands(t *testing.T) {
-	pod := podtest.PodAt("old")
-	got := patched(t, pod, PatchMark(newTarget("new").markFor(pod), pod, podtest.Now))
+	pod := podAt("old")
+	patch := PatchMark(newTarget("new").markFor(pod), pod, now)
+	if !bytes.Contains(patch, []byte(`"uid":"pod-uid"`)) {
+		t.Errorf("the patch is for any pod of that name: %s", patch)
+	}
+	got := patched(t, pod, patch)
 	if r := upgrade.RevisionOf(upgrade.Condition(got, upgrade.NeedCondition)); r != "new" {
 		t.Errorf("the condition names revision %q, want new", r)
 	}
@@ -197,15 +221,15 @@ func TestPodsGetThePolicyWhereItIsNotTheDefault(t *testing.T) {
 	policy := upgrade.Policy{MaxHold: time.Hour, Rollback: true}
 	m := NewMarker(imagesOf("new"), policy, nil, free)
 	for _, hash := range []string{"old", "new"} {
-		pod := podtest.PodAt(hash)
-		got := patched(t, pod, PatchMark(m.markFor(pod), pod, podtest.Now))
+		pod := podAt(hash)
+		got := patched(t, pod, PatchMark(m.markFor(pod), pod, now))
 		if p, err := upgrade.PolicyOf(got); err != nil || p != policy {
 			t.Errorf("the pod of the %s revision has policy %+v, %v", hash, p, err)
 		}
-		if again := PatchMark(m.markFor(got), got, podtest.Now); again != nil {
+		if again := PatchMark(m.markFor(got), got, now); again != nil {
 			t.Errorf("got a second patch %s, want none", again)
 		}
-		back := patched(t, got, PatchMark(newTarget("new").markFor(got), got, podtest.Now))
+		back := patched(t, got, PatchMark(newTarget("new").markFor(got), got, now))
 		if _, ok := back.Annotations[upgrade.PolicyAnnotation]; ok {
 			t.Error("the policy is the default again, and the pod has another")
 		}
@@ -213,27 +237,14 @@ func TestPodsGetThePolicyWhereItIsNotTheDefault(t *testing.T) {
 	}
 }
 
-func TestPatchNamesTheUID(t *testing.T) {
-	pod := podtest.PodAt("old")
-	var patch struct {
-		Metadata struct{ UID string }
-	}
-	if err := json.Unmarshal(PatchMark(newTarget("new").markFor(pod), pod, podtest.Now), &patch); err != nil {
-		t.Fatal(err)
-	}
-	if patch.Metadata.UID != "pod-uid" {
-		t.Errorf("got UID %q as a precondition, want pod-uid", patch.Metadata.UID)
-	}
-}
-
 func TestPlanMarksSkipsPodsWithTheRightMark(t *testing.T) {
 	m := newTarget("new")
 	pods := []*corev1.Pod{
-		marked(podtest.PodAt("new"), m.markFor(podtest.PodAt("new"))),
-		marked(podtest.PodAt("old"), m.markFor(podtest.PodAt("old"))),
-		podtest.PodAt("old"),
+		marked(podAt("new"), m.markFor(podAt("new"))),
+		marked(podAt("old"), m.markFor(podAt("old"))),
+		podAt("old"),
 	}
-	p := PlanMarks(m, pods, podtest.Now)
+	p := PlanMarks(m, pods, now)
 	if p.Total != 3 || p.Need != 2 || len(p.Patches) != 1 || p.Patches[0].Pod != pods[2] {
 		t.Errorf("got %d of %d pods and %d changes, want 2 of 3 and a change for the last", p.Need, p.Total, len(p.Patches))
 	}
@@ -242,8 +253,8 @@ func TestPlanMarksSkipsPodsWithTheRightMark(t *testing.T) {
 func TestAPodThatWouldNotComeBackSaysWhy(t *testing.T) {
 	const why = "node n has the taint a=b:NoSchedule"
 	m := NewMarker(imagesOf("new"), upgrade.DefaultPolicy(), nil, func(*corev1.Pod) string { return why })
-	pods := []*corev1.Pod{podtest.PodAt("old"), podtest.PodAt("new")}
-	p := PlanMarks(m, pods, podtest.Now)
+	pods := []*corev1.Pod{podAt("old"), podAt("new")}
+	p := PlanMarks(m, pods, now)
 	if p.Need != 1 || p.Blocked != 1 {
 		t.Errorf("%d need an upgrade, %d are blocked; want 1 and 1", p.Need, p.Blocked)
 	}
@@ -254,7 +265,7 @@ func TestAPodThatWouldNotComeBackSaysWhy(t *testing.T) {
 		t.Errorf("got %+v, %+v, %v", target, c, err)
 	}
 	free := newTarget("new").markFor(got)
-	if now := patched(t, got, PatchMark(free, got, podtest.Now)); MarkOf(now) != free {
+	if now := patched(t, got, PatchMark(free, got, now)); MarkOf(now) != free {
 		t.Errorf("once the taint is gone: %+v, want %+v", MarkOf(now), free)
 	}
 }

@@ -5,16 +5,18 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/controller/expectations"
-	"github.com/edgehub-io/edgehub/controller/podtest"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 func TestOnlyPodsOfThePlanAskTheirNodesToPull(t *testing.T) {
 	const uid = "pod-uid"
+	terminating := podAt("old")
+	terminating.DeletionTimestamp = &metav1.Time{Time: now}
 	tests := map[string]struct {
 		pod     *corev1.Pod
 		pulls   bool // with the time before
@@ -22,29 +24,29 @@ func TestOnlyPodsOfThePlanAskTheirNodesToPull(t *testing.T) {
 		want    string // the annotation; the condition is to be gone
 		changes int
 	}{
-		"a pod that should ask":                        {podtest.PodAt("old"), true, false, "new", 1},
-		"a pod that asks":                              {asking(podtest.PodAt("old"), "new", podtest.Before), true, false, "new", 0},
-		"a pod that asks with another time":            {asking(podtest.PodAt("old"), "new", podtest.Now), true, false, "new", 1},
-		"a pod that asks for another revision":         {asking(podtest.PodAt("old"), "between", podtest.Before), true, false, "new", 1},
-		"a pod that should no longer ask":              {asking(podtest.PodAt("old"), "new", podtest.Before), false, false, "", 1},
-		"a pod that never asked":                       {podtest.PodAt("old"), false, false, "", 0},
-		"a pod at the target after an undo":            {asking(podtest.PodAt("new"), "new", podtest.Before), false, false, "", 1},
-		"a pod with an OTA mark that should ask":       {marked(podtest.PodAt("old"), newTarget("new").markFor(podtest.PodAt("old"))), true, false, "new", 1},
-		"a pod with an OTA mark that should not ask":   {marked(podtest.PodAt("old"), newTarget("new").markFor(podtest.PodAt("old"))), false, false, "", 1},
-		"a terminating pod":                            {podtest.Terminating(podtest.PodAt("old")), true, false, "", 0},
-		"a pod whose deletion the watch does not show": {podtest.PodAt("old"), true, true, "", 0},
-		"a pod whose deletion has no answer yet":       {asking(podtest.PodAt("old"), "new", podtest.Before), false, true, "new", 0},
+		"a pod that should ask":                        {podAt("old"), true, false, "new", 1},
+		"a pod that asks":                              {asking(podAt("old"), "new", before), true, false, "new", 0},
+		"a pod that asks with another time":            {asking(podAt("old"), "new", now), true, false, "new", 1},
+		"a pod that asks for another revision":         {asking(podAt("old"), "between", before), true, false, "new", 1},
+		"a pod that should no longer ask":              {asking(podAt("old"), "new", before), false, false, "", 1},
+		"a pod that never asked":                       {podAt("old"), false, false, "", 0},
+		"a pod at the target after an undo":            {asking(podAt("new"), "new", before), false, false, "", 1},
+		"a pod with an OTA mark that should ask":       {marked(podAt("old"), newTarget("new").markFor(podAt("old"))), true, false, "new", 1},
+		"a pod with an OTA mark that should not ask":   {marked(podAt("old"), newTarget("new").markFor(podAt("old"))), false, false, "", 1},
+		"a terminating pod":                            {terminating, true, false, "", 0},
+		"a pod whose deletion the watch does not show": {podAt("old"), true, true, "", 0},
+		"a pod whose deletion has no answer yet":       {asking(podAt("old"), "new", before), false, true, "new", 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			plan, expected := rollout.Plan{Revision: "new"}, expectations.NewDeletions()
 			if tt.pulls {
-				plan.Pulls = map[types.UID]time.Time{uid: podtest.Before}
+				plan.Pulls = map[types.UID]time.Time{uid: before}
 			}
 			if tt.deleted {
 				expected.Expect(tt.pod)
 			}
-			changes := RolloutPatches(newTarget("new"), &plan, []*corev1.Pod{tt.pod}, expected.Has, podtest.Now)
+			changes := RolloutPatches(newTarget("new"), &plan, []*corev1.Pod{tt.pod}, expected.Has, now)
 			if len(changes) != tt.changes {
 				t.Fatalf("%d changes, want %d", len(changes), tt.changes)
 			}
@@ -56,8 +58,8 @@ func TestOnlyPodsOfThePlanAskTheirNodesToPull(t *testing.T) {
 			if target.Revision != tt.want || upgrade.Condition(got, upgrade.NeedCondition) != nil {
 				t.Errorf("got target %+v and %+v, want target %q and no condition", target, got.Status.Conditions, tt.want)
 			}
-			if tt.want != "" && tt.changes > 0 && !target.Prepull.Time.Equal(podtest.Before) {
-				t.Errorf("since %v, want %v", target.Prepull, podtest.Before)
+			if tt.want != "" && tt.changes > 0 && !target.Prepull.Time.Equal(before) {
+				t.Errorf("since %v, want %v", target.Prepull, before)
 			}
 			checkRestUntouched(t, got)
 		})
@@ -65,11 +67,11 @@ func TestOnlyPodsOfThePlanAskTheirNodesToPull(t *testing.T) {
 }
 
 func TestPodsOfARolloutGetThePolicy(t *testing.T) {
-	pod := podtest.PodAt("old")
+	pod := podAt("old")
 	none := func(types.UID) bool { return false }
 	for _, policy := range []upgrade.Policy{{MaxHold: time.Hour}, upgrade.DefaultPolicy()} { // set, and removed
 		want := policy.Encode()
-		patches := RolloutPatches(NewMarker(imagesOf("new"), policy, nil, free), &rollout.Plan{Revision: "new"}, []*corev1.Pod{pod}, none, podtest.Now)
+		patches := RolloutPatches(NewMarker(imagesOf("new"), policy, nil, free), &rollout.Plan{Revision: "new"}, []*corev1.Pod{pod}, none, now)
 		if len(patches) != 1 {
 			t.Fatalf("%d patches for policy %q", len(patches), want)
 		}

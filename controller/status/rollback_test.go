@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/controller/podtest"
 	"github.com/edgehub-io/edgehub/controller/rollback"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
@@ -37,7 +36,7 @@ func TestTheMarkOfARollback(t *testing.T) {
 		pod.Annotations[upgrade.RollbackAnnotation] = upgrade.Rollback{Revision: "old", From: "new"}.Encode()
 		return withImage(pod)
 	}
-	ended := withImage(podtest.PodAt("old"))
+	ended := withImage(podAt("old"))
 	ended.Annotations[upgrade.RollbackAnnotation] = upgrade.Rollback{Revision: "old", From: "between"}.Encode()
 	allowed := upgrade.Policy{Rollback: true}
 	tests := map[string]struct {
@@ -47,18 +46,18 @@ func TestTheMarkOfARollback(t *testing.T) {
 		rolledBack    string // status and reason
 		needs, beside int    // of the plan
 	}{
-		"done":        {wish(podtest.PodAt("old")), allowed, "True RolledBackByOwner", "True RolledBackByOwner", 0, 1},
-		"not yet":     {wish(podtest.PodAt("new")), allowed, "False UpToDate", " ", 0, 0},
-		"refused":     {wish(podtest.PodAt("new")), upgrade.Policy{}, "False UpToDate", "False NotPermitted", 0, 0},
+		"done":        {wish(podAt("old")), allowed, "True RolledBackByOwner", "True RolledBackByOwner", 0, 1},
+		"not yet":     {wish(podAt("new")), allowed, "False UpToDate", " ", 0, 0},
+		"refused":     {wish(podAt("new")), upgrade.Policy{}, "False UpToDate", "False NotPermitted", 0, 0},
 		"ended":       {ended, allowed, "True UpgradeAvailable", "False NewerRevision", 1, 0},
-		"it is over":  {withImage(podtest.PodAt("old")), allowed, "True UpgradeAvailable", " ", 1, 0},
-		"never asked": {withImage(podtest.PodAt("new")), allowed, "False UpToDate", " ", 0, 0},
+		"it is over":  {withImage(podAt("old")), allowed, "True UpgradeAvailable", " ", 1, 0},
+		"never asked": {withImage(podAt("new")), allowed, "False UpToDate", " ", 0, 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			m := NewMarker(imagesOf("new"), tt.policy, twoRevisions(), free)
 			tt.pod.ResourceVersion = "7"
-			p := PlanMarks(m, []*corev1.Pod{tt.pod}, podtest.Now)
+			p := PlanMarks(m, []*corev1.Pod{tt.pod}, now)
 			if p.Need != tt.needs || p.RolledBack != tt.beside || p.UpToDate() != 1-tt.needs-tt.beside {
 				t.Errorf("got %+v", p)
 			}
@@ -76,7 +75,7 @@ func TestTheMarkOfARollback(t *testing.T) {
 				t.Errorf("target %q", got.Target)
 			}
 			// In a rollout, only those who went back can upgrade.
-			rolled := RolloutPatches(m, &rollout.Plan{Revision: "new"}, []*corev1.Pod{tt.pod}, func(types.UID) bool { return false }, podtest.Now)
+			rolled := RolloutPatches(m, &rollout.Plan{Revision: "new"}, []*corev1.Pod{tt.pod}, func(types.UID) bool { return false }, now)
 			if tt.beside == 0 {
 				return
 			}

@@ -184,8 +184,6 @@ var layers = map[string][]string{
 	"controller/events":    {"controller/daemonset", "controller/podclient", "controller/rollout", "controller/status", "controller/workload", "ota/upgrade"},
 	// It carries out what autonomy decides, with informers of its own: what it reads is no DaemonSet.
 	"controller/tolerations": {"controller/autonomy", "controller/expectations", "controller/podclient"},
-	// For tests only: no package may import it.
-	"controller/podtest": {"ota/upgrade"},
 }
 
 // tooCostly is what no program may depend on, also not through others, each with
