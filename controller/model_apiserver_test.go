@@ -43,6 +43,7 @@ type apiserver struct {
 	life    int                          // of connections: a greater one ends the watches before
 	oldest  int                          // a watch from an earlier version gets 410 Gone
 	faults  faults
+	open    map[string]int // watches, by resource
 	// disturbed is when watches were last late, or ended.
 	disturbed time.Time
 	calls     []call
@@ -98,7 +99,7 @@ var kinds = map[string]schema.GroupVersionKind{
 }
 
 func newAPIServer(t testing.TB) *apiserver {
-	a := &apiserver{t: t, objects: map[string]map[string]object{}, history: map[string][]event{}, changed: make(chan struct{})}
+	a := &apiserver{t: t, objects: map[string]map[string]object{}, history: map[string][]event{}, changed: make(chan struct{}), open: map[string]int{}}
 	for resource := range kinds {
 		a.objects[resource] = map[string]object{}
 	}
@@ -202,6 +203,9 @@ func (a *apiserver) RoundTrip(q *http.Request) (*http.Response, error) {
 	resource, name := parts[0], ""
 	if len(parts) > 1 {
 		name = parts[1]
+	}
+	if query := q.URL.Query(); q.Method == http.MethodGet && (resource == "pods" || resource == "controllerrevisions") && query.Get("labelSelector")+query.Get("fieldSelector") == "" {
+		a.t.Errorf("GET %s reads more than what belongs to a workload that opted in", q.URL)
 	}
 	watch := q.URL.Query().Get("watch") == "true" || q.URL.Query().Get("watch") == "1"
 	a.mu.Lock()
@@ -373,7 +377,13 @@ func (a *apiserver) watchLocked(q *http.Request, resource string) (*http.Respons
 	}
 	r, w := io.Pipe()
 	life := a.life
+	a.open[resource]++
 	go func() {
+		defer func() {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.open[resource]--
+		}()
 		for _, b := range first {
 			if _, err := w.Write(b); err != nil {
 				return
@@ -450,6 +460,13 @@ func (a *apiserver) count(since time.Time, verb, resource string) int {
 		}
 	}
 	return n
+}
+
+// watches returns how many watches there are of pods and revisions.
+func (a *apiserver) watches() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.open["pods"] + a.open["controllerrevisions"]
 }
 
 // busiest returns the most requests in a minute, and which they were.

@@ -27,12 +27,9 @@ func (m *model) judge(victim *corev1.Pod) {
 	if m.api.faults.late["daemonsets"] > 0 {
 		m.api.disturbed = time.Now()
 	}
-	m.deleted, m.lastGone = append(m.deleted, on), time.Now()
+	m.deleted = append(m.deleted, on)
 	if victim.Labels[appsv1.ControllerRevisionHashLabelKey] == m.targetLocked() && time.Since(m.api.disturbed) > lenience {
 		m.wrong = append(m.wrong, fmt.Sprintf("the pod on %s was deleted, which runs the target revision", on))
-	}
-	if h, ok := m.held[victim.UID]; ok && time.Since(h.since) > lenience && time.Until(h.until) > 2*time.Second {
-		m.wrong = append(m.wrong, fmt.Sprintf("the pod on %s was deleted, which is held until %s", on, h.until.Format(time.TimeOnly)))
 	}
 	if !available(pods[on]) {
 		return // it serves nobody
@@ -65,28 +62,12 @@ func (m *model) judgePatch(before, after *corev1.Pod) {
 	}
 }
 
-// wishesLocked reports whether the owner of a pod wants an earlier revision, and may have it.
-func (m *model) wishesLocked(pod *corev1.Pod) bool {
-	wish, ok, _ := upgrade.RollbackOf(pod)
-	if !ok || m.owners != upgrade.RollbackAllowed || wish.From != m.targetLocked() {
-		return false
-	}
-	revision := func(hash string) int64 {
-		if o, ok := m.api.objects["controllerrevisions"][namespace+"/"+daemonSetName+"-"+hash]; ok {
-			return o.(*appsv1.ControllerRevision).Revision
-		}
-		return 0
-	}
-	return revision(wish.Revision) > 0 && revision(wish.Revision) < revision(wish.From)
-}
-
 func (m *model) targetLocked() string { return hashOf(imageOf(m.daemonSetLocked())) }
 
-// truth is what the conditions must report about the cluster once nothing has changed
+// truth is what the conditions must report about Ready nodes once nothing has changed
 // for long. stays reports whether the deletion of a pod is refused.
 type truth struct {
 	status, reason string
-	other          string // reason that is as right
 	updated        int
 	refused        []string // nodes
 	stuck          []string // nodes whose pod should have been replaced by now
@@ -94,45 +75,29 @@ type truth struct {
 
 func (m *model) truthLocked(stays func(*corev1.Pod) bool) truth {
 	var (
-		out               truth
-		pods              = m.podsLocked()
-		moving, away, old int
-		back, backDown    int // rolled back, of which backDown are not Ready
-		waiting           []string
+		out     truth
+		pods    = m.podsLocked()
+		down    int // without an available pod
+		moving  int // of them, those that get one
+		waiting []string
 	)
 	for _, node := range m.nodesLocked() {
 		on := pods[node.Name]
+		if !available(on) {
+			down++
+		}
 		current := len(on) == 1 && on[0].Labels[appsv1.ControllerRevisionHashLabelKey] == m.targetLocked()
 		switch {
-		case !nodeReady(node) && current && on[0].Spec.NodeName != "":
-			out.updated++
-		case !nodeReady(node) && (len(on) != 1 || current || !m.wishesLocked(on[0])):
-			away++
 		case len(on) != 1, current && !podReady(on[0]):
 			moving++
-		case current && m.wishesLocked(on[0]):
-			out.stuck = append(out.stuck, node.Name)
 		case current:
 			out.updated++
-		case m.wishesLocked(on[0]):
-			back++
-			if nodeReady(node) && !podReady(on[0]) {
-				backDown++
-			}
 		case stays(on[0]):
-			old++
 			out.refused = append(out.refused, node.Name)
 		case podReady(on[0]):
-			old++
 			waiting = append(waiting, node.Name)
 		default:
 			out.stuck = append(out.stuck, node.Name)
-		}
-	}
-	down := moving + backDown
-	for _, node := range out.refused {
-		if !podReady(pods[node][0]) {
-			down++
 		}
 	}
 	if down < m.max {
@@ -144,15 +109,6 @@ func (m *model) truthLocked(stays func(*corev1.Pod) bool) truth {
 		out.status, out.reason = "True", rollout.ReasonUpdating
 	case len(out.refused) > 0:
 		out.reason = rollout.ReasonRefused
-		if backDown >= m.max {
-			out.other = rollout.ReasonRolledBack // nobody tried
-		}
-	case old > 0:
-		out.reason = rollout.ReasonRolledBack
-	case away > 0:
-		out.reason = rollout.ReasonWaiting
-	case back > 0:
-		out.reason = rollout.ReasonRolledBack
 	}
 	return out
 }
@@ -177,7 +133,7 @@ func (m *model) check(words string, stays func(*corev1.Pod) bool) (wrong []strin
 		wrong = append(wrong, fmt.Sprintf("nothing is done about the pods on %v", want.stuck))
 	}
 	progressing, complete := m.conditionLocked(rollout.ProgressingCondition), m.conditionLocked(rollout.CompleteCondition)
-	if string(progressing.Status) != want.status || progressing.Reason != want.reason && progressing.Reason != want.other {
+	if string(progressing.Status) != want.status || progressing.Reason != want.reason {
 		wrong = append(wrong, fmt.Sprintf("Progressing is %s because of %s, and it is %+v: %s", progressing.Status, progressing.Reason, want, progressing.Message))
 	}
 	if done := want.reason == rollout.ReasonComplete; done != (complete.Status == corev1.ConditionTrue) {

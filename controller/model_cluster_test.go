@@ -29,21 +29,20 @@ type model struct {
 	t   testing.TB
 	api *apiserver
 	max int
+	// options are those of controllers, beside logger and registerer; registry has the metrics of the last one.
+	options  controller.Options
+	registry *prometheus.Registry
 
 	// Guarded by api.mu, like everything that the apiserver keeps.
-	failing  map[types.UID]bool // pods that are not to be Ready
-	held     map[types.UID]heldPod
-	maxHold  time.Duration // 0: no annotation
-	owners   string        // of upgrade.OwnerRollbackAnnotation
-	runs     map[types.UID]container
-	slow     bool      // kubelet does not restart containers
-	changed  time.Time // the template
-	faultAt  map[string]time.Time
-	last     int
-	wrong    []string
-	deleted  []string // nodes, in order
-	lastGone time.Time
-	stop     func()
+	failing map[types.UID]bool // pods that are not to be Ready
+	runs    map[types.UID]container
+	slow    bool      // kubelet does not restart containers
+	changed time.Time // the template
+	faultAt map[string]time.Time
+	last    int
+	wrong   []string
+	deleted []string // nodes, in order
+	stop    func()
 }
 
 const (
@@ -58,7 +57,7 @@ const (
 // newModel has nodes n1 to nN, each with a pod of image app:1, and runs until the end of
 // the test.
 func newModel(t testing.TB, nodes, most int, strategy string) *model {
-	m := &model{t: t, api: newAPIServer(t), max: most, failing: map[types.UID]bool{}, held: map[types.UID]heldPod{}, runs: map[types.UID]container{},
+	m := &model{t: t, api: newAPIServer(t), max: most, failing: map[types.UID]bool{}, runs: map[types.UID]container{},
 		faultAt: map[string]time.Time{}, stop: func() {}}
 	m.api.deleting, m.api.patching = m.judge, m.judgePatch
 	m.api.with(func() {
@@ -85,12 +84,6 @@ func (m *model) makeLocked(strategy, image string) {
 			"apps.openyurt.io/update-strategy": strategy, rollout.MaxUnavailableAnnotation: fmt.Sprint(m.max),
 		},
 	}}
-	if m.maxHold > 0 {
-		ds.Annotations[upgrade.MaxHoldAnnotation] = m.maxHold.String()
-	}
-	if m.owners != "" {
-		ds.Annotations[upgrade.OwnerRollbackAnnotation] = m.owners
-	}
 	m.changed = time.Now()
 	ds.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": daemonSetName}}
 	ds.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
@@ -102,9 +95,10 @@ func (m *model) makeLocked(strategy, image string) {
 // start runs a controller until the next one or the end of the test.
 func (m *model) start() {
 	m.stop()
-	c, err := controller.New(m.api.client(), controller.Options{
-		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
-	})
+	o := m.options
+	m.registry = prometheus.NewRegistry()
+	o.Logger, o.Registerer = slog.New(slog.DiscardHandler), m.registry
+	c, err := controller.New(m.api.client(), o)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -175,16 +169,6 @@ func (m *model) turnLocked(node *corev1.Node, ready corev1.ConditionStatus) {
 func (m *model) turn(name string, ready corev1.ConditionStatus) {
 	m.api.with(func() {
 		m.turnLocked(m.api.objects["nodes"]["/"+name].DeepCopyObject().(*corev1.Node), ready)
-	})
-}
-
-// fail makes the pods on a node not Ready for as long as they live.
-func (m *model) fail(name string) {
-	m.api.with(func() {
-		m.faultAt[name] = time.Now()
-		for _, pod := range m.podsLocked()[name] {
-			m.failing[pod.UID] = true
-		}
 	})
 }
 
@@ -371,12 +355,8 @@ func nodeReady(node *corev1.Node) bool {
 }
 
 func podReady(pod *corev1.Pod) bool {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	c := upgrade.Condition(pod, corev1.PodReady)
+	return c != nil && c.Status == corev1.ConditionTrue
 }
 
 func available(pods []*corev1.Pod) bool {

@@ -1,24 +1,21 @@
 package controller_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// permitRollbacks lets owners of this DaemonSet go back, and of those that are made after it.
+// permitRollbacks lets owners go back.
 func (m *model) permitRollbacks() {
-	m.owners = upgrade.RollbackAllowed
-	m.change(func(ds *appsv1.DaemonSet) { ds.Annotations[upgrade.OwnerRollbackAnnotation] = m.owners })
+	m.annotate(upgrade.OwnerRollbackAnnotation, upgrade.RollbackAllowed)
 }
 
 // wish annotates the pods on a node as its hub does when the owner goes back to an image.
@@ -159,26 +156,16 @@ func TestModelARollbackThatTheAPIServerRefusesIsTriedAgain(t *testing.T) {
 		m.permitRollbacks()
 		m.start()
 		m.rollsOut("app:2")
-		m.api.with(func() {
-			m.api.faults.answer = func(verb, resource, _ string) error {
-				if verb != "PATCH" || resource != "pods" {
-					return nil
-				}
-				return apierrors.NewForbidden(podResource, "", errors.New("not today"))
-			}
-		})
+		m.refuse("PATCH pods", refusals[0], "n1")
 		begin, before := time.Now(), m.pod("n1")
 		m.wish("n1", "app:1")
 		time.Sleep(10 * time.Minute)
 		m.has("n1", before, "app:2")
 		m.fewer(30, begin, "PATCH", "pods")
-		m.api.mu.Lock()
-		uid := string(m.daemonSetLocked().UID)
-		m.api.mu.Unlock()
-		if all := m.eventsOf(uid, "RollbackFailed"); len(all) != 1 || !strings.Contains(all[0], "not today") {
+		if all := m.told("RollbackFailed"); len(all) != 1 || !strings.Contains(all[0], "not today") {
 			t.Errorf("got Events %q", all)
 		}
-		m.api.with(func() { m.api.faults.answer = nil })
+		m.heal()
 		time.Sleep(10 * time.Minute)
 		m.has("n1", before, "app:1")
 	})
@@ -199,7 +186,7 @@ func TestModelAPodThatItsOwnerRollsBackCountsWhileItRestarts(t *testing.T) {
 				m := newModel(t, 3, 1, rolling)
 				m.api.with(func() { m.slow = true })
 				m.permitRollbacks()
-				m.change(func(ds *appsv1.DaemonSet) { ds.Annotations[rollout.PartitionAnnotation] = "1" })
+				m.annotate(rollout.PartitionAnnotation, "1")
 				m.start()
 				m.setImage("app:2")
 				time.Sleep(time.Minute)
@@ -213,7 +200,7 @@ func TestModelAPodThatItsOwnerRollsBackCountsWhileItRestarts(t *testing.T) {
 				begin := time.Now()
 				m.wish(back, "app:1")
 				time.Sleep(tick)
-				m.change(func(ds *appsv1.DaemonSet) { delete(ds.Annotations, rollout.PartitionAnnotation) }) // the rest may go
+				m.annotate(rollout.PartitionAnnotation, "") // the rest may go
 				for m.api.count(begin, "DELETE", "pods") == 0 && time.Since(begin) < 2*time.Minute {
 					time.Sleep(tick)
 					switch time.Since(begin) {

@@ -3,6 +3,7 @@ package controller_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -73,19 +74,15 @@ func (m *model) rollsOut(image string) {
 	m.holds("", on())
 }
 
-// refuse has the deletion of the pods on some nodes answered so.
-func (m *model) refuse(r refusal, nodes ...string) {
+// refuse has requests such as "DELETE pods" answered so for the pods on some nodes.
+func (m *model) refuse(what string, r refusal, nodes ...string) {
 	m.api.with(func() {
 		m.api.faults.answer = func(verb, resource, name string) error {
-			if verb != "DELETE" || resource != "pods" {
+			o := m.api.objects["pods"][namespace+"/"+name]
+			if verb+" "+resource != what || o == nil || !slices.Contains(nodes, rollout.NodeOf(o.(*corev1.Pod))) {
 				return nil
 			}
-			for _, node := range nodes {
-				if o := m.api.objects["pods"][namespace+"/"+name]; o != nil && rollout.NodeOf(o.(*corev1.Pod)) == node {
-					return r.err(name)
-				}
-			}
-			return nil
+			return r.err(name)
 		}
 	})
 }
@@ -105,22 +102,57 @@ func (m *model) breakDown(fails func(verb, resource string) bool) {
 // heal ends what refuse and breakDown have begun.
 func (m *model) heal() { m.api.with(func() { m.api.faults.answer = nil }) }
 
-// progressing returns the condition of the DaemonSet.
-func (m *model) progressing() appsv1.DaemonSetCondition {
+// condition returns a condition of the DaemonSet, the zero value if it has none.
+func (m *model) condition(t appsv1.DaemonSetConditionType) appsv1.DaemonSetCondition {
 	m.api.mu.Lock()
 	defer m.api.mu.Unlock()
-	return m.conditionLocked(rollout.ProgressingCondition)
+	return m.conditionLocked(t)
 }
 
-func on(nodes ...string) func(*corev1.Pod) bool {
-	return func(pod *corev1.Pod) bool {
-		for _, node := range nodes {
-			if rollout.NodeOf(pod) == node {
-				return true
-			}
+func (m *model) progressing() appsv1.DaemonSetCondition {
+	return m.condition(rollout.ProgressingCondition)
+}
+
+// annotate sets an annotation of the DaemonSet; "" removes it.
+func (m *model) annotate(key, value string) {
+	m.change(func(ds *appsv1.DaemonSet) {
+		if delete(ds.Annotations, key); value != "" {
+			ds.Annotations[key] = value
 		}
-		return false
+	})
+}
+
+// updated returns how many nodes have a pod of the target revision.
+func (m *model) updated() int {
+	m.api.mu.Lock()
+	defer m.api.mu.Unlock()
+	n := 0
+	for _, pods := range m.podsLocked() {
+		if len(pods) == 1 && pods[0].Labels[appsv1.ControllerRevisionHashLabelKey] == m.targetLocked() {
+			n++
+		}
 	}
+	return n
+}
+
+func (m *model) daemonSet() *appsv1.DaemonSet {
+	m.api.mu.Lock()
+	defer m.api.mu.Unlock()
+	return m.daemonSetLocked()
+}
+
+// podOn returns the UID of the pod on a node.
+func (m *model) podOn(node string) string {
+	m.api.mu.Lock()
+	defer m.api.mu.Unlock()
+	return string(m.podsLocked()[node][0].UID)
+}
+
+// told returns the messages of Events with this reason on the DaemonSet.
+func (m *model) told(reason string) []string { return m.eventsOf(string(m.daemonSet().UID), reason) }
+
+func on(nodes ...string) func(*corev1.Pod) bool {
+	return func(pod *corev1.Pod) bool { return slices.Contains(nodes, rollout.NodeOf(pod)) }
 }
 
 // holds fails the test unless the conditions are correct, and so was every deletion.
@@ -154,35 +186,21 @@ func doubling(first, within time.Duration) int {
 	return n
 }
 
-func TestModelOneConflictDoesNotStopANode(t *testing.T) {
-	simulate(t, func(t *testing.T) {
-		m := startModel(t, 3, 1, rolling)
-		left := 1
-		m.api.with(func() {
-			m.api.faults.answer = func(verb, resource, name string) error {
-				if verb == "DELETE" && left > 0 {
-					left--
-					return apierrors.NewConflict(podResource, name, errors.New("in use"))
-				}
-				return nil
-			}
-		})
-		m.rollsOut("app:2")
-	})
-}
-
 func TestModelAPodThatMayNotBeDeletedHoldsUpNoOther(t *testing.T) {
 	for _, r := range refusals {
 		t.Run(r.words, func(t *testing.T) {
 			simulate(t, func(t *testing.T) {
 				m := startModel(t, 5, 1, rolling)
-				m.refuse(r, "n1")
+				m.refuse("DELETE pods", r, "n1")
 				begin := time.Now()
 				m.setImage("app:2")
 				time.Sleep(time.Minute)
 				m.holds(r.words, on("n1"))
 				time.Sleep(59 * time.Minute)
 				m.holds(r.words, on("n1"))
+				if got := m.told("DeletingPodsFailed"); len(got) != 1 || !strings.Contains(got[0], r.words) {
+					t.Errorf("the Events are %q", got)
+				}
 				m.fewer(4+doubling(ofPod, time.Hour), begin, "DELETE", "pods")
 				m.fewer(20, begin, "PATCH", "daemonsets/status")
 				m.heal()
@@ -200,7 +218,7 @@ func TestModelEveryPodIsRefused(t *testing.T) {
 		for i := range 20 {
 			all = append(all, fmt.Sprintf("n%d", i+1))
 		}
-		m.refuse(refusals[0], all...)
+		m.refuse("DELETE pods", refusals[0], all...)
 		time.Sleep(time.Minute)
 		m.setImage("app:2")
 		time.Sleep(5 * time.Second)
@@ -222,7 +240,7 @@ func TestModelALateWatchOfPodsCausesNoStormOfDeletions(t *testing.T) {
 		m := newModel(t, nodes, 1, rolling)
 		m.setImage("broken:1")
 		m.start()
-		m.change(func(ds *appsv1.DaemonSet) { ds.Annotations[rollout.MaxUnavailableAnnotation] = fmt.Sprint(nodes) })
+		m.annotate(rollout.MaxUnavailableAnnotation, fmt.Sprint(nodes))
 		m.api.with(func() { m.max = nodes })
 		time.Sleep(2 * time.Minute)
 		begin := time.Now()
@@ -318,7 +336,7 @@ func TestModelASuccessEndsTheBackoff(t *testing.T) {
 func TestModelADaemonSetThatIsMadeAgain(t *testing.T) {
 	simulate(t, func(t *testing.T) {
 		m := startModel(t, 3, 1, rolling)
-		m.refuse(refusals[0], "n1", "n2", "n3")
+		m.refuse("DELETE pods", refusals[0], "n1", "n2", "n3")
 		m.setImage("broken:1")
 		time.Sleep(30 * time.Minute)
 		m.holds("not today", on("n1", "n2", "n3"))
@@ -330,10 +348,7 @@ func TestModelADaemonSetThatIsMadeAgain(t *testing.T) {
 		if got := m.api.count(begin, "GET", "controllerrevisions"); got < 1 {
 			t.Error("the revision of the new DaemonSet, whose generation is that of the old one, is taken for confirmed")
 		}
-		m.api.mu.Lock()
-		uid := string(m.daemonSetLocked().UID)
-		m.api.mu.Unlock()
-		if got := m.eventsOf(uid, "RolloutStarted"); len(got) != 1 {
+		if got := m.told("RolloutStarted"); len(got) != 1 {
 			t.Errorf("the start of its rollout is told %d times: %q", len(got), got)
 		}
 		m.rollsOut("app:2")
@@ -357,37 +372,22 @@ func TestModelARolloutIsCompleteWithoutPodsHeldByPlacement(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		const held = "controllerrevision app-2: complete, 1 pod held by placement (node n2 has the taint dedicated=line3:NoSchedule, " +
 			"which the new version does not tolerate)"
-		var complete appsv1.DaemonSetCondition
-		m.api.with(func() { complete = m.conditionLocked(rollout.CompleteCondition) })
+		complete := m.condition(rollout.CompleteCondition)
 		if complete.Status != corev1.ConditionTrue || complete.Reason != rollout.ReasonHeldByPlacement || complete.Message != held {
 			t.Errorf("RolloutComplete is %s because of %s: %s", complete.Status, complete.Reason, complete.Message)
 		}
 		m.stop()
 		m.start() // which reports nothing twice
 		time.Sleep(2 * time.Minute)
-		if got := m.eventsOf("ds1", "RolloutComplete"); len(got) != 1 || !strings.HasPrefix(got[0], held+", done in ") {
+		if got := m.told("RolloutComplete"); len(got) != 1 || !strings.HasPrefix(got[0], held+", done in ") {
 			t.Errorf("the Events are %q", got)
 		}
 		taint()
 		time.Sleep(time.Minute)
 		m.holds("", on())
-		if got := m.eventsOf("ds1", "RolloutComplete"); len(got) != 2 || !strings.HasPrefix(got[1], "controllerrevision app-2: 3 of 3 nodes updated, done in ") {
+		if got := m.told("RolloutComplete"); len(got) != 2 || !strings.HasPrefix(got[1], "controllerrevision app-2: 3 of 3 nodes updated, done in ") {
 			t.Errorf("the Events are %q", got)
 		}
-	})
-}
-
-func TestModelUnschedulablePodsAreReplaced(t *testing.T) {
-	simulate(t, func(t *testing.T) {
-		m := startModel(t, 4, 2, rolling)
-		m.setImage("huge:1")
-		time.Sleep(5 * time.Minute)
-		m.holds("", on())
-		c := m.progressing()
-		if !strings.Contains(c.Message, "pod is not scheduled: Unschedulable") {
-			t.Errorf("Progressing says %s", c.Message)
-		}
-		m.rollsOut("app:2")
 	})
 }
 

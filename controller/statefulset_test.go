@@ -192,6 +192,9 @@ func TestModelAStatefulSetIsMarked(t *testing.T) {
 		if got := db.events("UpgradeAvailable"); !strings.Contains(got, "2 of 2 pods") {
 			t.Errorf("Events: %q", got)
 		}
+		if need, not := m.gauge("statefulset_pods", "needs_upgrade"), m.gauge("statefulset_pods", "up_to_date"); need != 1 || not != 1 {
+			t.Errorf("the metric counts %v and %v pods, want 1 and 1", need, not)
+		}
 		m.setImage("app:3") // of the DaemonSet
 		db.expect("the DaemonSet has another revision", need, "False "+two)
 
@@ -204,6 +207,9 @@ func TestModelAStatefulSetIsMarked(t *testing.T) {
 		db.expect("opted out", "unmarked", "unmarked")
 		if got := db.events("UpgradeMarksRemoved"); !strings.Contains(got, "the StatefulSet no longer asks for OTA: 2 pods") {
 			t.Errorf("Events: %q", got)
+		}
+		if n := m.gauge("statefulset_pods", "needs_upgrade"); n != -1 {
+			t.Errorf("the metric still counts %v pods", n)
 		}
 		if n := m.api.count(time.Time{}, "DELETE", "pods"); n > 0 {
 			t.Errorf("%d pods were deleted", n)

@@ -22,12 +22,6 @@ func TestWhichPodsAreDeletedFirst(t *testing.T) {
 	}{
 		"one of ten by default, the one that has been Ready for longest": {nodes: 10, want: []string{"n1"}},
 		"a tenth is rounded up": {nodes: 11, want: []string{"n1", "n2"}},
-		"zero means the default": {
-			nodes: 10, annotations: map[string]string{MaxUnavailableAnnotation: "0"}, want: []string{"n1"},
-		},
-		"zero percent means the default": {
-			nodes: 10, annotations: map[string]string{MaxUnavailableAnnotation: "0%"}, want: []string{"n1"},
-		},
 		"a number": {
 			nodes: 10, annotations: map[string]string{MaxUnavailableAnnotation: "3"}, want: []string{"n1", "n2", "n3"},
 		},
@@ -201,9 +195,6 @@ func TestTheNextStepFollowsWhenAPodIsAvailable(t *testing.T) {
 }
 
 func TestMinReadySecondsAreCountedByTheControllersClock(t *testing.T) {
-	w := newWorld(t, 2)
-	w.ds.Spec.MinReadySeconds = 30
-	w.expect("n1")
 	for name, clock := range map[string]time.Time{"long ago": {}, "far in the future": start.AddDate(50, 0, 0)} {
 		w := newWorld(t, 2)
 		w.ds.Spec.MinReadySeconds = 30

@@ -46,6 +46,11 @@ func newNode(t *testing.T) *node {
 		}
 	})
 	hub.Start()
+	for _, file := range []string{"controller.yaml", "controller-binding.yaml"} { // which narrows the controller's rights
+		if _, err := s.Cluster.Kubectl(t.Context(), "apply", "-f", filepath.Join(moduleRoot, "deploy", "admission", file)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	s.StartController(t, controller.Options{}, nil)
 	ds := s.NewDaemonSet(t, map[string]string{"apps.openyurt.io/update-strategy": "OTA"}, func(ds *appsv1.DaemonSet) {
 		ds.Spec.RevisionHistoryLimit = new(int32(10))
@@ -188,6 +193,14 @@ func TestAnOwnerGoesBackAndUpgradesAgain(t *testing.T) {
 	if back.UID != pod.UID || hash(back) != v1 || back.Spec.Containers[0].Image != "app:1" || !wished(back) {
 		t.Errorf("the pod has image %s, revision %s and annotations %v", back.Spec.Containers[0].Image, hash(back), back.Annotations)
 	}
+	poll.Eventually(t, "the DaemonSet controller counts the pod, and not as updated", func() bool {
+		status := n.Get().Status
+		return status.CurrentNumberScheduled == 1 && status.UpdatedNumberScheduled == 0
+	})
+	n.waitFor("its owner can upgrade it again", func(pod *corev1.Pod) bool {
+		need := upgrade.Condition(pod, upgrade.NeedCondition)
+		return need != nil && need.Status == corev1.ConditionTrue && need.Reason == "RolledBackByOwner" && pod.UID == back.UID
+	})
 	n.waitFor("the history has the earlier revision as the current", func(*corev1.Pod) bool {
 		list := n.history()
 		return len(list) == 2 && list[0].Revision == v1 && list[0].Current && !list[0].Retained

@@ -1,163 +1,117 @@
-// Package rollout_test rolls DaemonSets out against a real apiserver, a real
-// controller manager and a real scheduler, with nodes that the test plays: the
-// cases that go wrong elsewhere, and each rule. The controller has the rights of
-// deploy/, and each of its deletions is checked at the moment it is made.
-//
-// The tests share a cluster and do not run in parallel, since each controller sees
-// every DaemonSet.
+// Package rollout_test rolls a DaemonSet out against a real apiserver, controller manager and scheduler, with nodes
+// that the test plays, and a controller that has the rights of deploy/: what needs an apiserver that is not
+// played. Which pods a rollout deletes, and when, is tested in controller/rollout, what the controller does with
+// that in controller, and all of it at random in test/chaos/rollout.
 package rollout_test
 
 import (
-	"context"
-	"fmt"
+	"cmp"
+	"maps"
 	"os"
 	"slices"
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/controller"
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
-// nodes are n1 to n10.
-const nodes = 10
-
-// moduleRoot is the product's, seen from this folder.
-const moduleRoot = "../../.."
-
-// settle stands for rollout.NodeSettle, so that nobody waits for 10 s.
-const settle = 300 * time.Millisecond
+const (
+	nodes = 10 // n1 to n10
+	// settle stands for rollout.NodeSettle, so that nobody waits for 10 s.
+	settle = 300 * time.Millisecond
+)
 
 var s *rolloutenv.Env
 
 func TestMain(m *testing.M) {
-	os.Exit(rolloutenv.Main(m, moduleRoot, nodes, func(started *rolloutenv.Env) { s = started }))
+	os.Exit(rolloutenv.Main(m, "../../..", nodes, func(started *rolloutenv.Env) { s = started }))
 }
 
-// options are those of every controller here.
-func options() controller.Options {
-	return controller.Options{Timing: rollout.Timing{NodeSettle: settle}}
-}
-
-// play is a DaemonSet that is rolled out, and a guard that allows it to make at
-// most so many of the Ready nodes unavailable.
+// play is a DaemonSet that is rolled out, of which one node at a time may be unavailable, and a guard of that.
 type play struct {
 	*rolloutenv.DaemonSet
 	*rolloutenv.Guard
-	t *testing.T
 }
 
-func newPlay(t *testing.T, most int, annotations map[string]string, change ...func(*appsv1.DaemonSet)) *play {
+// newPlay starts a controller, and returns when it may touch the nodes that it has just seen.
+func newPlay(t *testing.T, annotations map[string]string) (play, *rolloutenv.Controller) {
 	t.Helper()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	if _, ok := annotations[rollout.MaxUnavailableAnnotation]; !ok {
-		annotations[rollout.MaxUnavailableAnnotation] = fmt.Sprint(most)
-	}
-	d := s.NewDaemonSet(t, annotations, change...)
-	p := &play{DaemonSet: d, t: t, Guard: s.NewGuard(d.Namespace, func(int) int { return most })}
-	t.Cleanup(p.check)
-	return p
+	annotations[rollout.MaxUnavailableAnnotation] = "1"
+	d := s.NewDaemonSet(t, annotations)
+	p := play{d, s.NewGuard(d.Namespace, func(int) int { return 1 })}
+	t.Cleanup(func() {
+		for _, v := range p.Violations() {
+			t.Error(v)
+		}
+	})
+	c := s.StartController(t, controller.Options{Timing: rollout.Timing{NodeSettle: settle}}, p.Guard)
+	p.AwaitCondition(rollout.CompleteCondition, corev1.ConditionTrue, rollout.ReasonComplete)
+	rest(2 * settle)
+	return p, c
 }
-
-// check fails the test for deletions that should not have been.
-func (p *play) check() {
-	for _, v := range p.Violations() {
-		p.t.Error(v)
-	}
-}
-
-// start runs a controller and waits until it has seen the DaemonSet.
-func (p *play) start() *rolloutenv.Controller {
-	p.t.Helper()
-	c := s.StartController(p.t, options(), p.Guard)
-	p.AwaitCondition(rollout.CompleteCondition, "True", rollout.ReasonComplete)
-	p.calm()
-	return c
-}
-
-// calm waits until nodes that have just been seen may be touched.
-func (p *play) calm() { rest(2 * settle) }
 
 // rest is for where something must not happen. What must is waited for.
 func rest(d time.Duration) { <-time.After(d) }
 
-// fail makes the pods on these nodes unready, and waits until they are.
-func (p *play) fail(nodes ...string) {
-	p.t.Helper()
-	for _, n := range nodes {
-		p.Fault(n)
-		s.Fleet.Fail(p.Pods()[n])
+// last returns the node that gets its turn last.
+func (p play) last() string {
+	pods := p.Pods()
+	turned := func(node string) time.Time {
+		return upgrade.Condition(pods[node], corev1.PodReady).LastTransitionTime.Time
 	}
-	p.t.Cleanup(s.Fleet.Heal)
-	poll.Eventually(p.t, fmt.Sprintf("the pods on %v are not Ready", nodes), func() bool {
-		return int(p.Get().Status.NumberReady) == int(p.Get().Status.DesiredNumberScheduled)-len(nodes)
+	return slices.MaxFunc(slices.Collect(maps.Keys(pods)), func(a, b string) int {
+		return cmp.Or(turned(a).Compare(turned(b)), cmp.Compare(a, b))
 	})
 }
 
-// broken makes an image one that cannot be pulled.
-func (p *play) broken(image string) {
-	s.Fleet.Break(image)
-	p.t.Cleanup(func() { s.Fleet.Mend(image) })
-}
-
-// stands waits until the controller reports it, and checks that nothing but these
-// nodes' pods is deleted, in any order.
-func (p *play) stands(reason string, deleted ...string) {
-	p.t.Helper()
-	defer func() {
-		if p.t.Failed() {
-			p.t.Logf("deleted %v", p.Deleted())
-		}
-	}()
-	poll.Eventually(p.t, fmt.Sprintf("the pods on %v are deleted", deleted), func() bool { return len(p.Deleted()) >= len(deleted) })
-	poll.Eventually(p.t, "the reason is "+reason, func() bool { return p.Condition(rollout.ProgressingCondition).Reason == reason })
-	rest(3 * settle)
-	got := p.Deleted()
-	slices.Sort(got)
-	want := slices.Sorted(slices.Values(deleted))
-	if !slices.Equal(got, want) {
-		p.t.Fatalf("the pods on %v were deleted, want %v", got, want)
+// The controller learns that a pod does not serve when it serves again already. To delete it all the same would be
+// one too many: the apiserver refuses that, by the resourceVersion that the request names.
+func TestAPodThatServesAgainByNowIsNotTakenForIdle(t *testing.T) {
+	const late = 2 * time.Second
+	p, c := newPlay(t, map[string]string{rollout.PausedAnnotation: "true"})
+	p.SetImage("app:2")
+	p.AwaitCondition(rollout.ProgressingCondition, corev1.ConditionFalse, rollout.ReasonPaused)
+	rest(settle) // and the last watches have arrived
+	last := p.last()
+	c.Lag(late)
+	p.Fault(last)
+	s.Fleet.Fail(p.Pods()[last])
+	t.Cleanup(s.Fleet.Heal)
+	ready := func(n int) func() bool { return func() bool { return int(p.Get().Status.NumberReady) == n } }
+	poll.Eventually(t, "the pod on "+last+" is not Ready", ready(nodes-1))
+	p.Annotate(rollout.PausedAnnotation, nil)
+	rest(late / 2)
+	s.Fleet.Heal()
+	poll.Eventually(t, "the pod serves again", ready(nodes))
+	poll.Eventually(t, "the controller goes on", func() bool { return len(p.Deleted()) > 0 })
+	if p.Deleted()[0] == last {
+		t.Errorf("the pod on %s went first, which was taken for one that serves nobody", last)
 	}
-}
-
-// names are n1 to nN.
-func names(from, to int) []string {
-	var out []string
-	for i := from; i <= to; i++ {
-		out = append(out, fmt.Sprintf("n%d", i))
+	if c.Refused() == 0 {
+		t.Error("nothing was refused: the controller never believed it, and this test shows nothing")
 	}
-	return out
+	c.Lag(0)
+	p.Await("app:2", nodes)
+	p.Kubectl("wait", "--for=condition=RolloutComplete", "daemonset/"+rolloutenv.Name, "--timeout=5m")
+	p.AwaitEvent("RolloutComplete", "Normal", "10 of 10 nodes updated", "done in")
 }
 
-// cutOff takes nodes away until connect or the end of the test.
-func (p *play) cutOff(nodes ...string) {
-	p.t.Helper()
-	for _, n := range nodes {
-		p.Fault(n)
-		if err := s.Fleet.CutOff(p.t.Context(), n); err != nil {
-			p.t.Fatal(err)
-		}
-		p.t.Cleanup(func() {
-			if err := s.Fleet.Connect(context.Background(), n); err != nil {
-				p.t.Error(err)
-			}
-		})
-	}
-}
-
-// connect brings nodes back.
-func (p *play) connect(nodes ...string) {
-	p.t.Helper()
-	for _, n := range nodes {
-		p.Fault(n)
-		if err := s.Fleet.Connect(p.t.Context(), n); err != nil {
-			p.t.Fatal(err)
-		}
+// Each step has to wait for a pod to go, to come and to be Ready, which here takes
+// a fraction of a second, and for nothing else.
+func TestMeasuredTheNextStepFollowsAtOnce(t *testing.T) {
+	p, _ := newPlay(t, map[string]string{})
+	begin := time.Now()
+	p.SetImage("app:2")
+	p.Await("app:2", nodes)
+	took := time.Since(begin)
+	t.Logf("%d nodes, one at a time: %v", nodes, took)
+	if limit := nodes * time.Second; took > limit {
+		t.Errorf("it took %v, want less than %v", took, limit)
 	}
 }

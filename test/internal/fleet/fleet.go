@@ -1,7 +1,6 @@
 // Package fleet plays the kubelets of nodes that do not exist. A node is an object
 // and a heartbeat; its pods turn Ready, and go when they are deleted, as if
-// something ran them. Nodes can be cut off, pods can fail, images can be broken,
-// and clocks can be wrong.
+// something ran them. Nodes can be cut off, pods can fail, and images can be broken.
 //
 // The rest of the cluster is real: the node lifecycle controller taints nodes that
 // are not Ready, the DaemonSet controller makes pods and the scheduler binds them.
@@ -58,16 +57,10 @@ type Fleet struct {
 	queue   workqueue.TypedDelayingInterface[types.NamespacedName]
 
 	mu     sync.Mutex
-	nodes  map[string]*node        // guarded by mu, with what they point to
+	nodes  map[string]bool         // whether each is cut off; guarded by mu
 	broken map[string]bool         // images that cannot be pulled; guarded by mu
 	failed map[types.UID]bool      // pods that are not to be Ready; guarded by mu
 	since  map[types.UID]time.Time // when a pod was first seen on a connected node; guarded by mu
-}
-
-// node is a node's state of mind.
-type node struct {
-	away bool
-	skew time.Duration
 }
 
 // New returns a fleet without nodes.
@@ -86,7 +79,7 @@ func New(client kubernetes.Interface, o Options) *Fleet {
 		client: client, options: o,
 		pods:   coreinformers.NewFilteredPodInformer(client, "", 0, cache.Indexers{"node": byNode}, narrow),
 		queue:  workqueue.NewTypedDelayingQueue[types.NamespacedName](),
-		nodes:  map[string]*node{},
+		nodes:  map[string]bool{},
 		broken: map[string]bool{}, failed: map[types.UID]bool{}, since: map[types.UID]time.Time{},
 	}
 }
@@ -155,9 +148,7 @@ func (f *Fleet) AddNode(ctx context.Context, name string, labels map[string]stri
 	if _, err := f.client.CoreV1().Nodes().Create(ctx, object, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("fleet: %w", err)
 	}
-	f.mu.Lock()
-	f.nodes[name] = &node{}
-	f.mu.Unlock()
+	f.mark(func() { f.nodes[name] = false })
 	err := f.createLease(ctx, name)
 	if apierrors.IsAlreadyExists(err) { // of a node that had the name before
 		err = f.renew(ctx, name)
@@ -167,8 +158,6 @@ func (f *Fleet) AddNode(ctx context.Context, name string, labels map[string]stri
 
 // RemoveNode deletes the Node object. Its pods are left to the garbage collector.
 func (f *Fleet) RemoveNode(ctx context.Context, name string) error {
-	f.mu.Lock()
-	delete(f.nodes, name)
-	f.mu.Unlock()
+	f.mark(func() { delete(f.nodes, name) })
 	return f.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
 }

@@ -25,13 +25,13 @@ const reason = "Fleet"
 // CutOff takes a node away: nothing happens to its pods any more, and its condition
 // is set at once, as the node lifecycle controller would after a while.
 func (f *Fleet) CutOff(ctx context.Context, name string) error {
-	f.set(name, func(n *node) { n.away = true })
+	f.setAway(name, true)
 	return f.setReady(ctx, name, corev1.ConditionUnknown)
 }
 
 // Connect brings a node back, and everything that was missed is made up for.
 func (f *Fleet) Connect(ctx context.Context, name string) error {
-	f.set(name, func(n *node) { n.away = false })
+	f.setAway(name, false)
 	if err := f.renew(ctx, name); err != nil {
 		return err
 	}
@@ -42,27 +42,20 @@ func (f *Fleet) Connect(ctx context.Context, name string) error {
 	return nil
 }
 
-// Skew makes a node's clock wrong.
-func (f *Fleet) Skew(name string, by time.Duration) {
-	f.set(name, func(n *node) { n.skew = by })
+func (f *Fleet) setAway(name string, away bool) {
+	f.mark(func() {
+		if _, ok := f.nodes[name]; ok {
+			f.nodes[name] = away
+		}
+	})
 }
 
-func (f *Fleet) set(name string, change func(*node)) {
+// away reports whether a node is cut off, or not of the fleet.
+func (f *Fleet) away(name string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if n := f.nodes[name]; n != nil {
-		change(n)
-	}
-}
-
-// get returns a copy; a node that is not of the fleet is away.
-func (f *Fleet) get(name string) node {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if n := f.nodes[name]; n != nil {
-		return *n
-	}
-	return node{away: true}
+	away, ok := f.nodes[name]
+	return away || !ok
 }
 
 // revisit looks at the pods of a node again.
@@ -80,11 +73,7 @@ func (f *Fleet) revisit(name string) {
 
 // setReady sets a node's Ready condition.
 func (f *Fleet) setReady(ctx context.Context, name string, ready corev1.ConditionStatus) error {
-	at := time.Now()
-	if ready != corev1.ConditionUnknown { // which the control plane writes
-		at = at.Add(f.get(name).skew)
-	}
-	stamp := at.UTC().Format(time.RFC3339)
+	stamp := time.Now().UTC().Format(time.RFC3339)
 	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q,"reason":%q,"lastHeartbeatTime":%q,"lastTransitionTime":%q}]}}`,
 		ready, reason, stamp, stamp)
 	_, err := f.client.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
@@ -116,8 +105,8 @@ func (f *Fleet) present() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var out []string
-	for name, n := range f.nodes {
-		if !n.away {
+	for name, away := range f.nodes {
+		if !away {
 			out = append(out, name)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // Break makes an image one that cannot be pulled; Mend undoes it.
@@ -55,9 +57,8 @@ func (f *Fleet) treat(ctx context.Context, key types.NamespacedName) (again time
 	if !ok {
 		return 0, nil
 	}
-	n := f.get(pod.Spec.NodeName)
 	switch {
-	case n.away:
+	case f.away(pod.Spec.NodeName):
 		return 0, nil
 	case !pod.DeletionTimestamp.IsZero():
 		now := int64(0)
@@ -75,7 +76,7 @@ func (f *Fleet) treat(ctx context.Context, key types.NamespacedName) (again time
 	if trouble == waitingReason(pod) && trouble != "" {
 		return 0, nil
 	}
-	return 0, f.report(ctx, pod, trouble, time.Now().Add(n.skew))
+	return 0, f.report(ctx, pod, trouble)
 }
 
 // age is how long a pod has been there for its kubelet.
@@ -103,12 +104,8 @@ func (f *Fleet) trouble(pod *corev1.Pod) string {
 }
 
 func ready(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	c := upgrade.Condition(pod, corev1.PodReady)
+	return c != nil && c.Status == corev1.ConditionTrue
 }
 
 func waitingReason(pod *corev1.Pod) string {
@@ -120,10 +117,10 @@ func waitingReason(pod *corev1.Pod) string {
 	return ""
 }
 
-// report writes a pod's status, with the time that its node believes it is.
-func (f *Fleet) report(ctx context.Context, pod *corev1.Pod, trouble string, at time.Time) error {
+// report writes a pod's status.
+func (f *Fleet) report(ctx context.Context, pod *corev1.Pod, trouble string) error {
 	var (
-		stamp        = at.UTC().Format(time.RFC3339)
+		stamp        = time.Now().UTC().Format(time.RFC3339)
 		name         = pod.Spec.Containers[0].Name
 		image        = pod.Spec.Containers[0].Image
 		phase, ready = corev1.PodRunning, corev1.ConditionTrue

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // lenience is how long after a test caused a fault a deletion is not called wrong for it:
@@ -32,7 +33,6 @@ type Guard struct {
 	one sync.Mutex // held during a deletion
 
 	mu         sync.Mutex
-	only       map[string]bool      // nodes that count, nil for all; guarded by mu
 	faults     map[string]time.Time // by node, when a test did something to it; guarded by mu
 	held       map[types.UID]hold   // guarded by mu
 	violations []string             // guarded by mu
@@ -46,22 +46,6 @@ type hold struct{ since, until time.Time }
 // without an available pod.
 func (s *Env) NewGuard(namespace string, most func(ready int) int) *Guard {
 	return &Guard{admin: s.Admin, namespace: namespace, most: most, faults: map[string]time.Time{}, held: map[types.UID]hold{}}
-}
-
-// Only declares that these nodes alone should run the daemon.
-func (g *Guard) Only(nodes ...string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.only = map[string]bool{}
-	for _, n := range nodes {
-		g.only[n] = true
-	}
-}
-
-func (g *Guard) counts(node string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.only == nil || g.only[node]
 }
 
 // Fault records that the test has done something to a node.
@@ -161,9 +145,6 @@ func (g *Guard) judge(nodes []corev1.Node, on map[string][]*corev1.Pod, victim s
 	)
 	for i := range nodes {
 		n := &nodes[i]
-		if !g.counts(n.Name) {
-			continue
-		}
 		if !nodeReady(n) {
 			switch {
 			case g.excused(n.Name, arrived):
@@ -196,12 +177,8 @@ func available(pods []*corev1.Pod) bool {
 }
 
 func podReady(pod *corev1.Pod) bool {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	c := upgrade.Condition(pod, corev1.PodReady)
+	return c != nil && c.Status == corev1.ConditionTrue
 }
 
 func nodeReady(node *corev1.Node) bool {
