@@ -9,20 +9,13 @@ package autonomy
 import (
 	"context"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/edgehub-io/edgehub/controller"
 	"github.com/edgehub-io/edgehub/controller/autonomy"
@@ -32,6 +25,7 @@ import (
 	"github.com/edgehub-io/edgehub/test/internal/freeport"
 	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 	"github.com/edgehub-io/edgehub/test/internal/metric"
+	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 	"github.com/edgehub-io/edgehub/test/internal/testmain"
 )
 
@@ -42,20 +36,16 @@ const (
 	toleration = "3"
 	// played is the label of pods that the fleet plays.
 	played = "played"
-	// selected is a label of nodes that --autonomy-selector selects, for selectedFor.
-	selected    = "selected"
-	selectedFor = "7200"
 )
 
 var env struct {
 	cluster *cluster.Cluster
 	admin   *kubernetes.Clientset
-	account *rest.Config // of edgehub-controller
-	record  *audit.Log   // of what the controller writes
+	record  *audit.Log // of what the controller writes
 	fleet   *fleet.Fleet
 
-	binary     string // edgehub-controller
-	kubeconfig string // as account
+	deployed *rolloutenv.Env
+	binary   string // edgehub-controller
 }
 
 func TestMain(m *testing.M) {
@@ -85,30 +75,16 @@ func prepare(ctx context.Context, s *testmain.Env) (err error) {
 	if err != nil {
 		return err
 	}
-	config := env.cluster.AdminConfig()
-	config.QPS = -1
-	if env.admin, err = kubernetes.NewForConfig(config); err != nil {
+	if env.deployed, err = rolloutenv.New(ctx, env.cluster, moduleRoot); err != nil {
 		return err
 	}
-	if _, err := env.cluster.Kubectl(ctx, "apply", "-k", filepath.Join(moduleRoot, "deploy")); err != nil {
-		return err
-	}
+	env.admin = env.deployed.Admin
 	for _, file := range []string{"controller.yaml", "controller-binding.yaml"} { // what narrows its rights
 		if _, err := env.cluster.Kubectl(ctx, "apply", "-f", filepath.Join(moduleRoot, "deploy", "admission", file)); err != nil {
 			return err
 		}
 	}
-	if _, err := env.cluster.Kubectl(ctx, "-n", "edgehub-system", "delete", "deployment", "--all"); err != nil {
-		return err // its pods would run on the played nodes
-	}
-	token, err := env.admin.CoreV1().ServiceAccounts("edgehub-system").CreateToken(ctx, controller.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		return err
-	}
-	env.account = rest.AnonymousClientConfig(config)
-	env.account.BearerToken, env.account.QPS = token.Status.Token, -1
-	env.kubeconfig = filepath.Join(s.Dir, "edgehub-controller.kubeconfig")
-	if err := writeKubeconfig(env.kubeconfig, token.Status.Token); err != nil {
+	if err := env.deployed.RemoveDeployment(ctx); err != nil {
 		return err
 	}
 	env.fleet = fleet.New(env.admin, fleet.Options{PodSelector: played})
@@ -116,42 +92,10 @@ func prepare(ctx context.Context, s *testmain.Env) (err error) {
 	return env.fleet.AddNode(ctx, spare, nil)
 }
 
-func writeKubeconfig(file, token string) error {
-	const entry = "test"
-	config := clientcmdapi.NewConfig()
-	config.Clusters[entry] = &clientcmdapi.Cluster{Server: env.cluster.ServerURL(), CertificateAuthority: env.cluster.CAFile()}
-	config.AuthInfos[entry] = &clientcmdapi.AuthInfo{Token: token}
-	config.Contexts[entry] = &clientcmdapi.Context{Cluster: entry, AuthInfo: entry}
-	config.CurrentContext = entry
-	return clientcmd.WriteToFile(*config, file)
-}
-
 // startController runs one until the test ends.
 func startController(t *testing.T) {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(env.account)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := controller.New(client, controller.Options{
-		Autonomy: &autonomy.Fleet{Selector: labels.SelectorFromSet(labels.Set{selected: ""}), Selected: autonomy.For(2 * hour), DefaultSeconds: 3},
-		Logger:   slog.New(slog.NewTextHandler(t.Output(), nil)),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if err := c.Run(ctx); err != nil {
-			t.Errorf("run the controller: %v", err)
-		}
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-ended
-	})
+	env.deployed.StartController(t, controller.Options{Autonomy: &autonomy.Fleet{DefaultSeconds: 3}}, nil)
 }
 
 // process is edgehub-controller as a process.
@@ -168,7 +112,7 @@ func startProcess(t *testing.T, args ...string) *process {
 	addr := freeport.Address(t)
 	p := &process{t: t, metrics: "http://" + addr + "/metrics"}
 	p.command = exec.Command(env.binary, append([]string{
-		"--kubeconfig=" + env.kubeconfig, "--default-toleration-seconds=" + toleration,
+		"--kubeconfig=" + env.deployed.Kubeconfig(t), "--default-toleration-seconds=" + toleration,
 		"--metrics-addr=" + addr, "--health-probe-addr=" + addr,
 		"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
 	}, args...)...)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/controller/autonomy"
 )
@@ -105,31 +104,5 @@ func TestChangesDuringAnOutage(t *testing.T) {
 		s.awaitTolerations("3600")
 		other.awaitEvicted()
 		s.stayed()
-	})
-}
-
-// A pod that is bound later, and one that is there when a controller takes over, get the tolerations as
-// well; so does what was to be restored while there was none. A label has the same effect as an annotation.
-func TestTheStateIsInTheCluster(t *testing.T) {
-	late, labelled := newSite(t, "late", "10m"), newSite(t, "labelled", "", selected)
-	t.Run("applied", func(t *testing.T) {
-		startController(t)
-		labelled.awaitTolerations(selectedFor)
-		late.awaitTolerations("600")
-		late.awaitCondition(corev1.ConditionTrue, autonomy.ReasonApplied)
-		pod := late.pods("late-web")[0]
-		if err := env.admin.CoreV1().Pods("default").Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		late.await("it has a successor", func() bool {
-			all := late.pods("late-web")
-			return len(all) == 1 && all[0].UID != pod.UID && all[0].Spec.NodeName != ""
-		})
-		late.awaitTolerations("600")
-	})
-	late.annotate(autonomy.DurationAnnotation, "")
-	t.Run("restored", func(t *testing.T) {
-		startController(t)
-		late.awaitTolerations(toleration)
 	})
 }

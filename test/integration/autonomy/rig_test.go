@@ -18,11 +18,8 @@ import (
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
-const (
-	hour = time.Hour
-	// spare is the node where replacements start.
-	spare = "spare"
-)
+// spare is the node where replacements start.
+const spare = "spare"
 
 // site is a node with a Deployment and a StatefulSet, of one pod each, which begin there and may move to the spare one.
 type site struct {
@@ -31,15 +28,11 @@ type site struct {
 	uids map[string]types.UID // of the first pods, by workload
 }
 
-// newSite makes one; annotation is the duration, "" for none. labels are those of the node.
-func newSite(t *testing.T, name, annotation string, labels ...string) *site {
+// newSite makes one; annotation is the duration, "" for none.
+func newSite(t *testing.T, name, annotation string) *site {
 	t.Helper()
 	s := &site{t: t, name: name, uids: map[string]types.UID{}}
-	all := map[string]string{"name": name}
-	for _, label := range labels {
-		all[label] = ""
-	}
-	if err := env.fleet.AddNode(t.Context(), name, all); err != nil {
+	if err := env.fleet.AddNode(t.Context(), name, map[string]string{"name": name}); err != nil {
 		t.Fatal(err)
 	}
 	if annotation != "" {

@@ -17,10 +17,7 @@ import (
 	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
-const (
-	strategyKey    = "apps.openyurt.io/update-strategy"
-	oldStrategyKey = "apps.openyurt.io/upgrade-strategy"
-)
+const strategyKey = "apps.openyurt.io/update-strategy"
 
 var many = resource.MustParse("100")
 
@@ -35,8 +32,7 @@ type fixture struct {
 // newDaemonSet makes a DaemonSet and waits for its pods.
 func newDaemonSet(t *testing.T, annotations map[string]string) *fixture {
 	t.Helper()
-	shared := &rolloutenv.Env{Cluster: env.cluster, Admin: env.admin}
-	ds := shared.Create(t, annotations, func(ds *appsv1.DaemonSet) {
+	ds := env.Create(t, annotations, func(ds *appsv1.DaemonSet) {
 		spec := &ds.Spec.Template.Spec
 		spec.InitContainers = []corev1.Container{{Name: "init", Image: "init:1"}}
 		spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}}
@@ -50,7 +46,7 @@ func newDaemonSet(t *testing.T, annotations map[string]string) *fixture {
 // patchStatus takes a strategic merge patch of a pod's status, as a kubelet sends.
 func (f *fixture) patchStatus(pod, patch string) {
 	f.t.Helper()
-	_, err := env.admin.CoreV1().Pods(f.Namespace).Patch(f.t.Context(), pod, types.StrategicMergePatchType,
+	_, err := env.Admin.CoreV1().Pods(f.Namespace).Patch(f.t.Context(), pod, types.StrategicMergePatchType,
 		[]byte(patch), metav1.PatchOptions{}, "status")
 	if err != nil {
 		f.t.Fatal(err)
@@ -60,7 +56,7 @@ func (f *fixture) patchStatus(pod, patch string) {
 // pods returns those of the DaemonSet that are bound and not on their way out, by name.
 func (f *fixture) pods() map[string]*corev1.Pod {
 	f.t.Helper()
-	list, err := env.admin.CoreV1().Pods(f.Namespace).List(f.t.Context(), metav1.ListOptions{LabelSelector: "app=" + name})
+	list, err := env.Admin.CoreV1().Pods(f.Namespace).List(f.t.Context(), metav1.ListOptions{LabelSelector: "app=" + name})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -89,7 +85,7 @@ func (f *fixture) uids() map[types.UID]bool {
 func (f *fixture) replace(pod string) {
 	f.t.Helper()
 	now := int64(0)
-	if err := env.admin.CoreV1().Pods(f.Namespace).Delete(f.t.Context(), pod, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+	if err := env.Admin.CoreV1().Pods(f.Namespace).Delete(f.t.Context(), pod, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
 		f.t.Fatal(err)
 	}
 	poll.Eventually(f.t, "the deleted pod has a successor", func() bool {

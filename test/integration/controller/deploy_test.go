@@ -14,14 +14,14 @@ import (
 // that the Deployment meets it.
 func TestDeployMakesTwoReplicas(t *testing.T) {
 	poll.Eventually(t, "there are two pods of the controller", func() bool {
-		list, err := env.admin.CoreV1().Pods(systemNamespace).List(t.Context(), metav1.ListOptions{
+		list, err := env.Admin.CoreV1().Pods(systemNamespace).List(t.Context(), metav1.ListOptions{
 			LabelSelector: "app.kubernetes.io/name=edgehub-controller"})
 		return err == nil && len(list.Items) == 2
 	})
 }
 
 func TestTheAccountMayDoNothingElse(t *testing.T) {
-	client, err := kubernetes.NewForConfig(accountConfig())
+	client, err := kubernetes.NewForConfig(env.AccountConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,19 +7,17 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/edgehub-io/edgehub/test/internal/freeport"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
@@ -27,51 +25,30 @@ import (
 type replica struct {
 	t      *testing.T
 	cmd    *exec.Cmd
-	addr   string // metrics and probes
-	output *output
-	exited chan struct{} // closed when the process is reaped and its state is set
-}
-
-// output is what a process writes. It is safe for concurrent use.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
+	addr   string          // metrics and probes
+	output bytes.Buffer    // to be read when the process has exited
+	exited <-chan struct{} // closed when the process is reaped and its state is set
 }
 
 // startReplica starts one with short leases. It is killed at the end of the test.
 func startReplica(t *testing.T, args ...string) *replica {
 	t.Helper()
-	r := &replica{t: t, addr: freeport.Address(t), output: &output{}, exited: make(chan struct{})}
+	r := &replica{t: t, addr: freeport.Address(t)}
 	r.cmd = exec.Command(env.binary, append([]string{
-		"--kubeconfig=" + writeKubeconfig(t),
+		"--kubeconfig=" + env.Kubeconfig(t),
 		"--metrics-addr=" + r.addr, "--health-probe-addr=" + r.addr,
 		"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
 	}, args...)...)
-	r.cmd.Stderr = r.output
-	if err := r.cmd.Start(); err != nil {
+	r.cmd.Stderr = &r.output
+	var err error
+	if r.exited, err = hubproc.StartAndWait(r.cmd); err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		_ = r.cmd.Wait() // the state shows it
-		close(r.exited)
-	}()
 	t.Cleanup(func() {
 		r.signal(syscall.SIGKILL)
 		<-r.exited
 		if t.Failed() {
-			t.Logf("replica %s wrote:\n%s", r.addr, r.output)
+			t.Logf("replica %s wrote:\n%s", r.addr, &r.output)
 		}
 	})
 	return r
@@ -83,15 +60,11 @@ func (r *replica) signal(s os.Signal) { _ = r.cmd.Process.Signal(s) }
 // code waits for the end of the process.
 func (r *replica) code() int {
 	r.t.Helper()
-	ended := func() bool {
-		select {
-		case <-r.exited:
-			return true
-		default:
-			return false
-		}
+	select {
+	case <-r.exited:
+	case <-time.After(poll.Patience):
+		r.t.Fatalf("not within %s: the process has ended", poll.Patience)
 	}
-	poll.Eventually(r.t, "the process has ended", ended)
 	return r.cmd.ProcessState.ExitCode()
 }
 
@@ -125,25 +98,9 @@ func (r *replica) healthy() bool {
 	return health == http.StatusOK && ready == http.StatusOK
 }
 
-// writeKubeconfig has the rights of deploy/.
-func writeKubeconfig(t *testing.T) string {
-	t.Helper()
-	const entry = "test"
-	config := clientcmdapi.NewConfig()
-	config.Clusters[entry] = &clientcmdapi.Cluster{Server: env.cluster.ServerURL(), CertificateAuthority: env.cluster.CAFile()}
-	config.AuthInfos[entry] = &clientcmdapi.AuthInfo{Token: env.token}
-	config.Contexts[entry] = &clientcmdapi.Context{Cluster: entry, AuthInfo: entry}
-	config.CurrentContext = entry
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, file); err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
 func lease(t *testing.T) *coordinationv1.Lease {
 	t.Helper()
-	l, err := env.admin.CoordinationV1().Leases(systemNamespace).Get(t.Context(), "edgehub-controller", metav1.GetOptions{})
+	l, err := env.Admin.CoordinationV1().Leases(systemNamespace).Get(t.Context(), "edgehub-controller", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +110,7 @@ func lease(t *testing.T) *coordinationv1.Lease {
 // freshLease removes what an earlier test left.
 func freshLease(t *testing.T) {
 	t.Helper()
-	err := env.admin.CoordinationV1().Leases(systemNamespace).Delete(context.WithoutCancel(t.Context()), "edgehub-controller", metav1.DeleteOptions{})
+	err := env.Admin.CoordinationV1().Leases(systemNamespace).Delete(context.WithoutCancel(t.Context()), "edgehub-controller", metav1.DeleteOptions{})
 	if err != nil && !strings.Contains(err.Error(), "not found") {
 		t.Fatal(err)
 	}
@@ -186,32 +143,19 @@ func TestTheOtherReplicaTakesOverFromAKilledLeader(t *testing.T) {
 	}
 }
 
-func TestALeaderThatIsToldToStopReleasesTheLease(t *testing.T) {
-	leader, follower := startPair(t)
-	leader.signal(syscall.SIGTERM)
-	if code := leader.code(); code != 0 {
-		t.Errorf("exit code %d after SIGTERM, want 0", code)
-	}
-	poll.Eventually(t, "the other replica leads", follower.leads)
-	// A released lease names nobody and is valid for a second; an expired one
-	// would have been counted as a transition as well, but after 4 s.
-	follower.signal(syscall.SIGTERM)
-	if code := follower.code(); code != 0 {
-		t.Errorf("exit code %d after SIGTERM, want 0", code)
-	}
-	if l := lease(t); l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity != "" {
-		t.Errorf("the lease still names %s", *l.Spec.HolderIdentity)
-	}
-}
-
-func TestAFollowerThatIsToldToStopEnds(t *testing.T) {
+func TestReplicasThatAreToldToStop(t *testing.T) {
 	leader, follower := startPair(t)
 	follower.signal(os.Interrupt)
-	if code := follower.code(); code != 0 {
-		t.Errorf("exit code %d after an interrupt, want 0", code)
+	if code := follower.code(); code != 0 || !leader.leads() {
+		t.Errorf("a follower has exit code %d after an interrupt, and the leader leads: %t", code, leader.leads())
 	}
-	if !leader.leads() {
-		t.Error("the leader no longer leads")
+	leader.signal(syscall.SIGTERM)
+	if code := leader.code(); code != 0 {
+		t.Errorf("the leader has exit code %d after SIGTERM", code)
+	}
+	// A lease that was released names nobody.
+	if l := lease(t); l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity != "" {
+		t.Errorf("the lease still names %s", *l.Spec.HolderIdentity)
 	}
 }
 
@@ -224,7 +168,7 @@ func TestALeaderThatLosesItsLeaseEnds(t *testing.T) {
 		l := lease(t)
 		other := "another"
 		l.Spec.HolderIdentity = &other
-		_, err := env.admin.CoordinationV1().Leases(systemNamespace).Update(t.Context(), l, metav1.UpdateOptions{})
+		_, err := env.Admin.CoordinationV1().Leases(systemNamespace).Update(t.Context(), l, metav1.UpdateOptions{})
 		return err
 	})
 	if err != nil {
@@ -259,16 +203,14 @@ func TestCommandLineMistakesAreExplained(t *testing.T) {
 		code int
 		want string
 	}{
-		"a wrong value":       {[]string{"--workers=0"}, 2, "--workers=0"},
-		"no such kubeconfig":  {[]string{"--kubeconfig=/nonexistent"}, 1, "--kubeconfig"},
-		"outside a cluster":   {[]string{"--kubeconfig="}, 1, "--kubeconfig"},
-		"a port that is used": {[]string{"--metrics-addr=" + strings.TrimPrefix(env.cluster.ServerURL(), "https://")}, 1, "--metrics-addr"},
+		"a wrong value":      {[]string{"--workers=0"}, 2, "--workers=0"},
+		"no such kubeconfig": {[]string{"--kubeconfig=/nonexistent"}, 1, "--kubeconfig"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := startReplica(t, tt.args...)
 			if code := r.code(); code != tt.code || !strings.Contains(r.output.String(), tt.want) {
-				t.Errorf("exit code %d and %q, want %d and %s", code, r.output, tt.code, tt.want)
+				t.Errorf("exit code %d and %q, want %d and %s", code, r.output.String(), tt.code, tt.want)
 			}
 		})
 	}

@@ -51,7 +51,7 @@ var errKilled = errors.New("the controller was killed")
 func (s *Env) StartController(t testing.TB, o controller.Options, guard *Guard) *Controller {
 	t.Helper()
 	c := &Controller{Registry: prometheus.NewRegistry(), ended: make(chan error, 1), guard: guard, calls: map[string]int{}}
-	config := s.accountConfig()
+	config := s.AccountConfig()
 	// A transport of its own, since the next controller must not take over its
 	// connections.
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { c.next = next; return c })

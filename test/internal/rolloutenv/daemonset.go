@@ -47,7 +47,7 @@ func (s *Env) NewDaemonSet(t testing.TB, annotations map[string]string, change .
 }
 
 // Create makes a DaemonSet with the update strategy OnDelete and these annotations, in a
-// namespace of its own. The cleanup removes both. It needs only Cluster and Admin of s.
+// namespace of its own. The cleanup removes both.
 func (s *Env) Create(t testing.TB, annotations map[string]string, change ...func(*appsv1.DaemonSet)) *DaemonSet {
 	t.Helper()
 	ns, err := s.Admin.CoreV1().Namespaces().Create(t.Context(),

@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/internal/fleet"
@@ -42,44 +44,58 @@ type Env struct {
 	ended     chan error // one result, of the fleet
 }
 
+// New applies deploy/ to a cluster that runs, and returns an environment without a fleet, which is the caller's to stop. root
+// is the folder of the product's module.
+func New(ctx context.Context, c *cluster.Cluster, root string) (*Env, error) {
+	s := &Env{Cluster: c}
+	config := c.AdminConfig()
+	config.QPS = -1
+	if err := rest.LoadTLSFiles(config); err != nil {
+		return nil, err
+	}
+	s.ca = config.CAData
+	var err error
+	if s.Admin, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	if _, err := c.Kubectl(ctx, "apply", "-k", filepath.Join(root, "deploy")); err != nil {
+		return nil, err
+	}
+	token, err := s.Admin.CoreV1().ServiceAccounts(systemNamespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	s.token = token.Status.Token
+	return s, nil
+}
+
+// RemoveDeployment removes the Deployment of deploy/: the pods of edgehub-controller would run on nodes that are played.
+func (s *Env) RemoveDeployment(ctx context.Context) error {
+	_, err := s.Cluster.Kubectl(ctx, "-n", systemNamespace, "delete", "deployment", "--all")
+	return err
+}
+
 // start builds what is missing, and returns an environment with nodes n1 to nN, each with
-// a label name=nI. root is the folder of the product's module.
+// a label name=nI.
 func start(ctx context.Context, root string, nodes int, o fleet.Options) (*Env, error) {
 	c, err := cluster.Start(ctx, cluster.Options{Log: o.Log})
 	if err != nil {
 		return nil, err
 	}
-	s := &Env{Cluster: c}
-	if err := s.prepare(ctx, root, nodes, o); err != nil {
+	s, err := New(ctx, c, root)
+	if err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	if err := s.furnish(ctx, nodes, o); err != nil {
 		return nil, errors.Join(err, s.stop())
 	}
 	return s, nil
 }
 
-func (s *Env) prepare(ctx context.Context, root string, nodes int, o fleet.Options) error {
-	config := s.Cluster.AdminConfig()
-	if err := rest.LoadTLSFiles(config); err != nil {
+func (s *Env) furnish(ctx context.Context, nodes int, o fleet.Options) error {
+	if err := s.RemoveDeployment(ctx); err != nil {
 		return err
 	}
-	s.ca = config.CAData
-	var err error
-	if s.Admin, err = kubernetes.NewForConfig(config); err != nil {
-		return err
-	}
-	if _, err := s.Cluster.Kubectl(ctx, "apply", "-k", filepath.Join(root, "deploy")); err != nil {
-		return err
-	}
-	// The pods of edgehub-controller would run on the fleet, and be in the way.
-	if _, err := s.Cluster.Kubectl(ctx, "-n", systemNamespace, "delete", "deployment", "--all"); err != nil {
-		return err
-	}
-	token, err := s.Admin.CoreV1().ServiceAccounts(systemNamespace).CreateToken(ctx, account,
-		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		return err
-	}
-	s.token = token.Status.Token
-
 	s.Fleet = fleet.New(s.Admin, o)
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stopFleet, s.ended = stop, make(chan error, 1)
@@ -103,13 +119,29 @@ func (s *Env) stop() error {
 	return errors.Join(append(errs, s.Cluster.Stop())...)
 }
 
-// accountConfig has the rights of deploy/, and no more.
-func (s *Env) accountConfig() *rest.Config {
+// AccountConfig has the rights of deploy/, and no more.
+func (s *Env) AccountConfig() *rest.Config {
 	config := rest.AnonymousClientConfig(s.Cluster.AdminConfig())
 	config.CAData, config.CAFile = s.ca, ""
 	config.BearerToken = s.token
 	config.QPS = -1
 	return config
+}
+
+// Kubeconfig writes a kubeconfig with the rights of deploy/, and returns its name.
+func (s *Env) Kubeconfig(t testing.TB) string {
+	t.Helper()
+	const entry = "test"
+	config := clientcmdapi.NewConfig()
+	config.Clusters[entry] = &clientcmdapi.Cluster{Server: s.Cluster.ServerURL(), CertificateAuthority: s.Cluster.CAFile()}
+	config.AuthInfos[entry] = &clientcmdapi.AuthInfo{Token: s.token}
+	config.Contexts[entry] = &clientcmdapi.Context{Cluster: entry, AuthInfo: entry}
+	config.CurrentContext = entry
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // Main is for TestMain: it runs the tests with an environment that it starts, hands to use,
