@@ -14,6 +14,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/internal/fleet"
+	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 	"github.com/edgehub-io/edgehub/test/internal/testmain"
 )
 
@@ -25,9 +26,10 @@ var nodeNames = []string{"node1", "node2", "node3", "node4"}
 
 // env is what all tests share.
 var env struct {
-	cluster *cluster.Cluster
-	admin   *kubernetes.Clientset
-	fleet   *fleet.Fleet
+	cluster  *cluster.Cluster
+	deployed *rolloutenv.Env // without a controller that runs
+	admin    *kubernetes.Clientset
+	fleet    *fleet.Fleet
 	// kubernetes is the binary with kubectl in it, pluginDir has kubectl-edgehub.
 	kubernetes, pluginDir string
 }
@@ -48,11 +50,13 @@ func prepare(ctx context.Context, s *testmain.Env) (err error) {
 	if env.cluster, err = s.StartCluster(ctx, cluster.Options{}); err != nil {
 		return err
 	}
-	config := env.cluster.AdminConfig()
-	config.QPS = -1
-	if env.admin, err = kubernetes.NewForConfig(config); err != nil {
+	if env.deployed, err = rolloutenv.New(ctx, env.cluster, moduleRoot); err != nil {
 		return err
 	}
+	if err := env.deployed.RemoveDeployment(ctx); err != nil {
+		return err
+	}
+	env.admin = env.deployed.Admin
 	env.fleet = fleet.New(env.admin, fleet.Options{Log: os.Stderr})
 	s.Play(ctx, env.fleet)
 	for _, name := range nodeNames {

@@ -13,7 +13,7 @@ import (
 // people. A plugin gets the arguments behind its name and the environment, and nothing
 // else: whatever selects the cluster for kubectl has to reach the plugin as well.
 func TestTheKubectlOfATestClusterFindsPlugins(t *testing.T) {
-	f := newDaemonSet(t, map[string]string{strategyKey: advanced})
+	f := newDaemonSet(t)
 	run := func(args ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), env.cluster.KubectlPath(), args...)
@@ -24,10 +24,10 @@ func TestTheKubectlOfATestClusterFindsPlugins(t *testing.T) {
 		}
 		return string(out)
 	}
-	if out := run("edgehub", "status", "ds/web", "-n="+f.namespace); !strings.Contains(out, "daemonset.apps/web in "+f.namespace) {
+	if out := run("edgehub", "status", "ds/web", "-n="+f.Namespace); !strings.Contains(out, "daemonset.apps/web in "+f.Namespace) {
 		t.Errorf("kubectl edgehub status:\n%s", out)
 	}
-	if out := run("get", "ds/web", "-n="+f.namespace, "-o=name"); out != "daemonset.apps/web\n" {
+	if out := run("get", "ds/web", "-n="+f.Namespace, "-o=name"); out != "daemonset.apps/web\n" {
 		t.Errorf("kubectl get: %q", out)
 	}
 }
@@ -35,10 +35,10 @@ func TestTheKubectlOfATestClusterFindsPlugins(t *testing.T) {
 // kubectl has the plugin complete the arguments of kubectl edgehub. The plugin waits two
 // seconds for the apiserver, which a busy machine may exceed: hence the attempts.
 func TestKubectlCompletesThePluginsArguments(t *testing.T) {
-	f := newDaemonSet(t, map[string]string{strategyKey: advanced})
+	f := newDaemonSet(t)
 	const want = "ds/web\n:4\n" // 4: no names of files
 	poll.Eventually(t, "kubectl completes the DaemonSet", func() bool {
-		got := kubectl(t, "__complete", "edgehub", "--namespace="+f.namespace, "status", "ds/")
+		got := kubectl(t, "__complete", "edgehub", "--namespace="+f.Namespace, "status", "ds/")
 		if got.out != want {
 			t.Logf("got %q and %q, exit code %d; want %q", got.out, got.err, got.code, want)
 		}
