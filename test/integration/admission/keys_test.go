@@ -1,12 +1,10 @@
 package admission
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // warnings takes down the Warning headers of answers.
@@ -52,20 +51,11 @@ func warned(t *testing.T) (*kubernetes.Clientset, *warnings) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for tick := time.NewTicker(100 * time.Millisecond); ; {
+	poll.Eventually(t, "there are warnings", func() bool {
 		tryCreate(t, client, daemonSet(rolling, map[string]string{"apps.openyurt.io/x": ""}))
-		if len(w.take()) > 0 {
-			tick.Stop()
-			return client, w
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatal("a minute after the policy was applied there is no warning")
-		}
-	}
+		return len(w.take()) > 0
+	})
+	return client, w
 }
 
 func tryCreate(t *testing.T, client *kubernetes.Clientset, ds *appsv1.DaemonSet) {

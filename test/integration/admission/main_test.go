@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 	"github.com/edgehub-io/edgehub/test/internal/testmain"
 )
 
@@ -76,20 +76,11 @@ func applyPolicy(ctx context.Context) error {
 // awaitPolicy returns when the apiserver has taken note of the policy, which it
 // does in the background.
 func awaitPolicy(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
 	bad := daemonSet(onDelete, map[string]string{strategyKey: "nonsense"})
-	for tick := time.NewTicker(100 * time.Millisecond); ; {
-		if refusal(create(ctx, bad)) != "" {
-			tick.Stop()
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return errors.New("the policy has no effect a minute after it was applied")
-		}
+	if !poll.Within(poll.Patience, func() bool { return refusal(create(ctx, bad)) != "" }) {
+		return errors.New("the policy has no effect")
 	}
+	return nil
 }
 
 const (
