@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,21 +17,17 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// query is what a follower follows. Labels of objects never change, so that whether one
-// belongs to it follows from its name and labels when it is first seen.
+// query is what a follower follows.
 type query struct {
 	resource string
 	object   runtime.Object
-	name     string // the only object, if not empty
 	labels   string // selector
-	fields   string // selector, beside that for the name
+	fields   string // selector
 }
 
-// change is one event of a watch.
-type change struct {
-	kind    watch.EventType
-	name    string
-	version uint64
+// named is the query of one ConfigMap.
+func named(name string) query {
+	return query{resource: "configmaps", object: &corev1.ConfigMap{}, fields: "metadata.name=" + name}
 }
 
 // follower keeps up with a query by a reflector of client-go's, whose store it is. It
@@ -44,10 +39,8 @@ type follower struct {
 
 	mu      sync.Mutex
 	items   map[string]string // versions by name
-	start   uint64            // version of the list; 0: none yet
-	changes []change          // since the list
-	members map[string]bool   // of the truth's: by group and name
-	times   []time.Time       // of the truth's: when each change happened
+	at      uint64            // version of the list, or of the last event
+	events  int
 	lists   int
 	watches int
 	expired int // watches that ended, or were refused, with 410
@@ -56,16 +49,8 @@ type follower struct {
 // follow starts a follower, which ends with the test.
 func (w *world) follow(c *client, q query) *follower {
 	f := &follower{w: w, owner: c.name, query: q, items: map[string]string{}}
-	fields := q.fields
-	if q.name != "" {
-		fields = "metadata.name=" + q.name
-	}
-	in := namespace
-	if q.resource == "nodes" {
-		in = ""
-	}
-	lw := cache.NewFilteredListWatchFromClient(c.kube.CoreV1().RESTClient(), q.resource, in, func(o *metav1.ListOptions) {
-		o.LabelSelector, o.FieldSelector = q.labels, fields
+	lw := cache.NewFilteredListWatchFromClient(c.kube.CoreV1().RESTClient(), q.resource, namespace, func(o *metav1.ListOptions) {
+		o.LabelSelector, o.FieldSelector = q.labels, q.fields
 	})
 	reflector := cache.NewReflectorWithOptions(listWatch{lw, f}, q.object, f, cache.ReflectorOptions{Name: c.name + " " + q.resource})
 	ctx, cancel := context.WithCancel(w.t.Context())
@@ -125,7 +110,7 @@ func (f *follower) failed(err error) {
 }
 
 func (f *follower) complain(kind, format string, args ...any) {
-	f.w.problems.add(kind, "%s: %s %s%s: %s", f.owner, f.query.resource, f.query.name, f.query.labels, fmt.Sprintf(format, args...))
+	f.w.problems.add(kind, "%s: %s %s%s: %s", f.owner, f.query.resource, f.query.fields, f.query.labels, fmt.Sprintf(format, args...))
 }
 
 // Add is a reflector's.
@@ -151,14 +136,11 @@ func (f *follower) take(kind watch.EventType, o any) error {
 	if _, there := f.items[name]; there != (kind != watch.Added) {
 		f.complain("an event that does not fit", "%s %s, which is there: %t", kind, name, there)
 	}
-	if n := len(f.changes); n > 0 && version <= f.changes[n-1].version || version <= f.start {
-		f.complain("an event that came before", "%s %s at %d, after a list at %d and %d events", kind, name, version, f.start, n)
+	if version <= f.at {
+		f.complain("an event that came before", "%s %s at %d, after %d", kind, name, version, f.at)
 	}
-	f.changes = append(f.changes, change{kind, name, version})
-	if f.members != nil {
-		f.times = append(f.times, time.Now())
-	}
-	f.noteLocked(object)
+	f.at = version
+	f.events++
 	if kind == watch.Deleted {
 		delete(f.items, name)
 	} else {
@@ -172,17 +154,16 @@ func (f *follower) Replace(list []any, version string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.lists++; f.lists > 1+f.expired {
-		f.complain("another list", "at %s, after %d events", version, len(f.changes))
+		f.complain("another list", "at %s, after %d events", version, f.events)
 	}
 	if len(list) == 0 {
 		f.complain("an empty list", "at %s", version)
 	}
-	f.start, _ = strconv.ParseUint(version, 10, 64) // 0 shows in what is compared
-	f.items, f.changes = map[string]string{}, nil
+	f.at, _ = strconv.ParseUint(version, 10, 64) // events of objects say whether it is one
+	f.items = map[string]string{}
 	for _, o := range list {
 		object, _ := f.read(o)
 		f.items[object.GetName()] = object.GetResourceVersion()
-		f.noteLocked(object)
 	}
 	return nil
 }
@@ -197,16 +178,6 @@ func (f *follower) read(o any) (metav1.Object, uint64) {
 	return object, version
 }
 
-// noteLocked remembers which queries an object belongs to. Only the truth is asked.
-func (f *follower) noteLocked(o metav1.Object) {
-	if f.members == nil {
-		return
-	}
-	if group := o.GetLabels()[groupLabel]; group != "" {
-		f.members[group+"/"+o.GetName()] = true
-	}
-}
-
 // startFollowers has each pod watch its group's ConfigMaps, one of them alone, and all
 // services, and the kubelet what a kubelet watches.
 func (w *world) startFollowers() {
@@ -215,12 +186,12 @@ func (w *world) startFollowers() {
 	start(w.node, query{resource: "services", object: &corev1.Service{}})
 	for i, pod := range w.pods {
 		start(pod, query{resource: "configmaps", object: &corev1.ConfigMap{}, labels: groupLabel + "=" + accountName(i)})
-		start(pod, query{resource: "configmaps", object: &corev1.ConfigMap{}, name: groupName(i, 0)})
+		start(pod, named(groupName(i, 0)))
 		start(pod, query{resource: "services", object: &corev1.Service{}})
-		start(w.node, query{resource: "configmaps", object: &corev1.ConfigMap{}, name: podName(i)})
+		start(w.node, named(podName(i)))
 		// Pods start one after the other: a node does not start 200 at once either.
 		last := w.followers[len(w.followers)-1]
-		w.eventually("the list of "+last.query.name, last.listed)
+		w.eventually("the list of "+podName(i), last.listed)
 	}
 	w.eventually("all lists", func() bool { return !slices.ContainsFunc(w.followers, func(f *follower) bool { return !f.listed() }) })
 }
@@ -231,27 +202,15 @@ func (f *follower) listed() bool {
 	return f.lists > 0
 }
 
-// belongs reports whether an object of the truth's belongs to a query.
-func (f *follower) belongs(truth *follower, name string) bool {
-	switch {
-	case f.query.name != "":
-		return name == f.query.name
-	case f.query.labels != "":
-		_, group, _ := strings.Cut(f.query.labels, "=")
-		return truth.members[group+"/"+name]
-	}
-	return true
-}
-
 func (w *world) summary() string {
 	events, watches, expired := 0, 0, 0
 	for _, f := range w.followers {
 		f.mu.Lock()
-		events, watches, expired = events+len(f.changes), watches+f.watches, expired+f.expired
+		events, watches, expired = events+f.events, watches+f.watches, expired+f.expired
 		f.mu.Unlock()
 	}
-	return fmt.Sprintf("%d followers of %d pods and a kubelet: %d watches begun, %d of them too old; %d events of all %d, %d and %d changes of ConfigMaps, services and pods; %d that were superseded during a cut were not told\n",
-		len(w.followers), pods, watches, expired, events, len(w.truth["configmaps"].changes), len(w.truth["services"].changes), len(w.truth["pods"].changes), w.skipped)
+	return fmt.Sprintf("%d followers of %d pods and a kubelet: %d watches begun, %d of them too old; %d events\n",
+		len(w.followers), pods, watches, expired, events)
 }
 
 func (w *world) eventually(what string, holds func() bool) {

@@ -34,7 +34,6 @@ func TestTheHubStaysAsItIs(t *testing.T) {
 	every := fromEnvironment(t, "CUT_EVERY", 30*time.Second)
 	w := newWorld(t)
 	w.fill()
-	w.watchTruth()
 	w.startFollowers()
 
 	began := time.Now()
@@ -45,7 +44,6 @@ func TestTheHubStaysAsItIs(t *testing.T) {
 
 	w.settle()
 	r.eventsArrived()
-	w.sameHistories(cuts)
 	w.rare()
 	t.Logf("%s with %d watches, the link was cut %d times\n%s%s%s", length, len(w.followers), cuts.count(), s.table(), r.summary(), w.summary())
 	s.flat(every)

@@ -1,111 +1,57 @@
 package soak_test
 
 import (
-	"fmt"
 	"maps"
-	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/watch"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// watchTruth follows everything straight from the apiserver.
-func (w *world) watchTruth() {
-	w.truth = map[string]*follower{}
-	direct := &client{name: "the truth", kube: w.admin}
-	for _, q := range []query{
-		{resource: "configmaps", object: &corev1.ConfigMap{}},
-		{resource: "services", object: &corev1.Service{}},
-		{resource: "pods", object: &corev1.Pod{}},
-	} {
-		f := w.follow(direct, q)
-		f.mu.Lock()
-		f.members = map[string]bool{}
-		f.mu.Unlock()
-		w.truth[q.resource] = f
-		w.eventually("the truth about "+q.resource, f.listed)
-	}
-}
-
-// settle waits until all followers have what the apiserver has. Nothing changes any more.
+// settle waits until all followers have what the apiserver has. Nothing changes any more. That each was told every
+// event on the way is what fuzzcache compares with etcd's history.
 func (w *world) settle() {
 	w.t.Helper()
 	deadline := time.Now().Add(2 * patience)
 	for _, f := range w.followers {
-		reason := ""
+		var want map[string]string
+		var err error
 		same := func() bool {
-			truth := w.truth[f.query.resource]
-			truth.mu.Lock()
-			defer truth.mu.Unlock()
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			want := maps.Clone(truth.items)
-			maps.DeleteFunc(want, func(name, _ string) bool { return !f.belongs(truth, name) })
-			if !maps.Equal(want, f.items) {
-				reason = fmt.Sprintf("it has %v; want %v", f.items, want)
+			if want, err = w.versions(f.query); err != nil {
 				return false
 			}
-			return true
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return maps.Equal(want, f.items)
 		}
 		if !w.within(time.Until(deadline), same) {
-			f.complain("not what the apiserver has", "%s", reason)
+			f.complain("not what the apiserver has", "it has %v; want %v, %v", f.items, want, err)
 		}
 	}
 }
 
-// sameHistories compares what each follower was sent with what happened, event by event.
-func (w *world) sameHistories(cuts *cuts) {
-	for _, f := range w.followers {
-		truth := w.truth[f.query.resource]
-		var want []change
-		got := f.changes
-		for i, c := range truth.changes {
-			switch {
-			case c.version <= f.start || !f.belongs(truth, c.name):
-			case len(got) > 0 && got[0] == c:
-				got, want = got[1:], append(want, c)
-			case cuts.touched(truth.times[i], truth.times[i]) && superseded(c, truth.changes[i+1:]):
-				w.skipped++
-			default:
-				want = append(want, c)
-			}
-		}
-		if !slices.Equal(want, f.changes) {
-			f.complain("another history", "%d events, where %d happened: %s", len(f.changes), len(want), firstDifference(f.changes, want))
-		}
+// versions are those that the apiserver has of what a query selects, by name.
+func (w *world) versions(q query) (map[string]string, error) {
+	var list metav1.PartialObjectMetadataList
+	err := w.admin.CoreV1().RESTClient().Get().Namespace(namespace).Resource(q.resource).
+		SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").
+		VersionedParams(&metav1.ListOptions{LabelSelector: q.labels, FieldSelector: q.fields}, scheme.ParameterCodec).
+		Do(w.t.Context()).Into(&list)
+	all := map[string]string{}
+	for i := range list.Items {
+		all[list.Items[i].Name] = list.Items[i].ResourceVersion
 	}
+	return all, err
 }
 
-// rare fails the test if what may happen happens often: more than one in 200 events was
-// left out, or one in 200 watches too old.
+// rare fails the test if more than one in 200 watches was too old.
 func (w *world) rare() {
 	w.t.Helper()
-	told, watches, expired := 0, 0, 0
+	watches, expired := 0, 0
 	for _, f := range w.followers {
-		told, watches, expired = told+len(f.changes), watches+f.watches, expired+f.expired
-	}
-	if w.skipped*200 > told {
-		w.t.Errorf("%d events were told, and %d were not, since others of the same objects followed", told, w.skipped)
+		watches, expired = watches+f.watches, expired+f.expired
 	}
 	if expired*200 > watches {
 		w.t.Errorf("of %d watches, %d were too old", watches, expired)
 	}
-}
-
-// superseded reports whether a change of an object was followed by another. Where the
-// apiserver has forgotten a watch's version when the link is back, for it keeps little more
-// than a minute, only the last one is sent: as to a client that lists again.
-func superseded(c change, later []change) bool {
-	next := slices.IndexFunc(later, func(other change) bool { return other.name == c.name })
-	return c.kind == watch.Modified && next >= 0
-}
-
-func firstDifference(got, want []change) string {
-	for i := range max(len(got), len(want)) {
-		if i >= len(got) || i >= len(want) || got[i] != want[i] {
-			return fmt.Sprintf("from the %dth on: %v, where happened %v", i+1, got[min(i, len(got)):min(i+3, len(got))], want[min(i, len(want)):min(i+3, len(want))])
-		}
-	}
-	return "none"
 }

@@ -40,9 +40,7 @@ type world struct {
 
 	node      *client
 	pods      []*client
-	truth     map[string]*follower // by resource
 	followers []*follower
-	skipped   int // changes that were not sent, and need not have been
 }
 
 func adminClient(t *testing.T, c *cluster.Cluster) kubernetes.Interface {
