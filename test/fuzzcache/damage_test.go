@@ -1,6 +1,7 @@
 package fuzzcache
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"math/rand/v2"
@@ -11,25 +12,26 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
-// storeFiles are the hub's, and those with copySuffix are this test's: the store as it was some time ago.
+// storeFiles are the hub's.
 var storeFiles = []string{"cache.log", "cache.index"}
-
-const copySuffix = ".copy-of-the-test"
 
 func (w *world) storePath(name string) string { return filepath.Join(w.hub.Root, "cache", name) }
 
-// spoil kills the hub, and starts it with a store that is damaged, cut short, gone, or
-// from before. What it serves then has to be right, but may be as old as that store.
-func (w *world) spoil(r *rand.Rand) {
-	ended := w.log.during(&w.log.trouble, hubIsDown)
-	w.hub.Kill()
+// copyPath is where the store lies as it was some time ago.
+func (w *world) copyPath(name string) string { return filepath.Join(w.copies, name) }
+
+// spoil kills the hub, and starts it with a store that is damaged. What it serves then has to be right, but may
+// be as old as that store.
+func (w *world) spoil(_ context.Context, r *rand.Rand) {
+	w.whileDown(true, func() { w.damageStore(r) })
+}
+
+// damageStore damages the store of a hub that does not run, cuts it short, or has it as it was before.
+func (w *world) damageStore(r *rand.Rand) {
 	w.forgetSeen()
 	w.spoiled = true
-	w.note("the hub is killed; its store: %s", w.spoilStore(r))
+	w.note("the store: %s", w.spoilStore(r))
 	w.did("spoiled stores")
-	w.hub.Start()
-	ended()
-	w.note("the hub serves")
 }
 
 // forgetSeen takes away all that was seen of a hub that does not run.
@@ -57,7 +59,9 @@ func (w *world) forgetSpoiled() {
 func (w *world) storeIsDamaged() bool {
 	dir := w.t.TempDir()
 	for _, name := range storeFiles {
-		w.must(copyTo(w.storePath(name), filepath.Join(dir, name)))
+		if err := copyTo(w.storePath(name), filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
+			w.must(err)
+		}
 	}
 	s, err := store.Open(dir, store.Options{})
 	w.must(err)
@@ -70,37 +74,56 @@ func (w *world) storeIsDamaged() bool {
 func (w *world) spoilStore(r *rand.Rand) string {
 	if w.copied && r.IntN(3) == 0 {
 		for _, name := range storeFiles {
-			w.must(copyTo(w.storePath(name+copySuffix), w.storePath(name)))
+			w.must(copyTo(w.copyPath(name), w.storePath(name)))
 		}
 		return "as it was before"
 	}
 	what := ""
 	for _, name := range storeFiles {
 		if r.IntN(3) > 0 {
-			what += name + " " + w.spoilFile(r, w.storePath(name)) + " "
+			what += name + " " + w.spoilFile(r, name) + " "
 		}
 	}
 	return what
 }
 
 // spoilFile damages one file of the store, and returns how.
-func (w *world) spoilFile(r *rand.Rand, main string) string {
-	body, err := os.ReadFile(main)
-	w.must(err)
-	if w.copied && r.IntN(4) == 0 {
-		w.must(copyTo(main+copySuffix, main))
-		return "as it was before"
+func (w *world) spoilFile(r *rand.Rand, name string) string {
+	file := w.storePath(name)
+	body, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) || len(body) == 0 {
+		return "not there" // it was damaged, and the hub has not written it again
 	}
+	w.must(err)
 	var what string
-	switch r.IntN(5) {
+	n := r.IntN(8)
+	if n < 2 && !w.copied {
+		n += 2
+	}
+	switch n {
 	case 0:
-		what, body = "cut short", body[:r.IntN(len(body))]
+		what = "as it was before"
+		body, err = os.ReadFile(w.copyPath(name))
+		w.must(err)
 	case 1:
+		what = "with pages as they were before"
+		before, err := os.ReadFile(w.copyPath(name))
+		w.must(err)
+		for at := 0; at+page <= min(len(body), len(before)); at += page {
+			if r.IntN(4) == 0 {
+				copy(body[at:at+page], before[at:])
+			}
+		}
+	case 2:
+		what, body = "cut short", body[:r.IntN(len(body))]
+	case 3:
+		what, body = "without its end", body[:len(body)-1-r.IntN(min(len(body), 64<<10))]
+	case 4:
 		what = "with pages of zeros"
 		for range 1 + r.IntN(8) {
 			clear(pageOf(r, body))
 		}
-	case 2:
+	case 5:
 		what = "with pages that are others"
 		for range 1 + r.IntN(8) {
 			copy(pageOf(r, body), pageOf(r, body))
@@ -111,12 +134,13 @@ func (w *world) spoilFile(r *rand.Rand, main string) string {
 			body[r.IntN(len(body))] ^= 1 << r.IntN(8)
 		}
 	}
-	w.must(os.WriteFile(main, body, 0o600))
+	w.must(os.WriteFile(file, body, 0o600))
 	return what
 }
 
+const page = 4096
+
 func pageOf(r *rand.Rand, body []byte) []byte {
-	const page = 4096
 	n := r.IntN(max(1, len(body)/page))
 	return body[n*page : min(len(body), (n+1)*page)]
 }
@@ -124,7 +148,7 @@ func pageOf(r *rand.Rand, body []byte) []byte {
 // copyStore keeps the store of a hub that does not run as it is.
 func (w *world) copyStore() {
 	for _, name := range storeFiles {
-		err := copyTo(w.storePath(name), w.storePath(name+copySuffix))
+		err := copyTo(w.storePath(name), w.copyPath(name))
 		if errors.Is(err, fs.ErrNotExist) {
 			return
 		}

@@ -8,41 +8,54 @@ import (
 	"github.com/edgehub-io/edgehub/test/cluster/link"
 )
 
-// play breaks links and ends hubs, one thing after the other, until ctx ends. It leaves
-// everything whole. It is for the test's own goroutine.
+// fault is something that is done to the links, the hub, its files or its users. It leaves everything
+// whole, and is for the test's own goroutine.
+type fault func(w *world, ctx context.Context, r *rand.Rand)
+
+// mode is what a world plays.
+type mode struct {
+	pause    time.Duration // between two faults, at most
+	first    []fault       // what each play begins with
+	faults   []weighted
+	args     []string           // of the hub
+	attacked bool               // beside the users there are others who want to read what is not theirs
+	disk     int                // MiB of the disk that the hub has for itself, as far as the test may mount one; 0: none
+	least    map[string]float64 // what has to happen in each minute for a play to prove anything
+}
+
+type weighted struct {
+	weight int
+	do     fault
+}
+
+// draw returns one of the faults.
+func (m *mode) draw(r *rand.Rand) fault {
+	all := 0
+	for _, f := range m.faults {
+		all += f.weight
+	}
+	k := r.IntN(all)
+	for _, f := range m.faults {
+		if k -= f.weight; k < 0 {
+			return f.do
+		}
+	}
+	panic("a weight below 0")
+}
+
+// play has one fault after the other until ctx ends.
 func (w *world) play(ctx context.Context, r *rand.Rand) {
 	for n := 0; ctx.Err() == nil; n++ {
-		pause(ctx, time.Duration(500+r.IntN(5000))*time.Millisecond)
+		least := min(500*time.Millisecond, w.mode.pause/10)
+		pause(ctx, least+time.Duration(r.Int64N(int64(w.mode.pause))))
 		if ctx.Err() != nil {
 			return
 		}
-		k := r.IntN(17)
-		switch n {
-		case 0, 1, 3:
-			k = 16 // a cut
-		case 2:
-			k = 4 // another default
+		do := w.mode.draw(r)
+		if n < len(w.mode.first) {
+			do = w.mode.first[n]
 		}
-		switch {
-		case k < 2:
-			w.restart(r, k == 0)
-		case k < 3:
-			w.oneLink(ctx, r)
-		case k < 4:
-			w.truncate(ctx, r)
-		case k < 5:
-			w.changeDefault(ctx, n)
-		case k < 6:
-			w.rotateOne(ctx, r, n)
-		case k < 7:
-			w.turnAccess(ctx, r)
-		case k < 9:
-			w.slow(ctx, r)
-		case k < 10:
-			w.spoil(r)
-		default:
-			w.cut(ctx, r)
-		}
+		do(w, ctx, r)
 	}
 }
 
@@ -53,10 +66,24 @@ func (w *world) cut(ctx context.Context, r *rand.Rand) {
 	hole := r.IntN(3) == 0
 	length := time.Duration(300+r.IntN(1<<(8+r.IntN(6)))) * time.Millisecond
 	w.note("cut for %v; black hole: %t", length, hole)
+	w.did("cuts")
+	mend := w.cutOff(hole)
+	defer mend()
+	pause(ctx, length/2)
+	switch r.IntN(12) {
+	case 0, 1, 2:
+		w.restart(r, r.IntN(2) == 0)
+	case 3:
+		w.spoil(ctx, r)
+	}
+	pause(ctx, length/2)
+}
+
+// cutOff takes the cloud away until the function that it returns is called.
+func (w *world) cutOff(hole bool) (mend func()) {
 	if w.log.wasWhole(statusKept) {
 		w.statuses.lost(time.Time{}) // the hub may have dropped them
 	}
-	w.did("cuts")
 	ended := w.log.during(&w.log.trouble, "the links break")
 	for _, l := range w.links() {
 		if hole {
@@ -68,31 +95,10 @@ func (w *world) cut(ctx context.Context, r *rand.Rand) {
 	}
 	ended()
 	ended = w.log.during(&w.log.outages, "cut")
-	pause(ctx, length/2)
-	switch r.IntN(12) {
-	case 0, 1, 2:
-		w.restart(r, r.IntN(2) == 0)
-	case 3:
-		w.spoil(r)
+	return func() {
+		ended()
+		w.mend()
 	}
-	pause(ctx, length/2)
-	ended()
-	w.mend()
-}
-
-// cutWhile takes the cloud away while something is done.
-func (w *world) cutWhile(do func()) {
-	w.note("a cut after the end")
-	ended := w.log.during(&w.log.trouble, "the links break")
-	for _, l := range w.links() {
-		w.must(l.Refuse())
-		l.Reset()
-	}
-	ended()
-	ended = w.log.during(&w.log.outages, "cut")
-	do()
-	ended()
-	w.mend()
 }
 
 func (w *world) mend() {
@@ -156,37 +162,21 @@ func (w *world) truncate(ctx context.Context, r *rand.Rand) {
 
 // restart ends the hub, as a crash would or in order, and starts it again.
 func (w *world) restart(r *rand.Rand, kill bool) {
-	w.note("the hub ends; killed: %t", kill)
-	ended := w.log.during(&w.log.trouble, hubIsDown)
-	if kill {
-		w.did("kills")
-		w.hub.Kill()
-		now := time.Now()
-		for _, u := range w.users {
-			u.sight.killed(now)
+	w.whileDown(kill, func() {
+		if r.IntN(3) == 0 {
+			pause(w.t.Context(), time.Duration(r.IntN(1500))*time.Millisecond)
 		}
-		w.statuses.lost(now.Add(-lossBeforeKill))
-	} else {
-		w.did("restarts in order")
-		w.hub.Stop()
-	}
-	w.forgetSpoiled()
-	if r.IntN(3) == 0 {
-		pause(w.t.Context(), time.Duration(r.IntN(1500))*time.Millisecond)
-	}
-	if r.IntN(2) == 0 {
-		w.copyStore()
-	}
-	w.hub.Start()
-	ended()
-	w.note("the hub serves")
+		if r.IntN(2) == 0 {
+			w.copyStore()
+		}
+	})
 }
 
-func (w *world) rotateOne(ctx context.Context, r *rand.Rand, n int) {
+func (w *world) rotateOne(ctx context.Context, r *rand.Rand) {
 	u := w.users[1+r.IntN(len(w.users)-1)]
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if err := w.rotate(ctx, u, n); err == nil {
+	if err := w.rotate(ctx, u, r.IntN(2) == 0); err == nil {
 		w.note("%s has another token", u.name)
 		w.did("rotations of a token")
 	}

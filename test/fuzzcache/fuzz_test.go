@@ -5,54 +5,53 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
-	"strconv"
-	"sync"
+	"net/http"
 	"testing"
 	"time"
 
 	"github.com/edgehub-io/edgehub/test/internal/metric"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
+	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
+
+// everything is the mode in which all that may happen comes, cuts most often.
+var everything = mode{ //nolint:gochecknoglobals // never changed
+	pause: 5 * time.Second,
+	first: []fault{(*world).cut, (*world).cut, (*world).changeDefault, (*world).cut},
+	faults: []weighted{
+		{1, func(w *world, _ context.Context, r *rand.Rand) { w.restart(r, true) }},
+		{1, func(w *world, _ context.Context, r *rand.Rand) { w.restart(r, false) }},
+		{1, (*world).oneLink},
+		{1, (*world).truncate},
+		{1, (*world).changeDefault},
+		{1, (*world).rotateOne},
+		{1, (*world).turnAccess},
+		{2, (*world).slow},
+		{1, (*world).spoil},
+		{7, (*world).cut},
+	},
+	least: map[string]float64{
+		"cuts": 3, "changes of a default": 0.5, "lists, offline": 20, "gets, offline": 40, "lists, foul": 100, "gets, foul": 200,
+		"watch events": 1000, "writes by clients": 50, "watch events in tables": 5,
+		"statuses written": 10, "statuses reported while the cloud was away": 5, "reported statuses seen offline": 5,
+	},
+}
 
 // TestWhatClientsSeeIsWhatEtcdHad plays for SECONDS, and then wants everybody to have what
 // etcd has.
 func TestWhatClientsSeeIsWhatEtcdHad(t *testing.T) {
-	length := time.Duration(number(t, "SECONDS", 60)) * time.Second
-	seed := number(t, "SEED", rand.Uint64N(1_000_000))
-	t.Logf("SEED=%d", seed)
-	w := newWorld(t, seed)
-	defer w.summarize()
-
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	writing, stopWriting := context.WithCancel(ctx)
-	var readers, writers sync.WaitGroup
-	for i := range uint64(2) {
-		r := w.random(100 + i)
-		writers.Go(func() { w.writeDirectly(writing, r) })
+	s := newSession(t, &everything)
+	s.playFor(min(s.length, playful), 1)
+	s.playOn(2)
+	s.calm(s.ctx)
+	for left, more := s.length-playful, uint64(6); left > 0; left, more = left-playful, more+1 {
+		s.playFor(min(left, playful), more)
+		s.calm(s.ctx)
 	}
-	kubelet, r := w.users[0].newClient("kubelet", false), w.random(200)
-	writers.Go(func() { kubelet.reportStatuses(writing, r) })
-	followers := w.startClients(ctx, writing, &readers, &writers)
-
-	w.playFor(ctx, min(length, playful), 1)
-	for more := uint64(2); more < 6 && len(w.lacking(length)) > 0; more++ { // which faults come, and when, is random
-		w.note("playing on: %v", w.lacking(length))
-		w.playFor(ctx, min(length, playful)/4, more)
+	s.end(s.length > settling)
+	if s.done(answeredCalm) == 0 {
+		s.report("too little was done", "no %s", answeredCalm)
 	}
-	w.calm(ctx)
-	for left, more := length-playful, uint64(6); left > 0; left, more = left-playful, more+1 {
-		w.playFor(ctx, min(left, playful), more)
-		w.calm(ctx)
-	}
-	w.note("the end: all is whole")
-	stopWriting()
-	writers.Wait()
-	w.settle(followers, length > settling)
-	cancel()
-	readers.Wait()
-	w.didEnough(length)
 }
 
 // playful is how long faults are played until there is a calm.
@@ -73,82 +72,6 @@ func (w *world) calm(ctx context.Context) {
 	}
 }
 
-// playFor plays faults for a while. Each call begins with cuts.
-func (w *world) playFor(ctx context.Context, length time.Duration, stream uint64) {
-	ctx, cancel := context.WithTimeout(ctx, length)
-	defer cancel()
-	w.play(ctx, w.random(stream))
-}
-
-func number(t *testing.T, name string, otherwise uint64) uint64 {
-	t.Helper()
-	value := os.Getenv(name)
-	if value == "" {
-		return otherwise
-	}
-	n, err := strconv.ParseUint(value, 10, 64)
-	if err != nil {
-		t.Fatalf("%s=%q: want a number", name, value)
-	}
-	return n
-}
-
-// startClients starts the clients of all users. Those that write end with writing.
-func (w *world) startClients(ctx, writing context.Context, readers, writers *sync.WaitGroup) []*follower {
-	var all []*follower
-	for i, u := range w.users {
-		for j := range 3 {
-			r := w.random(uint64(1000 + 10*i + j))
-			c := u.newClient("reader-"+strconv.Itoa(j), u.name != "node" && j > 0)
-			readers.Go(func() { c.readOn(ctx, r) })
-		}
-		r := w.random(uint64(2000 + i))
-		c := u.newClient("writer", u.name != "node")
-		writers.Go(func() {
-			for writing.Err() == nil {
-				if !w.isCalm.Load() || u.name != "node" {
-					c.write(writing, r)
-				}
-				pause(writing, time.Duration(r.IntN(400))*time.Millisecond)
-			}
-		})
-		if u.revocable {
-			continue
-		}
-		for j := range 6 {
-			r := w.random(uint64(3000 + 10*i + j))
-			c := u.newClient("watcher-"+strconv.Itoa(j), u.name != "node" && j%2 == 0)
-			fl := newFollower(c, u.queries[r.IntN(len(u.queries))], forms[r.IntN(len(forms))])
-			all = append(all, fl)
-			if j < 2 && fl.q.resource != widgets && !fl.f.metadata() && !fl.f.table() {
-				readers.Go(func() {
-					if err := fl.reflect(ctx); err != nil {
-						w.report("a reflector that cannot be made", "%v", err)
-					}
-				})
-				continue
-			}
-			readers.Go(func() { fl.watch(ctx, r, j%2 == 0 && !fl.f.table()) })
-		}
-	}
-	return all
-}
-
-// readOn lists, and gets, until ctx ends.
-func (c *client) readOn(ctx context.Context, r *rand.Rand) {
-	for ctx.Err() == nil {
-		if r.IntN(3) == 0 {
-			c.list(ctx, r)
-		} else {
-			c.get(ctx, r)
-		}
-		if r.IntN(2) == 0 {
-			c.getAny(ctx, r)
-		}
-		pause(ctx, time.Duration(20+r.IntN(200))*time.Millisecond)
-	}
-}
-
 // settling is how long the cloud has to be there before nothing that the node has reported is
 // shown any more, if etcd does not have it: the hub forgets it after a minute, and a watch that
 // was opened just before puts it right after another.
@@ -164,7 +87,9 @@ func (w *world) settle(all []*follower, whole bool) {
 	w.must(w.history.await(rev))
 	deadline := time.Now().Add(2 * patience)
 	if whole {
-		w.cutWhile(w.reportAll)
+		mend := w.cutOff(false)
+		w.reportAll()
+		mend()
 		deadline = time.Now().Add(settling)
 	}
 	for _, x := range all {
@@ -177,7 +102,9 @@ func (w *world) settle(all []*follower, whole bool) {
 	if whole {
 		pause(w.t.Context(), time.Until(deadline))
 		w.statuses.forget()
-		w.cutWhile(w.readAll)
+		mend := w.cutOff(false)
+		w.readAll()
+		mend()
 	}
 	w.bounded()
 }
@@ -230,9 +157,7 @@ func (f *follower) has(want map[string]*state, settled bool) bool {
 
 // bounded looks whether the hub has grown.
 func (w *world) bounded() {
-	a := w.users[0].newClient("metrics", false)
-	a.base = w.hub.API
-	text := string(a.do(w.t.Context(), "GET", "/metrics", "", "", nil).body)
+	_, text := rawclient.Ask(w.t.Context(), http.MethodGet, w.hub.API+"/metrics")
 	for name, most := range map[string]float64{"go_goroutines": 1500, "go_memstats_heap_inuse_bytes": 200 << 20, "process_open_fds": 600} {
 		value, ok, err := metric.Sum(text, name)
 		if err != nil || !ok || value > most {
@@ -245,11 +170,7 @@ func (w *world) bounded() {
 func (w *world) lacking(length time.Duration) []string {
 	var out []string
 	minutes := length.Minutes()
-	for what, least := range map[string]float64{
-		"cuts": 3, "changes of a default": 0.5, "lists, offline": 20, "gets, offline": 40, "lists, foul": 100, "gets, foul": 200,
-		"watch events": 1000, "writes by clients": 50, "watch events in tables": 5,
-		"statuses written": 10, "statuses reported while the cloud was away": 5, "reported statuses seen offline": 5,
-	} {
+	for what, least := range w.mode.least {
 		if float64(w.done(what)) < least*min(minutes, 10) {
 			out = append(out, fmt.Sprintf("%d %s in %v", w.done(what), what, length))
 		}
@@ -262,9 +183,6 @@ func (w *world) didEnough(length time.Duration) {
 	w.t.Helper()
 	for _, what := range w.lacking(length) {
 		w.report("too little was done", "%s", what)
-	}
-	if w.done(answeredCalm) == 0 {
-		w.report("too little was done", "no %s", answeredCalm)
 	}
 	for _, what := range []string{"lists", "gets"} {
 		answered := w.done(what + " offline of what was read before: answered")

@@ -23,7 +23,7 @@ func (c *client) anObject(r *rand.Rand) (res *resource, namespace, name string) 
 	if namespace == "" {
 		namespace = []string{first, second}[r.IntN(2)]
 	}
-	res = []*resource{configMaps, configMaps, pods, widgets}[r.IntN(4)]
+	res = []*resource{configMaps, configMaps, secrets, pods, widgets}[r.IntN(5)]
 	return res, namespace, nameOf(res, r.IntN(objects))
 }
 

@@ -64,3 +64,25 @@ func TestALaterReportTakesThePlaceOfThoseBefore(t *testing.T) {
 		})
 	}
 }
+
+func TestAKilledHubHasLostWhatWasNotOnDisk(t *testing.T) {
+	kill := time.Now()
+	ago := func(d time.Duration) time.Time { return kill.Add(-d) }
+	for name, tc := range map[string]struct {
+		disk disk
+		from time.Time
+	}{
+		"killed at any time":          {disk{}, ago(lossBeforeKill)},
+		"all was written of late":     {disk{written: ago(time.Second)}, ago(time.Second)},
+		"all was written long before": {disk{written: ago(time.Hour)}, ago(lossBeforeKill)},
+		"the disk is full":            {disk{full: ago(time.Minute)}, ago(time.Minute + lossBeforeKill)},
+		"it was full until just now":  {disk{full: ago(time.Minute), freed: ago(time.Second), written: ago(2 * time.Second)}, ago(time.Minute + lossBeforeKill)},
+		"it was full long before":     {disk{full: ago(time.Hour), freed: ago(time.Minute)}, ago(lossBeforeKill)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.disk.lostBy(kill); got != (loss{tc.from, kill}) {
+				t.Errorf("lost from %v before the kill on, want %v", kill.Sub(got.from), kill.Sub(tc.from))
+			}
+		})
+	}
+}

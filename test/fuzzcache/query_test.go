@@ -20,12 +20,14 @@ const group = "fuzz.edgehub.io"
 var (
 	configMaps = &resource{"configmaps", "/api/v1", "configmaps"}                   //nolint:gochecknoglobals // never changed
 	pods       = &resource{"pods", "/api/v1", "pods"}                               //nolint:gochecknoglobals // never changed
+	secrets    = &resource{"secrets", "/api/v1", "secrets"}                         //nolint:gochecknoglobals // never changed
 	widgets    = &resource{"widgets", "/apis/" + group + "/v1", group + "/widgets"} //nolint:gochecknoglobals // never changed
-	resources  = []*resource{configMaps, pods, widgets}                             //nolint:gochecknoglobals // never changed
+	resources  = []*resource{configMaps, secrets, pods, widgets}                    //nolint:gochecknoglobals // never changed
 )
 
 const (
 	first, second = "fuzz-a", "fuzz-b" // namespaces
+	foreign       = "fuzz-m"           // namespace: of a service account that attacks
 	tier          = "tier"             // label: what selectors ask for
 )
 
@@ -103,7 +105,8 @@ func queriesIn(node string, namespaces ...string) []*query {
 			newQuery(configMaps, namespace, tier+"=x", ""),
 			newQuery(configMaps, namespace, tier+" in (x,y)", ""),
 			newQuery(configMaps, namespace, tier+"!=z", ""),
-			newQuery(configMaps, namespace, "", "metadata.name=m-1"),
+			newQuery(configMaps, namespace, "", "metadata.name=c-1"),
+			newQuery(secrets, namespace, "", ""),
 			newQuery(pods, namespace, "", ""),
 			newQuery(pods, namespace, "", "spec.nodeName="+node),
 			newQuery(pods, namespace, tier+"=y", "spec.nodeName="+node),

@@ -26,8 +26,11 @@ func (fl *follower) reflect(ctx context.Context) error {
 		o.LabelSelector, o.FieldSelector = q.labels, q.fields
 	})
 	var object runtime.Object = &corev1.ConfigMap{}
-	if q.resource == pods {
+	switch q.resource {
+	case pods:
 		object = &corev1.Pod{}
+	case secrets:
+		object = &corev1.Secret{}
 	}
 	s := &reflection{fl}
 	s.what += " by a reflector"

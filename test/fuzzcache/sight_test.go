@@ -15,6 +15,10 @@ import (
 // before has to be there after the kill, and after an orderly stop everything.
 const lossBeforeKill = 8 * time.Second
 
+// remembered is how long it is known when something was seen: longer than a disk is full before the hub is
+// killed, and what was not written before it is on disk.
+const remembered = time.Minute
+
 // floor is the latest revision of which something was seen, and when.
 type floor struct {
 	settled int64 // seen so long ago that no kill takes it away
@@ -39,7 +43,7 @@ func (f *floor) raise(rev int64, at time.Time, by string) {
 		return
 	}
 	f.recent = append(f.recent, seen{rev, at, by})
-	for len(f.recent) > 1 && at.Sub(f.recent[0].at) > 2*lossBeforeKill {
+	for len(f.recent) > 1 && at.Sub(f.recent[0].at) > remembered {
 		f.settled, f.recent = f.recent[0].rev, f.recent[1:]
 	}
 }
@@ -64,7 +68,7 @@ type sight struct {
 	tables  map[string]*floor    // by objectKey, and like covers: what only tables have shown
 	refused map[string]bool      // queries and objects that were last answered with 403
 	allowed map[string]time.Time // when such were last answered with 200
-	kills   []time.Time
+	kills   []loss
 	read    map[string]time.Time // answers with 200, by what was asked for: the last one
 }
 
@@ -81,7 +85,7 @@ func (s *sight) raise(in map[string]*floor, key string, rev int64, asked, at tim
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, kill := range s.kills {
-		if at.After(kill.Add(-lossBeforeKill)) && !asked.After(kill) {
+		if at.After(kill.from) && !asked.After(kill.at) {
 			return // the hub that reported it was killed just then
 		}
 	}
@@ -145,18 +149,18 @@ func (s *sight) inTables(r *resource, namespace, name string) int64 {
 		floorOf(s.tables, objectKey(r.name, "")))
 }
 
-// killed takes away what a hub that was killed at a time may have lost.
-func (s *sight) killed(at time.Time) {
+// killed takes away what a hub that was killed may have lost.
+func (s *sight) killed(lost loss) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kills = append(s.kills, at)
+	s.kills = append(s.kills, lost)
 	for _, in := range []map[string]*floor{s.views, s.objects, s.covers, s.tables} {
 		for _, f := range in {
-			f.forget(at.Add(-lossBeforeKill))
+			f.forget(lost.from)
 		}
 	}
 	for key, when := range s.read {
-		if when.After(at.Add(-lossBeforeKill)) {
+		if when.After(lost.from) {
 			delete(s.read, key)
 		}
 	}
@@ -167,7 +171,7 @@ func (s *sight) killed(at time.Time) {
 func (s *sight) forget(at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kills = append(s.kills, at)
+	s.kills = append(s.kills, loss{at: at})
 	clear(s.views)
 	clear(s.objects)
 	clear(s.covers)

@@ -133,6 +133,8 @@ func decodeJSON(body []byte, kind string, rev int64) (*state, error) {
 	switch kind {
 	case "Pod":
 		return decodeInto(body, rev, &corev1.Pod{})
+	case "Secret":
+		return decodeInto(body, rev, &corev1.Secret{})
 	case "ConfigMap":
 		return decodeInto(body, rev, &corev1.ConfigMap{})
 	case "PartialObjectMetadata":
@@ -192,7 +194,13 @@ func decodeWidget(body []byte, rev int64) (*state, error) {
 func stateOf(object runtime.Object, rev int64) (*state, error) {
 	switch o := object.(type) {
 	case *corev1.ConfigMap:
-		return stateOfConfigMap(o, rev)
+		rest := *o
+		rest.TypeMeta, rest.ObjectMeta = metav1.TypeMeta{}, metav1.ObjectMeta{}
+		return stateWith(o.ObjectMeta, rev, rest)
+	case *corev1.Secret:
+		rest := *o
+		rest.TypeMeta, rest.ObjectMeta = metav1.TypeMeta{}, metav1.ObjectMeta{}
+		return stateWith(o.ObjectMeta, rev, rest)
 	case *corev1.Pod:
 		return stateOfPod(o, rev)
 	case *metav1.PartialObjectMetadata:
@@ -205,23 +213,21 @@ func stateOf(object runtime.Object, rev int64) (*state, error) {
 	return nil, fmt.Errorf("%w that is expected: %T", errNoObject, object)
 }
 
-func stateOfConfigMap(o *corev1.ConfigMap, rev int64) (*state, error) {
-	s, err := stateFrom(o.ObjectMeta, rev)
-	if err != nil {
-		return nil, err
+// stateWith is that of an object whose metadata and content are given.
+func stateWith(about metav1.ObjectMeta, rev int64, content any) (*state, error) {
+	s, err := stateFrom(about, rev)
+	if err == nil {
+		s.content = sumOf(content)
 	}
-	rest := *o
-	rest.TypeMeta, rest.ObjectMeta = metav1.TypeMeta{}, metav1.ObjectMeta{}
-	s.content = sumOf(rest)
-	return s, nil
+	return s, err
 }
 
 func stateOfPod(o *corev1.Pod, rev int64) (*state, error) {
-	s, err := stateFrom(o.ObjectMeta, rev)
+	s, err := stateWith(o.ObjectMeta, rev, o.Spec)
 	if err != nil {
 		return nil, err
 	}
-	s.node, s.content = o.Spec.NodeName, sumOf(o.Spec)
+	s.node = o.Spec.NodeName
 	s.status = status{string(o.Status.Phase), o.Status.Message, sumOf(o.Status)}
 	return s, nil
 }

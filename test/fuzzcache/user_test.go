@@ -6,12 +6,16 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/test/internal/fakeapiserver"
 	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
@@ -49,10 +53,11 @@ type client struct {
 // newClient makes a client on the port without TLS, or on the other one.
 func (u *user) newClient(name string, secure bool) *client {
 	c := &client{user: u, name: u.name + "/" + name, base: u.w.hub.Plain, http: rawclient.New(nil, false)}
-	if secure {
-		roots := rawclient.Roots(u.w.t, filepath.Join(u.w.hub.Root, "pki", "serving.crt"))
-		c.base = fmt.Sprintf("https://127.0.0.1:%d", u.w.hub.SecurePort)
-		c.http = rawclient.New(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, true)
+	switch {
+	case u.name == "node" && u.w.identity != nil:
+		c.base, c.http = u.w.secure(true, *u.w.identity)
+	case secure:
+		c.base, c.http = u.w.secure(true)
 	}
 	plain := c.http.Transport
 	c.http.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -63,6 +68,24 @@ func (u *user) newClient(name string, secure bool) *client {
 		return plain.RoundTrip(r)
 	})
 	return c
+}
+
+// secure is the hub's port with TLS, for a client that presents certificates.
+func (w *world) secure(http2 bool, certificates ...tls.Certificate) (base string, c *http.Client) {
+	roots := rawclient.Roots(w.t, filepath.Join(w.hub.Root, "pki", "serving.crt"))
+	return fmt.Sprintf("https://127.0.0.1:%d", w.hub.SecurePort),
+		rawclient.New(&tls.Config{RootCAs: roots, Certificates: certificates, MinVersion: tls.VersionTLS12}, http2)
+}
+
+// with returns a client that sends further headers, over the same connections.
+func (c *client) with(header http.Header) *client {
+	other, carry := *c, c.http.Transport
+	other.http = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		r = r.Clone(r.Context())
+		maps.Copy(r.Header, header)
+		return carry.RoundTrip(r)
+	})}
+	return &other
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -108,7 +131,9 @@ func (c *client) do(ctx context.Context, method, path, accept, contentType strin
 		return a
 	}
 	defer res.Body.Close()
-	a.code, a.header = res.StatusCode, res.Header
+	if a.code, a.header = res.StatusCode, res.Header; a.code == http.StatusSwitchingProtocols {
+		return a
+	}
 	a.body, a.err = io.ReadAll(res.Body)
 	return a
 }
@@ -146,6 +171,10 @@ func (c *client) usual(ctx context.Context, what string, a *answer, expected ...
 	switch {
 	case a.code == http.StatusTooManyRequests:
 	case a.weather != fair && (a.code == http.StatusServiceUnavailable || a.code == http.StatusGatewayTimeout || a.code == http.StatusBadGateway):
+		status, err := fakeapiserver.Decode(a.body)
+		if s, ok := status.(*metav1.Status); a.byHub() && (err != nil || !ok || int(s.Code) != a.code) {
+			c.w.report("a refusal that no client can read", "%s: %s: %v", c.name, what, a)
+		}
 	case a.code == http.StatusGatewayTimeout && strings.Contains(string(a.body), "Too large resource version"):
 	case a.code == http.StatusUnauthorized && a.weather != fair: // a token that was never used while the cloud was there
 	case a.code == http.StatusForbidden && c.revocable:

@@ -3,7 +3,9 @@ package fuzzcache
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -15,13 +17,14 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 	"github.com/edgehub-io/edgehub/test/internal/rawclient"
+	"github.com/edgehub-io/edgehub/test/internal/smalldisk"
 )
 
 // world is one hub before two apiservers, and its users.
@@ -33,35 +36,48 @@ type world struct {
 	findings findings
 	log      log
 	statuses statuses
-	copied   bool // a copy of the hub's store is there
-	spoiled  bool // there may be damage in the hub's store that the hub has not met
+	mode     *mode
+	command  []string // the hub's
+	copies   string   // folder of copied files
+	copied   bool     // a copy of the hub's store is there
+	spoiled  bool     // there may be damage in the hub's store that the hub has not met
+	disk     disk
 	writes   atomic.Int64
 	isCalm   atomic.Bool // the node itself writes nothing
 
-	users   []*user
-	direct  []*client // straight to the apiservers
-	carol   *user     // who loses her access now and then
-	etcdURL string
-	etcd    *http.Client
+	users    []*user
+	direct   []*client        // straight to the apiservers
+	identity *tls.Certificate // the node's, where its programs have to present one; else all on the machine are the node
+	carol    *user            // who loses her access now and then
+	etcdURL  string
+	etcd     *http.Client
 }
 
-func newWorld(t *testing.T, seed uint64) *world {
+func newWorld(t *testing.T, seed uint64, m *mode) *world {
 	t.Helper()
-	w := &world{t: t, seed: seed}
+	w := &world{t: t, seed: seed, mode: m, copies: t.TempDir()}
 	w.findings = findings{began: time.Now(), count: map[string]int{}, first: map[string][]string{}, total: map[string]int{}}
 	var err error
 	w.etcdURL, w.etcd, err = env.EtcdClient()
 	w.must(err)
 	w.history, err = watchEtcd(t.Context())
 	w.must(err)
+	root := ""
+	if m.disk > 0 {
+		root = smalldisk.Try(t, m.disk)
+		w.disk.own = root != ""
+	}
 	servers := env.ServerURLs()
 	w.hub = hubproc.New(t, hubproc.Options{
-		Binary: env.hubBin, Server: servers[0], Others: servers[1:],
-		Args: []string{"--log-level=info", "--container-runtime-endpoint=", "--serve-reads-from-watches"},
+		Binary: env.hubBin, Server: servers[0], Others: servers[1:], Root: root,
+		Args: append([]string{"--log-level=info", "--container-runtime-endpoint=", "--serve-reads-from-watches"}, m.args...),
 	})
 	w.hub.IdentifyAs(env.Cluster, "system:masters") // it may read all that a test makes
+	if m.attacked {
+		w.identity = w.certificate(w.hub.User, "system:nodes")
+	}
 	w.prepare()
-	w.hub.Start()
+	w.start()
 	w.makeUsers()
 	return w
 }
@@ -73,6 +89,14 @@ func (w *world) must(err error) {
 	}
 }
 
+// made is must for what another world has made, too: they share a control plane.
+func (w *world) made(err error) {
+	w.t.Helper()
+	if !apierrors.IsAlreadyExists(err) {
+		w.must(err)
+	}
+}
+
 func (w *world) weatherOf(from, to time.Time) weather { return w.log.of(from, to) }
 func (w *world) hubDown(from, to time.Time) bool      { return w.log.hubDown(from, to) }
 
@@ -80,10 +104,10 @@ func (w *world) hubDown(from, to time.Time) bool      { return w.log.hubDown(fro
 func (w *world) prepare() {
 	ctx, admin := w.t.Context(), env.admins[0]
 	_, err := admin.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.hub.Name}}, metav1.CreateOptions{})
-	w.must(err)
-	for _, namespace := range []string{first, second} {
+	w.made(err)
+	for _, namespace := range []string{first, second, foreign} {
 		_, err := admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
-		w.must(err)
+		w.made(err)
 		poll.Eventually(w.t, "the default service account", func() bool {
 			_, err := admin.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
 			return err == nil
@@ -92,11 +116,11 @@ func (w *world) prepare() {
 	_, err = admin.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "fuzz"},
 		Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{"", group}, Resources: []string{"configmaps", "pods", "pods/status", "widgets"},
+			APIGroups: []string{"", group}, Resources: []string{"configmaps", "secrets", "pods", "pods/status", "widgets"},
 			Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"},
 		}},
 	}, metav1.CreateOptions{})
-	w.must(err)
+	w.made(err)
 	w.makeKind()
 }
 
@@ -117,7 +141,7 @@ const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 func (w *world) makeKind() {
 	raw := env.admins[0].Discovery().RESTClient()
-	w.must(raw.Post().AbsPath(definitions).SetHeader("Content-Type", asJSON).Body([]byte(definition(""))).Do(w.t.Context()).Error())
+	w.made(raw.Post().AbsPath(definitions).SetHeader("Content-Type", asJSON).Body([]byte(definition(""))).Do(w.t.Context()).Error())
 	for _, admin := range env.admins {
 		poll.Eventually(w.t, "widgets are served", func() bool {
 			return admin.Discovery().RESTClient().Get().AbsPath(widgets.path("")).Do(w.t.Context()).Error() == nil
@@ -126,15 +150,15 @@ func (w *world) makeKind() {
 	for _, namespace := range []string{first, second} {
 		for i := range still {
 			widget := fmt.Appendf(nil, `{"apiVersion":"%s/v1","kind":"Widget","metadata":{"name":%q},"spec":{"value":"still"}}`, group, nameOf(widgets, objects+i))
-			w.must(raw.Post().AbsPath(widgets.path(namespace)).SetHeader("Content-Type", asJSON).Body(widget).Do(w.t.Context()).Error())
+			w.made(raw.Post().AbsPath(widgets.path(namespace)).SetHeader("Content-Type", asJSON).Body(widget).Do(w.t.Context()).Error())
 		}
 	}
 }
 
 // changeDefault gives Widgets another colour by default: objects read otherwise from now
 // on, at the version that they had.
-func (w *world) changeDefault(ctx context.Context, n int) {
-	colour := colours()[n%len(colours())]
+func (w *world) changeDefault(ctx context.Context, _ *rand.Rand) {
+	colour := colours()[w.done("changes of a default")%len(colours())]
 	w.note("widgets are %q by default", colour)
 	defer w.log.during(&w.log.defined, "another default")()
 	patch := fmt.Sprintf(`[{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/colour/default","value":%q}]`, colour)
@@ -147,6 +171,12 @@ func (w *world) changeDefault(ctx context.Context, n int) {
 
 // makeUsers makes the node, service accounts, and the clients that come from elsewhere.
 func (w *world) makeUsers() {
+	direct := &user{w: w, name: "direct", namespaces: []string{""}, sight: newSight()}
+	for _, server := range env.ServerURLs() {
+		config, err := rest.TLSConfigFor(env.AdminConfig())
+		w.must(err)
+		w.direct = append(w.direct, &client{user: direct, name: "direct", base: server, http: rawclient.New(config, true)})
+	}
 	node := &user{w: w, name: "node", namespaces: []string{""}, sight: newSight()}
 	node.queries = queriesIn(w.hub.Name, "", first)
 	w.users = append(w.users, node)
@@ -157,19 +187,13 @@ func (w *world) makeUsers() {
 		u := &user{w: w, name: one.name, namespaces: one.namespaces, sight: newSight()}
 		u.queries = queriesIn(w.hub.Name, one.namespaces...)
 		_, err := env.admins[0].CoreV1().ServiceAccounts(first).Create(w.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: u.name}}, metav1.CreateOptions{})
-		w.must(err)
-		w.must(w.allow(w.t.Context(), u))
-		w.must(w.rotate(w.t.Context(), u, 0))
+		w.made(err)
+		w.made(w.allow(w.t.Context(), u))
+		w.must(w.rotate(w.t.Context(), u, false))
 		w.users = append(w.users, u)
 	}
 	w.carol = w.users[len(w.users)-1]
 	w.carol.revocable = true
-	direct := &user{w: w, name: "direct", namespaces: []string{""}, sight: newSight()}
-	for _, server := range env.ServerURLs() {
-		config, err := rest.TLSConfigFor(env.AdminConfig())
-		w.must(err)
-		w.direct = append(w.direct, &client{user: direct, name: "direct", base: server, http: rawclient.New(config, true)})
-	}
 	for _, u := range w.users { // access is known to all apiservers before anybody complains
 		poll.Eventually(w.t, "access of "+u.name, func() bool {
 			for _, q := range u.queries[:1] {
@@ -202,21 +226,29 @@ func (w *world) forbid(ctx context.Context, u *user) error {
 
 // rotate gives a user another token: issued through the hub, as to a kubelet, or straight
 // by an apiserver.
-func (w *world) rotate(ctx context.Context, u *user, n int) error {
-	admin := env.admins[n%len(env.admins)]
-	if n%2 == 1 {
-		through, err := kubernetes.NewForConfig(&rest.Config{Host: w.hub.Plain, QPS: -1})
-		if err != nil {
-			return err
-		}
-		admin = through
+func (w *world) rotate(ctx context.Context, u *user, throughHub bool) error {
+	c := w.direct[0]
+	if throughHub {
+		c = w.users[0].newClient("kubelet", false)
+		defer c.http.CloseIdleConnections()
 	}
-	issued, err := admin.CoreV1().ServiceAccounts(first).CreateToken(ctx, u.name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
+	var issued authenticationv1.TokenRequest
+	a := c.do(ctx, http.MethodPost, tokenPath(u.name), asJSON, asJSON, []byte(tokenRequest))
+	if a.code != http.StatusCreated {
+		return errors.New(a.String())
+	}
+	if err := json.Unmarshal(a.body, &issued); err != nil {
 		return err
 	}
 	u.token.Store(&issued.Status.Token)
 	return nil
+}
+
+// tokenRequest is for a token, as a kubelet asks for it.
+const tokenRequest = `{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","spec":{}}`
+
+func tokenPath(user string) string {
+	return "/api/v1/namespaces/" + first + "/serviceaccounts/" + user + "/token"
 }
 
 // revision is etcd's now.

@@ -43,6 +43,8 @@ func (w *world) body(r *rand.Rand, res *resource, namespace, name, write string)
 		}}
 	case widgets:
 		return map[string]any{"apiVersion": group + "/v1", "kind": "Widget", "metadata": metadata, "spec": map[string]any{"value": value}}
+	case secrets:
+		return map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": map[string]string{"value": value}}
 	}
 	return map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": map[string]string{"value": value}}
 }
@@ -91,6 +93,8 @@ func (c *client) patch(r *rand.Rand, res *resource, write string) map[string]any
 		metadata["labels"] = labels
 	case res == configMaps:
 		body["data"] = map[string]string{"value": write + strings.Repeat("+", r.IntN(200))}
+	case res == secrets:
+		body["stringData"] = map[string]string{"value": write + strings.Repeat("+", r.IntN(200))}
 	case res == widgets:
 		body["spec"] = map[string]string{"value": write + strings.Repeat("+", r.IntN(200))}
 	}

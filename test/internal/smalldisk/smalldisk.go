@@ -23,17 +23,35 @@ const SourcePrefix = "edgehub-test-"
 // MountWith is Mount with options of tmpfs.
 func MountWith(t testing.TB, options string) string {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("NOT RUN: a full disk is tested on a tmpfs, and only root may mount one")
+	dir, err := mount(t, options)
+	if err != nil {
+		t.Skipf("NOT RUN: a full disk is tested on a tmpfs, and here none can be mounted: %v", err)
 	}
+	return dir
+}
+
+// Try is Mount for tests that are about more than a full disk: without the rights to mount it returns "", and logs
+// the reason.
+func Try(t testing.TB, size int) string {
+	t.Helper()
+	dir, err := mount(t, fmt.Sprintf("size=%dm", size))
+	if err != nil {
+		t.Logf("NOT RUN: no disk is full: a tmpfs cannot be mounted: %v", err)
+		return ""
+	}
+	return dir
+}
+
+func mount(t testing.TB, options string) (string, error) {
+	t.Helper()
 	dir := t.TempDir()
 	if err := syscall.Mount(SourcePrefix+strconv.Itoa(os.Getpid()), dir, "tmpfs", 0, options); err != nil {
-		t.Skipf("NOT RUN: a full disk is tested on a tmpfs, and here none can be mounted: %v", err)
+		return "", err
 	}
 	t.Cleanup(func() {
 		if err := syscall.Unmount(dir, 0); err != nil {
 			t.Error(err)
 		}
 	})
-	return dir
+	return dir, nil
 }

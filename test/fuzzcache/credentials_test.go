@@ -1,4 +1,4 @@
-package attack
+package fuzzcache
 
 import (
 	"crypto/ecdsa"
@@ -15,20 +15,70 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
 // credentials are headers that an attacker sends, and whom an apiserver takes the sender
-// for: nil is nobody, or somebody without a Secret.
+// for: nil is nobody, or somebody who may read nothing.
 type credentials struct {
 	name   string
 	header http.Header
-	is     *user
+	is     *account
 	http1  bool // they need HTTP/1.1
 }
 
+// account is a service account with a token, and the namespaces that it may read; "" is all.
+type account struct {
+	namespace, name, token string
+	uid                    types.UID
+	reads                  []string
+}
+
+// newAccount makes a service account, if it is not there, and a token of it.
+func newAccount(t *testing.T, namespace, name string, reads ...string) *account {
+	t.Helper()
+	accounts := env.admins[0].CoreV1().ServiceAccounts(namespace)
+	_, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	made, err := accounts.Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &account{namespace: namespace, name: name, uid: made.UID, reads: reads}
+	a.token = a.newToken(t)
+	return a
+}
+
+// newToken returns another token, for the apiserver if no audience is named.
+func (a *account) newToken(t *testing.T, audiences ...string) string {
+	t.Helper()
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
+	issued, err := env.admins[0].CoreV1().ServiceAccounts(a.namespace).CreateToken(t.Context(), a.name, request, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return issued.Status.Token
+}
+
+// username is what an apiserver calls the account.
+func (a *account) username() string { return "system:serviceaccount:" + a.namespace + ":" + a.name }
+
+// bearer is the header of a caller with a token.
+func bearer(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
+
 // hostile returns what an attacker who holds the token of own sends to be taken for the
 // victim, or to take something from it.
-func hostile(t *testing.T, own, victim *user) []credentials {
+func hostile(t *testing.T, own, victim *account) []credentials {
 	t.Helper()
 	unsigned := forge(t, victim.token)
 	none := unsignedToken(t, victim)
@@ -81,7 +131,7 @@ func hostile(t *testing.T, own, victim *user) []credentials {
 		{name: "headers of a front proxy, two blanks", header: with(authorization("Bearer  "+none), http.Header{"X-Remote-User": {victim.username()}})},
 		{name: "cookie", header: http.Header{"Cookie": {"token=" + victim.token}}},
 		{name: "connection header that drops the token", header: http.Header{"Authorization": {"Bearer " + none}, "Connection": {"Authorization"}}, http1: true},
-		{name: "for another audience", header: authorization("Bearer " + victim.newToken("vault"))},
+		{name: "for another audience", header: authorization("Bearer " + victim.newToken(t, "vault"))},
 		{name: "expired", header: authorization("Bearer " + sign(t, serviceAccountKey(t), claims(victim, time.Now().Add(-2*time.Hour))))},
 		{name: "signed by a foreign key", header: authorization("Bearer " + sign(t, foreignKey(t), claims(victim, time.Now())))},
 	}
@@ -98,13 +148,13 @@ func forge(t *testing.T, token string) string {
 }
 
 // unsignedToken has the claims of a user, and nobody has signed it.
-func unsignedToken(t *testing.T, u *user) string {
+func unsignedToken(t *testing.T, u *account) string {
 	t.Helper()
 	return encode(t, map[string]any{"alg": "none", "typ": "JWT"}) + "." + strings.Split(u.token, ".")[1] + ".c"
 }
 
 // claims are those of a token that was issued at a time, and is good for an hour.
-func claims(u *user, issued time.Time) map[string]any {
+func claims(u *account, issued time.Time) map[string]any {
 	return map[string]any{
 		"iss": "https://kubernetes.default.svc", "aud": []string{"https://kubernetes.default.svc"}, "sub": u.username(),
 		"iat": issued.Unix(), "nbf": issued.Unix(), "exp": issued.Add(time.Hour).Unix(),
@@ -164,4 +214,45 @@ func serviceAccountKey(t *testing.T) *ecdsa.PrivateKey {
 		t.Fatal(err)
 	}
 	return key
+}
+
+// What this test takes callers for has to be what the apiserver takes them for.
+func TestCredentialsAreWhatTheApiserverTakesThemFor(t *testing.T) {
+	config, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: env.AdminConfig().CAData}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, victim := newAccount(t, metav1.NamespaceDefault, "own"), newAccount(t, metav1.NamespaceDefault, "victim")
+	direct := &client{user: &user{w: &world{t: t}}, base: env.ServerURL()}
+	for _, c := range hostile(t, own, victim) {
+		t.Run(c.name, func(t *testing.T) {
+			want := ""
+			if c.is != nil {
+				want = c.is.username()
+			}
+			direct.http = rawclient.New(config.Clone(), !c.http1)
+			defer direct.http.CloseIdleConnections()
+			if got := reviewed(t, direct.with(c.header)); got != want {
+				t.Errorf("the apiserver takes the caller for %q, the test for %q", got, want)
+			}
+		})
+	}
+}
+
+// reviewed is whom the apiserver takes a caller for, or "".
+func reviewed(t *testing.T, c *client) string {
+	t.Helper()
+	a := c.do(t.Context(), http.MethodPost, "/apis/authentication.k8s.io/v1/selfsubjectreviews", asJSON, asJSON,
+		[]byte(`{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1"}`))
+	if a.err != nil || a.code != http.StatusCreated {
+		return ""
+	}
+	var review authenticationv1.SelfSubjectReview
+	if err := json.Unmarshal(a.body, &review); err != nil {
+		t.Fatal(err)
+	}
+	if name := review.Status.UserInfo.Username; name != "system:anonymous" {
+		return name
+	}
+	return ""
 }
