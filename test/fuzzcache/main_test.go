@@ -1,20 +1,24 @@
-// Package fuzzcache compares everything that many clients of one hub see with what etcd
-// had, while the links to two apiservers break and the hub is killed: online, offline and
-// after reconnect.
+// Package fuzzcache is the cache's random test: real apiservers, etcd and a hub, each a process of its own, and many
+// clients. Everything that they see, online, offline and after the return, is compared with what etcd had.
 //
 // Objects are compared as a whole, decoded, with what etcd had at their resourceVersion. One
 // client is a kubelet: the statuses that it has reported while the cloud was away are the
 // only thing that others may see and etcd does not have, and they have to see it. Others ask
-// for tables, as kubectl does. A hub that was killed may find its store damaged, cut short or
-// as it was before.
+// for tables, as kubectl does. Etcd is watched past all of them, from its first revision on, so that what is true
+// depends neither on the hub nor on an apiserver's watch cache.
 //
-// The apiservers, etcd and the hub are real, each a process of its own. Etcd is watched
-// past all of them, from its first revision on, so that what is true depends neither on the
-// hub nor on an apiserver's watch cache.
+// What happens meanwhile is a mode's, a table of faults, and each mode is a test, which -run chooses:
 //
-// SECONDS sets how long it takes, 60 by default. SEED is what clients, writes
+//   - TestWhatClientsSeeIsWhatEtcdHad: the links to two apiservers break in many ways, and all else that may happen.
+//   - TestWhateverHappensToTheHubNoAnswerIsWrong: the hub is killed, its files are damaged, its disk is full.
+//   - TestNobodyReadsOrTakesAwayWhatIsAnothers: others send forged, foreign and old credentials.
+//
+// SECONDS sets how long each takes, 60 by default. SEED is what clients, writes
 // and faults are drawn from; it is printed. Processes run beside each other, so a seed
 // repeats what is done, and not the instant at which it is.
+//
+// TestWhatWasShownInAnOutageIsTakenBack is about what a hub derives while the cloud is away, and etcd never has; it
+// takes ROUNDS and FIRST_SEED.
 package fuzzcache
 
 import (
@@ -38,7 +42,10 @@ var env struct { //nolint:gochecknoglobals // TestMain has no other way to hand 
 	hubBin string
 }
 
-func TestMain(m *testing.M) { os.Exit(testmain.Main(m, "fuzzcache", prepare)) }
+func TestMain(m *testing.M) {
+	testmain.AtOnce(roundsAtOnce)
+	os.Exit(testmain.Main(m, "fuzzcache", prepare))
+}
 
 func prepare(ctx context.Context, s *testmain.Env) (err error) {
 	if env.hubBin, err = hubproc.Build(ctx, productRoot, s.Dir); err != nil {

@@ -1,7 +1,8 @@
-package outage_test
+package fuzzcache
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -16,22 +17,70 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/edgehub-io/edgehub/test/chaos/seeds"
 	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
+// Kubelet, kube-proxy and a pod, as client-go reads for them, are shown in an outage what the cloud does not have:
+// default/kubernetes leads to the hub, and the node and its pod have another status. The hub is killed or stopped
+// within 30 s of the return, and started again. In the end they have what the apiserver has.
+//
+// ROUNDS sets how many rounds are played, FIRST_SEED with which seed to begin. What is done, and when, follows from
+// the seed; what the processes make of it does not.
+func TestWhatWasShownInAnOutageIsTakenBack(t *testing.T) {
+	grantReaders(t)
+	seeds.Each(t, "ROUNDS", roundsAtOnce, func(t *testing.T, seed int) {
+		t.Parallel()
+		newRound(t, seed).play()
+	})
+}
+
 const (
+	apiServers = "kubernetes" // their Service and its slice, in the namespace default
+	// roundsAtOnce are played beside each other: they wait more than they compute.
+	roundsAtOnce = 8
+
 	around   = 30 * time.Second // how long before or after the return the hub ends, at most
 	maxPause = 10 * time.Second // until it is started again
 	// namespace has the pods and Services of all rounds.
 	namespace = metav1.NamespaceDefault
 )
+
+// grantReaders lets a kube-proxy that uses the node's identity read, and one with a token, and makes what an
+// apiserver has elsewhere.
+func grantReaders(t *testing.T) {
+	t.Helper()
+	made := func(err error) {
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+	}
+	for name, group := range map[string]string{"nodes": "system:nodes", "pods": "system:serviceaccounts:" + namespace} {
+		_, err := env.admins[0].RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "test-" + name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node-proxier"},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group}},
+		}, metav1.CreateOptions{})
+		made(err)
+	}
+	// The test cluster's apiserver does not write it: on loopback it has no address for it.
+	_, err := env.admins[0].DiscoveryV1().EndpointSlices(namespace).Create(t.Context(), &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: apiServers, Labels: map[string]string{discoveryv1.LabelServiceName: apiServers}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"198.51.100.1"}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
+		Ports:       []discoveryv1.EndpointPort{{Name: new("https"), Port: new(int32(6443)), Protocol: new(corev1.ProtocolTCP)}},
+	}, metav1.CreateOptions{})
+	made(err)
+}
 
 // round is one node with a pod, which a Service leads to, and those who read of them.
 type round struct {
@@ -64,7 +113,7 @@ func newRound(t *testing.T, seed int) *round {
 		killed: random.IntN(2) == 0, pause: time.Duration(random.Int64N(int64(maxPause))), reporter: random.IntN(2) == 0,
 	}
 	r.Logf("the hub ends %v after the return, killed: %v; it is started %v later; kubelet reports again: %v", r.at, r.killed, r.pause, r.reporter)
-	r.hub = hubproc.New(t, hubproc.Options{Binary: env.hubBin, Server: env.ServerURL(), Args: []string{
+	r.hub = hubproc.New(t, hubproc.Options{Binary: env.hubBin, Server: env.ServerURLs()[0], Args: []string{
 		"--container-runtime-endpoint=", "--dummy-if-ip=" + r.hubIP,
 		"--reconnect-jitter=2s", // the product's own
 		"--transforms=",         // or the node's own programs read default/kubernetes otherwise, online as well
@@ -124,10 +173,10 @@ func (r *round) play() {
 // create makes the node, its pod and a Service that leads there.
 func (r *round) create() {
 	r.Helper()
-	_, err := env.admin.CoreV1().Nodes().Create(r.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.hub.Name}}, metav1.CreateOptions{})
+	_, err := env.admins[0].CoreV1().Nodes().Create(r.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.hub.Name}}, metav1.CreateOptions{})
 	r.must(err)
 	labels := map[string]string{"app": r.hub.Name}
-	_, err = env.admin.CoreV1().Services(namespace).Create(r.Context(), &corev1.Service{
+	_, err = env.admins[0].CoreV1().Services(namespace).Create(r.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: r.hub.Name}, Spec: corev1.ServiceSpec{Selector: labels, Ports: []corev1.ServicePort{{Port: 80}}},
 	}, metav1.CreateOptions{})
 	r.must(err)
@@ -136,7 +185,7 @@ func (r *round) create() {
 		Containers: []corev1.Container{{Name: "c", Image: "app.invalid/app:v1"}},
 	}}
 	poll.Check(r.Context(), r, "the pod is admitted", func(ctx context.Context) error { // once the namespace has its service account
-		_, err := env.admin.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+		_, err := env.admins[0].CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 		return err
 	})
 }
@@ -144,7 +193,7 @@ func (r *round) create() {
 // read starts the readers: kubelet and a kube-proxy, which are the node, and a pod with a token.
 func (r *round) read() {
 	r.Helper()
-	token, err := env.admin.CoreV1().ServiceAccounts(namespace).CreateToken(r.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := env.admins[0].CoreV1().ServiceAccounts(namespace).CreateToken(r.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	r.must(err)
 	node, err := kubernetes.NewForConfig(&rest.Config{Host: r.hub.Plain, QPS: -1})
 	r.must(err)
@@ -154,7 +203,7 @@ func (r *round) read() {
 	})
 	r.must(err)
 	r.kubelet = node
-	core, discovery := env.admin.CoreV1().RESTClient(), env.admin.DiscoveryV1().RESTClient()
+	core, discovery := env.admins[0].CoreV1().RESTClient(), env.admins[0].DiscoveryV1().RESTClient()
 	r.pods = r.follow("kubelet", node.CoreV1().RESTClient(), core, "pods", &corev1.Pod{}, fields.OneTermEqualSelector("spec.nodeName", r.hub.Name))
 	r.nodes = r.follow("kubelet", node.CoreV1().RESTClient(), core, "nodes", &corev1.Node{}, fields.OneTermEqualSelector("metadata.name", r.hub.Name))
 	for who, client := range map[string]kubernetes.Interface{"kube-proxy": node, "a pod": pod} {
@@ -188,17 +237,17 @@ func (r *round) report(ctx context.Context, ready corev1.ConditionStatus) error 
 
 // expectStatus returns an error unless kubelet reads its pod and node as it has reported them.
 func (r *round) expectStatus(ready corev1.ConditionStatus) error {
-	for _, object := range r.pods.store.List() {
-		for _, c := range object.(*corev1.Pod).Status.Conditions {
-			if c.Type == corev1.PodReady && c.Status != ready {
-				return fmt.Errorf("kubelet's pod has Ready=%s", c.Status)
-			}
+	for _, object := range append(r.pods.store.List(), r.nodes.store.List()...) {
+		var status struct {
+			Status struct{ Conditions []metav1.Condition }
 		}
-	}
-	for _, object := range r.nodes.store.List() {
-		for _, c := range object.(*corev1.Node).Status.Conditions {
-			if c.Type == corev1.NodeReady && c.Status != ready {
-				return fmt.Errorf("kubelet's node has Ready=%s", c.Status)
+		body, err := json.Marshal(object)
+		if err = errors.Join(err, json.Unmarshal(body, &status)); err != nil {
+			return err
+		}
+		for _, c := range status.Status.Conditions {
+			if c.Type == "Ready" && string(c.Status) != string(ready) {
+				return fmt.Errorf("kubelet's %T has Ready=%s", object, c.Status)
 			}
 		}
 	}

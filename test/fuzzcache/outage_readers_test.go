@@ -1,4 +1,4 @@
-package outage_test
+package fuzzcache
 
 import (
 	"context"
