@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 
@@ -50,26 +49,6 @@ func (q Query) Parse() (Query, error) {
 	q.labels, errs[0] = labels.Parse(q.Labels)
 	q.fields, errs[1] = fields.ParseSelector(q.Fields)
 	return q, errors.Join(errs[:]...)
-}
-
-// Path is the query as a path with parameters.
-func (q Query) Path() string {
-	gvk := Resources()[q.Resource].Kind
-	path := "/apis/" + gvk.Group + "/" + gvk.Version
-	if gvk.Group == "" {
-		path = "/api/" + gvk.Version
-	}
-	if q.Namespace != "" {
-		path += "/namespaces/" + q.Namespace
-	}
-	values := url.Values{}
-	if q.Labels != "" {
-		values.Set("labelSelector", q.Labels)
-	}
-	if q.Fields != "" {
-		values.Set("fieldSelector", q.Fields)
-	}
-	return path + "/" + q.Resource + "?" + values.Encode()
 }
 
 func (q Query) selects(o Object) bool {

@@ -154,33 +154,6 @@ func (s *Server) At(version int, q Query) map[string]Object {
 	return out
 }
 
-// Of returns all states that one object had, by version; a deletion is nil.
-func (s *Server) Of(resource, namespace, name string) map[int]Object {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := map[int]Object{}
-	for _, e := range s.log {
-		switch {
-		case e.resource != resource || keyOf(e.object) != namespace+"/"+name:
-		case e.what == watch.Deleted:
-			out[e.version] = nil
-		default:
-			out[e.version] = e.object
-		}
-	}
-	return out
-}
-
-// Latest returns an object as it is now, or nil. It is not to be changed.
-func (s *Server) Latest(resource, namespace, name string) Object {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e := s.latest[resource][namespace+"/"+name]; e != nil {
-		return e.object
-	}
-	return nil
-}
-
 func (s *Server) at(version int, q Query) map[string]*event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
