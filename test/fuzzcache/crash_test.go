@@ -24,20 +24,25 @@ import (
 
 // crashes are a mode: the hub is killed again and again under load, its files are damaged, its disk is full.
 var crashes = mode{ //nolint:gochecknoglobals // never changed
-	pause: 4 * time.Second,
-	first: []fault{crashed("killed when all was written", nil, (*world).awaitDisk), crashed("damaged files", (*world).damageStore, nil)},
+	pause: 2 * time.Second,
+	first: []fault{written, damaged, starting, full, killed, wasFull},
 	faults: []weighted{
-		{2, crashed("killed", nil, nil)},
-		{2, crashed("killed when all was written", nil, (*world).awaitDisk)},
-		{1, crashed("killed while it starts", (*world).killStarting, nil)},
-		{5, crashed("damaged files", (*world).damageStore, nil)},
-		{2, crashed("a full disk", nil, (*world).fillDisk)},
-		{1, crashed("a disk that was full for a while", nil, (*world).fillDiskForAWhile)},
+		{2, killed}, {2, written}, {1, starting}, {5, damaged}, {2, full}, {1, wasFull},
 		{1, (*world).cut},
 	},
 	disk:  24,
 	least: map[string]float64{"crashes": 4, "lists, offline": 50, "gets, offline": 50, "watch events": 300, "writes by clients": 20},
 }
+
+// The ways to crash. See crashed.
+var (
+	killed   = crashed("killed", nil, nil)
+	written  = crashed("killed when all was written", (*world).awaitDisk, nil)
+	starting = crashed("killed while it starts", nil, (*world).killStarting)
+	damaged  = crashed("damaged files", nil, (*world).damageStore)
+	full     = crashed("a full disk", (*world).fillDisk, nil)
+	wasFull  = crashed("a disk that was full for a while", (*world).fillDiskForAWhile, nil)
+)
 
 // TestWhateverHappensToTheHubNoAnswerIsWrong kills the hub for SECONDS under load, and damages its files. It is
 // started without the cloud after each, and its users read all there is. In the end the cloud stays for long
@@ -50,9 +55,9 @@ func TestWhateverHappensToTheHubNoAnswerIsWrong(t *testing.T) {
 	s.survives()
 }
 
-// crashed returns a fault: something is done under load, the hub is killed, something is done to its files, and it
-// starts without the cloud.
-func crashed(name string, down func(*world, *rand.Rand), before func(*world, *rand.Rand)) fault {
+// crashed returns a fault: something is done under load, the hub is killed, something is done while it does not run,
+// and it starts without the cloud.
+func crashed(name string, before, down func(*world, *rand.Rand)) fault {
 	return func(w *world, _ context.Context, r *rand.Rand) {
 		w.note("a crash: %s", name)
 		if before != nil {
