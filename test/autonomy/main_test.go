@@ -14,11 +14,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 	"github.com/edgehub-io/edgehub/test/internal/testmain"
 )
-
-// binaries is where `make build` leaves the hub and the controller.
-const binaries = "../../bin"
 
 // toleration is for how many seconds pods tolerate that their node is away, by default.
 const toleration = "10"
@@ -31,12 +29,12 @@ var env struct {
 func TestMain(m *testing.M) { os.Exit(testmain.Main(m, "autonomy", prepare)) }
 
 func prepare(ctx context.Context, s *testmain.Env) error {
-	hub, err := filepath.Abs(filepath.Join(binaries, "edgehub"))
+	programs, err := hubproc.Programs("../..")
 	if err != nil {
 		return err
 	}
 	env.cluster, err = s.StartCluster(ctx, cluster.Options{
-		Nodes: 3, HubBin: hub, ControllerBin: filepath.Join(filepath.Dir(hub), "edgehub-controller"),
+		Nodes: 3, HubBin: filepath.Join(programs, "edgehub"), ControllerBin: filepath.Join(programs, "edgehub-controller"),
 		ControllerArgs:        []string{"--default-toleration-seconds=" + toleration},
 		APIServerArgs:         []string{"--default-not-ready-toleration-seconds=" + toleration, "--default-unreachable-toleration-seconds=" + toleration},
 		ControllerManagerArgs: []string{"--node-eviction-rate=100"}, // a node at a time, without waiting for the next

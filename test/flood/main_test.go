@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 	"github.com/edgehub-io/edgehub/test/internal/testmain"
 )
 
@@ -55,12 +56,12 @@ func prepare(ctx context.Context, s *testmain.Env) (err error) {
 			return fmt.Errorf("FLOOD=%s: it must be a time, such as 10m", text)
 		}
 	}
-	hub, err := filepath.Abs("../../bin/edgehub")
+	programs, err := hubproc.Programs("../..")
 	if err != nil {
 		return err
 	}
 	env.Cluster, err = s.StartCluster(ctx, cluster.Options{
-		Nodes: 1, HubBin: hub,
+		Nodes: 1, HubBin: filepath.Join(programs, "edgehub"),
 		// As `edgehub install` does, but for the plain port, at which each program that is new
 		// has the hub look whose it is.
 		KubeletOnTLS: func(string) bool { return true },

@@ -23,6 +23,7 @@ import (
 	"github.com/edgehub-io/edgehub/test/cluster/images"
 	"github.com/edgehub-io/edgehub/test/cluster/link"
 	"github.com/edgehub-io/edgehub/test/install/machine"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
@@ -299,6 +300,16 @@ func (n *node) write(path, content string) {
 	}
 }
 
+// program is one of the product's.
+func (n *node) program(name string) []byte {
+	n.t.Helper()
+	folder, err := hubproc.Programs("../..")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return n.read(filepath.Join(folder, name))
+}
+
 func (n *node) systemctl(args ...string) string {
 	n.t.Helper()
 	out, err := n.Run(n.t.Context(), append([]string{"systemctl"}, args...)...)
@@ -308,11 +319,11 @@ func (n *node) systemctl(args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// build is the hub as `make build` leaves it, or another build of it: a different file
+// build is the hub, or another build of it: a different file
 // that does the same.
 func (n *node) build(another bool) (path string) {
 	n.t.Helper()
-	binary := n.read("../../bin/edgehub")
+	binary := n.program("edgehub")
 	if another {
 		n.version++
 		binary = append(bytes.Clone(binary), byte(n.version))

@@ -152,14 +152,14 @@ func (n *node) deletePod(w *workload) {
 	})
 }
 
-// bring puts a program that `make build` has built into the machine.
+// bring puts a program of the product into the machine.
 func (n *node) bring(program string) {
 	n.t.Helper()
 	path := "/root/" + program
 	if err := n.Write(path, "", 0o755); err != nil {
 		n.t.Fatal(err)
 	}
-	if err := os.WriteFile(n.Path(path), n.read("../../bin/"+program), 0o755); err != nil {
+	if err := os.WriteFile(n.Path(path), n.program(program), 0o755); err != nil {
 		n.t.Fatal(err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/test/install/machine"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 )
 
 // Each test has each step of the story come true, and removes the hub at the end. See [Story]. What one does to the
@@ -27,13 +28,13 @@ func TestNodeIsAutonomousAtAnotherAddress(t *testing.T) { tell(t, Options{Move: 
 func tell(t *testing.T, o Options) {
 	t.Helper()
 	machine.Need(t, "a kubeadm cluster on two machines with systemd")
-	hub, err := filepath.Abs("../../bin/edgehub")
+	programs, err := hubproc.Programs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute) // the first one builds Kubernetes, and another may have the host
 	defer cancel()
-	o.Dir, o.Hub, o.Log = filepath.Join(t.TempDir(), "machines"), hub, os.Stderr
+	o.Dir, o.Hub, o.Log = filepath.Join(t.TempDir(), "machines"), filepath.Join(programs, "edgehub"), os.Stderr
 	c, err := Start(ctx, o)
 	if err != nil {
 		t.Fatal(err)

@@ -20,10 +20,6 @@ import (
 	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 )
 
-// hubBin is where `make build` leaves the hub: the one that is measured is the one that is
-// installed, without the race detector.
-const hubBin = "../../bin/edgehub"
-
 const (
 	pods     = 200
 	accounts = 10 // service accounts that the pods share
@@ -53,12 +49,9 @@ func TestTheHubStaysAsItIs(t *testing.T) {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	binary, err := filepath.Abs(hubBin)
-	if err == nil {
-		_, err = os.Stat(binary)
-	}
+	programs, err := hubproc.Programs("../..")
 	if err != nil {
-		t.Fatalf("%v (`make build` builds it)", err)
+		t.Fatal(err)
 	}
 	c, err := cluster.Start(t.Context(), cluster.Options{Log: t.Output()})
 	if err != nil {
@@ -70,7 +63,7 @@ func newWorld(t *testing.T) *world {
 		}
 	})
 	hub := hubproc.New(t, hubproc.Options{
-		Binary: binary, Server: c.ServerURL(),
+		Binary: filepath.Join(programs, "edgehub"), Server: c.ServerURL(),
 		// As on a node, where nobody changes them.
 		Args: []string{"--reconnect-jitter=2s", "--log-level=info", "--container-runtime-endpoint="},
 	})

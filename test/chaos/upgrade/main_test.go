@@ -18,11 +18,11 @@ import (
 
 	"github.com/edgehub-io/edgehub/test/chaos/seeds"
 	"github.com/edgehub-io/edgehub/test/cluster"
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 	"github.com/edgehub-io/edgehub/test/internal/testmain"
 )
 
 const (
-	binaries      = "../../../bin"
 	defaultRounds = 3
 	nodes         = 4 // so many rounds are played at once, with -parallel
 )
@@ -37,7 +37,7 @@ var env struct { //nolint:gochecknoglobals // TestMain has no other way to hand 
 func TestMain(m *testing.M) { os.Exit(testmain.Main(m, "upgrade", prepare)) }
 
 func prepare(ctx context.Context, s *testmain.Env) error {
-	bin, err := filepath.Abs(binaries)
+	bin, err := hubproc.Programs("../../..")
 	if err != nil {
 		return err
 	}
