@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 const socketVariable = "TEST_SOCKET"
@@ -32,7 +33,7 @@ func TestMain(m *testing.M) {
 	}
 	_, err := net.Listen("unix", os.Getenv(socketVariable))
 	fmt.Println(err)
-	select {}
+	time.Sleep(time.Hour) // not select {}: without cgo, the runtime ends a process in which nothing can happen
 }
 
 // start starts a process that listens at a socket, and returns the socket.
