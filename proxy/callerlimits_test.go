@@ -76,12 +76,15 @@ func TestTheNodeIsWaitedForHoweverManyOthersThereAre(t *testing.T) {
 
 func TestClientsThatDoNotReadAreCutWhereThereAreMany(t *testing.T) {
 	cut := make(chan string, 4) // by the token of a client
+	var sent atomic.Int64
 	h := newHub(t, func(w http.ResponseWriter, r *http.Request) {
 		for chunk := make([]byte, 32<<10); ; {
-			if _, err := w.Write(chunk); err != nil {
+			n, err := w.Write(chunk)
+			if err != nil {
 				cut <- r.Header.Get("Authorization")
 				return
 			}
+			sent.Add(int64(n))
 		}
 	})
 	h.proxy.writes = limits.NewEviction(2, 50*time.Millisecond)
@@ -97,8 +100,9 @@ func TestClientsThatDoNotReadAreCutWhereThereAreMany(t *testing.T) {
 				t.Errorf("with %d clients, that with the token %q is cut, want %q", i+1, got, want)
 			}
 		}
-		for deadline := time.Now().Add(2 * time.Minute); h.proxy.writes.Len() != min(i+1, 2); time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
+		// All buffers are full: who has waited longer is the one that came before.
+		for deadline, before := time.Now().Add(2*time.Minute), int64(-1); h.proxy.writes.Len() != min(i+1, 2) || sent.Load() != before; time.Sleep(100 * time.Millisecond) {
+			if before = sent.Load(); time.Now().After(deadline) {
 				t.Fatalf("not within 2 minutes: %d clients in, and %d wait", i+1, h.proxy.writes.Len())
 			}
 		}
