@@ -6,9 +6,8 @@
 // after the other; those that take the cloud away from a node run last, beside each
 // other, on a node each. They need root.
 //
-// OUTAGE=3m in the environment makes the cloud stay away for that long, and answers
-// over a thin line take as much as a minute of it; without it, the shortest time in
-// which everything can be tried.
+// OUTAGE=3m in the environment makes the cloud stay away for that long; without it, the
+// shortest time in which everything can be tried.
 package e2e
 
 import (

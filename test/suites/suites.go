@@ -239,10 +239,10 @@ func all() []suite {
 	}
 }
 
-// apiPackages are those of the suite api, the longest first.
+// apiPackages are those of the suite api.
 var apiPackages = []string{"./integration/ota", "./transparency", "./integration/servicefilters", "./integration/secrets"}
 
-// atOnce has two packages run at a time: ota and servicefilters wait for most of theirs.
+// atOnce has two packages run at a time, which wait for much of theirs.
 var atOnce = []string{"-p=2", "-skip=" + measured + "|^TestLongListsAreTheApiservers$"}
 
 // inTest are tests of the module test.

@@ -3,7 +3,7 @@
 // else. The hub is a process of its own, seen over HTTP only; before it stand a real
 // apiserver and a link that fails on demand. What a real apiserver cannot be made to send,
 // and what no real one is needed for, is tested in cache, in no time; what comes at random
-// in test/chaos/cache and test/fuzzcache.
+// in test/fuzzcache.
 //
 // The design has invariants. A test that guards one says so: "invariant 7", here or in cache. Number
 // 22, kubelets restarted and machines rebooted, needs real nodes: see test/e2e.
