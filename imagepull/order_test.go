@@ -2,6 +2,7 @@ package imagepull
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -56,7 +57,7 @@ func TestNoImageStarves(t *testing.T) {
 // checkTurns fails if the pause between two attempts was ever longer than that.
 func (n *node) checkTurns(t *testing.T, image string, longest time.Duration) {
 	t.Helper()
-	turns := append(n.engine.starts[image], time.Now())
+	turns := slices.Concat(n.engine.starts[image], []time.Time{time.Now()})
 	for i := range turns[1:] {
 		if pause := turns[i+1].Sub(turns[i]); pause > longest {
 			t.Errorf("image %s was not tried for %v; want at most %v", image, pause, longest)

@@ -119,7 +119,7 @@ func TestEachReasonThatADownloadFailsHasItsHelp(t *testing.T) {
 		helped = append(helped, found[1])
 	}
 	withoutHelp := []string{"ContentCorrupt", "ImageGone", "ContainerdSettings", "PullFailed"}
-	got, want := append(helped, withoutHelp...), constants(t, "../../imagepull/engineapi/error.go", 13, "Reason")
+	got, want := slices.Concat(helped, withoutHelp), constants(t, "../../imagepull/engineapi/error.go", 13, "Reason")
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {

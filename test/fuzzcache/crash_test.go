@@ -189,7 +189,7 @@ func (w *world) killStarting(r *rand.Rand) {
 // start starts the hub for the first time.
 func (w *world) start() {
 	w.hub.Start()
-	line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(w.hub.Pid()), "cmdline"))
+	line, err := os.ReadFile("/proc/" + strconv.Itoa(w.hub.Pid()) + "/cmdline")
 	w.must(err)
 	w.command = strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
 }

@@ -69,7 +69,7 @@ func (r *Registry) push(ctx context.Context, repository, tag string, image v1.Im
 
 // PutManifest puts a manifest or an index alone, also one that is wrong, as Push does.
 func (r *Registry) PutManifest(repository, tag string, mediaType types.MediaType, content []byte) error {
-	req := httptest.NewRequest(http.MethodPut, "/v2/"+repository+"/manifests/"+tag, bytes.NewReader(content))
+	req := httptest.NewRequestWithContext(context.Background(), http.MethodPut, "/v2/"+repository+"/manifests/"+tag, bytes.NewReader(content))
 	req.Header.Set("Content-Type", string(mediaType))
 	reply := httptest.NewRecorder()
 	r.content.ServeHTTP(reply, req)

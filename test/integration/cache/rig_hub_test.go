@@ -123,6 +123,3 @@ func (h *hub) secureOver(certs []tls.Certificate, http2 bool) *client {
 	h.t.Cleanup(c.close)
 	return c
 }
-
-// cacheDir is where the hub keeps its cache.
-func (h *hub) cacheDir() string { return filepath.Join(h.Root, "cache") }
