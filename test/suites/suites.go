@@ -40,9 +40,8 @@ type step struct {
 	do      func(context.Context, *runner) error
 	// cached has Go take the result of an earlier run if nothing that it sees has changed. It sees
 	// what is compiled into the tests, the files of their module that they open, and variables of
-	// the environment that they read, and so programs of this repository, whose folder's name is a
-	// hash of them: see programs. It does not see other programs that tests start, and what these
-	// read: then it has to be false.
+	// the environment that they read, but not what TestMain reads before it runs the tests. It does
+	// not see programs that tests start, and what these read: then it has to be false.
 	cached bool
 }
 
@@ -103,12 +102,12 @@ func all() []suite {
 		{
 			name: "cache", what: "what a client of the hub reads online and offline, beside a real apiserver", gate: true, programs: true, kubernetes: true,
 			answers: everywhere,
-			steps:   []step{cached(inTest("-parallel=10", "-skip="+measured, "./integration/cache"))},
+			steps:   []step{inTest("-parallel=10", "-skip="+measured, "./integration/cache")},
 		},
 		{
 			name: "api", what: "OTA's API, admission policies, secrets, service filters, and answers through the hub, beside a real apiserver", gate: true, programs: true, kubernetes: true,
 			answers: []string{"test/integration/secrets", "test/integration/servicefilters", "test/transparency"},
-			steps:   []step{cached(inTest(append(atOnce, apiPackages...)...)), inTest("./integration/admission")},
+			steps:   []step{inTest(append(atOnce, apiPackages...)...), inTest("./integration/admission")},
 		},
 		{
 			name: "node", what: "one node's life: pods, pre-pull, upgrade, outage, reboot, return", gate: true, root: true, nodes: true, programs: true, kubernetes: true,
