@@ -139,6 +139,7 @@ func (w *world) startAttackers(ctx context.Context, all *sync.WaitGroup) {
 	w.bind(mallory, second)
 	a.victim = newAccount(w.t, first, "alice")
 	for _, victim := range []*account{a.victim, newAccount(w.t, first, "dave")} {
+		a.ports[1].await(victim.name+" is known to the hub", victim.token, "/version") // what is forged resembles it
 		a.hostile = append(a.hostile, hostile(w.t, mallory, victim)...)
 	}
 	a.hostile = append(a.hostile, w.renewed(a.ports[1].client)...)
@@ -164,23 +165,25 @@ func (w *world) bind(a *account, namespace string) {
 	w.made(err)
 }
 
+// await reads with a token until it is answered.
+func (c *client) await(what, token, path string) {
+	c.user.w.t.Helper()
+	poll.Eventually(c.user.w.t, what, func() bool {
+		return c.with(bearer(token)).do(c.user.w.t.Context(), http.MethodGet, path, asJSON, "", nil).code == http.StatusOK
+	})
+}
+
 // renewed are the credentials of an account that has read, was deleted, and whose name another one has got. That may
 // read nothing, and is known to the hub.
 func (w *world) renewed(through *client) []credentials {
 	w.t.Helper()
 	old := newAccount(w.t, foreign, "eve", first)
 	w.bind(old, first)
-	path := configMaps.path(first)
-	await := func(what string, token string, path string, code int) {
-		poll.Eventually(w.t, what, func() bool {
-			return through.with(bearer(token)).do(w.t.Context(), http.MethodGet, path, asJSON, "", nil).code == code
-		})
-	}
-	await("eve reads", old.token, path, http.StatusOK)
+	through.await("eve reads", old.token, configMaps.path(first))
 	w.must(env.admins[0].RbacV1().RoleBindings(first).Delete(w.t.Context(), old.name, metav1.DeleteOptions{}))
 	w.must(env.admins[0].CoreV1().ServiceAccounts(foreign).Delete(w.t.Context(), old.name, metav1.DeleteOptions{}))
 	other := newAccount(w.t, foreign, old.name)
-	await("the other eve is known", other.token, "/version", http.StatusOK)
+	through.await("the other eve is known", other.token, "/version")
 	return []credentials{
 		{name: "an account of the same name", header: bearer(other.token)},
 		{name: "the token of an account that was deleted", header: bearer(old.token), is: old},

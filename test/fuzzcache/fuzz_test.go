@@ -38,18 +38,21 @@ var everything = mode{ //nolint:gochecknoglobals // never changed
 }
 
 // TestWhatClientsSeeIsWhatEtcdHad plays for SECONDS, and then wants everybody to have what
-// etcd has.
+// etcd has. A short run has no calm, which takes minutes.
 func TestWhatClientsSeeIsWhatEtcdHad(t *testing.T) {
 	s := newSession(t, &everything)
 	s.playFor(min(s.length, playful), 1)
 	s.playOn(2)
-	s.calm(s.ctx)
+	whole := s.length > settling
+	if whole {
+		s.calm(s.ctx)
+	}
 	for left, more := s.length-playful, uint64(6); left > 0; left, more = left-playful, more+1 {
 		s.playFor(min(left, playful), more)
 		s.calm(s.ctx)
 	}
-	s.end(s.length > settling)
-	if s.done(answeredCalm) == 0 {
+	s.end(whole)
+	if whole && s.done(answeredCalm) == 0 {
 		s.report("too little was done", "no %s", answeredCalm)
 	}
 }
