@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,6 +19,7 @@ type background struct {
 	done     chan struct{} // closed once took and err are set
 	took     time.Duration
 	err      error
+	waited   atomic.Int64 // nanoseconds in which no suite could run for it
 }
 
 // buildInBackground begins to build Kubernetes if a suite takes it.
@@ -31,7 +33,7 @@ func (r *runner) buildInBackground(ctx context.Context, suites []suite) {
 	r.kubernetes = b
 	go func() {
 		defer close(b.done)
-		_, b.err = r.build(ctx, b)
+		_, b.err = r.build(ctx, b) // it ends with ctx
 		b.took = time.Since(b.began)
 		end()
 	}()
@@ -46,19 +48,22 @@ func (b *background) Write(p []byte) (int, error) {
 	return b.r.log.Write(p)
 }
 
-// await waits until Kubernetes is built, and notes what that took. It does so once.
-func (r *runner) await(ctx context.Context) {
+// await waits until Kubernetes is built.
+func (b *background) await(s suite) {
+	began := time.Now()
+	<-b.done
+	if !s.waits {
+		b.waited.Add(int64(time.Since(began)))
+	}
+}
+
+// reportKubernetes puts what the build took into the table.
+func (r *runner) reportKubernetes() {
 	b := r.kubernetes
 	if b == nil {
 		return
 	}
-	r.kubernetes = nil
-	waited := time.Now()
-	select {
-	case <-b.done:
-	case <-ctx.Done():
-		<-b.done // the build ends with ctx
-	}
+	<-b.done
 	const enough = 5 * time.Second // it was there
 	if b.err == nil && b.took < enough {
 		return
@@ -68,7 +73,7 @@ func (r *runner) await(ctx context.Context) {
 	if b.err != nil {
 		res.failures = []*failure{{suite: s, pkg: "build Kubernetes", output: b.err.Error() + "\n"}}
 	}
-	res.remark = fmt.Sprintf("beside the suites above; they waited for %.0f s of it", time.Since(waited).Seconds())
+	res.remark = fmt.Sprintf("beside the suites that do not need it; the others waited for %.0f s of it", time.Duration(b.waited.Load()).Seconds())
 	r.say("\nKubernetes was built in %.0f s, %s", b.took.Seconds(), res.remark)
-	r.results = append(r.results, res)
+	r.ended(res)
 }

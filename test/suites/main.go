@@ -1,4 +1,4 @@
-// Command suites runs edgehub's tests, one suite after the other:
+// Command suites runs edgehub's tests:
 //
 //	go run ./suites                      the gate, which .ci/run runs: what every change must pass
 //	go run ./suites --all                every suite
@@ -31,6 +31,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 	"github.com/edgehub-io/edgehub/test/internal/leftovers"
 )
 
@@ -95,12 +96,10 @@ func run(ctx context.Context, o options, out io.Writer) int {
 		fmt.Fprintln(out, "suites:", err)
 		return exitMachine
 	}
-	r.env = append(r.env, folder.Env())
+	r.env = append(r.env, folder.Env(), hubproc.ProgramsVariable+"="+filepath.Join(r.root, "bin"))
 	defer r.out.keep()()
 	r.buildInBackground(ctx, chosen)
-	for _, s := range chosen {
-		r.suite(ctx, s)
-	}
+	r.suites(ctx, chosen)
 	r.repeat(ctx)
 	if err := folder.Close(); err != nil {
 		r.say("the run's folder stays: %v", err)

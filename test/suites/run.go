@@ -21,18 +21,20 @@ import (
 // keptLogs is how many logs of earlier runs are kept.
 const keptLogs = 20
 
-// runner runs suites and remembers what became of them. It is for one goroutine.
+// runner runs suites and remembers what became of them.
 type runner struct {
-	out     *display // for whoever waits: a line for each package, failures, the table
-	log     *logFile // everything
-	root    string   // the checkout
-	commit  string   // "b7be4e3", with a + if there are changes besides
-	seed    int
-	env     []string // of all that is started
-	results []result
+	out    *display // for whoever waits: a line for each package, failures, the table
+	log    *logFile // everything
+	root   string   // the checkout
+	commit string   // "b7be4e3", with a + if there are changes besides
+	seed   int
+	env    []string // of all that is started
+
+	mu      sync.Mutex
+	results []result // in the order in which they ended
 	tests   counts
 
-	kubernetes *background // while it is built
+	kubernetes *background // nil if no suite takes it
 	build      func(ctx context.Context, log io.Writer) (string, error)
 
 	repeating bool // the tests that failed
@@ -93,11 +95,11 @@ func (l *logFile) Write(p []byte) (int, error) {
 }
 
 func openLog(commit string) (*logFile, error) {
-	cache, err := cacheFolder()
+	cache, err := os.UserCacheDir()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("find the cache folder: %w", err)
 	}
-	folder := filepath.Join(cache, "logs")
+	folder := filepath.Join(cache, "edgehub", "logs")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return nil, err
 	}
@@ -113,13 +115,39 @@ func openLog(commit string) (*logFile, error) {
 	return &logFile{File: file}, err
 }
 
+// suites runs suites in two rows, beside each other: those that wait, and the others, of which one
+// runs at a time in their order. A quiet suite has the machine for itself. One that starts nodes
+// has no other such beside it: their names are the same.
+func (r *runner) suites(ctx context.Context, chosen []suite) {
+	waiting := make(chan struct{}) // closed when what is in that row has ended
+	close(waiting)
+	for _, s := range chosen {
+		switch {
+		case s.waits:
+			before, done := waiting, make(chan struct{})
+			waiting = done
+			go func() {
+				defer close(done)
+				<-before
+				r.suite(ctx, s)
+			}()
+			continue
+		case s.quiet || s.nodes:
+			<-waiting
+		}
+		r.suite(ctx, s)
+	}
+	<-waiting
+	r.reportKubernetes()
+}
+
 // suite runs all steps of a suite, also after one has failed.
 func (r *runner) suite(ctx context.Context, s suite) {
 	if s.kubernetes {
-		r.await(ctx)
+		r.kubernetes.await(s)
 	}
 	res := result{suite: s}
-	defer func() { r.results = append(r.results, res) }()
+	defer func() { r.ended(res) }()
 	if ctx.Err() != nil {
 		res.notRun = "interrupted"
 		return
@@ -144,19 +172,21 @@ func (r *runner) suite(ctx context.Context, s suite) {
 	}
 }
 
+func (r *runner) ended(res result) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.results = append(r.results, res)
+}
+
 // step runs a command or tests, and returns what failed.
 func (r *runner) step(ctx context.Context, s suite, st step) []*failure {
 	if len(st.args) > 0 {
 		return r.goTest(ctx, s, st, st.args)
 	}
-	what, do := st.what, st.do
-	if do == nil {
-		what = strings.Join(st.command, " ")
-		do = func(ctx context.Context, r *runner) error { return r.run(ctx, s, st) }
-	}
+	what := strings.Join(st.command, " ")
 	_, end := r.out.begin(s.name + ": " + what)
 	defer end()
-	if err := do(ctx, r); err != nil {
+	if err := r.run(ctx, s, st); err != nil {
 		r.say("FAIL %s", what)
 		return []*failure{{suite: s, step: st, pkg: what, output: err.Error() + "\n"}}
 	}
@@ -244,6 +274,8 @@ func (r *runner) count(execution *testjson.Execution) {
 	if r.repeating {
 		return
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, pkg := range execution.Packages() {
 		r.tests.passed += len(execution.Package(pkg).Passed)
 		r.tests.skipped += len(execution.Package(pkg).Skipped)

@@ -90,9 +90,7 @@ func play(t *testing.T, root string, suites ...suite) (output string, code int) 
 		return "", errors.New("no Kubernetes here")
 	}
 	r.buildInBackground(t.Context(), suites)
-	for _, s := range suites {
-		r.suite(t.Context(), s)
-	}
+	r.suites(t.Context(), suites)
 	r.repeat(t.Context())
 	code = r.report(t.Context())
 	return out.String(), code
@@ -189,40 +187,21 @@ func TestTooManyAreFlaky(t *testing.T) {
 	}
 }
 
-// A test that starts a program of the repository runs again when a line of that program has changed,
-// and not before.
-func TestAChangedProgramIsTestedAgain(t *testing.T) {
-	t.Setenv("GOTMPDIR", t.TempDir())
-	root := checkoutOf(t, map[string]string{
-		"go.mod":   "module example.com/m\n\ngo 1.24\n",
-		"Makefile": "build:\n\tgo build -trimpath -buildvcs=false -o $(bin)/ ./hub\n",
-		"hub/main.go": `package main
-import "fmt"
-func main() { fmt.Println("v1") }
-`,
-		"starts/starts_test.go": `package starts
-import ("os"; "os/exec"; "testing")
-func TestStarts(t *testing.T) {
-	out, err := exec.Command(os.Getenv("EDGEHUB_PROGRAMS") + "/hub").Output()
-	if string(out) != "v1\n" { t.Errorf("got %q, %v", out, err) }
-}
-`,
-	})
-	build := suite{name: "build", steps: []step{{what: "make build", do: buildPrograms}}}
-	starts := suite{name: "starts", steps: []step{cached(step{args: []string{"./starts"}})}, answers: []string{""}}
-	const unchanged = "ok   example.com/m/starts (unchanged)"
-	if out, code := play(t, root, build, starts); code != 0 || strings.Contains(out, unchanged) {
-		t.Fatalf("the first run ended with %d:\n%s", code, out)
+// What waits has what computes beside it; a quiet suite, and one that starts nodes, has none of either kind.
+func TestSuitesThatWaitHaveOthersBesideThem(t *testing.T) {
+	root := checkoutOf(t, map[string]string{})
+	shell := func(name, command string) suite {
+		return suite{name: name, steps: []step{{command: []string{"sh", "-c", command}}}}
 	}
-	if out, code := play(t, root, build, starts); code != 0 || !strings.Contains(out, unchanged) {
-		t.Fatalf("the second run ended with %d, and has no %q:\n%s", code, unchanged, out)
-	}
-	changed := []byte("package main\nimport \"fmt\"\nfunc main() { fmt.Println(\"v2\") }\n")
-	if err := os.WriteFile(filepath.Join(root, "hub", "main.go"), changed, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if out, code := play(t, root, build, starts); code != exitFailed || !strings.Contains(out, `got "v2`) {
-		t.Fatalf("with another hub the run ended with %d:\n%s", code, out)
+	node := shell("node", "until test -e computed; do sleep 0.01; done; touch waited")
+	node.waits = true
+	uninstall := shell("uninstall", "test -e waited; until test -e more; do sleep 0.01; done; touch all")
+	uninstall.waits = true
+	measured := shell("measured", "test -e all")
+	measured.quiet = true
+	out, code := play(t, root, node, uninstall, shell("unit", "touch computed"), shell("cache", "touch more"), measured)
+	if code != 0 {
+		t.Errorf("exit code %d:\n%s", code, out)
 	}
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"os"
 	"slices"
 	"strconv"
@@ -19,6 +18,7 @@ type suite struct {
 	gate       bool // every change must pass it
 	root       bool // it takes root
 	nodes      bool // it starts machines or containerd: what killed runs have left is removed before and after
+	waits      bool // it waits for most of its time: those after it, which compute, run beside it
 	quiet      bool // it has bounds on time or memory, and a machine that does other work may fail it
 	random     bool // it takes a seed
 	programs   bool // it runs the product's, so the suite build is chosen with it
@@ -35,9 +35,7 @@ type suite struct {
 type step struct {
 	dir     string   // below the checkout
 	command []string // or else:
-	args    []string // of go test, or else:
-	what    string   // that this program does itself
-	do      func(context.Context, *runner) error
+	args    []string // of go test
 	// cached has Go take the result of an earlier run if nothing that it sees has changed. It sees
 	// what is compiled into the tests, the files of their module that they open, and variables of
 	// the environment that they read, but not what TestMain reads before it runs the tests. It does
@@ -67,14 +65,33 @@ const (
 	attacks = "TestNobodyReadsOrTakesAwayWhatIsAnothers|TestCredentialsAreWhatTheApiserverTakesThemFor"
 )
 
-// all are the suites, in the order in which they run: those of the gate first, the cheapest
-// first. One runs at a time.
+// all are the suites, in the order in which they run: those of the gate first. See runner.suites.
 func all() []suite {
 	everywhere := []string{""}
 	return []suite{
 		{
 			name: "vet", what: "go vet, of every module", gate: true,
 			steps: makeEach("vet"),
+		},
+		{
+			name: "build", what: "the programs that the suites below run", gate: true,
+			steps: makeEach("build"),
+		},
+		{
+			name: "node", what: "one node's life: pods, pre-pull, upgrade, outage, reboot, return", gate: true, root: true, nodes: true, waits: true, programs: true, kubernetes: true,
+			packages: slices.Concat(machines, systemd),
+			env:      map[string]string{"CONTAINERD": "installed"},
+			steps: []step{inTest("-parallel=4", "-run=^("+strings.Join([]string{
+				"TestNodesAreReadyThroughTheirHubs", "TestPodComesChangesAndGoes", "TestOwnerUpgradesHisNode",
+				"TestUpgradeAfterPrepullFetchesNothing", "TestPodsLiveOnWhileTheCloudIsAway", "TestPodsComeBackAfterARebootWithoutTheCloud",
+			}, "|")+")$", "./e2e")},
+		},
+		{
+			name: "uninstall", what: "edgehub install, an outage, edgehub uninstall", gate: true, root: true, nodes: true, waits: true, programs: true, kubernetes: true,
+			packages: slices.Concat(machines, systemd),
+			steps: []step{inTest("-run=^TestNode$/^("+strings.Join([]string{
+				"an_install_leaves_.*", "without_the_cloud_.*", "uninstall_refuses_.*", "uninstall_after_.*",
+			}, "|")+")$", "./install")},
 		},
 		{
 			name: "unit", what: "all unit tests", gate: true,
@@ -96,10 +113,6 @@ func all() []suite {
 			},
 		},
 		{
-			name: "build", what: "the programs that the suites below run", gate: true,
-			steps: []step{{what: "make build", do: buildPrograms}},
-		},
-		{
 			name: "cache", what: "what a client of the hub reads online and offline, beside a real apiserver", gate: true, programs: true, kubernetes: true,
 			answers: everywhere,
 			steps:   []step{inTest("-parallel=10", "-skip="+measured, "./integration/cache")},
@@ -110,22 +123,10 @@ func all() []suite {
 			steps:   []step{inTest(append(atOnce, apiPackages...)...), inTest("./integration/admission")},
 		},
 		{
-			name: "node", what: "one node's life: pods, pre-pull, upgrade, outage, reboot, return", gate: true, root: true, nodes: true, programs: true, kubernetes: true,
-			packages: slices.Concat(machines, systemd),
-			env:      map[string]string{"CONTAINERD": "installed"},
-			steps: []step{inTest("-parallel=4", "-run=^("+strings.Join([]string{
-				"TestNodesAreReadyThroughTheirHubs", "TestPodComesChangesAndGoes", "TestOwnerUpgradesHisNode",
-				"TestUpgradeAfterPrepullFetchesNothing", "TestPodsLiveOnWhileTheCloudIsAway", "TestPodsComeBackAfterARebootWithoutTheCloud",
-			}, "|")+")$", "./e2e")},
+			name: "random", what: "a few seconds of fuzz and chaos, with the same seeds each time", gate: true, programs: true, kubernetes: true, answers: everywhere,
+			env:   map[string]string{"SEED": "1", "SECONDS": "15", "FIRST_SEED": "1", "SEEDS": "2"},
+			steps: []step{inTest("-run=^(TestWhatClientsSeeIsWhatEtcdHad)$", "./fuzzcache"), inTest("-run=^(TestChaos)$", "./chaos/rollout")},
 		},
-		{
-			name: "uninstall", what: "edgehub install, an outage, edgehub uninstall", gate: true, root: true, nodes: true, programs: true, kubernetes: true,
-			packages: slices.Concat(machines, systemd),
-			steps: []step{inTest("-run=^TestNode$/^("+strings.Join([]string{
-				"an_install_leaves_.*", "without_the_cloud_.*", "uninstall_refuses_.*", "uninstall_after_.*",
-			}, "|")+")$", "./install")},
-		},
-
 		{
 			name: "lint", what: "format, go.mod files, and golangci-lint",
 			steps: makeEach("lint"),
@@ -166,12 +167,12 @@ func all() []suite {
 			steps: []step{inTest("-race", "-skip="+measured+"|^TestSameAnswersAsTheApiserver$", "./transparency")},
 		},
 		{
-			name: "e2e", what: "three nodes and everything that happens to them", kubernetes: true, root: true, nodes: true, programs: true,
+			name: "e2e", what: "three nodes and everything that happens to them", kubernetes: true, root: true, nodes: true, waits: true, programs: true,
 			packages: slices.Concat(machines, systemd, []string{"chromium"}),
 			steps:    []step{inTest("-parallel=4", "-skip="+measured, "./e2e")}, // each on a node of its own, where they wait
 		},
 		{
-			name: "autonomy", what: "outages that are longer than pods tolerate", kubernetes: true, root: true, nodes: true, programs: true,
+			name: "autonomy", what: "outages that are longer than pods tolerate", kubernetes: true, root: true, nodes: true, waits: true, programs: true,
 			packages: slices.Concat(machines, systemd),
 			steps:    []step{inTest("./autonomy")},
 		},

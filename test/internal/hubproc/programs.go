@@ -7,8 +7,6 @@ import (
 )
 
 // ProgramsVariable names the folder in which the suites' runner has built the product's programs.
-// The folder's name is a hash of them: Go's test cache sees which variables a test reads, and not
-// which programs it starts. It does not see what TestMain reads.
 const ProgramsVariable = "EDGEHUB_PROGRAMS"
 
 // Programs is the folder with the product's programs: that of ProgramsVariable, or else bin/ of
