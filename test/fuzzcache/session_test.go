@@ -26,7 +26,9 @@ func newSession(t *testing.T, m *mode) *session {
 	t.Helper()
 	seed := number(t, "SEED", rand.Uint64N(1_000_000))
 	t.Logf("SEED=%d", seed)
-	s := &session{world: newWorld(t, seed, m), length: time.Duration(number(t, "SECONDS", 60)) * time.Second}
+	length, paced := time.Duration(number(t, "SECONDS", 60))*time.Second, *m
+	paced.pause = min(m.pause, length/10) // a short run has no fewer faults than it needs
+	s := &session{world: newWorld(t, seed, &paced), length: length}
 	s.ctx, s.stop = context.WithCancel(t.Context())
 	writing, stopWriting := context.WithCancel(s.ctx)
 	s.stopWriting = stopWriting
