@@ -21,6 +21,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/derived"
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
@@ -376,6 +377,25 @@ func TestTheOlderListDoesNotReturn(t *testing.T) {
 		expect(t, c, "offline", urlInNS, "200: b=150")
 		c.views.Evict(c.views.Find(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"}))
 		expect(t, c, "when the newer one was lost", urlInNS, view.ErrBehind.Error())
+	})
+}
+
+// The list in JSON is lost. That in protobuf is from before, and takes its place in no form.
+func TestALostListIsNotReplacedByAnOlderRepresentation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newPodCloud("90", aPod("ns/a", "1", "50"))
+		c := startCache(t, cloud.upstream)
+		listed(t.Context(), t, c, protobuf, urlPods)
+		cloud.set("100", aPod("ns/a", "1", "95"))
+		get(t, c, urlPods)
+		c.views.Find(podsKey(query.NodeUser)).Drop()
+		time.Sleep(2 * records.SweepEvery) // what is empty is removed
+		cloud.goAway()
+		for _, accept := range []string{asList, asList + "," + protobuf, "*/*"} {
+			if got := listed(t.Context(), t, c, accept, urlPods); !strings.HasPrefix(got, view.ErrBehind.Error()) {
+				t.Errorf("offline, as %s: %q, want %q", accept, got, view.ErrBehind)
+			}
+		}
 	})
 }
 
