@@ -108,6 +108,38 @@ func TestOneListIsEnoughForAllWatchesOfAView(t *testing.T) {
 	})
 }
 
+// Pod b came, and went, after the version that the apiservers have forgotten: one watch has not seen it come.
+func TestAWatchThatIsBehindItsViewGetsNoEventsOfARelist(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, c := startListed(t, "100", podJSON("a", "50"))
+		var watchers []*watcher
+		var feeds []*io.PipeWriter
+		for range 2 {
+			watchers = append(watchers, startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100"))
+			feeds = append(feeds, <-u.feeds)
+		}
+		send(t, feeds[0], podEvent("ADDED", "b", "110"))
+		synctest.Wait()
+		u.shows("130", podJSON("a", "50"))
+		u.on("watch", func(r *http.Request) *http.Response {
+			if r.URL.Query().Get("resourceVersion") != "130" {
+				time.Sleep(time.Second) // nobody finds the list to be as old as the loss
+				return respond(http.StatusGone, "{}")
+			}
+			return u.open(r)
+		})
+		for _, feed := range feeds {
+			feed.Close()
+		}
+		time.Sleep(10 * time.Second)
+		for i, want := range []string{"ADDED:b=110 DELETED:b=110 BOOKMARK:=130", "ERROR:410"} {
+			if got := watchers[i].heard(t); got != want {
+				t.Errorf("watch %d heard %q, want %q", i, got, want)
+			}
+		}
+	})
+}
+
 func TestAWatchEndsInTimeThoughAListHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, c := startListed(t, "100", podJSON("a", "50"))
