@@ -113,3 +113,23 @@ func TestOpenWatchesAskForListsLessAndLess(t *testing.T) {
 		})
 	}
 }
+
+// No event shows that the view is lost.
+func TestAWatchedViewThatWasLostIsListedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, c := startListed(t, "100", podJSON("a", "50"))
+		startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
+		v := c.views.Find(podsKey(query.NodeUser))
+		c.views.MarkStale(v.DiskID(), writeback.ErrOverflow)
+		time.Sleep(records.SweepEvery + time.Second)
+		if c.lister.Ended(v, time.Time{}) == nil {
+			t.Error("it is not listed")
+		}
+		time.Sleep(relist.Calm + records.SweepEvery)
+		if c.lister.Ended(v, time.Time{}) != nil {
+			t.Error("what a list has changed is held for good")
+		}
+		u.goAway()
+		expect(t, c, "offline", urlPods, "100: a=50")
+	})
+}
