@@ -45,6 +45,14 @@ func TestAReadIsNotAnsweredFromAWatchThatHasNotComeToWhatTheNodeHasSeen(t *testi
 	}
 	events := func(all ...string) do { return func(t *testing.T, w *watching) { send(t, w.feed, all...) } }
 	later, b := podJSON("a", "130"), events(podEvent("ADDED", "b", "115"))
+	tables := func(t *testing.T, w *watching) {
+		w.on("get", func(*http.Request) *http.Response {
+			b(t, w)
+			synctest.Wait() // it counts from its answer
+			return respond(http.StatusOK, tabled)
+		})
+		readsAs(table, urlPodA)(t, w)
+	}
 	for name, tt := range map[string]struct {
 		do             []do
 		selector       string // of the watch
@@ -67,6 +75,7 @@ func TestAReadIsNotAnsweredFromAWatchThatHasNotComeToWhatTheNodeHasSeen(t *testi
 		"DELETE as a table, then a late event":     {do: []do{does("DELETE", urlPodA, 200, tabled, table), b}},
 		"404, then a late event":                   {do: []do{does("GET", pods+"/x", 404, noX, ""), events(podEvent("ADDED", "x", "115"))}, url: pods + "/x"},
 		"GET of other bytes of the same version":   {do: []do{does("GET", urlPodA, 200, podJSON("a", "50", "new"), "")}},
+		"GET as a table, with an event meanwhile":  {do: []do{tables}},
 		"JSON that an apiserver indents":           {accept: "application/json;pretty=1"},
 		"initial events, which belong to no list":  {params: "&sendInitialEvents=true", url: urlPods},
 	} {
