@@ -100,3 +100,14 @@ func TestACloudThatAnswersAtTheStartIsWaitedFor(t *testing.T) {
 		expect(t, c, "once it is lost", urlPods+anyVersion, "120: a=120")
 	})
 }
+
+// A program may ask for any name. Beyond the bound everything counts.
+func TestWhatWasShownAtNoVersionIsBounded(t *testing.T) {
+	var u unversioned
+	for i := range 3 * maxUnversioned {
+		u.add(extent{name: fmt.Sprint(i)})
+	}
+	if n, has := len(u.since), u.has(extent{name: "any"}); n > maxUnversioned+1 || !has {
+		t.Errorf("there are %d; any other counts: %t", n, has)
+	}
+}
