@@ -45,6 +45,11 @@ func TestWhatIsReadStaysAmongSingleObjects(t *testing.T) {
 	if n := len(v.reads.last); n > maxSingles {
 		t.Errorf("%d reads are remembered", n)
 	}
+	s.Disk.Flush()
+	d, _ := s.Disk.Now()
+	if _, members, err := d.Members(v.DiskID()); err != nil || len(members) != len(v.index) {
+		t.Errorf("%d objects are on disk, want %d: %v", len(members), len(v.index), err)
+	}
 }
 
 // What is needed stays, though nobody reads it, and nothing else does.
