@@ -9,6 +9,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/records"
+	"github.com/edgehub-io/edgehub/cache/store"
 )
 
 func TestAUIDDoesNotComeBack(t *testing.T) {
@@ -47,6 +48,26 @@ func TestAPodThatIsGoneAndCannotBeReadLeavesADoubt(t *testing.T) {
 	s.recordDeletions(&Builder{View: v, deleted: map[string]types.UID{"ns/a": ""}, deletedAt: "90"})
 	if k := s.Records.Known(v.Key.UserResource(), "ns", "ns/a"); k.Gone != "90" || k.Doubt != "100" {
 		t.Errorf("gone at %q, in doubt at %q", k.Gone, k.Doubt)
+	}
+}
+
+// The view has moved on, or the hub is stopping.
+func TestWhatTheViewDoesNotHaveIsNoDamageToIt(t *testing.T) {
+	before := store.NewObject("ns/a", "50", barePod(t, "a", "50"))
+	for name, fail := range map[string]func(v *View){
+		"an object that was replaced": func(v *View) { v.damagedIf("ns/a", entryOf(&before)) },
+		"an object that is gone":      func(v *View) { v.damagedIf("ns/b", entryOf(&before)) },
+		"a list at an old version":    func(v *View) { _ = v.ReadFailed("100", store.ErrChanged) },
+		"a list of a closed store":    func(v *View) { _ = v.ReadFailed("101", store.ErrClosed) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newPodsView(t)
+			fillPods(t, v, "", "100", true, map[string]string{"a": "50"})
+			v.Apply("100", &Change{Name: "ns/a", Version: "101", Object: barePod(t, "a", "101")})
+			if fail(v); v.IsDamaged() {
+				t.Error("the view counts as damaged")
+			}
+		})
 	}
 }
 
