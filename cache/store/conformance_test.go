@@ -202,6 +202,11 @@ func (s *suite) stale() {
 	s.commit(replacement("a", "9", objects("x", "9")...))
 	s.commit(update("a", "9", "10"))
 	s.has("a", "10", "x", "9")
+	v, _, err = s.Members(id("a"))
+	s.ok(err)
+	if want := int64(len("x9") + len(content("x", "9"))); v.Bytes != want {
+		s.Fatalf("the view has %d bytes, want %d", v.Bytes, want)
+	}
 }
 
 func (s *suite) shared() {
