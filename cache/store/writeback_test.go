@@ -81,14 +81,17 @@ func (l *losses) add(id store.ID, err error) {
 	l.errs = append(l.errs, err)
 }
 
-// run runs w until stop is called, which returns the error of Run.
-func run(t *testing.T, w *writeback.Writer) (stop func() error) {
+// run runs w until stop is called, which fails the test if Run has failed.
+func run(t *testing.T, w *writeback.Writer) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
-	return func() error {
+	return func() {
+		t.Helper()
 		cancel()
-		return <-done
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -119,9 +122,7 @@ func TestCommitRateDoesNotDependOnUpdates(t *testing.T) {
 			change(t, w, touch(0, v, objectName(v%50), 1000))
 			time.Sleep(time.Second / perSecond)
 		}
-		if err := stop(); err != nil {
-			t.Fatal(err)
-		}
+		stop()
 		if n := len(disk.batches); n > seconds/4+1 || n < seconds/5 {
 			t.Fatalf("%d commits in %d seconds", n, seconds)
 		}
@@ -173,9 +174,7 @@ func TestAListAfterAnIdleSecondIsSoonOnDisk(t *testing.T) {
 					time.AfterFunc(time.Duration(at)*time.Millisecond, func() { change(t, w, whole(1+i, 1)) })
 				}
 				time.Sleep(time.Minute)
-				if err := stop(); err != nil {
-					t.Fatal(err)
-				}
+				stop()
 				var commits []int
 				for _, at := range disk.at {
 					commits = append(commits, int(at.Sub(start).Milliseconds()))
@@ -209,9 +208,7 @@ func TestSlowDiskDelaysNobody(t *testing.T) {
 				t.Fatalf("waited %v", waited)
 			}
 		}
-		if err := stop(); err != nil {
-			t.Fatal(err)
-		}
+		stop()
 		if w.Pending() != 0 {
 			t.Fatalf("%d bytes are pending at the end", w.Pending())
 		}
@@ -277,9 +274,7 @@ func TestTheLargestViewIsGivenUpBeyondTheBound(t *testing.T) {
 		}
 		change(t, w, whole(0, 9))
 		change(t, w, step(0, 9))
-		if err := stop(); err != nil {
-			t.Fatal(err)
-		}
+		stop()
 		if got := disk.take(); len(got) != 1 || got[0].Changes[0].Header.ResourceVersion != "10" {
 			t.Fatalf("got %+v", got)
 		}
@@ -347,9 +342,7 @@ func TestARefusedViewDoesNotPreventOtherCommits(t *testing.T) {
 		change(t, w, step(2, 5))
 		change(t, w, step(2, 8)) // and this does not follow on the one before
 		time.Sleep(2 * time.Second)
-		if err := stop(); err != nil {
-			t.Fatal(err)
-		}
+		stop()
 		if len(lost.views) != 2 || commits != 1 {
 			t.Fatalf("lost %v with %d commits", lost.views, commits)
 		}
@@ -397,9 +390,7 @@ func TestAReplacementReusesPendingBytes(t *testing.T) {
 				change(t, w, without)
 				time.Sleep(time.Second)
 				disk.fail(nil)
-				if err := stop(); err != nil {
-					t.Fatal(err)
-				}
+				stop()
 				batches := disk.take()
 				if len(batches) != 1 || len(batches[0].Changes) != 1 {
 					t.Fatalf("got %d commits", len(batches))
@@ -487,9 +478,7 @@ func TestTheWriterCommitsConsistentStates(t *testing.T) {
 				}
 			}
 			time.Sleep(time.Minute)
-			if err := stop(); err != nil {
-				t.Fatal(err)
-			}
+			stop()
 			for view, want := range versions {
 				got, err := verify(s, view)
 				if !errors.Is(err, store.ErrNotFound) && (err != nil || !lost[view] && got != want) || want > 0 && !lost[view] && err != nil {
