@@ -153,7 +153,7 @@ func (w *world) look(r *rand.Rand) {
 const handedOver = 2 * time.Second
 
 // awaitDisk waits until all that was seen up to now is on disk: until two more commits, of which one may have been
-// under way, or two of the hub's intervals without one, since nothing is left to write.
+// under way, or longer than commits are apart without one, since nothing is left to write.
 func (w *world) awaitDisk(*rand.Rand) {
 	began, commits, since := time.Now(), w.commits(), time.Now()
 	last := commits
@@ -161,7 +161,7 @@ func (w *world) awaitDisk(*rand.Rand) {
 		if now := w.commits(); now != last {
 			last, since = now, time.Now()
 		}
-		return last >= commits+2 || time.Since(since) > 2*time.Second+handedOver
+		return last >= commits+2 || time.Since(since) > 5*time.Second+handedOver
 	})
 	w.disk.written = began.Add(-handedOver)
 }
@@ -176,12 +176,18 @@ func (w *world) commits() int {
 
 // killStarting starts the hub, which does not run, and kills it before it serves.
 func (w *world) killStarting(r *rand.Rand) {
+	log, err := os.OpenFile(w.hub.Log, os.O_APPEND|os.O_WRONLY, 0)
+	w.must(err)
+	defer log.Close()
 	for range 1 + r.IntN(3) {
 		cmd := exec.Command(w.command[0], w.command[1:]...)
+		cmd.Stdout, cmd.Stderr = log, log
 		exited, err := hubproc.StartAndWait(cmd)
 		w.must(err)
 		pause(w.t.Context(), time.Duration(r.IntN(80))*time.Millisecond)
-		_ = cmd.Process.Kill()
+		if err := cmd.Process.Kill(); err != nil {
+			w.report("a hub that ends while it starts", "%v", err)
+		}
 		<-exited
 	}
 }

@@ -1,11 +1,11 @@
 package hubproc
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
@@ -137,8 +137,8 @@ func (h *Hub) End() {
 	if err != nil {
 		return
 	}
-	if bytes.Contains(text, []byte("DATA RACE")) || bytes.Contains(text, []byte("panic:")) {
-		h.t.Errorf("the hub has a data race or a panic:\n%s", text)
+	if regexp.MustCompile("DATA RACE|panic:|fatal error:").Match(text) {
+		h.t.Errorf("the hub has a data race or a panic, or ends in a fatal error:\n%s", text)
 		return
 	}
 	if h.t.Failed() {
