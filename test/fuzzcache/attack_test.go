@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -88,6 +89,9 @@ func (w *world) readThrough(read []reading) (answered []reading) {
 			w.report("what was read is not answered any more", "%s: %s as %s: %v", one.c.name, one.path, one.accept, a)
 		}
 	}
+	if len(answered) == 0 {
+		w.report("too little was done", "nothing that was read in a siege was answered")
+	}
 	return answered
 }
 
@@ -139,7 +143,7 @@ func (w *world) startAttackers(ctx context.Context, all *sync.WaitGroup) {
 	w.bind(mallory, second)
 	a.victim = newAccount(w.t, first, "alice")
 	for _, victim := range []*account{a.victim, newAccount(w.t, first, "dave")} {
-		a.ports[1].await(victim.name+" is known to the hub", victim.token, "/version") // what is forged resembles it
+		a.ports[1].await(victim.name+" is known to the hub", victim.token, "/version", http.StatusOK) // what is forged resembles it
 		a.hostile = append(a.hostile, hostile(w.t, mallory, victim)...)
 	}
 	a.hostile = append(a.hostile, w.renewed(a.ports[1].client)...)
@@ -165,11 +169,16 @@ func (w *world) bind(a *account, namespace string) {
 	w.made(err)
 }
 
-// await reads with a token until it is answered.
-func (c *client) await(what, token, path string) {
+// await reads with a token until the answer has a code.
+func (c *client) await(what, token, path string, code int) {
 	c.user.w.t.Helper()
 	poll.Eventually(c.user.w.t, what, func() bool {
-		return c.with(bearer(token)).do(c.user.w.t.Context(), http.MethodGet, path, asJSON, "", nil).code == http.StatusOK
+		for range 6 { // the hub asks one apiserver after the other
+			if c.with(bearer(token)).do(c.user.w.t.Context(), http.MethodGet, path, asJSON, "", nil).code != code {
+				return false
+			}
+		}
+		return true
 	})
 }
 
@@ -179,11 +188,12 @@ func (w *world) renewed(through *client) []credentials {
 	w.t.Helper()
 	old := newAccount(w.t, foreign, "eve", first)
 	w.bind(old, first)
-	through.await("eve reads", old.token, configMaps.path(first))
+	through.await("eve reads", old.token, configMaps.path(first), http.StatusOK)
 	w.must(env.admins[0].RbacV1().RoleBindings(first).Delete(w.t.Context(), old.name, metav1.DeleteOptions{}))
+	through.await("eve may read no more", old.token, configMaps.path(first), http.StatusForbidden)
 	w.must(env.admins[0].CoreV1().ServiceAccounts(foreign).Delete(w.t.Context(), old.name, metav1.DeleteOptions{}))
 	other := newAccount(w.t, foreign, old.name)
-	through.await("the other eve is known", other.token, "/version")
+	through.await("the other eve is known", other.token, "/version", http.StatusOK)
 	return []credentials{
 		{name: "an account of the same name", header: bearer(other.token)},
 		{name: "the token of an account that was deleted", header: bearer(old.token), is: old},
@@ -207,13 +217,22 @@ func (a *attack) once(ctx context.Context, r *rand.Rand) {
 	if got.code == http.StatusCreated {
 		a.w.report("a token for an attacker", "%s", what)
 	}
-	if got.code != http.StatusOK {
+	mayRead := func(namespace string) bool { return c.is != nil && slices.Contains(c.is.reads, namespace) }
+	switch got.code {
+	case 0: // there is no answer
+		return
+	case http.StatusSwitchingProtocols:
+		if !slices.ContainsFunc([]string{first, second}, func(n string) bool { return mayRead(n) && strings.Contains(path, "/"+n+"/") }) {
+			a.w.report("a stream for an attacker", "%s", what)
+		}
+	case http.StatusOK:
+	default:
 		a.w.did("attacks that were refused")
 		return
 	}
 	a.w.did("attacks that were answered")
 	for _, namespace := range []string{first, second} {
-		if (c.is == nil || !slices.Contains(c.is.reads, namespace)) && bytes.Contains(got.body, []byte(namespace)) {
+		if !mayRead(namespace) && bytes.Contains(got.body, []byte(namespace)) {
 			a.w.report("an answer with what the sender may not read", "%s", what)
 		}
 	}

@@ -35,7 +35,7 @@ type credentials struct {
 	http1  bool // they need HTTP/1.1
 }
 
-// account is a service account with a token, and the namespaces that it may read; "" is all.
+// account is a service account with a token, and the namespaces that it may read.
 type account struct {
 	namespace, name, token string
 	uid                    types.UID
