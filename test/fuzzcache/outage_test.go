@@ -237,6 +237,7 @@ func (r *round) report(ctx context.Context, ready corev1.ConditionStatus) error 
 
 // expectStatus returns an error unless kubelet reads its pod and node as it has reported them.
 func (r *round) expectStatus(ready corev1.ConditionStatus) error {
+	have := 0
 	for _, object := range append(r.pods.store.List(), r.nodes.store.List()...) {
 		var status struct {
 			Status struct{ Conditions []metav1.Condition }
@@ -246,10 +247,13 @@ func (r *round) expectStatus(ready corev1.ConditionStatus) error {
 			return err
 		}
 		for _, c := range status.Status.Conditions {
-			if c.Type == "Ready" && string(c.Status) != string(ready) {
-				return fmt.Errorf("kubelet's %T has Ready=%s", object, c.Status)
+			if c.Type == "Ready" && string(c.Status) == string(ready) {
+				have++
 			}
 		}
+	}
+	if have != 2 {
+		return fmt.Errorf("of kubelet's pod and node %d have Ready=%s", have, ready)
 	}
 	return nil
 }
