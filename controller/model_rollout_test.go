@@ -89,9 +89,12 @@ func (m *model) gone() []string {
 func (m *model) reports(reason string, words ...string) {
 	m.t.Helper()
 	all := m.told(reason)
+	if len(all) != 1 {
+		m.t.Fatalf("Events %s: %q, want one", reason, all)
+	}
 	for _, w := range words {
-		if len(all) != 1 || !strings.Contains(all[0], w) {
-			m.t.Errorf("Events %s: %q, want one with %q", reason, all, w)
+		if !strings.Contains(all[0], w) {
+			m.t.Errorf("Event %s: %q, want it with %q", reason, all[0], w)
 		}
 	}
 }

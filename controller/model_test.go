@@ -34,7 +34,7 @@ func simulate(t *testing.T, f func(t *testing.T)) {
 	synctest.Test(t, f)
 }
 
-// refusal is an answer to a request to delete a pod that leaves the pod as it is.
+// refusal is an answer to a request to delete or patch a pod that leaves the pod as it is.
 type refusal struct {
 	words string
 	err   func(pod string) error
