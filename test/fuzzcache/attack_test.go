@@ -171,10 +171,10 @@ func (w *world) bind(a *account, namespace string) {
 
 // await reads with a token until the answer has a code.
 func (c *client) await(what, token, path string, code int) {
-	c.user.w.t.Helper()
-	poll.Eventually(c.user.w.t, what, func() bool {
+	c.w.t.Helper()
+	poll.Eventually(c.w.t, what, func() bool {
 		for range 6 { // the hub asks one apiserver after the other
-			if c.with(bearer(token)).do(c.user.w.t.Context(), http.MethodGet, path, asJSON, "", nil).code != code {
+			if c.with(bearer(token)).do(c.w.t.Context(), http.MethodGet, path, asJSON, "", nil).code != code {
 				return false
 			}
 		}
