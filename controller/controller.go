@@ -68,6 +68,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/informer"
 	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/controller/successor"
 	"github.com/edgehub-io/edgehub/controller/tolerations"
 	"github.com/edgehub-io/edgehub/controller/workload"
 )
@@ -95,6 +96,9 @@ type Options struct {
 	Patches int
 	// Autonomy keeps pods on nodes that are away, where that is asked for; nil leaves all pods to Kubernetes.
 	Autonomy *autonomy.Fleet
+	// Namespace is the controller's own, where it proves that it creates pods as dry runs only; see package
+	// successor. With "" it makes no dry runs.
+	Namespace string
 	// Timing is for tests that cannot wait; the zero value is what is documented.
 	Timing rollout.Timing
 	// Logger gets the log; nil discards it.
@@ -169,6 +173,10 @@ func (c *Controller) Run(ctx context.Context) error {
 		timing:  c.options.Timing,
 		nodes:   informer.NewNodes(c.client),
 		states:  newStates(),
+	}
+
+	if c.options.Namespace != "" {
+		r.successors = &successor.Asker{Client: c.client, Namespace: c.options.Namespace, Logger: c.options.Logger}
 	}
 
 	var running sync.WaitGroup

@@ -27,6 +27,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+
+	"github.com/edgehub-io/edgehub/controller/successor"
 )
 
 // apiserver is as much of an apiserver as the controller talks to, with a clock that
@@ -47,9 +49,12 @@ type apiserver struct {
 	// disturbed is when watches were last late, or ended.
 	disturbed time.Time
 	calls     []call
+	asked     []*corev1.Pod // to be created as dry runs
 	events    []corev1.Event
 	// deleting is called before a pod is deleted for a client.
 	deleting func(*corev1.Pod)
+	// admitting returns what admission says of a new pod; nil is that it is admitted.
+	admitting func(*corev1.Pod) error
 	// patching is called before a pod is patched.
 	patching func(before, after *corev1.Pod)
 }
@@ -236,6 +241,8 @@ func (a *apiserver) RoundTrip(q *http.Request) (*http.Response, error) {
 			out, err = a.patchLocked(resource, name, body)
 		case q.Method == http.MethodDelete:
 			out, err = a.deleteLocked(name, body)
+		case resource == "pods":
+			out, err = a.createLocked(q.URL.Query(), body)
 		default:
 			out, err = a.eventLocked(body)
 		}
@@ -333,6 +340,23 @@ func (a *apiserver) deleteLocked(name string, body []byte) (any, error) {
 		a.deleting(pod)
 	}
 	a.endLocked(pod)
+	return pod, nil
+}
+
+// createLocked creates no pod for the controller: all but dry runs are denied, as deploy/admission has it.
+func (a *apiserver) createLocked(query url.Values, body []byte) (any, error) {
+	pod := &corev1.Pod{}
+	if err := json.Unmarshal(body, pod); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if query.Get("dryRun") != metav1.DryRunAll {
+		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, pod.GenerateName, errors.New(
+			"ValidatingAdmissionPolicy '"+successor.Policy+"' with binding '"+successor.Policy+"' denied request: as dry runs only"))
+	}
+	a.asked = append(a.asked, pod)
+	if a.admitting != nil {
+		return pod, a.admitting(pod)
+	}
 	return pod, nil
 }
 

@@ -242,7 +242,7 @@ func (m *model) manageLocked(ds *appsv1.DaemonSet) {
 	}
 	pods := m.podsLocked()
 	for _, node := range m.nodesLocked() {
-		if len(pods[node.Name]) > 0 {
+		if slices.ContainsFunc(pods[node.Name], func(pod *corev1.Pod) bool { return metav1.IsControlledBy(pod, ds) }) {
 			continue
 		}
 		m.last++
@@ -257,7 +257,9 @@ func (m *model) manageLocked(ds *appsv1.DaemonSet) {
 			}}},
 		}}
 		pod.Status.Phase = corev1.PodPending
-		m.api.putLocked("pods", pod)
+		if m.api.admitting == nil || m.api.admitting(pod) == nil {
+			m.api.putLocked("pods", pod)
+		}
 	}
 }
 

@@ -1,11 +1,13 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
@@ -44,11 +46,12 @@ func (s *scope) markPods(ctx context.Context) error {
 	}
 	revisions := s.revisionsOf(target.Revision, w.Revisions())
 	s.rollBack(ctx, revisions, w.ActivePods(s.object))
-	now, m := time.Now(), status.NewMarker(target, s.options.Policy, revisions, s.obstacles())
-	if s.options.Prepull {
-		m = status.NewPrepullMarker(target, s.options.Policy, revisions, s.obstacles(), now)
-	}
 	pods := w.ActivePods(s.object)
+	obstacles := s.obstacles(s.refusedOf(ctx, revision, target.Revision, pods))
+	now, m := time.Now(), status.NewMarker(target, s.options.Policy, revisions, obstacles)
+	if s.options.Prepull {
+		m = status.NewPrepullMarker(target, s.options.Policy, revisions, obstacles, now)
+	}
 	p := status.PlanMarks(m, pods, now)
 	s.metrics.setPods(s.key, &p)
 	done := s.patchPods(ctx, s.ready(p.Patches, pods, now))
@@ -78,12 +81,23 @@ func (s *scope) reportOTA(ctx context.Context, w *informer.Owned, revision strin
 	return s.setConditions(ctx, status.ForOTA(s.ds, rollout.OTACondition(&p)))
 }
 
+// refusedOf returns why the apiserver would refuse the next pod of any that needs an upgrade, or "".
+func (s *scope) refusedOf(ctx context.Context, newest *appsv1.ControllerRevision, hash string, pods []*corev1.Pod) string {
+	for _, pod := range pods {
+		if pod.Labels[appsv1.ControllerRevisionHashLabelKey] != hash {
+			s.successorOf(ctx, newest, pod, toShow)
+			return s.refused(newest.Name)
+		}
+	}
+	return ""
+}
+
 // obstacles returns a function that says why the node of a pod would get no pod of the new
 // revision, which is the DaemonSet's template: NewestRevision has made sure of that. The next pod of a
-// StatefulSet may run on another node, so nothing stands in its way.
-func (s *scope) obstacles() func(*corev1.Pod) string {
+// StatefulSet may run on another node, so nothing stands in its way but refused, if it is not "".
+func (s *scope) obstacles(refused string) func(*corev1.Pod) string {
 	if s.ds == nil {
-		return func(*corev1.Pod) string { return "" }
+		return func(*corev1.Pod) string { return refused }
 	}
 	placement := rollout.NewPlacement(&s.ds.Spec.Template.Spec)
 	nodes := sync.OnceValue(func() map[string]*corev1.Node { // most pods of a rollout do not ask
@@ -95,8 +109,8 @@ func (s *scope) obstacles() func(*corev1.Pod) string {
 	})
 	return func(pod *corev1.Pod) string {
 		if node := nodes()[rollout.NodeOf(pod)]; node != nil {
-			return placement.Obstacle(node)
+			return cmp.Or(placement.Obstacle(node), refused)
 		}
-		return ""
+		return refused
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/status"
+	"github.com/edgehub-io/edgehub/controller/successor"
 	"github.com/edgehub-io/edgehub/controller/workload"
 )
 
@@ -24,6 +25,7 @@ type reconciler struct {
 	statefulSets appslisters.StatefulSetLister
 	queue        queue
 	podClient    *podclient.Client
+	successors   *successor.Asker
 	events       *events.Recorder
 	metrics      *metrics
 	log          *slog.Logger

@@ -28,6 +28,7 @@ type state struct {
 	rollout *rolloutState
 	// observations are those of the strategy OTA, which only reports; those of a rollout are in rollout.
 	observations *rollout.Observations
+	successor    successorState
 	// throttle is the only part that others than the worker use.
 	throttle backoff.Throttle
 	// written is what the conditions were last patched to.

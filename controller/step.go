@@ -41,6 +41,7 @@ type step struct {
 	*scope
 	now    time.Time
 	pods   []*corev1.Pod // all that the DaemonSet controls
+	newest *appsv1.ControllerRevision
 	target upgrade.Target
 	// revisions are those of the DaemonSet.
 	revisions *rollback.Revisions
@@ -78,7 +79,7 @@ func (s *scope) advance(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return (&step{scope: s, now: time.Now(), pods: w.AllPods(s.ds), target: target, revisions: revisions}).run(ctx)
+	return (&step{scope: s, now: time.Now(), pods: w.AllPods(s.ds), newest: newest, target: target, revisions: revisions}).run(ctx)
 }
 
 // run deletes the pods that may go now, marks the others, and reports the plan.
@@ -112,6 +113,7 @@ func (s *step) planAndDelete(ctx context.Context) podclient.DeleteResult {
 	again := expected.Observed(s.pods, s.now)
 	s.plan = s.newPlan()
 	s.state.throttle.Took(s.now, time.Now())
+	s.permitDeletions(ctx)
 	for _, d := range s.plan.Delete {
 		s.log.Info("pod is deleted, to be replaced by one of the new revision",
 			"daemonset", s.key.String(), "revision", s.target.Revision, "node", rollout.NodeOf(d.Pod), "pod", d.Pod.Name, "why", d.Reason)
@@ -149,7 +151,7 @@ func (s *step) revertFailed() {
 // their nodes to pull images. It patches at most a burst of them, so that deletions do not
 // wait for thousands; the next step goes on with the others.
 func (s *step) markRollout(ctx context.Context) error {
-	m := status.NewMarker(s.target, s.options.Policy, s.revisions, s.obstacles())
+	m := status.NewMarker(s.target, s.options.Policy, s.revisions, s.obstacles(s.refused(s.newest.Name)))
 	patches := s.ready(status.RolloutPatches(m, &s.plan, s.pods, s.state.rollout.expected.Has, s.now), s.pods, s.now)
 	if len(s.plan.Pulls)+len(patches) > 0 || s.options.Policy.Encode() != "" {
 		s.state.marked = rolloutMarks

@@ -33,7 +33,7 @@ func run(ctx context.Context, cfg *config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	c, err := controller.New(client, controller.Options{Workers: cfg.workers, Autonomy: fleet, Logger: log, Registerer: registry})
+	c, err := controller.New(client, controller.Options{Workers: cfg.workers, Namespace: cfg.election.namespace, Autonomy: fleet, Logger: log, Registerer: registry})
 	if err != nil {
 		return err
 	}

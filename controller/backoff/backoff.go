@@ -25,6 +25,9 @@ const (
 	// MinDelay and MaxDelay bound the wait of a pod.
 	MinDelay = 2 * minWorkloadDelay
 	MaxDelay = 5 * time.Minute
+	// MinRefusal and MaxRefusal bound the time for which a refusal of admission is taken to last.
+	MinRefusal = 30 * time.Second
+	MaxRefusal = 10 * time.Minute
 )
 
 // Retry determines when to try again what has failed. The zero value has not failed. It is not
@@ -39,6 +42,9 @@ type Retry struct {
 func (r *Retry) WorkloadFailed(now time.Time) time.Duration {
 	return r.failed(now, minWorkloadDelay, maxWorkloadDelay)
 }
+
+// Refused records that admission would refuse the workload's next pod.
+func (r *Retry) Refused(now time.Time) { r.failed(now, MinRefusal, MaxRefusal) }
 
 func (r *Retry) failed(now time.Time, shortest, longest time.Duration) time.Duration {
 	if r.Failures == 0 {

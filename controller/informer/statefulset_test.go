@@ -36,7 +36,10 @@ func someStatefulSet(name string) *appsv1.StatefulSet {
 		c.Resources.Limits = corev1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("1Gi")}
 		sts.Spec.Template.Spec.Containers = append(sts.Spec.Template.Spec.Containers, c)
 	}
-	sts.Spec.VolumeClaimTemplates = make([]corev1.PersistentVolumeClaim, 2)
+	sts.Spec.ServiceName = name
+	claim := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data", Labels: map[string]string{"app.kubernetes.io/name": name}}}
+	claim.Spec.Resources.Requests = corev1.ResourceList{"storage": resource.MustParse("1Gi")}
+	sts.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{claim}
 	sts.Status.ObservedGeneration, sts.Status.UpdateRevision, sts.Status.CurrentRevision = 3, name+"-new", name+"-old"
 	return sts
 }
@@ -52,10 +55,10 @@ func TestTrimmedStatefulSetsKeepWhatIsRead(t *testing.T) {
 	}
 	got := trimStatefulSet(sts)
 	if len(got.Annotations) != len(read) || got.Labels != nil || got.Spec.Template.Labels != nil || got.Spec.Template.Spec.Containers != nil ||
-		got.Spec.VolumeClaimTemplates != nil || got.Status.CurrentRevision != "" {
+		got.Spec.VolumeClaimTemplates[0].Labels != nil || got.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests != nil || got.Status.CurrentRevision != "" {
 		t.Errorf("got more than is read: %v", got)
 	}
-	if got.UID != sts.UID || got.Spec.Selector == nil || got.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType ||
+	if got.UID != sts.UID || got.Spec.ServiceName != "db" || got.Spec.VolumeClaimTemplates[0].Name != "data" || got.Spec.Selector == nil || got.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType ||
 		got.Spec.MinReadySeconds != 5 || got.Spec.Replicas == nil || got.Spec.PodManagementPolicy == "" || got.Generation != 3 || got.Status.ObservedGeneration != 3 || got.Status.UpdateRevision != "db-new" {
 		t.Errorf("something that is read is missing: %v", got)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/status"
+	"github.com/edgehub-io/edgehub/controller/workload"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -26,7 +27,7 @@ func TrimDaemonSet(ds *appsv1.DaemonSet) *appsv1.DaemonSet {
 			ResourceVersion:   ds.ResourceVersion,
 			Generation:        ds.Generation,
 			DeletionTimestamp: ds.DeletionTimestamp,
-			Annotations: only(ds.Annotations, daemonset.StrategyAnnotation, daemonset.OldStrategyAnnotation,
+			Annotations: only(ds.Annotations, daemonset.StrategyAnnotation, daemonset.OldStrategyAnnotation, appsv1.DeprecatedTemplateGeneration,
 				rollout.MaxUnavailableAnnotation, rollout.PartitionAnnotation, rollout.PausedAnnotation,
 				rollout.NodeSelectorAnnotation, rollout.ContinueAnnotation,
 				upgrade.PrepullAnnotation, rollout.PrepullTimeoutAnnotation,
@@ -48,6 +49,12 @@ func TrimDaemonSet(ds *appsv1.DaemonSet) *appsv1.DaemonSet {
 // trimStatefulSet drops everything that the strategy OTA does not read: most of all the template,
 // and the numbers in the status, which change with each pod.
 func trimStatefulSet(sts *appsv1.StatefulSet) *appsv1.StatefulSet {
+	var claims []corev1.PersistentVolumeClaim // of those that opted in, by name
+	if wanted, _ := workload.StrategyOf(sts); wanted != daemonset.Unmanaged {
+		for i := range sts.Spec.VolumeClaimTemplates {
+			claims = append(claims, corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: sts.Spec.VolumeClaimTemplates[i].Name}})
+		}
+	}
 	return &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:         sts.Namespace,
@@ -60,11 +67,13 @@ func trimStatefulSet(sts *appsv1.StatefulSet) *appsv1.StatefulSet {
 				upgrade.PrepullAnnotation, upgrade.MaxHoldAnnotation, upgrade.OwnerRollbackAnnotation, upgrade.RollbackHistoryAnnotation),
 		},
 		Spec: appsv1.StatefulSetSpec{
-			Replicas:            sts.Spec.Replicas,
-			Selector:            sts.Spec.Selector,
-			PodManagementPolicy: sts.Spec.PodManagementPolicy,
-			UpdateStrategy:      appsv1.StatefulSetUpdateStrategy{Type: sts.Spec.UpdateStrategy.Type},
-			MinReadySeconds:     sts.Spec.MinReadySeconds,
+			Replicas:             sts.Spec.Replicas,
+			Selector:             sts.Spec.Selector,
+			ServiceName:          sts.Spec.ServiceName,
+			VolumeClaimTemplates: claims,
+			PodManagementPolicy:  sts.Spec.PodManagementPolicy,
+			UpdateStrategy:       appsv1.StatefulSetUpdateStrategy{Type: sts.Spec.UpdateStrategy.Type},
+			MinReadySeconds:      sts.Spec.MinReadySeconds,
 		},
 		Status: appsv1.StatefulSetStatus{
 			ObservedGeneration: sts.Status.ObservedGeneration,

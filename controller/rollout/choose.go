@@ -35,6 +35,8 @@ func (pl *planner) choose() {
 			pl.setState(c.node, c.pod, HeldByPause, c.unavailable)
 		case pl.plan.Breaker.Holds():
 			pl.setState(c.node, c.pod, HeldByBreaker, c.unavailable)
+		case len(pl.plan.Lacking) > 0 && pl.in.Options.Continue != pl.in.Revision:
+			pl.wait(c, pl.plan.Lacks())
 		case allowed <= 0:
 			pl.setState(c.node, c.pod, HeldByPartition, c.unavailable)
 		case !c.heldUntil.IsZero():

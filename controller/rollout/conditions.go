@@ -40,7 +40,11 @@ const (
 	ReasonInvalid         = "InvalidAnnotation"
 	ReasonRefused         = "DeletionRefused"
 	ReasonHeldByOwner     = "HeldByOwner"
-	ReasonRolledBack      = "RolledBackByOwners"
+	// ReasonSuccessorRefused is that of a rollout whose next pods the apiserver would refuse, and
+	// ReasonLacking that of one with nodes for which Kubernetes has made no pod.
+	ReasonSuccessorRefused = "SuccessorRefused"
+	ReasonLacking          = "PodNotCreated"
+	ReasonRolledBack       = "RolledBackByOwners"
 	// ReasonAccepted is that of InvalidCondition when it is False, and
 	// ReasonNotHalted that of HaltedCondition.
 	ReasonAccepted  = "Accepted"
@@ -138,6 +142,10 @@ func progress(p *Plan) (is bool, reason, message string) {
 		return false, ReasonHalted, sum + "; condition " + string(HaltedCondition) + " says why nothing is deleted"
 	case p.Counts[HeldByPause] > 0:
 		return false, ReasonPaused, sum + "; set annotation " + PausedAnnotation + " to false to go on"
+	case len(p.Lacking) > 0:
+		return false, ReasonLacking, sum + "; " + p.Lacks() + ": no other pod is deleted until it does, or annotation " + ContinueAnnotation + " is set to " + p.Revision
+	case p.SuccessorsRefused:
+		return false, ReasonSuccessorRefused, sum + "; it is tried again, less and less often"
 	case p.Refusing():
 		return false, ReasonRefused, sum + "; each is tried again, less and less often"
 	case p.waitsFor(HeldByOwner):

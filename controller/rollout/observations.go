@@ -17,6 +17,8 @@ type Observations struct {
 	nodes    map[string]nodeObservation
 	pods     map[types.UID]podObservation
 	breaker  breaker
+	// lacking is since when nodes have had no pod that should have one.
+	lacking map[string]time.Time
 }
 
 // NewObservations returns one without observations. Times count from the first one.

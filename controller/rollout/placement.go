@@ -23,7 +23,7 @@ func NewPlacement(template *corev1.PodSpec) Placement {
 	return Placement{
 		nodeName:    template.NodeName,
 		affinity:    nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: *template}),
-		tolerations: append(addedTolerations(template.HostNetwork), template.Tolerations...),
+		tolerations: append(AddedTolerations(template.HostNetwork), template.Tolerations...),
 	}
 }
 
@@ -82,9 +82,9 @@ func (p Placement) untolerated(node *corev1.Node, counts func(*corev1.Taint) boo
 	return &taint
 }
 
-// addedTolerations are those that the DaemonSet controller gives every pod of a
+// AddedTolerations are those that the DaemonSet controller gives every pod of a
 // DaemonSet (AddOrUpdateDaemonPodTolerations in its util package).
-func addedTolerations(hostNetwork bool) []corev1.Toleration {
+func AddedTolerations(hostNetwork bool) []corev1.Toleration {
 	tolerate := func(key string, effect corev1.TaintEffect) corev1.Toleration {
 		return corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: effect}
 	}

@@ -87,6 +87,7 @@ func NewPlan(in Input) Plan {
 		pod, _ := p.only()
 		pl.setState(p.node.Name, pod, HeldByPlacement, placement.Obstacle(p.node))
 	}
+	pl.observeLacking()
 	pl.plan.Max = in.Options.MaxUnavailable.Of(pl.plan.Ready)
 
 	b := &in.Observations.breaker

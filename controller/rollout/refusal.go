@@ -15,6 +15,8 @@ type Refusal struct {
 	Message string
 	// Until is when the next request may be sent.
 	Until time.Time
+	// Successor is whether not the deletion would be refused, but the pod that comes after it.
+	Successor bool
 }
 
 // stalled is how many refusals in a row, of any pods, are taken as a sign that
@@ -31,7 +33,12 @@ func (r *Refusal) until() time.Time {
 	return r.Until
 }
 
-func (r *Refusal) reason() string { return "its deletion is refused: " + r.Message }
+func (r *Refusal) reason() string {
+	if r.Successor {
+		return "no pod would come in its place: the apiserver refuses it: " + r.Message
+	}
+	return "its deletion is refused: " + r.Message
+}
 
 // refusal returns why pod could not be deleted, nil if nothing prevented it.
 func (in *Input) refusal(pod *corev1.Pod) *Refusal {
@@ -72,6 +79,16 @@ func (p *Plan) Revert(d Deletion, r *Refusal) {
 			p.Refused++
 		}
 	}
+}
+
+// RefuseSuccessors changes the plan to one in which no pod is deleted, since the apiserver would refuse
+// the pods that Kubernetes makes in their place. why has its words, until is when it is asked again.
+func (p *Plan) RefuseSuccessors(why string, until time.Time) {
+	for _, d := range p.Delete {
+		p.Revert(d, &Refusal{Message: why, Successor: true})
+	}
+	p.Delete, p.SuccessorsRefused = nil, true
+	p.wakeAt(until)
 }
 
 // Refusing reports whether the rollout is stuck because deletions are refused: no node

@@ -93,6 +93,11 @@ type Plan struct {
 	// up; it has no entry for a state that no node is in.
 	Nodes  []NodeStatus
 	Counts map[State]int
+	// Lacking are the nodes that should have had a pod for LackGrace, and have none: while there are any, no pod
+	// is deleted unless ContinueAnnotation names this revision.
+	Lacking []string
+	// SuccessorsRefused is whether pods are kept because the apiserver would refuse those after them.
+	SuccessorsRefused bool
 	// AwaitImages is how many of Nodes are Pending because of images.
 	AwaitImages int
 	// Refused is how many of Nodes keep their pod because its deletion was refused, and

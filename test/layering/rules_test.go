@@ -165,7 +165,7 @@ var layers = map[string][]string{
 	"ota/nodeapi": {},
 	"controller": {
 		"controller/autonomy", "controller/backoff", "controller/daemonset", "controller/events", "controller/expectations", "controller/informer",
-		"controller/podclient", "controller/rollback", "controller/rollout", "controller/status", "controller/tolerations", "controller/workload", "ota/upgrade",
+		"controller/podclient", "controller/rollback", "controller/rollout", "controller/status", "controller/successor", "controller/tolerations", "controller/workload", "ota/upgrade",
 	},
 	// What the controller decides, for those who show it: no client, no clock.
 	"controller/autonomy":  {},
@@ -180,6 +180,7 @@ var layers = map[string][]string{
 	// What it reads, writes and reports: each with its own part of the API, and none
 	// knows the reconcile that uses it.
 	"controller/informer":  {"controller/daemonset", "controller/rollout", "controller/status", "controller/workload", "ota/upgrade"},
+	"controller/successor": {"controller/daemonset", "controller/expectations", "controller/rollout", "controller/workload"},
 	"controller/podclient": {"controller/expectations", "controller/rollout", "controller/status"},
 	"controller/events":    {"controller/daemonset", "controller/podclient", "controller/rollout", "controller/status", "controller/workload", "ota/upgrade"},
 	// It carries out what autonomy decides, with informers of its own: what it reads is no DaemonSet.
@@ -214,7 +215,7 @@ var chosen = map[string]dependency{
 	"k8s.io/apimachinery":                    {},
 	"k8s.io/client-go":                       {},
 	"k8s.io/klog/v2":                         {},                                                                                                                                                          // to send its lines through log/slog
-	"k8s.io/component-helpers/resource":      {only: []string{"ota", "ota/upgrade"}},                                                                                                                      // what a pod requests of its node
+	"k8s.io/component-helpers/resource":      {only: []string{"controller/successor", "ota", "ota/upgrade"}},                                                                                              // what a pod requests of its node
 	"k8s.io/component-helpers/scheduling":    {only: []string{"controller/rollout"}},                                                                                                                      // which nodes should run a daemon
 	"k8s.io/apiserver/pkg/endpoints/request": {only: []string{"proxy", "proxy/upstream", "proxy/upstream/liveness", "hub", "cache", "cache/identity", "cache/offline", "cache/query", "proxy/transform"}}, // how an apiserver reads a path
 	"github.com/gorilla/mux":                 {only: []string{"ota"}},                                                                                                                                     // it redirects paths, so it never stands in front of the apiserver

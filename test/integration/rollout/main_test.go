@@ -19,6 +19,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
+	"github.com/edgehub-io/edgehub/test/internal/testmain"
 )
 
 const (
@@ -30,6 +31,7 @@ const (
 var s *rolloutenv.Env
 
 func TestMain(m *testing.M) {
+	testmain.AtOnce(10) // they wait
 	os.Exit(rolloutenv.Main(m, "../../..", nodes, func(started *rolloutenv.Env) { s = started }))
 }
 

@@ -1,0 +1,156 @@
+package controller_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+)
+
+const violates = `violates PodSecurity "baseline:latest": hostPath volumes (volume "h")`
+
+// newAskingModel is newModel with a controller that has the right to ask for successors.
+func newAskingModel(t *testing.T, nodes, most int, strategy string) *model {
+	t.Helper()
+	m := newModel(t, nodes, most, strategy)
+	m.options.Namespace = namespace
+	return m
+}
+
+// admit has admission refuse new pods that have this image.
+func (m *model) admit(refused string) {
+	m.api.with(func() {
+		m.api.admitting = func(pod *corev1.Pod) error {
+			if pod.Spec.Containers[0].Image == refused {
+				return apierrors.NewForbidden(podResource, pod.Name, errors.New(violates))
+			}
+			return nil
+		}
+	})
+}
+
+// No pod is deleted whose successor admission would refuse, also none that serves nobody; and all go on by
+// themselves when it would not.
+func TestModelNoPodIsDeletedWhoseSuccessorIsRefused(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := newAskingModel(t, 5, 5, rolling)
+		m.start()
+		m.admit("app:2")
+		m.report("n1", corev1.ConditionFalse)
+		begin := time.Now()
+		m.setImage("app:2")
+		time.Sleep(time.Hour)
+		if len(m.deleted) > 0 {
+			t.Errorf("the pods on %v were deleted", m.deleted)
+		}
+		c := m.progressing()
+		if c.Status != corev1.ConditionFalse || c.Reason != rollout.ReasonSuccessorRefused || !strings.Contains(c.Message, violates) {
+			t.Errorf("Progressing is %s because of %s: %s", c.Status, c.Reason, c.Message)
+		}
+		m.fewer(2+60/10+6, begin, "POST", "pods") // the proof each hour, and a question from 30 s up to 10 min
+		m.admit("")
+		time.Sleep(11 * time.Minute)
+		if got := m.updated(); got != 5 {
+			t.Errorf("%d of 5 nodes are updated", got)
+		}
+	})
+}
+
+// What was admitted a moment ago is asked again before the next wave.
+func TestModelARefusalStopsARolloutThatIsUnderWay(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := newAskingModel(t, 5, 1, rolling)
+		m.start()
+		m.setImage("app:2")
+		for m.updated() < 2 {
+			time.Sleep(tick)
+		}
+		m.admit("app:2")
+		time.Sleep(time.Hour)
+		if got := m.updated(); got < 2 || got > 3 || m.progressing().Reason == rollout.ReasonComplete {
+			t.Errorf("%d nodes are updated, %+v", got, m.progressing())
+		}
+		if len(m.deleted) > 3 {
+			t.Errorf("the pods on %v were deleted", m.deleted)
+		}
+	})
+}
+
+// With OTA, owners see that the upgrade is not offered, and why.
+func TestModelOwnersSeeThatTheSuccessorIsRefused(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := newAskingModel(t, 3, 1, "OTA")
+		m.start()
+		m.admit("app:2")
+		m.setImage("app:2")
+		time.Sleep(time.Minute)
+		blocked := func() string {
+			m.api.mu.Lock()
+			defer m.api.mu.Unlock()
+			target, _, err := upgrade.TargetOf(m.podsLocked()["n2"][0])
+			if err != nil {
+				t.Error(err)
+			}
+			return target.Blocked
+		}
+		if got := blocked(); !strings.Contains(got, violates) {
+			t.Errorf("the node sees %q", got)
+		}
+		m.admit("")
+		time.Sleep(11 * time.Minute)
+		if got := blocked(); got != "" {
+			t.Errorf("once it is admitted, the node sees %q", got)
+		}
+	})
+}
+
+// While Kubernetes makes no pod for a node, no other node loses its own; with the apiserver's admission not
+// asked, as without deploy/admission.
+func TestModelAPodThatIsNotMadeStopsTheRollout(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		const most = 3
+		m := startModel(t, 9, most, rolling)
+		m.admit("app:2")
+		m.setImage("app:2")
+		time.Sleep(time.Hour)
+		if len(m.deleted) > most {
+			t.Errorf("the pods on %v were deleted", m.deleted)
+		}
+		c := m.progressing()
+		if c.Status != corev1.ConditionFalse || c.Reason != rollout.ReasonLacking || !strings.Contains(c.Message, "no pod for 30s on n") {
+			t.Errorf("Progressing is %s because of %s: %s", c.Status, c.Reason, c.Message)
+		}
+		m.admit("")
+		time.Sleep(time.Minute)
+		m.holds("", on())
+	})
+}
+
+// It is asked for what Kubernetes' own controller would create.
+func TestModelWhatIsAskedForIsTheSuccessor(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := newAskingModel(t, 2, 1, rolling)
+		m.start()
+		m.setImage("app:2")
+		time.Sleep(time.Minute)
+		m.api.mu.Lock()
+		defer m.api.mu.Unlock()
+		if len(m.api.asked) < 2 {
+			t.Fatalf("it was asked %d times", len(m.api.asked))
+		}
+		for _, pod := range m.api.asked {
+			owner := pod.OwnerReferences[0]
+			if pod.GenerateName != daemonSetName+"-" || pod.Spec.NodeName != "" || rollout.NodeOf(pod) == "" || len(pod.Spec.Tolerations) < 6 ||
+				pod.Labels["controller-revision-hash"] != "app-2" || pod.Labels["app"] != daemonSetName ||
+				pod.Spec.Containers[0].Image != "app:2" || owner.BlockOwnerDeletion != nil || !*owner.Controller || owner.Kind != "DaemonSet" {
+				t.Errorf("asked for %+v", pod)
+			}
+		}
+	})
+}

@@ -1,0 +1,119 @@
+package successor
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/edgehub-io/edgehub/controller/expectations"
+)
+
+// Policy is the ValidatingAdmissionPolicy that comes with the right to create pods, and leaves dry
+// runs of it: a role cannot (deploy/admission).
+const Policy = "edgehub-controller-dry-run"
+
+// How long the answer to a proof counts. Whoever removes the policy leaves the controller with a
+// right that is not used after an hour.
+const (
+	provedFor   = time.Hour
+	unprovedFor = time.Minute
+)
+
+// Asker asks, as long as it is proved that it can create no pod other than as a dry run. A nil Asker asks
+// nobody. It is safe for concurrent use.
+type Asker struct {
+	Client kubernetes.Interface
+	// Namespace is where the proof is made: the controller's own.
+	Namespace string
+	// Logger gets a line when what is proved changes.
+	Logger *slog.Logger
+
+	mu       sync.Mutex
+	until    time.Time // when it is to be proved again
+	unproved string    // why it is not; "" if it is
+}
+
+// Ask returns what would become of a pod in place of old, of which it reads name, namespace and UID.
+func (a *Asker) Ask(ctx context.Context, pod, old *corev1.Pod) Verdict {
+	if a == nil {
+		return Verdict{Result: Unknown, Why: "nobody was asked"}
+	}
+	if why := a.prove(ctx); why != "" {
+		return Verdict{Result: Unknown, Why: why}
+	}
+	return ask(ctx, a.Client, pod, old)
+}
+
+// prove returns why nobody may be asked, or "".
+func (a *Asker) prove(ctx context.Context) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	if now.Before(a.until) {
+		return a.unproved
+	}
+	first, before := a.until.IsZero(), a.unproved
+	a.unproved, a.until = a.tryToCreate(ctx), now.Add(provedFor)
+	if a.unproved != "" {
+		a.until = now.Add(unprovedFor)
+	}
+	switch {
+	case a.unproved == before && !first:
+	case a.unproved == "":
+		a.Logger.Info("whether admission lets the next pod in is asked before a pod is deleted", "policy", Policy)
+	default:
+		a.Logger.Warn("whether admission lets the next pod in is not known before a pod is deleted: apply deploy/admission", "why", a.unproved)
+	}
+	return a.unproved
+}
+
+// denied is what the apiserver says for the policy.
+var denied = regexp.MustCompile(`ValidatingAdmissionPolicy '` + Policy + `' with binding '[^']*' denied request`)
+
+// tryToCreate creates a pod that would never run, and returns "" if the policy denies that.
+func (a *Asker) tryToCreate(ctx context.Context) string {
+	pods := a.Client.CoreV1().Pods(a.Namespace)
+	pod, err := pods.Create(ctx, proof(), metav1.CreateOptions{})
+	switch {
+	case err == nil:
+		if err := pods.Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Sprintf("policy %s does not keep the controller from creating pods; delete pod %s/%s, which waits at a scheduling gate: %s", Policy, a.Namespace, pod.Name, expectations.QuoteError(err))
+		}
+		return fmt.Sprintf("policy %s does not keep the controller from creating pods", Policy)
+	case denied.MatchString(err.Error()):
+		return ""
+	case noRight.MatchString(err.Error()):
+		return "the controller has no right to create pods as dry runs"
+	}
+	return "it cannot be proved that the controller creates pods as dry runs only: " + expectations.QuoteError(err)
+}
+
+// proof is a pod that waits at a scheduling gate for ever, and that the strictest Pod Security
+// Standard permits: that is looked at before the policy.
+func proof() *corev1.Pod {
+	yes, no := true, false
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "edgehub-proof-"},
+		Spec: corev1.PodSpec{
+			SchedulingGates:              []corev1.PodSchedulingGate{{Name: "edgehub.io/never"}},
+			AutomountServiceAccountToken: &no,
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot: &yes, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			Containers: []corev1.Container{{
+				Name: "none", Image: "none.invalid/none",
+				SecurityContext: &corev1.SecurityContext{
+					AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				},
+			}},
+		},
+	}
+}

@@ -1,0 +1,177 @@
+package rollout_test
+
+import (
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/controller"
+	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
+	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
+)
+
+// apply has kubectl apply what is in manifest, until the end of the test.
+func apply(t *testing.T, manifest string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "manifest.yaml")
+	if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kubectl(t, "apply", "-f", file)
+	t.Cleanup(func() { _, _ = s.Cluster.Kubectl(context.Background(), "delete", "--ignore-not-found", "-f", file) })
+}
+
+func kubectl(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := s.Cluster.Kubectl(t.Context(), args...); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// refuses reports whether admission refuses another pod of a DaemonSet, with the next image.
+func refuses(t *testing.T, d *rolloutenv.DaemonSet) bool {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: "another"}, Spec: d.Get().Spec.Template.Spec}
+	pod.Spec.Containers[0].Image = "app:2"
+	_, err := s.Admin.CoreV1().Pods(d.Namespace).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return err != nil
+}
+
+// blockedOf is why the owner of a pod's node cannot upgrade it.
+func blockedOf(t *testing.T, pod *corev1.Pod) string {
+	t.Helper()
+	target, ok, err := upgrade.TargetOf(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !ok {
+		return "not marked yet"
+	}
+	return target.Blocked
+}
+
+func uids(pods map[string]*corev1.Pod) []types.UID {
+	var out []types.UID
+	for _, node := range slices.Sorted(maps.Keys(pods)) {
+		out = append(out, pods[node].UID)
+	}
+	return out
+}
+
+// What admission would refuse costs no node its pod, whoever refuses it: with AdvancedRollingUpdate the condition
+// has the apiserver's words, and with OTA the pods. When the cause is mended, the rollout goes on by itself.
+func TestNoPodIsDeletedWhoseSuccessorIsRefused(t *testing.T) {
+	kubectl(t, "apply", "-k", "../../../deploy/admission")
+	s.StartController(t, controller.Options{Timing: rollout.Timing{NodeSettle: settle}, Namespace: "edgehub-system"}, nil)
+	for name, tt := range map[string]struct {
+		before        func(*appsv1.DaemonSet)
+		manifest      string // NAMESPACE is the DaemonSet's
+		label         string // of the namespace
+		patch         string // of the pod template's spec
+		words         string
+		mend, mending string // arguments of kubectl, or a manifest
+	}{
+		"Pod Security": {
+			before: func(ds *appsv1.DaemonSet) {
+				ds.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "h", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp"}}}}
+			},
+			label: "pod-security.kubernetes.io/enforce=baseline", words: `violates PodSecurity "baseline:latest": hostPath volumes (volume "h")`,
+			mend: "label namespace NAMESPACE pod-security.kubernetes.io/enforce-",
+		},
+		"a PriorityClass": {
+			patch: `{"priorityClassName":"NAMESPACE"}`, words: "no PriorityClass with name",
+			mending: "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: NAMESPACE}\nvalue: 7\n",
+		},
+		"a ServiceAccount": {
+			patch: `{"serviceAccountName":"robot"}`, words: `error looking up service account NAMESPACE/robot: serviceaccount "robot" not found`,
+			mend: "-n NAMESPACE create serviceaccount robot",
+		},
+		"a quota": {
+			before: func(ds *appsv1.DaemonSet) {
+				ds.Spec.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
+			},
+			manifest: "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: q, namespace: NAMESPACE}\nspec: {hard: {requests.cpu: '1', pods: '10'}}\n",
+			patch:    `{"containers":[{"name":"app","resources":{"requests":{"cpu":"101m"}}}]}`, words: "exceeded quota: q, requested: pods=1,requests.cpu=101m, used: pods=10,requests.cpu=1, limited: pods=10,requests.cpu=1",
+			mend: "-n NAMESPACE delete resourcequota q",
+		},
+		"a policy": {
+			manifest: `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: NAMESPACE}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+  validations: [{expression: "object.spec.containers[0].image != 'app:2'", message: not this one}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: NAMESPACE}
+spec:
+  policyName: NAMESPACE
+  validationActions: [Deny]
+  matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAMESPACE}}}
+`,
+			words: "denied request: not this one", mend: "delete validatingadmissionpolicybinding NAMESPACE",
+		},
+	} {
+		for _, strategy := range []string{"AdvancedRollingUpdate", "OTA"} {
+			t.Run(name+" with "+strategy, func(t *testing.T) {
+				t.Parallel()
+				change := tt.before
+				if change == nil {
+					change = func(*appsv1.DaemonSet) {}
+				}
+				d := s.NewDaemonSet(t, map[string]string{"apps.openyurt.io/update-strategy": strategy, rollout.MaxUnavailableAnnotation: "100%"}, change)
+				here := func(text string) string { return strings.ReplaceAll(text, "NAMESPACE", d.Namespace) }
+				if tt.manifest != "" {
+					apply(t, here(tt.manifest))
+				}
+				if tt.label != "" {
+					kubectl(t, "label", "namespace", d.Namespace, tt.label)
+				}
+				if tt.manifest+tt.label != "" {
+					poll.Eventually(t, "admission refuses a pod", func() bool { return refuses(t, d) })
+				}
+				before := uids(d.Pods())
+				if tt.patch != "" {
+					d.Patch(`{"spec":{"template":{"spec":%s}}}`, here(tt.patch))
+				} else {
+					d.SetImage("app:2")
+				}
+				if strategy == "OTA" {
+					poll.Eventually(t, "the pods have the words", func() bool {
+						return strings.Contains(blockedOf(t, d.Pods()["n1"]), here(tt.words))
+					})
+				} else {
+					d.AwaitCondition(rollout.ProgressingCondition, corev1.ConditionFalse, rollout.ReasonSuccessorRefused, here(tt.words))
+				}
+				rest(3 * time.Second)
+				if after := uids(d.Pods()); !slices.Equal(before, after) {
+					t.Errorf("pods before %v, and after %v", before, after)
+				}
+				if tt.mending != "" {
+					apply(t, here(tt.mending))
+				} else {
+					kubectl(t, strings.Fields(here(tt.mend))...)
+				}
+				if strategy == "OTA" {
+					poll.Eventually(t, "the upgrade is offered", func() bool { return blockedOf(t, d.Pods()["n1"]) == "" })
+				} else {
+					d.AwaitCondition(rollout.CompleteCondition, corev1.ConditionTrue, rollout.ReasonComplete)
+				}
+			})
+		}
+	}
+}
