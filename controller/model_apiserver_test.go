@@ -55,6 +55,8 @@ type apiserver struct {
 	deleting func(*corev1.Pod)
 	// admitting returns what admission says of a new pod; nil is that it is admitted.
 	admitting func(*corev1.Pod) error
+	// mutating is what admission makes of a pod that is created as a dry run.
+	mutating func(*corev1.Pod)
 	// patching is called before a pod is patched.
 	patching func(before, after *corev1.Pod)
 }
@@ -354,6 +356,9 @@ func (a *apiserver) createLocked(query url.Values, body []byte) (any, error) {
 			"ValidatingAdmissionPolicy '"+successor.Policy+"' with binding '"+successor.Policy+"' denied request: as dry runs only"))
 	}
 	a.asked = append(a.asked, pod)
+	if a.mutating != nil {
+		a.mutating(pod)
+	}
 	if a.admitting != nil {
 		return pod, a.admitting(pod)
 	}

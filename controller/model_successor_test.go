@@ -2,12 +2,14 @@ package controller_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
@@ -106,6 +108,38 @@ func TestModelOwnersSeeThatTheSuccessorIsRefused(t *testing.T) {
 		time.Sleep(11 * time.Minute)
 		if got := blocked(); got != "" {
 			t.Errorf("once it is admitted, the node sees %q", got)
+		}
+	})
+}
+
+// Nodes pull, and owners see, what admission makes of the template: images that it rewrites, containers that it
+// injects, each time with another name, and requests. Another name is no reason to patch all pods.
+func TestModelTheTargetIsWhatIsAdmitted(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := newAskingModel(t, 3, 1, "OTA")
+		m.api.with(func() {
+			n := 0
+			m.api.mutating = func(pod *corev1.Pod) {
+				n++
+				pod.Spec.Containers[0].Image = "site.example.com/" + pod.Spec.Containers[0].Image
+				pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("4Gi")}
+				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprintf("mesh-%d", n), Image: "mesh:1"})
+				pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "site"}}
+			}
+		})
+		m.start()
+		m.setImage("app:2")
+		time.Sleep(time.Minute)
+		target, _, err := upgrade.TargetOf(m.pod("n2"))
+		if err != nil || target.Containers[0].Image != "site.example.com/app:2" || len(target.Containers) != 2 || target.Containers[1].Image != "mesh:1" ||
+			target.Requests.Memory().String() != "4Gi" || len(target.ImagePullSecrets) != 1 {
+			t.Errorf("the node sees %+v, %v", target, err)
+		}
+		asked, begin := len(m.api.asked), time.Now()
+		time.Sleep(time.Hour)
+		m.fewer(0, begin, "PATCH", "pods/status")
+		if len(m.api.asked) < asked+5 {
+			t.Errorf("it was asked %d times in an hour", len(m.api.asked)-asked)
 		}
 	})
 }

@@ -40,14 +40,15 @@ func (s *scope) markPods(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	target.MinReadySeconds = workload.MinReadySecondsOf(s.object)
-	if s.ds == nil {
-		target.Requests = nil // the next pod may run on another node
-	}
 	revisions := s.revisionsOf(target.Revision, w.Revisions())
 	s.rollBack(ctx, revisions, w.ActivePods(s.object))
 	pods := w.ActivePods(s.object)
 	obstacles := s.obstacles(s.refusedOf(ctx, revision, target.Revision, pods))
+	target = s.admitted(target)
+	target.MinReadySeconds = workload.MinReadySecondsOf(s.object)
+	if s.ds == nil {
+		target.Requests = nil // the next pod may run on another node
+	}
 	now, m := time.Now(), status.NewMarker(target, s.options.Policy, revisions, obstacles)
 	if s.options.Prepull {
 		m = status.NewPrepullMarker(target, s.options.Policy, revisions, obstacles, now)

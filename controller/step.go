@@ -79,7 +79,10 @@ func (s *scope) advance(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return (&step{scope: s, now: time.Now(), pods: w.AllPods(s.ds), newest: newest, target: target, revisions: revisions}).run(ctx)
+	if s.options.Prepull {
+		s.refusedOf(ctx, newest, target.Revision, pods)
+	}
+	return (&step{scope: s, now: time.Now(), pods: w.AllPods(s.ds), newest: newest, target: s.admitted(target), revisions: revisions}).run(ctx)
 }
 
 // run deletes the pods that may go now, marks the others, and reports the plan.

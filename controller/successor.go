@@ -8,15 +8,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/controller/backoff"
+	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/successor"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // successorState is what the apiserver has said of the pod that a workload gets after one is deleted.
 type successorState struct {
 	revision string // the ControllerRevision that it is about
 	verdict  successor.Verdict
-	retry    backoff.Retry // after refusals
-	until    time.Time     // when it is asked again, so that people see what is so
+	retry    backoff.Retry  // after refusals
+	until    time.Time      // when it is asked again, so that people see what is so
+	target   upgrade.Target // as it was admitted; without a revision if no pod was returned
 }
 
 // licence is whether an answer is to be acted upon, or only to be shown.
@@ -49,12 +52,26 @@ func (s *scope) successorOf(ctx context.Context, revision *appsv1.ControllerRevi
 	} else {
 		t.retry = backoff.Retry{}
 	}
+	if t.verdict.Pod != nil {
+		if target := upgrade.NewTarget(daemonset.HashOf(revision), &t.verdict.Pod.Spec); !target.SameButNames(t.target) {
+			t.target = target
+		}
+	}
 	if t.verdict.Result != before {
 		s.log.Info("the apiserver was asked for the next pod", s.key.kind.Lower(), s.key.String(), "revision", revision.Name,
 			"result", t.verdict.Result, "why", t.verdict.Why)
 	}
 	s.requeueAt(t.until, now)
 	return t.verdict
+}
+
+// admitted returns target with what admission makes of it: webhooks and policies rewrite images and add containers,
+// and LimitRanges requests. As long as nobody has been asked, it is the template's.
+func (s *scope) admitted(target upgrade.Target) upgrade.Target {
+	if t := &s.state.successor; t.target.Revision == target.Revision {
+		return t.target
+	}
+	return target
 }
 
 // permitDeletions takes all deletions out of the plan if the apiserver would refuse the pods that come after them.

@@ -177,9 +177,10 @@ func checkRoom(node *corev1.Node, pod *corev1.Pod, all []corev1.Pod) error {
 }
 
 // keeps returns what is not free because of a pod: what it requests or, if it ends and that is more,
-// what its new version does.
+// what its new version does. It counts as the scheduler does: a pod that is resized in place with what it has until it
+// has what it wants, and with that alone if it cannot have it.
 func keeps(p *corev1.Pod) corev1.ResourceList {
-	out := resource.PodRequests(p, resource.PodResourcesOptions{})
+	out := resource.PodRequests(p, resource.PodResourcesOptions{UseStatusResources: true})
 	if target, ok := targetOf(p); ok && p.DeletionTimestamp != nil {
 		for name, q := range target.Requests {
 			if have := out[name]; q.Cmp(have) > 0 {

@@ -158,6 +158,14 @@ func TestAPodWithoutRoomForItsSuccessorIsKept(t *testing.T) {
 		return p
 	}
 	same := func(*corev1.Pod) {}
+	resizing := func(reason string) func(*corev1.Pod) { // in place, from 1
+		return func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{AllocatedResources: cpu("1"), Resources: &corev1.ResourceRequirements{Requests: cpu("1")}}}
+			if reason != "" {
+				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: reason}}
+			}
+		}
+	}
 	never := corev1.PreemptNever
 	for name, tt := range map[string]struct {
 		requests corev1.ResourceRequirements
@@ -182,9 +190,12 @@ func TestAPodWithoutRoomForItsSuccessorIsKept(t *testing.T) {
 			larger := upgrade.NewTarget("new", &corev1.PodSpec{Containers: []corev1.Container{{Name: "x", Resources: corev1.ResourceRequirements{Requests: cpu("3500m")}}}})
 			p.Annotations = map[string]string{upgrade.TargetAnnotation: larger.Encode()}
 		}), "has 500m of 4 for it", nil},
-		"another ends":      {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", deleting), "", nil},
-		"another has ended": {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), "", nil},
-		"another has to go, having a lower priority": {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", func(p *corev1.Pod) { p.Spec.Priority = new(int32(-1)) }), "", nil},
+		"another ends":                                {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", deleting), "", nil},
+		"another has ended":                           {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), "", nil},
+		"another wants more, and cannot have it":      {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", resizing(corev1.PodReasonInfeasible)), "", nil},
+		"another wants more, and will have it":        {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", resizing(corev1.PodReasonDeferred)), "has 1 of 4 for it", nil},
+		"another has more than it wants, for a while": {corev1.ResourceRequirements{Requests: cpu("4")}, other("0", resizing("")), "has 3 of 4 for it", nil},
+		"another has to go, having a lower priority":  {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", func(p *corev1.Pod) { p.Spec.Priority = new(int32(-1)) }), "", nil},
 		"it evicts nobody": {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", func(p *corev1.Pod) { p.Spec.Priority = new(int32(-1)) }), "has 1 of 4 for it",
 			func(pod *corev1.Pod, _ *upgrade.Target) { pod.Spec.PreemptionPolicy = &never }},
 		"the new version has another priority": {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", same), "",

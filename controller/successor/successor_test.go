@@ -78,7 +78,7 @@ func TestVerdicts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := asked(t, tt.err, old)
-			if got.Result != tt.want || !strings.Contains(got.Why, tt.why) || tt.why == "" && got.Why != "" || (got.Pod != nil) != (tt.want == Admitted) {
+			if got.Result != tt.want || !strings.Contains(got.Why, tt.why) || tt.why == "" && got.Why != "" || (got.Pod != nil) != (tt.err == nil) {
 				t.Errorf("got %+v, want %s %q", got, tt.want, tt.why)
 			}
 		})

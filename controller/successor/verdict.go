@@ -34,7 +34,8 @@ type Verdict struct {
 	Result Result
 	// Why has the apiserver's words, or those of the failure to ask. It is "" if Result is Admitted.
 	Why string
-	// Pod is the pod as it would be created, if Result is Admitted.
+	// Pod is the pod as it would be created. It is nil unless Result is Admitted, and may be nil then: admission
+	// of a name or quota that the old pod still has ends without an object.
 	Pod *corev1.Pod
 }
 
@@ -46,12 +47,12 @@ func ask(ctx context.Context, client kubernetes.Interface, pod, old *corev1.Pod)
 	case err == nil:
 		return Verdict{Result: Admitted, Pod: created}
 	case apierrors.IsAlreadyExists(err) && pod.Name != "":
-		return Verdict{Result: Admitted, Pod: pod} // admission has passed, and the old pod still has the name
+		return Verdict{Result: Admitted} // admission has passed, and the old pod still has the name
 	case !refuses(err):
 		return Verdict{Result: Unknown, Why: words(err)}
 	}
 	if fitsQuota(ctx, client, err.Error(), old) {
-		return Verdict{Result: Admitted, Pod: pod} // quotas come last in admission
+		return Verdict{Result: Admitted} // quotas come last in admission
 	}
 	return Verdict{Result: Refused, Why: words(err)}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/resource"
 )
@@ -42,7 +43,8 @@ const maxImages = 100
 // messagePrefix is followed by the hash of a revision.
 const messagePrefix = "controllerrevision: "
 
-// Target is the revision that a pod would be upgraded to.
+// Target is the revision that a pod would be upgraded to: what admission makes of the template where the controller
+// could ask for that, else the template.
 type Target struct {
 	// Revision is the value of the label controller-revision-hash on pods of this revision.
 	Revision string `json:"revision"`
@@ -124,6 +126,23 @@ func requestsOf(template *corev1.PodSpec) corev1.ResourceList {
 
 // Images returns all that kubelet pulls for a pod of this revision.
 func (t Target) Images() []Image { return slices.Concat(t.InitContainers, t.Containers, t.Volumes) }
+
+// SameButNames reports whether t has the images, in their order, and all else that other has, whatever the names of
+// containers are: webhooks that inject one may give it another name each time.
+func (t Target) SameButNames(other Target) bool {
+	images := func(t Target) (all [][]string) {
+		for _, list := range [][]Image{t.InitContainers, t.Containers, t.Volumes} {
+			var names []string
+			for _, i := range list {
+				names = append(names, i.Image)
+			}
+			all = append(all, names)
+		}
+		return all
+	}
+	return slices.EqualFunc(images(t), images(other), slices.Equal[[]string]) && equality.Semantic.DeepEqual(t.Requests, other.Requests) &&
+		slices.Equal(t.ImagePullSecrets, other.ImagePullSecrets) && t.Revision == other.Revision && t.PriorityClassName == other.PriorityClassName
+}
 
 // Encode returns t as the value of TargetAnnotation. Equal targets have equal encodings.
 func (t Target) Encode() string {
