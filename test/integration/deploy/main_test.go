@@ -69,10 +69,10 @@ func prepare(ctx context.Context, s *testmain.Env) (err error) {
 	return env.fleet.AddNode(ctx, "n1", nil)
 }
 
-// eventually polls until check returns no problem, and fails with the last one.
+// eventually polls until check returns no problem, and fails with the last one. It does so in a cleanup, too.
 func eventually(t *testing.T, what string, check func() string) {
 	t.Helper()
-	poll.Check(t.Context(), t, what, func(context.Context) error {
+	poll.Check(context.WithoutCancel(t.Context()), t, what, func(context.Context) error {
 		if said := check(); said != "" {
 			return errors.New(said)
 		}
