@@ -188,3 +188,49 @@ func TestModelWhatIsAskedForIsTheSuccessor(t *testing.T) {
 		}
 	})
 }
+
+// An owner who asks for an upgrade gets an answer of now, not one of some minutes ago; whoever asks all the time does
+// not have the apiserver asked all the time.
+func TestModelOwnersAreAnsweredNow(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := newAskingModel(t, 3, 1, "OTA")
+		m.start()
+		m.setImage("app:2")
+		time.Sleep(time.Minute)
+		ask := func(question string) upgrade.Target {
+			t.Helper()
+			m.api.with(func() {
+				pod := m.podsLocked()["n2"][0].DeepCopy()
+				pod.Annotations[upgrade.QuestionAnnotation] = question
+				m.api.putLocked("pods", pod)
+			})
+			time.Sleep(3 * time.Second)
+			target, _, err := upgrade.TargetOf(m.pod("n2"))
+			if err != nil || target.Answered != question || !target.Asks {
+				t.Errorf("the answer to %s is %+v, %v", question, target, err)
+			}
+			return target
+		}
+		m.admit("app:2")
+		if target := ask("one"); !strings.Contains(target.Blocked, violates) {
+			t.Errorf("right after admission refuses it: %+v", target)
+		}
+		m.admit("")
+		if target := ask("two"); target.Blocked != "" {
+			t.Errorf("right after admission lets it in: %+v", target)
+		}
+		asked := len(m.api.asked)
+		for i := range 200 {
+			m.api.with(func() {
+				pod := m.podsLocked()["n2"][0].DeepCopy()
+				pod.Annotations[upgrade.QuestionAnnotation] = fmt.Sprint(i)
+				m.api.putLocked("pods", pod)
+			})
+			time.Sleep(50 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		if n := len(m.api.asked) - asked; n > 12 {
+			t.Errorf("it was asked %d times in 10 s", n)
+		}
+	})
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/status"
 	"github.com/edgehub-io/edgehub/controller/workload"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // markPods carries out the strategy OTA. With Options.Prepull, nodes pull the images
@@ -43,7 +44,8 @@ func (s *scope) markPods(ctx context.Context) error {
 	revisions := s.revisionsOf(target.Revision, w.Revisions())
 	s.rollBack(ctx, revisions, w.ActivePods(s.object))
 	pods := w.ActivePods(s.object)
-	obstacles := s.obstacles(s.refusedOf(ctx, revision, target.Revision, pods))
+	refused, answers := s.refusedOf(ctx, revision, target.Revision, pods, true)
+	obstacles := s.obstacles(refused)
 	target = s.admitted(target)
 	target.MinReadySeconds = workload.MinReadySecondsOf(s.object)
 	if s.ds == nil {
@@ -53,7 +55,7 @@ func (s *scope) markPods(ctx context.Context) error {
 	if s.options.Prepull {
 		m = status.NewPrepullMarker(target, s.options.Policy, revisions, obstacles, now)
 	}
-	p := status.PlanMarks(m, pods, now)
+	p := status.PlanMarks(m.Answering(answers), pods, now)
 	s.metrics.setPods(s.key, &p)
 	done := s.patchPods(ctx, s.ready(p.Patches, pods, now))
 	if ctx.Err() == nil {
@@ -82,15 +84,31 @@ func (s *scope) reportOTA(ctx context.Context, w *informer.Owned, revision strin
 	return s.setConditions(ctx, status.ForOTA(s.ds, rollout.OTACondition(&p)))
 }
 
-// refusedOf returns why the apiserver would refuse the next pod of any that needs an upgrade, or "".
-func (s *scope) refusedOf(ctx context.Context, newest *appsv1.ControllerRevision, hash string, pods []*corev1.Pod) string {
+// refusedOf returns why the apiserver would refuse the next pod of any that needs an upgrade, or "". It is asked now if
+// an owner wants to know, and, with show, so often that people see what is so. answers is false if owners have to wait.
+func (s *scope) refusedOf(ctx context.Context, newest *appsv1.ControllerRevision, hash string, pods []*corev1.Pod, show bool) (refused string, answers bool) {
+	var old *corev1.Pod
+	p := toShow
 	for _, pod := range pods {
-		if pod.Labels[appsv1.ControllerRevisionHashLabelKey] != hash {
-			s.successorOf(ctx, newest, pod, toShow)
-			return s.refused(newest.Name)
+		if pod.Labels[appsv1.ControllerRevisionHashLabelKey] == hash {
+			continue
+		}
+		if old == nil {
+			old = pod
+		}
+		if question := upgrade.QuestionOf(pod); question != "" {
+			if target, _, err := upgrade.TargetOf(pod); err != nil || target.Answered != question {
+				old, p = pod, toAnswer
+				break
+			}
 		}
 	}
-	return ""
+	answers = true
+	if old != nil && (show || p == toAnswer) {
+		_, asked := s.successorOf(ctx, newest, old, p)
+		answers = asked || p != toAnswer
+	}
+	return s.refused(newest.Name), answers
 }
 
 // obstacles returns a function that says why the node of a pod would get no pod of the new

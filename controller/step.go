@@ -39,10 +39,11 @@ type rolloutState struct {
 // step is one step of a rollout: the scope, and what is known at its time.
 type step struct {
 	*scope
-	now    time.Time
-	pods   []*corev1.Pod // all that the DaemonSet controls
-	newest *appsv1.ControllerRevision
-	target upgrade.Target
+	now     time.Time
+	pods    []*corev1.Pod // all that the DaemonSet controls
+	newest  *appsv1.ControllerRevision
+	target  upgrade.Target
+	answers bool // owners' questions
 	// revisions are those of the DaemonSet.
 	revisions *rollback.Revisions
 	plan      rollout.Plan
@@ -79,10 +80,8 @@ func (s *scope) advance(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if s.options.Prepull {
-		s.refusedOf(ctx, newest, target.Revision, pods)
-	}
-	return (&step{scope: s, now: time.Now(), pods: w.AllPods(s.ds), newest: newest, target: s.admitted(target), revisions: revisions}).run(ctx)
+	_, answers := s.refusedOf(ctx, newest, target.Revision, pods, s.options.Prepull)
+	return (&step{scope: s, answers: answers, now: time.Now(), pods: w.AllPods(s.ds), newest: newest, target: s.admitted(target), revisions: revisions}).run(ctx)
 }
 
 // run deletes the pods that may go now, marks the others, and reports the plan.
@@ -154,7 +153,7 @@ func (s *step) revertFailed() {
 // their nodes to pull images. It patches at most a burst of them, so that deletions do not
 // wait for thousands; the next step goes on with the others.
 func (s *step) markRollout(ctx context.Context) error {
-	m := status.NewMarker(s.target, s.options.Policy, s.revisions, s.obstacles(s.refused(s.newest.Name)))
+	m := status.NewMarker(s.target, s.options.Policy, s.revisions, s.obstacles(s.refused(s.newest.Name))).Answering(s.answers)
 	patches := s.ready(status.RolloutPatches(m, &s.plan, s.pods, s.state.rollout.expected.Has, s.now), s.pods, s.now)
 	if len(s.plan.Pulls)+len(patches) > 0 || s.options.Policy.Encode() != "" {
 		s.state.marked = rolloutMarks

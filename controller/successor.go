@@ -17,35 +17,48 @@ import (
 type successorState struct {
 	revision string // the ControllerRevision that it is about
 	verdict  successor.Verdict
-	retry    backoff.Retry  // after refusals
+	retry    backoff.Retry // after refusals
+	asked    time.Time
 	until    time.Time      // when it is asked again, so that people see what is so
 	target   upgrade.Target // as it was admitted; without a revision if no pod was returned
 }
 
-// licence is whether an answer is to be acted upon, or only to be shown.
-type licence bool
+// purpose is what an answer is for.
+type purpose int
 
 const (
-	toShow   licence = false
-	toDelete licence = true
+	toShow   purpose = iota // to people: it may be some minutes old
+	toDelete                // pods: it is asked again, unless the answer was a refusal a moment ago
+	toAnswer                // an owner, who has asked for an upgrade
 )
 
-// successorOf returns what would become of the next pod in place of old. A refusal counts for a while,
-// an answer that is to be shown for longer; before a deletion, the apiserver is asked again.
-func (s *scope) successorOf(ctx context.Context, revision *appsv1.ControllerRevision, old *corev1.Pod, l licence) successor.Verdict {
+// answerEvery is how often owners' questions have the apiserver asked: a node that was taken over may ask all the time.
+const answerEvery = time.Second
+
+// successorOf returns what would become of the next pod in place of old, and whether the apiserver was asked for that now.
+func (s *scope) successorOf(ctx context.Context, revision *appsv1.ControllerRevision, old *corev1.Pod, p purpose) (_ successor.Verdict, asked bool) {
 	t, now := &s.state.successor, time.Now()
 	if t.revision != revision.Name {
 		*t = successorState{revision: revision.Name}
 	}
-	if now.Before(t.until) && (l == toShow || t.verdict.Result == successor.Refused) {
-		return t.verdict
+	// At each reconcile: of the times at which a workload is due, the queue keeps the earliest.
+	defer func() { s.requeueAt(t.until, now) }()
+	switch {
+	case !now.Before(t.until):
+	case p == toDelete && t.verdict.Result != successor.Refused:
+	case p == toAnswer && now.Sub(t.asked) >= answerEvery:
+	case p == toAnswer:
+		s.requeueAt(t.asked.Add(answerEvery), now)
+		return t.verdict, false
+	default:
+		return t.verdict, false
 	}
 	pod, err := successor.PodOf(s.object, revision, old)
 	if err != nil {
-		return successor.Verdict{Result: successor.Unknown, Why: err.Error()}
+		return successor.Verdict{Result: successor.Unknown, Why: err.Error()}, true
 	}
 	before := t.verdict.Result
-	t.verdict, t.until = s.successors.Ask(ctx, pod, old), now.Add(backoff.MaxRefusal)
+	t.verdict, t.asked, t.until = s.successors.Ask(ctx, pod, old), now, now.Add(backoff.MaxRefusal)
 	if t.verdict.Result == successor.Refused {
 		t.retry.Refused(now)
 		t.until = t.retry.Until
@@ -61,16 +74,17 @@ func (s *scope) successorOf(ctx context.Context, revision *appsv1.ControllerRevi
 		s.log.Info("the apiserver was asked for the next pod", s.key.kind.Lower(), s.key.String(), "revision", revision.Name,
 			"result", t.verdict.Result, "why", t.verdict.Why)
 	}
-	s.requeueAt(t.until, now)
-	return t.verdict
+	return t.verdict, true
 }
 
 // admitted returns target with what admission makes of it: webhooks and policies rewrite images and add containers,
 // and LimitRanges requests. As long as nobody has been asked, it is the template's.
 func (s *scope) admitted(target upgrade.Target) upgrade.Target {
-	if t := &s.state.successor; t.target.Revision == target.Revision {
-		return t.target
+	t := &s.state.successor
+	if t.target.Revision == target.Revision {
+		target = t.target
 	}
+	target.Asks = t.verdict.Result == successor.Admitted || t.verdict.Result == successor.Refused
 	return target
 }
 
@@ -80,7 +94,7 @@ func (s *step) permitDeletions(ctx context.Context) {
 	if len(s.plan.Delete) == 0 {
 		return
 	}
-	verdict := s.successorOf(ctx, s.newest, s.plan.Delete[0].Pod, toDelete)
+	verdict, _ := s.successorOf(ctx, s.newest, s.plan.Delete[0].Pod, toDelete)
 	if verdict.Result == successor.Refused {
 		s.plan.RefuseSuccessors(verdict.Why, s.state.successor.until)
 	}

@@ -65,6 +65,9 @@ func (a *API) Upgrade(ctx context.Context, attempt Attempt) error {
 			err = s.checkNode(limited, ctx, pods, pod)
 		}
 		if err == nil {
+			err = s.checkAdmission(limited, ctx, pod)
+		}
+		if err == nil {
 			err = attempt.Begin()
 		}
 		if err != nil {

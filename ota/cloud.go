@@ -2,6 +2,7 @@ package ota
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -14,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
@@ -67,6 +69,18 @@ func (p *Pods) Node(ctx context.Context, name string) (*corev1.Node, error) {
 	node := new(corev1.Node)
 	err := p.client.Get().MaxRetries(0).Resource("nodes").Name(name).Do(ctx).Into(node)
 	return node, err
+}
+
+// annotate sets an annotation of a pod, unless another has its name by now.
+func (p *Pods) annotate(ctx context.Context, pod *corev1.Pod, key, value string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": map[string]string{key: value}}})
+	if err != nil {
+		return err
+	}
+	return p.client.Patch(types.StrategicMergePatchType).MaxRetries(0).
+		Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("status").
+		Body(patch).
+		Do(ctx).Error()
 }
 
 func (p *Pods) delete(ctx context.Context, namespace, name string, options metav1.DeleteOptions) error {

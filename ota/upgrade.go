@@ -119,10 +119,17 @@ func (s *server) start(ctx, caller context.Context, pods []corev1.Pod, pod *core
 	if err := s.checkNode(ctx, caller, pods, pod); err != nil {
 		return accepted{}, err
 	}
-	err := s.sendDeletion(ctx, pod)
+	err := s.checkAdmission(ctx, caller, pod)
 	switch {
 	case err != nil && s.queues() && notSent(err):
 		return s.queue(pod, when) // the hub did not know yet that the cloud is away
+	case err != nil:
+		return accepted{}, err
+	}
+	err = s.sendDeletion(ctx, pod)
+	switch {
+	case err != nil && s.queues() && notSent(err):
+		return s.queue(pod, when)
 	case err != nil:
 		return accepted{}, s.deletionFailure(caller, pod, err)
 	}

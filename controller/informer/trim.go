@@ -129,7 +129,7 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 			CreationTimestamp: pod.CreationTimestamp,
 			DeletionTimestamp: pod.DeletionTimestamp,
 			Labels:            only(pod.Labels, appsv1.ControllerRevisionHashLabelKey),
-			Annotations:       only(pod.Annotations, upgrade.TargetAnnotation, upgrade.PolicyAnnotation, upgrade.HoldAnnotation, upgrade.RollbackAnnotation),
+			Annotations:       only(pod.Annotations, upgrade.TargetAnnotation, upgrade.PolicyAnnotation, upgrade.HoldAnnotation, upgrade.RollbackAnnotation, upgrade.QuestionAnnotation),
 			OwnerReferences:   pod.OwnerReferences,
 		},
 		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},

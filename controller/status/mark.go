@@ -84,7 +84,8 @@ type Marker struct {
 	decide  func(*corev1.Pod) rollback.Decision
 	since   func(*corev1.Pod) time.Time
 	blocked func(*corev1.Pod) string
-	encode  func(since time.Time, blocked string) string
+	answers bool // what blocked returns is an answer to questions
+	encode  func(variant) string
 }
 
 // NewMarker returns one for nodes that pull images when their owner asks for it. revisions are those of the
@@ -105,22 +106,23 @@ func NewPrepullMarker(t upgrade.Target, policy upgrade.Policy, revisions *rollba
 	return m
 }
 
-// targetEncoder returns a function that encodes t for a pod: with the time since when its node
-// is to pull the images, zero if it need not, and with Target.Blocked. It encodes each pair once:
-// most pods of a DaemonSet share one of a few.
-func targetEncoder(t upgrade.Target) func(since time.Time, blocked string) string {
-	type variant struct {
-		since   int64 // Unix time
-		blocked string
-	}
+// variant is what the targets of a DaemonSet's pods differ in.
+type variant struct {
+	since    int64 // Unix time since when the node is to pull the images; that of the zero time: it need not
+	blocked  string
+	answered string // Target.Answered
+}
+
+// targetEncoder returns a function that encodes variants of t. It encodes each once: most pods of a DaemonSet share one
+// of a few.
+func targetEncoder(t upgrade.Target) func(variant) string {
 	encoded := map[variant]string{}
-	return func(since time.Time, blocked string) string {
-		v := variant{since.Unix(), blocked}
+	return func(v variant) string {
 		out, ok := encoded[v]
 		if !ok {
-			t.Prepull, t.Blocked = nil, blocked
-			if !since.IsZero() {
-				t.Prepull = &metav1.Time{Time: since}
+			t.Prepull, t.Blocked, t.Answered = nil, v.blocked, v.answered
+			if v.since != (time.Time{}).Unix() {
+				t.Prepull = &metav1.Time{Time: time.Unix(v.since, 0)}
 			}
 			out = t.Encode()
 			encoded[v] = out
@@ -144,8 +146,24 @@ func (m Marker) markFor(pod *corev1.Pod) Mark {
 	if blocked != "" {
 		out.reason = ReasonUpgradeBlocked
 	}
-	out.Target = m.encode(m.since(pod), blocked)
+	out.Target = m.encode(variant{m.since(pod).Unix(), blocked, m.answered(pod)})
 	return out
+}
+
+// Answering returns m with what it says of obstacles as the answer to questions, or not yet.
+func (m Marker) Answering(answers bool) Marker {
+	m.answers = answers
+	return m
+}
+
+// answered returns Target.Answered for pod.
+func (m Marker) answered(pod *corev1.Pod) string {
+	question := upgrade.QuestionOf(pod)
+	if question == "" || m.answers {
+		return question
+	}
+	target, _, _ := upgrade.TargetOf(pod) // of a target that is no target, there is no answer
+	return target.Answered
 }
 
 // rolloutMark is the mark of a pod that the controller itself replaces, without a target.
@@ -225,7 +243,7 @@ func RolloutPatches(m Marker, plan *rollout.Plan, pods []*corev1.Pod, deleted fu
 		if m.rolledBack(pod) {
 			want = m.markFor(pod)
 		} else if since, ok := plan.Pulls[pod.UID]; ok {
-			want.Target = m.encode(since, "")
+			want.Target = m.encode(variant{since: since.Unix()})
 		}
 		if patch := PatchMark(want, pod, now); patch != nil {
 			patches = append(patches, PodPatch{Pod: pod, Patch: patch})

@@ -158,7 +158,7 @@ func checkRestUntouched(t *testing.T, got *corev1.Pod) {
 // asking is pod with a target that asks its node to pull the images of the revision with
 // this hash.
 func asking(pod *corev1.Pod, hash string, since time.Time) *corev1.Pod {
-	pod.Annotations[upgrade.TargetAnnotation] = targetEncoder(imagesOf(hash))(since, "")
+	pod.Annotations[upgrade.TargetAnnotation] = targetEncoder(imagesOf(hash))(variant{since: since.Unix()})
 	return pod
 }
 

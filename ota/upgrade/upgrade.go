@@ -36,6 +36,21 @@ const (
 	TargetAnnotation = "apps.openyurt.io/upgrade-target"
 )
 
+// QuestionAnnotation on a pod asks whether its upgrade is blocked now: what Target.Blocked says may be minutes old. The hub
+// sets it to a word that it has not used before, and the controller answers with Target.Answered.
+const QuestionAnnotation = "apps.openyurt.io/upgrade-question"
+
+// MaxQuestion bounds the word, in bytes.
+const MaxQuestion = 40
+
+// QuestionOf returns the question of a pod, "" if there is none, or one that no hub asks.
+func QuestionOf(pod *corev1.Pod) string {
+	if q := pod.Annotations[QuestionAnnotation]; len(q) <= MaxQuestion {
+		return q
+	}
+	return ""
+}
+
 // maxImages is more than any pod has, and few enough that a forged annotation does not keep a node
 // busy.
 const maxImages = 100
@@ -70,6 +85,10 @@ type Target struct {
 	// Blocked is why Kubernetes would place no pod of this revision on the pod's node at present:
 	// the node would lose its pod by an upgrade. "" if it would place one.
 	Blocked string `json:"blocked,omitempty"`
+	// Asks is whether the controller can ask admission for the next pod, and so answers QuestionAnnotation. Answered is
+	// the question that Blocked is the answer to.
+	Asks     bool   `json:"asks,omitempty"`
+	Answered string `json:"answered,omitempty"`
 }
 
 // Image is the image of one container or volume.

@@ -16,6 +16,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/controller"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
@@ -46,12 +47,11 @@ func newNode(t *testing.T) *node {
 		}
 	})
 	hub.Start()
-	for _, file := range []string{"controller.yaml", "controller-binding.yaml"} { // which narrows the controller's rights
-		if _, err := s.Cluster.Kubectl(t.Context(), "apply", "-f", filepath.Join(moduleRoot, "deploy", "admission", file)); err != nil {
-			t.Fatal(err)
-		}
+	// It narrows the controller's rights, and lets it ask for the next pod.
+	if _, err := s.Cluster.Kubectl(t.Context(), "apply", "-k", filepath.Join(moduleRoot, "deploy", "admission")); err != nil {
+		t.Fatal(err)
 	}
-	s.StartController(t, controller.Options{}, nil)
+	s.StartController(t, controller.Options{Namespace: "edgehub-system"}, nil)
 	ds := s.NewDaemonSet(t, map[string]string{"apps.openyurt.io/update-strategy": "OTA"}, func(ds *appsv1.DaemonSet) {
 		ds.Spec.RevisionHistoryLimit = new(int32(10))
 	})
@@ -259,4 +259,41 @@ func TestARollbackWaitsForTheCloudAndEndsWithTheNextRevision(t *testing.T) {
 		return need != nil && need.Status == corev1.ConditionTrue && need.Reason == "UpgradeAvailable"
 	})
 	n.replace(ended)
+}
+
+// An upgrade that was offered is refused if admission refuses the next pod by now, in the apiserver's words, and goes on
+// once it does not.
+func TestAnOwnersUpgradeIsRefusedByAdmissionOfNow(t *testing.T) {
+	n := newNode(t)
+	n.Patch(`{"spec":{"template":{"spec":{"volumes":[{"name":"h","hostPath":{"path":"/tmp"}}],"containers":[{"name":"app","image":"app:2"}]}}}}`)
+	before := n.waitFor("the upgrade is offered", func(pod *corev1.Pod) bool {
+		target, ok, err := upgrade.TargetOf(pod)
+		return ok && err == nil && target.Asks && target.Blocked == ""
+	})
+	const label = "pod-security.kubernetes.io/enforce"
+	kubectl := func(args ...string) {
+		t.Helper()
+		if _, err := s.Cluster.Kubectl(t.Context(), args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kubectl("label", "namespace", n.Namespace, label+"=baseline")
+	poll.Eventually(t, "admission refuses a pod", func() bool {
+		_, err := s.Admin.CoreV1().Pods(n.Namespace).Create(t.Context(),
+			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "another"}, Spec: n.Get().Spec.Template.Spec}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err != nil
+	})
+	code, body := n.call(http.MethodPost, nodeapi.UpgradePath(n.Namespace, before.Name))
+	if code != http.StatusForbidden || !strings.Contains(body, `would not come back: the apiserver refuses the new version: violates PodSecurity "baseline:latest": hostPath volumes`) {
+		t.Errorf("got %d %q", code, body)
+	}
+	if n.pod().UID != before.UID {
+		t.Fatal("the pod was deleted all the same")
+	}
+	kubectl("label", "namespace", n.Namespace, label+"-")
+	n.waitFor("the upgrade is offered again", func(pod *corev1.Pod) bool {
+		target, ok, err := upgrade.TargetOf(pod)
+		return ok && err == nil && target.Blocked == ""
+	})
+	n.replace(before)
 }
