@@ -6,6 +6,7 @@ import (
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/remotes"
+	"github.com/containerd/containerd/v2/core/remotes/docker"
 	"github.com/containerd/errdefs"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -30,10 +31,25 @@ const (
 	lookAgain      = 500 * time.Millisecond
 )
 
-// fetch fetches a blob into containerd's store, and resumes from what an earlier pull has left.
-// That may be wrong, for example after a loss of power, which shows only when the blob is
-// complete. The blob is then fetched once more from the start.
+// fetch fetches a blob into containerd's store, and labels it with the registry and the repository,
+// as CRI's pulls do: mirrors that serve the content of containerd to other nodes, such as Spegel,
+// find by these labels what came from a registry. A blob that was there is labeled, too.
 func (p *pull) fetch(ctx context.Context, blob ocispec.Descriptor) error {
+	if err := p.fetchBlob(ctx, blob); err != nil {
+		return err
+	}
+	label, err := docker.AppendDistributionSourceLabel(p.engine.store, p.name)
+	if err != nil {
+		return err
+	}
+	_, err = label(ctx, blob)
+	return err
+}
+
+// fetchBlob fetches a blob, and resumes from what an earlier pull has left. That may be wrong, for
+// example after a loss of power, which shows only when the blob is complete. The blob is then
+// fetched once more from the start.
+func (p *pull) fetchBlob(ctx context.Context, blob ocispec.Descriptor) error {
 	blob.URLs = nil
 	if err := p.awaitCRI(ctx, blob); err != nil {
 		return err

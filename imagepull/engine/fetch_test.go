@@ -1,10 +1,14 @@
 package engine
 
 import (
+	"context"
+	"maps"
 	"testing"
 	"time"
 
 	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/edgehub-io/edgehub/imagepull/engine/registry"
@@ -39,5 +43,50 @@ func TestIngestOfCRI(t *testing.T) {
 				t.Errorf("waited for %v, up to %d bytes", waited, s.Offset)
 			}
 		})
+	}
+}
+
+// labeled is containerd's store, which has all blobs, and nothing of them but their labels.
+type labeled struct {
+	content.Store
+	of map[digest.Digest]map[string]string
+}
+
+func (labeled) Status(context.Context, string) (content.Status, error) {
+	return content.Status{}, errdefs.ErrNotFound
+}
+
+func (labeled) Writer(context.Context, ...content.WriterOpt) (content.Writer, error) {
+	return nil, errdefs.ErrAlreadyExists
+}
+
+func (l labeled) Info(_ context.Context, d digest.Digest) (content.Info, error) {
+	return content.Info{Digest: d, Labels: l.of[d]}, nil
+}
+
+func (l labeled) Update(_ context.Context, i content.Info, _ ...string) (content.Info, error) {
+	if l.of[i.Digest] == nil {
+		l.of[i.Digest] = map[string]string{}
+	}
+	maps.Copy(l.of[i.Digest], i.Labels)
+	return i, nil
+}
+
+// TestWhereContentCameFrom is on each blob as after CRI's pull: Spegel offers other nodes nothing else.
+func TestWhereContentCameFrom(t *testing.T) {
+	store := labeled{of: map[digest.Digest]map[string]string{}}
+	layer := ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayerGzip, Digest: digest.FromString("layer"), Size: 5}
+	for _, name := range []string{"registry.example.com:5000/shop/web:1", "registry.example.com:5000/shop/api:1", "docker.io/library/web:1"} {
+		p := &pull{engine: &Engine{store: store}, name: name}
+		if err := p.fetch(t.Context(), layer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[string]string{
+		"containerd.io/distribution.source.registry.example.com": "shop/api,shop/web",
+		"containerd.io/distribution.source.docker.io":            "library/web",
+	}
+	if got := store.of[layer.Digest]; !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -31,6 +31,19 @@ func (r *rig) unpacked(reference string) {
 	}
 }
 
+// labeledWithSource fails the test unless each blob has the label of the registry's host that CRI's pulls set.
+func (r *rig) labeledWithSource(blobs ...string) {
+	r.Helper()
+	out, err := exec.CommandContext(r.Context(), "ctr", "--address", r.containerd.Socket(), "--namespace", "k8s.io",
+		"content", "list", "--quiet", `labels."containerd.io/distribution.source.127.0.0.1"==app`).CombinedOutput()
+	r.must(err)
+	for _, blob := range blobs {
+		if !strings.Contains(string(out), blob) {
+			r.Errorf("%s has no label that says where it came from; those that have:\n%s", blob, out)
+		}
+	}
+}
+
 // pullByCRI has CRI pull an image, as kubelet does.
 func (r *rig) pullByCRI(reference string) {
 	r.Helper()

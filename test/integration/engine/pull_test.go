@@ -50,6 +50,11 @@ func TestPulled(t *testing.T) {
 			r.Errorf("CRI has it as %s, want %s", seen.Id, id)
 		}
 		r.showsPinned(reference, true)
+		blobs := []string{digest, id}
+		for _, l := range layers {
+			blobs = append(blobs, r.digest(l).String())
+		}
+		r.labeledWithSource(blobs...)
 		r.unpacked(reference)
 	})
 }
