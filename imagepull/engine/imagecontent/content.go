@@ -72,7 +72,14 @@ func (r Reader) PartsOf(ctx context.Context, target ocispec.Descriptor, get func
 	if err := get(ctx, p.Config); err != nil {
 		return Content{}, err
 	}
-	if p.Diffs, err = r.diffs(ctx, p); err != nil {
+	config, err := r.readConfig(ctx, p.Config)
+	if err != nil {
+		return Content{}, err
+	}
+	if err := checkPlatform(p, config.Platform); err != nil {
+		return Content{}, err
+	}
+	if p.Diffs, err = diffs(p, config); err != nil {
 		return Content{}, err
 	}
 	p.Chain = identity.ChainIDs(slices.Clone(p.Diffs))
@@ -139,23 +146,26 @@ func (r Reader) choose(ctx context.Context, index ocispec.Descriptor) (ocispec.D
 	return suitable[0], nil
 }
 
-// diffs reads the digests of the decompressed layers from the configuration.
-func (r Reader) diffs(ctx context.Context, p Content) ([]digest.Digest, error) {
-	var config struct {
-		RootFS struct {
-			DiffIDs bounded[digest.Digest] `json:"diff_ids"`
-		} `json:"rootfs"`
+// checkPlatform fails if an index does not give the platform of the chosen manifest, and the
+// configuration is for another platform than this node's: containerd finds no image then
+// (images.Manifest). Like containerd, it accepts any platform of a manifest without an index.
+func checkPlatform(p Content, config ocispec.Platform) error {
+	if p.Manifest.Digest == p.Target.Digest || p.Manifest.Platform != nil || platforms.Default().Match(config) {
+		return nil
 	}
-	if err := r.read(ctx, p.Config, &config); err != nil {
-		return nil, err
+	return engineapi.Errorf(engineapi.WrongPlatform, "its index has an image without a platform, which containerd takes, and which is for %s and not for %s; push an index that gives the platform of each image, or keep the pod from this node",
+		engineapi.Quote(platforms.Format(config)), platforms.Format(platforms.DefaultSpec()))
+}
+
+// diffs returns the digests of the decompressed layers.
+func diffs(p Content, c config) ([]digest.Digest, error) {
+	if len(c.RootFS.DiffIDs) != len(p.Layers) {
+		return nil, engineapi.Errorf(engineapi.Corrupt, "it has %d layers, and a configuration for %d; push it again", len(p.Layers), len(c.RootFS.DiffIDs))
 	}
-	if len(config.RootFS.DiffIDs) != len(p.Layers) {
-		return nil, engineapi.Errorf(engineapi.Corrupt, "it has %d layers, and a configuration for %d; push it again", len(p.Layers), len(config.RootFS.DiffIDs))
-	}
-	for _, d := range config.RootFS.DiffIDs {
+	for _, d := range c.RootFS.DiffIDs {
 		if err := d.Validate(); err != nil {
 			return nil, engineapi.Errorf(engineapi.Corrupt, "its configuration has a layer %s, which is no digest (%w); push it again", engineapi.Quote(d.String()), err)
 		}
 	}
-	return config.RootFS.DiffIDs, nil
+	return c.RootFS.DiffIDs, nil
 }

@@ -12,7 +12,9 @@ import (
 	"unicode"
 
 	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/errdefs"
+	"github.com/containerd/platforms"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -66,6 +68,11 @@ func (d documents) of(layers ...ocispec.Descriptor) ocispec.Descriptor {
 	return d.image(d.put(configType, map[string]any{"rootfs": map[string]any{"diff_ids": diffs}}), layers)
 }
 
+// platformed makes an image without layers, whose configuration is for a platform.
+func (d documents) platformed(os, architecture string) ocispec.Descriptor {
+	return d.image(d.put(configType, map[string]any{"os": os, "architecture": architecture}), nil)
+}
+
 func (d documents) index(manifests any) ocispec.Descriptor {
 	return d.put(indexType, map[string]any{"manifests": manifests})
 }
@@ -109,6 +116,21 @@ func TestDocumentsThatLie(t *testing.T) {
 		"a configuration with a digest that is none": func(d documents) ocispec.Descriptor {
 			return d.image(d.put(configType, map[string]any{"rootfs": map[string]any{"diff_ids": []string{"x"}}}), []any{some})
 		},
+		"a manifest that is an index, too": func(d documents) ocispec.Descriptor {
+			return d.put(manifestType, map[string]any{"config": lost, "manifests": []any{}})
+		},
+		"a manifest that says it is an index": func(d documents) ocispec.Descriptor {
+			return d.put(manifestType, map[string]any{"config": lost, "mediaType": indexType})
+		},
+		"an index that is a manifest, too": func(d documents) ocispec.Descriptor {
+			return d.put(indexType, map[string]any{"manifests": []any{described(manifestType, 100)}, "layers": nil})
+		},
+		"an index that says it is a manifest": func(d documents) ocispec.Descriptor {
+			return d.put(indexType, map[string]any{"manifests": []any{described(manifestType, 100)}, "mediaType": manifestType})
+		},
+		"a manifest of the first format": func(d documents) ocispec.Descriptor {
+			return d.put(manifestType, map[string]any{"config": lost, "fsLayers": []any{}})
+		},
 		"indexes in indexes": func(d documents) ocispec.Descriptor {
 			found := d.of()
 			for range indexesAtMost + 1 {
@@ -138,7 +160,9 @@ func TestURLsOfLayers(t *testing.T) {
 	d := documents{texts: map[digest.Digest][]byte{}}
 	layer := described(layerType, 100)
 	layer.URLs, layer.Data = []string{"http://169.254.169.254/"}, []byte("x")
-	collection := d.index([]any{d.of(layer)})
+	image := d.of(layer)
+	image.Platform = &ocispec.Platform{OS: runtime.GOOS, Architecture: runtime.GOARCH}
+	collection := d.index([]any{image})
 	for range indexesAtMost - 1 {
 		collection = d.index([]any{collection})
 	}
@@ -168,5 +192,43 @@ func TestTheImageForThisPlatformIsChosen(t *testing.T) {
 	}
 	if text := e.Error(); len(text) > 1024 || strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) >= 0 {
 		t.Errorf("got %d bytes: %.200q", len(text), text)
+	}
+}
+
+// TestIndexWithoutPlatforms is read as containerd reads it when kubelet pulls: an image that is Ready must not be
+// one that containerd does not find.
+func TestIndexWithoutPlatforms(t *testing.T) {
+	d := documents{texts: map[digest.Digest][]byte{}}
+	mine, foreign, unknown := d.platformed(runtime.GOOS, runtime.GOARCH), d.platformed(runtime.GOOS, "s390x"), d.platformed("", "")
+	named := foreign
+	named.Platform = &ocispec.Platform{OS: runtime.GOOS, Architecture: runtime.GOARCH}
+	for name, tt := range map[string]struct {
+		image ocispec.Descriptor
+		want  ocispec.Descriptor // none: there is none for this platform
+	}{
+		"the first is for this platform":           {d.index([]any{mine, foreign}), mine},
+		"the first is for another platform":        {d.index([]any{foreign, mine}), ocispec.Descriptor{}},
+		"the first does not tell either":           {d.index([]any{unknown, mine}), ocispec.Descriptor{}},
+		"in another index":                         {d.index([]any{d.index([]any{foreign})}), ocispec.Descriptor{}},
+		"one behind it names this platform":        {d.index([]any{mine, named}), named},
+		"no index, and for another platform":       {foreign, foreign},
+		"for another platform than the index says": {d.index([]any{named}), named},
+	} {
+		t.Run(name, func(t *testing.T) {
+			theirs, err := images.Config(t.Context(), d, tt.image, platforms.Default())
+			if (err == nil) != (tt.want.Digest != "") {
+				t.Fatalf("containerd finds %s, %v", theirs.Digest, err)
+			}
+			got, _, err := d.partsOf(tt.image)
+			if tt.want.Digest == "" {
+				if e, ok := errors.AsType[*engineapi.Error](err); !ok || e.Reason != engineapi.WrongPlatform {
+					t.Errorf("got %s, %v", got.Manifest.Digest, err)
+				}
+				return
+			}
+			if err != nil || got.Manifest.Digest != tt.want.Digest || got.Config.Digest != theirs.Digest {
+				t.Errorf("got %s with the configuration %s, %v; containerd finds %s", got.Manifest.Digest, got.Config.Digest, err, theirs.Digest)
+			}
+		})
 	}
 }

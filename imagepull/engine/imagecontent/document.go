@@ -84,11 +84,17 @@ func whole(all []descriptor) []ocispec.Descriptor {
 // readManifest fails with an *Error if its descriptors are invalid.
 func (r Reader) readManifest(ctx context.Context, blob ocispec.Descriptor) (config ocispec.Descriptor, layers []ocispec.Descriptor, err error) {
 	var manifest struct {
-		Config descriptor          `json:"config"`
-		Layers bounded[descriptor] `json:"layers"`
+		MediaType string              `json:"mediaType"`
+		Config    descriptor          `json:"config"`
+		Layers    bounded[descriptor] `json:"layers"`
+		Manifests json.RawMessage     `json:"manifests"`
+		FSLayers  json.RawMessage     `json:"fsLayers"`
 	}
 	if err := r.read(ctx, blob, &manifest); err != nil {
 		return ocispec.Descriptor{}, nil, err
+	}
+	if manifest.Manifests != nil || manifest.FSLayers != nil || images.IsIndexType(manifest.MediaType) {
+		return ocispec.Descriptor{}, nil, ambiguous(blob)
 	}
 	config, layers = manifest.Config.whole(), whole(manifest.Layers)
 	if err := checkDocument(config); err != nil {
@@ -104,10 +110,38 @@ func (r Reader) readManifest(ctx context.Context, blob ocispec.Descriptor) (conf
 
 func (r Reader) readIndex(ctx context.Context, blob ocispec.Descriptor) ([]ocispec.Descriptor, error) {
 	var index struct {
+		MediaType string              `json:"mediaType"`
 		Manifests bounded[descriptor] `json:"manifests"`
+		Config    json.RawMessage     `json:"config"`
+		Layers    json.RawMessage     `json:"layers"`
+		FSLayers  json.RawMessage     `json:"fsLayers"`
 	}
-	err := r.read(ctx, blob, &index)
-	return whole(index.Manifests), err
+	if err := r.read(ctx, blob, &index); err != nil {
+		return nil, err
+	}
+	if index.Config != nil || index.Layers != nil || index.FSLayers != nil || images.IsManifestType(index.MediaType) {
+		return nil, ambiguous(blob)
+	}
+	return whole(index.Manifests), nil
+}
+
+// ambiguous is the failure for a document that is of another kind than its descriptor says, or of two
+// kinds: containerd refuses it, since a registry could show it as one or the other.
+func ambiguous(blob ocispec.Descriptor) error {
+	return engineapi.Errorf(engineapi.Corrupt, "its %s %s has what only another kind of document has, which containerd refuses; push it again", kindOf(blob), blob.Digest)
+}
+
+// config has the fields of a configuration that are read.
+type config struct {
+	ocispec.Platform
+	RootFS struct {
+		DiffIDs bounded[digest.Digest] `json:"diff_ids"`
+	} `json:"rootfs"`
+}
+
+func (r Reader) readConfig(ctx context.Context, blob ocispec.Descriptor) (c config, err error) {
+	err = r.read(ctx, blob, &c)
+	return c, err
 }
 
 // Children returns the blobs that a document refers to.
