@@ -91,17 +91,18 @@ func (r Reader) PartsOf(ctx context.Context, target ocispec.Descriptor, get func
 func (r Reader) manifestOf(ctx context.Context, target ocispec.Descriptor, get func(context.Context, ocispec.Descriptor) error) (ocispec.Descriptor, error) {
 	found := target
 	for range indexesAtMost + 1 {
+		isManifest := images.IsManifestType(found.MediaType)
+		if !isManifest && !images.IsIndexType(found.MediaType) { // it would be requested as a blob
+			return ocispec.Descriptor{}, engineapi.Errorf(engineapi.Other, "it is no image, but %s, which containerd does not pull; push an image", engineapi.Quote(found.MediaType))
+		}
 		if err := checkDocument(found); err != nil {
 			return ocispec.Descriptor{}, err
 		}
 		if err := get(ctx, found); err != nil {
 			return ocispec.Descriptor{}, err
 		}
-		switch {
-		case images.IsManifestType(found.MediaType):
+		if isManifest {
 			return found, nil
-		case !images.IsIndexType(found.MediaType):
-			return ocispec.Descriptor{}, engineapi.Errorf(engineapi.Other, "it is no image, but %s", engineapi.Quote(found.MediaType))
 		}
 		var err error
 		if found, err = r.choose(ctx, found); err != nil {
@@ -129,8 +130,12 @@ func (r Reader) choose(ctx context.Context, index ocispec.Descriptor) (ocispec.D
 		return true
 	})
 	if len(suitable) == 0 {
-		return ocispec.Descriptor{}, engineapi.Errorf(engineapi.WrongPlatform, "there is none for %s, only for %s; push one for this node's platform, or keep the pod from this node",
-			platforms.Format(platforms.DefaultSpec()), engineapi.Quote(strings.Join(others, ", ")))
+		only := ""
+		if len(others) > 0 {
+			only = ", only for " + engineapi.Quote(strings.Join(others, ", "))
+		}
+		return ocispec.Descriptor{}, engineapi.Errorf(engineapi.WrongPlatform, "there is none for %s%s; push one for this node's platform, or keep the pod from this node",
+			platforms.Format(platforms.DefaultSpec()), only)
 	}
 	slices.SortStableFunc(suitable, func(a, b ocispec.Descriptor) int {
 		switch {

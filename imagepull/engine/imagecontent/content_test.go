@@ -232,3 +232,13 @@ func TestIndexWithoutPlatforms(t *testing.T) {
 		})
 	}
 }
+
+// TestAnIndexOfSomethingElse is refused before that is asked for: the registry would say that it is missing.
+func TestAnIndexOfSomethingElse(t *testing.T) {
+	d := documents{texts: map[digest.Digest][]byte{}}
+	artifact := d.put("application/vnd.oci.artifact.manifest.v1+json", map[string]any{})
+	_, fetched, err := d.partsOf(d.index([]any{artifact}))
+	if e, ok := errors.AsType[*engineapi.Error](err); !ok || !strings.Contains(e.Error(), artifact.MediaType) || slices.Contains(fetched, artifact.Digest) {
+		t.Errorf("after %v: %v", fetched, err)
+	}
+}

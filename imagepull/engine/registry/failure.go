@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 
+	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
 	"github.com/containerd/errdefs"
 	"github.com/distribution/reference"
 
@@ -30,20 +31,24 @@ func (r *Client) Failure(err error) *engineapi.Error {
 	if unexpected, ok := errors.AsType[*unexpectedResponse](err); ok {
 		return engineapi.Errorf(engineapi.Corrupt, "registry %s cannot be pulled from: %s", r.Host(), unexpected.what)
 	}
+	if local, ok := errors.AsType[*localAddressError](err); ok {
+		return engineapi.Errorf(engineapi.Unreachable, "registry %s sends the node to %s, which is at %s: loopback and link-local addresses are refused, since each machine has its own; have the registry name an address at which nodes reach its storage or token server",
+			r.Host(), engineapi.Quote(local.host), local.address)
+	}
 	code := StatusOf(err)
 	switch {
 	case isDenied(err):
-		return r.named(engineapi.Errorf(engineapi.Unauthorized, "registry %s refuses: %s (%s)", r.Host(), r.presented(), text))
+		return r.named(engineapi.Errorf(engineapi.Unauthorized, "registry %s refuses: %s (%s)", r.asked(err), r.presented(), text))
 	case code == http.StatusTooManyRequests || code >= http.StatusInternalServerError:
-		return engineapi.Errorf(engineapi.RegistryBusy, "registry %s has trouble of its own (%s)", r.Host(), text)
+		return engineapi.Errorf(engineapi.RegistryBusy, "registry %s has trouble of its own (%s)", r.asked(err), text)
 	case errdefs.IsNotFound(err):
 		return engineapi.Errorf(engineapi.NotFound, "registry %s has no such image%s; check its name, and whether it was pushed", r.Host(), r.orHides())
 	case isUntrusted(err):
-		return engineapi.Errorf(engineapi.Untrusted, "the certificate of registry %s is not trusted (%s); put the authority's certificate into %s on this node", r.Host(), text, r.folder("ca.crt"))
+		return engineapi.Errorf(engineapi.Untrusted, "the certificate of registry %s is not trusted (%s); put the authority's certificate into %s on this node", r.asked(err), text, r.folder("ca.crt"))
 	case isPlain(err):
-		return engineapi.Errorf(engineapi.Unreachable, "registry %s speaks plain HTTP (%s); if it is to, say so in %s on this node", r.Host(), text, r.folder("hosts.toml"))
+		return engineapi.Errorf(engineapi.Unreachable, "registry %s speaks plain HTTP (%s); if it is to, say so in %s on this node", r.asked(err), text, r.folder("hosts.toml"))
 	case isConnError(err):
-		return engineapi.Errorf(engineapi.Unreachable, "registry %s cannot be reached: %s (%s)", r.Host(), trouble(err), text)
+		return engineapi.Errorf(engineapi.Unreachable, "registry %s cannot be reached: %s (%s)", r.asked(err), trouble(err), text)
 	}
 	return engineapi.Errorf(engineapi.Other, "registry %s: %s", r.Host(), text)
 }
@@ -55,6 +60,22 @@ func (r *Client) Host() string {
 		host = reference.Domain(named)
 	}
 	return host
+}
+
+// asked returns the name of the registry, and the host that was asked if that is another one: a
+// mirror, or where the registry sends the node, such as its storage or its token server.
+func (r *Client) asked(err error) string {
+	var raw string
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		raw = failed.URL
+	} else if answered, ok := errors.AsType[remoteerrors.ErrUnexpectedStatus](err); ok {
+		raw = answered.RequestURL
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" || u.Host == r.Host() {
+		return r.Host()
+	}
+	return r.Host() + " at " + engineapi.Quote(u.Host)
 }
 
 // folder returns the path of a file in which the node's administrator configures the registry.

@@ -3,12 +3,18 @@ package registry
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"sync"
 )
 
-var errLocalAddress = errors.New("the registry sends the node to a loopback or link-local address, and is at none itself; that is refused")
+// localAddressError is the refusal to go where a registry must not send the node.
+type localAddressError struct{ host, address string }
+
+func (e *localAddressError) Error() string {
+	return fmt.Sprintf("%s is at %s, a loopback or link-local address", e.host, e.address)
+}
 
 // locality distinguishes addresses that each machine has: services there, such as a cloud's
 // metadata service, trust whoever can reach them.
@@ -69,23 +75,39 @@ func (h *hosts) mark(r *http.Request, t http.RoundTripper) *http.Request {
 
 type dial = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// guard closes connections to where a registry must not redirect the node. It checks the address of
-// the connection, because a name can resolve to any address.
+// guard refuses connections to where a registry must not redirect the node, also where nobody would
+// take them. It checks the address of the connection, because a name can resolve to any address.
 func (h *hosts) guard(next dial) dial {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := next(ctx, network, addr)
 		redirected, marked := ctx.Value(redirectKey{}).(bool)
-		if err != nil || !marked {
+		if !marked {
 			return conn, err
 		}
-		kind := localityOf(conn.RemoteAddr())
+		to := dialed(conn, err)
+		kind := localityOf(to)
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if !redirected {
+		switch {
+		case redirected && kind != remote && !h.at[kind]:
+			if err == nil {
+				_ = conn.Close() // nothing was sent
+			}
+			return nil, &localAddressError{host: addr, address: to.String()}
+		case !redirected && err == nil:
 			h.at[kind] = true
-		} else if kind != remote && !h.at[kind] {
-			return nil, errors.Join(errLocalAddress, conn.Close())
 		}
-		return conn, nil
+		return conn, err
 	}
+}
+
+// dialed returns the address of a connection, or that of the attempt to connect, or nil.
+func dialed(conn net.Conn, err error) net.Addr {
+	if err == nil {
+		return conn.RemoteAddr()
+	}
+	if failed, ok := errors.AsType[*net.OpError](err); ok {
+		return failed.Addr
+	}
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -23,15 +24,18 @@ func TestRedirects(t *testing.T) {
 	tests := map[string]struct {
 		registry, target string // addresses
 		allowed          bool
+		down             bool // nobody takes the connection to the target
 	}{
-		"storage":                                  {"192.0.2.1", "198.51.100.1", true},
-		"storage on the site":                      {"192.0.2.1", "10.0.0.1", true},
-		"a cloud's metadata":                       {"192.0.2.1", "169.254.169.254", false},
-		"a link's address":                         {"192.0.2.1", "fe80::1", false},
-		"the node itself":                          {"192.0.2.1", "127.0.0.1", false},
-		"the node itself, IPv6":                    {"192.0.2.1", "::1", false},
-		"the node itself, from there":              {"127.0.0.1", "127.0.0.2", true},
-		"a cloud's metadata, from the node itself": {"127.0.0.1", "169.254.169.254", false},
+		"storage":                                  {"192.0.2.1", "198.51.100.1", true, false},
+		"storage on the site":                      {"192.0.2.1", "10.0.0.1", true, false},
+		"a cloud's metadata":                       {"192.0.2.1", "169.254.169.254", false, false},
+		"a link's address":                         {"192.0.2.1", "fe80::1", false, false},
+		"the node itself":                          {"192.0.2.1", "127.0.0.1", false, false},
+		"the node itself, IPv6":                    {"192.0.2.1", "::1", false, false},
+		"the node itself, from there":              {"127.0.0.1", "127.0.0.2", true, false},
+		"storage that is down":                     {"192.0.2.1", "198.51.100.1", true, true},
+		"the node itself, where nobody listens":    {"192.0.2.1", "127.0.0.1", false, true},
+		"a cloud's metadata, from the node itself": {"127.0.0.1", "169.254.169.254", false, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -48,6 +52,8 @@ func TestRedirects(t *testing.T) {
 				ip := tt.target
 				if strings.HasPrefix(addr, "registry.example.com:") {
 					ip = tt.registry
+				} else if tt.down {
+					return nil, &net.OpError{Op: "dial", Addr: &net.TCPAddr{IP: net.ParseIP(ip)}, Err: syscall.ECONNREFUSED}
 				}
 				conn, err := (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
 				return connection{Conn: conn, to: &net.TCPAddr{IP: net.ParseIP(ip)}}, err
@@ -67,7 +73,7 @@ func TestRedirects(t *testing.T) {
 			if err == nil {
 				_ = response.Body.Close()
 			}
-			if reached != tt.allowed || errors.Is(err, errLocalAddress) == tt.allowed {
+			if _, refused := errors.AsType[*localAddressError](err); reached != (tt.allowed && !tt.down) || refused == tt.allowed {
 				t.Errorf("reached %v, %v", reached, err)
 			}
 		})

@@ -5,8 +5,10 @@ package registry
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
+	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	"github.com/containerd/containerd/v2/core/remotes/docker/config"
@@ -79,13 +81,20 @@ func hostDir(roots []string) func(string) (string, error) {
 	}
 }
 
-// Resolve returns what the image's name points to.
+// Resolve returns the manifest or index that the image's name points to. If the registry gives it
+// another type, Resolve fails: containerd would request it as a blob, which registries do not have.
 func (r *Client) Resolve(ctx context.Context) (ocispec.Descriptor, error) {
 	var target ocispec.Descriptor
 	err := r.With(func(resolver remotes.Resolver) (err error) {
 		_, target, err = resolver.Resolve(ctx, r.name)
 		return err
 	})
+	if kind := target.MediaType; err == nil && !images.IsManifestType(kind) && !images.IsIndexType(kind) {
+		if kind == images.MediaTypeDockerSchema1Manifest {
+			kind += " or text/plain" // containerd takes this for that
+		}
+		return target, &unexpectedResponse{fmt.Sprintf("it sends the manifest with the Content-Type %s, from which containerd pulls no image; have it, or what stands in between, send the manifest's own type, or push the image again in OCI's format", engineapi.Quote(kind))}
+	}
 	return target, err
 }
 

@@ -3,11 +3,15 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
@@ -90,5 +94,33 @@ func TestCredentialIsNotPrinted(t *testing.T) {
 		if got := fmt.Sprintf(format, c); got != "secret a/b" {
 			t.Errorf("%s prints %s", format, got)
 		}
+	}
+}
+
+// TestTypeOfTheManifest decides whether containerd can pull it. What comes as something else is not looked for among
+// the blobs, where it is missing.
+func TestTypeOfTheManifest(t *testing.T) {
+	for kind, accepted := range map[string]bool{
+		ocispec.MediaTypeImageManifest: true, ocispec.MediaTypeImageIndex + "; charset=utf-8": true,
+		"application/json": false, "text/html": false, "text/plain": false, "application/vnd.oci.artifact.manifest.v1+json": false,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			c, _, _ := hostile(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", kind)
+				w.Header().Set("Docker-Content-Digest", digest.FromString("{}").String())
+				w.Header().Set("Content-Length", "2")
+			})
+			_, err := c.Resolve(t.Context())
+			if (err == nil) != accepted {
+				t.Fatal(err)
+			}
+			if accepted {
+				return
+			}
+			got := c.Failure(err)
+			if text := got.Error(); got.Reason != engineapi.Corrupt || !strings.Contains(text, kind) || !strings.Contains(text, c.Host()) {
+				t.Errorf("got %s: %s", got.Reason, text)
+			}
+		})
 	}
 }

@@ -38,6 +38,12 @@ func TestFailures(t *testing.T) {
 			prepare: func(r *rig) { r.registry.Answer("/blobs/", http.NotFound) },
 			reason:  engineapi.NotFound, says: "only part of it",
 		},
+		"a manifest of another type": {
+			prepare: func(r *rig) {
+				r.registry.Answer("/manifests/", images.Say(http.StatusOK, "{}", "Content-Type", "application/json"))
+			},
+			reason: engineapi.Corrupt, says: `Content-Type "application/json"`,
+		},
 		"in trouble": {prepare: always(http.StatusInternalServerError), reason: engineapi.RegistryBusy, says: "500"},
 		"down":       {prepare: func(r *rig) { r.must(r.registry.Down()) }, reason: engineapi.Unreachable, says: "connection refused"},
 		"speaks plain HTTP": {
