@@ -105,9 +105,13 @@ func (u *unpacking) Apply(ctx context.Context, layer ocispec.Descriptor, mounts 
 	return made, err
 }
 
-// watch cancels the context that it returns with errFull once too little space is left.
+// watch cancels the context that it returns with errFull once too little space is left. That may be
+// so from the start: each of the layers before may have been unpacked between two looks.
 func (u *unpacking) watch(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
+	if u.isFull() {
+		cancel(errFull)
+	}
 	var done sync.WaitGroup
 	done.Go(func() {
 		ticker := time.NewTicker(watchSpaceEvery)
@@ -118,11 +122,7 @@ func (u *unpacking) watch(ctx context.Context) (_ context.Context, stop func()) 
 				return
 			case <-ticker.C:
 			}
-			r, err := diskspace.At(u.visible)
-			if err != nil {
-				return // containerd will notice
-			}
-			if r.Available(max(u.engine.opts.MinFree, unpackLeaves)) < 0 || r.AvailableInodes() < 0 {
+			if u.isFull() {
 				cancel(errFull)
 				return
 			}
@@ -132,6 +132,12 @@ func (u *unpacking) watch(ctx context.Context) (_ context.Context, stop func()) 
 		cancel(nil)
 		done.Wait()
 	}
+}
+
+// isFull reports whether too little space is left. If it cannot find out, containerd will notice.
+func (u *unpacking) isFull() bool {
+	s, err := diskspace.At(u.visible)
+	return err == nil && (s.Available(max(u.engine.opts.MinFree, unpackLeaves)) < 0 || s.AvailableInodes() < 0)
 }
 
 // tooLarge records the space that the layer has taken.
@@ -145,6 +151,6 @@ func (u *unpacking) tooLarge(ctx context.Context, layer ocispec.Descriptor) erro
 			return err
 		}
 	}
-	return engineapi.Errorf(engineapi.NoSpace, "its layer %s takes more than %s and %d files unpacked, which leaves too little room at %s; remove what is not needed on the node, images or logs, or give it more room",
-		layer.Digest, engineapi.Amount(took.bytes), took.inodes, u.folder)
+	return engineapi.Errorf(engineapi.NoSpace, "its layer %s leaves too little room at %s: it takes more than %s and %d files unpacked; remove what is not needed on the node, images or logs, or give it more room",
+		layer.Digest, u.folder, engineapi.Amount(took.bytes), took.inodes)
 }

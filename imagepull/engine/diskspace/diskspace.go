@@ -39,6 +39,6 @@ func Fits(folder string, r Space, need int64, percent int) error {
 	if percent > 0 {
 		spared = fmt.Sprintf(", and %d%% of %s are to stay free", percent, engineapi.Amount(r.Total))
 	}
-	return engineapi.Errorf(engineapi.NoSpace, "it needs about %s at %s, where %s are free%s; remove what is not needed on the node, images or logs, or give it more room",
+	return engineapi.Errorf(engineapi.NoSpace, "it needs at least %s at %s, where %s are free%s; remove what is not needed on the node, images or logs, or give it more room",
 		engineapi.Amount(need), folder, engineapi.Amount(r.Free), spared)
 }

@@ -159,17 +159,17 @@ func TestNoRoom(t *testing.T) {
 			disk := smalldisk.Mount(t, 64)
 			r := newRig(t, version, pulltest.StartContainerd(t, cluster.ContainerdOptions{Version: d.version, Dir: disk, Snapshotter: "native"}))
 
-			big := r.ballast(5, 20<<20)
+			big := r.ballast(5, 40<<20)
 			reference, _ := r.push("big", "1", big...)
 			failure := r.refused(r.engine, engineapi.NoSpace, engineapi.Request{Image: reference})
 			if n := r.blobBytes(big...); n > 0 {
 				r.Errorf("%d bytes were fetched that have no room", n)
 			}
-			r.says(failure, "94 MB", "67 MB are free", disk)
+			r.says(failure, "84 MB", "67 MB are free", disk)
 
 			small := r.ballast(6, 5<<20)
 			reference, _ = r.push("small", "1", small...)
-			frugal := r.newEngine(func(o *engine.Options) { o.MinFree = 70 })
+			frugal := r.newEngine(func(o *engine.Options) { o.MinFree = 90 })
 			r.refused(frugal, engineapi.NoSpace, engineapi.Request{Image: reference})
 
 			// Somebody else takes the room while the layer comes in.
