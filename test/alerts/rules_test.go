@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var folder = filepath.Join("../..", "deploy", "monitoring")
+var folder = filepath.Join("..", "..", "deploy", "monitoring")
 
 // A Prometheus takes nothing that is experimental unless configured to.
 var promQL = parser.NewParser(parser.Options{})
