@@ -166,6 +166,40 @@ func TestModelAPodThatIsNotMadeStopsTheRollout(t *testing.T) {
 	})
 }
 
+// With OTA, no other owner is offered the upgrade then.
+func TestModelAPodThatIsNotMadeBlocksOtherUpgrades(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := startModel(t, 3, 1, "OTA")
+		m.setImage("app:2")
+		time.Sleep(time.Minute)
+		m.admit("app:2")
+		blocked := func() string {
+			time.Sleep(time.Minute)
+			target, _, err := upgrade.TargetOf(m.pod("n2"))
+			if err != nil {
+				t.Error(err)
+			}
+			return target.Blocked
+		}
+		m.api.with(func() { m.api.endLocked(m.podsLocked()["n1"][0].DeepCopy()) }) // the owner of n1 upgrades
+		if got := blocked(); !strings.Contains(got, "no pod for 30s on n1") {
+			t.Errorf("n2 sees %q", got)
+		}
+		m.annotate(rollout.ContinueAnnotation, hashOf("app:2"))
+		if got := blocked(); got != "" {
+			t.Errorf("with the admin's leave n2 sees %q", got)
+		}
+		m.annotate(rollout.ContinueAnnotation, "")
+		if got := blocked(); got == "" {
+			t.Error("without it n2 is offered the upgrade")
+		}
+		m.admit("")
+		if got := blocked(); got != "" {
+			t.Errorf("once the pod is made, n2 sees %q", got)
+		}
+	})
+}
+
 // It is asked for what Kubernetes' own controller would create.
 func TestModelWhatIsAskedForIsTheSuccessor(t *testing.T) {
 	simulate(t, func(t *testing.T) {

@@ -45,6 +45,9 @@ func (s *scope) markPods(ctx context.Context) error {
 	s.rollBack(ctx, revisions, w.ActivePods(s.object))
 	pods := w.ActivePods(s.object)
 	refused, answers := s.refusedOf(ctx, revision, target.Revision, pods, true)
+	if s.options.Continue != target.Revision {
+		refused = cmp.Or(refused, s.state.lacks)
+	}
 	obstacles := s.obstacles(refused)
 	target = s.admitted(target)
 	target.MinReadySeconds = workload.MinReadySecondsOf(s.object)
@@ -81,6 +84,10 @@ func (s *scope) reportOTA(ctx context.Context, w *informer.Owned, revision strin
 	})
 	s.state.throttle.Took(now, time.Now())
 	s.requeueAt(p.Wake, now)
+	if lacks := p.Lacks(); lacks != s.state.lacks {
+		s.state.lacks = lacks
+		s.queue.Add(s.key) // the other pods are marked with it
+	}
 	return s.setConditions(ctx, status.ForOTA(s.ds, rollout.OTACondition(&p)))
 }
 

@@ -29,6 +29,8 @@ type state struct {
 	// observations are those of the strategy OTA, which only reports; those of a rollout are in rollout.
 	observations *rollout.Observations
 	successor    successorState
+	// lacks is Plan.Lacks with the strategy OTA.
+	lacks string
 	// throttle is the only part that others than the worker use.
 	throttle backoff.Throttle
 	// written is what the conditions were last patched to.

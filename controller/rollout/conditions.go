@@ -143,7 +143,7 @@ func progress(p *Plan) (is bool, reason, message string) {
 	case p.Counts[HeldByPause] > 0:
 		return false, ReasonPaused, sum + "; set annotation " + PausedAnnotation + " to false to go on"
 	case len(p.Lacking) > 0:
-		return false, ReasonLacking, sum + "; " + p.Lacks() + ": no other pod is deleted until it does, or annotation " + ContinueAnnotation + " is set to " + p.Revision
+		return false, ReasonLacking, sum + "; " + p.Lacks() + ": no other pod is to be deleted until it does, or annotation " + ContinueAnnotation + " is set to " + p.Revision
 	case p.SuccessorsRefused:
 		return false, ReasonSuccessorRefused, sum + "; it is tried again, less and less often"
 	case p.Refusing():

@@ -34,8 +34,7 @@ func (pl *planner) observeLacking() {
 	slices.Sort(pl.plan.Lacking)
 }
 
-// Lacks says which nodes Kubernetes makes no pod for; "" if there are none. Whoever knows more than this
-// may add it.
+// Lacks says which nodes Kubernetes makes no pod for; "" if there are none.
 func (p *Plan) Lacks() string {
 	if len(p.Lacking) == 0 {
 		return ""

@@ -111,11 +111,13 @@ func ParseOptions(annotations map[string]string) (Options, error) {
 	return o, nil
 }
 
-// ParseOTA is ParseOptions for the strategy OTA. Only Prepull and Policy count with it.
+// ParseOTA is ParseOptions for the strategy OTA. Only Prepull, Policy and Continue count with it.
 func ParseOTA(annotations map[string]string) (Options, error) {
 	var o Options
 	policy, policyErr := upgrade.ParsePolicy(annotations, true)
-	if err := problems(parse(annotations, upgrade.PrepullAnnotation, &o.Prepull, parseBool), policyErr); err != nil {
+	err := problems(parse(annotations, upgrade.PrepullAnnotation, &o.Prepull, parseBool),
+		parse(annotations, ContinueAnnotation, &o.Continue, parseContinue), policyErr)
+	if err != nil {
 		return Options{}, err
 	}
 	o.Policy = policy
