@@ -27,8 +27,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-
-	"github.com/edgehub-io/edgehub/controller/successor"
 )
 
 // apiserver is as much of an apiserver as the controller talks to, with a clock that
@@ -342,26 +340,6 @@ func (a *apiserver) deleteLocked(name string, body []byte) (any, error) {
 		a.deleting(pod)
 	}
 	a.endLocked(pod)
-	return pod, nil
-}
-
-// createLocked creates no pod for the controller: all but dry runs are denied, as deploy/admission has it.
-func (a *apiserver) createLocked(query url.Values, body []byte) (any, error) {
-	pod := &corev1.Pod{}
-	if err := json.Unmarshal(body, pod); err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	if query.Get("dryRun") != metav1.DryRunAll {
-		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, pod.GenerateName, errors.New(
-			"ValidatingAdmissionPolicy '"+successor.Policy+"' with binding '"+successor.Policy+"' denied request: as dry runs only"))
-	}
-	a.asked = append(a.asked, pod)
-	if a.mutating != nil {
-		a.mutating(pod)
-	}
-	if a.admitting != nil {
-		return pod, a.admitting(pod)
-	}
 	return pod, nil
 }
 

@@ -1,8 +1,10 @@
 package controller_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -10,8 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/controller/successor"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -35,6 +39,26 @@ func (m *model) admit(refused string) {
 			return nil
 		}
 	})
+}
+
+// createLocked creates no pod for the controller: all but dry runs are denied, as deploy/admission has it.
+func (a *apiserver) createLocked(query url.Values, body []byte) (any, error) {
+	pod := &corev1.Pod{}
+	if err := json.Unmarshal(body, pod); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if query.Get("dryRun") != metav1.DryRunAll {
+		return nil, apierrors.NewForbidden(podResource, pod.GenerateName, errors.New(
+			"ValidatingAdmissionPolicy '"+successor.Policy+"' with binding '"+successor.Policy+"' denied request: as dry runs only"))
+	}
+	a.asked = append(a.asked, pod)
+	if a.mutating != nil {
+		a.mutating(pod)
+	}
+	if a.admitting != nil {
+		return pod, a.admitting(pod)
+	}
+	return pod, nil
 }
 
 // No pod is deleted whose successor admission would refuse, also none that serves nobody; and all go on by

@@ -21,7 +21,8 @@ import (
 const Policy = "edgehub-controller-dry-run"
 
 // How long the answer to a proof counts. Whoever removes the policy leaves the controller with a
-// right that is not used after an hour.
+// right that is not used after an hour, and with a pod an hour that is created and deleted. What an admin mends
+// otherwise counts after a minute.
 const (
 	provedFor   = time.Hour
 	unprovedFor = time.Minute
@@ -61,8 +62,9 @@ func (a *Asker) prove(ctx context.Context) string {
 		return a.unproved
 	}
 	first, before := a.until.IsZero(), a.unproved
-	a.unproved, a.until = a.tryToCreate(ctx), now.Add(provedFor)
-	if a.unproved != "" {
+	var created bool
+	a.unproved, created = a.tryToCreate(ctx)
+	if a.until = now.Add(provedFor); a.unproved != "" && !created {
 		a.until = now.Add(unprovedFor)
 	}
 	switch {
@@ -78,22 +80,23 @@ func (a *Asker) prove(ctx context.Context) string {
 // denied is what the apiserver says for the policy.
 var denied = regexp.MustCompile(`ValidatingAdmissionPolicy '` + Policy + `' with binding '[^']*' denied request`)
 
-// tryToCreate creates a pod that would never run, and returns "" if the policy denies that.
-func (a *Asker) tryToCreate(ctx context.Context) string {
+// tryToCreate creates a pod that would never run. It returns "" if the policy denies that, else what is wrong, and
+// whether there was a pod.
+func (a *Asker) tryToCreate(ctx context.Context) (wrong string, created bool) {
 	pods := a.Client.CoreV1().Pods(a.Namespace)
 	pod, err := pods.Create(ctx, proof(), metav1.CreateOptions{})
 	switch {
 	case err == nil:
 		if err := pods.Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Sprintf("policy %s does not keep the controller from creating pods; delete pod %s/%s, which waits at a scheduling gate: %s", Policy, a.Namespace, pod.Name, expectations.QuoteError(err))
+			return fmt.Sprintf("policy %s does not keep the controller from creating pods; delete pod %s/%s, which waits at a scheduling gate: %s", Policy, a.Namespace, pod.Name, expectations.QuoteError(err)), true
 		}
-		return fmt.Sprintf("policy %s does not keep the controller from creating pods", Policy)
+		return fmt.Sprintf("policy %s does not keep the controller from creating pods", Policy), true
 	case denied.MatchString(err.Error()):
-		return ""
+		return "", false
 	case noRight.MatchString(err.Error()):
-		return "the controller has no right to create pods as dry runs"
+		return "the controller has no right to create pods as dry runs", false
 	}
-	return "it cannot be proved that the controller creates pods as dry runs only: " + expectations.QuoteError(err)
+	return "it cannot be proved that the controller creates pods as dry runs only: " + expectations.QuoteError(err), false
 }
 
 // proof is a pod that waits at a scheduling gate for ever, and that the strictest Pod Security
