@@ -169,8 +169,17 @@ func until(t *testing.T, what string, holds func() bool) {
 // loseCloud ends the apiserver, and waits until the hub knows.
 func (n *node) loseCloud(t *testing.T, h *Hub) {
 	t.Helper()
-	n.api.CloseClientConnections()
-	n.api.Close()
+	closed := make(chan struct{})
+	go func() { n.api.Close(); close(closed) }()
+	until(t, "the apiserver has ended", func() bool {
+		n.api.CloseClientConnections() // also those that the hub makes meanwhile: Close waits for a watch
+		select {
+		case <-closed:
+			return true
+		default:
+			return false
+		}
+	})
 	n.awaitOffline(t, h)
 }
 
