@@ -111,6 +111,7 @@ func (r *reconciler) stopRollout(key key, t *state) {
 func (r *reconciler) forget(key key) {
 	if t := r.states.remove(key); t != nil {
 		t.stopOwned()
+		r.missing.Set(t.object.GetUID(), nil)
 		if key.kind == workload.DaemonSet { // a StatefulSet has none, and may be a DaemonSet's namesake
 			r.stopRollout(key, t)
 		}

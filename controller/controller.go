@@ -66,6 +66,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/autonomy"
 	"github.com/edgehub-io/edgehub/controller/events"
 	"github.com/edgehub-io/edgehub/controller/informer"
+	"github.com/edgehub-io/edgehub/controller/missing"
 	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/successor"
@@ -175,6 +176,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		states:  newStates(),
 	}
 
+	r.missing = missing.New(c.client, r.nodes, c.options.Logger)
 	if c.options.Namespace != "" {
 		r.successors = &successor.Asker{Client: c.client, Namespace: c.options.Namespace, Logger: c.options.Logger}
 	}
@@ -182,6 +184,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { daemonSets.RunWithContext(ctx) })
 	running.Go(func() { statefulSets.RunWithContext(ctx) })
+	running.Go(func() { r.missing.Run(ctx) })
 	if c.options.Autonomy != nil {
 		t := &tolerations.Controller{Client: c.client, Fleet: *c.options.Autonomy, Name: Name, Metrics: c.autonomy, Logger: c.options.Logger}
 		running.Go(func() { t.Run(ctx) })

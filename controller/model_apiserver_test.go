@@ -293,7 +293,11 @@ func (a *apiserver) patchLocked(resource, name string, patch []byte) (any, error
 	if resource == "events" {
 		return a.eventLocked(patch)
 	}
-	o, ok := a.objects[resource][namespace+"/"+name]
+	key := namespace + "/" + name
+	if resource == "nodes" {
+		key = "/" + name
+	}
+	o, ok := a.objects[resource][key]
 	if !ok {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: resource}, name)
 	}

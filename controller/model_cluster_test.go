@@ -40,9 +40,19 @@ type model struct {
 	changed time.Time // the template
 	faultAt map[string]time.Time
 	last    int
+	retry   retry
 	wrong   []string
 	deleted []string // nodes, in order
 	stop    func()
+}
+
+// retry is the DaemonSet controller's wait after a pod was refused: one for all nodes, which a change of the DaemonSet
+// ends.
+type retry struct {
+	delay   time.Duration
+	until   time.Time
+	version string // of the DaemonSet
+	tries   int
 }
 
 const (
@@ -68,8 +78,9 @@ func newModel(t testing.TB, nodes, most int, strategy string) *model {
 		m.makeLocked(strategy, "app:1")
 	})
 	ctx, cancel := context.WithCancel(context.Background())
-	go m.run(ctx)
-	t.Cleanup(cancel)
+	ended := make(chan struct{})
+	go func() { m.run(ctx); close(ended) }()
+	t.Cleanup(func() { cancel(); <-ended })
 	time.Sleep(time.Minute)
 	return m
 }
@@ -197,6 +208,9 @@ func (m *model) run(ctx context.Context) {
 		rest, version := time.Hour, m.api.version
 		if ds := m.daemonSetLocked(); ds != nil {
 			m.manageLocked(ds)
+			if wait := time.Until(m.retry.until); wait > 0 {
+				rest = min(rest, wait)
+			}
 		}
 		for _, pods := range m.podsLocked() {
 			for _, pod := range pods {
@@ -240,8 +254,13 @@ func (m *model) manageLocked(ds *appsv1.DaemonSet) {
 		ds.Status.ObservedGeneration = ds.Generation
 		m.api.putLocked("daemonsets", ds)
 	}
-	pods := m.podsLocked()
-	for _, node := range m.nodesLocked() {
+	r := &m.retry
+	if time.Now().Before(r.until) && r.version == ds.ResourceVersion {
+		return
+	}
+	pods, nodes := m.podsLocked(), m.nodesLocked()
+	for i := range nodes {
+		node := nodes[(i+r.tries)%len(nodes)]
 		if slices.ContainsFunc(pods[node.Name], func(pod *corev1.Pod) bool { return metav1.IsControlledBy(pod, ds) }) {
 			continue
 		}
@@ -257,10 +276,15 @@ func (m *model) manageLocked(ds *appsv1.DaemonSet) {
 			}}},
 		}}
 		pod.Status.Phase = corev1.PodPending
-		if m.api.admitting == nil || m.api.admitting(pod) == nil {
-			m.api.putLocked("pods", pod)
+		if m.api.admitting != nil && m.api.admitting(pod) != nil {
+			r.delay = min(max(2*r.delay, 5*time.Millisecond), 1000*time.Second)
+			r.until, r.version = time.Now().Add(r.delay), ds.ResourceVersion
+			r.tries++
+			return
 		}
+		m.api.putLocked("pods", pod)
 	}
+	*r = retry{tries: r.tries}
 }
 
 // treatLocked does what the scheduler and a kubelet do with a pod.

@@ -21,6 +21,8 @@ import (
 
 const violates = `violates PodSecurity "baseline:latest": hostPath volumes (volume "h")`
 
+var errViolates = errors.New(violates)
+
 // newAskingModel is newModel with a controller that has the right to ask for successors.
 func newAskingModel(t *testing.T, nodes, most int, strategy string) *model {
 	t.Helper()
@@ -34,7 +36,7 @@ func (m *model) admit(refused string) {
 	m.api.with(func() {
 		m.api.admitting = func(pod *corev1.Pod) error {
 			if pod.Spec.Containers[0].Image == refused {
-				return apierrors.NewForbidden(podResource, pod.Name, errors.New(violates))
+				return apierrors.NewForbidden(podResource, pod.Name, errViolates)
 			}
 			return nil
 		}

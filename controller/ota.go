@@ -35,7 +35,7 @@ func (s *scope) markPods(ctx context.Context) error {
 	s.state.marked = otaMarks
 	revision := workload.TargetRevision(s.object, w.Revisions())
 	if revision == nil { // the workload or a revision will change
-		return s.reportOTA(ctx, w, "", nil)
+		return s.reportOTA(ctx, w, nil, nil)
 	}
 	target, err := daemonset.TargetOf(revision)
 	if err != nil {
@@ -65,30 +65,42 @@ func (s *scope) markPods(ctx context.Context) error {
 		s.events.Marked(s.object, &s.state.reported, target.Revision, p, done, len(s.state.patchBackoff) > 0)
 		s.events.Rollbacks(pods, done.Changed)
 	}
-	return errors.Join(done.ErrIfNone(), s.reportOTA(ctx, w, target.Revision, revisions))
+	return errors.Join(done.ErrIfNone(), s.reportOTA(ctx, w, revision, revisions))
 }
 
-// reportOTA sets the condition that shows whether every node runs the revision; "" while it is not
-// known. A StatefulSet has no conditions.
-func (s *scope) reportOTA(ctx context.Context, w *informer.Owned, revision string, revisions *rollback.Revisions) error {
-	if s.ds == nil {
+// reportOTA sets the condition that shows whether every node runs the target, nil while that is not known, and has
+// missing pods made. A StatefulSet has no conditions.
+func (s *scope) reportOTA(ctx context.Context, w *informer.Owned, target *appsv1.ControllerRevision, revisions *rollback.Revisions) error {
+	now := time.Now()
+	switch {
+	case s.ds == nil && target == nil:
 		return nil
-	}
-	if revision == "" {
+	case s.ds == nil:
+		lacking := s.lackingOf(w.AllPods(s.object), now)
+		s.setLacks(lacksOf(lacking, s.state.restore.why, now))
+		return s.restore(ctx, target, lacking)
+	case target == nil:
 		return s.setConditions(ctx, status.ForOTA(s.ds, rollout.AwaitRevision()[0]))
 	}
-	now := time.Now()
 	p := rollout.NewOTAPlan(rollout.Input{
-		DaemonSet: s.ds, Revision: revision, Nodes: s.nodes.List(), Pods: w.AllPods(s.ds), Now: now,
+		DaemonSet: s.ds, Revision: daemonset.HashOf(target), Nodes: s.nodes.List(), Pods: w.AllPods(s.ds), Now: now,
 		RolledBack: revisions.Granted(s.options.Policy), Observations: s.state.observations, Timing: s.timing,
+		LackingWhy: s.state.restore.why,
 	})
 	s.state.throttle.Took(now, time.Now())
 	s.requeueAt(p.Wake, now)
-	if lacks := p.Lacks(); lacks != s.state.lacks {
+	s.setLacks(p.Lacks())
+	err := s.restore(ctx, target, lackingOn(p.Missing))
+	s.tellNodes(p.Missing, now)
+	return errors.Join(err, s.setConditions(ctx, status.ForOTA(s.ds, rollout.OTACondition(&p))))
+}
+
+// setLacks records why no other pod may be upgraded.
+func (s *scope) setLacks(lacks string) {
+	if lacks != s.state.lacks {
 		s.state.lacks = lacks
 		s.queue.Add(s.key) // the other pods are marked with it
 	}
-	return s.setConditions(ctx, status.ForOTA(s.ds, rollout.OTACondition(&p)))
 }
 
 // refusedOf returns why the apiserver would refuse the next pod of any that needs an upgrade, or "". It is asked now if

@@ -11,6 +11,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/events"
 	"github.com/edgehub-io/edgehub/controller/informer"
+	"github.com/edgehub-io/edgehub/controller/missing"
 	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/status"
@@ -26,6 +27,7 @@ type reconciler struct {
 	queue        queue
 	podClient    *podclient.Client
 	successors   *successor.Asker
+	missing      *missing.Reporter
 	events       *events.Recorder
 	metrics      *metrics
 	log          *slog.Logger

@@ -2,10 +2,14 @@ package controller
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/controller/rollout"
 )
 
 // applyStatefulSet is apply for a StatefulSet, which may ask for OTA only. It has no conditions, but
@@ -32,4 +36,56 @@ func (s *scope) applyStatefulSet(ctx context.Context, sts *appsv1.StatefulSet, w
 		s.events.Ordered(sts, &s.state.reported)
 		return s.markPods(ctx)
 	}
+}
+
+// lackingOf returns the pods of a StatefulSet that were there, and that Kubernetes has not made again. Those that have
+// never been there do not count: they may have to wait for others.
+func (s *scope) lackingOf(pods []*corev1.Pod, now time.Time) []lack {
+	sts, ok := s.object.(*appsv1.StatefulSet)
+	if !ok {
+		return nil
+	}
+	there, before := map[string]bool{}, s.state.seen
+	for _, pod := range pods {
+		there[pod.Name] = true
+	}
+	first, replicas := 0, 1
+	if sts.Spec.Ordinals != nil {
+		first = int(sts.Spec.Ordinals.Start)
+	}
+	if sts.Spec.Replicas != nil {
+		replicas = int(*sts.Spec.Replicas)
+	}
+	s.state.seen = map[string]time.Time{}
+	var lacking []lack
+	for i := first; i < first+replicas; i++ {
+		name := fmt.Sprintf("%s-%d", sts.Name, i)
+		since, seen := before[name]
+		switch {
+		case there[name]:
+			s.state.seen[name] = time.Time{}
+		case seen:
+			if since.IsZero() {
+				since = now
+			}
+			s.state.seen[name] = since
+			lacking = append(lacking, lack{pod: name, since: since})
+		}
+	}
+	return lacking
+}
+
+// lacksOf says which pod of a StatefulSet is not made; "" if none has been missing for rollout.LackGrace.
+func lacksOf(lacking []lack, why string, now time.Time) string {
+	for _, l := range lacking {
+		if now.Sub(l.since) < rollout.LackGrace {
+			continue
+		}
+		text := fmt.Sprintf("Kubernetes has not made pod %s again for %v", l.pod, rollout.LackGrace)
+		if why != "" {
+			text += " (" + why + ")"
+		}
+		return text
+	}
+	return ""
 }

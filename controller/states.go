@@ -2,6 +2,7 @@ package controller
 
 import (
 	"sync"
+	"time"
 
 	"github.com/edgehub-io/edgehub/controller/backoff"
 	"github.com/edgehub-io/edgehub/controller/events"
@@ -29,8 +30,11 @@ type state struct {
 	// observations are those of the strategy OTA, which only reports; those of a rollout are in rollout.
 	observations *rollout.Observations
 	successor    successorState
-	// lacks is Plan.Lacks with the strategy OTA.
-	lacks string
+	// lacks is why no owner may upgrade with the strategy OTA: pods that Kubernetes has not made. seen is since when
+	// pods of a StatefulSet that were there have been gone; zero: they are there.
+	lacks   string
+	seen    map[string]time.Time
+	restore restoreState
 	// throttle is the only part that others than the worker use.
 	throttle backoff.Throttle
 	// written is what the conditions were last patched to.

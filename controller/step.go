@@ -105,7 +105,9 @@ func (s *step) run(ctx context.Context) error {
 		}
 	}
 	s.events.Deletions(s.ds, &s.state.rollout.reported, &s.plan, deleted)
-	return errors.Join(deleted.Err(), markErr, s.setConditions(ctx, status.ForRollout(s.ds, rollout.Conditions(&s.plan)...)))
+	restoreErr := s.restore(ctx, s.newest, lackingOn(s.plan.Missing))
+	s.tellNodes(s.plan.Missing, s.now)
+	return errors.Join(deleted.Err(), markErr, restoreErr, s.setConditions(ctx, status.ForRollout(s.ds, rollout.Conditions(&s.plan)...)))
 }
 
 // planAndDelete makes the plan and carries out its deletions, and those whose requests
@@ -132,7 +134,8 @@ func (s *step) newPlan() rollout.Plan {
 		Deleted: expected.Has, Refused: expected.Refusal, RefusedInARow: expected.RefusalsInARow(),
 		RolledBack: s.revisions.Granted(s.options.Policy), Restarting: s.restarting,
 		Observations: s.state.rollout.observations, Halted: rollout.HaltedRevision(s.ds),
-		Now: s.now, Timing: s.timing,
+		LackingWhy: s.state.restore.why,
+		Now:        s.now, Timing: s.timing,
 	})
 }
 

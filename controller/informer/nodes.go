@@ -30,7 +30,7 @@ func NewNodes(client kubernetes.Interface) *Nodes {
 		informer:    coreinformers.NewFilteredNodeInformer(client, 0, cache.Indexers{}, consistentList),
 		subscribers: map[cache.ObjectName]func(){},
 	}
-	setUp(n.informer, trimNode, differ, func(cache.ObjectName) { n.changed() })
+	setUp(n.informer, trimNode, nodesDiffer, func(cache.ObjectName) { n.changed() })
 	return n
 }
 

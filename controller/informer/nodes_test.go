@@ -32,7 +32,7 @@ func TestNodesAndPodsThatChangeInWaysARolloutReads(t *testing.T) {
 		"a taint":           {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "x"}} }, true},
 		"another node":      {func(n *corev1.Node) { n.UID = types.UID("other") }, true},
 	} {
-		if got := differ(same, node(tt.change)); got != tt.want {
+		if got := nodesDiffer(same, node(tt.change)); got != tt.want {
 			t.Errorf("%s: got %t, want %t", name, got, tt.want)
 		}
 	}

@@ -60,7 +60,7 @@ func StartOwned(ctx context.Context, client kubernetes.Interface, o workload.Obj
 		revisions: appsinformers.NewFilteredControllerRevisionInformer(client, o.GetNamespace(), 0, cache.Indexers{}, narrow),
 		written:   map[types.UID]*corev1.Pod{},
 	}
-	setUp(w.pods, trimPod, differ, func(cache.ObjectName) { changed() })
+	setUp(w.pods, trimPod, podsDiffer, func(cache.ObjectName) { changed() })
 	setUp(w.revisions, trimRevision, differ, func(cache.ObjectName) { changed() })
 
 	// client-go logs failures of a watch: add which workload it belongs to.

@@ -1,6 +1,8 @@
 package informer
 
 import (
+	"slices"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,6 +74,7 @@ func trimStatefulSet(sts *appsv1.StatefulSet) *appsv1.StatefulSet {
 			ServiceName:          sts.Spec.ServiceName,
 			VolumeClaimTemplates: claims,
 			PodManagementPolicy:  sts.Spec.PodManagementPolicy,
+			Ordinals:             sts.Spec.Ordinals,
 			UpdateStrategy:       appsv1.StatefulSetUpdateStrategy{Type: sts.Spec.UpdateStrategy.Type},
 			MinReadySeconds:      sts.Spec.MinReadySeconds,
 		},
@@ -96,7 +99,7 @@ func trimTemplate(spec *corev1.PodSpec) corev1.PodSpec {
 	return out
 }
 
-// trimNode keeps a node's identity, its labels and taints, and whether it is Ready.
+// trimNode keeps a node's identity, its labels and taints, whether it is Ready, and which pods it was told that it lacks.
 func trimNode(node *corev1.Node) *corev1.Node {
 	out := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
@@ -104,6 +107,7 @@ func trimNode(node *corev1.Node) *corev1.Node {
 			UID:             node.UID,
 			ResourceVersion: node.ResourceVersion,
 			Labels:          node.Labels,
+			Annotations:     only(node.Annotations, upgrade.MissingAnnotation),
 		},
 		Spec: corev1.NodeSpec{Taints: node.Spec.Taints},
 	}
@@ -155,12 +159,34 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 		case c.Type == upgrade.NeedCondition, c.Type == upgrade.ImageCondition, c.Type == upgrade.RolledBackCondition:
 			kept.Message = c.Message
 		case c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse:
+			kept.Message = c.Message
 		default:
 			continue
 		}
 		out.Status.Conditions = append(out.Status.Conditions, kept)
 	}
 	return out
+}
+
+// podsDiffer is differ, but for what the scheduler says, which changes with each node of the cluster.
+func podsDiffer(before, after *corev1.Pod) bool { return differ(wordless(before), wordless(after)) }
+
+func wordless(pod *corev1.Pod) *corev1.Pod {
+	out := *pod
+	out.Status.Conditions = slices.Clone(pod.Status.Conditions)
+	for i := range out.Status.Conditions {
+		if c := &out.Status.Conditions[i]; c.Type == corev1.PodScheduled {
+			c.Message = ""
+		}
+	}
+	return &out
+}
+
+// nodesDiffer is differ, but for what the controller itself writes.
+func nodesDiffer(before, after *corev1.Node) bool {
+	old, now := *before, *after
+	old.Annotations, now.Annotations = nil, nil
+	return differ(&old, &now)
 }
 
 func trimImages(containers []corev1.Container) []corev1.Container {

@@ -35,17 +35,17 @@ func TestATrimmedPodKeepsTheNodeThatItIsFor(t *testing.T) {
 	}
 	gated := unscheduledPod("n1")
 	gated.Status.Conditions[0].Reason = corev1.PodReasonSchedulingGated
-	if !differ(original, trimPod(gated)) {
+	if !podsDiffer(original, trimPod(gated)) {
 		t.Error("that it waits for something else now goes unnoticed")
 	}
 	reworded := unscheduledPod("n1")
 	reworded.Status.Conditions[0].Message = "0/11 nodes"
-	if differ(original, trimPod(reworded)) {
+	if podsDiffer(original, trimPod(reworded)) {
 		t.Error("the scheduler's words change all the time, and are taken for a change")
 	}
 	scheduled := unscheduledPod("n1")
 	scheduled.Spec.NodeName = "n1"
-	if after := trimPod(scheduled); after.Spec.Affinity != nil || !differ(original, after) {
+	if after := trimPod(scheduled); after.Spec.Affinity != nil || !podsDiffer(original, after) {
 		t.Errorf("once it is scheduled, its affinity %v is of no use, and the change is one", after.Spec.Affinity)
 	}
 }
@@ -70,7 +70,7 @@ func TestImageConditionsAreKeptAndTheirChangesNoticed(t *testing.T) {
 		"the revision": {func(c *corev1.PodCondition) { c.Message = upgrade.Message("newer") }, true},
 		"a time only":  {func(c *corev1.PodCondition) { c.LastTransitionTime = metav1.Now() }, false},
 	} {
-		if got := differ(first, trimmed(tt.change)); got != tt.want {
+		if got := podsDiffer(first, trimmed(tt.change)); got != tt.want {
 			t.Errorf("%s changed: got %t", name, got)
 		}
 	}

@@ -70,13 +70,16 @@ func (p *nodePods) at(revision string) (*corev1.Pod, bool) {
 	return pod, ok && revisionOf(pod) == revision && scheduled(pod)
 }
 
+// noPod is nodePods.conflict of a node without any.
+const noPod = "no pod"
+
 // conflict describes why there is not exactly one pod.
 func (p *nodePods) conflict() string {
 	switch {
 	case len(p.terminating) > 0:
 		return "a pod is terminating"
 	case len(p.live) == 0:
-		return "no pod"
+		return noPod
 	default:
 		return fmt.Sprintf("%d pods", len(p.live))
 	}

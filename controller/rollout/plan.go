@@ -49,6 +49,8 @@ type Input struct {
 	// Restarting returns until when a pod that is Ready counts as unavailable all the same, zero if it does
 	// not: kubelet restarts its containers, and has yet to report it. nil is no pod.
 	Restarting func(*corev1.Pod) time.Time
+	// LackingWhy is why Kubernetes makes no pods, "" if that is not known.
+	LackingWhy string
 	// Observations is what earlier calls saw. NewPlan brings it up to date.
 	Observations *Observations
 	// Halted is the revision for which the circuit breaker is open according to the
@@ -79,7 +81,7 @@ func NewPlan(in Input) Plan {
 	placement := NewPlacement(&in.DaemonSet.Spec.Template.Spec)
 	nodes, misplaced := in.nodePods(placement)
 	pl := planner{in: &in, placement: placement, nodes: nodes, prepulls: upgrade.NewPrepulls(in.Revision)}
-	pl.plan.Revision, pl.plan.RefusedInARow = in.Revision, in.RefusedInARow
+	pl.plan.Revision, pl.plan.RefusedInARow, pl.plan.LackingWhy = in.Revision, in.RefusedInARow, in.LackingWhy
 
 	pl.classify()
 	for i := range misplaced {
@@ -87,7 +89,7 @@ func NewPlan(in Input) Plan {
 		pod, _ := p.only()
 		pl.setState(p.node.Name, pod, HeldByPlacement, placement.Obstacle(p.node))
 	}
-	pl.observeLacking()
+	pl.observeMissing()
 	pl.plan.Max = in.Options.MaxUnavailable.Of(pl.plan.Ready)
 
 	b := &in.Observations.breaker

@@ -93,9 +93,12 @@ type Plan struct {
 	// up; it has no entry for a state that no node is in.
 	Nodes  []NodeStatus
 	Counts map[State]int
-	// Lacking are the nodes that should have had a pod for LackGrace, and have none: while there are any, no pod
-	// is deleted unless ContinueAnnotation names this revision.
-	Lacking []string
+	// Missing are the nodes whose pod has not come yet. Lacking are those of them for which Kubernetes has made none
+	// for LackGrace: while there are any, no pod is deleted unless ContinueAnnotation names this revision. LackingWhy is
+	// that of Input.
+	Missing    []Missing
+	Lacking    []string
+	LackingWhy string
 	// SuccessorsRefused is whether pods are kept because the apiserver would refuse those after them.
 	SuccessorsRefused bool
 	// AwaitImages is how many of Nodes are Pending because of images.

@@ -34,7 +34,7 @@ var layers = map[string][]string{
 	"cmd/internal":                   {},
 	"hub": {
 		"cache", "cache/identity", "cache/localendpoints", "hub/access", "hub/bundle", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/eventlog", "hub/feed", "hub/nodeca", "hub/nodestate", "hub/podroute", "hub/servertls", "hub/systemd", "hub/traffic",
-		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/apps", "ota/coreclient", "ota/history", "ota/hold", "ota/nodeapi", "ota/nodepods", "ota/page", "ota/podreport", "ota/queue", "ota/rollback", "ota/upgrade", "ota/webtoken", "proxy", "proxy/authn", "proxy/topology", "proxy/transform", "proxy/upstream",
+		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/apps", "ota/coreclient", "ota/history", "ota/hold", "ota/missing", "ota/nodeapi", "ota/nodepods", "ota/page", "ota/podreport", "ota/queue", "ota/rollback", "ota/upgrade", "ota/webtoken", "proxy", "proxy/authn", "proxy/topology", "proxy/transform", "proxy/upstream",
 	},
 	"hub/access":      {"hub/config", "hub/csrf", "hub/peer", "ota/nodeapi", "proxy/authn", "proxy/limits"},
 	"hub/bundle":      {},
@@ -78,6 +78,7 @@ var layers = map[string][]string{
 	"ota/queue":               {"ota", "ota/nodeapi", "ota/podfiles", "ota/podreport", "ota/schedule", "ota/upgrade"}, // it implements an interface of ota
 	"ota/hold":                {"ota", "ota/nodeapi", "ota/podfiles", "ota/podreport", "ota/upgrade"},                 // the same
 	"ota/history":             {"ota/nodeapi", "ota/podfiles", "ota/upgrade"},                                         // it asks what is retained by a function
+	"ota/missing":             {"ota/nodeapi", "ota/podfiles", "ota/upgrade"},
 	"ota/rollback":            {"ota/history", "ota/nodeapi", "ota/podfiles", "ota/podreport", "ota/upgrade"},
 
 	// What is pulled, what stays, and what pods report. None of this knows containerd:
@@ -165,7 +166,7 @@ var layers = map[string][]string{
 	"ota/nodeapi": {},
 	"controller": {
 		"controller/autonomy", "controller/backoff", "controller/daemonset", "controller/events", "controller/expectations", "controller/informer",
-		"controller/podclient", "controller/rollback", "controller/rollout", "controller/status", "controller/successor", "controller/tolerations", "controller/workload", "ota/upgrade",
+		"controller/missing", "controller/podclient", "controller/rollback", "controller/rollout", "controller/status", "controller/successor", "controller/tolerations", "controller/workload", "ota/upgrade",
 	},
 	// What the controller decides, for those who show it: no client, no clock.
 	"controller/autonomy":  {},
@@ -181,6 +182,7 @@ var layers = map[string][]string{
 	// knows the reconcile that uses it.
 	"controller/informer":  {"controller/daemonset", "controller/rollout", "controller/status", "controller/workload", "ota/upgrade"},
 	"controller/successor": {"controller/daemonset", "controller/expectations", "controller/rollout", "controller/workload"},
+	"controller/missing":   {"controller/podclient", "ota/upgrade"},
 	"controller/podclient": {"controller/expectations", "controller/rollout", "controller/status"},
 	"controller/events":    {"controller/daemonset", "controller/podclient", "controller/rollout", "controller/status", "controller/workload", "ota/upgrade"},
 	// It carries out what autonomy decides, with informers of its own: what it reads is no DaemonSet.

@@ -48,7 +48,7 @@ func TestTheAccountMayDoNothingElse(t *testing.T) {
 		"change a node":                     {attributes("patch", "", "nodes", "", ""), false},
 		"replace a node's status":           {attributes("update", "", "nodes", "status", ""), false},
 		"change a StatefulSet":              {attributes("patch", "apps", "statefulsets", "", "default"), false},
-		"change a StatefulSet's status":     {attributes("patch", "apps", "statefulsets", "status", "default"), false},
+		"change a StatefulSet's status":     {attributes("patch", "apps", "statefulsets", "status", "default"), true},
 		"replace a DaemonSet's status":      {attributes("update", "apps", "daemonsets", "status", "default"), false},
 	}
 	for name, tt := range tests {

@@ -26,7 +26,8 @@ import (
 )
 
 // scenario is what the controller is there for, with as little as takes every right:
-// one DaemonSet whose pods are marked for upgrades, one whose pods are replaced, and a pod that stays on its node.
+// one DaemonSet whose pods are marked for upgrades, one whose pods are replaced, a pod that stays on its node, and
+// a StatefulSet whose pod is not made.
 type scenario struct {
 	t         *testing.T
 	namespace string
@@ -34,9 +35,10 @@ type scenario struct {
 }
 
 const (
-	told   = "told"   // OTA
-	rolled = "rolled" // AdvancedRollingUpdate
-	kept   = "kept"   // a pod of no DaemonSet
+	told    = "told"    // OTA
+	rolled  = "rolled"  // AdvancedRollingUpdate
+	ordered = "ordered" // a StatefulSet
+	kept    = "kept"    // a pod of no DaemonSet
 )
 
 func newScenario(t *testing.T) *scenario {
@@ -159,6 +161,8 @@ func (s *scenario) play() {
 		{"a pod is replaced", func() { s.setImage(rolled, "app:1") }, func() bool { p := s.pod(rolled); return p != nil && p.Spec.Containers[0].Image == "app:1" }},
 		{"the rollout is complete", func() {}, s.complete},
 		{"the autonomy of its node changes", s.setAutonomy, s.autonomous},
+		{"a pod of a StatefulSet is told that it needs nothing", s.createOrdered, func() bool { return upgrade.Condition(s.get(ordered+"-0"), upgrade.NeedCondition) != nil }},
+		{"Kubernetes is made to try again to make it", s.endOrdered, s.triedAgain},
 	} {
 		step.do()
 		eventually(s.t, step.what, func() string {
@@ -168,6 +172,47 @@ func (s *scenario) play() {
 			return "it is not"
 		})
 	}
+}
+
+// createOrdered makes a StatefulSet.
+func (s *scenario) createOrdered() {
+	s.t.Helper()
+	labels := map[string]string{"app": ordered}
+	sts := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: ordered, Annotations: map[string]string{"apps.openyurt.io/update-strategy": "OTA"}}}
+	sts.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
+	sts.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
+	sts.Spec.Template.Labels = labels
+	sts.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:0"}}
+	if _, err := env.admin.AppsV1().StatefulSets(s.namespace).Create(s.t.Context(), sts, metav1.CreateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// endOrdered ends its pod, and has admission refuse the next one.
+func (s *scenario) endOrdered() {
+	s.t.Helper()
+	patch := []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`)
+	if _, err := env.admin.CoreV1().Namespaces().Patch(s.t.Context(), s.namespace, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	now := int64(0)
+	if err := env.admin.CoreV1().Pods(s.namespace).Delete(s.t.Context(), ordered+"-0", metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *scenario) triedAgain() bool {
+	sts, err := env.admin.AppsV1().StatefulSets(s.namespace).Get(s.t.Context(), ordered, metav1.GetOptions{})
+	return err == nil && sts.Annotations["apps.openyurt.io/retried-at"] != ""
+}
+
+// get returns a pod, an empty one if there is none.
+func (s *scenario) get(name string) *corev1.Pod {
+	pod, err := env.admin.CoreV1().Pods(s.namespace).Get(s.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		return &corev1.Pod{}
+	}
+	return pod
 }
 
 // setAutonomy has pods stay on their node, should that be away.

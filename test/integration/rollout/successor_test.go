@@ -63,6 +63,25 @@ func blockedOf(t *testing.T, pod *corev1.Pod) string {
 	return target.Blocked
 }
 
+// lacks is why the controller says that a node lacks the pod of a DaemonSet; "" if it does not.
+func lacks(t *testing.T, node string, d *rolloutenv.DaemonSet) string {
+	t.Helper()
+	n, err := s.Admin.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := upgrade.MissingOn(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range list {
+		if m.Namespace == d.Namespace {
+			return m.Why
+		}
+	}
+	return ""
+}
+
 func uids(pods map[string]*corev1.Pod) []types.UID {
 	var out []types.UID
 	for _, node := range slices.Sorted(maps.Keys(pods)) {
@@ -173,5 +192,63 @@ spec:
 				}
 			})
 		}
+	}
+}
+
+// One node's pod is refused; another's, which goes later, comes back at once all the same, though the DaemonSet
+// controller waits for minutes by then. The node knows what it lacks, and has it seconds after the cause is mended.
+func TestWhatIsMissingComesBack(t *testing.T) {
+	kubectl(t, "apply", "-k", "../../../deploy/admission")
+	s.StartController(t, controller.Options{Timing: rollout.Timing{NodeSettle: settle}, Namespace: "edgehub-system"}, nil)
+	for _, strategy := range []string{"AdvancedRollingUpdate", "OTA"} {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			d := s.NewDaemonSet(t, map[string]string{"apps.openyurt.io/update-strategy": strategy})
+			apply(t, strings.ReplaceAll(`apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: NAMESPACE}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+  validations:
+  - message: not on n2
+    expression: "!object.spec.?affinity.?nodeAffinity.?requiredDuringSchedulingIgnoredDuringExecution.?nodeSelectorTerms.orValue([]).exists(t, t.?matchFields.orValue([]).exists(f, 'n2' in f.values))"
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: NAMESPACE}
+spec:
+  policyName: NAMESPACE
+  validationActions: [Deny]
+  matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAMESPACE}}}
+`, "NAMESPACE", d.Namespace))
+			poll.Eventually(t, "admission refuses a pod on n2", func() bool {
+				pod := d.Pods()["n2"].DeepCopy()
+				pod.ObjectMeta = metav1.ObjectMeta{Namespace: d.Namespace, Name: "another"}
+				_, err := s.Admin.CoreV1().Pods(d.Namespace).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+				return err != nil && strings.Contains(err.Error(), "not on n2")
+			})
+			end := func(node string) {
+				if err := s.Admin.CoreV1().Pods(d.Namespace).Delete(t.Context(), d.Pods()[node].Name, metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			back := func(node, since string) {
+				begin := time.Now()
+				poll.Eventually(t, "there is a pod on "+node, func() bool { return d.Pods()[node] != nil })
+				t.Logf("%s has its pod %v after %s", node, time.Since(begin).Round(100*time.Millisecond), since)
+			}
+			end("n2")
+			poll.Eventually(t, "n2 is told what it lacks", func() bool { return strings.Contains(lacks(t, "n2", d), "denied request: not on n2") })
+			gone := d.Pods()["n1"].UID
+			end("n1")
+			poll.Eventually(t, "the pod of n1 is gone", func() bool { pod := d.Pods()["n1"]; return pod == nil || pod.UID != gone })
+			back("n1", "the one before was gone")
+			if why := lacks(t, "n1", d); why != "" {
+				t.Errorf("n1 lacks a pod: %s", why)
+			}
+			kubectl(t, "delete", "validatingadmissionpolicybinding", d.Namespace)
+			back("n2", "the policy was removed")
+			poll.Eventually(t, "n2 lacks nothing", func() bool { return lacks(t, "n2", d) == "" })
+		})
 	}
 }

@@ -1,0 +1,51 @@
+package upgrade
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// MissingAnnotation on a Node has the pods that it should run and Kubernetes does not bring, as a list of Missing in
+// JSON. The controller sets it. A node may read neither Events nor a pod that is not bound to it, but its own Node.
+const MissingAnnotation = "apps.openyurt.io/missing-pods"
+
+// MaxMissing is how many pods a Node names, of MaxMissingWhy bytes each: every kubelet and many other clients read it.
+const (
+	MaxMissing    = 10
+	MaxMissingWhy = 300
+)
+
+// Missing is a workload whose pod does not come to a node.
+type Missing struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Since is from when on the node has lacked the pod, by the controller's clock.
+	Since time.Time `json:"since"`
+	// Why is what the apiserver or the scheduler says, in one line.
+	Why string `json:"why"`
+}
+
+// EncodeMissing returns the annotation; "" if nothing is missing.
+func EncodeMissing(list []Missing) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return encode(list[:min(len(list), MaxMissing)])
+}
+
+// MissingOn returns what a Node says that it lacks.
+func MissingOn(node metav1.Object) ([]Missing, error) {
+	value, ok := node.GetAnnotations()[MissingAnnotation]
+	if !ok {
+		return nil, nil
+	}
+	var list []Missing
+	if err := json.Unmarshal([]byte(value), &list); err != nil {
+		return nil, fmt.Errorf("annotation %s of node %s: %w", MissingAnnotation, node.GetName(), err)
+	}
+	return list[:min(len(list), MaxMissing)], nil
+}
