@@ -47,6 +47,7 @@ func (h *Hub) nodeState(version string) *nodestate.Node {
 	options := nodestate.Options{
 		Name: h.config.NodeName, Version: version, Root: h.config.RootDir,
 		Cloud: h.cloud, Ready: h.ready, Cache: h.cache.Health, Certificates: h.certificates, Traffic: h.traffic.Month,
+		Missing: h.upgrades.missing.List,
 	}
 	if i := h.upgrades.images; i != nil {
 		options.Images = i.engine.Disk

@@ -16,6 +16,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota/coreclient"
 	"github.com/edgehub-io/edgehub/ota/history"
 	"github.com/edgehub-io/edgehub/ota/hold"
+	"github.com/edgehub-io/edgehub/ota/missing"
 	"github.com/edgehub-io/edgehub/ota/nodepods"
 	"github.com/edgehub-io/edgehub/ota/podreport"
 	"github.com/edgehub-io/edgehub/ota/queue"
@@ -35,6 +36,7 @@ type upgrades struct {
 	api       *ota.API // carries out what is in the queue; set before run
 	history   *history.History
 	rollbacks *rollback.Rollbacks
+	missing   *missing.Missing
 
 	reporter *podreport.Reporter
 	reports  []podreport.Source      // what the cloud is shown of pods
@@ -67,6 +69,9 @@ func newUpgrades(c *config.Config, cloud *rest.Config, online func() bool, r pro
 	}
 	if err == nil {
 		err = u.addRollbacks(dir, online, log)
+	}
+	if err == nil {
+		err = u.addMissing(client, c.NodeName, dir("deleted"), online, log)
 	}
 	if err != nil {
 		u.close()
@@ -130,9 +135,25 @@ func (u *upgrades) addRollbacks(dir func(part string) string, online func() bool
 	return nil
 }
 
+// addMissing reads which deletions wait for another pod.
+func (u *upgrades) addMissing(client rest.Interface, node, dir string, online func() bool, log *slog.Logger) (err error) {
+	u.missing, err = missing.Open(missing.Options{
+		Dir: dir, Pods: u.pods.All, Synced: u.pods.Synced, Online: online, Logger: log,
+		Node: func(ctx context.Context) (*corev1.Node, error) {
+			read := new(corev1.Node)
+			err := client.Get().MaxRetries(0).Resource("nodes").Name(node).Do(ctx).Into(read)
+			return read, err
+		},
+	})
+	if err == nil {
+		u.pods.OnChange(u.missing.Update)
+	}
+	return err
+}
+
 // offer adds the parts to the options of the node's API.
 func (u *upgrades) offer(o *ota.Options) {
-	o.Holds, o.Queue, o.Rollbacks = u.holds, u.queue, u.rollbacks
+	o.Holds, o.Queue, o.Rollbacks, o.Deleted = u.holds, u.queue, u.rollbacks, u.missing.Deleted
 	if u.images != nil {
 		o.ImagePulls = u.images.puller
 	}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/gorilla/mux"
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
@@ -57,6 +58,8 @@ type Options struct {
 	Holds Holds
 	// Rollbacks has what there is to go back to. Nil means that its paths do not exist.
 	Rollbacks Rollbacks
+	// Deleted is called with each pod that was deleted for an upgrade. Nil means that nobody remembers.
+	Deleted func(*corev1.Pod)
 	// Metrics answers GET /metrics. Nil means that the path does not exist.
 	Metrics http.Handler
 	// Registerer registers this package's metrics. Nil registers none.
@@ -105,6 +108,9 @@ func New(o Options) (*API, error) {
 	}
 	if o.Cloud == nil {
 		o.Cloud = func() (bool, time.Time) { return true, time.Time{} }
+	}
+	if o.Deleted == nil {
+		o.Deleted = func(*corev1.Pod) {}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -133,6 +133,7 @@ func (s *server) start(ctx, caller context.Context, pods []corev1.Pod, pod *core
 	case err != nil:
 		return accepted{}, s.deletionFailure(caller, pod, err)
 	}
+	s.Deleted(pod)
 	s.withdrawQueued(pod)
 	s.withdrawRollback(pod)
 	return accepted{http.StatusOK, "Start updating pod " + nameOf(pod).String()}, nil

@@ -34,7 +34,12 @@ func pods(ctx context.Context, c *call) error {
 			reports = append(reports, report)
 		}
 	}
+	var node nodeapi.NodeState // an older hub does not say what is missing
+	if err := c.hub.ReadIfKnown(ctx, nodeapi.Node, &node); err != nil {
+		return err
+	}
 	c.warnOffline(ctx)
+	c.tellMissing(node.Missing)
 	switch {
 	case c.output == "json":
 		return printJSON(c.out, reports)
@@ -53,6 +58,22 @@ func pods(ctx context.Context, c *call) error {
 		}
 	}
 	return nil
+}
+
+// tellMissing tells which apps have no pod here though they should, above the pods; on stderr where scripts read stdout.
+func (c *call) tellMissing(missing []nodeapi.Missing) {
+	out := c.out
+	if c.output == "json" {
+		out = c.err
+	}
+	for _, m := range missing {
+		if c.namespace == "" || c.namespace == m.Namespace {
+			kind := strings.ToLower(m.Kind)
+			text := fmt.Sprintf("%s %s/%s has had no pod on this node for %s: %s. The admin sees more with kubectl describe %s %s -n %s",
+				kind, m.Namespace, m.Workload, format.Age(m.Since, time.Now()), m.Why, kind, m.Workload, m.Namespace)
+			fmt.Fprint(out, format.Hanging("MISSING: ", text, len("MISSING: "), c.width()))
+		}
+	}
 }
 
 // fine is the hub's readiness while the cloud can be reached.

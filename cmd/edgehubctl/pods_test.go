@@ -77,6 +77,20 @@ shop/web-1   1/1     Running   0          web:v1 -> unknown, pulled
 kube-system   proxy-2   1/1     Running   0          -               -             -       -                        -         -          -          x          registry.example.com/shop/web:v1, init:v1
 shop          web-1     1/1     Running   0          yes, to 7c9b    yes           3h      web:v1 -> unknown        2d        10.1.2.3   10.0.0.7   5d8f       registry.example.com/shop/web:v1
 `, "")
+	// An app whose pod did not come back comes first.
+	h.on("GET", nodeapi.Node, sends(nodeapi.NodeState{Missing: []nodeapi.Missing{
+		{Kind: "DaemonSet", Namespace: "shop", Workload: "camera", Since: ago(12 * time.Minute), Why: "the apiserver refuses it: no"},
+		{Kind: "DaemonSet", Namespace: "kube-system", Workload: "cni", Since: ago(time.Minute), Why: "x"},
+	}}))
+	const camera = "MISSING: daemonset shop/camera has had no pod on this node for 12m: the\n" +
+		"         apiserver refuses it: no. The admin sees more with kubectl describe\n         daemonset camera -n shop\n"
+	h.edgehubctl(t, "pods", "-n", "shop").is(t, exitDone, camera+`POD          READY   STATUS    RESTARTS   UPGRADE
+shop/web-1   1/1     Running   0          web:v1 -> unknown, pulled
+`, "")
+	if r := h.edgehubctl(t, "pods", "-o", "json", "-n", "shop"); r.err != camera || strings.Contains(r.out, "MISSING") {
+		t.Errorf("as JSON, stderr has %q", r.err)
+	}
+	h.on("GET", nodeapi.Node, sends(nodeapi.NodeState{}))
 	h.edgehubctl(t, "pods", "-n", "none").is(t, exitDone, "No pods on this node.\n", "")
 }
 

@@ -101,7 +101,7 @@ Exit codes:
      without a name, list for all of them
   2  not done; it goes on by itself, or waits for nodes or their owners
   3  not done, and somebody must do something: it is paused, halted by the circuit
-     breaker, its pods may not be deleted, or its annotations are wrong
+     breaker, pods do not come or may not be deleted, or its annotations are wrong
 Without a name, the highest of all counts.
 Without --watch, these tell how it stands now. --watch ends with 0, or with 3 for wrong
 annotations; it waits through a pause, a halt and a refusal. When --timeout has

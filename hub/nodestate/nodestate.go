@@ -28,7 +28,8 @@ type Options struct {
 	Cache        func() (views int, bytes int64, trouble string)
 	Certificates func() []nodeapi.Certificate // those that expire
 	Traffic      func() nodeapi.Traffic
-	Root         string // the hub's folder
+	Missing      func() []nodeapi.Missing // the pods that the node lacks
+	Root         string                   // the hub's folder
 	// Images returns where images lie, and the space there. Nil: this hub pulls none.
 	Images func(context.Context) (folder string, space diskspace.Space, err error)
 }
@@ -48,7 +49,7 @@ func New(o Options) *Node { return &Node{Options: o} }
 // State returns the present state. Disks may be as they were up to half a minute ago.
 func (n *Node) State() nodeapi.NodeState {
 	s := nodeapi.NodeState{
-		Node: n.Name, Version: n.Version, Time: time.Now(), Traffic: n.Traffic(), Pulls: n.Images != nil,
+		Node: n.Name, Version: n.Version, Time: time.Now(), Traffic: n.Traffic(), Missing: n.Missing(), Pulls: n.Images != nil,
 		Disks: n.lookAtDisks(), Certificates: append([]nodeapi.Certificate{}, n.Certificates()...),
 	}
 	s.Online, s.Since = n.Cloud()

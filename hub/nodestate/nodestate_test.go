@@ -22,6 +22,7 @@ func options(t *testing.T) Options {
 			return []nodeapi.Certificate{{Name: "node", Expires: time.Unix(200, 0)}}
 		},
 		Traffic: func() nodeapi.Traffic { return nodeapi.Traffic{Sent: 5} },
+		Missing: func() []nodeapi.Missing { return []nodeapi.Missing{{Workload: "camera"}} },
 	}
 }
 
@@ -36,6 +37,7 @@ func TestState(t *testing.T) {
 		want := nodeapi.NodeState{
 			Node: "gate-17", Version: "v1", Time: time.Now(), Since: time.Unix(100, 0), Cache: nodeapi.CacheHealth{Views: 3, Bytes: 4096},
 			Certificates: []nodeapi.Certificate{{Name: "node", Expires: time.Unix(200, 0)}}, Traffic: nodeapi.Traffic{Sent: 5},
+			Missing: []nodeapi.Missing{{Workload: "camera"}},
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("got  %+v\nwant %+v", got, want)

@@ -108,6 +108,18 @@ type NodeState struct {
 	Traffic      Traffic       `json:"traffic"`
 	// Pulls is true if this hub pulls images.
 	Pulls bool `json:"pulls"`
+	// Missing are the pods that the node should run and lacks, the longest first.
+	Missing []Missing `json:"missing"`
+}
+
+// Missing is an app that has no pod on this node, and should have one.
+type Missing struct {
+	Kind      string    `json:"kind"`
+	Namespace string    `json:"namespace"`
+	Workload  string    `json:"workload"`
+	Since     time.Time `json:"since"`
+	// Why is in one line, mostly in the words of the apiserver or the scheduler.
+	Why string `json:"why"`
 }
 
 // Disk is a file system of the node.

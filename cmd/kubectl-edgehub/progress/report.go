@@ -49,6 +49,7 @@ const (
 	Waiting  Phase = "waiting"  // the rest waits for nodes to be Ready, or for owners
 	Paused   Phase = "paused"   // by the annotation
 	Halted   Phase = "halted"   // by the circuit breaker
+	Missing  Phase = "missing"  // a node lacks its pod, and Kubernetes does not bring one
 	Refused  Phase = "refused"  // the apiserver does not let the controller delete pods
 	Invalid  Phase = "invalid"  // the annotations cannot be carried out
 )
@@ -88,6 +89,8 @@ type Report struct {
 	Limits *Limits `json:"limits,omitempty"`
 	// Counts has every state, with 0 where no node is in it.
 	Counts map[rollout.State]int `json:"counts"`
+	// Missing are the nodes that the controller has told that they lack their pod.
+	Missing []MissingPod `json:"missing,omitempty"`
 	// Nodes are by name. With a StatefulSet they are its pods, by ordinal.
 	Nodes []Node `json:"nodes"`
 
@@ -123,6 +126,13 @@ type Node struct {
 	// AwaitsImages is set where the old pod is kept until the images are there.
 	AwaitsImages bool `json:"awaitsImages,omitempty"`
 	Owner
+}
+
+// MissingPod is a node whose pod does not come, as the controller has told it.
+type MissingPod struct {
+	Node  string    `json:"node"`
+	Since time.Time `json:"since"`
+	Why   string    `json:"why"`
 }
 
 // NotOptedIn is returned for a DaemonSet or StatefulSet that has not opted in.
@@ -174,6 +184,34 @@ func (r *Report) judge(o Objects, now time.Time) {
 		} else {
 			r.judgeRollout(w, o, now)
 		}
+		r.findMissing(o.Nodes)
+	}
+}
+
+// findMissing has the report say which nodes lack their pod.
+func (r *Report) findMissing(nodes []*corev1.Node) {
+	told := map[string]upgrade.Missing{}
+	for _, node := range nodes {
+		list, err := upgrade.MissingOn(node)
+		if err != nil {
+			continue // nobody but the controller and the node itself writes it
+		}
+		for _, m := range list {
+			if m.Kind == string(r.Kind) && m.Namespace == r.Namespace && m.Name == r.Name {
+				told[node.Name] = m
+			}
+		}
+	}
+	for i := range r.Nodes {
+		n := &r.Nodes[i]
+		if m, ok := told[n.Node]; ok && n.State == rollout.Unavailable {
+			n.Reason = m.Why
+			r.Missing = append(r.Missing, MissingPod{Node: n.Node, Since: m.Since, Why: m.Why})
+		}
+	}
+	if len(r.Missing) > 0 {
+		r.State = Missing
+		r.Advice = "mend what keeps the pods from coming; they come by themselves then, and the rest goes on. More: kubectl describe " + r.Kind.Lower() + " " + r.Name + " -n " + r.Namespace
 	}
 }
 

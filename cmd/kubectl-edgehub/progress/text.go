@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
@@ -36,10 +37,20 @@ func linesFor(strategy string) []line {
 	)
 }
 
+// maxMissingLines is how many nodes that lack their pod have a line each.
+const maxMissingLines = 3
+
 // text is the report for people, with a bar for a terminal of that width; 0: no terminal, and
 // no bar.
 func (r *Report) text(width int) string {
 	var out strings.Builder
+	for i, m := range r.Missing {
+		if i == maxMissingLines {
+			fmt.Fprintf(&out, "MISSING on %d more nodes\n", len(r.Missing)-maxMissingLines)
+			break
+		}
+		fmt.Fprintf(&out, "MISSING on %s since %s: %s\n", m.Node, m.Since.UTC().Format(time.RFC3339), m.Why)
+	}
 	fmt.Fprintf(&out, "%s.apps/%s in %s: %s", r.Kind.Lower(), r.Name, r.Namespace, r.Strategy)
 	if r.Revision != "" {
 		fmt.Fprintf(&out, " to revision %s", r.Revision)

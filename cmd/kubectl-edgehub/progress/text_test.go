@@ -10,7 +10,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 func TestTextOnNoTerminal(t *testing.T) {
@@ -187,5 +189,27 @@ func TestALogOfNodesHasALineForEachNodeThatChanges(t *testing.T) {
 	show(w.evaluate(t))
 	if got := out.String(); !strings.HasPrefix(got, "b1 updated web-b1 1/1 Running 0 7c9b -\n") || strings.Contains(got, "a1") {
 		t.Errorf("got\n%swant a line for b1 and none for a1", got)
+	}
+}
+
+// What the controller has told a node counts only while the node lacks its pod, and for this workload only.
+func TestWhatIsMissingComesFirst(t *testing.T) {
+	for _, strategy := range []string{daemonset.OTA.String(), daemonset.AdvancedRollingUpdate.String()} {
+		w := newWorld(strategy, nil).fleet("a", 3, newRevision)
+		for _, node := range w.Nodes {
+			node.Annotations = map[string]string{upgrade.MissingAnnotation: upgrade.EncodeMissing([]upgrade.Missing{
+				{Kind: "DaemonSet", Namespace: "shop", Name: "other", Why: "another"},
+				{Kind: "DaemonSet", Namespace: "shop", Name: "web", Since: start, Why: "the apiserver refuses it: no"},
+			})}
+		}
+		w.Pods = w.Pods[1:]
+		r := w.evaluate(t)
+		const first = "MISSING on a1 since 2026-01-01T10:00:00Z: the apiserver refuses it: no\ndaemonset.apps/web in shop: "
+		if got := r.text(0); !strings.HasPrefix(got, first) || !strings.Contains(got, "the apiserver refuses it: no (a1)") || strings.Contains(got, "another") {
+			t.Errorf("%s: got\n%s", strategy, got)
+		}
+		if r.State != Missing || r.State.ExitCode() != ExitHeldUp {
+			t.Errorf("%s: it is %s", strategy, r.State)
+		}
 	}
 }

@@ -10,6 +10,7 @@ const words = {
   themeLight: ['Light', '浅色'],
   themeDark: ['Dark', '深色'],
 
+  missing: ['{app} has not been running since {when}: {why}', '{app} 自 {when} 起未运行：{why}'],
   online: ['Connected to the cloud since {when}', '自 {when} 起已连接云端'],
   offline: ['Offline since {when}. Apps go on; what needs the cloud waits.', '自 {when} 起离线。应用继续运行，需要云端的操作会等待。'],
   refused: ['This page is not kept up to date: {why}', '此页面未能更新：{why}'],

@@ -20,7 +20,7 @@ export function view(s, act) {
   return [
     h('a', { class: 'skip', href: '#apps', key: 'skip' }, t('skip')),
     header(s, act),
-    h('main', { key: 'main' }, status(s), access(s), body),
+    h('main', { key: 'main' }, status(s), missing(s), access(s), body),
     h('p', { class: 'hidden', role: 'status', key: 'say' }, s.say),
     dialog(s, act),
   ];
@@ -49,6 +49,12 @@ function status(s) {
     line = t(s.node.online ? 'online' : 'offline', { when: time(s.node.since) });
   }
   return h('p', { class: `status ${kind}`, key: 'status' }, dot(), h('span', null, line));
+}
+
+// missing apps come before all else: no list of pods shows them.
+function missing(s) {
+  return s.node?.missing?.map((m) => h('p', { class: 'status bad', role: 'alert', key: `${m.namespace}/${m.kind}/${m.workload}` },
+    dot(), h('span', null, text.parts('missing', { app: m.workload, when: time(m.since), why: english(m.why) }))));
 }
 
 function access(s) {
