@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/edgehub-io/edgehub/hub/config"
+	"github.com/edgehub-io/edgehub/hub/heldimages"
 	"github.com/edgehub-io/edgehub/imagepull"
 	"github.com/edgehub-io/edgehub/imagepull/apiserver"
 	"github.com/edgehub-io/edgehub/imagepull/engine"
@@ -27,6 +28,9 @@ func newImages(c *config.Config, userAgent string, cluster *apiserver.Cluster, o
 		return nil, err
 	}
 	log = log.With("part", "imagepull")
+	if err := heldimages.Note(c.RootDir, c.RuntimeEndpoint); err != nil {
+		log.Error("a hub that is started without --container-runtime-endpoint, or uninstalled, may not find what is held", "err", err)
+	}
 	e, err := engine.New(engine.Options{
 		Address:   c.RuntimeEndpoint,
 		HostsDir:  c.RegistryConfigDir,

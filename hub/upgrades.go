@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/hub/config"
+	"github.com/edgehub-io/edgehub/hub/heldimages"
 	"github.com/edgehub-io/edgehub/imagepull/apiserver"
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/ota/coreclient"
@@ -61,6 +62,8 @@ func newUpgrades(c *config.Config, cloud *rest.Config, online func() bool, r pro
 		u.pods.OnChange(u.images.puller.PodsChanged)
 		u.runs = append(u.runs, u.images.puller.Run)
 		u.returned = append(u.returned, u.images.puller.CloudReturned)
+	} else {
+		u.runs = append(u.runs, func(ctx context.Context) { heldimages.ReleaseFormer(ctx, c.RootDir, log.With("part", "imagepull")) })
 	}
 	dir := func(part string) string { return filepath.Join(c.RootDir, "upgrades", part) }
 	err = u.addHolds(dir("hold"), r, log)

@@ -10,6 +10,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -83,10 +84,7 @@ func New(o Options) (*Engine, error) {
 	if o.Bandwidth < 0 || o.MinFree < 0 || o.MinFree > 99 || o.Stall < 0 {
 		return nil, errors.New("create the image engine: Bandwidth, Stall and MinFree cannot be negative, and MinFree is below 100")
 	}
-	o.Address = strings.TrimPrefix(o.Address, "unix://")
-	if o.Address == "" {
-		o.Address = defaultAddress
-	}
+	o.Address = socket(o.Address)
 	if o.Stall == 0 {
 		o.Stall = registry.DefaultWindow
 	}
@@ -114,6 +112,11 @@ func New(o Options) (*Engine, error) {
 		opts: o, log: o.Logger, conn: conn, client: client, limiter: registry.NewLimiter(o.Bandwidth),
 		store: store, reader: imagecontent.Reader{Store: store}, leases: lease.Leases{Client: client, Log: o.Logger},
 	}, nil
+}
+
+// socket returns the path of containerd's socket.
+func socket(address string) string {
+	return cmp.Or(strings.TrimPrefix(address, "unix://"), defaultAddress)
 }
 
 // Close closes the connection to containerd. Images stay retained.

@@ -178,3 +178,26 @@ func (e *Engine) Retained(ctx context.Context) ([]string, error) {
 	names, err := e.leases.Retained(brief)
 	return names, e.failure(ctx, "", err)
 }
+
+// ReleaseAll releases all images that Retained returns, and returns the names of those that it has released.
+// A runtime that is not containerd retains none.
+func (e *Engine) ReleaseAll(ctx context.Context) (released []string, err error) {
+	brief, cancel := briefContext(ctx)
+	defer cancel()
+	names, err := e.leases.Retained(brief)
+	if errdefs.IsNotImplemented(err) {
+		return nil, nil
+	}
+	for _, name := range names {
+		if err = e.leases.Release(brief, name); err != nil {
+			break
+		}
+		released = append(released, name)
+	}
+	return released, e.failure(ctx, "", err)
+}
+
+// ReleaseCommand returns a command line that does what ReleaseAll does, for people, with the ctr of any version.
+func ReleaseCommand(address string) string {
+	return lease.ReleaseCommand("ctr -a " + socket(address) + " -n " + namespace)
+}

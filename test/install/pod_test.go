@@ -66,3 +66,19 @@ func (n *node) lives(container string) {
 	}
 	n.t.Errorf("container %s does not run any more:\n%s", id, out)
 }
+
+// holdsImage has containerd keep an image for the hub. released fails the test unless it is kept no more.
+func (n *node) holdsImage() (released func()) {
+	n.t.Helper()
+	const lease = "edgehub-prepull-test"
+	if _, err := n.Run(n.t.Context(), "ctr", "--namespace=k8s.io", "leases", "create", "--id", lease, "edgehub.io/prepull=docker.io/library/app:1"); err != nil {
+		n.t.Fatal(err)
+	}
+	return func() {
+		n.t.Helper()
+		out, err := n.Run(n.t.Context(), "ctr", "--namespace=k8s.io", "leases", "list", "--quiet")
+		if err != nil || strings.Contains(out, lease) {
+			n.t.Errorf("containerd still has the leases %s: %v", out, err)
+		}
+	}
+}

@@ -11,7 +11,7 @@ var layers = map[string][]string{
 	"cmd/edgehub": {"cmd/edgehub/install", "cmd/internal", "hub", "hub/bundle", "hub/config"},
 	"cmd/edgehub/install": { // not hub: it checks flags, and starts nothing
 		"cmd/edgehub/install/apiserver", "cmd/edgehub/install/dummyif", "cmd/edgehub/install/files", "cmd/edgehub/install/firewall",
-		"cmd/edgehub/install/kubelet", "cmd/edgehub/install/podrestart", "cmd/edgehub/install/systemctl", "hub/config", "hub/durable", "hub/kubeconfig", "hub/nodeca", "imagepull/engine", "ota/nodeapi", "proxy/transform",
+		"cmd/edgehub/install/kubelet", "cmd/edgehub/install/podrestart", "cmd/edgehub/install/systemctl", "hub/config", "hub/durable", "hub/heldimages", "hub/kubeconfig", "hub/nodeca", "imagepull/engine", "ota/nodeapi", "proxy/transform",
 	},
 	"cmd/edgehub/install/dummyif":    {},
 	"cmd/edgehub/install/firewall":   {},
@@ -33,7 +33,7 @@ var layers = map[string][]string{
 	"cmd/kubectl-edgehub":            {"cmd/internal", "controller/autonomy", "controller/daemonset", "controller/rollout", "controller/workload", "ota/podstatus", "ota/upgrade"},
 	"cmd/internal":                   {},
 	"hub": {
-		"cache", "cache/identity", "cache/localendpoints", "hub/access", "hub/bundle", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/eventlog", "hub/feed", "hub/nodeca", "hub/nodestate", "hub/podroute", "hub/servertls", "hub/systemd", "hub/traffic",
+		"cache", "cache/identity", "cache/localendpoints", "hub/access", "hub/bundle", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/eventlog", "hub/feed", "hub/heldimages", "hub/nodeca", "hub/nodestate", "hub/podroute", "hub/servertls", "hub/systemd", "hub/traffic",
 		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/apps", "ota/coreclient", "ota/history", "ota/hold", "ota/missing", "ota/nodeapi", "ota/nodepods", "ota/page", "ota/podreport", "ota/queue", "ota/rollback", "ota/upgrade", "ota/webtoken", "proxy", "proxy/authn", "proxy/topology", "proxy/transform", "proxy/upstream",
 	},
 	"hub/access":      {"hub/config", "hub/csrf", "hub/peer", "ota/nodeapi", "proxy/authn", "proxy/limits"},
@@ -48,6 +48,7 @@ var layers = map[string][]string{
 	"hub/csrf":        {},
 	"hub/kubeconfig":  {"proxy/upstream"},
 	"hub/nodeca":      {"hub/durable"},
+	"hub/heldimages":  {"hub/durable", "imagepull/engine"}, // edgehub uninstall does the same
 	"hub/peer":        {},
 	"hub/podroute":    {"imagepull/engine", "ota/nodeapi", "ota/upgrade", "proxy/transform"}, // edgehub install asks the same
 	"hub/servertls":   {"hub/config", "hub/durable", "hub/csrf", "hub/kubeconfig", "proxy/authn"},

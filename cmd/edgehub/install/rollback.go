@@ -85,7 +85,7 @@ func (j *journal) rollback(ctx context.Context, c *apiserver.Client, name string
 	if first {
 		forHubUnits(ctx, "reset-failed")
 		if ch.FreshRoot != "" {
-			errs = append(errs, os.RemoveAll(ch.FreshRoot))
+			errs = append(errs, releaseImages(ctx, ch.FreshRoot, "", out), os.RemoveAll(ch.FreshRoot))
 		}
 	} else if _, err := systemctl.Run(ctx, "start", hubSocket); err != nil {
 		errs = append(errs, fmt.Errorf("%w%s", err, heldBy(ctx, installedSockets()...)), j.bypassHub(ctx, out))

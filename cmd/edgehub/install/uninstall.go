@@ -19,6 +19,7 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/durable"
+	"github.com/edgehub-io/edgehub/hub/heldimages"
 )
 
 // UninstallOptions are the options of an uninstall.
@@ -121,7 +122,7 @@ func (r record) describe(ctx context.Context, o *UninstallOptions, out io.Writer
 	if r.Installed.Interface != "" {
 		stop += "\n  ip link delete dev " + r.Installed.Interface
 	}
-	fmt.Fprintln(out, restart+stop)
+	fmt.Fprintln(out, restart+stop+"\n  release the images that the hub holds in containerd")
 	j := &journal{record: r}
 	name, cloud, endpoint := j.originalNode(ctx)
 	behind, err := podsBehind(ctx, name, cloud, endpoint, r.Installed, &o.Restart)
@@ -234,7 +235,7 @@ func (j *journal) uninstall(ctx context.Context, wait time.Duration, out io.Writ
 	if _, err := systemctl.Run(ctx, "daemon-reload"); err != nil {
 		return err
 	}
-	name, cloud, _ := j.originalNode(ctx)
+	name, cloud, endpoint := j.originalNode(ctx)
 	fmt.Fprintln(out, "restarting kubelet on its own, and waiting until the node is Ready")
 	notReady := j.restartKubelet(ctx, cloud, name, wait, "")
 	if ctx.Err() != nil {
@@ -257,6 +258,7 @@ func (j *journal) uninstall(ctx context.Context, wait time.Duration, out io.Writ
 	}
 	forHubUnits(ctx, "reset-failed")
 	root, purge := j.Installed.RootDir, j.Change.Purge
+	held := releaseImages(ctx, root, endpoint, out)
 	if !j.Change.Strand { // those that lose their apiserver find it again after another install
 		if err := durable.Remove(filepath.Join(root, "pki", config.PodCAName)); err != nil {
 			return fmt.Errorf("remove the CA that pods verified the hub with: %w", err)
@@ -272,12 +274,22 @@ func (j *journal) uninstall(ctx context.Context, wait time.Duration, out io.Writ
 	if err := j.save(); err != nil {
 		return err
 	}
-	if notReady != nil {
-		return fmt.Errorf("edgehub is removed, but %w", notReady)
+	if err := errors.Join(notReady, held); err != nil {
+		return fmt.Errorf("edgehub is removed, but %w", err)
 	}
 	fmt.Fprintln(out, "done: the node lives on its own")
 	if !purge {
 		fmt.Fprintf(out, "the hub's folder %s was kept; --purge removes it\n", root)
 	}
 	return nil
+}
+
+// releaseImages releases what the hub holds in containerd: nobody else would, and kubelet's garbage collection
+// could not remove it. A hub that is installed later with the same folder holds what it still wants again.
+func releaseImages(ctx context.Context, root, endpoint string, out io.Writer) error {
+	released, err := heldimages.Release(ctx, root, endpoint)
+	for _, name := range released {
+		fmt.Fprintf(out, "image %s is not held on this node any more\n", name)
+	}
+	return err
 }

@@ -32,10 +32,13 @@ const (
 	pinnedLabel, pinned   = "io.cri-containerd.pinned", "pinned"
 )
 
+// leasePrefix begins the IDs of all leases.
+const leasePrefix = "edgehub-prepull-"
+
 // leaseID returns the ID of an image's lease, which is always the same.
 func leaseID(name string) string {
 	sum := sha256.Sum256([]byte(name))
-	return "edgehub-prepull-" + hex.EncodeToString(sum[:12])
+	return leasePrefix + hex.EncodeToString(sum[:12])
 }
 
 // HolderLabel returns the label of records that retain the image.

@@ -63,3 +63,10 @@ func (l Leases) Retained(ctx context.Context) ([]string, error) {
 	}
 	return slices.Sorted(maps.Keys(names)), nil
 }
+
+// ReleaseCommand returns a command line for the shell that releases all images. ctr is the command to ask
+// containerd with. What it leaves of labels retains nothing.
+func ReleaseCommand(ctr string) string {
+	return fmt.Sprintf(`%[1]s leases ls -q | grep ^%[2]s | xargs -r %[1]s leases rm; %[1]s images ls -q 'labels."%[3]s"' | xargs -r -I{} %[1]s images label {} %[4]s= %[3]s=`,
+		ctr, leasePrefix, pinLabel, pinnedLabel)
+}

@@ -2,9 +2,12 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -106,6 +109,59 @@ func TestReleased(t *testing.T) {
 		r.reason(r.engine.Keep(r.Context(), got), engineapi.Gone)
 		r.must(r.engine.Keep(r.Context(), r.pull(reference)))
 	})
+}
+
+// TestAllReleased leaves nothing that keeps an image from being removed, whether the engine does it or a person.
+func TestAllReleased(t *testing.T) {
+	eachAlone(t, func(r *rig) {
+		ways := map[string]func(names ...string){
+			"by the engine": func(names ...string) {
+				released, err := r.newEngine(nil).ReleaseAll(r.Context())
+				r.must(err)
+				if !slices.Equal(released, names) {
+					r.Errorf("it has released %v, want %v", released, names)
+				}
+			},
+			"by the command": func(...string) {
+				out, err := exec.CommandContext(r.Context(), "sh", "-c", engine.ReleaseCommand(r.containerd.Socket())).CombinedOutput()
+				if err != nil {
+					r.Fatalf("%v: %s", err, out)
+				}
+			},
+		}
+		for way, release := range ways {
+			layers := r.ballast(9, 100<<10, 2<<20)
+			whole, _ := r.push("app", "1", layers[0])
+			begun, _ := r.push("begun", "1", layers[1])
+			got := r.pull(whole)
+			r.registry.SetRate(4 << 20)
+			r.cutShort(begun, layers[1], 1<<20)
+			r.registry.SetRate(0)
+			release(whole, begun)
+			release() // there is nothing to release any more
+			r.showsPinned(whole, false)
+			r.remove(got.ID)
+			r.eventually(func() error { // containerd collects garbage a moment later
+				if left := r.ctr("content", "list", "--quiet"); strings.Contains(left, r.digest(layers[0]).String()) {
+					return fmt.Errorf("released %s and removed, the image has left:\n%s", way, left)
+				}
+				return nil
+			})
+			if left := r.ctr("leases", "list", "--quiet") + r.ctr("content", "active"); strings.Contains(left, "edgehub") {
+				r.Errorf("released %s, there is left:\n%s", way, left)
+			}
+		}
+	})
+}
+
+// ctr returns what containerd's own client prints.
+func (r *rig) ctr(args ...string) string {
+	r.Helper()
+	out, err := exec.CommandContext(r.Context(), "ctr", append([]string{"--address", r.containerd.Socket(), "--namespace", "k8s.io"}, args...)...).CombinedOutput()
+	if err != nil {
+		r.Fatalf("ctr %v: %v: %s", args, err, out)
+	}
+	return string(out)
 }
 
 func (r *rig) held(name string, want bool) {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -18,10 +17,8 @@ func (r *rig) unpacked(reference string) {
 	r.Helper()
 	config, err := os.ReadFile(filepath.Join(r.containerd.Dir(), "containerd.toml"))
 	r.must(err)
-	out, err := exec.CommandContext(r.Context(), "ctr", "--address", r.containerd.Socket(), "--namespace", "k8s.io",
-		"images", "check", "--snapshotter", string(snapshotter.FindSubmatch(config)[1]), "name=="+reference).CombinedOutput()
-	r.must(err)
-	if text := string(out); !strings.Contains(text, " complete ") || !strings.Contains(text, " true") {
+	text := r.ctr("images", "check", "--snapshotter", string(snapshotter.FindSubmatch(config)[1]), "name=="+reference)
+	if !strings.Contains(text, " complete ") || !strings.Contains(text, " true") {
 		r.Errorf("containerd has not all of %s:\n%s", reference, text)
 	}
 	before := r.registry.Bytes()
@@ -34,11 +31,9 @@ func (r *rig) unpacked(reference string) {
 // labeledWithSource fails the test unless each blob has the label of the registry's host that CRI's pulls set.
 func (r *rig) labeledWithSource(blobs ...string) {
 	r.Helper()
-	out, err := exec.CommandContext(r.Context(), "ctr", "--address", r.containerd.Socket(), "--namespace", "k8s.io",
-		"content", "list", "--quiet", `labels."containerd.io/distribution.source.127.0.0.1"==app`).CombinedOutput()
-	r.must(err)
+	out := r.ctr("content", "list", "--quiet", `labels."containerd.io/distribution.source.127.0.0.1"==app`)
 	for _, blob := range blobs {
-		if !strings.Contains(string(out), blob) {
+		if !strings.Contains(out, blob) {
 			r.Errorf("%s has no label that says where it came from; those that have:\n%s", blob, out)
 		}
 	}

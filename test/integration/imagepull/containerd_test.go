@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,4 +56,39 @@ func (r *rig) expectUnavailable(d *daemon) {
 		}
 	}
 	d.awaitCondition(d.not("ContainerdUnavailable"))
+}
+
+// TestNoContainerdAnyMore is a hub that is started without a container runtime: what it held before, nobody
+// would ever release.
+func TestNoContainerdAnyMore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	reference, _ := r.push("app", "2", r.layer(1, 1<<20))
+	r.hub.Start()
+	d := r.upgradable("web", reference)
+	r.askOnceMarked(d.pod.Name)
+	r.awaitReady(d.pod.Name)
+	r.awaitImage(reference)
+
+	r.hub.AddArgs("--container-runtime-endpoint=")
+	r.must(r.containerd.Kill())
+	r.hub.Stop()
+	r.hub.Start()
+	r.eventually("the log says how to release what is held", func() bool { return r.logged("cannot be released", "ctr -a "+r.containerd.Socket()) })
+	r.must(r.containerd.Start(t.Context()))
+	r.awaitNothingHeld()
+	r.eventually("the log says what was released", func() bool { return r.logged("are not held any more", reference) })
+}
+
+// logged reports whether a line of the hub's log has all of the words.
+func (r *rig) logged(words ...string) bool {
+	r.Helper()
+	log, err := os.ReadFile(r.hub.Log)
+	r.must(err)
+	for line := range strings.Lines(string(log)) {
+		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
+			return true
+		}
+	}
+	return false
 }

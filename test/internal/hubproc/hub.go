@@ -94,6 +94,9 @@ func New(t testing.TB, o Options) *Hub {
 	return h
 }
 
+// AddArgs adds flags from the next Start on. One that is given twice counts as given last.
+func (h *Hub) AddArgs(args ...string) { h.args = append(h.args, args...) }
+
 // newLink makes the link to one apiserver.
 func newLink(t testing.TB, server string, offline bool) *link.Link {
 	t.Helper()
