@@ -26,8 +26,9 @@ import (
 type Engine interface {
 	// Pull returns the image once it is complete and retained on the node.
 	Pull(ctx context.Context, r engineapi.Request) (engineapi.Image, error)
-	// Measure returns how many bytes Pull would fetch. It may be called during a Pull of the same image.
-	Measure(ctx context.Context, r engineapi.Request) (int64, error)
+	// Measure asks the registry what Pull would fetch, and returns a function that returns how many bytes of it
+	// are not on the node, without the network. Both may be called during a Pull of the same image.
+	Measure(ctx context.Context, r engineapi.Request) (missing func(context.Context) (int64, error), err error)
 	retention.Engine
 }
 
@@ -179,6 +180,7 @@ func (p *Puller) Run(ctx context.Context) {
 // conditions, and pulls, because registries are often behind the same link.
 func (p *Puller) CloudReturned() {
 	p.conditions.CloudReturned()
+	p.sizes.cloudReturned()
 	p.queue.Retry(engineapi.Unreachable, time.Now().Add(rand.N(returnJitter)))
 }
 

@@ -54,10 +54,12 @@ type scripted struct {
 	takes  map[string]time.Duration // by image; others take pullTime
 	starts map[string][]time.Time   // of pulls, by image
 	tags   []string                 // that were set
+
+	missing int64 // bytes of each image that Measure is asked about
 }
 
 func newScripted() *scripted {
-	return &scripted{fail: map[string]*engineapi.Error{}, held: map[string]bool{}, lost: map[string]bool{}, there: map[string]bool{}, remove: make(chan string), takes: map[string]time.Duration{}, starts: map[string][]time.Time{}}
+	return &scripted{fail: map[string]*engineapi.Error{}, held: map[string]bool{}, lost: map[string]bool{}, there: map[string]bool{}, remove: make(chan string), takes: map[string]time.Duration{}, starts: map[string][]time.Time{}, missing: 100}
 }
 
 // set changes what the engine does from now on.

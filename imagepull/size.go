@@ -15,50 +15,73 @@ import (
 )
 
 const (
-	// sizeLasts is how long a size is used: a tag may move, and layers come and go with other images.
-	sizeLasts = time.Hour
+	// countInterval is how often the bytes of an image are counted that are not on the node, which asks no
+	// registry: layers come and go with other images.
+	countInterval = 5 * time.Minute
+	// askAgainAtMost bounds the backoff after a failure. Registries count requests.
+	askAgainAtMost = time.Hour
 	// measureAtMost bounds the time for all images of a pod. Others wait meanwhile.
 	measureAtMost = time.Minute
 )
 
-// sizes are how many bytes pulls would fetch that nobody has requested.
+// sizes are how many bytes pulls would fetch that nobody has requested. A registry that has told once what an
+// image of a target consists of is not asked again before the pod has another target, or the image was pulled.
 type sizes struct {
 	wanted chan *job.Job // has space for one: the others are asked for again
 
 	mu    sync.Mutex
-	known map[types.UID]size // by pod
+	known map[sizeKey]size
 }
+
+// sizeKey is an image of a target. All pods with this target share what is known of it.
+type sizeKey struct{ namespace, revision, image string }
 
 type size struct {
-	revision string
-	bytes    int64 // 0: unknown, or nothing
-	until    time.Time
+	pod      types.UID                            // for which Size was called last
+	missing  func(context.Context) (int64, error) // of Engine.Measure; nil: the registry has not told yet
+	bytes    int64
+	failures int       // of the registry, in a row
+	next     time.Time // when the registry is asked, or the bytes are counted again
+	failed   engineapi.Reason
 }
 
-func newSizes() sizes { return sizes{wanted: make(chan *job.Job, 1), known: map[types.UID]size{}} }
+func newSizes() sizes { return sizes{wanted: make(chan *job.Job, 1), known: map[sizeKey]size{}} }
+
+func keyOf(j *job.Job, image job.Image) sizeKey { return sizeKey{j.Namespace, j.Revision, image.Name} }
 
 // Size returns how many bytes a pull of a pod's target would fetch, or 0 while that is unknown. It does not
 // block: Run asks the registry for manifests, for one pod at a time, and only for those that Size was called for.
 func (p *Puller) Size(pod *corev1.Pod, t upgrade.Target) int64 {
-	known, fresh := p.sizes.of(pod.UID, t.Revision)
-	if !fresh {
+	j := job.New(pod, t, false, time.Now())
+	bytes, due := p.sizes.of(j)
+	if due {
 		select {
-		case p.sizes.wanted <- job.New(pod, t, false, time.Now()):
+		case p.sizes.wanted <- j:
 		default:
 		}
 	}
-	return known
+	return bytes
 }
 
-// of returns what is known of a pod's target, and whether that need not be measured now.
-func (s *sizes) of(pod types.UID, revision string) (bytes int64, fresh bool) {
+// of returns the bytes of all images of a job, or 0 if one is unknown, and whether one has to be measured.
+func (s *sizes) of(j *job.Job) (bytes int64, due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := s.known[pod]
-	if known.revision != revision {
-		return 0, false
+	unknown := false
+	for _, image := range j.Images {
+		one, ok := s.known[keyOf(j, image)]
+		if ok {
+			one.pod = j.UID
+			s.known[keyOf(j, image)] = one
+		}
+		bytes += one.bytes
+		unknown = unknown || one.missing == nil
+		due = due || !time.Now().Before(one.next)
 	}
-	return known.bytes, time.Now().Before(known.until)
+	if unknown {
+		return 0, due
+	}
+	return bytes, due
 }
 
 // measure measures what Size was called for, until ctx ends.
@@ -68,39 +91,93 @@ func (p *Puller) measure(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case j := <-p.sizes.wanted:
-			if _, fresh := p.sizes.of(j.UID, j.Revision); !fresh {
-				p.setSize(j, p.sizeOf(ctx, j))
-			}
+			p.measureJob(ctx, j)
 		}
 	}
 }
 
-func (p *Puller) sizeOf(ctx context.Context, j *job.Job) size {
+// measureJob measures the images of a job whose time has come.
+func (p *Puller) measureJob(ctx context.Context, j *job.Job) {
 	ctx, cancel := context.WithTimeout(ctx, measureAtMost)
 	defer cancel()
-	s := size{revision: j.Revision, until: time.Now().Add(sizeLasts)}
-	for i := range j.Images {
-		image := j.Images[i].Image
-		credentials, _ := p.credentials(ctx, image, []*job.Job{j})
-		bytes, err := p.engine.Measure(ctx, engineapi.Request{Image: image, Credentials: credentials})
-		if err != nil {
-			p.log.Debug("how large an update is cannot be found out; it is tried again", "pod", j.Name().String(), "image", image, "err", err)
-			return size{revision: j.Revision, until: time.Now().Add(backoff.Longest)}
+	p.sizes.forget(j, p.pods.all())
+	for _, image := range j.Images {
+		p.sizes.mu.Lock()
+		s := p.sizes.known[keyOf(j, image)]
+		p.sizes.mu.Unlock()
+		if time.Now().Before(s.next) {
+			continue
 		}
-		s.bytes += bytes
+		s = p.sizeOf(ctx, j, image, s)
+		p.sizes.mu.Lock()
+		p.sizes.known[keyOf(j, image)] = s
+		p.sizes.mu.Unlock()
 	}
+}
+
+// sizeOf counts the bytes of an image, and asks the registry before if it has not told yet.
+func (p *Puller) sizeOf(ctx context.Context, j *job.Job, image job.Image, s size) size {
+	s.pod, s.failed = j.UID, ""
+	var err error
+	if s.missing == nil {
+		credentials, _ := p.credentials(ctx, image.Image, []*job.Job{j})
+		s.missing, err = p.engine.Measure(ctx, engineapi.Request{Image: image.Image, Credentials: credentials})
+	}
+	if err == nil {
+		s.bytes, err = s.missing(ctx)
+	}
+	if err == nil {
+		s.failures, s.next = 0, time.Now().Add(countInterval)
+		return s
+	}
+	p.log.Debug("how large an update is cannot be found out; it is tried again", "pod", j.Name().String(), "image", image.Image, "err", err)
+	failure := engineapi.AsError(err)
+	s.failed = failure.Reason
+	if s.failed != engineapi.RuntimeUnavailable { // which asks no registry
+		s.failures++
+	}
+	const doublings = 4 // reach askAgainAtMost
+	wait := min(backoff.Longest<<min(max(s.failures-1, 0), doublings), askAgainAtMost)
+	s.next = time.Now().Add(max(wait, failure.RetryAfter))
 	return s
 }
 
-// setSize also forgets pods that are gone.
-func (p *Puller) setSize(j *job.Job, now size) {
-	pods := p.pods.all()
-	p.sizes.mu.Lock()
-	defer p.sizes.mu.Unlock()
-	for uid := range p.sizes.known {
-		if pods[uid] == nil {
-			delete(p.sizes.known, uid)
+// forget drops what is known of pods that are gone, and of the job's pod with another target.
+func (s *sizes) forget(j *job.Job, pods map[types.UID]*corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, one := range s.known {
+		if pods[one.pod] == nil || one.pod == j.UID && key.revision != j.Revision {
+			delete(s.known, key)
 		}
 	}
-	p.sizes.known[j.UID] = now
+}
+
+// pulled is called when an attempt to pull an image has ended: there may be less to fetch. If it was
+// successful, the registry may have told of another image than before.
+func (s *sizes) pulled(image string, successful bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, one := range s.known {
+		switch {
+		case key.image != image:
+		case successful:
+			delete(s.known, key)
+		case one.missing != nil:
+			one.next = time.Now()
+			s.known[key] = one
+		}
+	}
+}
+
+// cloudReturned has those registries asked again that could not be reached.
+func (s *sizes) cloudReturned() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, one := range s.known {
+		if one.failed == engineapi.Unreachable {
+			one.next = time.Now()
+			s.known[key] = one
+		}
+	}
 }

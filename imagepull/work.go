@@ -56,6 +56,7 @@ func (p *Puller) pull(ctx context.Context, t *queue.Task) {
 		outcome = queue.PullFailed(failure)
 	}
 	whole := p.queue.Finish(ctx, t, outcome)
+	p.sizes.pulled(t.Name, failure == nil)
 	switch {
 	case !whole:
 		p.metrics.pulled("Cancelled", took)

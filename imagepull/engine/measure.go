@@ -16,42 +16,28 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
-// Measure returns how many bytes of layers Pull would fetch, as compressed in the registry. It reads the
-// manifest from the registry, and leaves nothing on the node. It may be called during a Pull of the same
-// image. The error is an *Error, or that of ctx.
-func (e *Engine) Measure(ctx context.Context, r engineapi.Request) (int64, error) {
+// Measure asks the registry which layers an image has, and returns a function that returns how many bytes of
+// them Pull would fetch at that time, as compressed in the registry; it asks only containerd. Neither leaves
+// anything on the node, and both may be called during a Pull of the same image. The errors are *Error, or that
+// of ctx.
+func (e *Engine) Measure(ctx context.Context, r engineapi.Request) (missing func(context.Context) (int64, error), err error) {
 	named, err := engineapi.Parse(r.Image)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	ctx = criContext(ctx)
-	missing, err := e.measure(ctx, named, r)
-	return missing, e.failure(ctx, named.String(), err)
+	image, err := e.measure(criContext(ctx), named, r)
+	if err != nil {
+		return nil, e.failure(ctx, named.String(), err)
+	}
+	return func(ctx context.Context) (int64, error) {
+		bytes, err := e.missingNow(criContext(ctx), image)
+		return bytes, e.failure(ctx, named.String(), err)
+	}, nil
 }
 
-func (e *Engine) measure(ctx context.Context, named reference.Named, r engineapi.Request) (int64, error) {
+// missingNow returns how many bytes of an image are neither unpacked nor in containerd's store.
+func (e *Engine) missingNow(ctx context.Context, image imagecontent.Content) (int64, error) {
 	n, err := e.node(ctx)
-	if err != nil {
-		return 0, err
-	}
-	local, here, err := e.local(ctx, n, named.String())
-	if err != nil || here && lease.DigestOf(named) != "" {
-		return 0, err
-	}
-	p, disconnect, err := e.connect(ctx, n, named, r)
-	if err != nil {
-		return 0, err
-	}
-	defer disconnect()
-	target, err := p.registry.Resolve(ctx)
-	if err != nil {
-		return 0, p.registry.Failure(err)
-	}
-	if here && target.Digest == local.Target.Digest {
-		return 0, nil
-	}
-	d := &documents{Store: e.store, pull: p, fetched: map[digest.Digest][]byte{}}
-	image, err := imagecontent.Reader{Store: d}.PartsOf(ctx, target, d.get)
 	if err != nil {
 		return 0, err
 	}
@@ -61,6 +47,32 @@ func (e *Engine) measure(ctx context.Context, named reference.Named, r engineapi
 	}
 	need, err := e.missing(ctx, image, unpacked)
 	return need.fetched, err
+}
+
+// measure returns the content of the image that Pull would pull.
+func (e *Engine) measure(ctx context.Context, named reference.Named, r engineapi.Request) (imagecontent.Content, error) {
+	n, err := e.node(ctx)
+	if err != nil {
+		return imagecontent.Content{}, err
+	}
+	local, here, err := e.local(ctx, n, named.String())
+	if err != nil || here && lease.DigestOf(named) != "" {
+		return local, err
+	}
+	p, disconnect, err := e.connect(ctx, n, named, r)
+	if err != nil {
+		return imagecontent.Content{}, err
+	}
+	defer disconnect()
+	target, err := p.registry.Resolve(ctx)
+	if err != nil {
+		return imagecontent.Content{}, p.registry.Failure(err)
+	}
+	if here && target.Digest == local.Target.Digest {
+		return local, nil
+	}
+	d := &documents{Store: e.store, pull: p, fetched: map[digest.Digest][]byte{}}
+	return imagecontent.Reader{Store: d}.PartsOf(ctx, target, d.get)
 }
 
 // documents are the index, manifest and configuration of an image: those in containerd's store, and those

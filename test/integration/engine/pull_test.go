@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -75,14 +76,21 @@ func TestSizeOfAPull(t *testing.T) {
 		reference, _ := r.push("app", "1", append(layers, layers[1])...)
 		next, _ := r.push("next", "1", append(layers, r.ballast(2, 5000)...)...)
 		r.registry.Require("next", "me", secret+"me")
+		counted := func(what string, missing func(context.Context) (int64, error), want int64) {
+			r.Helper()
+			asked := len(r.registry.Requests())
+			got, err := missing(r.Context())
+			r.must(err)
+			if more := len(r.registry.Requests()) - asked; got != want || more > 0 {
+				r.Errorf("%s: %d bytes, want %d; it took %d requests", what, got, want, more)
+			}
+		}
 		measured := func(what, image string, want int64, credentials ...engineapi.Credential) {
 			r.Helper()
 			before := r.stored()
-			got, err := r.engine.Measure(r.Context(), engineapi.Request{Image: image, Credentials: credentials})
+			missing, err := r.engine.Measure(r.Context(), engineapi.Request{Image: image, Credentials: credentials})
 			r.must(err)
-			if got != want {
-				r.Errorf("%s: %d bytes, want %d", what, got, want)
-			}
+			counted(what, missing, want)
 			if after := r.stored(); after > before {
 				r.Errorf("%s: the node had %d bytes, and has %d now", what, before, after)
 			}
@@ -91,9 +99,13 @@ func TestSizeOfAPull(t *testing.T) {
 		if sent := r.blobBytes(layers...); sent > 0 {
 			r.Errorf("the registry has sent %d bytes of the layers", sent)
 		}
+		known, err := r.engine.Measure(r.Context(), engineapi.Request{Image: next, Credentials: []engineapi.Credential{credential("me", "secret default/me")}})
+		r.must(err)
+		counted("before layers of it come with another image", known, r.size(append(layers, r.ballast(2, 5000)...)...))
 		r.pull(reference)
+		counted("when layers of it have come with another image", known, r.size(r.ballast(2, 5000)...))
 		measured("an image that is there", reference, 0)
-		_, err := r.engine.Measure(r.Context(), engineapi.Request{Image: next})
+		_, err = r.engine.Measure(r.Context(), engineapi.Request{Image: next})
 		r.reason(err, engineapi.Unauthorized)
 		measured("an image of which most is there", next, r.size(r.ballast(2, 5000)...), credential("me", "secret default/me"))
 	})
