@@ -30,8 +30,8 @@ type pull struct {
 }
 
 // Pull returns the image once it is complete on the node, unpacked, known to CRI, and retained.
-// Content on the node is not fetched again; if the registry cannot be reached or refuses, a
-// complete image on the node is used. The error is an *Error, or that of ctx.
+// Content on the node is not fetched again; if the registry cannot be reached or refuses, or it is
+// not known how CRI reaches it, a complete image on the node is used. The error is an *Error, or that of ctx.
 func (e *Engine) Pull(ctx context.Context, r engineapi.Request) (engineapi.Image, error) {
 	named, err := engineapi.Parse(r.Image)
 	if err != nil {
@@ -55,19 +55,21 @@ func (e *Engine) pull(ctx context.Context, named reference.Named, r engineapi.Re
 	if here && lease.DigestOf(named) != "" {
 		return e.retain(ctx, n, named, local)
 	}
-	p, disconnect, err := e.connect(ctx, n, named, r)
-	if err != nil {
-		return engineapi.Image{}, err
-	}
-	defer disconnect()
-	target, err := p.registry.Resolve(ctx)
-	if err != nil {
-		err = p.registry.Failure(err)
+	orLocal := func(err error) (engineapi.Image, error) {
 		if !here || ctx.Err() != nil {
 			return engineapi.Image{}, err
 		}
 		e.log.Info("image is on the node already, and taken as it is", "image", name, "err", err)
 		return e.retain(ctx, n, named, local)
+	}
+	p, disconnect, err := e.connect(ctx, n, named, r)
+	if err != nil {
+		return orLocal(err)
+	}
+	defer disconnect()
+	target, err := p.registry.Resolve(ctx)
+	if err != nil {
+		return orLocal(p.registry.Failure(err))
 	}
 	if here && target.Digest == local.Target.Digest {
 		return e.retain(ctx, n, named, local)
@@ -87,12 +89,17 @@ func (e *Engine) pull(ctx context.Context, named reference.Named, r engineapi.Re
 
 // connect returns a pull of an image, whose connections disconnect closes.
 func (e *Engine) connect(ctx context.Context, n node, named reference.Named, r engineapi.Request) (p *pull, disconnect func(), err error) {
-	s, err := e.settings(ctx, n, reference.Domain(named))
+	host := reference.Domain(named)
+	s, err := e.settings(ctx, n, host)
+	if err != nil {
+		return nil, nil, err
+	}
+	credentials, err := s.credentials(host, r.Credentials)
 	if err != nil {
 		return nil, nil, err
 	}
 	transports := registry.NewTransports(e.limiter, e.opts.Stall, e.opts.Fetched, s.proxy)
-	p = &pull{engine: e, node: n, name: named.String(), registry: registry.New(ctx, named.String(), s.folders, e.header(s.headers), transports, r.Credentials)}
+	p = &pull{engine: e, node: n, name: named.String(), registry: registry.New(ctx, named.String(), s.folders, e.header(s.headers), transports, credentials)}
 	p.progress.report = r.Progress
 	return p, transports.Close, nil
 }

@@ -25,15 +25,7 @@ type settings struct {
 	folders []string // like certs.d; the first that configures a registry counts
 	headers http.Header
 	proxy   func(*http.Request) (*url.URL, error)
-}
-
-// registryConfig is the table registry of CRI's configuration.
-type registryConfig struct {
-	ConfigPath string              `json:"configPath" toml:"config_path"`
-	Mirrors    map[string]any      `json:"mirrors"    toml:"mirrors"`
-	Configs    map[string]any      `json:"configs"    toml:"configs"`
-	Auths      map[string]any      `json:"auths"      toml:"auths"`
-	Headers    map[string][]string `json:"headers"    toml:"headers"`
+	auths   map[string]auth // by the host of a request
 }
 
 // fileConfig is the part of containerd's configuration that CRI does not report from 2.0 on.
@@ -91,36 +83,33 @@ func (f *fileConfigs) of(ctx context.Context, p daemon.Process) (fileConfig, err
 func (e *Engine) settings(ctx context.Context, n node, host string) (settings, error) {
 	ctx, cancel := briefContext(ctx)
 	defer cancel()
-	s := settings{proxy: http.ProxyFromEnvironment}
+	var s settings
 	process, err := daemon.At(ctx, e.opts.Address)
 	if err == nil {
 		s.proxy, err = process.Proxy()
 	}
+	said, uncertain := n.registry, false
+	if said == nil && err == nil {
+		said, uncertain, err = e.fileRegistry(ctx, process)
+	}
 	if e.opts.HostsDir != "" {
 		s.folders = filepath.SplitList(e.opts.HostsDir)
-		if err != nil {
+		if s.proxy == nil {
 			s.proxy = http.ProxyFromEnvironment
 			e.log.Debug("containerd's proxy is not known, and the hub's own is used", "err", err)
+		}
+		if said != nil {
+			s.auths = said.hostAuths()
 		}
 		return s, nil
 	}
 	if err != nil {
 		return settings{}, unknown(err)
 	}
-	said, uncertain := n.registry, false
-	if said == nil {
-		c, err := e.files.of(ctx, process)
-		if err != nil {
-			return settings{}, unknown(err)
-		}
-		if said, uncertain = c.registry(); said == nil {
-			return settings{}, engineapi.Errorf(engineapi.Settings, "containerd's configuration says nothing of how CRI pulls; %s", told)
-		}
-	}
-	if err := said.check(); err != nil {
+	if err := said.check(host); err != nil {
 		return settings{}, err
 	}
-	s.folders, s.headers = filepath.SplitList(said.ConfigPath), said.Headers
+	s.folders, s.headers, s.auths = filepath.SplitList(said.ConfigPath), said.Headers, said.hostAuths()
 	for _, folder := range s.folders {
 		if err := process.Sees(folder); err != nil {
 			return settings{}, unknown(err)
@@ -132,20 +121,16 @@ func (e *Engine) settings(ctx context.Context, n node, host string) (settings, e
 	return s, nil
 }
 
-// check refuses settings that containerd's resolver, which pulls here, does not know.
-func (c *registryConfig) check() error {
-	var name string
-	switch {
-	case len(c.Mirrors) > 0:
-		name = "mirrors"
-	case len(c.Configs) > 0:
-		name = "configs"
-	case len(c.Auths) > 0:
-		name = "auths"
-	default:
-		return nil
+// fileRegistry returns CRI's table registry as the files of containerd say.
+func (e *Engine) fileRegistry(ctx context.Context, process daemon.Process) (said *registryConfig, uncertain bool, err error) {
+	c, err := e.files.of(ctx, process)
+	if err != nil {
+		return nil, false, err
 	}
-	return engineapi.Errorf(engineapi.Settings, "containerd's configuration has registry.%s, which is not supported; write it as hosts.toml in a folder that config_path names, and restart containerd, or %s", name, told)
+	if said, uncertain = c.registry(); said == nil {
+		err = engineapi.Errorf(engineapi.Settings, "containerd's configuration says nothing of how CRI pulls; %s", told)
+	}
+	return said, uncertain, err
 }
 
 // configures reports whether a folder has something about a registry.
@@ -159,6 +144,9 @@ const told = "give the hub --registry-config-dir=FOLDER, with a hosts.toml that 
 
 // unknown returns the failure for what cannot be found out. A process that has ended is not that.
 func unknown(err error) error {
+	if known, ok := errors.AsType[*engineapi.Error](err); ok {
+		return known
+	}
 	if _, ok := errors.AsType[*net.OpError](err); ok || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("%w: %w", errdefs.ErrUnavailable, err)
 	}

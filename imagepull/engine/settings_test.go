@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 func TestTheFoldersThatCRIReads(t *testing.T) {
@@ -42,18 +44,70 @@ func TestTheFoldersThatCRIReads(t *testing.T) {
 }
 
 func TestSettingsOfAnotherResolverAreRefused(t *testing.T) {
-	for name, config := range map[string]string{
-		"mirrors": `{"registry":{"mirrors":{"docker.io":{"endpoint":["http://m"]}}}}`,
-		"configs": `{"registry":{"configPath":"/a","configs":{"h":{"auth":{"password":"hunter2"}}}}}`,
-		"auths":   `{"registry":{"auths":{"https://h":{"auth":"hunter2"}}}}`,
+	for name, tt := range map[string]struct {
+		config  string
+		refused string // the registries, of those that are asked for
+		says    string
+	}{
+		"mirrors":                   {`{"registry":{"mirrors":{"docker.io":{"endpoint":["http://m"]}}}}`, "docker.io", "registry.mirrors for docker.io"},
+		"mirrors of all":            {`{"registry":{"mirrors":{"*":{"endpoint":["http://m"]}}}}`, "docker.io h", "registry.mirrors for "},
+		"TLS":                       {`{"registry":{"configs":{"h":{"auth":null,"tls":{"caFile":"/ca"}}}}}`, "h", "registry.configs.tls for h"},
+		"TLS of Docker Hub":         {`{"registry":{"configs":{"registry-1.docker.io":{"tls":{"caFile":"/ca"}}}}}`, "docker.io", "registry.configs.tls for docker.io"},
+		"auth beside config_path":   {`{"registry":{"configPath":"/a","configs":{"h":{"auth":{"password":"hunter2"},"tls":null}}}}`, "", ""},
+		"auths":                     {`{"registry":{"auths":{"https://h":{"auth":"hunter2"}}}}`, "", ""},
+		"nothing that is not known": {`{"registry":{"configPath":"/a","mirrors":{},"configs":null,"headers":{"X":["1"]}}}`, "", ""},
 	} {
-		err := readConfig(config).Registry.check()
-		if err == nil || !strings.Contains(err.Error(), "registry."+name) || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			var refused []string
+			for _, host := range []string{"docker.io", "h"} {
+				err := readConfig(tt.config).Registry.check(host)
+				if err == nil {
+					continue
+				}
+				refused = append(refused, host)
+				if !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "hunter2") {
+					t.Error(err)
+				}
+			}
+			if got := strings.Join(refused, " "); got != tt.refused {
+				t.Errorf("refused are %q, want %q", got, tt.refused)
+			}
+		})
 	}
-	if err := readConfig(`{"registry":{"configPath":"/a","mirrors":{},"configs":null,"headers":{"X":["1"]}}}`).Registry.check(); err != nil {
-		t.Error(err)
+}
+
+func TestCredentialsOfContainerdsConfiguration(t *testing.T) {
+	ofPod := []engineapi.Credential{{Username: "pod"}}
+	for name, tt := range map[string]struct {
+		config string
+		ofPods []engineapi.Credential
+		want   string // for requests to the registry h
+		fails  bool
+	}{
+		"a password":                 {`"configs":{"h":{"auth":{"username":"me","password":"hunter2"}}}`, nil, "me hunter2 ", false},
+		"in base64":                  {`"configs":{"h":{"auth":{"auth":"bWU6aHVudGVyMg=="}}}`, nil, "me hunter2 ", false},
+		"a token":                    {`"configs":{"h":{"auth":{"identitytoken":"hunter2"}}}`, nil, "  hunter2", false},
+		"by URL, which counts more":  {`"configs":{"h":{"auth":{"username":"you"}}},"auths":{"https://h/v2":{"username":"me"}}`, nil, "me  ", false},
+		"of another registry":        {`"configs":{"other":{"auth":{"username":"me"}}}`, nil, "  ", false},
+		"none":                       {`"configs":{"h":{"auth":{}}}`, nil, "  ", false},
+		"not base64":                 {`"configs":{"h":{"auth":{"auth":"hunter2?"}}}`, nil, "", true},
+		"no password in it":          {`"configs":{"h":{"auth":{"auth":"aHVudGVyMg=="}}}`, nil, "", true},
+		"not needed":                 {`"configs":{"h":{"auth":{"auth":"hunter2?"}}}`, ofPod, "  ", false},
+		"wrong for another registry": {`"configs":{"other":{"auth":{"auth":"hunter2?"}}}`, nil, "  ", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			said := readConfig(`{"registry":{` + tt.config + `}}`).Registry
+			if text := fmt.Sprintf("%v %+v %#v", said.Configs["h"].Auth, *said, said.Auths); strings.Contains(text, "hunter2") {
+				t.Errorf("printed it is %s", text)
+			}
+			got, err := (&settings{auths: said.hostAuths()}).credentials("h", tt.ofPods)
+			if (err != nil) != tt.fails || err != nil && (strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), " h ")) {
+				t.Fatal(err)
+			}
+			if c := got.OfHosts["h"]; err == nil && c.Username+" "+c.Password+" "+c.IdentityToken != tt.want {
+				t.Errorf("got %s, %s and %s", c.Username, c.Password, c.IdentityToken)
+			}
+		})
 	}
 }
 

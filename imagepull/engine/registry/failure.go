@@ -6,11 +6,13 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
@@ -90,6 +92,9 @@ func (r *Client) folder(file string) string {
 func (r *Client) presented() string {
 	switch n := len(r.refused()); n {
 	case 0:
+		if r.usedOwn {
+			return "the auth of registry.configs in containerd's configuration was tried; check it there, or add a credential to the pod's imagePullSecrets"
+		}
 		return "there are no credentials for it among the pod's imagePullSecrets; add one"
 	case 1:
 		return "the only credential for it was tried; check it"
@@ -111,7 +116,7 @@ func (r *Client) named(f *engineapi.Error) *engineapi.Error {
 }
 
 func (r *Client) orHides() string {
-	if len(r.credentials) == 0 {
+	if len(r.credentials) == 0 && !r.usedOwn {
 		return ", or none that is shown without credentials"
 	}
 	return ", or none that is shown to the credentials that were tried"
@@ -136,7 +141,7 @@ func (r *Client) Plain(err error) string {
 		u.User, u.RawQuery, u.Fragment = nil, "", ""
 		return u.String() + raw[len(end):]
 	})
-	for _, c := range r.credentials {
+	for _, c := range slices.AppendSeq(slices.Clone(r.credentials), maps.Values(r.hostsOwn)) {
 		for _, secret := range []string{c.Password, c.IdentityToken, basic(c)} {
 			if secret != "" {
 				text = strings.ReplaceAll(text, secret, "…")

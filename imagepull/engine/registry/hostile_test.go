@@ -40,7 +40,7 @@ func hostile(t *testing.T, handler http.HandlerFunc) (c *Client, counted *atomic
 	}
 	w := NewTransports(NewLimiter(0), 200*time.Millisecond, func(int) {}, nil)
 	t.Cleanup(w.Close)
-	return New(t.Context(), host+"/app:1", []string{folder}, nil, w, nil), counted, requests
+	return New(t.Context(), host+"/app:1", []string{folder}, nil, w, Credentials{}), counted, requests
 }
 
 type counting struct {

@@ -26,15 +26,29 @@ type Client struct {
 	folders     []string // like certs.d
 	hosts       func(docker.AuthorizerOpt) docker.RegistryHosts
 	credentials []engineapi.Credential
-	tried       int              // credentials that were refused
-	header      http.Header      // of each request
-	open        remotes.Resolver // with the present credential, or nil
+	hostsOwn    map[string]engineapi.Credential // by host, in place of credentials
+	usedOwn     bool                            // a host was sent its own
+	tried       int                             // credentials that were refused
+	header      http.Header                     // of each request
+	open        remotes.Resolver                // with the present credential, or nil
+}
+
+// Credentials are what a client may present.
+type Credentials struct {
+	// OfPods are tried in this order, at any host.
+	OfPods []engineapi.Credential
+	// OfHosts are those of containerd's configuration, by the host of a request. As by CRI, they are used only
+	// if there are none of pods.
+	OfHosts map[string]engineapi.Credential
 }
 
 // New returns a client that, like CRI, reads the configuration of the registry from the folders once
 // for each credential. header is sent with each request, also to token servers.
-func New(ctx context.Context, name string, folders []string, header http.Header, w *Transports, credentials []engineapi.Credential) *Client {
-	r := &Client{name: name, folders: folders, credentials: credentials, header: header}
+func New(ctx context.Context, name string, folders []string, header http.Header, w *Transports, c Credentials) *Client {
+	r := &Client{name: name, folders: folders, credentials: c.OfPods, header: header}
+	if len(c.OfPods) == 0 {
+		r.hostsOwn = c.OfHosts
+	}
 	r.hosts = func(access docker.AuthorizerOpt) docker.RegistryHosts {
 		return w.once(config.ConfigureHosts(ctx, config.HostOptions{
 			HostDir:        hostDir(folders),
@@ -122,14 +136,15 @@ func (r *Client) With(do func(remotes.Resolver) error) error {
 	}
 }
 
-// credential returns the credential to try. Like CRI's, it is for all hosts, also mirrors: whoever
+// credential returns the credential to try. Like CRI's, one of a pod is for all hosts, also mirrors: whoever
 // has configured a mirror for this registry trusts it.
-func (r *Client) credential() func(string) (string, string, error) {
-	return func(string) (string, string, error) {
-		if r.tried >= len(r.credentials) {
-			return "", "", nil
+func (r *Client) credential() func(host string) (string, string, error) {
+	return func(host string) (string, string, error) {
+		c, own := r.hostsOwn[host]
+		r.usedOwn = r.usedOwn || own
+		if r.tried < len(r.credentials) {
+			c = r.credentials[r.tried]
 		}
-		c := r.credentials[r.tried]
 		switch {
 		case c.IdentityToken != "":
 			return "", c.IdentityToken, nil

@@ -126,24 +126,77 @@ func TestImportedSettings(t *testing.T) {
 	})
 }
 
-// TestSettingsThatAreRefused are those by which CRI would pull from elsewhere. What the hub is told
-// about registries counts in their place.
+// criPlugin is the plugin of CRI that pulls, in containerd's configuration.
+func (r *rig) criPlugin() string {
+	if r.version == "2" {
+		return "io.containerd.cri.v1.images"
+	}
+	return "io.containerd.grpc.v1.cri"
+}
+
+// TestSettingsThatAreRefused are those by which CRI would pull from elsewhere, of the registry that they are
+// about. What the hub is told about registries counts in their place.
 func TestSettingsThatAreRefused(t *testing.T) {
 	eachAlone(t, func(r *rig) {
 		reference, _ := r.push("app", "1", r.ballast(1, 1000)...)
-		mirrors := func(plugin string) string {
-			return "[plugins.'" + plugin + "'.registry.mirrors.'mirrored.invalid']\n  endpoint = ['" + r.registry.URL() + "']\n"
+		r.reconfigured(r.hostsLine(), "[plugins.'"+r.criPlugin()+"'.registry.mirrors.'mirrored.invalid']\n  endpoint = ['"+r.registry.URL()+"']\n")
+		mirrored := engineapi.Request{Image: "mirrored.invalid/app:1"}
+		failure := r.refused(r.likeCRI(), "ContainerdSettings", mirrored)
+		r.says(failure, "mirrors for mirrored.invalid", "--registry-config-dir")
+		if _, err := r.likeCRI().Pull(r.Context(), engineapi.Request{Image: reference}); err != nil {
+			r.Errorf("a registry without a mirror: %v", err)
 		}
-		plugin := "io.containerd.grpc.v1.cri"
-		if r.version == "2" {
-			plugin = "io.containerd.cri.v1.images"
-		}
-		r.reconfigured(r.hostsLine(), mirrors(plugin))
-		failure := r.refused(r.likeCRI(), "ContainerdSettings", engineapi.Request{Image: reference})
-		r.says(failure, "mirrors", "--registry-config-dir")
-		_, err := r.cri.PullImage(r.Context(), &cri.PullImageRequest{Image: &cri.ImageSpec{Image: "mirrored.invalid/app:1"}})
+		_, err := r.cri.PullImage(r.Context(), &cri.PullImageRequest{Image: &cri.ImageSpec{Image: mirrored.Image}})
 		r.must(err)
+		if _, err := r.likeCRI().Pull(r.Context(), mirrored); err != nil {
+			r.Errorf("an image that CRI has pulled: %v", err)
+		}
 		r.pull(reference)
+	})
+}
+
+// TestPasswordInSettings is what k3s and RKE2 write into containerd's configuration.
+func TestPasswordInSettings(t *testing.T) {
+	eachAlone(t, func(r *rig) {
+		open := pulltest.ServeRegistry(t)
+		for _, repository := range []string{"first", "second", "third"} {
+			_, _ = r.push(repository, "1", r.ballast(1, 1000)...)
+			r.registry.Require(repository, "me", secret+"me")
+		}
+		image := func(repository string) engineapi.Request {
+			return engineapi.Request{Image: r.registry.Reference(repository, "1")}
+		}
+		other, _ := pulltest.Push(t, open, "app", "1", r.ballast(2, 1000)...)
+		auth := func(password string) string {
+			return r.hostsLine() + "\n[plugins.'" + r.criPlugin() + "'.registry.configs.'" + r.registry.Addr() + "'.auth]\n  username = 'me'\n  password = '" + password + "'\n"
+		}
+		r.must(r.registry.WriteHosts(r.containerd.HostsDir(), r.registry.Addr()))
+		r.must(open.WriteHosts(r.containerd.HostsDir(), open.Addr()))
+		r.reconfigured(r.hostsLine(), auth(secret+"me"))
+
+		_, err := r.cri.PullImage(r.Context(), &cri.PullImageRequest{Image: &cri.ImageSpec{Image: image("first").Image}})
+		r.must(err)
+		for what, request := range map[string]engineapi.Request{
+			"on the node": image("first"), "with the password of the configuration": image("second"), "of a registry without one": {Image: other},
+		} {
+			if _, err := r.likeCRI().Pull(r.Context(), request); err != nil {
+				r.Errorf("%s: %v", what, err)
+			}
+		}
+		if _, err := r.engine.Pull(r.Context(), image("third")); err != nil {
+			r.Errorf("with other folders than CRI's: %v", err)
+		}
+
+		_, _ = r.push("fourth", "1", r.ballast(3, 1000)...)
+		r.registry.Require("fourth", "me", secret+"me")
+		r.reconfigured(auth(secret+"me"), auth(secret+"wrong"))
+		r.refusedByCRI(image("fourth").Image)
+		r.says(r.refused(r.likeCRI(), engineapi.Unauthorized, image("fourth")), "registry.configs in containerd's configuration")
+		ofPod := image("fourth")
+		ofPod.Credentials = []engineapi.Credential{credential("me", "secret default/me")}
+		if _, err := r.likeCRI().Pull(r.Context(), ofPod); err != nil {
+			r.Errorf("with a credential of the pod, which counts: %v", err)
+		}
 	})
 }
 
