@@ -187,6 +187,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	running.Go(func() { r.missing.Run(ctx) })
 	if c.options.Autonomy != nil {
 		t := &tolerations.Controller{Client: c.client, Fleet: *c.options.Autonomy, Name: Name, Metrics: c.autonomy, Logger: c.options.Logger}
+		if r.successors != nil {
+			t.BarePod = r.successors.BarePod
+		}
 		running.Go(func() { t.Run(ctx) })
 	}
 	running.Go(func() { <-ctx.Done(); queue.ShutDown() })

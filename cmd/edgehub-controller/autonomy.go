@@ -26,7 +26,7 @@ func (c *autonomyConfig) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.enabled, "autonomy", true, "have pods stay on Nodes that are away, where the Node's annotation node.openyurt.io/autonomy-duration or --autonomy-selector asks for it")
 	fs.StringVar(&c.selector, "autonomy-selector", "", "labels of Nodes whose pods stay for --autonomy-duration, such as node-role.kubernetes.io/edge=; an annotation of a Node counts before that. Empty: annotations alone decide")
 	fs.DurationVar(&c.duration, "autonomy-duration", 0, "for how long pods stay on the Nodes that --autonomy-selector selects; 0 is any outage")
-	fs.Int64Var(&c.defaultSeconds, "default-toleration-seconds", defaultTolerationSeconds, "tolerationSeconds that pods have by default, as the apiserver's --default-not-ready-toleration-seconds and --default-unreachable-toleration-seconds: pods with others bring their own, and are left alone")
+	fs.Int64Var(&c.defaultSeconds, "default-toleration-seconds", defaultTolerationSeconds, "tolerationSeconds that pods have by default, as the apiserver's --default-not-ready-toleration-seconds and --default-unreachable-toleration-seconds: pods with others bring their own, and are left alone. With the rights of deploy/admission the controller asks the apiserver, whose answer counts before this")
 }
 
 func (c *autonomyConfig) validate() error {
@@ -38,7 +38,7 @@ func (c *autonomyConfig) validate() error {
 func (c *autonomyConfig) fleet() (*autonomy.Fleet, error) {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	f := &autonomy.Fleet{DefaultSeconds: c.defaultSeconds}
+	f := &autonomy.Fleet{Defaults: autonomy.Same(c.defaultSeconds)}
 	if c.defaultSeconds < 1 {
 		wrong("--default-toleration-seconds=%d: want 1 or more", c.defaultSeconds)
 	}

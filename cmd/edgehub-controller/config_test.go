@@ -78,7 +78,7 @@ func TestAutonomyFlags(t *testing.T) {
 		f, err := c.autonomy.fleet()
 		got := "nothing"
 		if f != nil {
-			got = fmt.Sprintf("%d s, ", f.DefaultSeconds)
+			got = fmt.Sprintf("%d s, ", f.Defaults.NotReady)
 			if f.Selector == nil {
 				got += "no labels"
 			} else {

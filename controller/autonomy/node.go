@@ -20,6 +20,8 @@ const (
 	ReasonInvalid    = "InvalidAutonomy"
 	ReasonReleased   = "Released"
 	ReasonRemoved    = "AutonomyRemoved"
+	// ReasonNoEffect: there are pods, and none of them stays.
+	ReasonNoEffect = "AutonomyWithoutEffect"
 )
 
 // ConditionOf returns a Node's condition, or nil.
@@ -84,6 +86,18 @@ func ConditionFor(n *corev1.Node, s Setting, invalid, failed error) *corev1.Node
 		c.Reason, c.Message = ReasonRemoved, "pods are evicted when this node is away for longer than they tolerate"
 	}
 	return c
+}
+
+// WithoutEffect returns the condition of a node with pods of which none stays, in place of one with ReasonApplied.
+func (f Fleet) WithoutEffect() *corev1.NodeCondition {
+	message := "no pod stays while this node is away: only pods with the apiserver's default tolerationSeconds do, " + f.Defaults.String()
+	if f.Defaults.Asked {
+		message += ", and all pods here bring others of their own"
+	} else {
+		message += " according to the controller's --default-toleration-seconds. If the apiserver gives pods others, set that," +
+			" or apply deploy/admission, with which the controller asks the apiserver"
+	}
+	return &corev1.NodeCondition{Type: ConditionType, Status: corev1.ConditionFalse, Reason: ReasonNoEffect, Message: message}
 }
 
 // PatchFor returns a strategic merge patch of a Node's status that sets the condition, if that is not nil and another one than

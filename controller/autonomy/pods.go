@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 )
 
 // Annotations of pods, with OpenYurt's names, that have what tolerationSeconds were before. A pod with one of them is
@@ -63,6 +64,28 @@ func Held(pod *corev1.Pod) bool {
 	return false
 }
 
+// Stays reports whether a pod tolerates for as long as the setting asks for that its node is away: of the tolerations
+// that match, the shortest one counts.
+func Stays(pod *corev1.Pod, s Setting) bool {
+	for key := range originals {
+		taint, tolerated := corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute}, false
+		for i := range pod.Spec.Tolerations {
+			t := &pod.Spec.Tolerations[i]
+			if !t.ToleratesTaint(klog.Background(), &taint, true) {
+				continue
+			}
+			tolerated = true
+			if t.TolerationSeconds != nil && (s.Forever || *t.TolerationSeconds < s.Seconds) {
+				return false
+			}
+		}
+		if !tolerated {
+			return false
+		}
+	}
+	return true
+}
+
 // Plan returns the step that brings a pod to the tolerations of a setting; away is whether its node is.
 //
 // Only the tolerations that Kubernetes itself added are changed, those with so many default seconds.
@@ -87,17 +110,17 @@ func (f Fleet) Plan(pod *corev1.Pod, s Setting, away bool) (Step, error) {
 		recorded, isRecorded := pod.Annotations[original]
 		var want *int64
 		switch {
-		case !isRecorded && (!s.On || t.TolerationSeconds == nil || *t.TolerationSeconds != f.DefaultSeconds):
+		case !isRecorded && (!s.On || t.TolerationSeconds == nil || *t.TolerationSeconds != f.Defaults.of(taint)):
 			continue // nothing is asked for, or it is the pod's own
 		case !s.On:
-			want = new(f.before(recorded))
+			want = new(before(recorded, f.Defaults.of(taint)))
 		case !s.Forever:
 			want = new(s.Seconds)
 		}
 		step, wait := next(t.TolerationSeconds, want, away)
 		switch {
 		case !isRecorded:
-			annotations[original] = new(strconv.FormatInt(f.DefaultSeconds, 10))
+			annotations[original] = new(strconv.FormatInt(f.Defaults.of(taint), 10))
 		case !s.On && sameSeconds(step, want):
 			annotations[original] = nil
 		}
@@ -116,11 +139,11 @@ func (f Fleet) Plan(pod *corev1.Pod, s Setting, away bool) (Step, error) {
 	return out, err
 }
 
-// before returns the seconds of a record.
-func (f Fleet) before(record string) int64 {
+// before returns the seconds of a record, which are no more than the default ones.
+func before(record string, most int64) int64 {
 	seconds, err := strconv.ParseInt(record, 10, 64)
-	if err != nil || seconds < 1 || seconds > f.DefaultSeconds {
-		return f.DefaultSeconds
+	if err != nil || seconds < 1 || seconds > most {
+		return most
 	}
 	return seconds
 }

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-var fleet = Fleet{DefaultSeconds: 300}
+var fleet = Fleet{Defaults: Same(300)}
 
 // plan returns the patch of a pod whose node is there.
 func plan(t *testing.T, p *corev1.Pod, s Setting) []byte {
@@ -136,6 +136,57 @@ func TestPodsThatAreLeftAlone(t *testing.T) {
 	one := pod(with(tolerations(300, 60)...))
 	if got := text(apply(t, one, plan(t, one, Setting{On: true, Seconds: 3600}))); got != "1h0m0s 1m0s was 300" {
 		t.Errorf("of one with seconds of its own for one taint: %s", got)
+	}
+}
+
+func TestDefaultsThatDiffer(t *testing.T) {
+	bare := pod(func(p *corev1.Pod) { p.Spec.Tolerations = tolerations(30, 60) })
+	d, err := DefaultsOf(bare)
+	if want := (Defaults{NotReady: 30, Unreachable: 60, Asked: true}); d != want || err != nil {
+		t.Fatalf("got %+v, %v, want %+v", d, err, want)
+	}
+	f := Fleet{Defaults: d}
+	for _, tt := range []struct {
+		s    Setting
+		want string
+	}{{For(time.Hour), "1h0m0s 1h0m0s was 30 was 60"}, {Setting{}, "30s 1m0s"}} {
+		step, err := f.Plan(bare, tt.s, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bare = apply(t, bare, step.Patch); text(bare) != tt.want {
+			t.Errorf("the pod has %s, want %s", text(bare), tt.want)
+		}
+	}
+	for name, all := range map[string][]corev1.Toleration{
+		"none": nil, "one of both": tolerations(30, 60)[:1], "for ever": tolerations(30, -1),
+	} {
+		if d, err := DefaultsOf(pod(func(p *corev1.Pod) { p.Spec.Tolerations = all })); err == nil {
+			t.Errorf("%s: got %+v", name, d)
+		}
+	}
+}
+
+func TestWhichPodsStay(t *testing.T) {
+	hour, always := For(time.Hour), For(0)
+	for name, tt := range map[string]struct {
+		tolerations []corev1.Toleration
+		s           Setting
+		want        bool
+	}{
+		"for as long":               {tolerations(3600, 3600), hour, true},
+		"for longer":                {tolerations(3600, 7200), hour, true},
+		"for less":                  {tolerations(3600, 3599), hour, false},
+		"for ever":                  {tolerations(-1, -1), always, true},
+		"not for ever":              {tolerations(-1, 3600), always, false},
+		"nothing":                   {nil, hour, false},
+		"one of both":               {tolerations(-1, -1)[:1], hour, false},
+		"everything":                {[]corev1.Toleration{{Operator: corev1.TolerationOpExists}}, always, true},
+		"everything, and less, too": {append(tolerations(60, 60), corev1.Toleration{Operator: corev1.TolerationOpExists}), hour, false},
+	} {
+		if got := Stays(pod(func(p *corev1.Pod) { p.Spec.Tolerations = tt.tolerations }), tt.s); got != tt.want {
+			t.Errorf("a pod that tolerates %s: %v", name, got)
+		}
 	}
 }
 

@@ -79,9 +79,8 @@ type Fleet struct {
 	// Selector selects by labels the nodes that have Selected without an annotation; nil selects none.
 	Selector labels.Selector
 	Selected Setting
-	// DefaultSeconds is what the apiserver gives pods: its --default-not-ready-toleration-seconds and
-	// --default-unreachable-toleration-seconds.
-	DefaultSeconds int64
+	// Defaults are what the apiserver gives pods.
+	Defaults Defaults
 }
 
 // SettingOf returns what the pods of a node are to tolerate now. It returns an error if an annotation cannot be read.

@@ -57,7 +57,7 @@ func TestAnnotations(t *testing.T) {
 }
 
 func TestSettingsOfNodes(t *testing.T) {
-	edge := Fleet{Selector: labels.SelectorFromSet(labels.Set{"edge": ""}), Selected: For(0), DefaultSeconds: 300}
+	edge := Fleet{Selector: labels.SelectorFromSet(labels.Set{"edge": ""}), Selected: For(0), Defaults: Same(300)}
 	unreachable := corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}
 	hour, forever := Setting{On: true, Seconds: 3600}, Setting{On: true, Forever: true}
 	for name, tt := range map[string]struct {

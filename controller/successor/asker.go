@@ -1,7 +1,9 @@
 package successor
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"regexp"
@@ -51,6 +53,17 @@ func (a *Asker) Ask(ctx context.Context, pod, old *corev1.Pod) Verdict {
 		return Verdict{Result: Unknown, Why: why}
 	}
 	return ask(ctx, a.Client, pod, old)
+}
+
+// BarePod returns a pod that asks for nothing, as the apiserver would create it.
+func (a *Asker) BarePod(ctx context.Context) (*corev1.Pod, error) {
+	pod := proof()
+	pod.Namespace = a.Namespace
+	verdict := a.Ask(ctx, pod, pod)
+	if verdict.Pod == nil {
+		return nil, errors.New(cmp.Or(verdict.Why, "admission of the pod ended without an object"))
+	}
+	return verdict.Pod, nil
 }
 
 // prove returns why nobody may be asked, or "".

@@ -20,6 +20,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,6 +46,8 @@ const (
 	workers, parallel = 4, 16
 	// minRetry and maxRetry bound the pause after a failure. After a conflict it is minRetry.
 	minRetry, maxRetry = time.Second, time.Minute
+	// settle is how long after a pod has come or gone it is looked at whether any pod of the node stays.
+	settle = 10 * time.Second
 )
 
 // byNode indexes pods by the node that they are bound to.
@@ -58,6 +61,9 @@ type Controller struct {
 	Name    string
 	Metrics *Metrics
 	Logger  *slog.Logger
+	// BarePod has the apiserver create a pod without tolerations as a dry run, and returns what it would create. Nil leaves
+	// the default seconds of Fleet.
+	BarePod func(context.Context) (*corev1.Pod, error)
 
 	nodes     cache.SharedIndexInformer
 	pods      cache.SharedIndexInformer
@@ -70,6 +76,9 @@ type Controller struct {
 	// wait. What an earlier controller did counts as done when this one sees such a pod. Only the worker that has the
 	// node uses its entry.
 	changed sync.Map
+	// defaults are what the apiserver has said last; nil if it has not.
+	defaults atomic.Pointer[autonomy.Defaults]
+	unasked  string // why it did not, as was logged; only askDefaults uses it
 }
 
 // Run works until ctx ends.
@@ -85,19 +94,29 @@ func (c *Controller) Run(ctx context.Context) {
 			o.FieldSelector = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
 		})
 	c.watchPods = sync.OnceFunc(func() {
-		c.running.Go(func() { c.pods.RunWithContext(ctx) })
+		c.running.Go(func() {
+			if c.BarePod != nil {
+				again := c.askDefaults(ctx) // no pod is patched before that
+				c.running.Go(func() { c.keepAsking(ctx, again) })
+			}
+			c.pods.RunWithContext(ctx)
+		})
 		c.running.Go(func() {
 			if cache.WaitFor(ctx, "", c.pods.HasSyncedChecker()) {
-				for _, o := range c.nodes.GetStore().List() {
-					c.nodeChanged(o)
-				}
+				c.queueNodes()
 			}
 		})
 	})
 	// None of these calls fails before an informer is started.
 	_, _ = c.nodes.SetTransform(c.trimNode), c.pods.SetTransform(trimPod)
-	_, _ = c.nodes.AddEventHandler(handler(c.nodeChanged))
-	_, _ = c.pods.AddEventHandler(handler(c.podChanged))
+	_, _ = c.nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: c.nodeChanged, UpdateFunc: func(_, after any) { c.nodeChanged(after) },
+	})
+	_, _ = c.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { c.podChanged(nil, o) },
+		UpdateFunc: c.podChanged,
+		DeleteFunc: func(o any) { c.podChanged(o, nil) },
+	})
 	c.Metrics.running.Store(c)
 	defer c.Metrics.running.Store(nil)
 	c.running.Go(func() { c.nodes.RunWithContext(ctx) })
@@ -109,8 +128,11 @@ func (c *Controller) Run(ctx context.Context) {
 	c.running.Wait()
 }
 
-func handler(changed func(any)) cache.ResourceEventHandlerFuncs {
-	return cache.ResourceEventHandlerFuncs{AddFunc: changed, UpdateFunc: func(_, after any) { changed(after) }}
+// queueNodes queues all nodes that are, or were, autonomous, or were released.
+func (c *Controller) queueNodes() {
+	for _, o := range c.nodes.GetStore().List() {
+		c.nodeChanged(o)
+	}
 }
 
 // nodeChanged queues a node that is, or was, autonomous, or was released.
@@ -129,10 +151,16 @@ func (c *Controller) nodeChanged(o any) {
 	}
 }
 
-// podChanged queues the node of a pod that does not have the tolerations that it should have.
-func (c *Controller) podChanged(o any) {
-	pod, ok := o.(*boundPod)
+// podChanged queues the node of a pod that does not have the tolerations that it should have, at once; and, for the
+// condition, that of another pod that has come or gone, or has other tolerations, after a while: a rollout replaces pods.
+// Before or after is nil, or not a boundPod, if the pod does not count.
+func (c *Controller) podChanged(before, after any) {
+	was, _ := before.(*boundPod)
+	pod, ok := after.(*boundPod)
 	if !ok {
+		if was != nil {
+			c.queue.AddAfter(was.node, settle)
+		}
 		return
 	}
 	n := c.node(pod.node)
@@ -143,8 +171,11 @@ func (c *Controller) podChanged(o any) {
 	if invalid != nil || !autonomy.NeedsPods(n, s) {
 		return
 	}
-	if step, err := c.Fleet.Plan(pod.whole(), s, autonomy.Away(n)); step.Patch != nil || err != nil {
+	switch step, err := c.fleet().Plan(pod.whole(), s, autonomy.Away(n)); {
+	case step.Patch != nil || err != nil:
 		c.queue.Add(n.Name)
+	case was == nil || autonomy.Stays(was.whole(), s) != autonomy.Stays(pod.whole(), s):
+		c.queue.AddAfter(n.Name, settle)
 	}
 }
 

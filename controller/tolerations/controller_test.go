@@ -1,9 +1,12 @@
 package tolerations
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -35,6 +38,8 @@ type world struct {
 	t       *testing.T
 	client  *fake.Clientset
 	metrics *Metrics // of the last controller
+	barePod func(context.Context) (*corev1.Pod, error)
+	log     io.Writer // nil discards it
 }
 
 // start returns a cluster with a node, which has these annotations, and pods on it.
@@ -53,9 +58,10 @@ func start(t *testing.T, n *corev1.Node, pods ...*corev1.Pod) *world {
 
 // run runs a controller until the returned function is called, or the test ends.
 func (w *world) run() (stop func()) {
-	fleet := autonomy.Fleet{Selector: labels.SelectorFromSet(labels.Set{"edge": ""}), Selected: autonomy.For(24 * time.Hour), DefaultSeconds: 300}
+	fleet := autonomy.Fleet{Selector: labels.SelectorFromSet(labels.Set{"edge": ""}), Selected: autonomy.For(24 * time.Hour), Defaults: autonomy.Same(300)}
 	w.metrics = NewMetrics()
-	c := &Controller{Client: w.client, Fleet: fleet, Name: "test", Metrics: w.metrics, Logger: slog.New(slog.DiscardHandler)}
+	c := &Controller{Client: w.client, Fleet: fleet, Name: "test", Metrics: w.metrics, BarePod: w.barePod,
+		Logger: slog.New(slog.NewTextHandler(cmp.Or(w.log, io.Discard), nil))}
 	ctx, cancel := context.WithCancel(w.t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -186,6 +192,15 @@ func pod(name string) *corev1.Pod {
 	return p
 }
 
+// withSeconds returns a pod that tolerates so much.
+func withSeconds(name string, seconds int64) *corev1.Pod {
+	p := pod(name)
+	for i := range p.Spec.Tolerations {
+		p.Spec.Tolerations[i].TolerationSeconds = &seconds
+	}
+	return p
+}
+
 func ofDaemonSet(p *corev1.Pod) *corev1.Pod {
 	p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Controller: new(true)}}
 	return p
@@ -246,6 +261,65 @@ func TestPodsOfANodeThatAsksForIt(t *testing.T) {
 		w.after(time.Second)
 		w.want("p", "300 300")
 		w.wantCondition("False AutonomyRemoved")
+	})
+}
+
+// What the apiserver says counts before the flag, from the first patch on.
+func TestTheApiserverIsAskedForTheDefaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seconds, asked, log := int64(0), 0, &bytes.Buffer{}
+		w := &world{t: t, client: fake.NewClientset(node(autonomy.DurationAnnotation, "1h"), withSeconds("p", 30), pod("q")), log: log}
+		w.barePod = func(context.Context) (*corev1.Pod, error) {
+			if asked++; seconds == 0 {
+				return nil, errors.New("no right")
+			}
+			return withSeconds("", seconds), nil
+		}
+		w.run()
+		w.after(30 * time.Second)
+		w.want("p", "30 30")
+		w.want("q", hour)
+		w.after(10 * time.Minute)
+		if asked != 11 || strings.Count(log.String(), "no right") != 1 {
+			t.Errorf("asked %d times, log:\n%s", asked, log)
+		}
+		seconds = 30
+		w.after(time.Minute)
+		w.want("p", hour)
+		if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "notReady=30 unreachable=30 notReadyBefore=300") {
+			t.Errorf("log:\n%s", log)
+		}
+		asked, seconds = 0, 0
+		w.after(time.Hour)
+		w.change(func(n *corev1.Node) { n.Annotations = nil })
+		w.after(time.Second)
+		w.want("p", "30 30")
+		w.want("q", "30 30")
+		if asked != 1 {
+			t.Errorf("asked %d times in an hour", asked)
+		}
+	})
+}
+
+// A node with pods of which none stays does not say that they do.
+func TestANodeWithoutAPodThatStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, node(autonomy.DurationAnnotation, "1h"), withSeconds("p", 30), ofDaemonSet(pod("daemon")))
+		w.after(time.Second)
+		w.wantCondition("False AutonomyWithoutEffect")
+		w.wantMetrics("1 pending")
+		if _, err := w.client.CoreV1().Pods("ns").Create(t.Context(), pod("q"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.after(time.Minute)
+		w.wantCondition("True AutonomyApplied")
+		for _, step := range []struct{ gone, want string }{{"q", "False AutonomyWithoutEffect"}, {"p", "True AutonomyApplied"}} {
+			if err := w.client.CoreV1().Pods("ns").Delete(t.Context(), step.gone, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			w.after(time.Minute)
+			w.wantCondition(step.want)
+		}
 	})
 }
 

@@ -15,7 +15,7 @@ import (
 // States of a node in the metrics.
 const (
 	stateApplied  = "applied"
-	statePending  = "pending" // pods are yet to be changed, or cannot be
+	statePending  = "pending" // pods are yet to be changed, or cannot be, or none stays
 	stateInvalid  = "invalid"
 	stateReleased = "released"
 )

@@ -22,6 +22,8 @@ type batch struct {
 	mu     sync.Mutex
 	done   int
 	failed int
+	stay   int           // have, or get, seconds for it
+	leave  int           // are evicted as they ask for themselves
 	first  error         // with the pod's name
 	again  time.Duration // when to look again; 0 if that takes a change
 }
@@ -54,6 +56,15 @@ func (b *batch) add(pod *boundPod, err error) {
 	}
 }
 
+// count counts a pod that is as it should be.
+func (b *batch) count(pod *boundPod, s autonomy.Setting) {
+	if autonomy.Stays(pod.whole(), s) {
+		b.stay++
+	} else {
+		b.leave++
+	}
+}
+
 func (b *batch) err() error {
 	if b.first == nil {
 		return nil
@@ -73,11 +84,12 @@ func (c *Controller) patchPods(ctx context.Context, n *corev1.Node, s autonomy.S
 		if !ok {
 			continue // it never needs a patch
 		}
-		step, err := c.Fleet.Plan(pod.whole(), s, autonomy.Away(n))
+		step, err := c.fleet().Plan(pod.whole(), s, autonomy.Away(n))
 		if step.Patch == nil && err == nil {
+			b.count(pod, s)
 			continue
 		}
-		steps++
+		steps, b.stay = steps+1, b.stay+1
 		if wait := c.due(n.Name, step.After); wait > 0 {
 			b.waits(wait)
 			continue

@@ -38,7 +38,11 @@ func (c *Controller) reconcile(ctx context.Context, name string) (again time.Dur
 	if failed == nil && b.again > 0 && !s.Released() {
 		return b.again, nil // the condition is for when all pods are done
 	}
-	conflict, err := c.writeCondition(ctx, n, autonomy.ConditionFor(n, s, invalid, failed))
+	condition := autonomy.ConditionFor(n, s, invalid, failed)
+	if condition != nil && condition.Reason == autonomy.ReasonApplied && b.stay == 0 && b.leave > 0 {
+		condition = c.fleet().WithoutEffect()
+	}
+	conflict, err := c.writeCondition(ctx, n, condition)
 	switch {
 	case failed != nil:
 		return b.again, failed
@@ -68,7 +72,8 @@ func (c *Controller) writeCondition(ctx context.Context, n *corev1.Node, conditi
 	}
 	if changed {
 		kind := corev1.EventTypeNormal
-		if condition.Reason == autonomy.ReasonInvalid || condition.Reason == autonomy.ReasonIncomplete {
+		switch condition.Reason {
+		case autonomy.ReasonInvalid, autonomy.ReasonIncomplete, autonomy.ReasonNoEffect:
 			kind = corev1.EventTypeWarning
 		}
 		c.events.Event(n, kind, condition.Reason, condition.Message)

@@ -15,7 +15,7 @@ import (
 
 // What is trimmed is planned like the whole.
 func TestTrimmedPodsArePlannedAlike(t *testing.T) {
-	fleet := autonomy.Fleet{DefaultSeconds: 300}
+	fleet := autonomy.Fleet{Defaults: autonomy.Same(300)}
 	record := pod("p")
 	record.Annotations = map[string]string{autonomy.OriginalUnreachableAnnotation: "30"}
 	for _, whole := range []*corev1.Pod{pod("p"), ofDaemonSet(pod("p")), record} {

@@ -52,7 +52,12 @@ type Node struct {
 	// the node is there, and if none is held.
 	HeldUntil string `json:"heldUntil,omitempty"`
 
-	until time.Time // of HeldUntil
+	// UnheldPods tolerate less than Autonomy, with tolerations of their own: they are left to Kubernetes. It is 0 where
+	// Autonomy is none, or not known.
+	UnheldPods int `json:"unheldPods,omitempty"`
+
+	until   time.Time        // of HeldUntil
+	setting autonomy.Setting // of Autonomy; not On unless that is a duration or forever
 }
 
 // Look returns a report of all nodes, or of the one with that name if it is not "".
@@ -68,8 +73,8 @@ func Look(ctx context.Context, client kubernetes.Interface, name string) (*Repor
 		at[all[i].Name], byName[all[i].Name] = i, &all[i]
 	}
 	err = eachPod(ctx, client, name, func(pod *corev1.Pod) {
-		if node := byName[pod.Spec.NodeName]; node != nil && held(pod) {
-			r.Nodes[at[node.Name]].hold(node, pod)
+		if node := byName[pod.Spec.NodeName]; node != nil {
+			r.Nodes[at[node.Name]].count(node, pod)
 		}
 	})
 	return r, err
@@ -139,27 +144,27 @@ func judge(node *corev1.Node) Node {
 	case isReleased && autonomy.Away(node):
 		n.Autonomy = released
 	case setting.On:
-		n.Autonomy = short(setting.String())
+		n.Autonomy, n.setting = short(setting.String())
 		if !applied {
 			n.Problem = cmp.Or(condition.Message, "the controller has not yet carried out its annotation")
 		}
 	case applied: // selected by the controller's configuration
 		_, words, _ := strings.Cut(condition.Message, "is away, ")
-		n.Autonomy = short(words)
-	case condition.Reason == autonomy.ReasonIncomplete:
+		n.Autonomy, n.setting = short(words)
+	case condition.Reason == autonomy.ReasonIncomplete, condition.Reason == autonomy.ReasonNoEffect:
 		n.Problem = condition.Message
 	}
 	return n
 }
 
-// short makes one word of a Setting's text, which a node may have written into its own condition.
-func short(setting string) string {
+// short makes one word of a Setting's text, which a node may have written into its own condition, and reads it.
+func short(setting string) (string, autonomy.Setting) {
 	if setting == autonomy.For(0).String() {
-		return forever
+		return forever, autonomy.For(0)
 	}
 	d, err := time.ParseDuration(strings.TrimPrefix(setting, "for up to "))
-	if err != nil {
-		return invalid
+	if err != nil || d <= 0 {
+		return invalid, autonomy.Setting{}
 	}
 	text := d.String()
 	for _, zero := range []string{"m0s", "h0m"} { // 24h0m0s is 24h
@@ -167,7 +172,17 @@ func short(setting string) string {
 			text = text[:len(text)-len("0s")]
 		}
 	}
-	return text
+	return text, autonomy.For(d)
+}
+
+// count counts a pod of node.
+func (n *Node) count(node *corev1.Node, pod *corev1.Pod) {
+	if held(pod) {
+		n.hold(node, pod)
+	}
+	if n.setting.On && !autonomy.Exempt(pod) && !autonomy.Stays(pod, n.setting) {
+		n.UnheldPods++
+	}
 }
 
 // hold counts a held pod of node.
@@ -236,8 +251,11 @@ func (r *Report) Text() string {
 			until = n.until.UTC().Format(minutes)
 		}
 		rows = append(rows, []string{n.Name, n.Autonomy, since, fmt.Sprint(n.HeldPods), until})
-		if n.Problem != "" {
-			problems = append(problems, fmt.Sprintf("node %s: %.200s", n.Name, n.Problem)) // the node may have written it
+		switch {
+		case n.Problem != "":
+			problems = append(problems, fmt.Sprintf("node %s: %.400s", n.Name, n.Problem)) // the node may have written it
+		case n.UnheldPods > 0:
+			problems = append(problems, fmt.Sprintf("node %s: left to Kubernetes, with seconds of their own: %s", n.Name, format.Plural(n.UnheldPods, "pod")))
 		}
 	}
 	if more := len(problems) - maxProblems; more > 0 {

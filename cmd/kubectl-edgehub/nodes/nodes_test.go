@@ -39,6 +39,14 @@ func applied(n *corev1.Node, s autonomy.Setting, failed error) *corev1.Node {
 	return n
 }
 
+// fleet has defaults that no pod here has.
+var fleet = autonomy.Fleet{Defaults: autonomy.Same(300)}
+
+func withoutEffect(n *corev1.Node) *corev1.Node {
+	n.Status.Conditions = append(n.Status.Conditions, *fleet.WithoutEffect())
+	return n
+}
+
 // pod is a held one with these seconds, less than 0: for ever.
 func pod(name, kind string, seconds int64) *corev1.Pod {
 	yes := true
@@ -47,11 +55,13 @@ func pod(name, kind string, seconds int64) *corev1.Pod {
 		OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: "owner", Controller: &yes}},
 	}}
 	p.Spec.NodeName = "edge"
-	t := corev1.Toleration{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
-	if seconds >= 0 {
-		t.TolerationSeconds = &seconds
+	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
+		t := corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
+		if seconds >= 0 {
+			t.TolerationSeconds = &seconds
+		}
+		p.Spec.Tolerations = append(p.Spec.Tolerations, t)
 	}
-	p.Spec.Tolerations = []corev1.Toleration{t}
 	return p
 }
 
@@ -76,9 +86,12 @@ func TestANodeInTheReport(t *testing.T) {
 		"for ever":                  {applied(node("a", map[string]string{autonomy.OlderAnnotation: "true"}), autonomy.For(0), nil), nil, "forever - 0 -"},
 		"selected, for a day":       {applied(node("a", nil), autonomy.For(24*time.Hour), nil), nil, "24h - 0 -"},
 		"selected, for ever":        {applied(node("a", nil), autonomy.For(0), nil), nil, "forever - 0 -"},
-		"away for up to a day":      {away(applied(node("a", day), autonomy.For(24*time.Hour), nil)), []*corev1.Pod{pod("x", "ReplicaSet", 86400), pod("y", "StatefulSet", 3600), gone, own}, "24h 2026-01-01T10:00 2 2026-01-01T11:00:00Z"},
+		"away for up to a day":      {away(applied(node("a", day), autonomy.For(24*time.Hour), nil)), []*corev1.Pod{pod("x", "ReplicaSet", 86400), pod("y", "StatefulSet", 86400), gone, own}, "24h 2026-01-01T10:00 2,1-less 2026-01-02T10:00:00Z"},
 		"away for ever":             {away(applied(node("a", nil), autonomy.For(0), nil)), []*corev1.Pod{pod("x", "ReplicaSet", -1)}, "forever 2026-01-01T10:00 1 forever"},
-		"one that does not stay":    {away(applied(node("a", nil), autonomy.For(0), nil)), []*corev1.Pod{pod("x", "ReplicaSet", -1), pod("y", "ReplicaSet", 60)}, "forever 2026-01-01T10:00 2 2026-01-01T10:01:00Z"},
+		"one that does not stay":    {away(applied(node("a", nil), autonomy.For(0), nil)), []*corev1.Pod{pod("x", "ReplicaSet", -1), pod("y", "ReplicaSet", 60)}, "forever 2026-01-01T10:00 2,1-less 2026-01-01T10:01:00Z"},
+		"selected, and own seconds": {applied(node("a", nil), autonomy.For(time.Hour), nil), []*corev1.Pod{own, pod("x", "ReplicaSet", 3600), pod("d", "DaemonSet", 60)}, "1h - 1,1-less -"},
+		"without effect":            {withoutEffect(node("a", day)), []*corev1.Pod{own}, "24h - 0,1-less - " + fleet.WithoutEffect().Message},
+		"selected, without effect":  {withoutEffect(node("a", nil)), []*corev1.Pod{own}, "- - 0 - " + fleet.WithoutEffect().Message},
 		"not yet carried out":       {node("a", day), nil, "24h - 0 - the controller has not yet carried out its annotation"},
 		"not carried out":           {applied(node("a", day), autonomy.For(24*time.Hour), errors.New("pod x: no")), nil, "24h - 0 - pod x: no; it is tried again"},
 		"not put back":              {applied(node("a", nil), autonomy.Setting{}, errors.New("pod x: no")), nil, "- - 0 - pod x: no; it is tried again"},
@@ -92,9 +105,7 @@ func TestANodeInTheReport(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := judge(tt.node)
 			for _, p := range tt.pods {
-				if held(p) {
-					n.hold(tt.node, p)
-				}
+				n.count(tt.node, p)
 			}
 			since := "-"
 			if n.OfflineSince != nil {
@@ -106,7 +117,11 @@ func TestANodeInTheReport(t *testing.T) {
 				}
 				return s
 			}
-			got := strings.TrimSpace(fmt.Sprintf("%s %s %d %s %s", filled(n.Autonomy), since, n.HeldPods, filled(n.HeldUntil), n.Problem))
+			heldPods := fmt.Sprint(n.HeldPods)
+			if n.UnheldPods > 0 {
+				heldPods += fmt.Sprintf(",%d-less", n.UnheldPods)
+			}
+			got := strings.TrimSpace(fmt.Sprintf("%s %s %s %s %s", filled(n.Autonomy), since, heldPods, filled(n.HeldUntil), n.Problem))
 			if got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
@@ -120,6 +135,7 @@ func TestTheTableFitsATerminal(t *testing.T) {
 		Nodes: []Node{
 			{Name: "factory-edge-07", Autonomy: "released", OfflineSince: &since, HeldPods: 110, until: start.Add(90 * time.Minute)},
 			{Name: "edge2", Ready: true, Problem: "the annotation is odd"},
+			{Name: "edge3", Ready: true, Autonomy: "24h", HeldPods: 4, UnheldPods: 2},
 		},
 		Warnings: []string{"the controller seems not to run"},
 	}
@@ -127,7 +143,9 @@ func TestTheTableFitsATerminal(t *testing.T) {
 		"NODE              AUTONOMY   OFFLINE SINCE (UTC)   HELD   UNTIL (UTC)\n" +
 		"factory-edge-07   released   2026-01-01 10:00      110    2026-01-01 11:30\n" +
 		"edge2             -          -                     0      -\n" +
+		"edge3             24h        -                     4      -\n" +
 		"warning: node edge2: the annotation is odd\n" +
+		"warning: node edge3: left to Kubernetes, with seconds of their own: 2 pods\n" +
 		"warning: the controller seems not to run\n"
 	if got := r.Text(); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
@@ -140,7 +158,7 @@ func TestTheTableFitsATerminal(t *testing.T) {
 	for range 7 {
 		r.Nodes = append(r.Nodes, r.Nodes[1])
 	}
-	if got := r.Text(); strings.Count(got, "is odd") != maxProblems || !strings.Contains(got, "warning: 3 more nodes have problems, see -o json\n") {
+	if got := r.Text(); strings.Count(got, "is odd") != maxProblems-1 || !strings.Contains(got, "warning: 4 more nodes have problems, see -o json\n") {
 		t.Errorf("got\n%s", got)
 	}
 }

@@ -95,7 +95,7 @@ func prepare(ctx context.Context, s *testmain.Env) (err error) {
 // startController runs one until the test ends.
 func startController(t *testing.T) {
 	t.Helper()
-	env.deployed.StartController(t, controller.Options{Autonomy: &autonomy.Fleet{DefaultSeconds: 3}}, nil)
+	env.deployed.StartController(t, controller.Options{Autonomy: &autonomy.Fleet{Defaults: autonomy.Same(3)}}, nil)
 }
 
 // process is edgehub-controller as a process.

@@ -15,7 +15,7 @@ func runController(t *testing.T) {
 	t.Helper()
 	// Nodes of this test have been Ready for long, and none is to be lost.
 	env.deployed.StartController(t, controller.Options{
-		Timing: rollout.Timing{NodeSettle: 100 * time.Millisecond}, Autonomy: &autonomy.Fleet{DefaultSeconds: 300},
+		Timing: rollout.Timing{NodeSettle: 100 * time.Millisecond}, Autonomy: &autonomy.Fleet{Defaults: autonomy.Same(300)},
 	}, nil)
 }
 
