@@ -19,6 +19,7 @@ import (
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/credentials"
 	"github.com/edgehub-io/edgehub/hub/eventlog"
+	"github.com/edgehub-io/edgehub/hub/ownnode"
 	"github.com/edgehub-io/edgehub/hub/servertls"
 	"github.com/edgehub-io/edgehub/hub/systemd"
 	"github.com/edgehub-io/edgehub/hub/traffic"
@@ -47,6 +48,7 @@ type Hub struct {
 	routes     *podRoutes             // of these pods; nil if pods is
 	page       *page.Page
 	events     eventlog.Log
+	node       *ownnode.Node
 	traffic    *traffic.Meter
 	extra      []bundle.Part // of support bundles
 	clusterIP  *clusterIP    // nil: it leads to the hub in outages only
@@ -93,7 +95,8 @@ func New(c *config.Config, userAgent string, r *prometheus.Registry, log *slog.L
 	}
 	var answers http.RoundTripper
 	h.transforms, answers = newTransforms(c, h.pods, func() []byte { return h.creds.ServerCAs() }, kept, r, log)
-	h.proxy = proxy.New(h.events.Wrap(answers, isNode), h.tenant, access.Refused, log, proxy.NewMetrics(r))
+	h.node = ownnode.New(ownnode.Options{Name: c.NodeName, IsNode: isNode, Away: h.nodeIsAway, Back: func() { h.upgrades.queue.CloudReturned() }, Logger: log})
+	h.proxy = proxy.New(h.node.Wrap(h.events.Wrap(answers, isNode)), h.tenant, access.Refused, log, proxy.NewMetrics(r))
 	h.traffic = openTraffic(c, upstream, log)
 	if h.creds, err = credentials.New(source, id, upstream, r, log); err != nil {
 		return nil, errors.Join(err, h.Close())
@@ -137,16 +140,17 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 		}
 	}
 	options := ota.Options{
-		NodeName:   h.config.NodeName,
-		Pods:       pods,
-		Ready:      h.ready,
-		Offline:    h.offline,
-		Trouble:    h.cacheTrouble,
-		Cloud:      h.cloud,
-		Cache:      func() any { return h.cacheState() },
-		Metrics:    promhttp.HandlerFor(r, promhttp.HandlerOpts{}),
-		Registerer: r,
-		Logger:     h.log,
+		NodeName:     h.config.NodeName,
+		Pods:         pods,
+		Ready:        h.ready,
+		Offline:      h.offline,
+		Trouble:      h.cacheTrouble,
+		Unregistered: h.node.Missing,
+		Cloud:        h.cloud,
+		Cache:        func() any { return h.cacheState() },
+		Metrics:      promhttp.HandlerFor(r, promhttp.HandlerOpts{}),
+		Registerer:   r,
+		Logger:       h.log,
 	}
 	online := func() bool { return h.upstream.State().Up }
 	if h.upgrades, err = newUpgrades(h.config, cloud, online, r, h.log); err != nil {

@@ -37,7 +37,7 @@ func (h *Hub) cacheTrouble() string {
 
 // status returns one line for `systemctl status`.
 func (h *Hub) status() string {
-	return cmp.Or(h.offline(), "online")
+	return cmp.Or(h.offline(), h.node.Missing(), "online")
 }
 
 // ready returns why the hub does not serve the node, or nil.

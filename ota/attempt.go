@@ -59,6 +59,10 @@ func as(v Verdict, c func(*corev1.Pod) error) func(*corev1.Pod) error {
 // Its errors have a verdict. It is safe for concurrent use.
 func (a *API) Upgrade(ctx context.Context, attempt Attempt) error {
 	s := a.server
+	// Kubernetes deletes the pods of a Node that was deleted, so one that is gone says nothing of the upgrade, either.
+	if err := s.checkRegistered(attempt.Pod); err != nil {
+		return withVerdict(Unknown, err)
+	}
 	pod, err := s.withPod(ctx, attempt.Pod, s.explainMissing, func(limited context.Context, pods []corev1.Pod, pod *corev1.Pod) error {
 		err := check(pod, attempt.checkUID, as(Gone, checkNotDeleting), as(Void, checkNeed), as(Void, attempt.checkRevision), s.checkUpgrade)
 		if err == nil {

@@ -40,7 +40,10 @@ func TestVerdictsOfAttempts(t *testing.T) {
 		want    Verdict
 		success bool
 		begun   bool
+		missing bool // there is no Node
 	}{
+		"there is no Node":                             {list: podList(upgradable()), missing: true, want: Unknown},
+		"there is no Node, and its pods are gone":      {list: podList(), delete: notFound, missing: true, want: Unknown},
 		"it is carried out":                            {list: podList(upgradable()), delete: accept, success: true, begun: true},
 		"the pod is gone":                              {list: podList(), delete: notFound, want: Gone},
 		"the pod is on another node":                   {list: podList(), delete: conflict, want: Gone},
@@ -78,7 +81,12 @@ func TestVerdictsOfAttempts(t *testing.T) {
 			if tt.pull != "" {
 				pulls.states = []nodeapi.ImagePull{{UID: "uid-1", Revision: "new", State: tt.pull}}
 			}
-			api, err := New((&cloud{list: tt.list, delete: tt.delete, cpus: "4"}).options(t, Options{ImagePulls: pulls}))
+			api, err := New((&cloud{list: tt.list, delete: tt.delete, cpus: "4"}).options(t, Options{ImagePulls: pulls, Unregistered: func() string {
+				if tt.missing {
+					return "there is no Node"
+				}
+				return ""
+			}}))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -69,6 +69,7 @@ func TestUpgradesThatBeginLater(t *testing.T) {
 		off     bool        // --queue-upgrades=false
 		pod     *corev1.Pod // nil: none
 		offline bool
+		missing string // the Node
 		delete  http.HandlerFunc
 		pulls   *queue // nil: the hub pulls no images
 		query   string
@@ -80,6 +81,8 @@ func TestUpgradesThatBeginLater(t *testing.T) {
 		"online it begins":                  {pod: upgradable(), delete: accept, code: 200, says: "Start updating pod default/web-1"},
 		"offline it waits":                  {pod: upgradable(), offline: true, code: 202, says: queuedText, added: 1},
 		"at a time":                         {pod: upgradable(), query: "at=" + at, code: 202, says: "Upgrade of pod default/web-1 scheduled for " + at, added: 1},
+		"without a Node it waits":           {pod: upgradable(), missing: "the Node is gone", code: 202, says: "Upgrade of pod default/web-1 queued: the Node is gone", added: 1},
+		"without a Node, and without queue": {off: true, pod: upgradable(), missing: "the Node is gone", code: 503, says: "pod default/web-1 was not upgraded: the Node is gone"},
 		"at a time, offline":                {pod: upgradable(), offline: true, query: "at=" + at, code: 202, says: "Upgrade of pod default/web-1 scheduled for " + at, added: 1},
 		"at a time that is now":             {pod: upgradable(), delete: accept, query: "at=" + time.Now().UTC().Format(time.RFC3339), code: 200, says: "Start updating pod default/web-1"},
 		"in a window":                       {pod: upgradable(), query: "window=02:00-05:00&tz=Europe/Berlin", code: 202, says: "Upgrade of pod default/web-1 scheduled for 2026-11-22T02:00:00+01:00", added: 1},
@@ -119,7 +122,7 @@ func TestUpgradesThatBeginLater(t *testing.T) {
 				tt.delete = func(http.ResponseWriter, *http.Request) { t.Error("the pod was deleted") }
 			}
 			c, q := &cloud{list: list, delete: tt.delete}, tt.queue
-			o := Options{Queue: &q, NoQueueing: tt.off, Offline: func() string { return map[bool]string{true: sinceWhen}[tt.offline] }}
+			o := Options{Queue: &q, NoQueueing: tt.off, Offline: func() string { return map[bool]string{true: sinceWhen}[tt.offline] }, Unregistered: func() string { return tt.missing }}
 			if tt.pulls != nil {
 				o.ImagePulls = tt.pulls
 			}

@@ -42,6 +42,9 @@ type Options struct {
 	Offline func() string
 	// Trouble returns what is wrong with the hub's cache, or "": readyz adds it. By default nothing is.
 	Trouble func() string
+	// Unregistered returns that the cloud has no Node of this name, and what to do, or "": readyz has it, and no pod is deleted
+	// for an upgrade, since none would come in its place. Nil means that there is one.
+	Unregistered func() string
 	// Cloud reports whether the node can use the cloud, and since when. Nil means always.
 	Cloud func() (online bool, since time.Time)
 	// Cache returns the state of the cache, for GET /debug/cache as JSON. Nil means that the path
@@ -105,6 +108,9 @@ func New(o Options) (*API, error) {
 	}
 	if o.Trouble == nil {
 		o.Trouble = func() string { return "" }
+	}
+	if o.Unregistered == nil {
+		o.Unregistered = func() string { return "" }
 	}
 	if o.Cloud == nil {
 		o.Cloud = func() (bool, time.Time) { return true, time.Time{} }
@@ -181,6 +187,9 @@ func (s *server) readyz(w http.ResponseWriter, _ *http.Request) error {
 	text := "OK"
 	if offline := s.Offline(); offline != "" {
 		text += ", " + offline
+	}
+	if missing := s.Unregistered(); missing != "" {
+		text += "; " + missing
 	}
 	if trouble := s.Trouble(); trouble != "" {
 		text += "; " + trouble

@@ -190,15 +190,17 @@ func TestReadyzGivesTheReason(t *testing.T) {
 // What is wrong with the cache is no reason to take the hub for unready: it serves what it has.
 func TestReadyzAddsWhatIsWrong(t *testing.T) {
 	o := unusedPods(t)
-	offline := ""
+	offline, missing := "", ""
+	o.Unregistered = func() string { return missing }
 	o.Offline = func() string { return offline }
 	o.Trouble = func() string { return "the disk is read-only" }
 	url := serve(t, o)
-	for _, tt := range []struct{ offline, want string }{
-		{"", "OK; the disk is read-only"},
-		{"offline since noon", "OK, offline since noon; the disk is read-only"},
+	for _, tt := range []struct{ offline, missing, want string }{
+		{"", "", "OK; the disk is read-only"},
+		{"offline since noon", "", "OK, offline since noon; the disk is read-only"},
+		{"", "there is no Node", "OK; there is no Node; the disk is read-only"},
 	} {
-		offline = tt.offline
+		offline, missing = tt.offline, tt.missing
 		if got := call(t, "GET", url+"/v1/readyz"); got.code != http.StatusOK || got.body != tt.want {
 			t.Errorf("got %d %q, want 200 %q", got.code, got.body, tt.want)
 		}

@@ -116,6 +116,11 @@ func (s *server) start(ctx, caller context.Context, pods []corev1.Pod, pod *core
 	if s.queues() && s.Offline() != "" {
 		return s.queue(pod, when)
 	}
+	if missing := s.Unregistered(); missing != "" && s.queues() {
+		done, err := s.queue(pod, when)
+		done.text = fmt.Sprintf("Upgrade of pod %s queued: %s", nameOf(pod), missing)
+		return done, err
+	}
 	if err := s.checkNode(ctx, caller, pods, pod); err != nil {
 		return accepted{}, err
 	}
@@ -141,6 +146,9 @@ func (s *server) start(ctx, caller context.Context, pods []corev1.Pod, pod *core
 
 // checkNode fails if the new version of a pod has no room on this node, or that cannot be found out.
 func (s *server) checkNode(ctx, caller context.Context, pods []corev1.Pod, pod *corev1.Pod) error {
+	if err := s.checkRegistered(nameOf(pod)); err != nil {
+		return err
+	}
 	if target, ok := targetOf(pod); !ok || len(target.Requests) == 0 {
 		return nil
 	}
@@ -149,6 +157,14 @@ func (s *server) checkNode(ctx, caller context.Context, pods []corev1.Pod, pod *
 		return s.cloudFailure(caller, err, fmt.Sprintf("look up node %s, to see whether the new version of pod %s has room there", s.NodeName, nameOf(pod)))
 	}
 	return checkRoom(node, pod, pods)
+}
+
+// checkRegistered fails while there is no Node for the next pod.
+func (s *server) checkRegistered(pod types.NamespacedName) error {
+	if missing := s.Unregistered(); missing != "" {
+		return failf(http.StatusServiceUnavailable, "pod %s was not upgraded: %s", pod, missing)
+	}
+	return nil
 }
 
 func nameOf(pod *corev1.Pod) types.NamespacedName {

@@ -24,6 +24,8 @@ type Options struct {
 	// Cloud reports whether the node can use the cloud, and since when.
 	Cloud func() (online bool, since time.Time)
 	Ready func() error
+	// Unregistered returns that the cloud has no Node of this name, and what to do, or "".
+	Unregistered func() string
 	// Cache returns the number of views, the bytes on disk, and what is wrong, or "".
 	Cache        func() (views int, bytes int64, trouble string)
 	Certificates func() []nodeapi.Certificate // those that expire
@@ -56,6 +58,7 @@ func (n *Node) State() nodeapi.NodeState {
 	if err := n.Ready(); err != nil {
 		s.Ready = err.Error()
 	}
+	s.Unregistered = n.Unregistered()
 	s.Cache.Views, s.Cache.Bytes, s.Cache.Trouble = n.Cache()
 	return s
 }

@@ -16,7 +16,7 @@ func options(t *testing.T) Options {
 	return Options{
 		Name: "gate-17", Version: "v1", Root: t.TempDir(),
 		Cloud: func() (bool, time.Time) { return false, time.Unix(100, 0) },
-		Ready: func() error { return nil },
+		Ready: func() error { return nil }, Unregistered: func() string { return "" },
 		Cache: func() (int, int64, string) { return 3, 4096, "" },
 		Certificates: func() []nodeapi.Certificate {
 			return []nodeapi.Certificate{{Name: "node", Expires: time.Unix(200, 0)}}
@@ -44,7 +44,8 @@ func TestState(t *testing.T) {
 		}
 		o.Ready = func() error { return errors.New("the hub is stopping") }
 		o.Certificates = func() []nodeapi.Certificate { return nil }
-		if got := New(o).State(); got.Ready != "the hub is stopping" || got.Certificates == nil || len(got.Certificates) != 0 {
+		o.Unregistered = func() string { return "no Node" }
+		if got := New(o).State(); got.Ready != "the hub is stopping" || got.Unregistered != "no Node" || got.Certificates == nil || len(got.Certificates) != 0 {
 			t.Errorf("got %+v", got)
 		}
 	})

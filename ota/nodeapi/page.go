@@ -101,7 +101,9 @@ type NodeState struct {
 	// Since is when Online last changed, or the hub's start.
 	Since time.Time `json:"since"`
 	// Ready is why the hub cannot serve the node, or empty.
-	Ready        string        `json:"ready,omitempty"`
+	Ready string `json:"ready,omitempty"`
+	// Unregistered is that the cloud has no Node of this name, and what to do, or empty.
+	Unregistered string        `json:"unregistered,omitempty"`
 	Disks        []Disk        `json:"disks"`
 	Cache        CacheHealth   `json:"cache"`
 	Certificates []Certificate `json:"certificates"`

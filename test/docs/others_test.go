@@ -12,6 +12,7 @@ var others = map[string]string{
 	"--bootstrap-kubeconfig":             "kubelet",
 	"--image-credential-provider-config": "kubelet",
 	"--kubelet-cgroups":                  "kubelet",
+	"--node-labels":                      "kubelet",
 	"--system-cgroups":                   "kubelet",
 
 	"--dport":       "iptables",

@@ -44,6 +44,8 @@ function status(s) {
     [kind, line] = ['bad', s.refused ? text.parts('refused', { why: english(s.refused) }) : t('stale', { when: time(s.stale) })];
   } else if (s.node?.ready) {
     [kind, line] = ['bad', text.parts('notReady', { why: english(s.node.ready) })];
+  } else if (s.node?.unregistered) {
+    [kind, line] = ['bad', english(s.node.unregistered)];
   } else if (s.node) {
     kind = s.node.online ? 'ok' : 'warn';
     line = t(s.node.online ? 'online' : 'offline', { when: time(s.node.since) });
@@ -51,9 +53,9 @@ function status(s) {
   return h('p', { class: `status ${kind}`, key: 'status' }, dot(), h('span', null, line));
 }
 
-// missing apps come before all else: no list of pods shows them.
+// Apps without a pod.
 function missing(s) {
-  return s.node?.missing?.map((m) => h('p', { class: 'status bad', role: 'alert', key: `${m.namespace}/${m.kind}/${m.workload}` },
+  return s.node?.missing.map((m) => h('p', { class: 'status bad', role: 'alert', key: `${m.namespace}/${m.workload}` },
     dot(), h('span', null, text.parts('missing', { app: m.workload, when: time(m.since), why: english(m.why) }))));
 }
 

@@ -92,6 +92,38 @@ func TestChangesDuringAnOutage(t *testing.T) {
 			}
 		})
 	}
+	// Cloud controllers delete Nodes whose machine they do not find. kubelet registers the Node again when it restarts.
+	t.Run("deleted", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t, "deleted", "1h")
+		s.awaitTolerations("3600")
+		s.cutOff()
+		s.stayed()
+		began := time.Now()
+		if err := env.fleet.RemoveNode(t.Context(), s.name); err != nil {
+			t.Fatal(err)
+		}
+		for _, workload := range s.workloads() {
+			s.await("PodGC deletes the pod of "+workload+", and another one runs elsewhere", func() bool {
+				all := s.pods(workload)
+				return len(all) == 1 && all[0].UID != s.uids[workload] && all[0].Spec.NodeName == spare
+			})
+		}
+		t.Logf("pods were deleted within %v", time.Since(began).Round(time.Second))
+		if err := env.fleet.AddNode(t.Context(), s.name, map[string]string{"name": s.name}); err != nil {
+			t.Fatal(err)
+		}
+		s.settle()
+		s.awaitTolerations(toleration) // nothing asks for more any longer
+		if c := autonomy.ConditionOf(s.node()); c != nil {
+			t.Errorf("the condition is %+v", c)
+		}
+		s.annotate(autonomy.DurationAnnotation, "1h")
+		s.awaitTolerations("3600")
+		s.awaitCondition(corev1.ConditionTrue, autonomy.ReasonApplied)
+		s.cutOff()
+		s.stayed()
+	})
 	// Pods of the other one are evicted when those of this one would have been.
 	t.Run("prolonged", func(t *testing.T) {
 		t.Parallel()

@@ -72,7 +72,13 @@ func (s *site) deploy() {
 	if _, err := env.admin.AppsV1().StatefulSets("default").Create(s.t.Context(), sts, metav1.CreateOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
-	for _, workload := range names {
+	s.settle()
+}
+
+// settle waits until the first pods run on the node, which are those that it knows from then on.
+func (s *site) settle() {
+	s.t.Helper()
+	for _, workload := range s.workloads() {
 		s.await("a pod of "+workload+" runs there", func() bool {
 			all := s.pods(workload)
 			for _, pod := range all {
