@@ -60,7 +60,6 @@ func TestAnUpgradeToAVersionThatFails(t *testing.T) {
 		"its image is waited for":  {waits("ImagePullBackOff", ""), "container web: ImagePullBackOff" + describe},
 		"its Secret is not there":  {waits("CreateContainerConfigError", `secret "key" not found`), `container web: CreateContainerConfigError: secret "key" not found` + describe},
 		"a reason of tomorrow":     {waits("OutOfQubits", ""), "container web: OutOfQubits" + describe},
-		"it is evicted":            {evicted, "Evicted: The node was low on resource: memory." + describe},
 		"its init container fails": {inInit(crashes(4, "")), "container web: CrashLoopBackOff, restarts: 4, last exit code 3" + logs},
 	}
 	for name, tt := range tests {
@@ -69,6 +68,50 @@ func TestAnUpgradeToAVersionThatFails(t *testing.T) {
 				podList(old()), podList(pod("shop", "web-2", newRevision)), podList(pod("shop", "web-2", newRevision, tt.change)))
 			h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait").is(t, exitBroken, started+"\n",
 				"waiting for pod shop/web-2 to stay Ready for 60ms\nerror: pod shop/web-2 of revision 7c9b does not run: "+tt.want+goBack)
+		})
+	}
+}
+
+// kubelet never tries a pod again that has failed as a whole; the workload's controller makes another one.
+func TestAPodThatKubeletRejectsIsWaitedOut(t *testing.T) {
+	rejected := func(reason string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: reason, Message: "Pod was rejected: no room"}
+		}
+	}
+	endedBy := func(p *corev1.Pod) {
+		evicted(p)
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, ContainerID: "containerd://1"},
+		}}}
+	}
+	const another = "waiting for another pod in place of shop/web-1: the cloud makes it"
+	for name, tt := range map[string]struct {
+		change func(*corev1.Pod)
+		why    string
+	}{
+		"no device": {rejected("UnexpectedAdmissionError"), ", after kubelet rejected pod shop/web-2: UnexpectedAdmissionError: Pod was rejected: no room"},
+		"no CPU":    {rejected("OutOfcpu"), ", after kubelet rejected pod shop/web-2: OutOfcpu: Pod was rejected: no room"},
+		"evicted":   {endedBy, ", after pod shop/web-2 has failed: container web: Evicted: The node was low on resource: memory., last exit code 137"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first := pod("shop", "web-2", newRevision, tt.change)
+			first.CreationTimestamp = metav1.NewTime(start)
+			starting, second := pod("shop", "web-3", newRevision, waits("ContainerCreating", "")), pod("shop", "web-3", newRevision)
+			starting.CreationTimestamp, second.CreationTimestamp = metav1.NewTime(start.Add(time.Second)), metav1.NewTime(start.Add(time.Second))
+			h := newFakeHub(t).on("POST", upgradeOf, answersWith(200, started)).on("GET", "/pods",
+				podList(old()), podList(first), podList(), podList(first, starting), podList(second))
+			h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait").has(t, exitDone, started+"\nPod shop/web-3 of revision 7c9b is Ready",
+				another+tt.why+"\nwaiting for a pod in place of shop/web-1: the cloud makes it"+tt.why+
+					"\nwaiting for pod shop/web-3 to be Ready: container web waits: ContainerCreating"+tt.why+
+					"\nwaiting for pod shop/web-3 to stay Ready for 60ms\n")
+
+			h = newFakeHub(t).on("POST", upgradeOf, answersWith(200, started)).on("GET", "/pods", podList(old()), podList(first))
+			h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait", "--timeout=300ms").is(t, exitUndone, started+"\n", another+tt.why+
+				"\nerror: not done after 300ms: "+another+tt.why+". The upgrade goes on; edgehubctl pods shows the pod. kubelet does not try that pod again: "+
+				"the DaemonSet makes another one, after up to 15 minutes. Mend what the reason names (journalctl -u kubelet has more), or go back on all nodes: "+
+				"kubectl rollout undo daemonset/web -n shop\n")
 		})
 	}
 }

@@ -35,7 +35,11 @@ func (c *call) waitFor(ctx context.Context, w *waiting) error {
 		done, next, err := c.look(ctx, w)
 		switch {
 		case ctx.Err() != nil:
-			return c.unfinished(ctx, "waiting "+where, "The "+what+" goes on; "+name+" pods shows the pod")
+			goesOn := "The " + what + " goes on; " + name + " pods shows the pod"
+			if advice := w.Advice(); advice != "" {
+				goesOn += ". " + advice
+			}
+			return c.unfinished(ctx, "waiting "+where, goesOn)
 		case err != nil && !hubclient.IsPassing(err):
 			return err
 		case err != nil:

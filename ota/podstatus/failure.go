@@ -55,6 +55,14 @@ func FailureOf(pod *corev1.Pod) *Failure {
 	return nil
 }
 
+// Ended reports whether a pod has failed as a whole, as it does when kubelet rejects it, or it is evicted: kubelet
+// never tries it again, unlike a container. Its owner makes another pod. rejected is true if no container was started.
+func Ended(pod *corev1.Pod) (ended, rejected bool) {
+	started := slices.ContainsFunc(statuses(pod), func(c corev1.ContainerStatus) bool { return c.ContainerID != "" || c.State.Terminated != nil })
+	ended = pod.Status.Phase == corev1.PodFailed
+	return ended, ended && !started
+}
+
 const crashLoop = "CrashLoopBackOff"
 
 // crashes reports whether a container has ended again after a restart, which kubelet calls

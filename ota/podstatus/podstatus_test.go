@@ -112,6 +112,28 @@ func TestAPodInTheWordsOfKubectl(t *testing.T) {
 	}
 }
 
+// What kubelet has rejected has no statuses of containers, or those of containers that were never started.
+func TestPodsThatKubeletDoesNotTryAgain(t *testing.T) {
+	type all = []corev1.ContainerStatus
+	neverStarted := corev1.ContainerStatus{Name: "app", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}
+	exited := container("app", false, 0, ended("Error", 137, 9))
+	for name, tt := range map[string]struct {
+		pod             *corev1.Pod
+		ended, rejected bool
+	}{
+		"it is rejected":                      {podOf("Failed", nil, nil, reason("OutOfcpu")), true, true},
+		"it is rejected, with statuses":       {podOf("Failed", nil, all{neverStarted}, reason("UnexpectedAdmissionError")), true, true},
+		"it is evicted while it runs":         {podOf("Failed", nil, all{exited}, reason("Evicted")), true, false},
+		"its only init container had started": {podOf("Failed", all{exited}, all{neverStarted}, reason("Evicted")), true, false},
+		"it waits for its images":             {podOf("Pending", nil, all{neverStarted}), false, false},
+		"it crashes":                          {podOf("Running", nil, all{exited}), false, false},
+	} {
+		if ended, rejected := Ended(tt.pod); ended != tt.ended || rejected != tt.rejected {
+			t.Errorf("%s: ended %v, rejected %v", name, ended, rejected)
+		}
+	}
+}
+
 func TestAFailureIsOneLineThatIsSafeToPrint(t *testing.T) {
 	pod := podOf("Running", nil, []corev1.ContainerStatus{container("app", false, 2, waiting("CrashLoopBackOff"))})
 	last := ended("OOMKilled", 137, 9)

@@ -34,6 +34,8 @@ type Replacement struct {
 	// while it is not Ready.
 	run   readiness
 	Ready time.Time
+	// ended is the last pod in place of the old one that has failed as a whole; nil if none has.
+	ended *corev1.Pod
 }
 
 // NewReplacement describes the pod that will replace pod, given the pods before the upgrade.
@@ -75,7 +77,8 @@ func podOf(before []*corev1.Pod, pod Name, action string) (*corev1.Pod, error) {
 
 // Check returns true once the replacement has been Ready for long enough, and otherwise what
 // to wait for. The pods are from some time between asked and answered. Check returns an error
-// when the replacement fails to run.
+// when the replacement fails to run. One that kubelet rejects, or that is evicted, is waited out: its owner makes another
+// one.
 func (s *Replacement) Check(pods []*corev1.Pod, asked, answered time.Time) (done bool, waiting string, err error) {
 	if s.before != nil {
 		return s.checkRollback(pods, asked, answered)
@@ -91,10 +94,35 @@ func (s *Replacement) Check(pods []*corev1.Pod, asked, answered time.Time) (done
 	case old != nil:
 		return false, fmt.Sprintf("for pod %s to end", s.Old), nil
 	case s.keepsName:
-		return false, fmt.Sprintf("for a pod in place of %s: the cloud makes it, perhaps on another node", s.Old), nil
+		return false, fmt.Sprintf("for a pod in place of %s: the cloud makes it, perhaps on another node", s.Old) + s.afterEnded(), nil
 	default:
-		return false, fmt.Sprintf("for a pod in place of %s: the cloud makes it", s.Old), nil
+		return false, fmt.Sprintf("for a pod in place of %s: the cloud makes it", s.Old) + s.afterEnded(), nil
 	}
+}
+
+// afterEnded completes what is waited for by the pod that has failed.
+func (s *Replacement) afterEnded() string {
+	if s.ended == nil {
+		return ""
+	}
+	what := "pod %s/%s has failed: %s"
+	if _, rejected := podstatus.Ended(s.ended); rejected {
+		what = "kubelet rejected pod %s/%s: %s"
+	}
+	return ", after " + fmt.Sprintf(what, s.ended.Namespace, s.ended.Name, podstatus.FailureOf(s.ended))
+}
+
+// Advice is what to do about a pod that has failed, when nobody waits for the next one any longer. It is "" if none has.
+func (s *Replacement) Advice() string {
+	if s.ended == nil {
+		return ""
+	}
+	owner := metav1.GetControllerOf(s.ended)
+	if owner == nil {
+		owner = &metav1.OwnerReference{Kind: "DaemonSet", Name: "NAME"}
+	}
+	return fmt.Sprintf("kubelet does not try that pod again: the %s makes another one, after up to 15 minutes. Mend what the reason names (journalctl -u kubelet has more), or go back on all nodes: kubectl rollout undo %s/%s -n %s",
+		owner.Kind, strings.ToLower(owner.Kind), owner.Name, s.ended.Namespace)
 }
 
 // checkRollback is Check for a rollback. The pod is Ready all the while, so it is also looked at whether
@@ -152,12 +180,16 @@ func (s *Replacement) find(pods []*corev1.Pod) (old *corev1.Pod) {
 // evaluate is check for a replacement that exists.
 func (s *Replacement) evaluate(asked, answered time.Time) (done bool, waiting string, err error) {
 	name := Name{s.Pod.Namespace, s.Pod.Name}
+	if ended, _ := podstatus.Ended(s.Pod); ended && s.before == nil {
+		s.ended, s.Ready = s.Pod, time.Time{}
+		return false, fmt.Sprintf("for another pod in place of %s: the cloud makes it", s.Old) + s.afterEnded(), nil
+	}
 	if f := podstatus.FailureOf(s.Pod); f != nil {
 		return false, "", &Broken{pod: s.Pod, failure: f, rolledBack: s.before != nil}
 	}
 	if !podstatus.IsReady(s.Pod) {
 		s.Ready = time.Time{}
-		return false, fmt.Sprintf("for pod %s to be Ready: %s", name, podstatus.Unready(s.Pod)), nil
+		return false, fmt.Sprintf("for pod %s to be Ready: %s", name, podstatus.Unready(s.Pod)) + s.afterEnded(), nil
 	}
 	if now := readinessOf(s.Pod); s.Ready.IsZero() || now != s.run {
 		s.run, s.Ready = now, answered
@@ -218,6 +250,9 @@ func (b *Broken) goBack() string {
 	owner := metav1.GetControllerOf(b.pod)
 	if owner == nil {
 		return "kubelet goes on trying"
+	}
+	if ended, _ := podstatus.Ended(b.pod); ended {
+		return fmt.Sprintf("kubelet does not try it again: the %s makes a pod of the newest revision in its place", owner.Kind)
 	}
 	if b.rolledBack {
 		return fmt.Sprintf("kubelet goes on trying; edgehubctl upgrade %s/%s replaces it by a pod of the newest revision", b.pod.Namespace, b.pod.Name)
