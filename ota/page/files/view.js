@@ -55,7 +55,7 @@ function status(s) {
 
 // Apps without a pod.
 function missing(s) {
-  return s.node?.missing.map((m) => h('p', { class: 'status bad', role: 'alert', key: `${m.namespace}/${m.workload}` },
+  return s.node?.missing?.map((m) => h('p', { class: 'status bad', role: 'alert', key: `${m.namespace}/${m.workload}` },
     dot(), h('span', null, text.parts('missing', { app: m.workload, when: time(m.since), why: english(m.why) }))));
 }
 
