@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/status"
 	"github.com/edgehub-io/edgehub/controller/workload"
+	"github.com/edgehub-io/edgehub/ota/placement"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -52,7 +54,9 @@ func (s *scope) markPods(ctx context.Context) error {
 	target = s.admitted(target)
 	target.MinReadySeconds = workload.MinReadySecondsOf(s.object)
 	if s.ds == nil {
-		target.Requests = nil // the next pod may run on another node
+		target = target.WithoutNode()
+	} else {
+		target.Placement = new(s.placementRule())
 	}
 	now, m := time.Now(), status.NewMarker(target, s.options.Policy, revisions, obstacles)
 	if s.options.Prepull {
@@ -130,6 +134,20 @@ func (s *scope) refusedOf(ctx context.Context, newest *appsv1.ControllerRevision
 	return s.refused(newest.Name), answers
 }
 
+// placementRule is the DaemonSet's, with the node selector that admission gives to its pods. Whether there is to be a
+// pod is decided by the template alone, so tolerations that admission adds do not count.
+func (s *scope) placementRule() placement.Rule {
+	rule := placement.RuleOf(&s.ds.Spec.Template.Spec)
+	if admitted := s.state.successor.nodeSelector; len(admitted) > 0 {
+		rule.NodeSelector = maps.Clone(rule.NodeSelector)
+		if rule.NodeSelector == nil {
+			rule.NodeSelector = map[string]string{}
+		}
+		maps.Copy(rule.NodeSelector, admitted)
+	}
+	return rule
+}
+
 // obstacles returns a function that says why the node of a pod would get no pod of the new
 // revision, which is the DaemonSet's template: NewestRevision has made sure of that. The next pod of a
 // StatefulSet may run on another node, so nothing stands in its way but refused, if it is not "".
@@ -137,7 +155,7 @@ func (s *scope) obstacles(refused string) func(*corev1.Pod) string {
 	if s.ds == nil {
 		return func(*corev1.Pod) string { return refused }
 	}
-	placement := rollout.NewPlacement(&s.ds.Spec.Template.Spec)
+	next := placement.New(s.placementRule())
 	nodes := sync.OnceValue(func() map[string]*corev1.Node { // most pods of a rollout do not ask
 		out := map[string]*corev1.Node{}
 		for _, node := range s.nodes.List() {
@@ -147,7 +165,7 @@ func (s *scope) obstacles(refused string) func(*corev1.Pod) string {
 	})
 	return func(pod *corev1.Pod) string {
 		if node := nodes()[rollout.NodeOf(pod)]; node != nil {
-			return cmp.Or(placement.Obstacle(node), refused)
+			return cmp.Or(next.Obstacle(node), refused)
 		}
 		return refused
 	}

@@ -19,8 +19,10 @@ type successorState struct {
 	verdict  successor.Verdict
 	retry    backoff.Retry // after refusals
 	asked    time.Time
-	until    time.Time      // when it is asked again, so that people see what is so
-	target   upgrade.Target // as it was admitted; without a revision if no pod was returned
+	until    time.Time // when it is asked again, so that people see what is so
+	// target and nodeSelector are as they were admitted; empty if no pod was returned.
+	target       upgrade.Target
+	nodeSelector map[string]string
 }
 
 // purpose is what an answer is for.
@@ -65,10 +67,11 @@ func (s *scope) successorOf(ctx context.Context, revision *appsv1.ControllerRevi
 	} else {
 		t.retry = backoff.Retry{}
 	}
-	if t.verdict.Pod != nil {
-		if target := upgrade.NewTarget(daemonset.HashOf(revision), &t.verdict.Pod.Spec); !target.SameButNames(t.target) {
+	if admitted := t.verdict.Pod; admitted != nil {
+		if target := upgrade.NewTarget(daemonset.HashOf(revision), &admitted.Spec); !target.SameButNames(t.target) {
 			t.target = target
 		}
+		t.nodeSelector, t.verdict.Pod = admitted.Spec.NodeSelector, nil // the rest of it is large
 	}
 	if t.verdict.Result != before {
 		s.log.Info("the apiserver was asked for the next pod", s.key.kind.Lower(), s.key.String(), "revision", revision.Name,

@@ -1,12 +1,14 @@
 package ota
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-helpers/resource"
@@ -132,13 +134,17 @@ func checkPlacement(pod *corev1.Pod) error {
 	if !ok || target.Blocked == "" {
 		return nil
 	}
-	return failf(http.StatusForbidden,
-		"pod %s/%s would not come back: %s; it runs on as it is, until the cluster's admin changes the node or the DaemonSet",
-		pod.Namespace, pod.Name, target.Blocked)
+	return wouldNotComeBack(pod, target.Blocked)
 }
 
-// checkRoom fails if what the new version of pod requests is not free on node without it. all are
-// the node's pods.
+func wouldNotComeBack(pod *corev1.Pod, obstacle string) error {
+	return failf(http.StatusForbidden,
+		"pod %s/%s would not come back: %s; it runs on as it is, until the cluster's admin changes the node or the DaemonSet",
+		pod.Namespace, pod.Name, obstacle)
+}
+
+// checkRoom fails if what the new version of pod requests, its ports, or a place among the pods is not free on node
+// without it. all are the node's pods.
 //
 // Pods of a lower priority count as room, since the scheduler evicts them. A pod of a DaemonSet or
 // StatefulSet that ends may be one that was upgraded a moment ago, and counts as its successor. Nothing is
@@ -151,6 +157,7 @@ func checkRoom(node *corev1.Node, pod *corev1.Pod, all []corev1.Pod) error {
 	}
 	evicts := pod.Spec.PreemptionPolicy == nil || *pod.Spec.PreemptionPolicy != corev1.PreemptNever
 	free := node.Status.Allocatable.DeepCopy()
+	places, limited := free[corev1.ResourcePods]
 	for i := range all {
 		p := &all[i]
 		switch {
@@ -159,11 +166,21 @@ func checkRoom(node *corev1.Node, pod *corev1.Pod, all []corev1.Pod) error {
 			evicts && priority(p) < priority(pod):
 			continue
 		}
+		places.Sub(onePod)
 		for name, used := range keeps(p) {
 			left := free[name]
 			left.Sub(used)
 			free[name] = left
 		}
+		for _, port := range target.HostPorts {
+			if slices.ContainsFunc(upgrade.HostPortsOf(&p.Spec), port.Conflicts) {
+				return wouldNotComeBack(pod, fmt.Sprintf("pod %s/%s has port %d of node %s, which the new version wants", p.Namespace, p.Name, port.Port, node.Name))
+			}
+		}
+	}
+	if limited && places.Sign() <= 0 {
+		total := node.Status.Allocatable[corev1.ResourcePods]
+		return wouldNotComeBack(pod, fmt.Sprintf("node %s has all of its %s pods", node.Name, total.String()))
 	}
 	for _, name := range slices.Sorted(maps.Keys(target.Requests)) {
 		want, left, total := target.Requests[name], free[name], node.Status.Allocatable[name]
@@ -175,6 +192,8 @@ func checkRoom(node *corev1.Node, pod *corev1.Pod, all []corev1.Pod) error {
 	}
 	return nil
 }
+
+var onePod = *quantity.NewQuantity(1, quantity.DecimalSI)
 
 // keeps returns what is not free because of a pod: what it requests or, if it ends and that is more,
 // what its new version does. It counts as the scheduler does: a pod that is resized in place with what it has until it

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/edgehub-io/edgehub/ota/placement"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -166,7 +167,10 @@ func TestAPodWithoutRoomForItsSuccessorIsKept(t *testing.T) {
 			}
 		}
 	}
-	never := corev1.PreemptNever
+	ports := func(ports ...corev1.ContainerPort) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Spec.Containers[0].Ports = ports }
+	}
+	wet, never := []corev1.Toleration{{Key: "wet", Operator: corev1.TolerationOpExists}}, corev1.PreemptNever
 	for name, tt := range map[string]struct {
 		requests corev1.ResourceRequirements
 		other    *corev1.Pod
@@ -200,6 +204,30 @@ func TestAPodWithoutRoomForItsSuccessorIsKept(t *testing.T) {
 			func(pod *corev1.Pod, _ *upgrade.Target) { pod.Spec.PreemptionPolicy = &never }},
 		"the new version has another priority": {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", same), "",
 			func(_ *corev1.Pod, target *upgrade.Target) { target.PriorityClassName = "high" }},
+		"there is place for no more pods": {corev1.ResourceRequirements{Requests: cpu("0")}, other("0", func(p *corev1.Pod) { p.Name = "three" }), "node node-1 has all of its 3 pods", nil},
+		"another has its port": {corev1.ResourceRequirements{}, other("0", ports(corev1.ContainerPort{HostPort: 80, Protocol: corev1.ProtocolTCP})), "pod default/other has port 80 of node node-1",
+			func(_ *corev1.Pod, target *upgrade.Target) {
+				target.HostPorts = []upgrade.HostPort{{Port: 80, IP: "127.0.0.1"}}
+			}},
+		"another has its port at another address, and by another protocol": {corev1.ResourceRequirements{}, other("0", ports(
+			corev1.ContainerPort{HostPort: 80, HostIP: "10.0.0.1"}, corev1.ContainerPort{HostPort: 80, Protocol: corev1.ProtocolUDP}, corev1.ContainerPort{ContainerPort: 80})), "",
+			func(_ *corev1.Pod, target *upgrade.Target) {
+				target.HostPorts = []upgrade.HostPort{{Port: 80, IP: "127.0.0.1"}}
+			}},
+		"another has its port, and has to go": {corev1.ResourceRequirements{}, other("0", func(p *corev1.Pod) {
+			ports(corev1.ContainerPort{HostPort: 80})(p)
+			p.Spec.Priority = new(int32(-1))
+		}), "", func(_ *corev1.Pod, target *upgrade.Target) { target.HostPorts = []upgrade.HostPort{{Port: 80}} }},
+		"the node has got a taint": {corev1.ResourceRequirements{}, other("0", same), "node node-1 has the taint wet:NoSchedule, which the new version does not tolerate",
+			func(_ *corev1.Pod, target *upgrade.Target) { target.Placement = &placement.Rule{} }},
+		"the node has got another label": {corev1.ResourceRequirements{}, other("0", same), "the labels of node node-1 do not match",
+			func(_ *corev1.Pod, target *upgrade.Target) {
+				target.Placement = &placement.Rule{Tolerations: wet, NodeSelector: map[string]string{"disk": "none"}}
+			}},
+		"the node suits it": {corev1.ResourceRequirements{}, other("0", same), "",
+			func(_ *corev1.Pod, target *upgrade.Target) {
+				target.Placement = &placement.Rule{Tolerations: wet, NodeSelector: map[string]string{"disk": "ssd"}}
+			}},
 		"the template names no priority class, and the cluster gives all pods one": {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", same), "has 1 of 4 for it",
 			func(pod *corev1.Pod, _ *upgrade.Target) { pod.Spec.PriorityClassName = "everybodys" }},
 	} {
@@ -211,7 +239,11 @@ func TestAPodWithoutRoomForItsSuccessorIsKept(t *testing.T) {
 				tt.change(pod, &target)
 			}
 			pod.Annotations = map[string]string{upgrade.TargetAnnotation: target.Encode()}
-			c := &cloud{delete: accept, list: podList(pod, tt.other), cpus: "4"}
+			pods := []*corev1.Pod{pod, tt.other}
+			if tt.other.Name == "three" {
+				pods = append(pods, other("0", same), other("0", same))
+			}
+			c := &cloud{delete: accept, list: podList(pods...), cpus: "4"}
 			got := call(t, "POST", c.start(t, Options{})+upgradeWeb1)
 			_, deletes := c.asked()
 			if goes := tt.says == ""; (got.code == http.StatusOK) != goes || (len(deletes) == 1) != goes || !strings.Contains(got.body, tt.says) {

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/ota/placement"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -144,17 +145,24 @@ func (s *server) start(ctx, caller context.Context, pods []corev1.Pod, pod *core
 	return accepted{http.StatusOK, "Start updating pod " + nameOf(pod).String()}, nil
 }
 
-// checkNode fails if the new version of a pod has no room on this node, or that cannot be found out.
+// checkNode fails if Kubernetes would place no pod of the new version on this node as it is now, or that cannot be found
+// out. The controller looks at placement, too, but may be away.
 func (s *server) checkNode(ctx, caller context.Context, pods []corev1.Pod, pod *corev1.Pod) error {
 	if err := s.checkRegistered(nameOf(pod)); err != nil {
 		return err
 	}
-	if target, ok := targetOf(pod); !ok || len(target.Requests) == 0 {
+	target, ok := targetOf(pod)
+	if !ok || len(target.Requests)+len(target.HostPorts) == 0 && target.Placement == nil {
 		return nil
 	}
 	node, err := s.Pods.Node(ctx, s.NodeName)
 	if err != nil {
 		return s.cloudFailure(caller, err, fmt.Sprintf("look up node %s, to see whether the new version of pod %s has room there", s.NodeName, nameOf(pod)))
+	}
+	if target.Placement != nil {
+		if obstacle := placement.New(*target.Placement).Obstacle(node); obstacle != "" {
+			return wouldNotComeBack(pod, obstacle)
+		}
 	}
 	return checkRoom(node, pod, pods)
 }

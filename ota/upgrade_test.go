@@ -33,7 +33,7 @@ var podResource = schema.GroupResource{Resource: "pods"}
 // made to do. What a real one does is tested against a real one.
 type cloud struct {
 	list, delete http.HandlerFunc
-	cpus         string // that the node has for pods
+	cpus         string // that the node has for pods, of which it takes three
 
 	mu      sync.Mutex
 	lists   int
@@ -56,7 +56,9 @@ func (c *cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.delete(w, r)
 	case r.URL.Path == "/api/v1/nodes/node-1":
 		node := corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
-		node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(c.cpus)}
+		node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(c.cpus), corev1.ResourcePods: resource.MustParse("3")}
+		node.Labels = map[string]string{"disk": "ssd"}
+		node.Spec.Taints = []corev1.Taint{{Key: "wet", Effect: corev1.TaintEffectNoSchedule}}
 		sendJSON(w, http.StatusOK, node)
 	default:
 		c.list(w, r)

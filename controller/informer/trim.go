@@ -85,7 +85,7 @@ func trimStatefulSet(sts *appsv1.StatefulSet) *appsv1.StatefulSet {
 	}
 }
 
-// trimTemplate keeps what rollout.NewPlacement reads.
+// trimTemplate keeps what placement.RuleOf reads.
 func trimTemplate(spec *corev1.PodSpec) corev1.PodSpec {
 	out := corev1.PodSpec{
 		NodeName:     spec.NodeName,

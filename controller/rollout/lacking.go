@@ -36,7 +36,7 @@ func (pl *planner) observeMissing() {
 	obs, since := pl.in.Observations, map[string]time.Time{}
 	for i := range pl.nodes {
 		p := &pl.nodes[i]
-		if !p.observed.ready() || !pl.placement.canSchedule(p.node) {
+		if !p.observed.ready() || !pl.placement.CanSchedule(p.node) {
 			continue
 		}
 		m := Missing{Node: p.node.Name}

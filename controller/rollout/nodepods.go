@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/edgehub-io/edgehub/ota/placement"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -22,7 +23,7 @@ type nodePods struct {
 
 // nodePods returns the nodes that should run the daemon, in the order of Nodes, and those that
 // should not and run an old pod of it. A pod whose Node object is missing is in none of them.
-func (in *Input) nodePods(placement Placement) (nodes, misplaced []nodePods) {
+func (in *Input) nodePods(rule placement.Placement) (nodes, misplaced []nodePods) {
 	live, terminating := map[string][]*corev1.Pod{}, map[string][]*corev1.Pod{}
 	for _, pod := range in.Pods {
 		switch {
@@ -36,7 +37,7 @@ func (in *Input) nodePods(placement Placement) (nodes, misplaced []nodePods) {
 	for _, node := range in.Nodes {
 		p := nodePods{node: node, observed: in.Observations.nodes[node.Name], live: live[node.Name], terminating: terminating[node.Name]}
 		switch {
-		case placement.ShouldRun(node):
+		case rule.ShouldRun(node):
 			nodes = append(nodes, p)
 		case slices.ContainsFunc(p.live, func(pod *corev1.Pod) bool { return revisionOf(pod) != in.Revision && !terminal(pod) }):
 			misplaced = append(misplaced, p)

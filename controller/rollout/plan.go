@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/ota/placement"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -78,16 +79,16 @@ func (in *Input) breakerWindow() time.Duration { return cmp.Or(in.Timing.Breaker
 // them.
 func NewPlan(in Input) Plan {
 	in.Observations.observe(&in)
-	placement := NewPlacement(&in.DaemonSet.Spec.Template.Spec)
-	nodes, misplaced := in.nodePods(placement)
-	pl := planner{in: &in, placement: placement, nodes: nodes, prepulls: upgrade.NewPrepulls(in.Revision)}
+	rule := placement.New(placement.RuleOf(&in.DaemonSet.Spec.Template.Spec))
+	nodes, misplaced := in.nodePods(rule)
+	pl := planner{in: &in, placement: rule, nodes: nodes, prepulls: upgrade.NewPrepulls(in.Revision)}
 	pl.plan.Revision, pl.plan.RefusedInARow, pl.plan.LackingWhy = in.Revision, in.RefusedInARow, in.LackingWhy
 
 	pl.classify()
 	for i := range misplaced {
 		p := &misplaced[i]
 		pod, _ := p.only()
-		pl.setState(p.node.Name, pod, HeldByPlacement, placement.Obstacle(p.node))
+		pl.setState(p.node.Name, pod, HeldByPlacement, rule.Obstacle(p.node))
 	}
 	pl.observeMissing()
 	pl.plan.Max = in.Options.MaxUnavailable.Of(pl.plan.Ready)
@@ -115,7 +116,7 @@ func (in *Input) rolledBack(pod *corev1.Pod) bool {
 // planner makes one Plan.
 type planner struct {
 	in         *Input
-	placement  Placement
+	placement  placement.Placement
 	nodes      []nodePods
 	prepulls   *upgrade.Prepulls
 	plan       Plan
@@ -209,7 +210,7 @@ func (pl *planner) candidate(p *nodePods, pod *corev1.Pod, unavailable string) c
 	return candidate{
 		node: p.node.Name, pod: pod,
 		ready: observed.ready(), unavailable: unavailable, readyTransition: observed.transitionTime,
-		settled:   p.observed.readyFor(pl.in.Now) >= pl.in.settle() && pl.placement.canSchedule(p.node),
+		settled:   p.observed.readyFor(pl.in.Now) >= pl.in.settle() && pl.placement.CanSchedule(p.node),
 		settles:   p.observed.since.Add(pl.in.settle()),
 		heldUntil: pl.heldUntil(pod), wait: pl.imagesFor(p, pod), refusal: pl.in.refusal(pod),
 	}

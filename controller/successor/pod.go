@@ -20,6 +20,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/workload"
+	"github.com/edgehub-io/edgehub/ota/placement"
 )
 
 // PodOf returns the pod that the controller of a DaemonSet makes for a node (CreatePodTemplate and
@@ -60,7 +61,7 @@ func PodOf(o workload.Object, revision *appsv1.ControllerRevision, old *corev1.P
 	if generation, ok := o.GetAnnotations()[appsv1.DeprecatedTemplateGeneration]; ok {
 		pod.Labels[deprecatedGenerationLabel] = generation
 	}
-	pod.Spec.Tolerations = append(pod.Spec.Tolerations, rollout.AddedTolerations(pod.Spec.HostNetwork)...)
+	pod.Spec.Tolerations = append(pod.Spec.Tolerations, placement.AddedTolerations(pod.Spec.HostNetwork)...)
 	bind(&pod.Spec, rollout.NodeOf(old))
 	return pod, nil
 }

@@ -6,6 +6,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -15,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/resource"
+
+	"github.com/edgehub-io/edgehub/ota/placement"
 )
 
 const (
@@ -73,6 +76,11 @@ type Target struct {
 	// Requests are what the scheduler wants to be free on the node for a pod of this revision. A pod
 	// of a StatefulSet has none here: its successor may run on another node.
 	Requests corev1.ResourceList `json:"requests,omitempty"`
+	// HostPorts are those that a pod of this revision takes of the node's. It has none of a StatefulSet either.
+	HostPorts []HostPort `json:"hostPorts,omitempty"`
+	// Placement decides whether a node gets a pod of this revision, for a node that has to judge that by itself. It is nil of
+	// a StatefulSet.
+	Placement *placement.Rule `json:"placement,omitempty"`
 	// PriorityClassName is the template's.
 	PriorityClassName string `json:"priorityClassName,omitempty"`
 	// MinReadySeconds is the DaemonSet's or StatefulSet's, for clients that upgrade the pod and wait until its
@@ -97,6 +105,41 @@ type Image struct {
 	Image string `json:"image"`
 }
 
+// HostPort is a port of a node.
+type HostPort struct {
+	Port     int32           `json:"port"`
+	Protocol corev1.Protocol `json:"protocol,omitempty"` // "" is TCP
+	IP       string          `json:"ip,omitempty"`       // "" is every address
+}
+
+// HostPortsOf returns the ports that a pod takes of its node's.
+func HostPortsOf(spec *corev1.PodSpec) []HostPort {
+	var out []HostPort
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			for _, p := range containers[i].Ports {
+				if p.HostPort > 0 {
+					out = append(out, HostPort{p.HostPort, p.Protocol, p.HostIP})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// Conflicts reports whether one node cannot give both.
+func (p HostPort) Conflicts(other HostPort) bool {
+	every := func(ip string) bool { return ip == "" || ip == "0.0.0.0" || ip == "::" }
+	return p.Port == other.Port && cmp.Or(p.Protocol, corev1.ProtocolTCP) == cmp.Or(other.Protocol, corev1.ProtocolTCP) &&
+		(p.IP == other.IP || every(p.IP) || every(other.IP))
+}
+
+// WithoutNode returns t without what is about the node: the next pod of a StatefulSet may run on another.
+func (t Target) WithoutNode() Target {
+	t.Requests, t.HostPorts, t.Placement = nil, nil, nil
+	return t
+}
+
 // NewTarget returns the target for the revision with this hash and pod template.
 func NewTarget(revision string, template *corev1.PodSpec) Target {
 	images := func(containers []corev1.Container) []Image {
@@ -111,6 +154,7 @@ func NewTarget(revision string, template *corev1.PodSpec) Target {
 		Containers:     images(template.Containers),
 		InitContainers: images(template.InitContainers),
 		Requests:       requestsOf(template), PriorityClassName: template.PriorityClassName,
+		HostPorts: HostPortsOf(template),
 	}
 	for i := range template.Volumes {
 		if v := &template.Volumes[i]; v.Image != nil && v.Image.Reference != "" {
@@ -160,6 +204,7 @@ func (t Target) SameButNames(other Target) bool {
 		return all
 	}
 	return slices.EqualFunc(images(t), images(other), slices.Equal[[]string]) && equality.Semantic.DeepEqual(t.Requests, other.Requests) &&
+		slices.Equal(t.HostPorts, other.HostPorts) && equality.Semantic.DeepEqual(t.Placement, other.Placement) &&
 		slices.Equal(t.ImagePullSecrets, other.ImagePullSecrets) && t.Revision == other.Revision && t.PriorityClassName == other.PriorityClassName
 }
 

@@ -65,7 +65,7 @@ var layers = map[string][]string{
 	"proxy/upstream":  {"proxy/authn", "proxy/upstream/liveness"}, // not proxy, which it does not need
 	// Connections know their apiserver by an interface of their own.
 	"proxy/upstream/liveness": {},
-	"ota":                     {"ota/coreclient", "ota/nodeapi", "ota/params", "ota/podlist", "ota/schedule", "ota/upgrade"},
+	"ota":                     {"ota/coreclient", "ota/nodeapi", "ota/params", "ota/placement", "ota/podlist", "ota/schedule", "ota/upgrade"},
 	"ota/coreclient":          {},
 	"ota/nodepods":            {},
 	"ota/params":              {},
@@ -163,18 +163,19 @@ var layers = map[string][]string{
 	"cache/wire/jsonscan": {},
 
 	// What cloud and node exchange: both import it, it imports neither. See contract_test.go.
-	"ota/upgrade": {},
+	"ota/placement": {},
+	"ota/upgrade":   {"ota/placement"},
 	// What the hub's HTTP API and its clients exchange.
 	"ota/nodeapi": {},
 	"controller": {
 		"controller/autonomy", "controller/backoff", "controller/daemonset", "controller/events", "controller/expectations", "controller/informer",
-		"controller/missing", "controller/podclient", "controller/rollback", "controller/rollout", "controller/status", "controller/successor", "controller/tolerations", "controller/workload", "ota/upgrade",
+		"controller/missing", "controller/podclient", "controller/rollback", "controller/rollout", "controller/status", "controller/successor", "controller/tolerations", "controller/workload", "ota/placement", "ota/upgrade",
 	},
 	// What the controller decides, for those who show it: no client, no clock.
 	"controller/autonomy":  {},
 	"controller/daemonset": {"ota/upgrade"},
 	"controller/workload":  {"controller/daemonset"},
-	"controller/rollout":   {"controller/daemonset", "ota/upgrade"},
+	"controller/rollout":   {"controller/daemonset", "ota/placement", "ota/upgrade"},
 	"controller/rollback":  {"controller/daemonset", "ota/upgrade"},
 	"controller/status":    {"controller/daemonset", "controller/rollback", "controller/rollout", "ota/upgrade"},
 	// What it remembers between reconciles: no client either.
@@ -183,7 +184,7 @@ var layers = map[string][]string{
 	// What it reads, writes and reports: each with its own part of the API, and none
 	// knows the reconcile that uses it.
 	"controller/informer":  {"controller/daemonset", "controller/rollout", "controller/status", "controller/workload", "ota/upgrade"},
-	"controller/successor": {"controller/daemonset", "controller/expectations", "controller/rollout", "controller/workload"},
+	"controller/successor": {"controller/daemonset", "controller/expectations", "controller/rollout", "controller/workload", "ota/placement"},
 	"controller/missing":   {"controller/podclient", "ota/upgrade"},
 	"controller/podclient": {"controller/expectations", "controller/rollout", "controller/status"},
 	"controller/events":    {"controller/daemonset", "controller/podclient", "controller/rollout", "controller/status", "controller/workload", "ota/upgrade"},
@@ -220,7 +221,7 @@ var chosen = map[string]dependency{
 	"k8s.io/client-go":                       {},
 	"k8s.io/klog/v2":                         {},                                                                                                                                                          // to send its lines through log/slog
 	"k8s.io/component-helpers/resource":      {only: []string{"controller/successor", "ota", "ota/upgrade"}},                                                                                              // what a pod requests of its node
-	"k8s.io/component-helpers/scheduling":    {only: []string{"controller/rollout"}},                                                                                                                      // which nodes should run a daemon
+	"k8s.io/component-helpers/scheduling":    {only: []string{"ota/placement"}},                                                                                                                           // which nodes should run a daemon
 	"k8s.io/apiserver/pkg/endpoints/request": {only: []string{"proxy", "proxy/upstream", "proxy/upstream/liveness", "hub", "cache", "cache/identity", "cache/offline", "cache/query", "proxy/transform"}}, // how an apiserver reads a path
 	"github.com/gorilla/mux":                 {only: []string{"ota"}},                                                                                                                                     // it redirects paths, so it never stands in front of the apiserver
 	"github.com/prometheus/client_golang":    {},

@@ -1,4 +1,6 @@
-package rollout
+// Package placement decides on which nodes Kubernetes places the pods of a DaemonSet: for the controller, and for a node
+// that looks at itself. Everything in it is a pure function.
+package placement
 
 import (
 	"fmt"
@@ -9,21 +11,40 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Placement decides which nodes should run a daemon. The zero value is every node
-// without a taint.
+// Rule is the part of a pod's spec that decides.
+type Rule struct {
+	NodeName     string               `json:"nodeName,omitempty"`
+	NodeSelector map[string]string    `json:"nodeSelector,omitempty"`
+	Affinity     *corev1.NodeSelector `json:"affinity,omitempty"` // that is required
+	Tolerations  []corev1.Toleration  `json:"tolerations,omitempty"`
+	HostNetwork  bool                 `json:"hostNetwork,omitempty"`
+}
+
+// RuleOf returns the rule of the pod template of a DaemonSet. Its fields are shared.
+func RuleOf(template *corev1.PodSpec) Rule {
+	r := Rule{NodeName: template.NodeName, NodeSelector: template.NodeSelector, Tolerations: template.Tolerations, HostNetwork: template.HostNetwork}
+	if a := template.Affinity; a != nil && a.NodeAffinity != nil {
+		r.Affinity = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	return r
+}
+
+// Placement decides. The zero value is every node without a taint.
 type Placement struct {
 	nodeName    string
 	affinity    nodeaffinity.RequiredNodeAffinity
 	tolerations []corev1.Toleration
 }
 
-// NewPlacement reads the pod template of a DaemonSet: nodeName, nodeSelector,
-// required node affinity, tolerations and hostNetwork.
-func NewPlacement(template *corev1.PodSpec) Placement {
+// New returns what a rule decides.
+func New(r Rule) Placement {
+	spec := corev1.PodSpec{NodeSelector: r.NodeSelector, Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: r.Affinity,
+	}}}
 	return Placement{
-		nodeName:    template.NodeName,
-		affinity:    nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: *template}),
-		tolerations: append(AddedTolerations(template.HostNetwork), template.Tolerations...),
+		nodeName:    r.NodeName,
+		affinity:    nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: spec}),
+		tolerations: append(AddedTolerations(r.HostNetwork), r.Tolerations...),
 	}
 }
 
@@ -49,8 +70,8 @@ func (p Placement) Obstacle(node *corev1.Node) string {
 	return ""
 }
 
-// canSchedule reports whether Kubernetes would create a pod on node now.
-func (p Placement) canSchedule(node *corev1.Node) bool {
+// CanSchedule reports whether Kubernetes would create a pod on node now.
+func (p Placement) CanSchedule(node *corev1.Node) bool {
 	return p.matches(node) && p.untolerated(node, func(*corev1.Taint) bool { return true }) == nil
 }
 

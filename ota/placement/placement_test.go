@@ -1,4 +1,4 @@
-package rollout
+package placement
 
 import (
 	"strings"
@@ -54,8 +54,8 @@ func TestWhichNodesShouldRunADaemon(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			node := &corev1.Node{}
 			node.Name, node.Labels, node.Spec.Taints = "node", map[string]string{"zone": "a"}, tt.taints
-			p := NewPlacement(&tt.template)
-			if should, gets := p.ShouldRun(node), p.canSchedule(node); should != tt.should || gets != tt.gets {
+			p := New(RuleOf(&tt.template))
+			if should, gets := p.ShouldRun(node), p.CanSchedule(node); should != tt.should || gets != tt.gets {
 				t.Errorf("should run it: %v, gets it now: %v; want %v and %v", should, gets, tt.should, tt.gets)
 			}
 			if obstacle := p.Obstacle(node); (obstacle == "") != tt.should {
@@ -77,7 +77,7 @@ func TestObstaclesAreNamed(t *testing.T) {
 		if strings.Contains(want, "taint") {
 			node.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "line3", Effect: corev1.TaintEffectNoSchedule}}
 		}
-		if got := NewPlacement(&template).Obstacle(node); got != want {
+		if got := New(RuleOf(&template)).Obstacle(node); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
