@@ -70,8 +70,8 @@ func (n *node) lives(container string) {
 // holdsImage has containerd keep an image for the hub. released fails the test unless it is kept no more.
 func (n *node) holdsImage() (released func()) {
 	n.t.Helper()
-	const lease = "edgehub-prepull-test"
-	if _, err := n.Run(n.t.Context(), "ctr", "--namespace=k8s.io", "leases", "create", "--id", lease, "edgehub.io/prepull=docker.io/library/app:1"); err != nil {
+	const image, lease = "docker.io/library/nginx:latest", "edgehub-prepull-86cee2c10898a48ff47a0626" // as in imagepull/engine/lease
+	if _, err := n.Run(n.t.Context(), "ctr", "--namespace=k8s.io", "leases", "create", "--id", lease, "edgehub.io/prepull="+image); err != nil {
 		n.t.Fatal(err)
 	}
 	return func() {
