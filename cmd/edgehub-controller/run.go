@@ -67,5 +67,6 @@ func restConfig(cfg *config) (*rest.Config, error) {
 	}
 	kube.UserAgent = name + "/" + version.Get().Version
 	kube.QPS, kube.Burst = cfg.qps, cfg.burst
+	kube.WarningHandler = rest.NoWarnings{} // of Pod Security, for each dry run of another's pod
 	return kube, nil
 }

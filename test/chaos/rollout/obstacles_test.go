@@ -2,6 +2,7 @@ package rollout_test
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,8 +12,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // What a template asks for, of the 4 CPUs that a node has.
@@ -64,6 +67,37 @@ func (x *scene) allow() {
 	x.note("pods may be deleted")
 	x.answer = nil
 	x.controller.Refuse(nil)
+}
+
+// admit has admission let new pods in, or refuse all of them.
+func (x *scene) admit(pods bool) {
+	if x.shut == !pods {
+		return
+	}
+	x.note("admission lets new pods in: %t", pods)
+	label := "null"
+	if !pods {
+		label = `"restricted"`
+	}
+	if pods {
+		x.guard.Refusing(false)
+	}
+	patch := fmt.Sprintf(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":%s}}}`, label)
+	_, err := s.Admin.CoreV1().Namespaces().Patch(context.WithoutCancel(x.t.Context()), x.Namespace, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	x.must(err)
+	if !pods {
+		x.guard.Refusing(true)
+	}
+	x.shut = !pods
+}
+
+// back waits until every node has a pod again, and says how long that took: Kubernetes' own controller may wait for minutes.
+func (x *scene) back() {
+	begin := time.Now()
+	poll.Eventually(x.t, "each node has a pod", func() bool { return len(x.Pods()) == nodes })
+	if took := time.Since(begin); took > 5*time.Second {
+		x.t.Logf("each node had a pod %v after the faults had stopped", took)
+	}
 }
 
 // maxHold is for how long a hold counts.
@@ -141,6 +175,7 @@ func (x *scene) remake() {
 // clear lets the rollout come to an end.
 func (x *scene) clear() {
 	x.allow()
+	x.admit(true)
 	if image := x.Get().Spec.Template.Spec.Containers[0]; image.Resources.Requests.Cpu().String() == huge {
 		x.images++
 		x.request(modest, fmt.Sprintf("app:%d", x.images))

@@ -38,6 +38,7 @@ type scene struct {
 	held       map[types.UID]bool
 	answer     rolloutenv.Answer // to requests to delete pods
 	images     int
+	shut       bool // admission refuses new pods
 	begun      time.Time
 	diary      []string
 }
@@ -91,7 +92,7 @@ func (x *scene) note(format string, args ...any) {
 
 func (x *scene) start() {
 	x.controller = s.StartController(x.t, controller.Options{
-		Timing: rollout.Timing{NodeSettle: settle}, Logger: slog.New(slog.DiscardHandler),
+		Timing: rollout.Timing{NodeSettle: settle}, Namespace: rolloutenv.SystemNamespace, Logger: slog.New(slog.DiscardHandler),
 	}, x.guard)
 	x.controller.Refuse(x.answer)
 	lag := lags[x.random.IntN(len(lags))]
@@ -110,7 +111,7 @@ func (x *scene) node() string { return fmt.Sprintf("n%d", 1+x.random.IntN(nodes)
 // act does one thing, of which some are more likely than others.
 func (x *scene) act() {
 	node := x.node()
-	switch n := x.random.IntN(120); {
+	switch n := x.random.IntN(132); {
 	case n < 20:
 		x.template(n < 6)
 	case n < 24:
@@ -140,6 +141,10 @@ func (x *scene) act() {
 		x.hold(node)
 	case n < 118:
 		x.rollBack(node)
+	case n < 126:
+		x.admit(false)
+	case n < 130:
+		x.admit(true)
 	default:
 		x.note("all owners upgrade")
 		x.upgrade()
@@ -248,6 +253,7 @@ func (x *scene) heal() {
 func (x *scene) end() {
 	x.note("the faults stop, and all owners upgrade")
 	x.clear()
+	x.back()
 	x.upgrade()
 	image := x.Get().Spec.Template.Spec.Containers[0].Image
 	x.Await(image, nodes)

@@ -9,27 +9,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/edgehub-io/edgehub/controller/successor"
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/internal/fleet"
 )
 
-// As in deploy/.
-const (
-	systemNamespace = "edgehub-system"
-	account         = "edgehub-controller"
-)
+// SystemNamespace is that of the controller in deploy/.
+const SystemNamespace = "edgehub-system"
+
+const account = "edgehub-controller" // as in deploy/
 
 // Env is a running cluster with a fleet.
 type Env struct {
@@ -49,7 +52,7 @@ type Env struct {
 func New(ctx context.Context, c *cluster.Cluster, root string) (*Env, error) {
 	s := &Env{Cluster: c}
 	config := c.AdminConfig()
-	config.QPS = -1
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return nil, err
 	}
@@ -61,7 +64,7 @@ func New(ctx context.Context, c *cluster.Cluster, root string) (*Env, error) {
 	if _, err := c.Kubectl(ctx, "apply", "-k", filepath.Join(root, "deploy")); err != nil {
 		return nil, err
 	}
-	token, err := s.Admin.CoreV1().ServiceAccounts(systemNamespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := s.Admin.CoreV1().ServiceAccounts(SystemNamespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -71,8 +74,26 @@ func New(ctx context.Context, c *cluster.Cluster, root string) (*Env, error) {
 
 // RemoveDeployment removes the Deployment of deploy/: the pods of edgehub-controller would run on nodes that are played.
 func (s *Env) RemoveDeployment(ctx context.Context) error {
-	_, err := s.Cluster.Kubectl(ctx, "-n", systemNamespace, "delete", "deployment", "--all")
+	_, err := s.Cluster.Kubectl(ctx, "-n", SystemNamespace, "delete", "deployment", "--all")
 	return err
+}
+
+// ApplyAdmission applies deploy/admission, and waits until controllers can create pods as dry runs only. A controller
+// makes use of that if its Namespace is SystemNamespace.
+func (s *Env) ApplyAdmission(ctx context.Context, root string) error {
+	if _, err := s.Cluster.Kubectl(ctx, "apply", "-k", filepath.Join(root, "deploy/admission")); err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(s.AccountConfig())
+	if err != nil {
+		return err
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "probe-"}}
+	pod.Spec.Containers = []corev1.Container{{Name: "none", Image: "none"}}
+	return wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		asker := &successor.Asker{Client: client, Namespace: SystemNamespace, Logger: slog.New(slog.DiscardHandler)}
+		return asker.Ask(ctx, pod, pod).Result == successor.Admitted, nil
+	})
 }
 
 // start builds what is missing, and returns an environment with nodes n1 to nN, each with
@@ -124,7 +145,7 @@ func (s *Env) AccountConfig() *rest.Config {
 	config := rest.AnonymousClientConfig(s.Cluster.AdminConfig())
 	config.CAData, config.CAFile = s.ca, ""
 	config.BearerToken = s.token
-	config.QPS = -1
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
 	return config
 }
 

@@ -35,6 +35,7 @@ type Guard struct {
 	mu         sync.Mutex
 	faults     map[string]time.Time // by node, when a test did something to it; guarded by mu
 	held       map[types.UID]hold   // guarded by mu
+	refusing   time.Time            // since when admission refuses new pods; zero: it does not; guarded by mu
 	violations []string             // guarded by mu
 	deleted    []string             // nodes, in order; guarded by mu
 }
@@ -53,6 +54,23 @@ func (g *Guard) Fault(node string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.faults[node] = time.Now()
+}
+
+// Refusing records whether admission refuses new pods from now on.
+func (g *Guard) Refusing(refusing bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.refusing = (time.Time{}); refusing {
+		g.refusing = time.Now()
+	}
+}
+
+// refuses reports whether the controller must have known, when its request arrived, that no pod would come in place of
+// another.
+func (g *Guard) refuses(arrived time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.refusing.IsZero() && arrived.Sub(g.refusing) > lenience
 }
 
 // Held records that a pod must not be deleted until a time.
@@ -127,6 +145,9 @@ func (g *Guard) look(pod string, arrived time.Time) (victim string, wrong []stri
 			victim = rollout.NodeOf(p)
 			if g.isHeld(p.UID, arrived) {
 				wrong = append(wrong, fmt.Sprintf("the pod on %s was deleted, which its owner holds", victim))
+			}
+			if g.refuses(arrived) {
+				wrong = append(wrong, fmt.Sprintf("the pod on %s was deleted, though admission refuses the next one", victim))
 			}
 		}
 	}
