@@ -103,7 +103,7 @@ func (s *scope) unmarkPatches(ctx context.Context, keepTargets bool, policy stri
 // stopRollout forgets a rollout that is no longer asked for.
 func (r *reconciler) stopRollout(key key, t *state) {
 	t.rollout = nil
-	r.nodes.Unsubscribe(key.ObjectName)
+	r.nodes.Unsubscribe(key)
 	r.metrics.forgetRollout(key)
 }
 
@@ -112,6 +112,7 @@ func (r *reconciler) forget(key key) {
 	if t := r.states.remove(key); t != nil {
 		t.stopOwned()
 		r.missing.Set(t.object.GetUID(), nil)
+		r.nodes.Unsubscribe(key)
 		if key.kind == workload.DaemonSet { // a StatefulSet has none, and may be a DaemonSet's namesake
 			r.stopRollout(key, t)
 		}

@@ -53,7 +53,7 @@ type apiserver struct {
 	deleting func(*corev1.Pod)
 	// admitting returns what admission says of a new pod; nil is that it is admitted.
 	admitting func(*corev1.Pod) error
-	// mutating is what admission makes of a pod that is created as a dry run.
+	// mutating is what admission makes of a new pod.
 	mutating func(*corev1.Pod)
 	// patching is called before a pod is patched.
 	patching func(before, after *corev1.Pod)

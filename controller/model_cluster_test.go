@@ -276,6 +276,9 @@ func (m *model) manageLocked(ds *appsv1.DaemonSet) {
 			}}},
 		}}
 		pod.Status.Phase = corev1.PodPending
+		if m.api.mutating != nil {
+			m.api.mutating(pod)
+		}
 		if m.api.admitting != nil && m.api.admitting(pod) != nil {
 			r.delay = min(max(2*r.delay, 5*time.Millisecond), 1000*time.Second)
 			r.until, r.version = time.Now().Add(r.delay), ds.ResourceVersion

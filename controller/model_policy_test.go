@@ -17,7 +17,11 @@ func TestModelPodsGetThePolicyAndLoseIt(t *testing.T) {
 			defer m.api.mu.Unlock()
 			got := map[string]int{}
 			for _, pods := range m.podsLocked() {
-				got[pods[0].Annotations[upgrade.PolicyAnnotation]]++
+				policy, err := upgrade.PolicyOf(pods[0])
+				if _, annotated := pods[0].Annotations[upgrade.PolicyAnnotation]; err != nil || annotated != (policy.Encode() != "") {
+					t.Errorf("got %v, %v", pods[0].Annotations, err)
+				}
+				got[policy.Encode()]++
 			}
 			if got[want.Encode()] != 5 {
 				t.Errorf("got %v, want 5 with %q", got, want.Encode())

@@ -149,6 +149,99 @@ func TestModelOwnersMayNotGoBackWhereThatIsDenied(t *testing.T) {
 	})
 }
 
+// rewrite has admission take images from a registry on the site, as new pods are created.
+func (m *model) rewrite() {
+	m.api.with(func() {
+		m.api.mutating = func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].Image = strings.Replace(pod.Spec.Containers[0].Image, "app:", "site/app:", 1)
+		}
+	})
+}
+
+// askedFor returns how often the apiserver was asked for a pod of the revision with this image.
+func (m *model) askedFor(image string) (n int) {
+	m.api.mu.Lock()
+	defer m.api.mu.Unlock()
+	for _, pod := range m.api.asked {
+		if pod.Labels[appsv1.ControllerRevisionHashLabelKey] == hashOf(image) {
+			n++
+		}
+	}
+	return n
+}
+
+// A node could not reach the registry that the template names: what it gets is what a new pod of the earlier revision would
+// get, and not what the template says.
+func TestModelAnOwnerGoesBackToTheImageThatIsAdmitted(t *testing.T) {
+	for _, strategy := range []string{rolling, "OTA"} {
+		for name, tt := range map[string]struct {
+			refused, image, reason, words string
+		}{
+			"it is admitted":        {"", "site/app:1", "RolledBackByOwner", ""},
+			"it is refused":         {"site/app:1", "site/app:2", "NotAdmitted", violates},
+			"nobody could be asked": {"", "site/app:2", "NotInPlace", "another image than the pod template, and what admission makes of the earlier version is not known"},
+		} {
+			t.Run(strategy+", "+name, func(t *testing.T) {
+				simulate(t, func(t *testing.T) {
+					m := newAskingModel(t, 3, 1, strategy)
+					if name == "nobody could be asked" {
+						m.options.Namespace = ""
+					}
+					m.rewrite()
+					m.permitRollbacks()
+					m.start()
+					m.setImage("app:2")
+					time.Sleep(time.Minute)
+					m.api.with(func() { // with OTA, an owner upgrades
+						if pod := m.podsLocked()["n1"][0]; pod.Spec.Containers[0].Image == "app:1" {
+							m.api.endLocked(pod.DeepCopy())
+						}
+					})
+					time.Sleep(time.Minute)
+					before, asked := m.pod("n1"), m.askedFor("app:1")
+					m.admit(tt.refused)
+					m.wish("n1", "app:1")
+					time.Sleep(time.Hour)
+					after := m.pod("n1")
+					if got := after.Spec.Containers[0].Image; after.UID != before.UID || got != tt.image {
+						t.Errorf("pod %s on n1 has %s, want pod %s and %s", after.UID, got, before.UID, tt.image)
+					}
+					c := upgrade.Condition(after, upgrade.RolledBackCondition)
+					if c == nil || c.Reason != tt.reason || !strings.Contains(c.Message, tt.words) {
+						t.Errorf("PodRolledBack is %+v, want %s, %q", c, tt.reason, tt.words)
+					}
+					if n := m.askedFor("app:1") - asked; n > 1 {
+						t.Errorf("it was asked %d times for one wish", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Before an owner asks, the node knows what it cannot go back to.
+func TestModelNodesKnowWhatTheyCannotGoBackTo(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := newModel(t, 3, 1, rolling)
+		m.permitRollbacks()
+		m.start()
+		m.rollsOut("app:2")
+		time.Sleep(time.Minute)
+		if problem := upgrade.NoWayBack(m.pod("n1"), hashOf("app:1")); problem != "" {
+			t.Errorf("to the revision before: %q", problem)
+		}
+		begin := time.Now()
+		m.api.with(func() { // as with revisionHistoryLimit: 0
+			m.api.removeLocked("controllerrevisions", m.api.objects["controllerrevisions"][namespace+"/"+daemonSetName+"-"+hashOf("app:1")])
+		})
+		time.Sleep(time.Minute)
+		if problem := upgrade.NoWayBack(m.pod("n1"), hashOf("app:1")); !strings.Contains(problem, "revisionHistoryLimit") {
+			t.Errorf("once the cluster has it no more: %q", problem)
+		}
+		m.fewer(3, begin, "PATCH", "pods/status")
+	})
+}
+
 // A refusal by an admission webhook, say, is retried with backoff, reported once, and delays no other.
 func TestModelARollbackThatTheAPIServerRefusesIsTriedAgain(t *testing.T) {
 	simulate(t, func(t *testing.T) {

@@ -58,7 +58,12 @@ func (a *apiserver) createLocked(query url.Values, body []byte) (any, error) {
 		a.mutating(pod)
 	}
 	if a.admitting != nil {
-		return pod, a.admitting(pod)
+		if err := a.admitting(pod); err != nil {
+			return nil, err
+		}
+	}
+	if _, exists := a.objects["pods"][keyOf(pod)]; exists && pod.Name != "" {
+		return nil, apierrors.NewAlreadyExists(podResource, pod.Name)
 	}
 	return pod, nil
 }

@@ -28,10 +28,8 @@ func (s *scope) markPods(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.ds != nil {
-		s.nodes.Subscribe(ctx, s.key.ObjectName, s.requeue())
-	}
-	if !w.Synced() || s.ds != nil && !s.nodes.Synced() {
+	s.nodes.Subscribe(ctx, s.key, s.requeue())
+	if !w.Synced() || !s.nodes.Synced() {
 		return nil // they call when they are
 	}
 	s.state.marked = otaMarks

@@ -13,20 +13,28 @@ import (
 	"github.com/edgehub-io/edgehub/controller/rollback"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/status"
+	"github.com/edgehub-io/edgehub/controller/successor"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// revisionsOf returns the revisions to which owners may want to go back.
+// revisionsOf returns the revisions to which owners may want to go back. They are those of the last reconcile unless
+// something has changed: what the apiserver said of a rollback is with them.
 func (s *scope) revisionsOf(target string, all []*appsv1.ControllerRevision) *rollback.Revisions {
-	return rollback.NewRevisions(target, slices.DeleteFunc(all, func(r *appsv1.ControllerRevision) bool {
-		return !daemonset.Controls(s.object, r)
-	}))
+	own := slices.DeleteFunc(all, func(r *appsv1.ControllerRevision) bool { return !daemonset.Controls(s.object, r) })
+	if !s.state.revisions.Are(target, own) {
+		s.state.revisions = rollback.NewRevisions(target, own, func(pod *corev1.Pod) bool {
+			return rollback.RestartsSidecars(s.nodes.Get(pod.Spec.NodeName))
+		})
+	}
+	return s.state.revisions
 }
 
 // rollBack patches the pods whose owners go back to an earlier revision. A pod that failed is tried again
-// with backoff, and holds up nothing else. At most rollout.Burst of them are patched, so that a step does not
+// with backoff, and holds up nothing else. At most rollout.Burst of them are patched, and asked for, so that a step does not
 // wait for thousands; the next one goes on with the others.
 func (s *scope) rollBack(ctx context.Context, revisions *rollback.Revisions, pods []*corev1.Pod) {
+	revisions.Retain(pods)
+	s.askForEarlier(ctx, revisions, pods)
 	var patches []status.PodPatch
 	for _, pod := range pods {
 		if patch := revisions.Patch(pod, s.options.Policy); patch != nil {
@@ -47,6 +55,45 @@ func (s *scope) rollBack(ctx context.Context, revisions *rollback.Revisions, pod
 	if ctx.Err() == nil {
 		s.events.RolledBack(s.object, &s.state.reported, done, len(s.state.patchBackoff) > 0)
 	}
+}
+
+// askForEarlier asks the apiserver, once for each wish, what it would make of the revision that an owner wants.
+func (s *scope) askForEarlier(ctx context.Context, revisions *rollback.Revisions, pods []*corev1.Pod) {
+	asked := 0
+	for _, pod := range pods {
+		earlier := revisions.Unasked(pod, s.options.Policy)
+		if earlier == nil {
+			continue
+		}
+		if asked++; asked > rollout.Burst {
+			s.queue.Add(s.key)
+			return
+		}
+		admission := s.admissionOf(ctx, earlier, pod)
+		if ctx.Err() != nil {
+			return // the answer may be that there was no time for one
+		}
+		revisions.Answer(pod, admission)
+	}
+}
+
+func (s *scope) admissionOf(ctx context.Context, revision *appsv1.ControllerRevision, old *corev1.Pod) rollback.Admission {
+	pod, err := successor.PodOf(s.object, revision, old)
+	if err != nil {
+		return rollback.Admission{Why: err.Error()}
+	}
+	if pod.Name != "" { // of a StatefulSet: while the old pod has the name, nothing is returned
+		pod.Name, pod.GenerateName = "", pod.Name+"-"
+	}
+	verdict := s.successors.Ask(ctx, pod, old)
+	out := rollback.Admission{Refused: verdict.Result == successor.Refused, Why: verdict.Why}
+	if verdict.Pod != nil {
+		out.Images = map[string]string{}
+		for _, c := range slices.Concat(verdict.Pod.Spec.InitContainers, verdict.Pod.Spec.Containers) {
+			out.Images[c.Name] = c.Image
+		}
+	}
+	return out
 }
 
 // restartTime is for how long a pod that got other images counts as unavailable without a change of

@@ -123,12 +123,11 @@ func (db database) marks() map[string]string {
 		if c := upgrade.Condition(pod, upgrade.NeedCondition); c != nil {
 			out[pod.Name] = fmt.Sprintf("%s %s", c.Status, upgrade.RevisionOf(c))
 		}
-		policy := upgrade.Policy{MaxHold: upgrade.DefaultMaxHold, Rollback: true, History: 1}.Encode()
-		if out[pod.Name] == "unmarked" {
-			policy = ""
-		}
-		if got := pod.Annotations[upgrade.PolicyAnnotation]; got != policy {
-			out[pod.Name] += ", policy " + got
+		policy, err := upgrade.PolicyOf(pod)
+		annotation, annotated := pod.Annotations[upgrade.PolicyAnnotation]
+		want := upgrade.Policy{MaxHold: upgrade.DefaultMaxHold, Rollback: true, History: 1}
+		if marked := out[pod.Name] != "unmarked"; err != nil || marked != annotated || marked && policy != want {
+			out[pod.Name] += ", policy " + annotation
 		}
 		if t, ok, err := upgrade.TargetOf(pod); err != nil {
 			db.t.Error(err)
@@ -262,35 +261,44 @@ func TestModelAStatefulSetWithoutUseForOTA(t *testing.T) {
 
 // A pod is rolled back where it is, and stays so until its owner upgrades it.
 func TestModelTheOwnerOfAStatefulSetsPodGoesBack(t *testing.T) {
-	simulate(t, func(t *testing.T) {
-		m := newModel(t, 1, 1, "OTA")
-		db := m.addStatefulSet("OTA", "n1")
-		db.change(func(sts *appsv1.StatefulSet) { sts.Generation++ })
-		db.observe("app:2")
-		db.make(0, "app:2")
-		m.start()
-		one, two := revisionOf("app:1"), revisionOf("app:2")
-		need := "True " + two + " to app:2, 7 s"
-		db.expect("one of them is upgraded", "False "+two, need)
+	for name, site := range map[string]string{"to the template's image": "", "to the image that is admitted": "site/"} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T) { goesBackInAStatefulSet(t, site) })
+		})
+	}
+}
 
-		var uid types.UID
-		db.changePod(0, func(pod *corev1.Pod) {
-			uid = pod.UID
-			pod.Annotations[upgrade.RollbackAnnotation] = upgrade.Rollback{Revision: one, From: two, Requested: metav1.Now()}.Encode()
-		})
-		db.expect("its owner went back", need, need)
-		db.changePod(0, func(pod *corev1.Pod) {
-			c := upgrade.Condition(pod, upgrade.RolledBackCondition)
-			if pod.Spec.Containers[0].Image != "app:1" || pod.UID != uid || pod.Labels[appsv1.ControllerRevisionHashLabelKey] != one || c == nil || c.Status != corev1.ConditionTrue {
-				t.Errorf("pod %s has %s, labels %v and %v, want the same pod with app:1, rolled back", pod.UID, pod.Spec.Containers[0].Image, pod.Labels, c)
-			}
-		})
-		db.make(0, "app:2") // the owner upgrades it, or it moves to another node
-		db.expect("the next pod", "False "+two, need)
-		if got := db.events("RollbackFailed"); got != "" {
-			t.Errorf("Events: %q", got)
+func goesBackInAStatefulSet(t *testing.T, site string) {
+	m := newAskingModel(t, 1, 1, "OTA")
+	if site != "" {
+		m.rewrite()
+	}
+	db := m.addStatefulSet("OTA", "n1")
+	db.change(func(sts *appsv1.StatefulSet) { sts.Generation++ })
+	db.observe("app:2")
+	db.make(0, "app:2")
+	m.start()
+	one, two := revisionOf("app:1"), revisionOf("app:2")
+	need := "True " + two + " to app:2, 7 s"
+	db.expect("one of them is upgraded", "False "+two, need)
+
+	var uid types.UID
+	db.changePod(0, func(pod *corev1.Pod) {
+		uid, pod.Spec.Containers[0].Image = pod.UID, site+"app:2"
+		pod.Annotations[upgrade.RollbackAnnotation] = upgrade.Rollback{Revision: one, From: two, Requested: metav1.Now()}.Encode()
+	})
+	db.expect("its owner went back", need, need)
+	db.changePod(0, func(pod *corev1.Pod) {
+		c := upgrade.Condition(pod, upgrade.RolledBackCondition)
+		if pod.Spec.Containers[0].Image != site+"app:1" || pod.UID != uid || pod.Labels[appsv1.ControllerRevisionHashLabelKey] != one || c == nil || c.Status != corev1.ConditionTrue {
+			t.Errorf("pod %s has %s, labels %v and %v, want the same pod with %sapp:1, rolled back", pod.UID, pod.Spec.Containers[0].Image, pod.Labels, c, site)
 		}
 	})
+	db.make(0, "app:2") // the owner upgrades it, or it moves to another node
+	db.expect("the next pod", "False "+two, need)
+	if got := db.events("RollbackFailed"); got != "" {
+		t.Errorf("Events: %q", got)
+	}
 }
 
 // Keys of both kinds share a queue, and may have the same namespace and name.

@@ -7,6 +7,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/backoff"
 	"github.com/edgehub-io/edgehub/controller/events"
 	"github.com/edgehub-io/edgehub/controller/informer"
+	"github.com/edgehub-io/edgehub/controller/rollback"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/workload"
 )
@@ -30,6 +31,8 @@ type state struct {
 	// observations are those of the strategy OTA, which only reports; those of a rollout are in rollout.
 	observations *rollout.Observations
 	successor    successorState
+	// revisions are nil until the target is known.
+	revisions *rollback.Revisions
 	// lacks is why no owner may upgrade with the strategy OTA: pods that Kubernetes has not made. seen is since when
 	// pods of a StatefulSet that were there have been gone; zero: they are there.
 	lacks   string

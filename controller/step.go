@@ -56,7 +56,7 @@ func (s *scope) advance(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.nodes.Subscribe(ctx, s.key.ObjectName, s.requeue())
+	s.nodes.Subscribe(ctx, s.key, s.requeue())
 	if !w.Synced() || !s.nodes.Synced() {
 		return nil // they call when they are
 	}

@@ -30,6 +30,7 @@ func TestNodesAndPodsThatChangeInWaysARolloutReads(t *testing.T) {
 		"Ready once more":   {func(n *corev1.Node) { n.Status.Conditions[0].LastTransitionTime = metav1.Unix(2, 0) }, true},
 		"a label":           {func(n *corev1.Node) { n.Labels["a"] = "c" }, true},
 		"a taint":           {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "x"}} }, true},
+		"another kubelet":   {func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.32.0" }, true},
 		"another node":      {func(n *corev1.Node) { n.UID = types.UID("other") }, true},
 	} {
 		if got := nodesDiffer(same, node(tt.change)); got != tt.want {

@@ -99,7 +99,8 @@ func trimTemplate(spec *corev1.PodSpec) corev1.PodSpec {
 	return out
 }
 
-// trimNode keeps a node's identity, its labels and taints, whether it is Ready, and which pods it was told that it lacks.
+// trimNode keeps a node's identity, its labels and taints, whether it is Ready, the version of its kubelet, and which pods it was
+// told that it lacks.
 func trimNode(node *corev1.Node) *corev1.Node {
 	out := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
@@ -111,6 +112,7 @@ func trimNode(node *corev1.Node) *corev1.Node {
 		},
 		Spec: corev1.NodeSpec{Taints: node.Spec.Taints},
 	}
+	out.Status.NodeInfo.KubeletVersion = node.Status.NodeInfo.KubeletVersion
 	for i := range node.Status.Conditions {
 		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
 			out.Status.Conditions = []corev1.NodeCondition{{

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
@@ -20,7 +21,8 @@ const (
 	ReasonNewerRevision   = "NewerRevision"
 	ReasonNotPermitted    = "NotPermitted"
 	ReasonUnknownRevision = "UnknownRevision"
-	ReasonNotInPlace      = "NotInPlace" // not only images would change
+	ReasonNotInPlace      = "NotInPlace"  // not only images would change
+	ReasonNotAdmitted     = "NotAdmitted" // admission refuses a pod of that revision
 	ReasonInvalid         = "InvalidAnnotation"
 )
 
@@ -57,14 +59,36 @@ func (r *Revisions) Decide(pod *corev1.Pod, policy upgrade.Policy) Decision {
 	case !policy.Rollback:
 		return refused(ReasonNotPermitted, "owners may not roll back this workload: an admin can set its annotation %s to %s, or roll out an earlier version",
 			upgrade.OwnerRollbackAnnotation, upgrade.RollbackAllowed)
-	case earlier == nil || newest == nil || earlier.number >= newest.number:
+	case earlier == nil || newest == nil || earlier.object.Revision >= newest.object.Revision:
 		return refused(ReasonUnknownRevision, "controllerrevision %q is no earlier one of the history: an admin can raise revisionHistoryLimit, or roll out that version again",
 			daemonset.Truncate(wish.Revision, maxQuoted))
 	}
-	if _, problem := r.changes(pod, wish.Revision); problem != "" {
-		return refused(ReasonNotInPlace, "not only images would change: %s: an admin can roll out the earlier version for all nodes, with kubectl rollout undo", problem)
+	granted := Decision{Revision: wish.Revision}
+	if granted.Done(pod) {
+		return granted
 	}
-	return Decision{Revision: wish.Revision}
+	a, _ := r.admissionOf(pod)
+	if a.Refused {
+		return refused(ReasonNotAdmitted, "the apiserver refuses the earlier version: %s: an admin can change what refuses it, or that version", a.Why)
+	}
+	if _, problem := r.changes(pod, wish.Revision, a); problem != "" {
+		return refused(ReasonNotInPlace, moreThanImages, problem)
+	}
+	return granted
+}
+
+const moreThanImages = "not only images would change: %s: an admin can roll out the earlier version for all nodes, with kubectl rollout undo"
+
+// sidecarsSince is the version of kubelet from which on a native sidecar whose image changes is restarted in place.
+var sidecarsSince = version.MustParseGeneric("1.32")
+
+// RestartsSidecars reports whether the kubelet of a node does so.
+func RestartsSidecars(node *corev1.Node) bool {
+	if node == nil {
+		return false
+	}
+	v, err := version.ParseGeneric(node.Status.NodeInfo.KubeletVersion)
+	return err == nil && v.AtLeast(sidecarsSince)
 }
 
 // Granted returns a function that reports whether the owner of an old pod wants the earlier revision that it
@@ -80,7 +104,7 @@ const maxQuoted = 63
 const templateGeneration = "pod-template-generation"
 
 // Patch returns the strategic merge patch that gives pod the images and the hash of the revision that its
-// owner wants; nil if pod has them, or the wish is not granted. The patch applies to the pod as it is, and to
+// owner wants; nil if pod has them, or the wish is not granted, or Answer has yet to be called for it. The patch applies to the pod as it is, and to
 // no other: an owner who upgrades meanwhile is not rolled back.
 //
 // It removes the label pod-template-generation, by which the DaemonSet controller would count a pod
@@ -88,7 +112,8 @@ const templateGeneration = "pod-template-generation"
 // enough for it.
 func (r *Revisions) Patch(pod *corev1.Pod, policy upgrade.Policy) []byte {
 	d := r.Decide(pod, policy)
-	if d.Revision == "" || d.Done(pod) || !pod.DeletionTimestamp.IsZero() {
+	a, asked := r.admissionOf(pod)
+	if d.Revision == "" || d.Done(pod) || !asked || !pod.DeletionTimestamp.IsZero() {
 		return nil
 	}
 	var patch struct {
@@ -97,13 +122,11 @@ func (r *Revisions) Patch(pod *corev1.Pod, policy upgrade.Policy) []byte {
 			ResourceVersion string             `json:"resourceVersion"`
 			Labels          map[string]*string `json:"labels"`
 		} `json:"metadata"`
-		Spec struct {
-			Containers []upgrade.Image `json:"containers,omitempty"`
-		} `json:"spec"`
+		Spec changes `json:"spec"`
 	}
 	patch.Metadata.UID, patch.Metadata.ResourceVersion = pod.UID, pod.ResourceVersion
 	patch.Metadata.Labels = map[string]*string{appsv1.ControllerRevisionHashLabelKey: &d.Revision, templateGeneration: nil}
-	patch.Spec.Containers, _ = r.changes(pod, d.Revision) // granted: only images differ
+	patch.Spec, _ = r.changes(pod, d.Revision, a) // granted: only images differ
 	b, err := json.Marshal(patch)
 	if err != nil {
 		panic("rollback: encode patch: " + err.Error()) // only strings

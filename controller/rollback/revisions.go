@@ -4,12 +4,14 @@
 //
 // A node writes its owner's wish as an annotation of the pod, so anyone with the rights of the node can
 // forge it. Of the annotation only the hashes of revisions count, and only if the workload has
-// ControllerRevisions of these hashes: the images come from there.
+// ControllerRevisions of these hashes: the images come from there, as admission makes them of that revision's template
+// where the apiserver could be asked for that.
 //
-// Everything here has no effect but its result, and is safe for concurrent use.
+// Everything here is safe for concurrent use.
 package rollback
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -19,26 +21,33 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// Revisions are the revisions of a workload.
+// Revisions are the revisions of a workload, and what has been found out about rollbacks to them.
 type Revisions struct {
 	newest string
-	// history has them by hash. It reads them when it is called first: mostly, no owner wants one.
+	all    []*appsv1.ControllerRevision // by name
+	// restartsSidecars reports whether the kubelet of a pod restarts a native sidecar whose image changes.
+	restartsSidecars func(*corev1.Pod) bool
+	// history has them by hash. It reads them when it is called first: mostly, no owner may go back.
 	history func() map[string]*revision
 
 	mu sync.Mutex
 	// differences are what differs between two revisions: thousands of pods are of a few.
 	differences map[[2]*revision]string
+	admissions  map[types.UID]admission // by pod
 }
 
 type revision struct {
-	number   int64
-	target   upgrade.Target
-	template template // without the images of containers
+	object *appsv1.ControllerRevision
+	target upgrade.Target
+	// template is without the images of containers and of native sidecars.
+	template template
+	sidecars []string // the images of these
 }
 
 // template is a pod template as the apiserver wrote it, so that fields of a later Kubernetes count
@@ -49,12 +58,28 @@ type template struct {
 }
 
 // NewRevisions returns all revisions of a workload, of which newest is the target. Those that cannot be
-// read count as if they were not in the history.
-func NewRevisions(newest string, all []*appsv1.ControllerRevision) *Revisions {
+// read count as if they were not in the history. restartsSidecars reports whether the kubelet of a pod restarts a native
+// sidecar in place when its image changes.
+func NewRevisions(newest string, all []*appsv1.ControllerRevision, restartsSidecars func(*corev1.Pod) bool) *Revisions {
+	all = sorted(all)
 	return &Revisions{
-		newest: newest, differences: map[[2]*revision]string{},
+		newest: newest, all: all, restartsSidecars: restartsSidecars,
+		differences: map[[2]*revision]string{}, admissions: map[types.UID]admission{},
 		history: sync.OnceValue(func() map[string]*revision { return read(all) }),
 	}
+}
+
+// Are reports whether r is what NewRevisions returns for these revisions.
+func (r *Revisions) Are(newest string, all []*appsv1.ControllerRevision) bool {
+	return r != nil && r.newest == newest && slices.EqualFunc(r.all, sorted(all), func(a, b *appsv1.ControllerRevision) bool {
+		return a.UID == b.UID && a.Name == b.Name && a.Revision == b.Revision
+	})
+}
+
+func sorted(all []*appsv1.ControllerRevision) []*appsv1.ControllerRevision {
+	return slices.SortedFunc(slices.Values(all), func(a, b *appsv1.ControllerRevision) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Revision, b.Revision))
+	})
 }
 
 func read(all []*appsv1.ControllerRevision) map[string]*revision {
@@ -72,40 +97,95 @@ func read(all []*appsv1.ControllerRevision) map[string]*revision {
 		if json.Unmarshal(r.Data.Raw, &data) != nil {
 			continue
 		}
-		containers, _ := data.Spec.Template.Spec["containers"].([]any)
-		for _, c := range containers {
-			if c, ok := c.(map[string]any); ok {
-				delete(c, "image")
-			}
-		}
-		out[target.Revision] = &revision{number: r.Revision, target: target, template: data.Spec.Template}
+		spec := data.Spec.Template.Spec
+		withoutImages(spec["containers"], func(map[string]any) bool { return true })
+		sidecars := withoutImages(spec["initContainers"], func(c map[string]any) bool {
+			return c["restartPolicy"] == string(corev1.ContainerRestartPolicyAlways)
+		})
+		out[target.Revision] = &revision{object: r, target: target, template: data.Spec.Template, sidecars: sidecars}
 	}
 	return out
 }
 
-// changes returns the images that a pod lacks to be of the revision with this hash, or why more
-// than images would change.
-func (r *Revisions) changes(pod *corev1.Pod, hash string) (changed []upgrade.Image, problem string) {
-	own, want := r.history()[revisionOf(pod)], r.history()[hash]
-	switch {
-	case own == nil:
-		return nil, "the pod's own revision is not in the history"
-	case want == nil:
-		return nil, "that revision is not in the history"
-	}
-	if what := r.difference(own, want); what != "" {
-		return nil, what + " differs between the two revisions"
-	}
-	for _, i := range own.target.Containers {
-		if c := container(pod, i.Name); c == nil || c.Image != i.Image && !slices.Contains(want.target.Containers, upgrade.Image{Name: i.Name, Image: c.Image}) {
-			return nil, fmt.Sprintf("container %s of the pod has another image than the pod template", i.Name)
+// withoutImages removes the images of those containers, and returns them.
+func withoutImages(containers any, those func(map[string]any) bool) (images []string) {
+	list, _ := containers.([]any)
+	for _, c := range list {
+		if c, ok := c.(map[string]any); ok && those(c) {
+			image, _ := c["image"].(string)
+			images = append(images, image)
+			delete(c, "image")
 		}
 	}
-	changed, ok := upgrade.Changed(&pod.Spec, want.target)
-	if !ok {
-		return nil, "an init container of the pod has another image than the pod template"
+	return images
+}
+
+// changes are the images that a pod lacks to be of another revision.
+type changes struct {
+	InitContainers []upgrade.Image `json:"initContainers,omitempty"`
+	Containers     []upgrade.Image `json:"containers,omitempty"`
+}
+
+// changes returns the images that a pod lacks to be of the revision with this hash, as a is, or why it cannot become that.
+func (r *Revisions) changes(pod *corev1.Pod, hash string, a Admission) (out changes, problem string) {
+	own, want := r.history()[revisionOf(pod)], r.history()[hash]
+	if problem := r.notInPlace(own, want, func() bool { return r.restartsSidecars(pod) }); problem != "" {
+		return out, problem
 	}
-	return changed, ""
+	if out.InitContainers, problem = a.changes(pod.Spec.InitContainers, own.target.InitContainers, want.target.InitContainers); problem != "" {
+		return out, problem
+	}
+	out.Containers, problem = a.changes(pod.Spec.Containers, own.target.Containers, want.target.Containers)
+	return out, problem
+}
+
+// notInPlace returns why a pod of the revision own cannot become one of want, or "".
+func (r *Revisions) notInPlace(own, want *revision, restartsSidecars func() bool) string {
+	switch {
+	case own == nil:
+		return "the pod's own revision is not in the history"
+	case want == nil:
+		return "that revision is not in the history"
+	}
+	if what := r.difference(own, want); what != "" {
+		return what + " differs between the two revisions"
+	}
+	if !slices.Equal(own.sidecars, want.sidecars) && !restartsSidecars() {
+		return "the image of a native sidecar differs between the two revisions, and only kubelet " + sidecarsSince.String() + " or later restarts it in place"
+	}
+	return ""
+}
+
+// Origin is where a pod would go back from. Pods with equal ones can go back to the same revisions.
+type Origin struct {
+	revision         string
+	restartsSidecars bool
+}
+
+// OriginOf returns that of a pod.
+func (r *Revisions) OriginOf(pod *corev1.Pod) Origin {
+	return Origin{revisionOf(pod), r.restartsSidecars(pod)}
+}
+
+// From returns the earlier revisions, each with why pods with this origin cannot go back to it, "" if they can. nil: they are
+// too many to tell each pod.
+func (r *Revisions) From(o Origin) map[string]string {
+	out := map[string]string{}
+	history := r.history()
+	for hash, earlier := range history {
+		if newest := history[r.newest]; hash == o.revision || newest == nil || earlier.object.Revision >= newest.object.Revision {
+			continue
+		}
+		problem := r.notInPlace(history[o.revision], earlier, func() bool { return o.restartsSidecars })
+		if problem != "" {
+			problem = fmt.Sprintf(moreThanImages, problem)
+		}
+		out[hash] = problem
+	}
+	if len(out) > upgrade.MaxRevisions {
+		return nil
+	}
+	return out
 }
 
 // difference returns the first field that differs, besides the images of containers, or "".
@@ -138,12 +218,3 @@ func firstDifference(path string, a, b map[string]any) string {
 }
 
 func revisionOf(pod *corev1.Pod) string { return pod.Labels[appsv1.ControllerRevisionHashLabelKey] }
-
-func container(pod *corev1.Pod, name string) *corev1.Container {
-	for i := range pod.Spec.Containers {
-		if pod.Spec.Containers[i].Name == name {
-			return &pod.Spec.Containers[i]
-		}
-	}
-	return nil
-}

@@ -43,7 +43,25 @@ func history() *Revisions {
 		revisionWith("env", 6, strings.Replace(spec("2"), `"A"`, `"B"`, 1)),
 		labelled,
 		revisionWith("damaged", 7, `"containers":1`),
-	})
+		revisionWith("mesh", 3, fmt.Sprintf(containers, "2")+nativeSidecar+`"mesh:1"}]`),
+		revisionWith("mesh2", 8, fmt.Sprintf(containers, "3")+nativeSidecar+`"mesh:2"}]`),
+	}, func(pod *corev1.Pod) bool { return RestartsSidecars(nodeWith(pod.Spec.NodeName)) })
+}
+
+const nativeSidecar = `,"initContainers":[{"name":"init","image":"init:1"},{"name":"mesh","restartPolicy":"Always","image":`
+
+// nodeWith returns a node whose kubelet has this version.
+func nodeWith(kubelet string) *corev1.Node {
+	node := &corev1.Node{}
+	node.Status.NodeInfo.KubeletVersion = kubelet
+	return node
+}
+
+// answered returns the revisions after the apiserver was asked for what pod's owner wants.
+func answered(p *corev1.Pod, a Admission) *Revisions {
+	r := history()
+	r.Answer(p, a)
+	return r
 }
 
 // pod returns a pod of the revision with this hash that runs app:VERSION.
@@ -71,6 +89,13 @@ func sidecar(p *corev1.Pod) {
 	p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: "mesh-init", Image: "mesh:1"})
 }
 
+func meshOf(image, kubelet string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: "mesh", Image: image})
+		p.Spec.NodeName = kubelet
+	}
+}
+
 func TestWhichPodsDifferByImagesAlone(t *testing.T) {
 	tests := map[string]struct {
 		pod  *corev1.Pod
@@ -87,20 +112,116 @@ func TestWhichPodsDifferByImagesAlone(t *testing.T) {
 		"a revision that is gone":                          {pod("gone", "2"), "not in the history"},
 		"a revision that cannot be read":                   {pod("damaged", "2"), "not in the history"},
 		"an image that admission rewrote": {pod("v3", "3", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "mirror/app:1" }),
-			"container app of the pod has another image"},
+			"container app of the pod has another image than the pod template, and what admission makes of the earlier version is not known: nobody was asked"},
 		"a container that is not in the pod": {pod("v3", "3", func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] }),
-			"container side of the pod has another image"},
+			"the pod has no container side"},
 		"an init container that admission rewrote": {pod("v3", "3", func(p *corev1.Pod) { p.Spec.InitContainers[0].Image = "mirror/init:1" }),
-			"an init container of the pod"},
+			"container init of the pod has another image"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			wish("v2", "v3")(tt.pod)
-			got := history().Decide(tt.pod, upgrade.Policy{Rollback: true})
+			got := answered(tt.pod, Admission{Why: "nobody was asked"}).Decide(tt.pod, upgrade.Policy{Rollback: true})
 			if tt.want == "" && got != (Decision{Revision: "v2"}) || tt.want != "" && got.Reason != ReasonNotInPlace || !strings.Contains(got.Message, tt.want) {
 				t.Errorf("got %+v, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestANativeSidecarIsRolledBackWhereKubeletRestartsIt(t *testing.T) {
+	for kubelet, restarts := range map[string]bool{
+		"v1.37.2": true, "v1.32.0": true, "v1.32.4+k3s1": true, "v2.0.0": true, "v1.31.9": false, "": false, "latest": false,
+	} {
+		t.Run(kubelet, func(t *testing.T) {
+			r := NewRevisions("mesh2", history().all, history().restartsSidecars)
+			p := pod("mesh2", "3", meshOf("mesh:2", kubelet), wish("mesh", "mesh2"))
+			r.Answer(p, Admission{})
+			allowed := upgrade.Policy{Rollback: true}
+			patch, decision := string(r.Patch(p, allowed)), r.Decide(p, allowed)
+			if restarts != strings.Contains(patch, `"spec":{"initContainers":[{"name":"mesh","image":"mesh:1"}],"containers":[{"name":"app","image":"app:2"}]}`) {
+				t.Errorf("got patch %s", patch)
+			}
+			if restarts != (decision.Reason == "") || !restarts && !strings.Contains(decision.Message, "only kubelet 1.32 or later restarts it") {
+				t.Errorf("got %+v", decision)
+			}
+			if problem := r.From(r.OriginOf(p))["mesh"]; problem != decision.Message {
+				t.Errorf("the node is told %q, and the answer is %q", problem, decision.Message)
+			}
+		})
+	}
+}
+
+// What the node is told agrees with what becomes of a wish.
+func TestToWhichRevisionsAPodCanGoBack(t *testing.T) {
+	r := history()
+	told := r.From(r.OriginOf(pod("v3", "3")))
+	for hash, words := range map[string]string{"v1": "", "v2": "", "volumes": "spec.volumes differs", "init": "spec.initContainers differs", "mesh": "spec.initContainers differs"} {
+		if problem, ok := told[hash]; !ok || (problem == "") != (words == "") || !strings.Contains(problem, words) {
+			t.Errorf("%s: %q, %t; want %q", hash, problem, ok, words)
+		}
+	}
+	for _, hash := range []string{"v3", "gone", "damaged"} {
+		if _, ok := told[hash]; ok {
+			t.Errorf("%s is among %v", hash, told)
+		}
+	}
+	for hash, problem := range r.From(r.OriginOf(pod("gone", "2"))) {
+		if !strings.Contains(problem, "the pod's own revision is not in the history") {
+			t.Errorf("of a pod whose revision is gone, %s: %q", hash, problem)
+		}
+	}
+	many := []*appsv1.ControllerRevision{revisionWith("v3", 99, `"containers":[{"name":"app"}]`)}
+	for i := range upgrade.MaxRevisions + 1 {
+		many = append(many, revisionWith(fmt.Sprint(i), int64(i), `"containers":[{"name":"app"}]`))
+	}
+	if told := NewRevisions("v3", many, history().restartsSidecars).From(Origin{revision: "v3"}); told != nil {
+		t.Errorf("of too many: %v", told)
+	}
+}
+
+// Who goes back gets what admission makes of the earlier revision now: webhooks that rewrite images at creation do not see
+// the patch. What the earlier revision has in common with the pod's own stays as it is.
+func TestTheImagesOfARollbackAreThoseThatAreAdmitted(t *testing.T) {
+	mirrored := func(p *corev1.Pod) {
+		for _, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+			for i := range containers {
+				containers[i].Image = "mirror/" + containers[i].Image
+			}
+		}
+		sidecar(p)
+	}
+	p := pod("v3", "3", mirrored, wish("v2", "v3"))
+	allowed := upgrade.Policy{Rollback: true}
+	r := history()
+	if revision := r.Unasked(p, allowed); revision == nil || revision.Name != "web-v2" || r.Patch(p, allowed) != nil {
+		t.Fatalf("before it is asked: %v, %s", revision, r.Patch(p, allowed))
+	}
+	r.Answer(p, Admission{Images: map[string]string{"init": "other/init:1", "app": "other/app:2", "side": "other/side:1", "mesh": "mesh:9"}})
+	if patch := string(r.Patch(p, allowed)); !strings.Contains(patch, `"spec":{"containers":[{"name":"app","image":"other/app:2"}]}`) {
+		t.Errorf("got %s", patch)
+	}
+	if revision := r.Unasked(p, allowed); revision != nil {
+		t.Error("it is asked again")
+	}
+	r.Answer(p, Admission{Refused: true, Why: "no such registry"})
+	if d := r.Decide(p, allowed); d.Reason != ReasonNotAdmitted || !strings.Contains(d.Message, "no such registry") || r.Patch(p, allowed) != nil {
+		t.Errorf("refused: got %+v, %s", d, r.Patch(p, allowed))
+	}
+	wish("v1", "v3")(p)
+	if revision := r.Unasked(p, allowed); revision == nil || revision.Name != "web-v1" {
+		t.Errorf("of another wish, it is asked for %v", revision)
+	}
+	r.Retain(nil)
+	if len(r.admissions) > 0 {
+		t.Error("the answer about a pod that is gone is kept")
+	}
+	if again := history(); !r.Are("v3", again.all) || r.Are("v2", again.all) || r.Are("v3", again.all[1:]) || (*Revisions)(nil).Are("v3", again.all) {
+		t.Error("the same revisions are taken for others, or others for the same")
+	}
+	// A pod that has gone back stays so, whatever its images are.
+	if back := pod("v2", "2", mirrored, wish("v2", "v3")); history().Decide(back, allowed) != (Decision{Revision: "v2"}) || history().Unasked(back, allowed) != nil {
+		t.Errorf("a pod that has gone back: %+v", history().Decide(back, allowed))
 	}
 }
 
@@ -128,7 +249,7 @@ func TestWhatIsWrittenToAPod(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := string(history().Patch(tt.pod, tt.policy)); got != tt.want {
+			if got := string(answered(tt.pod, Admission{}).Patch(tt.pod, tt.policy)); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 		})

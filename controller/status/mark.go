@@ -79,7 +79,7 @@ func PatchMark(want Mark, pod *corev1.Pod, now time.Time) []byte {
 // Marker computes the marks that a DaemonSet's pods should have with the strategy OTA.
 type Marker struct {
 	revision string
-	policy   string // the annotation's value
+	policy   func(*corev1.Pod) string // the annotation's value
 	// decide returns what becomes of the wish of a pod's owner for an earlier revision.
 	decide  func(*corev1.Pod) rollback.Decision
 	since   func(*corev1.Pod) time.Time
@@ -92,7 +92,7 @@ type Marker struct {
 // DaemonSet. blocked returns Target.Blocked for a pod that needs an upgrade.
 func NewMarker(t upgrade.Target, policy upgrade.Policy, revisions *rollback.Revisions, blocked func(*corev1.Pod) string) Marker {
 	return Marker{
-		revision: t.Revision, policy: policy.Encode(), blocked: blocked,
+		revision: t.Revision, policy: policyEncoder(policy, revisions), blocked: blocked,
 		decide: func(pod *corev1.Pod) rollback.Decision { return revisions.Decide(pod, policy) },
 		encode: targetEncoder(t),
 		since:  func(*corev1.Pod) time.Time { return time.Time{} },
@@ -104,6 +104,25 @@ func NewPrepullMarker(t upgrade.Target, policy upgrade.Policy, revisions *rollba
 	m, prepulls := NewMarker(t, policy, revisions, blocked), upgrade.NewPrepulls(t.Revision)
 	m.since = func(pod *corev1.Pod) time.Time { return prepulls.From(pod, now) }
 	return m
+}
+
+// policyEncoder returns a function that encodes the policy of a pod, with the revisions that it can go back to. It encodes
+// each once.
+func policyEncoder(policy upgrade.Policy, revisions *rollback.Revisions) func(*corev1.Pod) string {
+	if !policy.Rollback || revisions == nil {
+		encoded := policy.Encode()
+		return func(*corev1.Pod) string { return encoded }
+	}
+	encoded := map[rollback.Origin]string{}
+	return func(pod *corev1.Pod) string {
+		origin := revisions.OriginOf(pod)
+		out, ok := encoded[origin]
+		if !ok {
+			out = policy.EncodeWith(revisions.From(origin))
+			encoded[origin] = out
+		}
+		return out
+	}
 }
 
 // variant is what the targets of a DaemonSet's pods differ in.
@@ -168,7 +187,7 @@ func (m Marker) answered(pod *corev1.Pod) string {
 
 // rolloutMark is the mark of a pod that the controller itself replaces, without a target.
 func (m Marker) rolloutMark(pod *corev1.Pod) Mark {
-	out := Mark{Policy: m.policy}
+	out := Mark{Policy: m.policy(pod)}
 	if d := m.decide(pod); d.Done(pod) {
 		out.rolledBack = podCondition{corev1.ConditionTrue, rollback.ReasonRolledBack, upgrade.Message(d.Revision)}
 	} else if d.Reason != "" {

@@ -23,7 +23,7 @@ func twoRevisions() *rollback.Revisions {
 		r.Data.Raw = fmt.Appendf(nil, `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"app:%s"}]}}}}`, hash)
 		all = append(all, r)
 	}
-	return rollback.NewRevisions("new", all)
+	return rollback.NewRevisions("new", all, func(*corev1.Pod) bool { return false })
 }
 
 func withImage(pod *corev1.Pod) *corev1.Pod {

@@ -120,6 +120,39 @@ func (p Policy) Encode() string {
 	return encode(p)
 }
 
+// podPolicy is the policy of a pod.
+type podPolicy struct {
+	Policy
+	// Revisions are the earlier revisions that the cluster has, each with why the pod cannot go back to it, "" if it can.
+	// nil: that is not known, as of an older controller.
+	Revisions map[string]string `json:"revisions,omitzero"`
+}
+
+// MaxRevisions is how many earlier revisions PolicyAnnotation names. Where the cluster has more, it names none.
+const MaxRevisions = 30
+
+// EncodeWith returns p as the value of PolicyAnnotation of a pod, with the earlier revisions that the cluster has, each with
+// why the pod cannot go back to it, "" if it can. nil leaves that open.
+func (p Policy) EncodeWith(revisions map[string]string) string {
+	if revisions == nil {
+		return p.Encode()
+	}
+	return encode(podPolicy{p, revisions})
+}
+
+// NoWayBack returns why a pod cannot go back to an earlier revision, as its PolicyAnnotation says; "" if it can, or if that is
+// not known.
+func NoWayBack(pod *corev1.Pod, revision string) string {
+	var p podPolicy
+	if _, err := decode(pod, PolicyAnnotation, &p); err != nil || p.Revisions == nil {
+		return ""
+	}
+	if problem, exists := p.Revisions[revision]; exists {
+		return problem
+	}
+	return "the cluster does not have that revision any more (revisionHistoryLimit): the admin can roll out that version again"
+}
+
 // PolicyOf reads a pod's PolicyAnnotation. A value that cannot be read is an error, and permits
 // nothing.
 func PolicyOf(pod *corev1.Pod) (Policy, error) {
@@ -195,36 +228,6 @@ func RollbackOf(pod *corev1.Pod) (Rollback, bool, error) {
 		err = fmt.Errorf("annotation %s of pod %s/%s names no revision", RollbackAnnotation, pod.Namespace, pod.Name)
 	}
 	return r, ok, err
-}
-
-// Changed returns the images of want that a pod's spec does not have. It returns false if the pod
-// lacks a container of want, or has another image for an init container. It ignores containers that
-// want does not name: admission webhooks add them.
-func Changed(spec *corev1.PodSpec, want Target) ([]Image, bool) {
-	imageOf := func(containers []corev1.Container, name string) string {
-		for i := range containers {
-			if containers[i].Name == name {
-				return containers[i].Image
-			}
-		}
-		return ""
-	}
-	for _, i := range want.InitContainers {
-		if imageOf(spec.InitContainers, i.Name) != i.Image {
-			return nil, false
-		}
-	}
-	var changed []Image
-	for _, i := range want.Containers {
-		switch imageOf(spec.Containers, i.Name) {
-		case i.Image:
-		case "":
-			return nil, false
-		default:
-			changed = append(changed, i)
-		}
-	}
-	return changed, true
 }
 
 func encode(v any) string {

@@ -114,7 +114,8 @@ func TestWhichRollbacksTheControllerMayCarryOut(t *testing.T) {
 			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: owner, Name: "x", UID: "u", Controller: new(true)}}
 		}
 		pod.Spec = corev1.PodSpec{NodeName: "nowhere", AutomountServiceAccountToken: new(false),
-			Containers: []corev1.Container{{Name: "app", Image: "app:2"}}, InitContainers: []corev1.Container{{Name: "first", Image: "first:1"}}}
+			Containers:     []corev1.Container{{Name: "app", Image: "app:2"}},
+			InitContainers: []corev1.Container{{Name: "first", Image: "first:1"}, {Name: "log", Image: "log:2", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}}
 		if _, err := env.admin.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -122,6 +123,7 @@ func TestWhichRollbacksTheControllerMayCarryOut(t *testing.T) {
 	wish := upgrade.Rollback{Revision: "old", From: "new", Requested: metav1.Now()}.Encode()
 	create("daemon", "DaemonSet", wish)
 	create("ordinal", "StatefulSet", wish)
+	create("sidecar", "DaemonSet", wish)
 	create("replica", "ReplicaSet", wish)
 	create("orphan", "", wish)
 	create("other-wish", "DaemonSet", upgrade.Rollback{Revision: "older", From: "old"}.Encode())
@@ -132,8 +134,10 @@ func TestWhichRollbacksTheControllerMayCarryOut(t *testing.T) {
 	poll.Eventually(t, "the policy is in force and the account has rights", func() bool {
 		return patchPod(t, controller, "daemon", rollback) == nil && refusalBy(policy, patchPod(t, controller, "no-wish", rollback)) != ""
 	})
+	const logImage = `"initContainers":[{"name":"log","image":"log:1"}],`
 	for name, tt := range map[string]struct{ pod, text string }{
-		"of a StatefulSet": {"ordinal", rollback},
+		"of a StatefulSet":    {"ordinal", rollback},
+		"of a native sidecar": {"sidecar", strings.Replace(rollback, `"spec":{`, `"spec":{`+logImage, 1)},
 		"of a pod with the images already, and no older label": {"daemon", "{" + labels(hash) + "}"},
 	} {
 		if err := patchPod(t, controller, tt.pod, tt.text); err != nil {
@@ -148,6 +152,7 @@ func TestWhichRollbacksTheControllerMayCarryOut(t *testing.T) {
 		"the image alone":           {"daemon", "{" + image + "}"},
 		"no hash":                   {"daemon", "{" + labels(`"controller-revision-hash":null`) + "," + image + "}"},
 		"an init container as well": {"daemon", strings.Replace(rollback, `"spec":{`, `"spec":{"initContainers":[{"name":"first","image":"first:2"}],`, 1)},
+		"a native sidecar alone":    {"daemon", `{"spec":{` + strings.TrimSuffix(logImage, ",") + `}}`},
 		"a toleration as well":      {"daemon", strings.Replace(rollback, `"spec":{`, `"spec":{"tolerations":[{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":1},{"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}],`, 1)},
 		"another label as well":     {"daemon", strings.Replace(rollback, hash, hash+`,"app":"b"`, 1)},
 		"another label goes":        {"daemon", strings.Replace(rollback, hash, hash+`,"app":null`, 1)},
