@@ -86,6 +86,7 @@ func (s *scope) admitted(target upgrade.Target) upgrade.Target {
 	t := &s.state.successor
 	if t.target.Revision == target.Revision {
 		target = t.target
+		target.Admitted = true
 	}
 	target.Asks = t.verdict.Result == successor.Admitted || t.verdict.Result == successor.Refused
 	return target

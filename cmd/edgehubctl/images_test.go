@@ -30,12 +30,16 @@ func running(containers ...string) func(*corev1.Pod) {
 	}
 }
 
-// targetOf is the annotation with the new version's containers.
-func targetOf(containers ...string) func(*corev1.Pod) {
+// targetOf is the annotation with the new version's containers, as they are admitted.
+func targetOf(containers ...string) func(*corev1.Pod) { return target(true, containers) }
+
+func target(admitted bool, containers []string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		var template corev1.Pod
 		running(containers...)(&template)
-		p.Annotations = map[string]string{upgrade.TargetAnnotation: upgrade.NewTarget(newRevision, &template.Spec).Encode()}
+		target := upgrade.NewTarget(newRevision, &template.Spec)
+		target.Admitted = admitted
+		p.Annotations = map[string]string{upgrade.TargetAnnotation: target.Encode()}
 	}
 }
 
@@ -68,6 +72,9 @@ func TestTheImagesOfAnUpgrade(t *testing.T) {
 		"a container comes, another goes":    {both("a=a:1 b=b:1", "a=a:1 c=c:1"), nil, "no more b:1, new c:1"},
 		"a volume of a container's name":     {both("a=a:1 /a=data:1", "a=a:1 /a=data:2"), nil, "data:1 -> 2"},
 		"a volume comes, another goes":       {both("a=a:1 /b=b:1", "a=a:1 /c=c:1"), nil, "no more b:1, new c:1"},
+		"another name of what is injected":   {both("a=a:1 mesh-x7=mesh:1", "a=a:2 mesh-k2=mesh:2"), nil, "a:1 -> 2, mesh:1 -> 2"},
+		"the same with another name":         {both("a=a:1 mesh-x7=mesh:1", "a=a:2 mesh-k2=mesh:1"), nil, "a:1 -> 2"},
+		"what may be injected again":         {[]func(*corev1.Pod){running("a=a:1", "mesh=mesh:1"), target(false, []string{"a=a:2"})}, nil, "a:1 -> 2, mesh:1 -> unknown"},
 		"nobody has said":                    {[]func(*corev1.Pod){running("a=app:v1")}, nil, "app:v1 -> unknown"},
 		"an annotation of another revision":  {append(both("a=app:v1", "a=app:v2"), ofRevision("aaaa")), nil, "app:v1 -> unknown"},
 		"an annotation that is broken":       {[]func(*corev1.Pod){running("a=app:v1"), annotated("{")}, nil, "app:v1 -> unknown"},

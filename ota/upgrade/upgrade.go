@@ -83,6 +83,8 @@ type Target struct {
 	Placement *placement.Rule `json:"placement,omitempty"`
 	// PriorityClassName is the template's.
 	PriorityClassName string `json:"priorityClassName,omitempty"`
+	// Admitted is whether it is what admission makes of the template. Else containers that admission injects are not here.
+	Admitted bool `json:"admitted,omitempty"`
 	// MinReadySeconds is the DaemonSet's or StatefulSet's, for clients that upgrade the pod and wait until its
 	// successor is available. It is not part of the revision.
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`

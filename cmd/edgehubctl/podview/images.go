@@ -50,22 +50,44 @@ func imagesAfter(now []ImageChange, pod *corev1.Pod, revision string, pull *node
 	return now
 }
 
+// imagesOfTarget adds the images of target. Containers go by their names; a webhook that injects one may give it another name
+// each time, so those that are left go by the repositories of their images.
 func imagesOfTarget(now []ImageChange, target upgrade.Target) []ImageChange {
-	set := func(change ImageChange) {
-		i := slices.IndexFunc(now, func(c ImageChange) bool { return c.Container == change.Container && c.Volume == change.Volume })
-		if i < 0 {
-			now = append(now, change)
-			return
-		}
-		now[i].AfterUpgrade = change.AfterUpgrade
-	}
+	var after []ImageChange
 	for _, c := range slices.Concat(target.InitContainers, target.Containers) {
-		set(ImageChange{Container: c.Name, AfterUpgrade: &c.Image})
+		after = append(after, ImageChange{Container: c.Name, AfterUpgrade: &c.Image})
 	}
 	for _, v := range target.Volumes {
-		set(ImageChange{Volume: v.Name, AfterUpgrade: &v.Image})
+		after = append(after, ImageChange{Volume: v.Name, AfterUpgrade: &v.Image})
 	}
-	return now
+	left := make([]*ImageChange, len(now)) // what none of after is the successor of
+	for i := range now {
+		left[i] = &now[i]
+	}
+	succeed := func(same func(now, after *ImageChange) bool) {
+		after = slices.DeleteFunc(after, func(a ImageChange) bool {
+			i := slices.IndexFunc(left, func(n *ImageChange) bool { return same(n, &a) })
+			if i >= 0 {
+				left[i].AfterUpgrade = a.AfterUpgrade
+				left = slices.Delete(left, i, i+1)
+			}
+			return i >= 0
+		})
+	}
+	succeed(func(now, after *ImageChange) bool {
+		return now.Container == after.Container && now.Volume == after.Volume
+	})
+	succeed(func(now, after *ImageChange) bool {
+		before, _ := splitImage(now.Now)
+		then, _ := splitImage(*after.AfterUpgrade)
+		return before == then && (now.Volume == "") == (after.Volume == "")
+	})
+	if !target.Admitted { // admission may add them again
+		for _, n := range left {
+			n.AfterUpgrade = nil
+		}
+	}
+	return append(now, after...)
 }
 
 func pulledFor(image string, pull *nodeapi.ImagePull) *string {
