@@ -2,10 +2,12 @@ package ota
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -40,17 +42,24 @@ func (s *server) rollback(w http.ResponseWriter, r *http.Request) error {
 	var want rollbackRequest
 	var done accepted
 	var target upgrade.Target
+	var uid types.UID
 	name, err := podOf(r)
 	if err == nil {
 		want, err = parseRollback(r.URL.RawQuery)
 	}
 	if err == nil {
 		err = s.withPodOffline(r.Context(), name, func(pod *corev1.Pod) (err error) {
+			uid = pod.UID
 			if target, err = s.previous(pod, want); err == nil {
 				done, err = s.goBack(pod, target)
 			}
 			return err
 		})
+	}
+	if err == nil {
+		if err = s.awaitRollback(r.Context(), name, uid); err != nil {
+			done = accepted{}
+		}
 	}
 	code := cmp.Or(done.code, codeOf(err))
 	s.rollbacks.WithLabelValues(strconv.Itoa(code)).Inc()
@@ -98,8 +107,8 @@ func checkRollback(pod *corev1.Pod) error {
 	return nil
 }
 
-// previous returns the target of a rollback, and fails if there is none, if its images are not here, or
-// if the pod may not be rolled back now.
+// previous returns the target of a rollback, and fails if there is none, if its images are not here, if
+// the cluster cannot take the pod back to it, or if the pod may not be rolled back now.
 func (s *server) previous(pod *corev1.Pod, want rollbackRequest) (target upgrade.Target, err error) {
 	if err := check(pod, checkNotDeleting, checkOwner, checkRollback); err != nil {
 		return target, err
@@ -118,6 +127,9 @@ func (s *server) previous(pod *corev1.Pod, want rollbackRequest) (target upgrade
 	}
 	if t, marked, err := upgrade.TargetOf(pod); marked && err == nil && t.Revision == target.Revision {
 		return target, failf(http.StatusConflict, "revision %s is the one that pod %s/%s is to be upgraded to: POST …/upgrade starts that", target.Revision, pod.Namespace, pod.Name)
+	}
+	if problem := upgrade.NoWayBack(pod, target.Revision); problem != "" {
+		return target, failf(http.StatusConflict, "pod %s/%s cannot go back to revision %s: %s", pod.Namespace, pod.Name, target.Revision, problem)
 	}
 	if missing := s.Rollbacks.Missing(target); len(missing) > 0 {
 		return target, failf(http.StatusConflict, "pod %s/%s cannot go back to revision %s: these images are not on this node any more: %s; the admin can roll out that version again",
@@ -140,6 +152,26 @@ func (s *server) goBack(pod *corev1.Pod, target upgrade.Target) (accepted, error
 		return accepted{http.StatusAccepted, fmt.Sprintf("Rollback of pod %s queued: it starts when the cloud can be reached", nameOf(pod))}, nil
 	}
 	return accepted{http.StatusAccepted, fmt.Sprintf("Rollback of pod %s to revision %s requested", nameOf(pod), target.Revision)}, nil
+}
+
+// awaitRollback waits until edgehub-controller has answered the wish for a rollback, and fails if it refuses. Without an answer
+// in time, and without the cloud, the wish stands.
+func (s *server) awaitRollback(ctx context.Context, name types.NamespacedName, uid types.UID) error {
+	for deadline := time.Now().Add(answerWithin); time.Now().Before(deadline) && s.Offline() == ""; {
+		last, ok := s.Rollbacks.State(name)
+		switch {
+		case !ok, last.UID != string(uid), last.State == nodeapi.Done:
+			return nil
+		case last.State.Final():
+			return failf(http.StatusConflict, "pod %s was not rolled back to revision %s: %s", name, last.Revision, last.Message)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(lookEvery):
+		}
+	}
+	return nil
 }
 
 // hasBegun reports whether a queued upgrade of a pod has begun, and not ended.

@@ -1,6 +1,7 @@
 package ota
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -92,6 +93,35 @@ func allowed(p upgrade.Policy) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Annotations[upgrade.PolicyAnnotation] = p.Encode() }
 }
 
+// told has the controller say which revisions the cluster has.
+func told(revisions map[string]string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Annotations[upgrade.PolicyAnnotation] = upgrade.Policy{Rollback: true, History: 1}.EncodeWith(revisions)
+	}
+}
+
+// The outcome is the answer, where it comes in time.
+func TestARollbackAnswersWhatTheControllerDoes(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		state nodeapi.Upgrade
+		code  int
+		says  string
+	}{
+		"it is done":      {nodeapi.Upgrade{State: nodeapi.Done}, 202, "Rollback of pod default/web-1 to revision v2 requested"},
+		"it is refused":   {nodeapi.Upgrade{State: nodeapi.Dropped, Message: "not only images would change"}, 409, "pod default/web-1 was not rolled back to revision v2: not only images would change"},
+		"it is no more":   {nodeapi.Upgrade{UID: "another", State: nodeapi.Dropped}, 202, "Rollback of pod default/web-1 to revision v2 requested"},
+		"no answer comes": {nodeapi.Upgrade{State: nodeapi.InProgress}, 202, "Rollback of pod default/web-1 to revision v2 requested"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			u := tt.state
+			u.Namespace, u.Pod, u.UID, u.Revision = "default", "web-1", cmp.Or(u.UID, "uid-1"), "v2"
+			call(t, http.MethodPost, (&cloud{list: at()}).start(t, Options{Rollbacks: &ran{states: []nodeapi.Upgrade{u}}})+rollbackWeb1).wants(t, tt.code, tt.says)
+		})
+	}
+}
+
 func TestRollbackAnswers(t *testing.T) {
 	deleting := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now()} }
 	orphan := func(p *corev1.Pod) { p.OwnerReferences = nil }
@@ -119,6 +149,9 @@ func TestRollbackAnswers(t *testing.T) {
 		"the policy cannot be read":            {at(forged), "", "", ran{}, 403, "not known whether", ""},
 		"a revision that was never here":       {at(), "?revision=v0", "", ran{}, 409, "has not run it", ""},
 		"the target of the upgrade":            {at(), "?revision=new", "", ran{}, 409, "POST …/upgrade", ""},
+		"a revision that the cluster has":      {at(told(map[string]string{"v2": ""})), "", "", ran{}, 202, "Rollback of pod default/web-1 to revision v2 requested", "request v2"},
+		"one that it has no more":              {at(told(map[string]string{})), "", "", ran{}, 409, "cannot go back to revision v2: the cluster does not have that revision any more (revisionHistoryLimit)", ""},
+		"one that differs by more than images": {at(told(map[string]string{"v2": "spec.volumes differs"})), "", away, ran{}, 409, "cannot go back to revision v2: spec.volumes differs", ""},
 		"images that are gone":                 {at(), "", "", ran{missing: []string{"app:2", "side:1"}}, 409, "app:2, side:1", ""},
 		"it cannot be written":                 {at(), "", "", ran{full: errors.New("disk full")}, 500, "disk full", "request v2"},
 		"a parameter that does not exist":      {at(), "?revisoin=v1", "", ran{}, 400, "revisoin", ""},

@@ -30,6 +30,14 @@ func rolling(revision, image, containerID string, change ...func(*corev1.Pod)) c
 	}}, change...)...)
 }
 
+// sidecar adds a native sidecar to a pod.
+func sidecar(p corev1.Pod, image, containerID string) corev1.Pod {
+	p = *p.DeepCopy()
+	p.Spec.InitContainers = []corev1.Container{{Name: "log", Image: image, RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
+	p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "log", ContainerID: "containerd://" + containerID}}
+	return p
+}
+
 // The pod stays the same, and is Ready before its containers restart.
 func TestARollbackIsWaitedFor(t *testing.T) {
 	before, patched := rolling(newRevision, "web:v2", "1"), rolling(oldRevision, "web:v1", "1")
@@ -56,6 +64,9 @@ waiting for pod shop/web-1 to stay Ready for 60ms
 			"kubelet goes on trying; edgehubctl upgrade shop/web-1 replaces it by a pod of the newest revision\n"},
 		"the pod is deleted": {[]corev1.Pod{before, pod("shop", "web-2", newRevision)}, exitFailed, "",
 			"error: pod shop/web-1 was deleted during its rollback: the cloud makes another one, of the newest revision\n"},
+		"a native sidecar restarts": {[]corev1.Pod{sidecar(before, "log:v2", "1"), sidecar(patched, "log:v1", "1"), sidecar(rolling(oldRevision, "web:v1", "2"), "log:v1", "1"),
+			sidecar(rolling(oldRevision, "web:v1", "2"), "log:v1", "2")}, exitDone, "Pod shop/web-1 of revision 5d8f is Ready, after ",
+			waited + "waiting for container log of pod shop/web-1 to restart\nwaiting for pod shop/web-1 to stay Ready for 60ms\n"},
 		"only the revision differs": {[]corev1.Pod{rolling(newRevision, "web:v1", "1"), patched}, exitDone, "Pod shop/web-1 of revision 5d8f is Ready", waited},
 	}
 	for name, tt := range tests {
@@ -67,6 +78,8 @@ waiting for pod shop/web-1 to stay Ready for 60ms
 			h.edgehubctl(t, "rollback", "shop/web-1", "--wait").has(t, tt.code, rollbackText+"\n"+tt.out, tt.err)
 		})
 	}
+	const refused = "pod shop/web-1 was not rolled back to revision 5d8f: more than images differs"
+	newFakeHub(t).on("POST", rollbackOf, answersWith(409, refused)).edgehubctl(t, "rollback", "shop/web-1").is(t, exitNotNow, "", "error: "+refused+"\n")
 	h := newFakeHub(t).on("POST", rollbackOf, answersWith(202, rollbackText)).on("GET", "/pods", podList(before)).
 		on("GET", nodeapi.Upgrades, upgradeList(anUpgrade(nodeapi.Dropped, isRollback, because("more than images differs"))))
 	h.edgehubctl(t, "rollback", "shop/web-1", "--wait").is(t, exitFailed, rollbackText+"\n", "error: the rollback of pod shop/web-1 to revision 5d8f was dropped: more than images differs\n")
@@ -107,6 +120,16 @@ media/web-1   Upgrade   7c9b       scheduled 01-02 03:00   -
 7c9b       3h      yes       yes       web:v2, log:v1
 5d8f       2d2h    no        no        registry.example.com/with/a/long/name/web
                                        :v1
+`, "")
+	newFakeHub(t).on("GET", historyOf, sends(nodeapi.History{Items: []nodeapi.Revision{
+		{Revision: newRevision, Since: time.Now().Add(-3 * time.Hour), Current: true, Images: []string{"web:v2"}, Retained: true},
+		{Revision: oldRevision, Since: time.Now().Add(-50 * time.Hour), Images: []string{"web:v1"}, Retained: true, Blocked: "the cluster does not have that revision any more (revisionHistoryLimit): the admin can roll out that version again"},
+	}})).edgehubctl(t, "history", "shop/web-1").is(t, exitDone, `REVISION   SINCE   CURRENT   ON NODE   IMAGES
+7c9b       3h      yes       yes       web:v2
+5d8f       2d2h    no        yes       web:v1
+
+shop/web-1 cannot go back to 5d8f: the cluster does not have that revision any
+more (revisionHistoryLimit): the admin can roll out that version again.
 `, "")
 	h.edgehubctl(t, "history", "shop/web-1", "-o", "json").has(t, exitDone, `"revision": "7c9b"`, "")
 	newFakeHub(t).on("GET", historyOf, sends(nodeapi.History{})).edgehubctl(t, "history", "shop/web-1").has(t, exitDone, "no revision of pod shop/web-1 yet", "")

@@ -58,6 +58,11 @@ func history(ctx context.Context, c *call) error {
 		rows = append(rows, []string{r.Revision, format.Age(r.Since, time.Now()), yesNo(r.Current), yesNo(r.Retained), strings.Join(r.Images, ", ")})
 	}
 	fmt.Fprint(c.out, format.Fitted([]string{"REVISION", "SINCE", "CURRENT", "ON NODE", "IMAGES"}, rows, c.width()))
+	for _, r := range h.Items {
+		if r.Blocked != "" {
+			fmt.Fprint(c.out, "\n"+format.Hanging("", fmt.Sprintf("%s cannot go back to %s: %s.", pod, r.Revision, r.Blocked), 0, c.width()))
+		}
+	}
 	return nil
 }
 

@@ -87,7 +87,10 @@ func (o *Options) app(pod *corev1.Pod) nodeapi.App {
 	if policy, err := upgrade.PolicyOf(pod); err == nil {
 		a.MayHold = policy.MaxHold > 0
 		if target, ok := o.Previous(pod); ok && policy.Rollback {
-			a.MayRollback, a.Previous = true, targetImages(target)
+			a.MayRollback = true
+			if upgrade.NoWayBack(pod, target.Revision) == "" {
+				a.Previous = targetImages(target)
+			}
 		}
 	}
 	if need.Status == corev1.ConditionTrue {

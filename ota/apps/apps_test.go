@@ -142,6 +142,9 @@ func TestList(t *testing.T) {
 				update(nil)(a)
 				a.Hold, a.Upgrade, a.MayRollback, a.Previous = hold, queued, true, []string{"camera:v0"}
 			})},
+		"the cluster has the version before no more": {pod(newest, func(p *corev1.Pod) {
+			p.Annotations = map[string]string{upgrade.PolicyAnnotation: upgrade.Policy{MaxHold: time.Hour, Rollback: true}.EncodeWith(map[string]string{})}
+		}), sources{previous: back}, managed(func(a *nodeapi.App) { a.MayRollback = true })},
 		"neither holds nor rollbacks are permitted": {pod(newest, policy(upgrade.Policy{})), sources{previous: back}, plain},
 		"the upgrade of an earlier pod of the name": {pod(newest), sources{last: &nodeapi.Upgrade{UID: "other"}}, managed(nil)},
 		"a container that crashes": {pod(crashed), sources{}, func() nodeapi.App {

@@ -173,10 +173,13 @@ func (h *History) Of(pod *corev1.Pod) nodeapi.History {
 	}
 	list := nodeapi.History{Items: []nodeapi.Revision{}}
 	for _, r := range slices.Insert(all, 0, current) {
-		images := r.images()
+		images, blocked := r.images(), ""
+		if r.Revision != current.Revision {
+			blocked = upgrade.NoWayBack(pod, r.Revision)
+		}
 		list.Items = append(list.Items, nodeapi.Revision{
 			Revision: r.Revision, Since: r.Since, Current: r.Revision == current.Revision, Images: images,
-			Retained: !slices.ContainsFunc(images, func(i string) bool { return !h.Retained(i) }),
+			Retained: !slices.ContainsFunc(images, func(i string) bool { return !h.Retained(i) }), Blocked: blocked,
 		})
 	}
 	return list

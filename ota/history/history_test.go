@@ -191,6 +191,13 @@ func TestWhichImagesStay(t *testing.T) {
 	if len(items) != 2 || !items[0].Retained || items[1].Retained || !slices.Equal(items[1].Images, []string{"side:1", "app:v1"}) {
 		t.Errorf("got %+v, want v2 retained and v1 not", items)
 	}
+	if items[1].Blocked != "" {
+		t.Errorf("an older controller says nothing, and the history: %+v", items)
+	}
+	pod.Annotations[upgrade.PolicyAnnotation] = upgrade.Policy{Rollback: true, History: 2}.EncodeWith(map[string]string{"v1": "spec.volumes differs"})
+	if items := h.Of(pod).Items; items[0].Blocked != "" || items[1].Blocked != "spec.volumes differs" {
+		t.Errorf("got %+v, want why v1 is no way back", items)
+	}
 	previous, _ := h.Previous(pod, "")
 	if got := h.Missing(previous); !slices.Equal(got, []string{"app:v1"}) {
 		t.Errorf("missing: got %q", got)

@@ -70,7 +70,7 @@ type App struct {
 	Upgrade *Upgrade `json:"upgrade,omitempty"`
 	Hold    *Hold    `json:"hold,omitempty"`
 	// MayHold and MayRollback are what the admin permits. Previous are the images of the revision
-	// that a rollback leads to; it is empty if there is none.
+	// that a rollback leads to; it is empty if there is none, or no way back to it.
 	MayHold     bool     `json:"mayHold,omitempty"`
 	MayRollback bool     `json:"mayRollback,omitempty"`
 	Previous    []string `json:"previous,omitempty"`

@@ -131,4 +131,6 @@ type Revision struct {
 	Images []string `json:"images"`
 	// Retained is true if all images are on the node, and stay there for a rollback.
 	Retained bool `json:"retained"`
+	// Blocked is why the cluster cannot take the pod back to it, "" if it can, or if that is not known.
+	Blocked string `json:"blocked,omitempty"`
 }

@@ -146,14 +146,18 @@ func (s *Replacement) checkRollback(pods []*corev1.Pod, asked, answered time.Tim
 // there is none.
 func (s *Replacement) notRestarted() string {
 	statusOf := func(pod *corev1.Pod, name string) corev1.ContainerStatus {
-		i := slices.IndexFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.Name == name })
+		all := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+		i := slices.IndexFunc(all, func(c corev1.ContainerStatus) bool { return c.Name == name })
 		if i < 0 {
 			return corev1.ContainerStatus{}
 		}
-		return pod.Status.ContainerStatuses[i]
+		return all[i]
 	}
-	for _, now := range s.Pod.Spec.Containers {
-		changed := slices.ContainsFunc(s.before.Spec.Containers, func(c corev1.Container) bool { return c.Name == now.Name && c.Image != now.Image })
+	containersOf := func(pod *corev1.Pod) []corev1.Container { // of init containers, native sidecars may change
+		return slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
+	}
+	for _, now := range containersOf(s.Pod) {
+		changed := slices.ContainsFunc(containersOf(s.before), func(c corev1.Container) bool { return c.Name == now.Name && c.Image != now.Image })
 		if status := statusOf(s.Pod, now.Name); changed && status.ContainerID == statusOf(s.before, now.Name).ContainerID {
 			return format.Joined(fmt.Sprintf("for container %s of pod %s to restart", now.Name, s.Old), podstatus.NotRunning(&status))
 		}

@@ -266,7 +266,7 @@ function details({ app, key }, s, act) {
 
 function history(app, key, s, act) {
   const { items, error } = s.histories[key];
-  const back = (r) => s.token && mayGoBack(app) && !r.current && r.retained;
+  const back = (r) => s.token && mayGoBack(app) && !r.current && r.retained && !r.blocked;
   return h('div', { class: 'history', key: 'history' },
     h('h4', null, t('history')),
     error ? h('p', { class: 'error', role: 'alert' }, error) : null,
@@ -274,6 +274,7 @@ function history(app, key, s, act) {
     items?.length ? h('ul', null, items.map((r) => h('li', { key: r.revision },
       h('span', null, text.images(r.images), ' ', h('span', { class: 'muted' }, `${r.revision} · ${t('sinceWhen', { when: time(r.since) })}`
         + (r.current ? ` · ${t('current')}` : '') + (r.retained || r.current ? '' : ` · ${t('notRetained')}`))),
+      r.blocked ? h('p', { class: 'muted' }, english(r.blocked)) : null,
       back(r) ? button(s, key, t('rollback'), () => act.ask('rollback', app, r), 'quiet') : null))) : null);
 }
 

@@ -217,13 +217,14 @@ func TestAnOwnerGoesBackAndUpgradesAgain(t *testing.T) {
 func TestARollbackIsRefusedIfMoreThanImagesDiffer(t *testing.T) {
 	n := newNode(t)
 	pod := n.upgrade(`"image":"app:2","env":[{"name":"A","value":"B"}]`)
-	n.rollback(pod, http.StatusAccepted, "requested")
-	refused := n.rolledBack(corev1.ConditionFalse, "NotInPlace")
-	if hash(refused) != hash(pod) || refused.Spec.Containers[0].Image != "app:2" {
-		t.Errorf("the pod was changed: revision %s, image %s", hash(refused), refused.Spec.Containers[0].Image)
+	const words = "not only images would change: spec.containers differs"
+	if list := n.history(); len(list) != 2 || !strings.Contains(list[1].Blocked, words) {
+		t.Errorf("the history is %+v", list)
 	}
-	n.waitFor("the wish is over", func(pod *corev1.Pod) bool { return !wished(pod) })
-	n.shows(pod, nodeapi.Dropped, "spec.containers differs")
+	n.rollback(pod, http.StatusConflict, words)
+	if now := n.pod(); wished(now) || hash(now) != hash(pod) || now.Spec.Containers[0].Image != "app:2" {
+		t.Errorf("the pod was changed: revision %s, image %s, annotations %v", hash(now), now.Spec.Containers[0].Image, now.Annotations)
+	}
 }
 
 // The wish is made without the cloud, survives kill -9, and ends with the next revision.
