@@ -163,7 +163,7 @@ func TestModelTheTargetIsWhatIsAdmitted(t *testing.T) {
 		time.Sleep(time.Minute)
 		target, _, err := upgrade.TargetOf(m.pod("n2"))
 		if err != nil || target.Containers[0].Image != "site.example.com/app:2" || len(target.Containers) != 2 || target.Containers[1].Image != "mesh:1" ||
-			target.Requests.Memory().String() != "4Gi" || len(target.ImagePullSecrets) != 1 {
+			target.Requests.Memory().String() != "4Gi" || len(target.ImagePullSecrets) != 1 || !target.Admitted {
 			t.Errorf("the node sees %+v, %v", target, err)
 		}
 		asked, begin := len(m.api.asked), time.Now()
