@@ -91,7 +91,7 @@ function listen() {
   };
 }
 
-// explain asks why the stream is an error, which an EventSource does not show: too many tabs follow it.
+// explain asks why the stream is an error, which an EventSource does not show.
 async function explain() {
   const end = new AbortController();
   try {
@@ -194,7 +194,7 @@ async function askUpgrades() {
   }
 }
 
-// A hub that hangs keeps the stream open: ask it, if nothing has come for a while.
+// A hub that hangs keeps the stream open: ask it.
 async function checkHub() {
   if (document.hidden || Date.now() - heard < 15e3) return;
   try {
@@ -244,7 +244,7 @@ async function send(where, method, path, body) {
   return null;
 }
 
-// reason is the line of an error. Some come as a Status of Kubernetes.
+// reason is the line of an error, or of a Status.
 async function reason(answer) {
   const line = (await answer.text()).trim();
   try {
