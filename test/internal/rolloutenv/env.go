@@ -81,7 +81,7 @@ func (s *Env) RemoveDeployment(ctx context.Context) error {
 // ApplyAdmission applies deploy/admission, and waits until controllers can create pods as dry runs only. A controller
 // makes use of that if its Namespace is SystemNamespace.
 func (s *Env) ApplyAdmission(ctx context.Context, root string) error {
-	if _, err := s.Cluster.Kubectl(ctx, "apply", "-k", filepath.Join(root, "deploy/admission")); err != nil {
+	if _, err := s.Cluster.Kubectl(ctx, "apply", "-k", filepath.Join(root, "deploy", "admission")); err != nil {
 		return err
 	}
 	client, err := kubernetes.NewForConfig(s.AccountConfig())
