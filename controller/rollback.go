@@ -82,9 +82,6 @@ func (s *scope) admissionOf(ctx context.Context, revision *appsv1.ControllerRevi
 	if err != nil {
 		return rollback.Admission{Why: err.Error()}
 	}
-	if pod.Name != "" { // of a StatefulSet: while the old pod has the name, nothing is returned
-		pod.Name, pod.GenerateName = "", pod.Name+"-"
-	}
 	verdict := s.successors.Ask(ctx, pod, old)
 	out := rollback.Admission{Refused: verdict.Result == successor.Refused, Why: verdict.Why}
 	if verdict.Pod != nil {

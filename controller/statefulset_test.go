@@ -279,7 +279,7 @@ func goesBackInAStatefulSet(t *testing.T, site string) {
 	db.make(0, "app:2")
 	m.start()
 	one, two := revisionOf("app:1"), revisionOf("app:2")
-	need := "True " + two + " to app:2, 7 s"
+	need := "True " + two + " to " + site + "app:2, 7 s"
 	db.expect("one of them is upgraded", "False "+two, need)
 
 	var uid types.UID

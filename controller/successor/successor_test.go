@@ -85,6 +85,24 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+// The next pod of a StatefulSet has a name that is taken: its images are known all the same.
+func TestANameThatIsTaken(t *testing.T) {
+	client := fake.NewClientset()
+	client.PrependReactor("create", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
+		pod := a.(k8stesting.CreateAction).GetObject().(*corev1.Pod)
+		if pod.Name != "" {
+			return true, nil, apierrors.NewAlreadyExists(corev1.Resource("pods"), pod.Name)
+		}
+		pod = pod.DeepCopy()
+		pod.Spec.Containers = []corev1.Container{{Name: "app", Image: "site/app:2"}}
+		return true, pod, nil
+	})
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db-0"}}
+	if got := ask(t.Context(), client, pod, pod); got.Result != Admitted || got.Pod == nil || got.Pod.Spec.Containers[0].Image != "site/app:2" {
+		t.Errorf("got %+v", got)
+	}
+}
+
 // Nobody is asked before it is proved that the right is one to dry runs, and again after an hour.
 func TestTheRightIsUsedOnlyIfItIsGuarded(t *testing.T) {
 	denied := `ValidatingAdmissionPolicy 'edgehub-controller-dry-run' with binding 'edgehub-controller-dry-run' denied request: as dry runs only`

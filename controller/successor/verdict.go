@@ -34,20 +34,29 @@ type Verdict struct {
 	Result Result
 	// Why has the apiserver's words, or those of the failure to ask. It is "" if Result is Admitted.
 	Why string
-	// Pod is the pod as it would be created. It is nil unless Result is Admitted, and may be nil then: admission
-	// of a name or quota that the old pod still has ends without an object.
+	// Pod is the pod as it would be created, but for its name. It is nil unless Result is Admitted, and may be nil then: admission
+	// of a quota that the old pod still has ends without an object.
 	Pod *corev1.Pod
 }
 
 // ask has the apiserver create a pod as a dry run. old is the pod that it would take the place of:
 // what that uses of a quota is free by then.
 func ask(ctx context.Context, client kubernetes.Interface, pod, old *corev1.Pod) Verdict {
-	created, err := client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	create := func(pod *corev1.Pod) (*corev1.Pod, error) {
+		return client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	}
+	created, err := create(pod)
 	switch {
 	case err == nil:
 		return Verdict{Result: Admitted, Pod: created}
 	case apierrors.IsAlreadyExists(err) && pod.Name != "":
-		return Verdict{Result: Admitted} // admission has passed, and the old pod still has the name
+		// Admission has passed, and the old pod still has the name. What it has made of the pod is returned for another name only.
+		unnamed := pod.DeepCopy()
+		unnamed.Name, unnamed.GenerateName = "", pod.Name+"-"
+		if created, err = create(unnamed); err != nil {
+			created = nil
+		}
+		return Verdict{Result: Admitted, Pod: created}
 	case !refuses(err):
 		return Verdict{Result: Unknown, Why: words(err)}
 	}
