@@ -231,6 +231,41 @@ func TestModelAPodThatIsNotMadeBlocksOtherUpgrades(t *testing.T) {
 	})
 }
 
+// Admission may refuse what this controller asks for, and let in what Kubernetes' own creates. A pod that is really made,
+// though the apiserver goes on refusing it, counts more than its word.
+func TestModelAPodThatIsMadeOutvotesARefusal(t *testing.T) {
+	for _, strategy := range []string{rolling, "OTA"} {
+		t.Run(strategy, func(t *testing.T) {
+			simulate(t, func(t *testing.T) {
+				m := newAskingModel(t, 4, 1, strategy)
+				m.start()
+				m.api.with(func() {
+					m.api.admitting = func(pod *corev1.Pod) error {
+						if pod.Name == "" {
+							return apierrors.NewForbidden(podResource, pod.Name, errViolates)
+						}
+						return nil
+					}
+				})
+				m.setImage("app:2")
+				blocked := func() bool {
+					target, _, err := upgrade.TargetOf(m.pod("n3"))
+					return err == nil && strings.Contains(target.Blocked, violates)
+				}
+				time.Sleep(time.Minute)
+				if m.updated() > 0 || strategy != rolling && !blocked() {
+					t.Errorf("%d nodes are updated", m.updated())
+				}
+				m.evict("n1")
+				time.Sleep(time.Minute)
+				if got := m.updated(); strategy == rolling && got != 4 || strategy != rolling && (got != 1 || blocked()) {
+					t.Errorf("%d nodes are updated, and n3 is blocked: %t", got, strategy != rolling && blocked())
+				}
+			})
+		})
+	}
+}
+
 // It is asked for what Kubernetes' own controller would create.
 func TestModelWhatIsAskedForIsTheSuccessor(t *testing.T) {
 	simulate(t, func(t *testing.T) {

@@ -126,10 +126,10 @@ func (s *scope) refusedOf(ctx context.Context, newest *appsv1.ControllerRevision
 	}
 	answers = true
 	if old != nil && (show || p == toAnswer) {
-		_, asked := s.successorOf(ctx, newest, old, p)
+		_, asked := s.successorOf(ctx, newest, old, pods, p)
 		answers = asked || p != toAnswer
 	}
-	return s.refused(newest.Name), answers
+	return s.refused(newest), answers
 }
 
 // placementRule is the DaemonSet's, with the node selector that admission gives to its pods. Whether there is to be a

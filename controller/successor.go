@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/controller/backoff"
 	"github.com/edgehub-io/edgehub/controller/daemonset"
@@ -18,6 +19,8 @@ type successorState struct {
 	revision string // the ControllerRevision that it is about
 	verdict  successor.Verdict
 	retry    backoff.Retry // after refusals
+	refused  time.Time     // the first of them since it was not refused; zero: it is not
+	outvoted types.UID     // a pod that was made although it is refused, as the apiserver still said then
 	asked    time.Time
 	until    time.Time // when it is asked again, so that people see what is so
 	// target and nodeSelector are as they were admitted; empty if no pod was returned.
@@ -38,15 +41,16 @@ const (
 const answerEvery = time.Second
 
 // successorOf returns what would become of the next pod in place of old, and whether the apiserver was asked for that now.
-func (s *scope) successorOf(ctx context.Context, revision *appsv1.ControllerRevision, old *corev1.Pod, p purpose) (_ successor.Verdict, asked bool) {
+func (s *scope) successorOf(ctx context.Context, revision *appsv1.ControllerRevision, old *corev1.Pod, pods []*corev1.Pod, p purpose) (_ successor.Verdict, asked bool) {
 	t, now := &s.state.successor, time.Now()
 	if t.revision != revision.Name {
 		*t = successorState{revision: revision.Name}
 	}
 	// At each reconcile: of the times at which a workload is due, the queue keeps the earliest.
 	defer func() { s.requeueAt(t.until, now) }()
+	made := t.madeAllTheSame(daemonset.HashOf(revision), pods)
 	switch {
-	case !now.Before(t.until):
+	case !now.Before(t.until), made != "" && t.outvoted == "": // what has changed may be what is admitted
 	case p == toDelete && t.verdict.Result != successor.Refused:
 	case p == toAnswer && now.Sub(t.asked) >= answerEvery:
 	case p == toAnswer:
@@ -64,8 +68,12 @@ func (s *scope) successorOf(ctx context.Context, revision *appsv1.ControllerRevi
 	if t.verdict.Result == successor.Refused {
 		t.retry.Refused(now)
 		t.until = t.retry.Until
+		if t.refused.IsZero() {
+			t.refused = now
+		}
+		t.outvoted = made
 	} else {
-		t.retry = backoff.Retry{}
+		t.retry, t.refused, t.outvoted = backoff.Retry{}, time.Time{}, ""
 	}
 	if admitted := t.verdict.Pod; admitted != nil {
 		if target := upgrade.NewTarget(daemonset.HashOf(revision), &admitted.Spec); !target.SameButNames(t.target) {
@@ -98,16 +106,40 @@ func (s *step) permitDeletions(ctx context.Context) {
 	if len(s.plan.Delete) == 0 {
 		return
 	}
-	verdict, _ := s.successorOf(ctx, s.newest, s.plan.Delete[0].Pod, toDelete)
-	if verdict.Result == successor.Refused {
+	verdict, _ := s.successorOf(ctx, s.newest, s.plan.Delete[0].Pod, s.pods, toDelete)
+	if s.refuses(daemonset.HashOf(s.newest)) {
 		s.plan.RefuseSuccessors(verdict.Why, s.state.successor.until)
 	}
 }
 
+// inFlight is how long after a refusal a pod may still come that was admitted before.
+const inFlight = 2 * time.Second
+
+// madeAllTheSame returns a pod of the revision that Kubernetes has made since the apiserver refused it; "" if there is none.
+func (t *successorState) madeAllTheSame(hash string, pods []*corev1.Pod) types.UID {
+	if t.verdict.Result != successor.Refused {
+		return ""
+	}
+	for _, pod := range pods {
+		if pod.Labels[appsv1.ControllerRevisionHashLabelKey] == hash && pod.CreationTimestamp.After(t.refused.Add(inFlight)) {
+			return pod.UID
+		}
+	}
+	return ""
+}
+
+// refuses reports whether the last answer is a refusal that counts. It does not if Kubernetes has made such a pod all the
+// same, and the apiserver went on to refuse it: admission may let in what Kubernetes' own controllers create and
+// nobody else. Nor if an admin has the rollout go on.
+func (s *scope) refuses(hash string) bool {
+	t := &s.state.successor
+	return t.verdict.Result == successor.Refused && t.outvoted == "" && s.options.Continue != hash
+}
+
 // refused returns why the apiserver would refuse the next pods, as it was last asked about this revision; "" if it
 // would not.
-func (s *scope) refused(revision string) string {
-	if t := &s.state.successor; t.revision == revision && t.verdict.Result == successor.Refused {
+func (s *scope) refused(revision *appsv1.ControllerRevision) string {
+	if t := &s.state.successor; t.revision == revision.Name && s.refuses(daemonset.HashOf(revision)) {
 		return "the apiserver refuses the new version: " + t.verdict.Why
 	}
 	return ""
