@@ -188,13 +188,18 @@ func (s *scenario) createOrdered() {
 	}
 }
 
-// endOrdered ends its pod, and has admission refuse the next one.
+// endOrdered ends its pod, while Kubernetes makes none.
 func (s *scenario) endOrdered() {
 	s.t.Helper()
-	patch := []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`)
-	if _, err := env.admin.CoreV1().Namespaces().Patch(s.t.Context(), s.namespace, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	manager := env.cluster.ControllerManager()
+	if err := manager.Freeze(); err != nil {
 		s.t.Fatal(err)
 	}
+	s.t.Cleanup(func() {
+		if err := manager.Cont(); err != nil {
+			s.t.Error(err)
+		}
+	})
 	now := int64(0)
 	if err := env.admin.CoreV1().Pods(s.namespace).Delete(s.t.Context(), ordered+"-0", metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
 		s.t.Fatal(err)
