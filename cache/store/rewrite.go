@@ -91,6 +91,10 @@ func (s *Store) tidyLog() (old []*os.File, damaged []damagedMember, err error) {
 	s.mu.Unlock()
 	if old, err = s.rewrite(); err != nil {
 		s.retry = time.Now().Add(retryRewrite)
+		select {
+		case <-s.grown: // of a commit between the one that woke Run and this attempt
+		default:
+		}
 	}
 	s.changed = s.changed || len(s.contents.unused) > 0 // these were copied
 	_ = s.reading(func(c *contents) error {
