@@ -93,7 +93,7 @@ func (s *scope) reportOTA(ctx context.Context, w *informer.Owned, target *appsv1
 	s.requeueAt(p.Wake, now)
 	s.setLacks(p.Lacks())
 	err := s.restore(ctx, target, lackingOn(p.Missing))
-	s.tellNodes(p.Missing, now)
+	s.annotateNodes(p.Missing, now)
 	return errors.Join(err, s.setConditions(ctx, status.ForOTA(s.ds, rollout.OTACondition(&p))))
 }
 

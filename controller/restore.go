@@ -87,7 +87,7 @@ func (s *scope) restore(ctx context.Context, revision *appsv1.ControllerRevision
 	refused := s.askForLacking(ctx, revision, lacking)
 	if refused != t.why {
 		t.why = refused
-		s.queue.Add(s.key) // conditions and nodes are told
+		s.queue.Add(s.key) // for the conditions and the annotations of Nodes
 		if refused != "" {
 			s.log.Warn("pods of a workload are missing, and the apiserver would refuse them", s.key.kind.Lower(), s.key.String(), "pods", len(lacking), "why", refused)
 		}
@@ -107,7 +107,7 @@ func (s *scope) restore(ctx context.Context, revision *appsv1.ControllerRevision
 }
 
 // askForLacking returns why the apiserver refuses all of the missing pods that it is asked for now; "" if it would let
-// one in, or does not say.
+// one in, or the answer is Unknown.
 func (s *scope) askForLacking(ctx context.Context, revision *appsv1.ControllerRevision, lacking []lack) (why string) {
 	t := &s.state.restore
 	n := min(askAtOnce, len(lacking))
@@ -154,8 +154,8 @@ func (s *scope) kick(ctx context.Context, now time.Time) error {
 	return fmt.Errorf("have the controller of %s %s try again: %w", s.key.kind.Lower(), s.key, err)
 }
 
-// tellNodes has Nodes name the pods of a DaemonSet that they have lacked for a while, and why.
-func (s *scope) tellNodes(missing []rollout.Missing, now time.Time) {
+// annotateNodes has the Nodes annotated that have lacked their pod of a DaemonSet for LackGrace.
+func (s *scope) annotateNodes(missing []rollout.Missing, now time.Time) {
 	by := map[string]upgrade.Missing{}
 	for i := range missing {
 		m := &missing[i]

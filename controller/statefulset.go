@@ -75,7 +75,7 @@ func (s *scope) lackingOf(pods []*corev1.Pod, now time.Time) []lack {
 	return lacking
 }
 
-// lacksOf says which pod of a StatefulSet is not made; "" if none has been missing for rollout.LackGrace.
+// lacksOf names the first missing pod of a StatefulSet, for messages; "" if none has been missing for rollout.LackGrace.
 func lacksOf(lacking []lack, why string, now time.Time) string {
 	for _, l := range lacking {
 		if now.Sub(l.since) < rollout.LackGrace {

@@ -106,7 +106,7 @@ func (s *step) run(ctx context.Context) error {
 	}
 	s.events.Deletions(s.ds, &s.state.rollout.reported, &s.plan, deleted)
 	restoreErr := s.restore(ctx, s.newest, lackingOn(s.plan.Missing))
-	s.tellNodes(s.plan.Missing, s.now)
+	s.annotateNodes(s.plan.Missing, s.now)
 	return errors.Join(deleted.Err(), markErr, restoreErr, s.setConditions(ctx, status.ForRollout(s.ds, rollout.Conditions(&s.plan)...)))
 }
 

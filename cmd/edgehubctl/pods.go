@@ -34,12 +34,12 @@ func pods(ctx context.Context, c *call) error {
 			reports = append(reports, report)
 		}
 	}
-	var node nodeapi.NodeState // an older hub does not say what is missing
+	var node nodeapi.NodeState // empty with an older hub, which has no such path or field
 	if err := c.hub.ReadIfKnown(ctx, nodeapi.Node, &node); err != nil {
 		return err
 	}
 	c.warnOffline(ctx)
-	c.tellMissing(node.Missing)
+	c.printMissing(node.Missing)
 	switch {
 	case c.output == "json":
 		return printJSON(c.out, reports)
@@ -60,8 +60,8 @@ func pods(ctx context.Context, c *call) error {
 	return nil
 }
 
-// tellMissing tells which apps have no pod here though they should, above the pods; on stderr where scripts read stdout.
-func (c *call) tellMissing(missing []nodeapi.Missing) {
+// printMissing prints the workloads that should have a pod on this node and have none, before the pods; with -o json, to stderr.
+func (c *call) printMissing(missing []nodeapi.Missing) {
 	out := c.out
 	if c.output == "json" {
 		out = c.err

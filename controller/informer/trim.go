@@ -99,8 +99,8 @@ func trimTemplate(spec *corev1.PodSpec) corev1.PodSpec {
 	return out
 }
 
-// trimNode keeps a node's identity, its labels and taints, whether it is Ready, the version of its kubelet, and which pods it was
-// told that it lacks.
+// trimNode keeps a node's identity, its labels and taints, whether it is Ready, the version of its kubelet, and the annotation
+// with its missing pods.
 func trimNode(node *corev1.Node) *corev1.Node {
 	out := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{

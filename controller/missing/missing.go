@@ -1,5 +1,5 @@
-// Package missing tells nodes which of their pods Kubernetes does not bring, and why, by an annotation of their
-// Nodes.
+// Package missing records in an annotation of each Node which of its pods Kubernetes has not created or scheduled, and
+// why.
 package missing
 
 import (
@@ -76,8 +76,8 @@ func (r *Reporter) Set(workload types.UID, by map[string]upgrade.Missing) {
 	}
 }
 
-// Run writes annotations until ctx ends. If something is missing that no workload says any more, as after a restart
-// of the controller, it goes after Settle.
+// Run writes annotations until ctx ends. Entries from before a restart of the controller that no reconcile has confirmed
+// are removed after Settle.
 func (r *Reporter) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -99,7 +99,7 @@ func (r *Reporter) Run(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// queueAnnotated has all nodes looked at that lack something, as they were told.
+// queueAnnotated queues all Nodes with the annotation.
 func (r *Reporter) queueAnnotated() {
 	for _, node := range r.nodes.List() {
 		if _, ok := node.Annotations[upgrade.MissingAnnotation]; ok {
@@ -115,7 +115,7 @@ func (r *Reporter) work(ctx context.Context) {
 			return
 		}
 		if err := r.write(ctx, name); err != nil && ctx.Err() == nil {
-			r.log.Warn("a node was not told which pods it lacks; it is tried again", "node", name, "err", err)
+			r.log.Warn("the annotation of a Node with its missing pods could not be written; it is tried again", "node", name, "err", err)
 			r.queue.AddRateLimited(name)
 		} else {
 			r.queue.Forget(name)

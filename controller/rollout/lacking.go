@@ -12,8 +12,8 @@ import (
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-// LackGrace is how long a node may be without any pod of the workload until no other pod is deleted, and its owner is
-// told. Kubernetes makes a pod, and the scheduler binds it, within seconds of the deletion of the one before.
+// LackGrace is how long a node may be without any pod of the workload until no other pod is deleted, and its Node is
+// annotated. Kubernetes makes a pod, and the scheduler binds it, within seconds of the deletion of the one before.
 const LackGrace = 30 * time.Second
 
 // maxWords is how much of the scheduler's message is repeated: it counts the nodes of the cluster by reason.
@@ -62,7 +62,7 @@ func (pl *planner) observeMissing() {
 	slices.Sort(pl.plan.Lacking)
 }
 
-// Lacks says which nodes Kubernetes makes no pod for; "" if there are none.
+// Lacks names the nodes for which Kubernetes has created no pod, for messages; "" if there are none.
 func (p *Plan) Lacks() string {
 	if len(p.Lacking) == 0 {
 		return ""

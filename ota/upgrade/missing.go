@@ -3,8 +3,12 @@ package upgrade
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
+	"unicode"
 
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -23,7 +27,7 @@ type Missing struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Since is from when on the node has lacked the pod, by the controller's clock.
+	// Since is from when on the node has lacked the pod, by the clock of the controller.
 	Since time.Time `json:"since"`
 	// Why is what the apiserver or the scheduler says, in one line.
 	Why string `json:"why"`
@@ -37,7 +41,8 @@ func EncodeMissing(list []Missing) string {
 	return encode(list[:min(len(list), MaxMissing)])
 }
 
-// MissingOn returns what a Node says that it lacks.
+// MissingOn returns the entries of a Node's annotation. The node itself can write anything into it, and people read it in
+// terminals: entries that name no workload are left out, and Why is one line of printable characters.
 func MissingOn(node metav1.Object) ([]Missing, error) {
 	value, ok := node.GetAnnotations()[MissingAnnotation]
 	if !ok {
@@ -47,5 +52,27 @@ func MissingOn(node metav1.Object) ([]Missing, error) {
 	if err := json.Unmarshal([]byte(value), &list); err != nil {
 		return nil, fmt.Errorf("annotation %s of node %s: %w", MissingAnnotation, node.GetName(), err)
 	}
-	return list[:min(len(list), MaxMissing)], nil
+	list = slices.DeleteFunc(list, func(m Missing) bool {
+		return m.Kind != "DaemonSet" && m.Kind != "StatefulSet" ||
+			len(validation.ValidateNamespaceName(m.Namespace, false)) > 0 || len(validation.NameIsDNSSubdomain(m.Name, false)) > 0
+	})
+	list = list[:min(len(list), MaxMissing)]
+	for i := range list {
+		list[i].Why = oneLine(list[i].Why)
+	}
+	return list, nil
+}
+
+// oneLine returns the printable characters of text, as many as fit MaxMissingWhy, and blanks in place of others.
+func oneLine(text string) string {
+	line := strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, strings.ToValidUTF8(text, " "))
+	if len(line) > MaxMissingWhy {
+		return strings.ToValidUTF8(line[:MaxMissingWhy], "") + "..."
+	}
+	return line
 }

@@ -89,7 +89,7 @@ type Report struct {
 	Limits *Limits `json:"limits,omitempty"`
 	// Counts has every state, with 0 where no node is in it.
 	Counts map[rollout.State]int `json:"counts"`
-	// Missing are the nodes that the controller has told that they lack their pod.
+	// Missing are the nodes without a pod, according to the annotations of the Nodes.
 	Missing []MissingPod `json:"missing,omitempty"`
 	// Nodes are by name. With a StatefulSet they are its pods, by ordinal.
 	Nodes []Node `json:"nodes"`
@@ -128,7 +128,7 @@ type Node struct {
 	Owner
 }
 
-// MissingPod is a node whose pod does not come, as the controller has told it.
+// MissingPod is a node without its pod: Kubernetes has not created it, or the scheduler does not place it.
 type MissingPod struct {
 	Node  string    `json:"node"`
 	Since time.Time `json:"since"`
@@ -188,7 +188,7 @@ func (r *Report) judge(o Objects, now time.Time) {
 	}
 }
 
-// findMissing has the report say which nodes lack their pod.
+// findMissing adds the nodes without their pod to the report.
 func (r *Report) findMissing(nodes []*corev1.Node) {
 	told := map[string]upgrade.Missing{}
 	for _, node := range nodes {

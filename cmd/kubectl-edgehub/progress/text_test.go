@@ -192,7 +192,7 @@ func TestALogOfNodesHasALineForEachNodeThatChanges(t *testing.T) {
 	}
 }
 
-// What the controller has told a node counts only while the node lacks its pod, and for this workload only.
+// The annotation of a Node counts only while the node has no pod of this workload.
 func TestWhatIsMissingComesFirst(t *testing.T) {
 	for _, strategy := range []string{daemonset.OTA.String(), daemonset.AdvancedRollingUpdate.String()} {
 		w := newWorld(strategy, nil).fleet("a", 3, newRevision)
