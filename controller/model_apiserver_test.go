@@ -278,7 +278,7 @@ func (a *apiserver) listLocked(resource string, query url.Values) any {
 	byLabels, byFields := matching(query)
 	items := []json.RawMessage{}
 	for _, o := range a.objects[resource] {
-		if byLabels.Matches(labels.Set(o.GetLabels())) && byFields.Matches(fields.Set{"metadata.name": o.GetName()}) {
+		if byLabels.Matches(labels.Set(o.GetLabels())) && byFields.Matches(fieldsOf(o)) {
 			items = append(items, encode(o))
 		}
 	}
@@ -287,6 +287,14 @@ func (a *apiserver) listLocked(resource string, query url.Values) any {
 		"kind": gvk.Kind + "List", "apiVersion": gvk.GroupVersion().String(),
 		"metadata": metav1.ListMeta{ResourceVersion: strconv.Itoa(a.version)}, "items": items,
 	}
+}
+
+func fieldsOf(o object) fields.Set {
+	out := fields.Set{"metadata.name": o.GetName()}
+	if pod, ok := o.(*corev1.Pod); ok {
+		out["spec.nodeName"], out["status.phase"] = pod.Spec.NodeName, string(pod.Status.Phase)
+	}
+	return out
 }
 
 func (a *apiserver) patchLocked(resource, name string, patch []byte) (any, error) {

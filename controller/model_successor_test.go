@@ -289,6 +289,61 @@ func TestModelWhatIsAskedForIsTheSuccessor(t *testing.T) {
 	})
 }
 
+// ask has the owner of a node ask whether the upgrade of its pod is blocked, and returns the answer.
+func (m *model) ask(node, question string) upgrade.Target {
+	m.t.Helper()
+	m.api.with(func() {
+		pod := m.podsLocked()[node][0].DeepCopy()
+		pod.Annotations[upgrade.QuestionAnnotation] = question
+		m.api.putLocked("pods", pod)
+	})
+	time.Sleep(3 * time.Second)
+	target, _, err := upgrade.TargetOf(m.pod(node))
+	if err != nil || target.Answered != question || !target.Asks {
+		m.t.Errorf("the answer to %s is %+v, %v", question, target, err)
+	}
+	return target
+}
+
+// A pod that waits for a node would take the place of the old one before the next is made. The node does not see it.
+func TestModelAPodThatWaitsWouldTakeTheRoom(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := newAskingModel(t, 3, 1, "OTA")
+		waits := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "waits", UID: "waits"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: huge}}}, Status: corev1.PodStatus{Phase: corev1.PodPending}}
+		m.api.with(func() {
+			for _, o := range m.api.objects["nodes"] {
+				node := o.DeepCopyObject().(*corev1.Node)
+				node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}
+				m.api.putLocked("nodes", node)
+			}
+		})
+		m.start()
+		m.setImage("app:2")
+		time.Sleep(time.Minute)
+		if target := m.ask("n2", "one"); target.Blocked != "" {
+			t.Errorf("nobody waits: %+v", target)
+		}
+		m.api.with(func() { m.api.putLocked("pods", waits) })
+		if target := m.ask("n2", "two"); !strings.Contains(target.Blocked, "pod batch/waits, which waits for a node") {
+			t.Errorf("a pod waits: %+v", target)
+		}
+		begin := time.Now()
+		time.Sleep(10 * time.Minute)
+		if target, _, err := upgrade.TargetOf(m.pod("n2")); err != nil || target.Blocked == "" {
+			t.Errorf("it waits on: %+v, %v", target, err)
+		}
+		m.fewer(3*21, begin, "GET", "pods")
+		if target, _, err := upgrade.TargetOf(m.pod("n1")); err != nil || target.Blocked != "" {
+			t.Errorf("nobody has asked for n1: %+v, %v", target, err)
+		}
+		m.api.with(func() { m.api.removeLocked("pods", waits) })
+		time.Sleep(time.Minute)
+		if target, _, err := upgrade.TargetOf(m.pod("n2")); err != nil || target.Blocked != "" {
+			t.Errorf("it waits no more: %+v, %v", target, err)
+		}
+	})
+}
+
 // An owner who asks for an upgrade gets an answer of now, not one of some minutes ago; whoever asks all the time does
 // not have the apiserver asked all the time.
 func TestModelOwnersAreAnsweredNow(t *testing.T) {
@@ -297,28 +352,28 @@ func TestModelOwnersAreAnsweredNow(t *testing.T) {
 		m.start()
 		m.setImage("app:2")
 		time.Sleep(time.Minute)
-		ask := func(question string) upgrade.Target {
-			t.Helper()
-			m.api.with(func() {
-				pod := m.podsLocked()["n2"][0].DeepCopy()
-				pod.Annotations[upgrade.QuestionAnnotation] = question
-				m.api.putLocked("pods", pod)
-			})
-			time.Sleep(3 * time.Second)
-			target, _, err := upgrade.TargetOf(m.pod("n2"))
-			if err != nil || target.Answered != question || !target.Asks {
-				t.Errorf("the answer to %s is %+v, %v", question, target, err)
-			}
-			return target
-		}
 		m.admit("app:2")
-		if target := ask("one"); !strings.Contains(target.Blocked, violates) {
+		if target := m.ask("n2", "one"); !strings.Contains(target.Blocked, violates) {
 			t.Errorf("right after admission refuses it: %+v", target)
 		}
 		m.admit("")
-		if target := ask("two"); target.Blocked != "" {
+		if target := m.ask("n2", "two"); target.Blocked != "" {
 			t.Errorf("right after admission lets it in: %+v", target)
 		}
+		begin := time.Now()
+		m.api.with(func() {
+			m.api.admitting = func(*corev1.Pod) error {
+				return apierrors.NewInternalError(errors.New(`failed calling webhook "w": EOF`))
+			}
+		})
+		if target := m.ask("n2", "three"); target.Blocked != "" || !strings.Contains(target.Unknown, "failed calling webhook") {
+			t.Errorf("while a webhook is down: %+v", target)
+		}
+		m.admit("")
+		if target := m.ask("n2", "four"); target.Unknown != "" {
+			t.Errorf("once it is back: %+v", target)
+		}
+		m.fewer(5, begin, "PATCH", "pods/status") // of n2's pod, and of no other
 		asked := len(m.api.asked)
 		for i := range 200 {
 			m.api.with(func() {

@@ -18,7 +18,6 @@ import (
 	"github.com/edgehub-io/edgehub/controller/status"
 	"github.com/edgehub-io/edgehub/controller/workload"
 	"github.com/edgehub-io/edgehub/ota/placement"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // markPods carries out the strategy OTA. With Options.Prepull, nodes pull the images
@@ -48,8 +47,9 @@ func (s *scope) markPods(ctx context.Context) error {
 	if s.options.Continue != target.Revision {
 		refused = cmp.Or(refused, s.state.lacks)
 	}
-	obstacles := s.obstacles(refused)
 	target = s.admitted(target)
+	s.lookForRoom(ctx, target, pods, answers)
+	obstacles := s.orNoRoom(s.obstacles(refused))
 	target.MinReadySeconds = workload.MinReadySecondsOf(s.object)
 	if s.ds == nil {
 		target = target.WithoutNode()
@@ -60,7 +60,7 @@ func (s *scope) markPods(ctx context.Context) error {
 	if s.options.Prepull {
 		m = status.NewPrepullMarker(target, s.options.Policy, revisions, obstacles, now)
 	}
-	p := status.PlanMarks(m.Answering(answers), pods, now)
+	p := status.PlanMarks(m.Answering(answers, s.unknown()), pods, now)
 	s.metrics.setPods(s.key, &p)
 	done := s.patchPods(ctx, s.ready(p.Patches, pods, now))
 	if ctx.Err() == nil {
@@ -117,11 +117,9 @@ func (s *scope) refusedOf(ctx context.Context, newest *appsv1.ControllerRevision
 		if old == nil {
 			old = pod
 		}
-		if question := upgrade.QuestionOf(pod); question != "" {
-			if target, _, err := upgrade.TargetOf(pod); err != nil || target.Answered != question {
-				old, p = pod, toAnswer
-				break
-			}
+		if isUnanswered(pod) {
+			old, p = pod, toAnswer
+			break
 		}
 	}
 	answers = true

@@ -156,7 +156,8 @@ func (s *step) revertFailed() {
 // their nodes to pull images. It patches at most a burst of them, so that deletions do not
 // wait for thousands; the next step goes on with the others.
 func (s *step) markRollout(ctx context.Context) error {
-	m := status.NewMarker(s.target, s.options.Policy, s.revisions, s.obstacles(s.refused(s.newest))).Answering(s.answers)
+	s.lookForRoom(ctx, s.target, s.pods, s.answers)
+	m := status.NewMarker(s.target, s.options.Policy, s.revisions, s.orNoRoom(s.obstacles(s.refused(s.newest)))).Answering(s.answers, s.unknown())
 	patches := s.ready(status.RolloutPatches(m, &s.plan, s.pods, s.state.rollout.expected.Has, s.now), s.pods, s.now)
 	if len(s.plan.Pulls)+len(patches) > 0 || s.options.Policy.Encode() != "" {
 		s.state.marked = rolloutMarks

@@ -26,6 +26,7 @@ type successorState struct {
 	// target and nodeSelector are as they were admitted; empty if no pod was returned.
 	target       upgrade.Target
 	nodeSelector map[string]string
+	answers      bool // the apiserver has ever said
 }
 
 // purpose is what an answer is for.
@@ -75,6 +76,7 @@ func (s *scope) successorOf(ctx context.Context, revision *appsv1.ControllerRevi
 	} else {
 		t.retry, t.refused, t.outvoted = backoff.Retry{}, time.Time{}, ""
 	}
+	t.answers = t.answers || t.verdict.Result != successor.Unknown
 	if admitted := t.verdict.Pod; admitted != nil {
 		if target := upgrade.NewTarget(daemonset.HashOf(revision), &admitted.Spec); !target.SameButNames(t.target) {
 			t.target = target
@@ -96,8 +98,16 @@ func (s *scope) admitted(target upgrade.Target) upgrade.Target {
 		target = t.target
 		target.Admitted = true
 	}
-	target.Asks = t.verdict.Result == successor.Admitted || t.verdict.Result == successor.Refused
+	target.Asks = t.answers
 	return target
+}
+
+// unknown returns why it is not known what admission says to the next pod, "" if it is.
+func (s *scope) unknown() string {
+	if v := s.state.successor.verdict; v.Result == successor.Unknown {
+		return v.Why
+	}
+	return ""
 }
 
 // permitDeletions takes all deletions out of the plan if the apiserver would refuse the pods that come after them.

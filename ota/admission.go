@@ -21,47 +21,47 @@ const (
 
 // checkAdmission fails if admission would refuse the next pod in place of this one. Only the cloud knows: the hub asks by an
 // annotation of the pod, and edgehub-controller answers in its target. Without an answer the upgrade goes on, as with a
-// controller that cannot ask. The error of a question that reached no apiserver is returned as it is.
-func (s *server) checkAdmission(ctx, caller context.Context, pod *corev1.Pod) error {
-	if target, ok := targetOf(pod); !ok || !target.Asks {
-		return nil
+// controller that cannot ask, and unknown says why. The error of a question that reached no apiserver is returned as it is.
+func (s *server) checkAdmission(ctx, caller context.Context, pod *corev1.Pod) (unknown string, err error) {
+	if target, ok := upgrade.NextOf(pod); !ok || !target.Asks {
+		return "", nil
 	}
 	doing := fmt.Sprintf("ask whether the next pod would be admitted in place of pod %s", nameOf(pod))
 	question := rand.Text()
 	switch err := s.Pods.annotate(ctx, pod, upgrade.QuestionAnnotation, question); {
 	case err == nil:
 	case notSent(err):
-		return err
+		return "", err
 	case isRefused(err):
-		s.logUnanswered(pod, err.Error())
-		return nil
+		return s.unanswered(pod, err.Error()), nil
 	default:
-		return s.cloudFailure(caller, err, doing)
+		return "", s.cloudFailure(caller, err, doing)
 	}
 	for deadline := time.Now().Add(answerWithin); time.Now().Before(deadline); {
 		select {
 		case <-ctx.Done():
-			return s.cloudFailure(caller, ctx.Err(), doing)
+			return "", s.cloudFailure(caller, ctx.Err(), doing)
 		case <-time.After(lookEvery):
 		}
 		_, now, err := s.find(ctx, nameOf(pod))
 		if err != nil {
-			return s.cloudFailure(caller, err, doing)
+			return "", s.cloudFailure(caller, err, doing)
 		}
 		if now == nil || now.UID != pod.UID {
-			return nil // its deletion will say so
+			return "", nil // its deletion will say so
 		}
-		if target, ok := targetOf(now); ok && target.Answered == question {
-			if !target.Asks {
-				s.logUnanswered(pod, "edgehub-controller could not ask; its log says why")
+		if target, ok := upgrade.NextOf(now); ok && target.Answered == question {
+			if target.Unknown != "" {
+				unknown = s.unanswered(pod, target.Unknown)
 			}
-			return checkPlacement(now)
+			return unknown, checkPlacement(now)
 		}
 	}
-	s.logUnanswered(pod, fmt.Sprintf("edgehub-controller has not answered within %v", answerWithin))
-	return nil
+	return s.unanswered(pod, fmt.Sprintf("edgehub-controller has not answered within %v", answerWithin)), nil
 }
 
-func (s *server) logUnanswered(pod *corev1.Pod, why string) {
+// unanswered logs that it is not known whether the next pod would be admitted, and returns that for the owner.
+func (s *server) unanswered(pod *corev1.Pod, why string) string {
 	s.Logger.Warn("whether the next pod would be admitted is not known; the upgrade goes on", "pod", nameOf(pod).String(), "uid", string(pod.UID), "why", why)
+	return fmt.Sprintf("it is not known whether the cluster lets the next pod in place of pod %s: %s", nameOf(pod), why)
 }

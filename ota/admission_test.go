@@ -23,7 +23,7 @@ func TestAdmissionIsAskedBeforeADeletion(t *testing.T) {
 	for name, tt := range map[string]struct {
 		asks    bool
 		refused bool   // the question
-		answer  string // of the controller; "-": none
+		answer  string // of the controller: what it does not know; "-": there is none
 		blocked string
 		code    int
 		says    string // the answer, or the log
@@ -31,6 +31,7 @@ func TestAdmissionIsAskedBeforeADeletion(t *testing.T) {
 	}{
 		"admitted":                     {true, false, "", "", 200, "upgrade started", 1},
 		"refused":                      {true, false, "", "the apiserver refuses the new version: no", 403, "would not come back: the apiserver refuses the new version: no", 0},
+		"a webhook is down":            {true, false, "failed calling webhook", "", 200, "failed calling webhook", 1},
 		"nobody who asks":              {false, false, "-", "", 200, "upgrade started", 1},
 		"no answer":                    {true, false, "-", "", 200, "has not answered", 1},
 		"a policy denies the question": {true, true, "-", "", 200, "is not known", 1},
@@ -46,7 +47,7 @@ func TestAdmissionIsAskedBeforeADeletion(t *testing.T) {
 				target := upgrade.NewTarget("new", &corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:v2"}}})
 				target.Asks = tt.asks
 				if tt.answer != "-" && question != "" {
-					target.Answered, target.Blocked = question, tt.blocked
+					target.Answered, target.Blocked, target.Unknown = question, tt.blocked, tt.answer
 				}
 				p.Annotations = map[string]string{upgrade.TargetAnnotation: target.Encode()}
 				return p
@@ -75,7 +76,12 @@ func TestAdmissionIsAskedBeforeADeletion(t *testing.T) {
 			if tt.code == http.StatusForbidden {
 				text = tt.says
 			}
-			call(t, "POST", url+upgradeWeb1).wants(t, tt.code, text)
+			got := call(t, "POST", url+upgradeWeb1)
+			got.wants(t, tt.code, text)
+			warning := got.header.Get("Warning")
+			if warns := tt.code == http.StatusOK && tt.asks && tt.says != "upgrade started"; warns != (warning != "") || warns && !strings.Contains(warning, tt.says) {
+				t.Errorf("the owner is warned %q", warning)
+			}
 			if _, deletes := c.asked(); len(deletes) != tt.deletes {
 				t.Errorf("%d deletions, want %d", len(deletes), tt.deletes)
 			}

@@ -69,7 +69,7 @@ func (a *API) Upgrade(ctx context.Context, attempt Attempt) error {
 			err = s.checkNode(limited, ctx, pods, pod)
 		}
 		if err == nil {
-			err = s.checkAdmission(limited, ctx, pod)
+			_, err = s.checkAdmission(limited, ctx, pod) // what is not known is logged
 		}
 		if err == nil {
 			err = attempt.Begin()

@@ -1,17 +1,12 @@
 package ota
 
 import (
-	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/component-helpers/resource"
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
@@ -120,17 +115,10 @@ func checkOwner(pod *corev1.Pod) error {
 	return nil
 }
 
-// targetOf returns what the upgrade of pod would be to, if the controller has written that.
-func targetOf(pod *corev1.Pod) (upgrade.Target, bool) {
-	target, ok, err := upgrade.TargetOf(pod)
-	need := upgrade.Condition(pod, upgrade.NeedCondition)
-	return target, ok && err == nil && need != nil && target.Revision == upgrade.RevisionOf(need)
-}
-
 // checkPlacement fails if Kubernetes would place no pod of the new version on this node, so that
 // the node would lose the app.
 func checkPlacement(pod *corev1.Pod) error {
-	target, ok := targetOf(pod)
+	target, ok := upgrade.NextOf(pod)
 	if !ok || target.Blocked == "" {
 		return nil
 	}
@@ -141,78 +129,4 @@ func wouldNotComeBack(pod *corev1.Pod, obstacle string) error {
 	return failf(http.StatusForbidden,
 		"pod %s/%s would not come back: %s; it runs on as it is, until the cluster's admin changes the node or the DaemonSet",
 		pod.Namespace, pod.Name, obstacle)
-}
-
-// checkRoom fails if what the new version of pod requests, its ports, or a place among the pods is not free on node
-// without it. all are the node's pods.
-//
-// Pods of a lower priority count as room, since the scheduler evicts them. A pod of a DaemonSet or
-// StatefulSet that ends may be one that was upgraded a moment ago, and counts as its successor. Nothing is
-// checked if the new version has another priority class: nobody here knows which pods would be evicted for
-// it. One whose template names none gets the cluster's default at admission, as the old one most likely has.
-func checkRoom(node *corev1.Node, pod *corev1.Pod, all []corev1.Pod) error {
-	target, _ := targetOf(pod)
-	if target.PriorityClassName != "" && target.PriorityClassName != pod.Spec.PriorityClassName {
-		return nil
-	}
-	evicts := pod.Spec.PreemptionPolicy == nil || *pod.Spec.PreemptionPolicy != corev1.PreemptNever
-	free := node.Status.Allocatable.DeepCopy()
-	places, limited := free[corev1.ResourcePods]
-	for i := range all {
-		p := &all[i]
-		switch {
-		case p.UID == pod.UID, p.Status.Phase == corev1.PodSucceeded, p.Status.Phase == corev1.PodFailed,
-			p.DeletionTimestamp != nil && checkOwner(p) != nil,
-			evicts && priority(p) < priority(pod):
-			continue
-		}
-		places.Sub(onePod)
-		for name, used := range keeps(p) {
-			left := free[name]
-			left.Sub(used)
-			free[name] = left
-		}
-		for _, port := range target.HostPorts {
-			if slices.ContainsFunc(upgrade.HostPortsOf(&p.Spec), port.Conflicts) {
-				return wouldNotComeBack(pod, fmt.Sprintf("pod %s/%s has port %d of node %s, which the new version wants", p.Namespace, p.Name, port.Port, node.Name))
-			}
-		}
-	}
-	if limited && places.Sign() <= 0 {
-		total := node.Status.Allocatable[corev1.ResourcePods]
-		return wouldNotComeBack(pod, fmt.Sprintf("node %s has all of its %s pods", node.Name, total.String()))
-	}
-	for _, name := range slices.Sorted(maps.Keys(target.Requests)) {
-		want, left, total := target.Requests[name], free[name], node.Status.Allocatable[name]
-		if want.Cmp(left) > 0 && !want.IsZero() {
-			return failf(http.StatusForbidden,
-				"pod %s/%s would not come back: the new version requests %s of %s, and node %s has %s of %s for it; it runs on as it is, until there is room, or the DaemonSet requests less",
-				pod.Namespace, pod.Name, want.String(), name, node.Name, left.String(), total.String())
-		}
-	}
-	return nil
-}
-
-var onePod = *quantity.NewQuantity(1, quantity.DecimalSI)
-
-// keeps returns what is not free because of a pod: what it requests or, if it ends and that is more,
-// what its new version does. It counts as the scheduler does: a pod that is resized in place with what it has until it
-// has what it wants, and with that alone if it cannot have it.
-func keeps(p *corev1.Pod) corev1.ResourceList {
-	out := resource.PodRequests(p, resource.PodResourcesOptions{UseStatusResources: true})
-	if target, ok := targetOf(p); ok && p.DeletionTimestamp != nil {
-		for name, q := range target.Requests {
-			if have := out[name]; q.Cmp(have) > 0 {
-				out[name] = q
-			}
-		}
-	}
-	return out
-}
-
-func priority(pod *corev1.Pod) int32 {
-	if pod.Spec.Priority == nil {
-		return 0
-	}
-	return *pod.Spec.Priority
 }

@@ -56,13 +56,13 @@ func (s *server) schedule(pod *corev1.Pod, when When) (accepted, error) {
 	if state.Next != nil {
 		next = *state.Next
 	}
-	return accepted{http.StatusAccepted, fmt.Sprintf("Upgrade of pod %s scheduled for %s", nameOf(pod), next.Format(time.RFC3339))}, nil
+	return accepted{code: http.StatusAccepted, text: fmt.Sprintf("Upgrade of pod %s scheduled for %s", nameOf(pod), next.Format(time.RFC3339))}, nil
 }
 
 // pullAhead requests the images of a pod's upgrade, if this hub pulls images and knows which, and
 // nobody has requested them yet. It relies on checkNeed.
 func (s *server) pullAhead(pod *corev1.Pod) error {
-	target, known := targetOf(pod)
+	target, known := upgrade.NextOf(pod)
 	if s.ImagePulls == nil || !known {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (s *server) queue(pod *corev1.Pod, when When) (accepted, error) {
 	if _, err := s.enqueue(pod, when); err != nil {
 		return accepted{}, err
 	}
-	return accepted{http.StatusAccepted, fmt.Sprintf("Upgrade of pod %s queued: it starts when the cloud can be reached", nameOf(pod))}, nil
+	return accepted{code: http.StatusAccepted, text: fmt.Sprintf("Upgrade of pod %s queued: it starts when the cloud can be reached", nameOf(pod))}, nil
 }
 
 func (s *server) enqueue(pod *corev1.Pod, when When) (nodeapi.Upgrade, error) {

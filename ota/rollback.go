@@ -149,9 +149,9 @@ func (s *server) goBack(pod *corev1.Pod, target upgrade.Target) (accepted, error
 	}
 	s.withdrawQueued(pod)
 	if s.Offline() != "" {
-		return accepted{http.StatusAccepted, fmt.Sprintf("Rollback of pod %s queued: it starts when the cloud can be reached", nameOf(pod))}, nil
+		return accepted{code: http.StatusAccepted, text: fmt.Sprintf("Rollback of pod %s queued: it starts when the cloud can be reached", nameOf(pod))}, nil
 	}
-	return accepted{http.StatusAccepted, fmt.Sprintf("Rollback of pod %s to revision %s requested", nameOf(pod), target.Revision)}, nil
+	return accepted{code: http.StatusAccepted, text: fmt.Sprintf("Rollback of pod %s to revision %s requested", nameOf(pod), target.Revision)}, nil
 }
 
 // awaitRollback waits until edgehub-controller has answered the wish for a rollback, and fails if it refuses. Without an answer

@@ -17,8 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/edgehub-io/edgehub/ota/placement"
+	"github.com/edgehub-io/edgehub/ota/room"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -41,13 +43,17 @@ func (s *server) upgrade(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if warning, err := utilnet.NewWarningHeader(299, "-", done.warning); err == nil && done.warning != "" {
+		w.Header().Set("Warning", warning)
+	}
 	return writeLine(w, code, done.text)
 }
 
 // accepted is the answer to a request that was accepted.
 type accepted struct {
-	code int
-	text string
+	code    int
+	text    string
+	warning string // one line, "" for none, for the header that the apiserver uses as well
 }
 
 // upgradePod returns the pod that it has found, also with an error.
@@ -125,7 +131,7 @@ func (s *server) start(ctx, caller context.Context, pods []corev1.Pod, pod *core
 	if err := s.checkNode(ctx, caller, pods, pod); err != nil {
 		return accepted{}, err
 	}
-	err := s.checkAdmission(ctx, caller, pod)
+	warning, err := s.checkAdmission(ctx, caller, pod)
 	switch {
 	case err != nil && s.queues() && notSent(err):
 		return s.queue(pod, when) // the hub did not know yet that the cloud is away
@@ -142,7 +148,7 @@ func (s *server) start(ctx, caller context.Context, pods []corev1.Pod, pod *core
 	s.Deleted(pod)
 	s.withdrawQueued(pod)
 	s.withdrawRollback(pod)
-	return accepted{http.StatusOK, "Start updating pod " + nameOf(pod).String()}, nil
+	return accepted{http.StatusOK, "Start updating pod " + nameOf(pod).String(), warning}, nil
 }
 
 // checkNode fails if Kubernetes would place no pod of the new version on this node as it is now, or that cannot be found
@@ -151,7 +157,7 @@ func (s *server) checkNode(ctx, caller context.Context, pods []corev1.Pod, pod *
 	if err := s.checkRegistered(nameOf(pod)); err != nil {
 		return err
 	}
-	target, ok := targetOf(pod)
+	target, ok := upgrade.NextOf(pod)
 	if !ok || len(target.Requests)+len(target.HostPorts) == 0 && target.Placement == nil {
 		return nil
 	}
@@ -164,7 +170,10 @@ func (s *server) checkNode(ctx, caller context.Context, pods []corev1.Pod, pod *
 			return wouldNotComeBack(pod, obstacle)
 		}
 	}
-	return checkRoom(node, pod, pods)
+	if obstacle := room.Obstacle(node, pod, target, pods, nil); obstacle != "" {
+		return wouldNotComeBack(pod, obstacle)
+	}
+	return nil
 }
 
 // checkRegistered fails while there is no Node for the next pod.

@@ -63,6 +63,15 @@ waiting for pod shop/web-2 to stay Ready for 60ms
 }
 
 // The next pod of a StatefulSet has the same name, and others of the StatefulSet may be on this node.
+// What the hub warns of is printed with its answer.
+func TestAnUpgradeWithAWarning(t *testing.T) {
+	h := newFakeHub(t).on("POST", upgradeOf, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Warning", `299 - "it is not known whether \"w\" lets it in"`)
+		answersWith(200, started)(w, nil)
+	})
+	h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1").is(t, exitDone, started+"\nWarning: it is not known whether \"w\" lets it in\n", "")
+}
+
 func TestAnUpgradeOfAStatefulSetsPodIsWaitedFor(t *testing.T) {
 	stateful := func(uid types.UID) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.UID, p.OwnerReferences[0].Kind = uid, "StatefulSet" }

@@ -84,7 +84,8 @@ type Marker struct {
 	decide  func(*corev1.Pod) rollback.Decision
 	since   func(*corev1.Pod) time.Time
 	blocked func(*corev1.Pod) string
-	answers bool // what blocked returns is an answer to questions
+	answers bool   // what blocked returns is an answer to questions
+	unknown string // Target.Unknown of that answer
 	encode  func(variant) string
 }
 
@@ -130,6 +131,7 @@ type variant struct {
 	since    int64 // Unix time since when the node is to pull the images; that of the zero time: it need not
 	blocked  string
 	answered string // Target.Answered
+	unknown  string // Target.Unknown
 }
 
 // targetEncoder returns a function that encodes variants of t. It encodes each once: most pods of a DaemonSet share one
@@ -139,7 +141,7 @@ func targetEncoder(t upgrade.Target) func(variant) string {
 	return func(v variant) string {
 		out, ok := encoded[v]
 		if !ok {
-			t.Prepull, t.Blocked, t.Answered = nil, v.blocked, v.answered
+			t.Prepull, t.Blocked, t.Answered, t.Unknown = nil, v.blocked, v.answered, v.unknown
 			if v.since != (time.Time{}).Unix() {
 				t.Prepull = &metav1.Time{Time: time.Unix(v.since, 0)}
 			}
@@ -165,24 +167,29 @@ func (m Marker) markFor(pod *corev1.Pod) Mark {
 	if blocked != "" {
 		out.reason = ReasonUpgradeBlocked
 	}
-	out.Target = m.encode(variant{m.since(pod).Unix(), blocked, m.answered(pod)})
+	answered, unknown := m.answer(pod)
+	out.Target = m.encode(variant{m.since(pod).Unix(), blocked, answered, unknown})
 	return out
 }
 
-// Answering returns m with what it says of obstacles as the answer to questions, or not yet.
-func (m Marker) Answering(answers bool) Marker {
-	m.answers = answers
+// Answering returns m with what it says of obstacles as the answer to questions, or not yet. unknown is why the answer leaves
+// open what admission says, "" if it does not.
+func (m Marker) Answering(answers bool, unknown string) Marker {
+	m.answers, m.unknown = answers, unknown
 	return m
 }
 
-// answered returns Target.Answered for pod.
-func (m Marker) answered(pod *corev1.Pod) string {
+// answer returns Target.Answered and Target.Unknown for pod.
+func (m Marker) answer(pod *corev1.Pod) (answered, unknown string) {
 	question := upgrade.QuestionOf(pod)
-	if question == "" || m.answers {
-		return question
+	switch {
+	case question == "":
+		return "", ""
+	case m.answers:
+		return question, m.unknown
 	}
 	target, _, _ := upgrade.TargetOf(pod) // of a target that is no target, there is no answer
-	return target.Answered
+	return target.Answered, target.Unknown
 }
 
 // rolloutMark is the mark of a pod that the controller itself replaces, without a target.

@@ -75,6 +75,11 @@ func (p Placement) CanSchedule(node *corev1.Node) bool {
 	return p.matches(node) && p.untolerated(node, func(*corev1.Taint) bool { return true }) == nil
 }
 
+// CanTake reports whether the scheduler could place pod, of whatever kind, on node as far as labels and taints go.
+func CanTake(node *corev1.Node, pod *corev1.Pod) bool {
+	return Placement{affinity: nodeaffinity.GetRequiredNodeAffinity(pod), tolerations: pod.Spec.Tolerations}.CanSchedule(node)
+}
+
 func (p Placement) matches(node *corev1.Node) bool {
 	if p.nodeName != "" && p.nodeName != node.Name {
 		return false

@@ -96,9 +96,11 @@ type Target struct {
 	// the node would lose its pod by an upgrade. "" if it would place one.
 	Blocked string `json:"blocked,omitempty"`
 	// Asks is whether the controller can ask admission for the next pod, and so answers QuestionAnnotation. Answered is
-	// the question that Blocked is the answer to.
+	// the question that Blocked is the answer to. Unknown is why that leaves open what admission says, as while a webhook
+	// is down.
 	Asks     bool   `json:"asks,omitempty"`
 	Answered string `json:"answered,omitempty"`
+	Unknown  string `json:"unknown,omitempty"`
 }
 
 // Image is the image of one container or volume.
@@ -237,6 +239,13 @@ func TargetOf(pod *corev1.Pod) (Target, bool, error) {
 		return Target{}, true, fmt.Errorf("annotation %s of pod %s/%s names %d images, of at most %d", TargetAnnotation, pod.Namespace, pod.Name, n, maxImages)
 	}
 	return t, true, nil
+}
+
+// NextOf returns what the upgrade of pod would be to, and false if the controller has not written that, or the pod needs none.
+func NextOf(pod *corev1.Pod) (Target, bool) {
+	target, ok, err := TargetOf(pod)
+	need := Condition(pod, NeedCondition)
+	return target, ok && err == nil && need != nil && target.Revision == RevisionOf(need)
 }
 
 // Message is the message of both conditions for the revision with this hash.

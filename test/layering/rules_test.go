@@ -65,7 +65,7 @@ var layers = map[string][]string{
 	"proxy/upstream":  {"proxy/authn", "proxy/upstream/liveness"}, // not proxy, which it does not need
 	// Connections know their apiserver by an interface of their own.
 	"proxy/upstream/liveness": {},
-	"ota":                     {"ota/coreclient", "ota/nodeapi", "ota/params", "ota/placement", "ota/podlist", "ota/schedule", "ota/upgrade"},
+	"ota":                     {"ota/coreclient", "ota/nodeapi", "ota/params", "ota/placement", "ota/podlist", "ota/room", "ota/schedule", "ota/upgrade"},
 	"ota/coreclient":          {},
 	"ota/nodepods":            {},
 	"ota/params":              {},
@@ -164,12 +164,13 @@ var layers = map[string][]string{
 
 	// What cloud and node exchange: both import it, it imports neither. See contract_test.go.
 	"ota/placement": {},
+	"ota/room":      {"ota/placement", "ota/upgrade"},
 	"ota/upgrade":   {"ota/placement"},
 	// What the hub's HTTP API and its clients exchange.
 	"ota/nodeapi": {},
 	"controller": {
 		"controller/autonomy", "controller/backoff", "controller/daemonset", "controller/events", "controller/expectations", "controller/informer",
-		"controller/missing", "controller/podclient", "controller/rollback", "controller/rollout", "controller/status", "controller/successor", "controller/tolerations", "controller/workload", "ota/placement", "ota/upgrade",
+		"controller/missing", "controller/podclient", "controller/rollback", "controller/rollout", "controller/status", "controller/successor", "controller/tolerations", "controller/workload", "ota/placement", "ota/room", "ota/upgrade",
 	},
 	// What the controller decides, for those who show it: no client, no clock.
 	"controller/autonomy":  {},
@@ -220,7 +221,7 @@ var chosen = map[string]dependency{
 	"k8s.io/apimachinery":                    {},
 	"k8s.io/client-go":                       {},
 	"k8s.io/klog/v2":                         {},                                                                                                                                                          // to send its lines through log/slog
-	"k8s.io/component-helpers/resource":      {only: []string{"controller/successor", "ota", "ota/upgrade"}},                                                                                              // what a pod requests of its node
+	"k8s.io/component-helpers/resource":      {only: []string{"controller/successor", "ota/room", "ota/upgrade"}},                                                                                         // what a pod requests of its node
 	"k8s.io/component-helpers/scheduling":    {only: []string{"ota/placement"}},                                                                                                                           // which nodes should run a daemon
 	"k8s.io/apiserver/pkg/endpoints/request": {only: []string{"proxy", "proxy/upstream", "proxy/upstream/liveness", "hub", "cache", "cache/identity", "cache/offline", "cache/query", "proxy/transform"}}, // how an apiserver reads a path
 	"github.com/gorilla/mux":                 {only: []string{"ota"}},                                                                                                                                     // it redirects paths, so it never stands in front of the apiserver
@@ -234,20 +235,20 @@ var chosen = map[string]dependency{
 	"golang.org/x/term":                      {only: []string{"cmd/internal", "cmd/edgehubctl/container", "cmd/edgehubctl/cri"}},                                 // whether somebody watches, and how wide the window is
 
 	// To speak with containerd and with registries as CRI does.
-	"github.com/containerd/containerd/v2":           {only: engineLayers},                                                                          // its client, and the resolver that reads certs.d
-	"github.com/containerd/containerd/api":          {only: []string{"imagepull/engine"}},                                                          // its events
-	"github.com/containerd/errdefs":                 {only: engineLayers},                                                                          // what its errors are
-	"github.com/containerd/log":                     {only: []string{"imagepull/engine"}},                                                          // to silence its client, which logs requests
-	"github.com/containerd/platforms":               {only: engineLayers},                                                                          // which image of an index CRI takes
-	"github.com/containerd/typeurl/v2":              {only: []string{"imagepull/engine"}},                                                          // how its events are packed
-	"github.com/distribution/reference":             {only: append([]string{"imagepull/engineapi", "imagepull/keyring"}, engineLayers...)},         // how kubelet and CRI read an image's name
-	"github.com/opencontainers/go-digest":           {only: append([]string{"imagepull/queue"}, engineLayers...)},                                  // types of what containerd keeps
-	"github.com/opencontainers/image-spec":          {only: append([]string{"imagepull/engineapi"}, engineLayers...)},                              // the same
-	"github.com/sirupsen/logrus":                    {only: []string{"imagepull/engine"}},                                                          // the type of the log that is silenced
-	"golang.org/x/time":                             {only: append([]string{"cache/spool", "proxy/transform", "proxy/upstream"}, engineLayers...)}, // limits on Events per second, on lists, on bandwidth and on lines in the log
-	"github.com/pelletier/go-toml/v2":               {only: []string{"imagepull/engine/daemon"}},                                                   // containerd's configuration; its client reads hosts.toml with it
-	"golang.org/x/net/http/httpproxy":               {only: []string{"proxy/transform", "imagepull/engine/daemon"}},                                // which proxy a request takes, by another process's environment
-	"google.golang.org/protobuf/encoding/protowire": {only: []string{"proxy/transform"}},                                                           // one field of a protobuf message is replaced, the others stay byte by byte
-	"google.golang.org/grpc":                        {only: []string{"cmd/edgehubctl/cri", "imagepull/engine"}},                                    // one connection for containerd's API and CRI's
-	"k8s.io/cri-api":                                {only: []string{"cmd/edgehubctl/cri", "imagepull/engine"}},                                    // which snapshotter CRI uses, and where; containers of this node
+	"github.com/containerd/containerd/v2":           {only: engineLayers},                                                                                                  // its client, and the resolver that reads certs.d
+	"github.com/containerd/containerd/api":          {only: []string{"imagepull/engine"}},                                                                                  // its events
+	"github.com/containerd/errdefs":                 {only: engineLayers},                                                                                                  // what its errors are
+	"github.com/containerd/log":                     {only: []string{"imagepull/engine"}},                                                                                  // to silence its client, which logs requests
+	"github.com/containerd/platforms":               {only: engineLayers},                                                                                                  // which image of an index CRI takes
+	"github.com/containerd/typeurl/v2":              {only: []string{"imagepull/engine"}},                                                                                  // how its events are packed
+	"github.com/distribution/reference":             {only: append([]string{"imagepull/engineapi", "imagepull/keyring"}, engineLayers...)},                                 // how kubelet and CRI read an image's name
+	"github.com/opencontainers/go-digest":           {only: append([]string{"imagepull/queue"}, engineLayers...)},                                                          // types of what containerd keeps
+	"github.com/opencontainers/image-spec":          {only: append([]string{"imagepull/engineapi"}, engineLayers...)},                                                      // the same
+	"github.com/sirupsen/logrus":                    {only: []string{"imagepull/engine"}},                                                                                  // the type of the log that is silenced
+	"golang.org/x/time":                             {only: append([]string{"cache/spool", "controller/successor", "proxy/transform", "proxy/upstream"}, engineLayers...)}, // limits on Events per second, on questions to admission, on lists, on bandwidth and on lines in the log
+	"github.com/pelletier/go-toml/v2":               {only: []string{"imagepull/engine/daemon"}},                                                                           // containerd's configuration; its client reads hosts.toml with it
+	"golang.org/x/net/http/httpproxy":               {only: []string{"proxy/transform", "imagepull/engine/daemon"}},                                                        // which proxy a request takes, by another process's environment
+	"google.golang.org/protobuf/encoding/protowire": {only: []string{"proxy/transform"}},                                                                                   // one field of a protobuf message is replaced, the others stay byte by byte
+	"google.golang.org/grpc":                        {only: []string{"cmd/edgehubctl/cri", "imagepull/engine"}},                                                            // one connection for containerd's API and CRI's
+	"k8s.io/cri-api":                                {only: []string{"cmd/edgehubctl/cri", "imagepull/engine"}},                                                            // which snapshotter CRI uses, and where; containers of this node
 }

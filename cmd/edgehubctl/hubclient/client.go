@@ -19,6 +19,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/version"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
@@ -131,22 +132,21 @@ func (h *Client) Do(ctx context.Context, method, path string) (*http.Response, e
 	return nil, &APIError{response.StatusCode, line}
 }
 
-// whole returns the whole body of an answer, and its code.
-func (h *Client) whole(ctx context.Context, method, path string) (body []byte, code int, err error) {
+// whole returns the whole body of an answer, and the rest of it, nil with an error.
+func (h *Client) whole(ctx context.Context, method, path string) (body []byte, response *http.Response, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, &UnreachableError{h.address, fmt.Errorf("no answer within %v", answerTimeout)})
 	defer cancel()
-	response, err := h.Do(ctx, method, path)
-	if err != nil {
-		return nil, 0, err
+	if response, err = h.Do(ctx, method, path); err != nil {
+		return nil, nil, err
 	}
 	defer response.Body.Close()
 	if body, err = io.ReadAll(response.Body); err != nil {
-		return nil, 0, &UnreachableError{h.address, fmt.Errorf("its answer broke off: %w", err)}
+		return nil, nil, &UnreachableError{h.address, fmt.Errorf("its answer broke off: %w", err)}
 	}
-	return body, response.StatusCode, nil
+	return body, response, nil
 }
 
-// Ask sends a request and returns the hub's answer, a line of text.
+// Ask sends a request and returns the hub's answer, a line of text, and one more for each warning.
 func (h *Client) Ask(ctx context.Context, method, path string) (string, error) {
 	answer, _, err := h.Send(ctx, method, path)
 	return answer, err
@@ -154,11 +154,19 @@ func (h *Client) Ask(ctx context.Context, method, path string) (string, error) {
 
 // Send is Ask, and returns whether what was asked for waits, or goes on by itself: the answer is 202.
 func (h *Client) Send(ctx context.Context, method, path string) (answer string, waits bool, err error) {
-	body, code, err := h.whole(ctx, method, path)
-	if err != nil && ctx.Err() != nil && method != http.MethodGet {
-		err = fmt.Errorf("%w; the hub may carry out %s %s all the same", err, method, path)
+	body, response, err := h.whole(ctx, method, path)
+	switch {
+	case err != nil && ctx.Err() != nil && method != http.MethodGet:
+		return "", false, fmt.Errorf("%w; the hub may carry out %s %s all the same", err, method, path)
+	case err != nil:
+		return "", false, err
 	}
-	return strings.TrimSpace(string(body)), code == http.StatusAccepted, err
+	answer = strings.TrimSpace(string(body))
+	warnings, _ := utilnet.ParseWarningHeaders(response.Header.Values("Warning")) // those that can be read
+	for _, w := range warnings {
+		answer += "\nWarning: " + w.Text
+	}
+	return answer, response.StatusCode == http.StatusAccepted, nil
 }
 
 // Read decodes the answer to a GET.

@@ -262,8 +262,8 @@ func TestARollbackWaitsForTheCloudAndEndsWithTheNextRevision(t *testing.T) {
 	n.replace(ended)
 }
 
-// An upgrade that was offered is refused if admission refuses the next pod by now, in the apiserver's words, and goes on
-// once it does not.
+// An upgrade that was offered is refused if admission refuses the next pod by now, in the apiserver's words, or another pod
+// would take its place on the node; and goes on once that is over.
 func TestAnOwnersUpgradeIsRefusedByAdmissionOfNow(t *testing.T) {
 	n := newNode(t)
 	n.Patch(`{"spec":{"template":{"spec":{"volumes":[{"name":"h","hostPath":{"path":"/tmp"}}],"containers":[{"name":"app","image":"app:2"}]}}}}`)
@@ -292,9 +292,42 @@ func TestAnOwnersUpgradeIsRefusedByAdmissionOfNow(t *testing.T) {
 		t.Fatal("the pod was deleted all the same")
 	}
 	kubectl("label", "namespace", n.Namespace, label+"-")
-	n.waitFor("the upgrade is offered again", func(pod *corev1.Pod) bool {
-		target, ok, err := upgrade.TargetOf(pod)
-		return ok && err == nil && target.Blocked == ""
+	offered := func() {
+		t.Helper()
+		n.waitFor("the upgrade is offered again", func(pod *corev1.Pod) bool {
+			target, ok, err := upgrade.TargetOf(pod)
+			return ok && err == nil && target.Blocked == ""
+		})
+	}
+	offered()
+
+	// The node has a place for one pod, and another waits for that.
+	kubectl("patch", "node", n.hub.Name, "--subresource=status", "-p", `{"status":{"allocatable":{"pods":"1"},"capacity":{"pods":"1"}}}`)
+	waits := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "waits"}, Spec: corev1.PodSpec{
+		Containers:  []corev1.Container{{Name: "c", Image: "app.invalid/app:1"}},
+		Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+		Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
+				{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{n.hub.Name}},
+			}}},
+		}}},
+	}}
+	if _, err := s.Admin.CoreV1().Pods(n.Namespace).Create(t.Context(), waits, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	poll.Eventually(t, "the scheduler has found no room for it", func() bool {
+		pod, err := s.Admin.CoreV1().Pods(n.Namespace).Get(t.Context(), waits.Name, metav1.GetOptions{})
+		c := upgrade.Condition(pod, corev1.PodScheduled)
+		return err == nil && c != nil && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, "Too many pods")
 	})
+	code, body = n.call(http.MethodPost, nodeapi.UpgradePath(n.Namespace, before.Name))
+	if code != http.StatusForbidden || !strings.Contains(body, "would not come back: pod "+n.Namespace+"/waits, which waits for a node") {
+		t.Errorf("got %d %q", code, body)
+	}
+	if n.pod().UID != before.UID {
+		t.Fatal("the pod was deleted all the same")
+	}
+	kubectl("delete", "pod", "-n", n.Namespace, waits.Name)
+	offered()
 	n.replace(before)
 }
