@@ -84,7 +84,12 @@ func (s *scope) restore(ctx context.Context, revision *appsv1.ControllerRevision
 	if now.Before(t.next) {
 		return nil
 	}
-	refused := s.askForLacking(ctx, revision, lacking)
+	n := min(askAtOnce, len(lacking))
+	if !s.successors.MayAsk(n) {
+		t.next = now.Add(askEvery)
+		return nil
+	}
+	refused := s.askForLacking(ctx, revision, lacking, n)
 	if refused != t.why {
 		t.why = refused
 		s.queue.Add(s.key) // for the conditions and the annotations of Nodes
@@ -106,11 +111,10 @@ func (s *scope) restore(ctx context.Context, revision *appsv1.ControllerRevision
 	return s.kick(ctx, now)
 }
 
-// askForLacking returns why the apiserver refuses all of the missing pods that it is asked for now; "" if it would let
+// askForLacking returns why the apiserver refuses all of the n missing pods that it is asked for now; "" if it would let
 // one in, or the answer is Unknown.
-func (s *scope) askForLacking(ctx context.Context, revision *appsv1.ControllerRevision, lacking []lack) (why string) {
+func (s *scope) askForLacking(ctx context.Context, revision *appsv1.ControllerRevision, lacking []lack, n int) (why string) {
 	t := &s.state.restore
-	n := min(askAtOnce, len(lacking))
 	for i := range n {
 		l := lacking[(t.first+i)%len(lacking)]
 		old := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: l.pod}, Spec: corev1.PodSpec{NodeName: l.node}}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +40,9 @@ type Asker struct {
 	// Logger gets a line when what is proved changes.
 	Logger *slog.Logger
 
+	once    sync.Once
+	missing *rate.Limiter // made by once
+
 	mu       sync.Mutex
 	until    time.Time // when it is to be proved again
 	unproved string    // why it is not; "" if it is
@@ -53,6 +57,20 @@ func (a *Asker) Ask(ctx context.Context, pod, old *corev1.Pod) Verdict {
 		return Verdict{Result: Unknown, Why: why}
 	}
 	return ask(ctx, a.Client, pod, old)
+}
+
+// missingPerSecond is how many questions about missing pods are asked in a second, for all workloads together: whoever may
+// create DaemonSets can have many whose pods are refused, each question goes through the cluster's webhooks, and rollouts
+// share the client's rate with them (--kube-api-qps, of whose default it is a 25th).
+const missingPerSecond = 20
+
+// MayAsk reports whether n questions about missing pods may be asked now, and counts them.
+func (a *Asker) MayAsk(n int) bool {
+	if a == nil {
+		return true // nobody is asked
+	}
+	a.once.Do(func() { a.missing = rate.NewLimiter(missingPerSecond, 2*missingPerSecond) })
+	return a.missing.AllowN(time.Now(), n)
 }
 
 // BarePod returns a pod that asks for nothing, as the apiserver would create it.

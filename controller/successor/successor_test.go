@@ -154,6 +154,22 @@ func TestTheRightIsUsedOnlyIfItIsGuarded(t *testing.T) {
 	}
 }
 
+// Many workloads that lack pods do not have the apiserver asked more often than this.
+func TestQuestionsAboutMissingPodsAreLimited(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
+		a, asked := &Asker{}, 0
+		for range 1000 { // in 10 s
+			if a.MayAsk(5) {
+				asked += 5
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if most := 12 * missingPerSecond; asked > most || asked < most-10 {
+			t.Errorf("%d were asked in 10 s, want %d", asked, most)
+		}
+	})
+}
+
 func revisionOf(t *testing.T, kind string, template corev1.PodTemplateSpec) *appsv1.ControllerRevision {
 	t.Helper()
 	raw, err := json.Marshal(map[string]any{"spec": map[string]any{"template": template}})
