@@ -141,10 +141,15 @@ func (w *world) startAttackers(ctx context.Context, all *sync.WaitGroup) {
 	}
 	mallory := newAccount(w.t, foreign, "mallory", second)
 	w.bind(mallory, second)
-	a.victim = newAccount(w.t, first, "alice")
-	for _, victim := range []*account{a.victim, newAccount(w.t, first, "dave")} {
-		a.ports[1].await(victim.name+" is known to the hub", victim.token, "/version", http.StatusOK) // what is forged resembles it
-		a.hostile = append(a.hostile, hostile(w.t, mallory, victim)...)
+	for _, u := range w.users {
+		if u.token.Load() == nil || u.revocable {
+			continue
+		}
+		// What is forged resembles the token that the user reads with: of another one the hub forgets whose it is as soon as
+		// an apiserver refuses it.
+		a.victim = newAccount(w.t, first, u.name)
+		a.victim.token = *u.token.Load()
+		a.hostile = append(a.hostile, hostile(w.t, mallory, a.victim)...)
 	}
 	a.hostile = append(a.hostile, w.renewed(a.ports[1].client)...)
 	for i := range uint64(attackers) {
