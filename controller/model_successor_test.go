@@ -43,6 +43,13 @@ func (m *model) admit(refused string) {
 	})
 }
 
+// asked is how many dry runs there were.
+func (m *model) asked() int {
+	m.api.mu.Lock()
+	defer m.api.mu.Unlock()
+	return len(m.api.asked)
+}
+
 // createLocked creates no pod for the controller: all but dry runs are denied, as deploy/admission has it.
 func (a *apiserver) createLocked(query url.Values, body []byte) (any, error) {
 	pod := &corev1.Pod{}
@@ -166,11 +173,11 @@ func TestModelTheTargetIsWhatIsAdmitted(t *testing.T) {
 			target.Requests.Memory().String() != "4Gi" || len(target.ImagePullSecrets) != 1 || !target.Admitted {
 			t.Errorf("the node sees %+v, %v", target, err)
 		}
-		asked, begin := len(m.api.asked), time.Now()
+		asked, begin := m.asked(), time.Now()
 		time.Sleep(time.Hour)
 		m.fewer(0, begin, "PATCH", "pods/status")
-		if len(m.api.asked) < asked+5 {
-			t.Errorf("it was asked %d times in an hour", len(m.api.asked)-asked)
+		if n := m.asked() - asked; n < 5 {
+			t.Errorf("it was asked %d times in an hour", n)
 		}
 	})
 }
@@ -374,7 +381,7 @@ func TestModelOwnersAreAnsweredNow(t *testing.T) {
 			t.Errorf("once it is back: %+v", target)
 		}
 		m.fewer(5, begin, "PATCH", "pods/status") // of n2's pod, and of no other
-		asked := len(m.api.asked)
+		asked := m.asked()
 		for i := range 200 {
 			m.api.with(func() {
 				pod := m.podsLocked()["n2"][0].DeepCopy()
@@ -384,7 +391,7 @@ func TestModelOwnersAreAnsweredNow(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 		}
 		time.Sleep(time.Minute)
-		if n := len(m.api.asked) - asked; n > 12 {
+		if n := m.asked() - asked; n > 12 {
 			t.Errorf("it was asked %d times in 10 s", n)
 		}
 	})

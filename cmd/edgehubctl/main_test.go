@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 type fakeHub struct {
 	address string
 
-	mu sync.Mutex
+	mu sync.Mutex // guards what follows
 	// answers are by method and path. One that has several gives each once, and the
 	// last from then on.
 	answers  map[string][]http.HandlerFunc
@@ -55,6 +55,8 @@ func newFakeHub(t *testing.T) *fakeHub {
 }
 
 func (h *fakeHub) on(method, path string, answers ...http.HandlerFunc) *fakeHub {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.answers[method+" "+path] = answers
 	return h
 }

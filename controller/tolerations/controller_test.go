@@ -267,36 +267,38 @@ func TestPodsOfANodeThatAsksForIt(t *testing.T) {
 // What the apiserver says counts before the flag, from the first patch on.
 func TestTheApiserverIsAskedForTheDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		seconds, asked, log := int64(0), 0, &bytes.Buffer{}
+		var seconds, asked atomic.Int64
+		log := &bytes.Buffer{}
 		w := &world{t: t, client: fake.NewClientset(node(autonomy.DurationAnnotation, "1h"), withSeconds("p", 30), pod("q")), log: log}
 		w.barePod = func(context.Context) (*corev1.Pod, error) {
-			if asked++; seconds == 0 {
+			if asked.Add(1); seconds.Load() == 0 {
 				return nil, errors.New("no right")
 			}
-			return withSeconds("", seconds), nil
+			return withSeconds("", seconds.Load()), nil
 		}
 		w.run()
 		w.after(30 * time.Second)
 		w.want("p", "30 30")
 		w.want("q", hour)
 		w.after(10 * time.Minute)
-		if asked != 11 || strings.Count(log.String(), "no right") != 1 {
-			t.Errorf("asked %d times, log:\n%s", asked, log)
+		if asked.Load() != 11 || strings.Count(log.String(), "no right") != 1 {
+			t.Errorf("asked %d times, log:\n%s", asked.Load(), log)
 		}
-		seconds = 30
+		seconds.Store(30)
 		w.after(time.Minute)
 		w.want("p", hour)
 		if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "notReady=30 unreachable=30 notReadyBefore=300") {
 			t.Errorf("log:\n%s", log)
 		}
-		asked, seconds = 0, 0
+		asked.Store(0)
+		seconds.Store(0)
 		w.after(time.Hour)
 		w.change(func(n *corev1.Node) { n.Annotations = nil })
 		w.after(time.Second)
 		w.want("p", "30 30")
 		w.want("q", "30 30")
-		if asked != 1 {
-			t.Errorf("asked %d times in an hour", asked)
+		if asked.Load() != 1 {
+			t.Errorf("asked %d times in an hour", asked.Load())
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -53,11 +54,16 @@ func TestTheWatchdogIsFedOnlyByAHubThatAnswers(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", path)
 	t.Setenv("WATCHDOG_USEC", "9000000")
 	synctest.Test(t, func(t *testing.T) {
-		var answers error
+		var fails atomic.Bool
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			ended <- NewNotifier(slog.New(slog.DiscardHandler)).Run(ctx, func() string { return "online" }, func(context.Context) error { return answers })
+			ended <- NewNotifier(slog.New(slog.DiscardHandler)).Run(ctx, func() string { return "online" }, func(context.Context) error {
+				if fails.Load() {
+					return errors.New("the hub does not answer")
+				}
+				return nil
+			})
 		}()
 		for _, want := range [][]string{{"STATUS=online", "WATCHDOG=1"}, {"WATCHDOG=1"}} {
 			synctest.Wait()
@@ -68,7 +74,7 @@ func TestTheWatchdogIsFedOnlyByAHubThatAnswers(t *testing.T) {
 		}
 		synctest.Wait()
 		heard(t, conn)
-		answers = errors.New("the hub does not answer")
+		fails.Store(true)
 		time.Sleep(time.Minute) //nolint:forbidigo // of synctest's clock
 		synctest.Wait()
 		if got := heard(t, conn); len(got) > 0 {

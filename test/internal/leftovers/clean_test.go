@@ -207,7 +207,7 @@ type foreign struct {
 
 func newForeign(t *testing.T) *foreign {
 	t.Helper()
-	f := &foreign{disk: t.TempDir(), folder: filepath.Join(os.TempDir(), "edgehub-somebody"), namespace: "leftovers-test"}
+	f := &foreign{disk: t.TempDir(), folder: filepath.Join(os.TempDir(), "edgehub-somebody"), namespace: fmt.Sprint("leftovers-test-", os.Getpid())}
 	if err := syscall.Mount("tmpfs", f.disk, "tmpfs", 0, "size=1m"); err != nil {
 		t.Fatal(err)
 	}
