@@ -34,7 +34,7 @@ func prepare(ctx context.Context, s *testmain.Env) error {
 		return err
 	}
 	env.cluster, err = s.StartCluster(ctx, cluster.Options{
-		Nodes: 3, HubBin: filepath.Join(programs, "edgehub"), ControllerBin: filepath.Join(programs, "edgehub-controller"),
+		Nodes: 3, HubBin: filepath.Join(programs, "edgehub"), ControllerBin: filepath.Join(programs, "edgehub-controller"), ControllerDeploy: "../../deploy",
 		ControllerArgs:        []string{"--default-toleration-seconds=" + toleration},
 		APIServerArgs:         []string{"--default-not-ready-toleration-seconds=" + toleration, "--default-unreachable-toleration-seconds=" + toleration},
 		ControllerManagerArgs: []string{"--node-eviction-rate=100"}, // a node at a time, without waiting for the next

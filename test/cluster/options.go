@@ -40,6 +40,9 @@ type Options struct {
 	Containerd func(node string) ContainerdVersion
 	// ControllerBin is the edgehub-controller binary; empty: none is run.
 	ControllerBin string
+	// ControllerDeploy is the product's folder deploy, whose rights the controller has then, and
+	// those of its admission policies; empty: it is an administrator.
+	ControllerDeploy string
 	// ControllerArgs, APIServerArgs, ControllerManagerArgs and SchedulerArgs are further flags
 	// for these programs; one that is given twice counts as given here.
 	ControllerArgs        []string

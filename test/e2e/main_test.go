@@ -66,7 +66,7 @@ func run(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	c, err := cluster.Start(ctx, cluster.Options{
-		Nodes: 3, HubBin: filepath.Join(binaries, "edgehub"), ControllerBin: filepath.Join(binaries, "edgehub-controller"), Log: os.Stderr,
+		Nodes: 3, HubBin: filepath.Join(binaries, "edgehub"), ControllerBin: filepath.Join(binaries, "edgehub-controller"), ControllerDeploy: "../../deploy", Log: os.Stderr,
 		KubeletOnTLS: func(node string) bool { return node == onTLS },
 		Containerd:   containerdOf,
 	})

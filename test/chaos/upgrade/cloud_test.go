@@ -30,11 +30,19 @@ func (r *round) create() {
 	r.must(err)
 	r.seen = observe(r)
 	for _, a := range r.apps {
+		r.createAccount(a)
 		r.createDaemonSet(a, "v1")
 	}
 	for _, a := range r.apps {
 		a.pod = r.awaitPod(a, "v1")
 	}
+}
+
+// createAccount makes the service account of an app's pods, without which admission refuses them.
+func (r *round) createAccount(a *app) {
+	r.t.Helper()
+	_, err := env.client.CoreV1().ServiceAccounts(r.ns).Create(r.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: a.name}}, metav1.CreateOptions{})
+	r.must(err)
 }
 
 func (r *round) createDaemonSet(a *app, version string) {
@@ -47,6 +55,8 @@ func (r *round) createDaemonSet(a *app, version string) {
 			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
 				NodeSelector:                  map[string]string{corev1.LabelHostname: r.node.Name()},
+				ServiceAccountName:            a.name,
+				AutomountServiceAccountToken:  new(bool), // one of an account that is made again is another's
 				TerminationGracePeriodSeconds: &grace,
 				Containers:                    []corev1.Container{{Name: "app", Image: env.Image(version)}},
 				Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
@@ -96,7 +106,7 @@ func (r *round) awaitCloud(a *app) {
 		need := upgrade.Condition(pod, upgrade.NeedCondition)
 		ok := false
 		switch a.fate {
-		case stays:
+		case stays, refused: // what was admitted is asked again when the node asks
 			ok = true
 		case newer:
 			ok = marked && err == nil && target.Containers[0].Image == env.Image("v3")
@@ -196,7 +206,7 @@ func needs(code int, body string, uid types.UID, image string) error {
 			continue
 		}
 		target, ok, err := upgrade.TargetOf(pod)
-		if err == nil && (!ok || target.Containers[0].Image != image) {
+		if err == nil && (!ok || target.Containers[0].Image != image || !target.Asks) {
 			err = fmt.Errorf("its target is %+v", target)
 		}
 		return err

@@ -42,7 +42,7 @@ func prepare(ctx context.Context, s *testmain.Env) error {
 		return err
 	}
 	env.Cluster, err = s.StartCluster(ctx, cluster.Options{
-		Nodes: nodes, HubBin: filepath.Join(bin, "edgehub"), ControllerBin: filepath.Join(bin, "edgehub-controller"),
+		Nodes: nodes, HubBin: filepath.Join(bin, "edgehub"), ControllerBin: filepath.Join(bin, "edgehub-controller"), ControllerDeploy: "../../../deploy",
 	})
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
@@ -48,6 +49,7 @@ const (
 	undone    fate = "is undone"
 	deleted   fate = "is deleted"
 	recreated fate = "is deleted and made again"
+	refused   fate = "is refused its next pod for a while"
 )
 
 // expected is what becomes of the upgrade that waits.
@@ -61,6 +63,7 @@ var expected = map[fate]struct { //nolint:gochecknoglobals // read only
 	undone:    {nodeapi.Dropped, 1, "v1"},
 	deleted:   {nodeapi.Dropped, 1, ""},
 	recreated: {nodeapi.Dropped, 2, "v2"},
+	refused:   {nodeapi.Done, 2, "v2"},
 }
 
 // app is a DaemonSet with a pod on the round's node.
@@ -92,7 +95,7 @@ func newRound(t *testing.T, node *cluster.Node, seed int) *round {
 	}
 	random := rand.New(rand.NewPCG(uint64(seed), 0))
 	r := &round{t: t, node: node, ns: fmt.Sprintf("round-%d", seed)}
-	fates := []fate{stays, stays, stays, stays, newer, undone, deleted, recreated}
+	fates := []fate{stays, stays, stays, stays, newer, undone, deleted, recreated, refused}
 	for i := range pods {
 		r.apps = append(r.apps, &app{name: fmt.Sprintf("app-%d", i), fate: fates[random.IntN(len(fates))]})
 	}
@@ -121,6 +124,12 @@ func (r *round) play() {
 	r.strikeWhile(withRequests, r.request)
 	r.strikeWhile(inTheOutage, r.change)
 	r.strikeWhile(atTheReturn, func() { r.must(r.node.Link().Up()) })
+	for _, a := range r.apps {
+		if a.fate == refused {
+			r.awaitRefusal(a)
+			r.createAccount(a)
+		}
+	}
 	for _, a := range r.apps {
 		r.check(a)
 	}
@@ -234,11 +243,33 @@ func (r *round) change() {
 		case recreated:
 			r.deleteDaemonSet(a)
 			r.createDaemonSet(a, "v2")
+		case refused:
+			r.must(env.client.CoreV1().ServiceAccounts(r.ns).Delete(r.t.Context(), a.name, metav1.DeleteOptions{}))
 		case stays:
 		}
 	}
 	for _, a := range r.apps {
 		r.awaitCloud(a)
+	}
+}
+
+// awaitRefusal returns when the hub says that the next pod would be refused. The old one is there all the time.
+func (r *round) awaitRefusal(a *app) {
+	r.t.Helper()
+	poll.Check(r.t.Context(), r.t, "the upgrade of "+a.pod.Name+" waits because of the refusal", func(ctx context.Context) error {
+		code, body := rawclient.Ask(ctx, http.MethodGet, r.node.APIURL()+nodeapi.UpgradePath(r.ns, a.pod.Name))
+		if code != http.StatusOK || !strings.Contains(body, "would not come back: the apiserver refuses the new version: ") {
+			return fmt.Errorf("%d %s", code, body)
+		}
+		return nil
+	})
+	if pods := r.seen.of(a); len(pods) != 1 {
+		r.t.Errorf("%s, which %s, has had the pods %v", a.name, a.fate, pods)
+	}
+	pod, err := env.client.CoreV1().Pods(r.ns).Get(r.t.Context(), a.pod.Name, metav1.GetOptions{})
+	r.must(err)
+	if pod.DeletionTimestamp != nil {
+		r.t.Errorf("%s, which %s, was deleted", a.pod.Name, a.fate)
 	}
 }
 
