@@ -2,10 +2,14 @@ package successor
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -13,37 +17,118 @@ import (
 	podresources "k8s.io/component-helpers/resource"
 )
 
-// exceeded is how the apiserver's quota admission refuses (checkRequest in
-// k8s.io/apiserver/pkg/admission/plugin/resourcequota): only what is exceeded is named.
-var exceeded = regexp.MustCompile(`exceeded quota: \S+, requested: (\S+), used: (\S+), limited: (\S+)$`)
+// exceeded is how the apiserver's quota admission refuses (CheckRequest in
+// k8s.io/apiserver/pkg/admission/plugin/resourcequota). It names one quota, and of that what is exceeded.
+var exceeded = regexp.MustCompile(`exceeded quota: (\S+), requested: (\S+), used: (\S+), limited: (\S+)$`)
 
-// fitsQuota reports whether an error is about a quota that the successor exceeds only while the old
-// pod is there.
-func fitsQuota(ctx context.Context, client kubernetes.Interface, refusal string, old *corev1.Pod) bool {
-	match := exceeded.FindStringSubmatch(refusal)
+// refusalWithout returns why admission refuses pod once old is gone, which counts in quotas until then; ""
+// if it does not. err is the refusal while old is there.
+//
+// All quotas of the namespace are counted. What pod counts for is what err says, and of resources that
+// err does not name, what the pod that was sent asks for, since a refusal returns no object. That misses what
+// admission adds: a LimitRange's default requests, injected containers, the overhead of a RuntimeClass,
+// the default PriorityClass. A quota that is exceeded by these alone is not seen.
+func refusalWithout(ctx context.Context, client kubernetes.Interface, err error, pod, old *corev1.Pod) string {
+	match := exceeded.FindStringSubmatch(err.Error())
 	if match == nil {
-		return false
+		return words(err)
 	}
-	requested, used, limited := quantities(match[1]), quantities(match[2]), quantities(match[3])
-	list, err := client.CoreV1().Pods(old.Namespace).List(ctx, metav1.ListOptions{
+	named := corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: match[1]}}
+	named.Status.Used, named.Status.Hard = quantities(match[3]), quantities(match[4])
+	requested, ofNamed := usageOf(pod), quantities(match[2])
+	maps.Copy(requested, ofNamed)
+	pods, listErr := client.CoreV1().Pods(old.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, old.Name).String(),
 	})
-	if err != nil || len(list.Items) != 1 || list.Items[0].UID != old.UID {
-		return false
+	if listErr != nil || len(ofNamed) == 0 || len(pods.Items) != 1 || pods.Items[0].UID != old.UID {
+		return words(err)
 	}
-	frees := usageOf(&list.Items[0])
-	for name, after := range requested {
-		limit, ok := limited[name]
-		if !ok {
-			return false
+	old = &pods.Items[0]
+	quotas, listErr := client.CoreV1().ResourceQuotas(old.Namespace).List(ctx, metav1.ListOptions{})
+	switch {
+	case apierrors.IsForbidden(listErr): // by deploy/admission of an earlier release
+		quotas = &corev1.ResourceQuotaList{Items: []corev1.ResourceQuota{named}}
+	case listErr != nil:
+		return words(err)
+	}
+	for i := range quotas.Items {
+		q := &quotas.Items[i]
+		selected := selects(q, pod)
+		if !selected && q.Name != named.Name {
+			continue
 		}
-		after.Add(used[name])
-		after.Sub(frees[name])
+		var frees corev1.ResourceList
+		if !selected || selects(q, old) { // if its scopes do not tell why it refuses pod, they do not tell of old either
+			frees = usageOf(old)
+		}
+		switch why := exceededBy(q, requested, frees); {
+		case why == "":
+		case q.Name == named.Name:
+			return words(err)
+		default:
+			return why
+		}
+	}
+	return ""
+}
+
+// exceededBy returns what a quota has no room for, "" if there is room for all that is requested.
+func exceededBy(q *corev1.ResourceQuota, requested, frees corev1.ResourceList) string {
+	for _, name := range slices.Sorted(maps.Keys(requested)) {
+		more, used := requested[name], q.Status.Used[name].DeepCopy()
+		limit, ok := q.Status.Hard[name]
+		if !ok || more.IsZero() {
+			continue
+		}
+		used.Sub(frees[name])
+		after := used.DeepCopy()
+		after.Add(more)
 		if after.Cmp(limit) > 0 {
-			return false
+			return fmt.Sprintf("exceeded quota: %[1]s, requested: %[2]s=%[3]s, used by others: %[2]s=%[4]s, limited: %[2]s=%[5]s",
+				q.Name, name, more.String(), used.String(), limit.String())
 		}
 	}
-	return len(requested) > 0
+	return ""
+}
+
+// selects reports whether a pod is in all scopes of a quota (podMatchesScopeFunc in Kubernetes'
+// pkg/quota/v1/evaluator/core).
+func selects(q *corev1.ResourceQuota, pod *corev1.Pod) bool {
+	var scopes []corev1.ScopedResourceSelectorRequirement
+	for _, scope := range q.Spec.Scopes {
+		scopes = append(scopes, corev1.ScopedResourceSelectorRequirement{ScopeName: scope, Operator: corev1.ScopeSelectorOpExists})
+	}
+	if q.Spec.ScopeSelector != nil {
+		scopes = append(scopes, q.Spec.ScopeSelector.MatchExpressions...)
+	}
+	return !slices.ContainsFunc(scopes, func(s corev1.ScopedResourceSelectorRequirement) bool { return !inScope(pod, s) })
+}
+
+// inScope reports false of CrossNamespacePodAffinity, and of what later releases may have: such a quota is not counted. The
+// usual one allows no pods at all, and would hold each rollout if it were counted for a pod that it does not select.
+func inScope(pod *corev1.Pod, s corev1.ScopedResourceSelectorRequirement) bool {
+	class, listed := pod.Spec.PriorityClassName, slices.Contains(s.Values, pod.Spec.PriorityClassName)
+	switch s.ScopeName {
+	case corev1.ResourceQuotaScopeTerminating, corev1.ResourceQuotaScopeNotTerminating:
+		return (pod.Spec.ActiveDeadlineSeconds != nil) == (s.ScopeName == corev1.ResourceQuotaScopeTerminating)
+	case corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort:
+		return bestEffort(pod) == (s.ScopeName == corev1.ResourceQuotaScopeBestEffort)
+	case corev1.ResourceQuotaScopePriorityClass:
+		return s.Operator == corev1.ScopeSelectorOpIn && listed || s.Operator == corev1.ScopeSelectorOpNotIn && !listed ||
+			s.Operator == corev1.ScopeSelectorOpExists && class != "" || s.Operator == corev1.ScopeSelectorOpDoesNotExist && class == ""
+	}
+	return false
+}
+
+// bestEffort reports whether the QoS class of a pod is BestEffort, or would be that of one that was not created yet.
+func bestEffort(pod *corev1.Pod) bool {
+	if pod.Status.QOSClass != "" {
+		return pod.Status.QOSClass == corev1.PodQOSBestEffort
+	}
+	usage := usageOf(pod)
+	return !slices.ContainsFunc([]corev1.ResourceName{
+		corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory,
+	}, func(name corev1.ResourceName) bool { return usage.Name(name, resource.DecimalSI).Sign() > 0 })
 }
 
 // quantities reads pods=1,requests.cpu=200m.
@@ -58,8 +143,18 @@ func quantities(text string) corev1.ResourceList {
 	return out
 }
 
-// usageOf is what a quota counts of a pod, by the names of a quota.
+// usageOf is what a quota counts of a pod, by the names of a quota. A container requests by default what
+// its limits are; the apiserver writes that into pods, and not into templates.
 func usageOf(pod *corev1.Pod) corev1.ResourceList {
+	pod = pod.DeepCopy()
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			requests := corev1.ResourceList{}
+			maps.Copy(requests, containers[i].Resources.Limits)
+			maps.Copy(requests, containers[i].Resources.Requests)
+			containers[i].Resources.Requests = requests
+		}
+	}
 	one := resource.MustParse("1")
 	out := corev1.ResourceList{corev1.ResourcePods: one, "count/pods": one}
 	for name, q := range podresources.PodRequests(pod, podresources.PodResourcesOptions{}) {

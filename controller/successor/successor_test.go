@@ -21,17 +21,28 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 )
 
-// asked has admission answer with err, and returns the verdict for a successor of old.
-func asked(t *testing.T, err error, old *corev1.Pod) Verdict {
+// asked has admission answer with err, and returns the verdict for a successor of old. Without quotas, the right to list
+// them is missing.
+func asked(t *testing.T, err error, spec corev1.PodSpec, old *corev1.Pod, quotas ...*corev1.ResourceQuota) Verdict {
 	t.Helper()
 	client := fake.NewClientset(old)
+	for _, q := range quotas {
+		if err := client.Tracker().Add(q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(quotas) == 0 {
+		client.PrependReactor("list", "resourcequotas", func(k8stesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(corev1.Resource("resourcequotas"), "", errors.New("no right"))
+		})
+	}
 	client.PrependReactor("create", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
 		if got := a.(k8stesting.CreateActionImpl).CreateOptions.DryRun; !slices.Equal(got, []string{metav1.DryRunAll}) {
 			t.Errorf("created with dryRun %v", got)
 		}
 		return true, a.(k8stesting.CreateAction).GetObject(), err
 	})
-	return ask(t.Context(), client, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "web-"}}, old)
+	return ask(t.Context(), client, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "web-"}, Spec: spec}, old)
 }
 
 func forbidden(words string) error {
@@ -77,11 +88,130 @@ func TestVerdicts(t *testing.T) {
 		"a quota in other words":            {forbidden("exceeded quota: q"), Refused, "exceeded quota: q"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := asked(t, tt.err, old)
+			got := asked(t, tt.err, corev1.PodSpec{}, old)
 			if got.Result != tt.want || !strings.Contains(got.Why, tt.why) || tt.why == "" && got.Why != "" || (got.Pod != nil) != (tt.err == nil) {
 				t.Errorf("got %+v, want %s %q", got, tt.want, tt.why)
 			}
 		})
+	}
+}
+
+func quotaOf(name, used, limited string) *corev1.ResourceQuota {
+	return &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Status:     corev1.ResourceQuotaStatus{Used: quantities(used), Hard: quantities(limited)},
+	}
+}
+
+func podWith(requests, limits string) corev1.PodSpec {
+	return corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Resources: corev1.ResourceRequirements{Requests: quantities(requests), Limits: quantities(limits)}}}}
+}
+
+// Admission names one quota. Another one may refuse the next pod when the old one is gone.
+func TestAllQuotasAreCounted(t *testing.T) {
+	old := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-1", UID: "1"}, Spec: podWith("cpu=500m", "")}
+	const pods, full = "exceeded quota: named, requested: pods=1, used: pods=3, limited: pods=3", "requests.cpu=1600m"
+	for name, tt := range map[string]struct {
+		refusal string
+		next    corev1.PodSpec
+		other   *corev1.ResourceQuota
+		why     string // "" for Admitted
+	}{
+		"as much as the old pod frees": {pods, podWith("cpu=500m", ""), quotaOf("other", full, full), ""},
+		"more than the old pod frees": {
+			pods, podWith("cpu=600m", ""), quotaOf("other", full, full),
+			"exceeded quota: other, requested: requests.cpu=600m, used by others: requests.cpu=1100m, limited: requests.cpu=1600m",
+		},
+		"of the named one": {
+			"exceeded quota: other, requested: requests.cpu=600m, used: requests.cpu=1600m, limited: requests.cpu=1600m", podWith("", ""), quotaOf("other", full, full),
+			"exceeded quota: other, requested: requests.cpu=600m, used: requests.cpu=1600m, limited: requests.cpu=1600m",
+		},
+		"what admission lets it request": {
+			"exceeded quota: named, requested: pods=1,requests.cpu=600m, used: pods=3,requests.cpu=2, limited: pods=3,requests.cpu=2500m", podWith("", ""),
+			quotaOf("other", full, full), "exceeded quota: other, requested: requests.cpu=600m",
+		},
+		"a request that is the limit": {pods, podWith("", "cpu=600m"), quotaOf("other", full, full), "exceeded quota: other, requested: requests.cpu=600m"},
+		"what it does not request":    {pods, podWith("cpu=500m,memory=0", ""), quotaOf("other", "requests.memory=2", "requests.memory=1"), ""},
+		"the named one is gone":       {"exceeded quota: gone, requested: count/pods=1, used: count/pods=3, limited: count/pods=1", podWith("", ""), quotaOf("other", full, full), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := asked(t, forbidden(tt.refusal), tt.next, old, quotaOf("named", "pods=3,requests.cpu=2", "pods=3,requests.cpu=2500m"), tt.other)
+			if (got.Result == Admitted) != (tt.why == "") || !strings.Contains(got.Why, tt.why) {
+				t.Errorf("got %+v, want %q", got, tt.why)
+			}
+		})
+	}
+}
+
+// A quota with scopes counts the pods that are in all of them.
+func TestScopesOfQuotas(t *testing.T) {
+	in := func(name corev1.ResourceQuotaScope, operator corev1.ScopeSelectorOperator, values ...string) corev1.ScopedResourceSelectorRequirement {
+		return corev1.ScopedResourceSelectorRequirement{ScopeName: name, Operator: operator, Values: values}
+	}
+	classes := func(operator corev1.ScopeSelectorOperator, values ...string) corev1.ScopedResourceSelectorRequirement {
+		return in(corev1.ResourceQuotaScopePriorityClass, operator, values...)
+	}
+	none, seconds := corev1.PodSpec{}, int64(60)
+	late, high := corev1.PodSpec{ActiveDeadlineSeconds: &seconds}, corev1.PodSpec{PriorityClassName: "high"}
+	requests, limits := podWith("cpu=500m", ""), podWith("", "memory=1Gi")
+	neighbour := corev1.PodSpec{Affinity: &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{Namespaces: []string{"another"}}},
+	}}}
+	const counted, frees = true, true
+	for name, tt := range map[string]struct {
+		scope          corev1.ScopedResourceSelectorRequirement
+		next, old      corev1.PodSpec
+		counted, frees bool // whether next counts, and old does, too
+	}{
+		"Terminating":            {in("Terminating", "Exists"), late, late, counted, frees},
+		"newly Terminating":      {in("Terminating", "Exists"), late, none, counted, !frees},
+		"not Terminating":        {in("Terminating", "Exists"), none, none, !counted, !frees},
+		"NotTerminating":         {in("NotTerminating", "Exists"), none, late, counted, !frees},
+		"not NotTerminating":     {in("NotTerminating", "Exists"), late, late, !counted, !frees},
+		"BestEffort":             {in("BestEffort", "Exists"), none, requests, counted, !frees},
+		"requests of BestEffort": {in("BestEffort", "Exists"), requests, none, !counted, !frees},
+		"limits of BestEffort":   {in("BestEffort", "Exists"), limits, none, !counted, !frees},
+		"NotBestEffort":          {in("NotBestEffort", "Exists"), requests, limits, counted, frees},
+		"not NotBestEffort":      {in("NotBestEffort", "Exists"), none, limits, !counted, !frees},
+		"class In":               {classes("In", "high", "higher"), high, none, counted, !frees},
+		"class not In":           {classes("In", "higher"), high, high, !counted, !frees},
+		"class NotIn":            {classes("NotIn", "higher"), high, none, counted, frees},
+		"class not NotIn":        {classes("NotIn", "high"), high, none, !counted, !frees},
+		"class Exists":           {classes("Exists"), high, none, counted, !frees},
+		"class does not Exist":   {classes("Exists"), none, high, !counted, !frees},
+		"class DoesNotExist":     {classes("DoesNotExist"), none, high, counted, !frees},
+		"a class":                {classes("DoesNotExist"), high, high, !counted, !frees},
+		"pods elsewhere":         {in("CrossNamespacePodAffinity", "Exists"), neighbour, neighbour, !counted, !frees}, // not judged
+	} {
+		t.Run(name, func(t *testing.T) {
+			old := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-1", UID: "1"}, Spec: tt.old}
+			refused := func(named, used string) bool {
+				q := quotaOf("other", used, "pods=3")
+				if tt.scope.Operator == corev1.ScopeSelectorOpExists {
+					q.Spec.Scopes = []corev1.ResourceQuotaScope{tt.scope.ScopeName}
+				} else {
+					q.Spec.ScopeSelector = &corev1.ScopeSelector{MatchExpressions: []corev1.ScopedResourceSelectorRequirement{tt.scope}}
+				}
+				refusal := forbidden("exceeded quota: " + named + ", requested: pods=1, used: " + used + ", limited: pods=3")
+				return asked(t, refusal, tt.next, old, quotaOf("named", "pods=3", "pods=3"), q).Result == Refused
+			}
+			if got := refused("named", "pods=4"); got != tt.counted { // too many, whatever old frees
+				t.Errorf("counted: %v", got)
+			}
+			if got := refused("named", "pods=3"); got != (tt.counted && !tt.frees) {
+				t.Errorf("of a quota that is full, refused: %v", got)
+			}
+			if got := refused("other", "pods=3"); tt.counted && got == tt.frees {
+				t.Errorf("by a quota that is named, refused: %v", got)
+			}
+		})
+	}
+	// What the old pod has in a quota that is not judged is free if that is named.
+	old := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-1", UID: "1"}, Spec: neighbour}
+	q := quotaOf("named", "pods=3", "pods=3")
+	q.Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeCrossNamespacePodAffinity}
+	if got := asked(t, forbidden("exceeded quota: named, requested: pods=1, used: pods=3, limited: pods=3"), neighbour, old, q); got.Result != Admitted {
+		t.Errorf("pods elsewhere: got %+v", got)
 	}
 }
 

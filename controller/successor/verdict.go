@@ -32,7 +32,8 @@ const (
 // Verdict is the answer of an apiserver.
 type Verdict struct {
 	Result Result
-	// Why has the apiserver's words, or those of the failure to ask. It is "" if Result is Admitted.
+	// Why has the apiserver's words, those it would have of a quota, or those of the failure to ask. It is ""
+	// if Result is Admitted.
 	Why string
 	// Pod is the pod as it would be created, but for its name. It is nil unless Result is Admitted, and may be nil then: admission
 	// of a quota that the old pod still has ends without an object.
@@ -60,10 +61,10 @@ func ask(ctx context.Context, client kubernetes.Interface, pod, old *corev1.Pod)
 	case !refuses(err):
 		return Verdict{Result: Unknown, Why: words(err)}
 	}
-	if fitsQuota(ctx, client, err.Error(), old) {
-		return Verdict{Result: Admitted} // quotas come last in admission
+	if why := refusalWithout(ctx, client, err, pod, old); why != "" {
+		return Verdict{Result: Refused, Why: why}
 	}
-	return Verdict{Result: Refused, Why: words(err)}
+	return Verdict{Result: Admitted} // quotas come last in admission
 }
 
 // maxWords is how much of an error is repeated: enough for the name of a policy and its reason.

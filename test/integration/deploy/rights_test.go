@@ -1,14 +1,20 @@
 package deploy
 
 import (
+	"context"
+	"log/slog"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/edgehub-io/edgehub/controller/successor"
 	"github.com/edgehub-io/edgehub/test/internal/audit"
 )
 
@@ -51,10 +57,14 @@ func rightsIn(rules []rbacv1.PolicyRule, cluster bool) []right {
 	return out
 }
 
-// deployedRights are those that deploy/ gives the account.
+// deployedRights are those that deploy/ and deploy/admission give the account.
 func deployedRights(t *testing.T) []right {
 	t.Helper()
 	ofCluster, err := env.admin.RbacV1().ClusterRoles().Get(t.Context(), account, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofAdmission, err := env.admin.RbacV1().ClusterRoles().Get(t.Context(), successor.Policy, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,12 +72,37 @@ func deployedRights(t *testing.T) []right {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, rule := range slices.Concat(ofCluster.Rules, ofNamespace.Rules) {
+	for _, rule := range slices.Concat(ofCluster.Rules, ofAdmission.Rules, ofNamespace.Rules) {
 		if len(rule.NonResourceURLs) > 0 || slices.Contains(slices.Concat(rule.Verbs, rule.Resources, rule.APIGroups), "*") {
 			t.Errorf("rule %+v gives more than can be taken apart", rule)
 		}
 	}
-	return append(rightsIn(ofCluster.Rules, true), rightsIn(ofNamespace.Rules, false)...)
+	return slices.Concat(rightsIn(ofCluster.Rules, true), rightsIn(ofAdmission.Rules, true), rightsIn(ofNamespace.Rules, false))
+}
+
+// applyAdmission applies deploy/admission until the end of the test, and waits until the controller can create pods as dry
+// runs only.
+func applyAdmission(t *testing.T) {
+	t.Helper()
+	apply(t, "admission")
+	t.Cleanup(func() {
+		if out, err := env.cluster.Kubectl(context.Background(), "delete", "-k", filepath.Join(moduleRoot, "deploy", "admission")); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	config, err := clientcmd.BuildConfigFromFlags("", writeKubeconfig(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the policy is in force", func() string {
+		asker := &successor.Asker{Client: client, Namespace: systemNamespace, Logger: slog.New(slog.DiscardHandler)}
+		_, err := asker.BarePod(t.Context())
+		return words(err)
+	})
 }
 
 // Each right in deploy/ is needed, and with them the controller is refused nothing: doing what it is there for, it sends a
@@ -75,15 +110,16 @@ func deployedRights(t *testing.T) []right {
 func TestEachRightIsNeeded(t *testing.T) {
 	apply(t, "")
 	defer remove(t) // its pods have nobody to run them
+	applyAdmission(t)
 	all := deployedRights(t)
 	s := newScenario(t)
 	s.play()
 	alone := map[right]bool{}
 	for _, q := range s.requests() {
-		if q.Verb == "create" && q.ObjectRef.Resource == "pods" {
-			continue // it looks whether it has that right, which comes with deploy/admission
-		}
 		if q.ResponseStatus.Code == http.StatusForbidden {
+			if q.Verb == "create" && q.ObjectRef.Resource == "pods" {
+				continue // by a quota
+			}
 			t.Errorf("the controller is refused %s %s", q.Verb, q.RequestURI)
 			continue
 		}

@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
@@ -27,11 +28,12 @@ import (
 
 // scenario is what the controller is there for, with as little as takes every right:
 // one DaemonSet whose pods are marked for upgrades, one whose pods are replaced, a pod that stays on its node, and
-// a StatefulSet whose pod is not made.
+// a StatefulSet whose pod is not made. A quota has no room for a pod more while one is replaced.
 type scenario struct {
 	t         *testing.T
 	namespace string
 	url       string // of the controller's metrics
+	mark      int64  // where the record begins
 }
 
 const (
@@ -59,6 +61,9 @@ func newScenario(t *testing.T) *scenario {
 	s.create(rolled, "AdvancedRollingUpdate")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: kept}, Spec: corev1.PodSpec{NodeName: s.pod(told).Spec.NodeName, Containers: []corev1.Container{{Name: "app", Image: "app:0"}}}}
 	if _, err := env.admin.CoreV1().Pods(s.namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if s.mark, err = env.record.Mark(); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -158,8 +163,10 @@ func (s *scenario) play() {
 		{"it is told again that it does", func() { s.setImage(told, "app:new") }, func() bool { return s.needs(corev1.ConditionTrue) }},
 		{"an Event is counted up", func() {}, s.toldAgain},
 		{"the lease was renewed", func() {}, s.renewed},
+		{"a quota has no room for a pod more", s.limitPods, s.fullOfPods},
 		{"a pod is replaced", func() { s.setImage(rolled, "app:1") }, func() bool { p := s.pod(rolled); return p != nil && p.Spec.Containers[0].Image == "app:1" }},
 		{"the rollout is complete", func() {}, s.complete},
+		{"there is no quota", s.removeQuota, func() bool { return true }},
 		{"the autonomy of its node changes", s.setAutonomy, s.autonomous},
 		{"a pod of a StatefulSet is told that it needs nothing", s.createOrdered, func() bool { return upgrade.Condition(s.get(ordered+"-0"), upgrade.NeedCondition) != nil }},
 		{"Kubernetes is made to try again to make it", s.endOrdered, s.triedAgain},
@@ -171,6 +178,29 @@ func (s *scenario) play() {
 			}
 			return "it is not"
 		})
+	}
+}
+
+// limitPods allows as many pods as there are: two of DaemonSets, and the one that stays.
+func (s *scenario) limitPods() {
+	s.t.Helper()
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "pods"}}
+	quota.Spec.Hard = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("3")}
+	if _, err := env.admin.CoreV1().ResourceQuotas(s.namespace).Create(s.t.Context(), quota, metav1.CreateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *scenario) fullOfPods() bool {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "more"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:0"}}}}
+	_, err := env.admin.CoreV1().Pods(s.namespace).Create(s.t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return err != nil && strings.Contains(err.Error(), "exceeded quota: pods")
+}
+
+func (s *scenario) removeQuota() {
+	s.t.Helper()
+	if err := env.admin.CoreV1().ResourceQuotas(s.namespace).Delete(s.t.Context(), "pods", metav1.DeleteOptions{}); err != nil {
+		s.t.Fatal(err)
 	}
 }
 
@@ -264,7 +294,7 @@ func (s *scenario) renewed() bool {
 // requests are those of the controller.
 func (s *scenario) requests() []audit.Request {
 	s.t.Helper()
-	all, err := env.record.Since(0)
+	all, err := env.record.Since(s.mark)
 	if err != nil {
 		s.t.Fatal(err)
 	}

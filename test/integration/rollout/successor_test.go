@@ -50,6 +50,16 @@ func refuses(t *testing.T, d *rolloutenv.DaemonSet) bool {
 	return err != nil
 }
 
+// quotasCount reports whether all quotas of a namespace have been counted: admission takes no notice of others.
+func quotasCount(t *testing.T, namespace string) bool {
+	t.Helper()
+	list, err := s.Admin.CoreV1().ResourceQuotas(namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return !slices.ContainsFunc(list.Items, func(q corev1.ResourceQuota) bool { return len(q.Status.Used) < len(q.Spec.Hard) })
+}
+
 // blockedOf is why the owner of a pod's node cannot upgrade it.
 func blockedOf(t *testing.T, pod *corev1.Pod) string {
 	t.Helper()
@@ -126,6 +136,21 @@ func TestNoPodIsDeletedWhoseSuccessorIsRefused(t *testing.T) {
 			patch:    `{"containers":[{"name":"app","resources":{"requests":{"cpu":"101m"}}}]}`, words: "exceeded quota: q, requested: pods=1,requests.cpu=101m, used: pods=10,requests.cpu=1, limited: pods=10,requests.cpu=1",
 			mend: "-n NAMESPACE delete resourcequota q",
 		},
+		"another quota than the one that is named": { // one of the four is, at random
+			before: func(ds *appsv1.DaemonSet) {
+				ds.Spec.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
+			},
+			manifest: `{apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: NAMESPACE}, spec: {hard: {requests.cpu: '1'}}}
+---
+{apiVersion: v1, kind: ResourceQuota, metadata: {name: p1, namespace: NAMESPACE}, spec: {hard: {pods: '10'}}}
+---
+{apiVersion: v1, kind: ResourceQuota, metadata: {name: p2, namespace: NAMESPACE}, spec: {hard: {pods: '10'}}}
+---
+{apiVersion: v1, kind: ResourceQuota, metadata: {name: p3, namespace: NAMESPACE}, spec: {hard: {count/pods: '10'}}}
+`,
+			patch: `{"containers":[{"name":"app","resources":{"requests":{"cpu":"101m"}}}]}`, words: "exceeded quota: q, requested: requests.cpu=101m, used",
+			mend: "-n NAMESPACE delete resourcequota --all",
+		},
 		"a policy": {
 			manifest: `apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -161,7 +186,7 @@ spec:
 					kubectl(t, "label", "namespace", d.Namespace, tt.label)
 				}
 				if tt.manifest+tt.label != "" {
-					poll.Eventually(t, "admission refuses a pod", func() bool { return refuses(t, d) })
+					poll.Eventually(t, "admission refuses a pod", func() bool { return refuses(t, d) && quotasCount(t, d.Namespace) })
 				}
 				before := uids(d.Pods())
 				if tt.patch != "" {
