@@ -6,14 +6,13 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
-	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // Result is what an apiserver says of a successor.
@@ -78,13 +77,7 @@ func words(err error) string {
 		text = strings.ReplaceAll(text, status.ErrStatus.Details.Name, "")
 	}
 	text = strings.TrimPrefix(strings.TrimPrefix(text, `pods "" is forbidden: `), "pods is forbidden: ")
-	line := strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, text)
-	return daemonset.Truncate(line, maxWords)
+	return upgrade.OneLine(text, maxWords)
 }
 
 // noRight is how the apiserver's authorizer refuses, as opposed to admission.

@@ -58,21 +58,22 @@ func MissingOn(node metav1.Object) ([]Missing, error) {
 	})
 	list = list[:min(len(list), MaxMissing)]
 	for i := range list {
-		list[i].Why = oneLine(list[i].Why)
+		list[i].Why = OneLine(list[i].Why, MaxMissingWhy)
 	}
 	return list, nil
 }
 
-// oneLine returns the printable characters of text, as many as fit MaxMissingWhy, and blanks in place of others.
-func oneLine(text string) string {
+// OneLine returns text that others wrote so that a terminal, an Event or a condition can show it: its printable
+// characters, and blanks in place of others, in at most limit bytes and "..." where it was cut.
+func OneLine(text string, limit int) string {
 	line := strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
 		}
 		return ' '
 	}, strings.ToValidUTF8(text, " "))
-	if len(line) > MaxMissingWhy {
-		return strings.ToValidUTF8(line[:MaxMissingWhy], "") + "..."
+	if len(line) > limit {
+		return strings.ToValidUTF8(line[:limit], "") + "..."
 	}
 	return line
 }

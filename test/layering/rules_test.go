@@ -185,7 +185,7 @@ var layers = map[string][]string{
 	// What it reads, writes and reports: each with its own part of the API, and none
 	// knows the reconcile that uses it.
 	"controller/informer":  {"controller/daemonset", "controller/rollout", "controller/status", "controller/workload", "ota/upgrade"},
-	"controller/successor": {"controller/daemonset", "controller/expectations", "controller/rollout", "controller/workload", "ota/placement"},
+	"controller/successor": {"controller/daemonset", "controller/expectations", "controller/rollout", "controller/workload", "ota/placement", "ota/upgrade"},
 	"controller/missing":   {"controller/podclient", "ota/upgrade"},
 	"controller/podclient": {"controller/expectations", "controller/rollout", "controller/status"},
 	"controller/events":    {"controller/daemonset", "controller/podclient", "controller/rollout", "controller/status", "controller/workload", "ota/upgrade"},
