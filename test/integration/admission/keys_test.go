@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/edgehub-io/edgehub/controller"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
@@ -128,7 +129,7 @@ func TestAKnownKeyIsNotWarnedAbout(t *testing.T) {
 		rollout.MaxUnavailableAnnotation: "1", rollout.PartitionAnnotation: "1", rollout.PausedAnnotation: "true",
 		rollout.NodeSelectorAnnotation: "a=b", rollout.ContinueAnnotation: "7c9d", rollout.PrepullTimeoutAnnotation: "1h",
 		upgrade.PrepullAnnotation: "true", upgrade.MaxHoldAnnotation: "36h", upgrade.OwnerRollbackAnnotation: "Denied",
-		upgrade.RollbackHistoryAnnotation: "2",
+		upgrade.RollbackHistoryAnnotation: "2", controller.RetriedAnnotation: "2026-01-02T03:04:05.6Z",
 	}
 	ds := daemonSet(onDelete, annotations)
 	ds.Labels = map[string]string{}
@@ -153,6 +154,7 @@ func TestKeysOfAPod(t *testing.T) {
 		{"apps.openyurt.io/pool-name", ""},
 		{misspelt, "neither edgehub nor OpenYurt knows the annotation " + misspelt + ", and it has no effect. Known are apps.openyurt.io/: upgrade-target, "},
 		{upgrade.MaxHoldAnnotation, "neither edgehub nor OpenYurt knows the annotation " + upgrade.MaxHoldAnnotation},
+		{controller.RetriedAnnotation, "neither edgehub nor OpenYurt knows the annotation " + controller.RetriedAnnotation},
 	} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "web-", Annotations: map[string]string{tt.key: "x"}}}
 		pod.Spec = corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:v1"}}, AutomountServiceAccountToken: new(false)}

@@ -6,6 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/edgehub-io/edgehub/controller"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
@@ -51,7 +52,7 @@ func TestStrategiesOfAStatefulSet(t *testing.T) {
 
 func TestAMisspeltKeyOfAStatefulSetIsWarnedAbout(t *testing.T) {
 	client, w := warned(t)
-	for key, want := range map[string]int{misspelt: 1, strategyKey: 0, upgrade.MaxHoldAnnotation: 0, upgrade.HoldAnnotation: 1} {
+	for key, want := range map[string]int{misspelt: 1, strategyKey: 0, upgrade.MaxHoldAnnotation: 0, controller.RetriedAnnotation: 0, upgrade.HoldAnnotation: 1} {
 		sts := statefulSet(appsv1.OnDeleteStatefulSetStrategyType, map[string]string{key: "OTA"})
 		if _, err := client.AppsV1().StatefulSets(namespace).Create(t.Context(), sts, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 			t.Errorf("%s: refused: %v", key, err)
