@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
@@ -31,6 +32,7 @@ func TestAdmissionIsAskedBeforeADeletion(t *testing.T) {
 	}{
 		"admitted":                     {true, false, "", "", 200, "upgrade started", 1},
 		"refused":                      {true, false, "", "the apiserver refuses the new version: no", 403, "would not come back: the apiserver refuses the new version: no", 0},
+		"admission adds requests":      {true, false, "", "", 403, "would not come back: the new version requests 5 of cpu, and node node-1 has 4 of 4 for it", 0},
 		"a webhook is down":            {true, false, "failed calling webhook", "", 200, "failed calling webhook", 1},
 		"nobody who asks":              {false, false, "-", "", 200, "upgrade started", 1},
 		"no answer":                    {true, false, "-", "", 200, "has not answered", 1},
@@ -48,11 +50,14 @@ func TestAdmissionIsAskedBeforeADeletion(t *testing.T) {
 				target.Asks = tt.asks
 				if tt.answer != "-" && question != "" {
 					target.Answered, target.Blocked, target.Unknown = question, tt.blocked, tt.answer
+					if name == "admission adds requests" {
+						target.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5")}
+					}
 				}
 				p.Annotations = map[string]string{upgrade.TargetAnnotation: target.Encode()}
 				return p
 			}
-			c := &cloud{delete: accept, list: func(w http.ResponseWriter, r *http.Request) {
+			c := &cloud{delete: accept, cpus: "4", list: func(w http.ResponseWriter, r *http.Request) {
 				if r.Method != http.MethodPatch {
 					podList(pod())(w, r)
 					return

@@ -66,10 +66,7 @@ func (a *API) Upgrade(ctx context.Context, attempt Attempt) error {
 	pod, err := s.withPod(ctx, attempt.Pod, s.explainMissing, func(limited context.Context, pods []corev1.Pod, pod *corev1.Pod) error {
 		err := check(pod, attempt.checkUID, as(Gone, checkNotDeleting), as(Void, checkNeed), as(Void, attempt.checkRevision), s.checkUpgrade)
 		if err == nil {
-			err = s.checkNode(limited, ctx, pods, pod)
-		}
-		if err == nil {
-			_, err = s.checkAdmission(limited, ctx, pod) // what is not known is logged
+			_, err = s.checkSuccessor(limited, ctx, pods, pod) // what is not known is logged
 		}
 		if err == nil {
 			err = attempt.Begin()

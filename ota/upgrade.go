@@ -128,10 +128,7 @@ func (s *server) start(ctx, caller context.Context, pods []corev1.Pod, pod *core
 		done.text = fmt.Sprintf("Upgrade of pod %s queued: %s", nameOf(pod), missing)
 		return done, err
 	}
-	if err := s.checkNode(ctx, caller, pods, pod); err != nil {
-		return accepted{}, err
-	}
-	warning, err := s.checkAdmission(ctx, caller, pod)
+	warning, err := s.checkSuccessor(ctx, caller, pods, pod)
 	switch {
 	case err != nil && s.queues() && notSent(err):
 		return s.queue(pod, when) // the hub did not know yet that the cloud is away
