@@ -289,14 +289,6 @@ func (a *apiserver) listLocked(resource string, query url.Values) any {
 	}
 }
 
-func fieldsOf(o object) fields.Set {
-	out := fields.Set{"metadata.name": o.GetName()}
-	if pod, ok := o.(*corev1.Pod); ok {
-		out["spec.nodeName"], out["status.phase"] = pod.Spec.NodeName, string(pod.Status.Phase)
-	}
-	return out
-}
-
 func (a *apiserver) patchLocked(resource, name string, patch []byte) (any, error) {
 	if resource == "events" {
 		return a.eventLocked(patch)

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/successor"
@@ -73,6 +74,14 @@ func (a *apiserver) createLocked(query url.Values, body []byte) (any, error) {
 		return nil, apierrors.NewAlreadyExists(podResource, pod.Name)
 	}
 	return pod, nil
+}
+
+func fieldsOf(o object) fields.Set {
+	out := fields.Set{"metadata.name": o.GetName()}
+	if pod, ok := o.(*corev1.Pod); ok {
+		out["spec.nodeName"], out["status.phase"] = pod.Spec.NodeName, string(pod.Status.Phase)
+	}
+	return out
 }
 
 // No pod is deleted whose successor admission would refuse, also none that serves nobody; and all go on by

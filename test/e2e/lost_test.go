@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -104,4 +106,61 @@ func TestNoAppIsLostByAnUpgrade(t *testing.T) {
 		return ""
 	})
 	answers(t, readyPodOn(t, ns, "node1", old1.UID), "v2")
+}
+
+// rewriting has the apiserver rewrite images of new pods in a namespace, as policies and webhooks do that lead nodes to a
+// registry on their site.
+const rewriting = `apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: NAMESPACE}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch:
+      expression: '[JSONPatch{op: "replace", path: "/spec/containers/0/image", value: object.spec.containers[0].image.replace("hub.example.com/", "REGISTRY/")}]'
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: NAMESPACE}
+spec:
+  policyName: NAMESPACE
+  matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAMESPACE}}}
+`
+
+// What is pulled ahead is what admission makes of the template, which names a registry that the node does not reach.
+func TestWhatIsPulledIsWhatIsAdmitted(t *testing.T) {
+	d := newDaemon(t, "admitted", "node1")
+	d.next = "one"
+	d.image, d.layer = pushApp(t, d.ns, d.next, megabyte)
+	registry, path, _ := strings.Cut(d.image, "/")
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(file, []byte(strings.NewReplacer("NAMESPACE", d.ns, "REGISTRY", registry).Replace(rewriting)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := env.Kubectl(t.Context(), "apply", "-f", file); err != nil {
+		t.Fatal(out, err)
+	}
+	t.Cleanup(func() { _, _ = env.Kubectl(context.Background(), "delete", "-f", file) })
+	template := "hub.example.com/" + path
+	eventually(t, "a new pod has the image "+d.image, func(ctx context.Context) string {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "another"}, Spec: podTemplate().Spec}
+		pod.Spec.Containers[0].Image = template
+		pod, err := env.client.CoreV1().Pods(d.ns).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil && pod.Spec.Containers[0].Image != d.image {
+			return pod.Spec.Containers[0].Image
+		}
+		return words(err)
+	})
+	setImage(t, d.ns, "app", template)
+	d.awaitMark()
+	d.pull()
+	d.awaitReady()
+	env.Registry().Forget()
+	d.upgrade()
+	d.expectNothingFetched()
+	if got := d.pod.Spec.Containers[0].Image; got != d.image {
+		t.Errorf("the new pod has image %s, want %s", got, d.image)
+	}
 }
