@@ -325,7 +325,9 @@ func (m *model) ask(node, question string) upgrade.Target {
 func TestModelAPodThatWaitsWouldTakeTheRoom(t *testing.T) {
 	simulate(t, func(t *testing.T) {
 		m := newAskingModel(t, 3, 1, "OTA")
-		waits := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "waits", UID: "waits"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: huge}}}, Status: corev1.PodStatus{Phase: corev1.PodPending}}
+		waits := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "waits", UID: "waits"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: huge}}}, Status: corev1.PodStatus{
+			Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}},
+		}}
 		m.api.with(func() {
 			for _, o := range m.api.objects["nodes"] {
 				node := o.DeepCopyObject().(*corev1.Node)
@@ -357,6 +359,17 @@ func TestModelAPodThatWaitsWouldTakeTheRoom(t *testing.T) {
 		if target, _, err := upgrade.TargetOf(m.pod("n2")); err != nil || target.Blocked != "" {
 			t.Errorf("it waits no more: %+v, %v", target, err)
 		}
+		m.api.with(func() { m.api.putLocked("pods", waits) })
+		m.setImage("app:1") // n2's pod has its question, and needs no upgrade
+		time.Sleep(time.Minute)
+		begin = time.Now()
+		for range 20 {
+			m.report("n3", corev1.ConditionFalse)
+			time.Sleep(time.Second)
+			m.report("n3", corev1.ConditionTrue)
+			time.Sleep(time.Second)
+		}
+		m.fewer(0, begin, "GET", "pods")
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,12 +44,13 @@ func (s *scope) markPods(ctx context.Context) error {
 	revisions := s.revisionsOf(target.Revision, w.Revisions())
 	s.rollBack(ctx, revisions, w.ActivePods(s.object))
 	pods := w.ActivePods(s.object)
-	refused, answers := s.refusedOf(ctx, revision, target.Revision, pods, true)
+	old := oldOf(pods, target.Revision)
+	refused, answers := s.refusedOf(ctx, revision, old, old, pods, true)
 	if s.options.Continue != target.Revision {
 		refused = cmp.Or(refused, s.state.lacks)
 	}
 	target = s.admitted(target)
-	s.lookForRoom(ctx, target, pods, answers)
+	postponed := s.lookForRoom(ctx, target, s.roomAskers(old, refused, target.Revision), answers)
 	obstacles := s.orNoRoom(s.obstacles(refused))
 	target.MinReadySeconds = workload.MinReadySecondsOf(s.object)
 	if s.ds == nil {
@@ -60,7 +62,7 @@ func (s *scope) markPods(ctx context.Context) error {
 	if s.options.Prepull {
 		m = status.NewPrepullMarker(target, s.options.Policy, revisions, obstacles, now)
 	}
-	p := status.PlanMarks(m.Answering(answers, s.unknown()), pods, now)
+	p := status.PlanMarks(m.Answering(s.answerTo(answers, postponed)), pods, now)
 	s.metrics.setPods(s.key, &p)
 	done := s.patchPods(ctx, s.ready(p.Patches, pods, now))
 	if ctx.Err() == nil {
@@ -105,26 +107,22 @@ func (s *scope) setLacks(lacks string) {
 	}
 }
 
+// oldOf returns the pods that are not of the revision with this hash.
+func oldOf(pods []*corev1.Pod, hash string) []*corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return pod.Labels[appsv1.ControllerRevisionHashLabelKey] == hash })
+}
+
 // refusedOf returns why the apiserver would refuse the next pod of any that needs an upgrade, or "". It is asked now if
-// an owner wants to know, and, with show, so often that people see what is so. answers is false if owners have to wait.
-func (s *scope) refusedOf(ctx context.Context, newest *appsv1.ControllerRevision, hash string, pods []*corev1.Pod, show bool) (refused string, answers bool) {
-	var old *corev1.Pod
-	p := toShow
-	for _, pod := range pods {
-		if pod.Labels[appsv1.ControllerRevisionHashLabelKey] == hash {
-			continue
-		}
-		if old == nil {
-			old = pod
-		}
-		if isUnanswered(pod) {
-			old, p = pod, toAnswer
-			break
-		}
+// the owner of one in asking wants to know, and, with show, so often that people see what is so. old are those of earlier
+// revisions, asking those of them that owners upgrade, and pods all of them. answers is false if owners have to wait.
+func (s *scope) refusedOf(ctx context.Context, newest *appsv1.ControllerRevision, old, asking, pods []*corev1.Pod, show bool) (refused string, answers bool) {
+	p, about := toShow, old
+	if i := slices.IndexFunc(asking, isUnanswered); i >= 0 {
+		p, about = toAnswer, asking[i:]
 	}
 	answers = true
-	if old != nil && (show || p == toAnswer) {
-		_, asked := s.successorOf(ctx, newest, old, pods, p)
+	if len(about) > 0 && (show || p == toAnswer) {
+		_, asked := s.successorOf(ctx, newest, about[0], pods, p)
 		answers = asked || p != toAnswer
 	}
 	return s.refused(newest), answers
@@ -144,6 +142,18 @@ func (s *scope) placementRule() placement.Rule {
 	return rule
 }
 
+// nodesByName returns a function that returns all nodes, and collects them when it is called first: most pods of a rollout ask
+// for none.
+func (s *scope) nodesByName() func() map[string]*corev1.Node {
+	return sync.OnceValue(func() map[string]*corev1.Node {
+		out := map[string]*corev1.Node{}
+		for _, node := range s.nodes.List() {
+			out[node.Name] = node
+		}
+		return out
+	})
+}
+
 // obstacles returns a function that says why the node of a pod would get no pod of the new
 // revision, which is the DaemonSet's template: NewestRevision has made sure of that. The next pod of a
 // StatefulSet may run on another node, so nothing stands in its way but refused, if it is not "".
@@ -152,13 +162,7 @@ func (s *scope) obstacles(refused string) func(*corev1.Pod) string {
 		return func(*corev1.Pod) string { return refused }
 	}
 	next := placement.New(s.placementRule())
-	nodes := sync.OnceValue(func() map[string]*corev1.Node { // most pods of a rollout do not ask
-		out := map[string]*corev1.Node{}
-		for _, node := range s.nodes.List() {
-			out[node.Name] = node
-		}
-		return out
-	})
+	nodes := s.nodesByName()
 	return func(pod *corev1.Pod) string {
 		if node := nodes()[rollout.NodeOf(pod)]; node != nil {
 			return cmp.Or(next.Obstacle(node), refused)

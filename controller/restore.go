@@ -84,12 +84,11 @@ func (s *scope) restore(ctx context.Context, revision *appsv1.ControllerRevision
 	if now.Before(t.next) {
 		return nil
 	}
-	n := min(askAtOnce, len(lacking))
-	if !s.successors.MayAsk(n) {
+	refused, asked := s.askForLacking(ctx, revision, lacking)
+	if !asked {
 		t.next = now.Add(askEvery)
 		return nil
 	}
-	refused := s.askForLacking(ctx, revision, lacking, n)
 	if refused != t.why {
 		t.why = refused
 		s.queue.Add(s.key) // for the conditions and the annotations of Nodes
@@ -111,25 +110,29 @@ func (s *scope) restore(ctx context.Context, revision *appsv1.ControllerRevision
 	return s.kick(ctx, now)
 }
 
-// askForLacking returns why the apiserver refuses all of the n missing pods that it is asked for now; "" if it would let
-// one in, or the answer is Unknown.
-func (s *scope) askForLacking(ctx context.Context, revision *appsv1.ControllerRevision, lacking []lack, n int) (why string) {
+// askForLacking returns why the apiserver refuses all of the missing pods that it is asked for now; "" if it would let
+// one in, or the answer is Unknown. asked is false if it may be asked for none now.
+func (s *scope) askForLacking(ctx context.Context, revision *appsv1.ControllerRevision, lacking []lack) (why string, asked bool) {
 	t := &s.state.restore
-	for i := range n {
-		l := lacking[(t.first+i)%len(lacking)]
+	first := t.first
+	for i := range min(askAtOnce, len(lacking)) {
+		if !s.successors.MayAsk(s.key.Namespace) {
+			return why, asked
+		}
+		t.first, asked = (first+i+1)%len(lacking), true
+		l := lacking[(first+i)%len(lacking)]
 		old := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: l.pod}, Spec: corev1.PodSpec{NodeName: l.node}}
 		pod, err := successor.PodOf(s.object, revision, old)
 		if err != nil {
-			return ""
+			return "", true
 		}
 		verdict := s.successors.Ask(ctx, pod, old)
 		if verdict.Result != successor.Refused {
-			return ""
+			return "", true
 		}
 		why = "the apiserver refuses it: " + verdict.Why
 	}
-	t.first = (t.first + n) % len(lacking)
-	return why
+	return why, asked
 }
 
 // kick changes the workload, so that its controller tries again.

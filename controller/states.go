@@ -33,7 +33,7 @@ type state struct {
 	// observations are those of the strategy OTA, which only reports; those of a rollout are in rollout.
 	observations *rollout.Observations
 	successor    successorState
-	noRoom       map[types.UID]noRoom // by the pod that is to be replaced
+	rooms        map[types.UID]nodeRoom // by the pod that is to be replaced
 	// revisions are nil until the target is known.
 	revisions *rollback.Revisions
 	// lacks is why no owner may upgrade with the strategy OTA: pods that Kubernetes has not made. seen is since when

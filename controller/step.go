@@ -43,7 +43,8 @@ type step struct {
 	pods    []*corev1.Pod // all that the DaemonSet controls
 	newest  *appsv1.ControllerRevision
 	target  upgrade.Target
-	answers bool // owners' questions
+	answers bool          // owners' questions
+	asking  []*corev1.Pod // those that owners may upgrade
 	// revisions are those of the DaemonSet.
 	revisions *rollback.Revisions
 	plan      rollout.Plan
@@ -80,8 +81,15 @@ func (s *scope) advance(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	_, answers := s.refusedOf(ctx, newest, target.Revision, pods, s.options.Prepull)
-	return (&step{scope: s, answers: answers, now: time.Now(), pods: w.AllPods(s.ds), newest: newest, target: s.admitted(target), revisions: revisions}).run(ctx)
+	var asking []*corev1.Pod // owners upgrade none but those that they had rolled back
+	old := oldOf(pods, target.Revision)
+	for _, pod := range old {
+		if revisions.Decide(pod, s.options.Policy).Done(pod) {
+			asking = append(asking, pod)
+		}
+	}
+	_, answers := s.refusedOf(ctx, newest, old, asking, pods, s.options.Prepull)
+	return (&step{scope: s, answers: answers, asking: asking, now: time.Now(), pods: w.AllPods(s.ds), newest: newest, target: s.admitted(target), revisions: revisions}).run(ctx)
 }
 
 // run deletes the pods that may go now, marks the others, and reports the plan.
@@ -156,8 +164,9 @@ func (s *step) revertFailed() {
 // their nodes to pull images. It patches at most a burst of them, so that deletions do not
 // wait for thousands; the next step goes on with the others.
 func (s *step) markRollout(ctx context.Context) error {
-	s.lookForRoom(ctx, s.target, s.pods, s.answers)
-	m := status.NewMarker(s.target, s.options.Policy, s.revisions, s.orNoRoom(s.obstacles(s.refused(s.newest)))).Answering(s.answers, s.unknown())
+	refused := s.refused(s.newest)
+	postponed := s.lookForRoom(ctx, s.target, s.roomAskers(s.asking, refused, s.target.Revision), s.answers)
+	m := status.NewMarker(s.target, s.options.Policy, s.revisions, s.orNoRoom(s.obstacles(refused))).Answering(s.answerTo(s.answers, postponed))
 	patches := s.ready(status.RolloutPatches(m, &s.plan, s.pods, s.state.rollout.expected.Has, s.now), s.pods, s.now)
 	if len(s.plan.Pulls)+len(patches) > 0 || s.options.Policy.Encode() != "" {
 		s.state.marked = rolloutMarks

@@ -26,7 +26,7 @@ type successorState struct {
 	// target and nodeSelector are as they were admitted; empty if no pod was returned.
 	target       upgrade.Target
 	nodeSelector map[string]string
-	answers      bool // the apiserver has ever said
+	answers      bool // the apiserver can be asked, whatever it says
 }
 
 // purpose is what an answer is for.
@@ -41,11 +41,14 @@ const (
 // answerEvery is how often owners' questions have the apiserver asked: a node that was taken over may ask all the time.
 const answerEvery = time.Second
 
+// unknownEvery is how long what the apiserver does not say is not asked again.
+const unknownEvery = 30 * time.Second
+
 // successorOf returns what would become of the next pod in place of old, and whether the apiserver was asked for that now.
 func (s *scope) successorOf(ctx context.Context, revision *appsv1.ControllerRevision, old *corev1.Pod, pods []*corev1.Pod, p purpose) (_ successor.Verdict, asked bool) {
 	t, now := &s.state.successor, time.Now()
 	if t.revision != revision.Name {
-		*t = successorState{revision: revision.Name}
+		*t = successorState{revision: revision.Name, answers: t.answers}
 	}
 	// At each reconcile: of the times at which a workload is due, the queue keeps the earliest.
 	defer func() { s.requeueAt(t.until, now) }()
@@ -61,11 +64,16 @@ func (s *scope) successorOf(ctx context.Context, revision *appsv1.ControllerRevi
 		return t.verdict, false
 	}
 	pod, err := successor.PodOf(s.object, revision, old)
+	before, verdict := t.verdict.Result, successor.Verdict{Result: successor.Unknown}
 	if err != nil {
-		return successor.Verdict{Result: successor.Unknown, Why: err.Error()}, true
+		verdict.Why = err.Error()
+	} else {
+		verdict = s.successors.Ask(ctx, pod, old)
 	}
-	before := t.verdict.Result
-	t.verdict, t.asked, t.until = s.successors.Ask(ctx, pod, old), now, now.Add(backoff.MaxRefusal)
+	t.verdict, t.answers, t.asked, t.until = verdict, verdict.Asked, now, now.Add(backoff.MaxRefusal)
+	if verdict.Asked && verdict.Result == successor.Unknown {
+		t.until = now.Add(unknownEvery) // as while a webhook is down
+	}
 	if t.verdict.Result == successor.Refused {
 		t.retry.Refused(now)
 		t.until = t.retry.Until
@@ -76,7 +84,6 @@ func (s *scope) successorOf(ctx context.Context, revision *appsv1.ControllerRevi
 	} else {
 		t.retry, t.refused, t.outvoted = backoff.Retry{}, time.Time{}, ""
 	}
-	t.answers = t.answers || t.verdict.Result != successor.Unknown
 	if admitted := t.verdict.Pod; admitted != nil {
 		if target := upgrade.NewTarget(daemonset.HashOf(revision), &admitted.Spec); !target.SameButNames(t.target) {
 			t.target = target

@@ -20,55 +20,67 @@ const (
 )
 
 // checkSuccessor fails if the next pod would not come in place of this one: admission would refuse it, or its node has no place
-// or room for it. unknown is why it is not known what admission says, "" if it is. pods are the node's.
+// or room for it. unknown is why it is not known what admission says, "" if it is. pods are the node's. The error of a request
+// that reached no apiserver is returned as it is.
 func (s *server) checkSuccessor(ctx, caller context.Context, pods []corev1.Pod, pod *corev1.Pod) (unknown string, err error) {
-	now, unknown, err := s.askAdmission(ctx, caller, pod)
-	if err != nil {
-		return "", err
+	target, ok := upgrade.NextOf(pod)
+	if !ok || !target.Asks {
+		return "", s.checkNode(ctx, caller, pods, pod)
 	}
-	return unknown, s.checkNode(ctx, caller, pods, now) // admission decides what it requests
-}
-
-// askAdmission fails if admission would refuse the next pod in place of this one. Only the cloud knows: the hub asks by an
-// annotation of the pod, and edgehub-controller answers in its target. It returns the pod with the answer. Without one the
-// upgrade goes on, as with a controller that cannot ask, and unknown says why. The error of a question that reached no
-// apiserver is returned as it is.
-func (s *server) askAdmission(ctx, caller context.Context, pod *corev1.Pod) (now *corev1.Pod, unknown string, err error) {
-	if target, ok := upgrade.NextOf(pod); !ok || !target.Asks {
-		return pod, "", nil
-	}
-	doing := fmt.Sprintf("ask whether the next pod would be admitted in place of pod %s", nameOf(pod))
 	question := rand.Text()
 	switch err := s.Pods.annotate(ctx, pod, upgrade.QuestionAnnotation, question); {
 	case err == nil:
 	case notSent(err):
-		return nil, "", err
+		return "", err
 	case isRefused(err):
-		return pod, s.unanswered(pod, err.Error()), nil
+		return s.unanswered(pod, err.Error()), s.checkNode(ctx, caller, pods, pod)
 	default:
-		return nil, "", s.cloudFailure(caller, err, doing)
+		return "", s.cloudFailure(caller, err, fmt.Sprintf("ask whether the next pod would be admitted in place of pod %s", nameOf(pod)))
 	}
-	for deadline := time.Now().Add(answerWithin); time.Now().Before(deadline); {
+	now, answered, err := s.awaitAnswer(ctx, caller, pod, question)
+	switch {
+	case err != nil:
+		return "", err
+	case !answered:
+		return s.unanswered(pod, fmt.Sprintf("edgehub-controller has not answered within %v", answerWithin)), s.checkNode(ctx, caller, pods, pod)
+	case now == nil:
+		return "", nil // its deletion will say that it is gone
+	}
+	if err := checkPlacement(now); err != nil {
+		return "", err
+	}
+	if target, _ := upgrade.NextOf(now); target.Unknown != "" {
+		unknown = s.unanswered(pod, upgrade.OneLine(target.Unknown, maxUnknown))
+	}
+	return unknown, s.checkNode(ctx, caller, pods, now) // admission decides what it requests
+}
+
+// maxUnknown bounds what is shown of an answer, in bytes.
+const maxUnknown = 300
+
+// awaitAnswer waits until edgehub-controller has answered, and returns the pod with the answer, nil if the pod is gone.
+// answered is false if it has not in time, or the cloud was lost.
+func (s *server) awaitAnswer(ctx, caller context.Context, pod *corev1.Pod, question string) (now *corev1.Pod, answered bool, err error) {
+	for deadline := time.Now().Add(answerWithin); time.Now().Before(deadline) && s.Offline() == ""; {
 		select {
 		case <-ctx.Done():
-			return nil, "", s.cloudFailure(caller, ctx.Err(), doing)
+			return nil, false, s.cloudFailure(caller, ctx.Err(), fmt.Sprintf("wait for what admission says of the next pod in place of pod %s", nameOf(pod)))
 		case <-time.After(lookEvery):
 		}
-		_, now, err := s.find(ctx, nameOf(pod))
-		if err != nil {
-			return nil, "", s.cloudFailure(caller, err, doing)
-		}
-		if now == nil || now.UID != pod.UID {
-			return pod, "", nil // its deletion will say so
+		_, now, err = s.find(ctx, nameOf(pod))
+		switch {
+		case notSent(err):
+			return nil, false, err
+		case err != nil:
+			return nil, false, s.cloudFailure(caller, err, fmt.Sprintf("look up pod %s", nameOf(pod)))
+		case now == nil || now.UID != pod.UID:
+			return nil, true, nil
 		}
 		if target, ok := upgrade.NextOf(now); ok && target.Answered == question {
-			if target.Unknown != "" {
-				unknown = s.unanswered(pod, target.Unknown)
-			}
-			return now, unknown, checkPlacement(now)
+			return now, true, nil
 		}
 	}
-	return pod, s.unanswered(pod, fmt.Sprintf("edgehub-controller has not answered within %v", answerWithin)), nil
+	return nil, false, nil
 }
 
 // unanswered logs that it is not known whether the next pod would be admitted, and returns that for the owner.

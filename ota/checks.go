@@ -127,6 +127,6 @@ func checkPlacement(pod *corev1.Pod) error {
 
 func wouldNotComeBack(pod *corev1.Pod, obstacle string) error {
 	return failf(http.StatusForbidden,
-		"pod %s/%s would not come back: %s; it runs on as it is, until the cluster's admin changes the node or the DaemonSet",
+		"pod %s/%s would not come back: %s; it runs on as it is, for as long as that is so",
 		pod.Namespace, pod.Name, obstacle)
 }

@@ -159,7 +159,10 @@ func (s *server) checkNode(ctx, caller context.Context, pods []corev1.Pod, pod *
 		return nil
 	}
 	node, err := s.Pods.Node(ctx, s.NodeName)
-	if err != nil {
+	switch {
+	case notSent(err):
+		return err
+	case err != nil:
 		return s.cloudFailure(caller, err, fmt.Sprintf("look up node %s, to see whether the new version of pod %s has room there", s.NodeName, nameOf(pod)))
 	}
 	if target.Placement != nil {

@@ -84,8 +84,8 @@ type Marker struct {
 	decide  func(*corev1.Pod) rollback.Decision
 	since   func(*corev1.Pod) time.Time
 	blocked func(*corev1.Pod) string
-	answers bool   // what blocked returns is an answer to questions
-	unknown string // Target.Unknown of that answer
+	// answers returns whether what blocked returns is an answer to a pod's question, and Target.Unknown of that answer.
+	answers func(*corev1.Pod) (answers bool, unknown string)
 	encode  func(variant) string
 }
 
@@ -172,21 +172,23 @@ func (m Marker) markFor(pod *corev1.Pod) Mark {
 	return out
 }
 
-// Answering returns m with what it says of obstacles as the answer to questions, or not yet. unknown is why the answer leaves
-// open what admission says, "" if it does not.
-func (m Marker) Answering(answers bool, unknown string) Marker {
-	m.answers, m.unknown = answers, unknown
+// Answering returns m with answers, which returns whether what m says of obstacles is an answer to the question of a pod, and
+// what that leaves open. Without it, there are no answers yet.
+func (m Marker) Answering(answers func(*corev1.Pod) (answers bool, unknown string)) Marker {
+	m.answers = answers
 	return m
 }
 
 // answer returns Target.Answered and Target.Unknown for pod.
 func (m Marker) answer(pod *corev1.Pod) (answered, unknown string) {
 	question := upgrade.QuestionOf(pod)
-	switch {
-	case question == "":
+	if question == "" {
 		return "", ""
-	case m.answers:
-		return question, m.unknown
+	}
+	if m.answers != nil {
+		if answers, unknown := m.answers(pod); answers {
+			return question, unknown
+		}
 	}
 	target, _, _ := upgrade.TargetOf(pod) // of a target that is no target, there is no answer
 	return target.Answered, target.Unknown

@@ -24,8 +24,9 @@ import (
 const Policy = "edgehub-controller-dry-run"
 
 // How long the answer to a proof counts. Whoever removes the policy leaves the controller with a
-// right that is not used after an hour, and with a pod an hour that is created and deleted. What an admin mends
-// otherwise counts after a minute.
+// right that is not used after an hour, and with a pod that is created and deleted, after a minute (right and policy may just
+// have been applied, and the policy takes seconds to be in force), two, four, and so on, up to an hour. What an
+// admin mends otherwise counts after a minute.
 const (
 	provedFor   = time.Hour
 	unprovedFor = time.Minute
@@ -40,12 +41,12 @@ type Asker struct {
 	// Logger gets a line when what is proved changes.
 	Logger *slog.Logger
 
-	once    sync.Once
-	missing *rate.Limiter // made by once
-
 	mu       sync.Mutex
-	until    time.Time // when it is to be proved again
-	unproved string    // why it is not; "" if it is
+	missing  *rate.Limiter            // of all
+	by       map[string]*rate.Limiter // of workloads in a namespace
+	until    time.Time                // when it is to be proved again
+	unproved string                   // why it is not; "" if it is
+	created  int                      // how many proofs in a row have created a pod
 }
 
 // Ask returns what would become of a pod in place of old, of which it reads name, namespace and UID.
@@ -56,21 +57,36 @@ func (a *Asker) Ask(ctx context.Context, pod, old *corev1.Pod) Verdict {
 	if why := a.prove(ctx); why != "" {
 		return Verdict{Result: Unknown, Why: why}
 	}
-	return ask(ctx, a.Client, pod, old)
+	verdict := ask(ctx, a.Client, pod, old)
+	verdict.Asked = true
+	return verdict
 }
 
-// missingPerSecond is how many questions about missing pods are asked in a second, for all workloads together: whoever may
-// create DaemonSets can have many whose pods are refused, each question goes through the cluster's webhooks, and rollouts
-// share the client's rate with them (--kube-api-qps, of whose default it is a 25th).
-const missingPerSecond = 20
+// How many questions about missing pods are asked in a second, for all workloads together and for those of a namespace:
+// whoever may create DaemonSets can have many whose pods are refused, and each question goes through the cluster's webhooks.
+// The client may send 500 requests a second by default (--kube-api-qps).
+const (
+	missingPerSecond = 20
+	missingPerSpace  = 5
+)
 
-// MayAsk reports whether n questions about missing pods may be asked now, and counts them.
-func (a *Asker) MayAsk(n int) bool {
+// MayAsk reports whether a question about a missing pod of a namespace may be asked now, and counts it.
+func (a *Asker) MayAsk(namespace string) bool {
 	if a == nil {
 		return true // nobody is asked
 	}
-	a.once.Do(func() { a.missing = rate.NewLimiter(missingPerSecond, 2*missingPerSecond) })
-	return a.missing.AllowN(time.Now(), n)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.missing == nil {
+		a.missing, a.by = rate.NewLimiter(missingPerSecond, 2*missingPerSecond), map[string]*rate.Limiter{}
+	}
+	own := a.by[namespace]
+	if own == nil {
+		own = rate.NewLimiter(missingPerSpace, 2*missingPerSpace)
+		a.by[namespace] = own
+	}
+	now := time.Now()
+	return own.AllowN(now, 1) && a.missing.AllowN(now, 1)
 }
 
 // BarePod returns a pod that asks for nothing, as the apiserver would create it.
@@ -95,8 +111,14 @@ func (a *Asker) prove(ctx context.Context) string {
 	first, before := a.until.IsZero(), a.unproved
 	var created bool
 	a.unproved, created = a.tryToCreate(ctx)
-	if a.until = now.Add(provedFor); a.unproved != "" && !created {
+	switch {
+	case created:
+		a.until = now.Add(min(unprovedFor<<min(a.created, 10), provedFor))
+		a.created++
+	case a.unproved != "":
 		a.until = now.Add(unprovedFor)
+	default:
+		a.until, a.created = now.Add(provedFor), 0
 	}
 	switch {
 	case a.unproved == before && !first:

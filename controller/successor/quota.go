@@ -27,10 +27,11 @@ var exceeded = regexp.MustCompile(`exceeded quota: (\S+), requested: (\S+), used
 // All quotas of the namespace are counted. What pod counts for is what err says, and of resources that
 // err does not name, what the pod that was sent asks for, since a refusal returns no object. That misses what
 // admission adds: a LimitRange's default requests, injected containers, the overhead of a RuntimeClass,
-// the default PriorityClass. A quota that is exceeded by these alone is not seen.
+// the default PriorityClass. A quota that is exceeded by these alone is not seen, and one whose scope they may decide counts
+// only if old is in it, too.
 func refusalWithout(ctx context.Context, client kubernetes.Interface, err error, pod, old *corev1.Pod) string {
 	match := exceeded.FindStringSubmatch(err.Error())
-	if match == nil {
+	if match == nil || old.UID == "" { // no pod is there that could give way
 		return words(err)
 	}
 	named := corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: match[1]}}
@@ -53,12 +54,11 @@ func refusalWithout(ctx context.Context, client kubernetes.Interface, err error,
 	}
 	for i := range quotas.Items {
 		q := &quotas.Items[i]
-		selected := selects(q, pod)
-		if !selected && q.Name != named.Name {
+		if q.Name != named.Name && (!selects(q, pod) || admissionDecides(q, pod) && !selects(q, old)) {
 			continue
 		}
 		var frees corev1.ResourceList
-		if !selected || selects(q, old) { // if its scopes do not tell why it refuses pod, they do not tell of old either
+		if selects(q, old) {
 			frees = usageOf(old)
 		}
 		switch why := exceededBy(q, requested, frees); {
@@ -104,8 +104,26 @@ func selects(q *corev1.ResourceQuota, pod *corev1.Pod) bool {
 	return !slices.ContainsFunc(scopes, func(s corev1.ScopedResourceSelectorRequirement) bool { return !inScope(pod, s) })
 }
 
-// inScope reports false of CrossNamespacePodAffinity, and of what later releases may have: such a quota is not counted. The
-// usual one allows no pods at all, and would hold each rollout if it were counted for a pod that it does not select.
+// admissionDecides reports whether a scope of a quota depends on what admission may add to pod: requests, or a PriorityClass.
+func admissionDecides(q *corev1.ResourceQuota, pod *corev1.Pod) bool {
+	scopes := slices.Clone(q.Spec.Scopes)
+	if q.Spec.ScopeSelector != nil {
+		for _, s := range q.Spec.ScopeSelector.MatchExpressions {
+			scopes = append(scopes, s.ScopeName)
+		}
+	}
+	return slices.ContainsFunc(scopes, func(scope corev1.ResourceQuotaScope) bool {
+		switch scope {
+		case corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort:
+			return bestEffort(pod)
+		case corev1.ResourceQuotaScopePriorityClass:
+			return pod.Spec.PriorityClassName == ""
+		}
+		return false
+	})
+}
+
+// inScope reports whether a pod is in a scope. It is in none that later releases may have.
 func inScope(pod *corev1.Pod, s corev1.ScopedResourceSelectorRequirement) bool {
 	class, listed := pod.Spec.PriorityClassName, slices.Contains(s.Values, pod.Spec.PriorityClassName)
 	switch s.ScopeName {
@@ -116,8 +134,32 @@ func inScope(pod *corev1.Pod, s corev1.ScopedResourceSelectorRequirement) bool {
 	case corev1.ResourceQuotaScopePriorityClass:
 		return s.Operator == corev1.ScopeSelectorOpIn && listed || s.Operator == corev1.ScopeSelectorOpNotIn && !listed ||
 			s.Operator == corev1.ScopeSelectorOpExists && class != "" || s.Operator == corev1.ScopeSelectorOpDoesNotExist && class == ""
+	case corev1.ResourceQuotaScopeCrossNamespacePodAffinity:
+		return looksAcrossNamespaces(pod.Spec.Affinity)
 	}
 	return false
+}
+
+// looksAcrossNamespaces reports whether an affinity may be about pods of other namespaces (usesCrossNamespacePodAffinity in the same
+// package of Kubernetes).
+func looksAcrossNamespaces(a *corev1.Affinity) bool {
+	if a == nil {
+		return false
+	}
+	var terms []corev1.PodAffinityTerm
+	add := func(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {
+		terms = append(terms, required...)
+		for _, p := range preferred {
+			terms = append(terms, p.PodAffinityTerm)
+		}
+	}
+	if p := a.PodAffinity; p != nil {
+		add(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	if p := a.PodAntiAffinity; p != nil {
+		add(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	return slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool { return len(t.Namespaces) > 0 || t.NamespaceSelector != nil })
 }
 
 // bestEffort reports whether the QoS class of a pod is BestEffort, or would be that of one that was not created yet.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -168,7 +169,8 @@ func TestScopesOfQuotas(t *testing.T) {
 		"not Terminating":        {in("Terminating", "Exists"), none, none, !counted, !frees},
 		"NotTerminating":         {in("NotTerminating", "Exists"), none, late, counted, !frees},
 		"not NotTerminating":     {in("NotTerminating", "Exists"), late, late, !counted, !frees},
-		"BestEffort":             {in("BestEffort", "Exists"), none, requests, counted, !frees},
+		"BestEffort":             {in("BestEffort", "Exists"), none, none, counted, frees},
+		"what a LimitRange adds": {in("BestEffort", "Exists"), none, requests, !counted, !frees}, // as it was to the old one
 		"requests of BestEffort": {in("BestEffort", "Exists"), requests, none, !counted, !frees},
 		"limits of BestEffort":   {in("BestEffort", "Exists"), limits, none, !counted, !frees},
 		"NotBestEffort":          {in("NotBestEffort", "Exists"), requests, limits, counted, frees},
@@ -179,9 +181,12 @@ func TestScopesOfQuotas(t *testing.T) {
 		"class not NotIn":        {classes("NotIn", "high"), high, none, !counted, !frees},
 		"class Exists":           {classes("Exists"), high, none, counted, !frees},
 		"class does not Exist":   {classes("Exists"), none, high, !counted, !frees},
-		"class DoesNotExist":     {classes("DoesNotExist"), none, high, counted, !frees},
+		"class DoesNotExist":     {classes("DoesNotExist"), none, none, counted, frees},
+		"the default class":      {classes("DoesNotExist"), none, high, !counted, !frees}, // as the old one has got
 		"a class":                {classes("DoesNotExist"), high, high, !counted, !frees},
-		"pods elsewhere":         {in("CrossNamespacePodAffinity", "Exists"), neighbour, neighbour, !counted, !frees}, // not judged
+		"pods elsewhere":         {in("CrossNamespacePodAffinity", "Exists"), neighbour, neighbour, counted, frees},
+		"newly pods elsewhere":   {in("CrossNamespacePodAffinity", "Exists"), neighbour, none, counted, !frees},
+		"no pods elsewhere":      {in("CrossNamespacePodAffinity", "Exists"), none, none, !counted, !frees},
 	} {
 		t.Run(name, func(t *testing.T) {
 			old := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-1", UID: "1"}, Spec: tt.old}
@@ -205,13 +210,6 @@ func TestScopesOfQuotas(t *testing.T) {
 				t.Errorf("by a quota that is named, refused: %v", got)
 			}
 		})
-	}
-	// What the old pod has in a quota that is not judged is free if that is named.
-	old := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-1", UID: "1"}, Spec: neighbour}
-	q := quotaOf("named", "pods=3", "pods=3")
-	q.Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeCrossNamespacePodAffinity}
-	if got := asked(t, forbidden("exceeded quota: named, requested: pods=1, used: pods=3, limited: pods=3"), neighbour, old, q); got.Result != Admitted {
-		t.Errorf("pods elsewhere: got %+v", got)
 	}
 }
 
@@ -270,9 +268,17 @@ func TestTheRightIsUsedOnlyIfItIsGuarded(t *testing.T) {
 				if proofs != 1 || dryRuns > 0 && tt.want != "" || strings.Count(log.String(), "\n") != 1 {
 					t.Errorf("%d proofs, %d dry runs, log:\n%s", proofs, dryRuns, log.String())
 				}
-				time.Sleep(unprovedFor) // what was really created is not tried again so soon
-				if a.Ask(t.Context(), pod, pod); (proofs == 1) != (name == "guarded" || name == "not guarded") {
+				time.Sleep(unprovedFor)
+				if a.Ask(t.Context(), pod, pod); (proofs == 1) != (name == "guarded") {
 					t.Errorf("%d proofs after a minute", proofs)
+				}
+				proofs = 0
+				for range int(provedFor / time.Second) { // after 2, 4, 8, 16 minutes
+					time.Sleep(time.Second)
+					a.Ask(t.Context(), pod, pod)
+				}
+				if tt.err == nil && proofs != 4 {
+					t.Errorf("%d pods were created in the next hour", proofs)
 				}
 				proofs = 0
 				time.Sleep(provedFor)
@@ -286,16 +292,28 @@ func TestTheRightIsUsedOnlyIfItIsGuarded(t *testing.T) {
 
 // Many workloads that lack pods do not have the apiserver asked more often than this.
 func TestQuestionsAboutMissingPodsAreLimited(t *testing.T) {
-	synctest.Test(t, func(*testing.T) {
-		a, asked := &Asker{}, 0
+	synctest.Test(t, func(t *testing.T) {
+		a, b, asked := &Asker{}, &Asker{}, 0
 		for range 1000 { // in 10 s
-			if a.MayAsk(5) {
-				asked += 5
+			for n := range 10 {
+				if a.MayAsk(fmt.Sprint(n)) {
+					asked++
+				}
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		if most := 12 * missingPerSecond; asked > most || asked < most-10 {
+		if most := 12 * missingPerSecond; asked > most || asked < most-20 {
 			t.Errorf("%d were asked in 10 s, want %d", asked, most)
+		}
+		one := 0
+		for range 1000 {
+			if b.MayAsk("one") {
+				one++
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if most := 12 * missingPerSpace; one > most || one < most-5 {
+			t.Errorf("%d of one namespace were asked in 10 s, want %d", one, most)
 		}
 	})
 }

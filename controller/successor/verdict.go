@@ -37,6 +37,8 @@ type Verdict struct {
 	// Pod is the pod as it would be created, but for its name. It is nil unless Result is Admitted, and may be nil then: admission
 	// of a quota that the old pod still has ends without an object.
 	Pod *corev1.Pod
+	// Asked is whether the apiserver was asked: the right is there, and guarded.
+	Asked bool
 }
 
 // ask has the apiserver create a pod as a dry run. old is the pod that it would take the place of:

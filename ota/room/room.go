@@ -20,7 +20,8 @@ import (
 
 // Obstacle returns why node has no room for a pod of target in place of old: what that requests, its ports, or a place among
 // the pods is not free without old. It returns "" if there is room. pods are the node's, old among them. waiting are pods
-// that wait for a node, any node; none if they are not known.
+// that wait for a node, any node; none if they are not known. Whether volumes, other pods or a topology keep one of those from
+// this node is not looked at.
 //
 // Pods of a lower priority count as room, since the scheduler evicts them. A pod of a DaemonSet or
 // StatefulSet that ends may be one that was upgraded a moment ago, and counts as its successor. Nothing is
@@ -36,7 +37,7 @@ func Obstacle(node *corev1.Node, old *corev1.Pod, target upgrade.Target, pods, w
 		return lack
 	}
 	if w := without.firstToCome(node, old, waiting, next); w != nil {
-		return fmt.Sprintf("pod %s/%s, which waits for a node and has no lower priority, would take the room on node %s that the new version needs", w.Namespace, w.Name, node.Name)
+		return fmt.Sprintf("pod %s/%s, which waits for a node, may take the room on node %s that the new version needs", w.Namespace, w.Name, node.Name)
 	}
 	return ""
 }
@@ -70,13 +71,12 @@ func newRoom(node *corev1.Node, old *corev1.Pod, pods []corev1.Pod) room {
 	if r.free == nil {
 		r.free = corev1.ResourceList{}
 	}
-	evicts := old.Spec.PreemptionPolicy == nil || *old.Spec.PreemptionPolicy != corev1.PreemptNever
 	for i := range pods {
 		p := &pods[i]
 		switch {
 		case p.UID == old.UID, p.Status.Phase == corev1.PodSucceeded, p.Status.Phase == corev1.PodFailed,
 			p.DeletionTimestamp != nil && !comesBack(p),
-			evicts && priority(p) < priority(old):
+			evicts(old) && priority(p) < priority(old):
 			continue
 		}
 		r.take(p)
@@ -123,17 +123,27 @@ func (r *room) lack(d demand) string {
 
 func (r *room) fits(d demand) bool { return r.lack(d) == "" }
 
-// firstToCome returns a pod of waiting that would get the room that old leaves before the next pod is created, if there is
-// not enough for both; nil if there is none. A pod that would have room already waits for something else.
+// firstToCome returns a pod of waiting that may get the room that old leaves before the next pod is created, if there is
+// not enough for both; nil if there is none. A pod that would have room already waits for something else, and one that the
+// scheduler has not looked at yet is about to get a node.
 func (r *room) firstToCome(node *corev1.Node, old *corev1.Pod, waiting []corev1.Pod, next demand) *corev1.Pod {
 	var queue []*corev1.Pod
 	for i := range waiting {
 		p := &waiting[i]
-		if priority(p) >= priority(old) && len(p.Spec.SchedulingGates) == 0 && p.DeletionTimestamp == nil && placement.CanTake(node, p) {
+		if evicts(old) && priority(p) < priority(old) || p.DeletionTimestamp != nil || !placement.CanTake(node, p) {
+			continue
+		}
+		scheduled := upgrade.Condition(p, corev1.PodScheduled)
+		switch {
+		case p.Status.NominatedNodeName == node.Name: // others end here for it
+			if r.take(p); !r.fits(next) {
+				return p
+			}
+		case p.Status.NominatedNodeName == "" && scheduled != nil && scheduled.Reason == corev1.PodReasonUnschedulable:
 			queue = append(queue, p)
 		}
 	}
-	slices.SortFunc(queue, func(a, b *corev1.Pod) int { // as the scheduler's PrioritySort
+	slices.SortFunc(queue, func(a, b *corev1.Pod) int { // the scheduler's PrioritySort has the time in its queue, which nobody shows
 		return cmp.Or(cmp.Compare(priority(b), priority(a)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	for _, p := range queue {
@@ -149,7 +159,13 @@ func (r *room) firstToCome(node *corev1.Node, old *corev1.Pod, waiting []corev1.
 	return nil
 }
 
-// comesBack reports whether something makes a pod anew that ends, perhaps on this node.
+// evicts reports whether the next pod in place of old has others evicted for it.
+func evicts(old *corev1.Pod) bool {
+	return old.Spec.PreemptionPolicy == nil || *old.Spec.PreemptionPolicy != corev1.PreemptNever
+}
+
+// comesBack reports whether something makes a pod anew that ends, perhaps on this node: also a DaemonSet or StatefulSet of
+// another API group.
 func comesBack(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && (owner.Kind == "DaemonSet" || owner.Kind == "StatefulSet")

@@ -37,9 +37,15 @@ func TestPodsThatWaitTakeTheRoomOfTheOldOne(t *testing.T) {
 	}
 	priority := func(n int32) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.Priority = &n } }
 	port := func(p *corev1.Pod) { p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80}} }
-	waits := func(quantity string, change ...func(*corev1.Pod)) corev1.Pod {
-		return cpu("waits-"+quantity, quantity, append([]func(*corev1.Pod){tolerates}, change...)...)
+	unschedulable := func(p *corev1.Pod) {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
 	}
+	waits := func(quantity string, change ...func(*corev1.Pod)) corev1.Pod {
+		return cpu("waits-"+quantity, quantity, append([]func(*corev1.Pod){tolerates, unschedulable}, change...)...)
+	}
+	nominated := func(name string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.NominatedNodeName = name } }
+	never := func(p *corev1.Pod) { p.Spec.PreemptionPolicy = new(corev1.PreemptNever) }
+	ends := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now()} }
 	for name, tt := range map[string]struct {
 		others  []corev1.Pod // on the node, beside old
 		waiting []corev1.Pod
@@ -52,17 +58,18 @@ func TestPodsThatWaitTakeTheRoomOfTheOldOne(t *testing.T) {
 		"it does not fit then, either":            {[]corev1.Pod{cpu("a", "2")}, []corev1.Pod{waits("3")}, nil, ""},
 		"a lower priority":                        {[]corev1.Pod{cpu("a", "2")}, []corev1.Pod{waits("1", priority(-1))}, nil, ""},
 		"a higher priority":                       {[]corev1.Pod{cpu("a", "2")}, []corev1.Pod{waits("1", priority(1))}, nil, "waits-1"},
-		"it does not tolerate the node's taint":   {[]corev1.Pod{cpu("a", "2")}, []corev1.Pod{cpu("waits-1", "1")}, nil, ""},
+		"it does not tolerate the node's taint":   {[]corev1.Pod{cpu("a", "2")}, []corev1.Pod{cpu("waits-1", "1", unschedulable)}, nil, ""},
 		"it wants another node": {[]corev1.Pod{cpu("a", "2")}, []corev1.Pod{waits("1", func(p *corev1.Pod) {
 			p.Spec.NodeSelector = map[string]string{"disk": "none"}
 		})}, nil, ""},
 		"it may not be scheduled yet": {[]corev1.Pod{cpu("a", "2")}, []corev1.Pod{waits("1", func(p *corev1.Pod) {
-			p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "later"}}
+			p.Status.Conditions[0].Reason = corev1.PodReasonSchedulingGated
 		})}, nil, ""},
-		"it is being deleted": {[]corev1.Pod{cpu("a", "2")}, []corev1.Pod{waits("1", func(p *corev1.Pod) {
-			p.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-		})}, nil, ""},
-		"two, and the first leaves room": {nil, []corev1.Pod{waits("2500m"), waits("3", priority(-1))}, nil, "waits-2500m"},
+		"it is being deleted":                                   {[]corev1.Pod{cpu("a", "2")}, []corev1.Pod{waits("1", ends)}, nil, ""},
+		"others end for it here":                                {[]corev1.Pod{cpu("a", "2", ends)}, []corev1.Pod{waits("3", nominated("n1"))}, nil, "waits-3"},
+		"others end for it elsewhere":                           {[]corev1.Pod{cpu("a", "2")}, []corev1.Pod{waits("1", nominated("n2"))}, nil, ""},
+		"a lower priority, and the next pod has nobody evicted": {[]corev1.Pod{cpu("a", "2")}, []corev1.Pod{waits("1", priority(-1))}, nil, "waits-1"},
+		"two, and the first leaves room":                        {nil, []corev1.Pod{waits("2500m"), waits("3", priority(-1))}, nil, "waits-2500m"},
 		"the one of the higher priority goes first, and leaves no room for the other": {
 			[]corev1.Pod{cpu("a", "2")}, []corev1.Pod{waits("2"), waits("1500m", priority(7))}, nil, "waits-1500m",
 		},
@@ -72,6 +79,9 @@ func TestPodsThatWaitTakeTheRoomOfTheOldOne(t *testing.T) {
 			old := old.DeepCopy()
 			for range tt.ports {
 				port(old)
+			}
+			if strings.Contains(name, "has nobody evicted") {
+				never(old)
 			}
 			target := upgrade.Target{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}, HostPorts: tt.ports}
 			got := Obstacle(node, old, target, append([]corev1.Pod{*old}, tt.others...), tt.waiting)

@@ -241,7 +241,8 @@ func TargetOf(pod *corev1.Pod) (Target, bool, error) {
 	return t, true, nil
 }
 
-// NextOf returns what the upgrade of pod would be to, and false if the controller has not written that, or the pod needs none.
+// NextOf returns what the upgrade of pod would be to, and false if the controller has not written that, or its condition is about
+// another revision.
 func NextOf(pod *corev1.Pod) (Target, bool) {
 	target, ok, err := TargetOf(pod)
 	need := Condition(pod, NeedCondition)

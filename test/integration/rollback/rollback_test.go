@@ -48,7 +48,7 @@ func newNode(t *testing.T) *node {
 	})
 	hub.Start()
 	// It narrows the controller's rights, and lets it ask for the next pod.
-	if _, err := s.Cluster.Kubectl(t.Context(), "apply", "-k", filepath.Join(moduleRoot, "deploy", "admission")); err != nil {
+	if err := s.ApplyAdmission(t.Context(), moduleRoot); err != nil {
 		t.Fatal(err)
 	}
 	s.StartController(t, controller.Options{Namespace: "edgehub-system"}, nil)
@@ -321,7 +321,7 @@ func TestAnOwnersUpgradeIsRefusedByAdmissionOfNow(t *testing.T) {
 		return err == nil && c != nil && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, "Too many pods")
 	})
 	code, body = n.call(http.MethodPost, nodeapi.UpgradePath(n.Namespace, before.Name))
-	if code != http.StatusForbidden || !strings.Contains(body, "would not come back: pod "+n.Namespace+"/waits, which waits for a node") {
+	if code != http.StatusForbidden || !strings.Contains(body, "would not come back: pod "+n.Namespace+"/waits, which waits for a node, may take the room") {
 		t.Errorf("got %d %q", code, body)
 	}
 	if n.pod().UID != before.UID {

@@ -41,6 +41,13 @@ func kubectl(t *testing.T, args ...string) {
 	}
 }
 
+func applyAdmission(t *testing.T) {
+	t.Helper()
+	if err := s.ApplyAdmission(t.Context(), "../../.."); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // refuses reports whether admission refuses another pod of a DaemonSet, with the next image.
 func refuses(t *testing.T, d *rolloutenv.DaemonSet) bool {
 	t.Helper()
@@ -103,7 +110,7 @@ func uids(pods map[string]*corev1.Pod) []types.UID {
 // What admission would refuse costs no node its pod, whoever refuses it: with AdvancedRollingUpdate the condition
 // has the apiserver's words, and with OTA the pods. When the cause is mended, the rollout goes on by itself.
 func TestNoPodIsDeletedWhoseSuccessorIsRefused(t *testing.T) {
-	kubectl(t, "apply", "-k", "../../../deploy/admission")
+	applyAdmission(t)
 	s.StartController(t, controller.Options{Timing: rollout.Timing{NodeSettle: settle}, Namespace: "edgehub-system"}, nil)
 	for name, tt := range map[string]struct {
 		before        func(*appsv1.DaemonSet)
@@ -223,7 +230,7 @@ spec:
 // One node's pod is refused; another's, which goes later, comes back at once all the same, though the DaemonSet
 // controller waits for minutes by then. The node knows what it lacks, and has it seconds after the cause is mended.
 func TestWhatIsMissingComesBack(t *testing.T) {
-	kubectl(t, "apply", "-k", "../../../deploy/admission")
+	applyAdmission(t)
 	s.StartController(t, controller.Options{Timing: rollout.Timing{NodeSettle: settle}, Namespace: "edgehub-system"}, nil)
 	for _, strategy := range []string{"AdvancedRollingUpdate", "OTA"} {
 		t.Run(strategy, func(t *testing.T) {
