@@ -132,18 +132,19 @@ func (h *Client) Do(ctx context.Context, method, path string) (*http.Response, e
 	return nil, &APIError{response.StatusCode, line}
 }
 
-// whole returns the whole body of an answer, and the rest of it, nil with an error.
-func (h *Client) whole(ctx context.Context, method, path string) (body []byte, response *http.Response, err error) {
+// whole returns the whole body of an answer, its code, and its header.
+func (h *Client) whole(ctx context.Context, method, path string) (body []byte, code int, header http.Header, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, &UnreachableError{h.address, fmt.Errorf("no answer within %v", answerTimeout)})
 	defer cancel()
-	if response, err = h.Do(ctx, method, path); err != nil {
-		return nil, nil, err
+	response, err := h.Do(ctx, method, path)
+	if err != nil {
+		return nil, 0, nil, err
 	}
 	defer response.Body.Close()
 	if body, err = io.ReadAll(response.Body); err != nil {
-		return nil, nil, &UnreachableError{h.address, fmt.Errorf("its answer broke off: %w", err)}
+		return nil, 0, nil, &UnreachableError{h.address, fmt.Errorf("its answer broke off: %w", err)}
 	}
-	return body, response, nil
+	return body, response.StatusCode, response.Header, nil
 }
 
 // Ask sends a request and returns the hub's answer, a line of text, and one more for each warning.
@@ -154,7 +155,7 @@ func (h *Client) Ask(ctx context.Context, method, path string) (string, error) {
 
 // Send is Ask, and returns whether what was asked for waits, or goes on by itself: the answer is 202.
 func (h *Client) Send(ctx context.Context, method, path string) (answer string, waits bool, err error) {
-	body, response, err := h.whole(ctx, method, path)
+	body, code, header, err := h.whole(ctx, method, path)
 	switch {
 	case err != nil && ctx.Err() != nil && method != http.MethodGet:
 		return "", false, fmt.Errorf("%w; the hub may carry out %s %s all the same", err, method, path)
@@ -162,11 +163,11 @@ func (h *Client) Send(ctx context.Context, method, path string) (answer string, 
 		return "", false, err
 	}
 	answer = strings.TrimSpace(string(body))
-	warnings, _ := utilnet.ParseWarningHeaders(response.Header.Values("Warning")) // those that can be read
+	warnings, _ := utilnet.ParseWarningHeaders(header.Values("Warning")) // those that can be read
 	for _, w := range warnings {
 		answer += "\nWarning: " + w.Text
 	}
-	return answer, response.StatusCode == http.StatusAccepted, nil
+	return answer, code == http.StatusAccepted, nil
 }
 
 // Read decodes the answer to a GET.
@@ -176,7 +177,7 @@ func (h *Client) Read(ctx context.Context, path string, into any) error {
 
 // Decode sends a request, and decodes the answer.
 func (h *Client) Decode(ctx context.Context, method, path string, into any) error {
-	body, _, err := h.whole(ctx, method, path)
+	body, _, _, err := h.whole(ctx, method, path)
 	if err != nil {
 		return err
 	}
