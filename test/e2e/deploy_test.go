@@ -163,9 +163,14 @@ func applyDeploy(t *testing.T, repository, tag string) {
 	if _, err := env.Kubectl(t.Context(), "apply", "--warnings-as-errors", "-k", folder); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if out, err := env.Kubectl(context.Background(), "delete", "--wait=false", "-k", folder); err != nil {
-			t.Error(out, err)
+	t.Cleanup(func() { // and leave the rights, which the cluster's own controller has, too
+		for _, args := range [][]string{
+			{"delete", "deployment", controllerName},
+			{"wait", "pod", "--for=delete", "--selector=app.kubernetes.io/name=" + controllerName, "--timeout=120s"},
+		} {
+			if out, err := env.Kubectl(context.Background(), append([]string{"-n", systemNamespace}, args...)...); err != nil {
+				t.Error(out, err)
+			}
 		}
 	})
 }
