@@ -321,20 +321,63 @@ func (m *model) ask(node, question string) upgrade.Target {
 	return target
 }
 
+// Owners of many nodes ask at once: all are answered, for some nodes at a time.
+func TestModelManyOwnersAskWhileAPodWaits(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		const nodes = 50
+		m := newAskingModel(t, nodes, 1, "OTA")
+		m.onePodEach()
+		m.start()
+		m.setImage("app:2")
+		time.Sleep(time.Minute)
+		m.api.with(func() {
+			m.api.putLocked("pods", waiting())
+			for _, pods := range m.podsLocked() {
+				if pods[0].Labels["app"] == daemonSetName {
+					pod := pods[0].DeepCopy()
+					pod.Annotations[upgrade.QuestionAnnotation] = "now"
+					m.api.putLocked("pods", pod)
+				}
+			}
+		})
+		time.Sleep(4 * time.Second)
+		for i := range nodes {
+			node := fmt.Sprintf("n%d", i+1)
+			if target, _, err := upgrade.TargetOf(m.pod(node)); err != nil || target.Answered != "now" || !strings.Contains(target.Blocked, "pod batch/waits") {
+				t.Errorf("%s is answered %+v, %v", node, target, err)
+			}
+		}
+	})
+}
+
+// onePodEach gives each node a place for one pod.
+func (m *model) onePodEach() {
+	m.api.with(func() {
+		for _, o := range m.api.objects["nodes"] {
+			node := o.DeepCopyObject().(*corev1.Node)
+			node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}
+			m.api.putLocked("nodes", node)
+		}
+	})
+}
+
+// waiting is a pod that waits for a node, any.
+func waiting() *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "waits", UID: "waits"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: huge}}},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}},
+		},
+	}
+}
+
 // A pod that waits for a node would take the place of the old one before the next is made. The node does not see it.
 func TestModelAPodThatWaitsWouldTakeTheRoom(t *testing.T) {
 	simulate(t, func(t *testing.T) {
 		m := newAskingModel(t, 3, 1, "OTA")
-		waits := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "waits", UID: "waits"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: huge}}}, Status: corev1.PodStatus{
-			Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}},
-		}}
-		m.api.with(func() {
-			for _, o := range m.api.objects["nodes"] {
-				node := o.DeepCopyObject().(*corev1.Node)
-				node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}
-				m.api.putLocked("nodes", node)
-			}
-		})
+		waits := waiting()
+		m.onePodEach()
 		m.start()
 		m.setImage("app:2")
 		time.Sleep(time.Minute)
@@ -351,8 +394,24 @@ func TestModelAPodThatWaitsWouldTakeTheRoom(t *testing.T) {
 			t.Errorf("it waits on: %+v, %v", target, err)
 		}
 		m.fewer(3*21, begin, "GET", "pods")
-		if target, _, err := upgrade.TargetOf(m.pod("n1")); err != nil || target.Blocked != "" {
-			t.Errorf("nobody has asked for n1: %+v, %v", target, err)
+		m.api.with(func() {
+			m.api.faults.answer = func(verb, resource, _ string) error {
+				if verb == "GET" && resource == "pods" {
+					return apierrors.NewInternalError(errors.New("etcd"))
+				}
+				return nil
+			}
+		})
+		time.Sleep(time.Minute)
+		if target, _, err := upgrade.TargetOf(m.pod("n2")); err != nil || target.Blocked == "" {
+			t.Errorf("a look that fails takes the refusal back: %+v, %v", target, err)
+		}
+		if target := m.ask("n1", "lost"); target.Blocked != "" || !strings.Contains(target.Unknown, "etcd") {
+			t.Errorf("nobody can say: %+v", target)
+		}
+		m.api.with(func() { m.api.faults.answer = nil })
+		if target, _, err := upgrade.TargetOf(m.pod("n3")); err != nil || target.Blocked != "" {
+			t.Errorf("nobody has asked for n3: %+v, %v", target, err)
 		}
 		m.api.with(func() { m.api.removeLocked("pods", waits) })
 		time.Sleep(time.Minute)
@@ -403,6 +462,17 @@ func TestModelOwnersAreAnsweredNow(t *testing.T) {
 			t.Errorf("once it is back: %+v", target)
 		}
 		m.fewer(5, begin, "PATCH", "pods/status") // of n2's pod, and of no other
+		m.api.with(func() {
+			m.api.admitting = func(*corev1.Pod) error {
+				return apierrors.NewInternalError(errors.New(`failed calling webhook "w": EOF`))
+			}
+		})
+		m.setImage("app:3")
+		time.Sleep(time.Minute)
+		if target := m.ask("n2", "five"); !strings.Contains(target.Unknown, "failed calling webhook") {
+			t.Errorf("a new revision while a webhook is down: %+v", target)
+		}
+		m.admit("")
 		asked := m.asked()
 		for i := range 200 {
 			m.api.with(func() {
