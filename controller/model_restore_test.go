@@ -130,15 +130,32 @@ func TestModelWhatIsMissingComesBackOnceItIsLetIn(t *testing.T) {
 	}
 }
 
-// A pod that the scheduler does not place is missing on its node as well, which does not see it.
+// A pod that the scheduler does not place is missing on its node as well, which does not see it; and the next revision,
+// which there is room for, comes within seconds once it is let in.
 func TestModelANodeIsToldOfAPodWithoutRoom(t *testing.T) {
 	simulate(t, func(t *testing.T) {
-		m := startModel(t, 3, 1, rolling)
+		m := newAskingModel(t, 3, 1, rolling)
+		m.start()
 		m.setImage("app:" + huge)
 		time.Sleep(2 * time.Minute)
 		lacks := m.missing("n1") + m.missing("n2") + m.missing("n3")
 		if !strings.HasPrefix(lacks, "DaemonSet default/web: ") || !strings.Contains(lacks, "scheduler") && !strings.Contains(lacks, "not scheduled") {
 			t.Errorf("the nodes lack %q", lacks)
+		}
+		m.admit("app:2")
+		m.setImage("app:2")
+		begin := time.Now()
+		time.Sleep(6 * time.Minute)
+		m.fewer(6*60/3+5, begin, "POST", "pods")
+		m.admit("")
+		for mended := time.Now(); m.updated() == 0; time.Sleep(tick) {
+			if time.Since(mended) > 5*time.Second {
+				t.Fatal("the node without a pod has none 5s after the cause was mended")
+			}
+		}
+		time.Sleep(time.Minute)
+		if lacks := m.missing("n1") + m.missing("n2") + m.missing("n3"); lacks != "" || m.updated() != 3 {
+			t.Errorf("%d nodes are updated, and the nodes lack %q", m.updated(), lacks)
 		}
 	})
 }

@@ -97,10 +97,7 @@ func (s *scope) restore(ctx context.Context, revision *appsv1.ControllerRevision
 		}
 	}
 	if refused != "" {
-		t.kicks, t.next = 0, now.Add(askEvery)
-		if now.Sub(lacking[0].since) > patience {
-			t.next = now.Add(askSeldom)
-		}
+		t.kicks, t.next = 0, now.Add(askAgain(now.Sub(lacking[0].since)))
 		return nil
 	}
 	if t.kicks++; t.kicks == 1 {
@@ -108,6 +105,14 @@ func (s *scope) restore(ctx context.Context, revision *appsv1.ControllerRevision
 	}
 	t.next = now.Add(min(kickEvery<<min(max(0, t.kicks-fastKicks), 10), askSeldom))
 	return s.kick(ctx, now)
+}
+
+// askAgain is when the apiserver is asked again about what a node has waited for that long.
+func askAgain(waited time.Duration) time.Duration {
+	if waited > patience {
+		return askSeldom
+	}
+	return askEvery
 }
 
 // askForLacking returns why the apiserver refuses all of the missing pods that it is asked for now; "" if it would let

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/backoff"
 	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/successor"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
@@ -124,9 +126,16 @@ func (s *step) permitDeletions(ctx context.Context) {
 		return
 	}
 	verdict, _ := s.successorOf(ctx, s.newest, s.plan.Delete[0].Pod, s.pods, toDelete)
-	if s.refuses(daemonset.HashOf(s.newest)) {
-		s.plan.RefuseSuccessors(verdict.Why, s.state.successor.until)
+	if !s.refuses(daemonset.HashOf(s.newest)) {
+		return
 	}
+	t := &s.state.successor
+	// A pod that has no node serves nobody: its node waits for the next one as if there were none, see restore.
+	unplaced := slices.ContainsFunc(s.plan.Delete, func(d rollout.Deletion) bool { return d.Pod.Spec.NodeName == "" })
+	if next := t.asked.Add(askAgain(t.asked.Sub(t.refused))); unplaced && next.Before(t.until) && s.successors.MayAsk(s.key.Namespace) {
+		t.retry, t.until = backoff.Retry{}, next
+	}
+	s.plan.RefuseSuccessors(verdict.Why, t.until)
 }
 
 // inFlight is how long after a refusal a pod may still come that was admitted before.
