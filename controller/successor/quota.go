@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 	podresources "k8s.io/component-helpers/resource"
+
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // exceeded is how the apiserver's quota admission refuses (CheckRequest in
@@ -185,18 +187,9 @@ func quantities(text string) corev1.ResourceList {
 	return out
 }
 
-// usageOf is what a quota counts of a pod, by the names of a quota. A container requests by default what
-// its limits are; the apiserver writes that into pods, and not into templates.
+// usageOf is what a quota counts of a pod, by the names of a quota.
 func usageOf(pod *corev1.Pod) corev1.ResourceList {
-	pod = pod.DeepCopy()
-	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range containers {
-			requests := corev1.ResourceList{}
-			maps.Copy(requests, containers[i].Resources.Limits)
-			maps.Copy(requests, containers[i].Resources.Requests)
-			containers[i].Resources.Requests = requests
-		}
-	}
+	pod = upgrade.WithDefaultRequests(&pod.Spec)
 	one := resource.MustParse("1")
 	out := corev1.ResourceList{corev1.ResourcePods: one, "count/pods": one}
 	for name, q := range podresources.PodRequests(pod, podresources.PodResourcesOptions{}) {

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -157,8 +158,8 @@ func NewTarget(revision string, template *corev1.PodSpec) Target {
 		Revision:       revision,
 		Containers:     images(template.Containers),
 		InitContainers: images(template.InitContainers),
-		Requests:       requestsOf(template), PriorityClassName: template.PriorityClassName,
-		HostPorts: HostPortsOf(template),
+		Requests:       resource.PodRequests(WithDefaultRequests(template), resource.PodResourcesOptions{}),
+		HostPorts:      HostPortsOf(template), PriorityClassName: template.PriorityClassName,
 	}
 	for i := range template.Volumes {
 		if v := &template.Volumes[i]; v.Image != nil && v.Image.Reference != "" {
@@ -171,24 +172,20 @@ func NewTarget(revision string, template *corev1.PodSpec) Target {
 	return t
 }
 
-// requestsOf returns what a pod of template requests. A container requests its limit of what it
-// does not say otherwise, which an apiserver fills in when it creates a pod.
-func requestsOf(template *corev1.PodSpec) corev1.ResourceList {
+// WithDefaultRequests returns a copy of a template in which a container requests its limit of what it does not say
+// otherwise, as the apiserver fills in when it creates a pod.
+func WithDefaultRequests(template *corev1.PodSpec) *corev1.Pod {
 	pod := &corev1.Pod{Spec: *template.DeepCopy()}
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
-			r := &containers[i].Resources
-			for name, limit := range r.Limits {
-				if _, ok := r.Requests[name]; !ok {
-					if r.Requests == nil {
-						r.Requests = corev1.ResourceList{}
-					}
-					r.Requests[name] = limit
-				}
+			if r := &containers[i].Resources; len(r.Limits) > 0 {
+				requests := maps.Clone(r.Limits)
+				maps.Copy(requests, r.Requests)
+				r.Requests = requests
 			}
 		}
 	}
-	return resource.PodRequests(pod, resource.PodResourcesOptions{})
+	return pod
 }
 
 // Images returns all that kubelet pulls for a pod of this revision.
