@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/edgehub-io/edgehub/cache/confirm"
@@ -107,4 +108,40 @@ func TestARevocationIsLearnedWhileTheCloudIsThere(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A token that an apiserver refuses to its holder is nobody's from then on, also to kubelet.
+func TestARefusedTokenIsForgottenByAll(t *testing.T) {
+	const urlToken, urlAccess = "/apis/authentication.k8s.io/v1/tokenreviews", "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		u.shows("100", podJSON("a", "50"))
+		u.on("review", reviewed(http.StatusCreated, "scraper"))
+		c := startCache(t, u, func(o *Options) { o.AuthorizationTTL = time.Hour })
+		scraper := as(t.Context(), "token")
+		ask(scraper, t, c, http.MethodGet, urlPods)
+		answers := func() string {
+			return askReview(t.Context(), t, c, urlToken, `{"token":"token"}`) + askReview(t.Context(), t, c, urlAccess, `{"user":"scraper"}`)
+		}
+		u.on("get", func(r *http.Request) *http.Response {
+			if r.URL.Path == urlToken {
+				return respond(http.StatusCreated, `{"status":{"authenticated":true,"user":{"username":"scraper"}}}`)
+			}
+			return respond(http.StatusCreated, `{"spec":{"user":"scraper"},"status":{"allowed":true}}`)
+		})
+		answers()
+		u.goAway()
+		if got := answers(); strings.Count(got, "true") != 2 {
+			t.Errorf("before: %s", got)
+		}
+		u.comeBack()
+		time.Sleep(time.Minute)
+		u.on("review", reviewed(http.StatusUnauthorized, ""))
+		u.on("list", func(*http.Request) *http.Response { return respond(http.StatusUnauthorized, "{}") })
+		ask(scraper, t, c, http.MethodGet, urlPods)
+		u.goAway()
+		if got := answers(); strings.Contains(got, "true") {
+			t.Errorf("after it was refused: %s", got)
+		}
+	})
 }

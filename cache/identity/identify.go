@@ -170,7 +170,7 @@ func (t *Tokens) run(ctx context.Context, c *call, token *Token, path []string) 
 	if err != nil {
 		t.opts.Logger.Debug("a caller's bearer token could not be reviewed; what it reads is not kept for now", "err", err)
 		if errors.Is(err, errRefused) || errors.Is(err, errNobody) {
-			t.forget(token.hash)
+			t.refused(token)
 		}
 		t.fail(token.hash)
 		t.finish(c, token, "", fmt.Errorf("review the token: %w", err))

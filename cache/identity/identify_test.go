@@ -187,7 +187,10 @@ func TestA401IsConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t, "a", "b")
 		var disk memory
-		tokens := open(t, a, &disk)
+		var refused []string
+		tokens := open(t, a, &disk, func(o *Options) {
+			o.Refused = func(token, userName string) { refused = append(refused, token+" of "+userName) }
+		})
 		tokens.identify(t, "a")
 		tokens.identify(t, "b")
 		for range 10 { // of a kubelet, say
@@ -213,6 +216,9 @@ func TestA401IsConfirmed(t *testing.T) {
 		tokens.Unauthorized(t.Context(), tokens.bearer("nobody's"))
 		if n := a.count() - before; n != 0 {
 			t.Errorf("%d reviews for a token that was not known", n)
+		}
+		if fmt.Sprint(refused) != "[a of user-of-a]" {
+			t.Errorf("it was told of %v", refused)
 		}
 		for _, tokens := range []*Tokens{tokens, open(t, a, &disk)} {
 			if got := tokens.offline("a"); got != "" {

@@ -17,7 +17,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/table"
 )
 
-// Options of Tokens. All but Peer and Grace are required.
+// Options of Tokens. All but Peer, Grace and Refused are required.
 type Options struct {
 	// Upstream sends requests to the apiservers. A request whose context has no values must
 	// be sent with the credentials in its headers only.
@@ -37,6 +37,8 @@ type Options struct {
 	// the whole outage.
 	Grace time.Duration
 	Now   func() time.Time
+	// Refused, if it is not nil, is called after a known token was forgotten because apiservers refuse it.
+	Refused func(token, userName string)
 	// Logger logs failed reviews, without the tokens.
 	Logger *slog.Logger
 }
@@ -209,11 +211,15 @@ func (t *Tokens) learn(h hash, token string, user User) string {
 	return r.key
 }
 
-// forget removes a token.
-func (t *Tokens) forget(h hash) {
+// refused forgets a token that apiservers refuse.
+func (t *Tokens) refused(token *Token) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.removeLocked(h)
+	known := t.tokens[token.hash]
+	t.removeLocked(token.hash)
+	t.mu.Unlock()
+	if known != nil && t.opts.Refused != nil {
+		t.opts.Refused(token.secret, known.user.Name)
+	}
 }
 
 func (t *Tokens) setLocked(h hash, r *record) {

@@ -39,7 +39,7 @@ func (k *Reviews) Confirm(since time.Time, post func(*Question) (answer []byte, 
 	case !answered.positive:
 		k.answers.Delete(key)
 	default:
-		_ = k.keepLocked(key, answered, e.Used, q) // without it the answer stands
+		_ = k.keepLocked(key, answered, e.Used, asked{Token: e.About.Token, question: q}) // without it the answer stands
 	}
 	return true
 }

@@ -7,7 +7,7 @@
 // A positive answer of an apiserver (authenticated, allowed) is stored, and repeated to the
 // same question: the same token and audiences, or the same SubjectAccessReviewSpec. It is
 // valid for a limited time after the apiserver last gave it. A negative answer deletes the
-// stored one. A token is nobody's from the time at which its holder may not read any more: its
+// stored one, and all that is stored of a token is deleted when an apiserver refuses the token. A token is nobody's from the time at which its holder may not read any more: its
 // expiry, and --offline-token-grace after that.
 //
 // The answer to any other question is no: the token is not authenticated, access is not

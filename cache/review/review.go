@@ -44,8 +44,10 @@ type Reviews struct {
 	answers *table.Answers[asked]
 }
 
-// asked is about the question of an answer; it is in memory only, since the token is not on disk.
+// asked is about the question of an answer, which is in memory only, since the token is not on disk.
 type asked struct {
+	// Token is the key of the token under review, a salted hash; "" in a SubjectAccessReview. It is on disk, too.
+	Token    string    `json:"token,omitempty"`
 	at       time.Time // when an apiserver was last asked; zero after a restart
 	question *Question // nil after a restart
 }
@@ -113,20 +115,53 @@ func (k *Reviews) Keep(resource schema.GroupVersionResource, request []byte, req
 		k.answers.Delete(key)
 		return nil
 	}
-	return k.keepLocked(key, answered, k.clock.now(), &Question{resource, bytes.Clone(request), requestType})
+	return k.keepLocked(key, answered, k.clock.now(), asked{Token: k.keyOf(q.token), question: &Question{resource, bytes.Clone(request), requestType}})
 }
 
 // keepLocked stores a yes that was given at a time.
-func (k *Reviews) keepLocked(key string, answered *question, given time.Time, q *Question) error {
+func (k *Reviews) keepLocked(key string, answered *question, given time.Time, about asked) error {
 	status, err := json.Marshal(answered.status)
 	if err != nil {
 		return err
 	}
+	about.at = time.Now()
 	k.answers.Put(key, table.Answer[asked]{
 		User: identity.User{Name: answered.user}.Key(), Used: given, Body: status,
-		About: asked{at: time.Now(), question: q}, Extra: len(q.Body),
+		About: about, Extra: len(about.question.Body),
 	})
 	return nil
+}
+
+// keyOf returns what is stored of a token.
+func (k *Reviews) keyOf(token string) string {
+	if token == "" {
+		return ""
+	}
+	return k.answers.Table.Key(kindToken, token)
+}
+
+// Refused forgets that a token is anybody's, for whatever audiences, and, if none of the user's others is
+// known here, what the user may do.
+func (k *Reviews) Refused(token, userName string) {
+	key, user := k.keyOf(token), identity.User{Name: userName}.Key()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var of, rights []string
+	others := false
+	for name, e := range k.answers.Entries {
+		switch {
+		case e.About.Token == key:
+			of = append(of, name)
+		case e.User == user && e.About.Token == "":
+			rights = append(rights, name)
+		case e.User == user:
+			others = true
+		}
+	}
+	if others {
+		rights = nil
+	}
+	k.answers.Delete(append(of, rights...)...)
 }
 
 // Answer returns the body of the answer, a 201, to a review that was posted to a resource, in

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -116,6 +117,44 @@ func TestOnlyAYesIsStoredAndANoDeletesIt(t *testing.T) {
 		}
 		if n := open(t, disk, review.Options{TTL: time.Hour}).Len(); n != 0 {
 			t.Errorf("%s after a yes: %d are on disk", name, n)
+		}
+	}
+}
+
+// A token that is refused is nobody's, whatever it was asked about; what its user may do is forgotten with
+// the last of the user's tokens, and others keep what is theirs.
+func TestWhatIsForgottenWithARefusedToken(t *testing.T) {
+	disk := memory{}
+	o := review.Options{TTL: time.Hour}
+	k := open(t, disk, o)
+	for _, r := range []*authenticationv1.TokenReview{tokenReview("a"), tokenReview("a", "x"), tokenReview("b")} {
+		keep(t, k, r, authenticated(r, "jane"))
+	}
+	joe := tokenReview("c")
+	keep(t, k, joe, authenticated(joe, "joe"))
+	for _, user := range []string{"jane", "joe"} {
+		keep(t, k, accessReview(user, "get"), allowed(accessReview(user, "get")))
+	}
+	for _, step := range []struct{ refused, left string }{
+		{"nobody's", "a ax b c jane joe"},
+		{"a", "b c jane joe"},
+		{"b", "c joe"},
+	} {
+		k.Refused(step.refused, "jane")
+		for range 2 {
+			var left []string
+			for name, r := range map[string]runtime.Object{
+				"a": tokenReview("a"), "ax": tokenReview("a", "x"), "b": tokenReview("b"), "c": joe,
+				"jane": accessReview("jane", "get"), "joe": accessReview("joe", "get"),
+			} {
+				if strings.HasPrefix(answerTo(t, k, r, asJSON), "yes") {
+					left = append(left, name)
+				}
+			}
+			if slices.Sort(left); strings.Join(left, " ") != step.left {
+				t.Errorf("after %s was refused, %v are answered with yes, want %s", step.refused, left, step.left)
+			}
+			k = open(t, disk, o)
 		}
 	}
 }
