@@ -16,8 +16,9 @@ import (
 
 // A hub that starts does not know whether the cloud is there, and if packets are swallowed it takes
 // seconds to find out. A program that reads with resourceVersion=0 accepts any state that was once
-// true, so it need not wait for that: it gets what it would get offline. Everything else waits for
-// the cloud or for its loss.
+// true, so it need not wait for that: it gets what it would get offline. That is for the node, whose boot waits
+// for it. Callers with tokens wait for the cloud or for its loss, as everything else does: over a long line the cloud
+// needs longer than contactTimeout, and they would be shown what it has revoked.
 
 // contactTimeout is how long the first of these reads leave the cloud to answer, all together: if it
 // is there, its state is newer, in particular after a restart of the hub alone. It is three round
@@ -34,7 +35,7 @@ type contact struct {
 
 // atAnyVersion answers a GET or LIST that accepts any state without the cloud, or returns nil.
 func (x *exchange) atAnyVersion() *http.Response {
-	if x.query == nil || x.query.User == "" || !x.query.AnyVersion() {
+	if x.query == nil || !x.who.isNode() || !x.query.AnyVersion() {
 		return nil
 	}
 	if x.cache.up.IsUndecided(x.req.Context()) {
@@ -43,11 +44,11 @@ func (x *exchange) atAnyVersion() *http.Response {
 	return x.watched()
 }
 
-// watched answers from a view that a watch keeps current. It does so for the node only: its watches
-// prove that it may read what it is answered, as long as an apiserver lets them go on. The user of a
-// token may have watches open that were authorized by another token.
+// watched answers from a view that a watch keeps current. The node's watches prove that it may read what it is
+// answered, as long as an apiserver lets them go on. The user of a token may have watches open that were authorized
+// by another token.
 func (x *exchange) watched() *http.Response {
-	if !x.cache.opts.ServeWatched || !x.who.isNode() || !x.cache.isUp() || x.cache.unversioned.has(x.extent()) {
+	if !x.cache.opts.ServeWatched || !x.cache.isUp() || x.cache.unversioned.has(x.extent()) {
 		return nil
 	}
 	res := x.ask().Current()

@@ -31,7 +31,7 @@ func TestBeforeTheCloudIsKnownToBeAwayAnyStateWillDo(t *testing.T) {
 		"a list of any version":                     {urlPods + "?resourceVersion=0", "", list + " after 100ms"},
 		"the same, said otherwise":                  {urlPods + "?resourceVersion=0&resourceVersionMatch=NotOlderThan", "", list + " after 100ms"},
 		"an object of any version":                  {urlPodA + "?resourceVersion=0", "", "a=50 after 100ms"},
-		"the list of a user whose token is known":   {urlPods + "?resourceVersion=0", "coredns.1", list + " after 100ms"},
+		"the list of a user whose token is known":   {urlPods + "?resourceVersion=0", "coredns.1", list + " after 2.5s"},
 		"a token that is not known":                 {urlPods + "?resourceVersion=0", "other.1", unknown + " after 2.5s"},
 		"the newest list":                           {urlPods, "", list + " after 2.5s"},
 		"the newest object":                         {urlPodA, "", "a=50 after 2.5s"},
