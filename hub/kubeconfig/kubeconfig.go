@@ -60,7 +60,7 @@ func load(path string) (*Identity, error) {
 	id := &Identity{Server: server, CAPEM: config.CAData, Digest: digestOf(raw, config), Creds: &upstream.Credentials{
 		ServerName: config.ServerName,
 		Insecure:   config.Insecure,
-		Proxy:      onlyHTTPProxy(config.Proxy),
+		Proxy:      proxyOf(config.Proxy),
 		Token:      strings.TrimSpace(config.BearerToken),
 	}}
 	if len(config.CAData) > 0 {
@@ -162,18 +162,21 @@ func loadFile(path string) (*clientcmdapi.Config, error) {
 	return file, nil
 }
 
-// onlyHTTPProxy returns choose, by default the environment's, without proxies that are reached over
-// TLS: the hub would present the node's client certificate to them.
-func onlyHTTPProxy(choose func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
+// proxyOf returns choose, by default the environment's, which fails for a proxy that net/http cannot use.
+func proxyOf(choose func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
 	if choose == nil {
 		choose = http.ProxyFromEnvironment
 	}
 	return func(r *http.Request) (*url.URL, error) {
 		proxy, err := choose(r)
-		if err == nil && proxy != nil && proxy.Scheme != "http" {
-			return nil, fmt.Errorf("HTTP proxy %s: only proxies at http:// are supported", proxy.Redacted())
+		if err != nil || proxy == nil {
+			return proxy, err
 		}
-		return proxy, err
+		switch proxy.Scheme {
+		case "http", "https", "socks5", "socks5h":
+			return proxy, nil
+		}
+		return nil, fmt.Errorf("proxy %s: only http://, https://, socks5:// and socks5h:// are supported", proxy.Redacted())
 	}
 }
 

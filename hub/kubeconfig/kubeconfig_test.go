@@ -78,10 +78,15 @@ func TestAnUnusableKubeconfigIsExplainedWithoutItsSecrets(t *testing.T) {
 	}
 }
 
-func TestHTTPSProxyIsRefused(t *testing.T) {
-	choose := onlyHTTPProxy(http.ProxyURL(&url.URL{Scheme: "https", Host: "proxy:3128", User: url.UserPassword("u", "secret")}))
-	_, err := choose(&http.Request{URL: &url.URL{}})
-	if err == nil || !strings.Contains(err.Error(), "http://") || strings.Contains(err.Error(), "secret") {
-		t.Errorf("error %v", err)
+func TestProxiesThatAreRefused(t *testing.T) {
+	for scheme, ok := range map[string]bool{"http": true, "https": true, "socks5": true, "socks5h": true, "socks4": false, "": false} {
+		address := &url.URL{Scheme: scheme, Host: "proxy:3128", User: url.UserPassword("u", "secret")}
+		proxy, err := proxyOf(http.ProxyURL(address))(&http.Request{URL: &url.URL{}})
+		switch {
+		case ok && (err != nil || proxy != address):
+			t.Errorf("%s: %v, error %v", scheme, proxy, err)
+		case !ok && (err == nil || !strings.Contains(err.Error(), "socks5h://") || strings.Contains(err.Error(), "secret")):
+			t.Errorf("%s: error %v", scheme, err)
+		}
 	}
 }

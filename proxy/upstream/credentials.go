@@ -20,8 +20,8 @@ type Credentials struct {
 	// Insecure disables the verification of the apiserver's certificate.
 	Insecure bool
 
-	// Proxy is the HTTP proxy on the way to the apiservers, as in http.Transport;
-	// nil means none.
+	// Proxy is the proxy on the way to the apiservers, as in http.Transport; nil means none. It does not get
+	// the node's client certificate.
 	Proxy func(*http.Request) (*url.URL, error)
 
 	// Certificate is the node's client certificate, or nil.

@@ -26,7 +26,7 @@ type Attempt struct {
 	mu        sync.Mutex
 	tries     int   // connections that it got
 	conn      *Conn // nil: none yet
-	proxied   *Conn // nil, or one in the handshakes with an HTTP proxy, and then TLS
+	proxied   *Conn // nil, or one in the handshakes with a proxy, and then TLS
 	before    int64 // bytes that the connection had received before the request
 	connected bool
 	streaming bool // the response has begun, and may pause for any time
@@ -91,6 +91,9 @@ func (a *Attempt) gotConn(conn net.Conn) {
 	secure, ok := conn.(*tls.Conn)
 	if !ok || a.ended {
 		return
+	}
+	if toProxy, ok := secure.NetConn().(*tls.Conn); ok {
+		secure = toProxy
 	}
 	c, ok := secure.NetConn().(*Conn)
 	if !ok || c.owner == nil {

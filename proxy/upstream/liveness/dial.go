@@ -3,10 +3,14 @@ package liveness
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/url"
 	"runtime"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -18,6 +22,8 @@ type dialer struct {
 	conns  *Conns
 	owner  *Transport // nil: connections that will be upgraded, and are not monitored
 	config *tls.Config
+	// tlsProxies are the addresses of proxies at https://.
+	tlsProxies sync.Map
 }
 
 // Network opens connections: TCP, except in tests.
@@ -43,15 +49,67 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 	return conn, d.report(err)
 }
 
-// dialProxy connects to an HTTP proxy. net/http does the rest; the Conn monitors it until the
-// TLS handshake is done.
+// choose returns proxy with proxies at https:// as if they were at http://: net/http would do their TLS handshake
+// with the configuration for apiservers, and present the node's client certificate. dialProxy does it.
+func (d *dialer) choose(proxy func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
+	if proxy == nil {
+		return nil
+	}
+	return func(r *http.Request) (*url.URL, error) {
+		u, err := proxy(r)
+		if err != nil || u == nil || u.Scheme != "https" {
+			return u, err
+		}
+		plain := *u
+		plain.Scheme = "http"
+		if u.Port() == "" {
+			plain.Host = net.JoinHostPort(u.Hostname(), "443")
+		}
+		d.tlsProxies.Store(plain.Host, true)
+		return &plain, nil
+	}
+}
+
+// dialProxy connects to a proxy. net/http does the rest; the Conn monitors it until the TLS handshake with the
+// apiserver is done.
 func (d *dialer) dialProxy(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := d.connect(ctx, network, address, 0)
 	if err != nil {
 		return nil, d.report(err)
 	}
 	attemptOf(ctx).handshakeStarted(c)
-	return c, nil
+	if _, ok := d.tlsProxies.Load(address); !ok {
+		return c, nil
+	}
+	conn := tls.Client(c, d.proxyConfig(address))
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return nil, d.report(errors.Join(fmt.Errorf("TLS handshake with the proxy %s: %w", address, err), c.Close()))
+	}
+	return conn, nil
+}
+
+// proxyConfig is the configuration of TLS with a proxy. The CAs of the system and those of the apiserver may have
+// signed its certificate.
+func (d *dialer) proxyConfig(address string) *tls.Config {
+	host, _, _ := net.SplitHostPort(address) // net/http has joined them
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, ServerName: host, NextProtos: []string{"http/1.1"},
+		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection verifies
+		VerifyConnection: func(state tls.ConnectionState) error {
+			if d.config.InsecureSkipVerify {
+				return nil
+			}
+			o := x509.VerifyOptions{DNSName: host, Intermediates: x509.NewCertPool()}
+			for _, c := range state.PeerCertificates[1:] {
+				o.Intermediates.AddCert(c)
+			}
+			_, err := state.PeerCertificates[0].Verify(o)
+			if o.Roots = d.config.RootCAs; err != nil && o.Roots != nil {
+				_, err = state.PeerCertificates[0].Verify(o)
+			}
+			return err
+		},
+	}
 }
 
 // report reports the result of a dial, also of one whose request was canceled because its

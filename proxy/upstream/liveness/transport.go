@@ -47,7 +47,7 @@ type Transport struct {
 // TransportOptions are the options of NewTransport.
 type TransportOptions struct {
 	TLS   *tls.Config
-	Proxy func(*http.Request) (*url.URL, error) // as in http.Transport
+	Proxy func(*http.Request) (*url.URL, error) // as in http.Transport; no proxy gets TLS's client certificate
 	// Upgrades makes it a transport for requests that are upgraded (exec, attach,
 	// port-forward): its connections use HTTP/1.1 and are not monitored.
 	Upgrades bool
@@ -66,7 +66,7 @@ func (cs *Conns) NewTransport(o TransportOptions) *Transport {
 		d.owner = t
 	}
 	t.Transport = &http.Transport{
-		Proxy:               o.Proxy,
+		Proxy:               d.choose(o.Proxy),
 		DialContext:         d.dialProxy,
 		DialTLSContext:      d.dial,
 		TLSClientConfig:     o.TLS.Clone(),
