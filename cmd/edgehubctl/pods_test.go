@@ -127,8 +127,13 @@ func TestWhatGoesWrongIsOneLine(t *testing.T) {
 		"the hub says no, for now":    {answersWith(503, "list the pods of node n: the cloud cannot be reached\n"), exitNotNow, "error: list the pods of node n: the cloud cannot be reached\n"},
 		"it says no in several lines": {answersWith(500, "one\n two\n"), exitFailed, "error: one two\n"},
 		"it says no without a word":   {answersWith(500, ""), exitFailed, "error: the hub answered 500 Internal Server Error to GET /pods\n"},
-		"it is no hub":                {answersWith(200, "<html>"), exitFailed, "error: GET /pods: what answers on ADDRESS is no hub, or of another version: invalid character '<' looking for beginning of value\n"},
-		"it breaks off":               {breaksOff(`{"items":[`), exitFailed, "error: the hub does not answer on ADDRESS: its answer broke off: unexpected EOF\n"},
+		"it sends without end": {func(w http.ResponseWriter, _ *http.Request) {
+			for err := error(nil); err == nil; {
+				_, err = w.Write(make([]byte, 1<<20))
+			}
+		}, exitFailed, "error: GET /pods: what answers on ADDRESS is no hub: it sends more than 64 MiB\n"},
+		"it is no hub":  {answersWith(200, "<html>"), exitFailed, "error: GET /pods: what answers on ADDRESS is no hub, or of another version: invalid character '<' looking for beginning of value\n"},
+		"it breaks off": {breaksOff(`{"items":[`), exitFailed, "error: the hub does not answer on ADDRESS: its answer broke off: unexpected EOF\n"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -138,6 +138,9 @@ func (f *follower) stream(ctx context.Context) (over bool, err error) {
 	}
 }
 
+// maxState bounds a state of a pre-pull, in bytes; its images are those of a pod.
+const maxState = 1 << 20
+
 // decode sends the states that it reads from r, then sends on failed why it ended, and closes
 // states. nil is an end between two states. decode ends when ctx is done, if that ends r.
 func decode(ctx context.Context, r io.Reader) (states <-chan *nodeapi.ImagePull, failed <-chan error) {
@@ -145,9 +148,11 @@ func decode(ctx context.Context, r io.Reader) (states <-chan *nodeapi.ImagePull,
 	why := make(chan error, 1) // one error, whether or not anyone waits
 	go func() {
 		defer close(out)
-		decoder := json.NewDecoder(r)
+		limited := &io.LimitedReader{R: r}
+		decoder := json.NewDecoder(limited)
 		for {
 			s := new(nodeapi.ImagePull)
+			limited.N = maxState
 			if err := decoder.Decode(s); err != nil {
 				why <- streamError(err)
 				return

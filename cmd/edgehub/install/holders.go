@@ -6,6 +6,7 @@ import (
 	"net"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -24,8 +25,9 @@ func heldBy(ctx context.Context, addresses ...string) string {
 		out, _ := exec.CommandContext(ctx, "ss", "-Hltnp", "sport = :"+port).Output()
 		for line := range strings.Lines(string(out)) {
 			for _, u := range user.FindAllStringSubmatch(line, -1) {
-				const local = 3 // field, after the state and two queues
-				fmt.Fprintf(&text, "; process %s (%s) listens on %s", u[2], u[1], strings.Fields(line)[local])
+				const local = 3                                // field, after the state and two queues
+				name := strings.Trim(strconv.Quote(u[1]), `"`) // any program chooses its own
+				fmt.Fprintf(&text, "; process %s (%s) listens on %s", u[2], name, strings.Fields(line)[local])
 			}
 		}
 	}

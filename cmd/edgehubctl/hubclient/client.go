@@ -29,6 +29,9 @@ import (
 // and says so.
 const answerTimeout = 40 * time.Second
 
+// maxAnswer bounds one answer, in bytes. Of a node, the pods are the longest: 250 with 100 KB each would have 25 MB.
+const maxAnswer = 64 << 20
+
 // Client is the API of the hub on this node.
 type Client struct {
 	scheme  string
@@ -141,8 +144,11 @@ func (h *Client) whole(ctx context.Context, method, path string) (body []byte, c
 		return nil, 0, nil, err
 	}
 	defer response.Body.Close()
-	if body, err = io.ReadAll(response.Body); err != nil {
+	if body, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer+1)); err != nil {
 		return nil, 0, nil, &UnreachableError{h.address, fmt.Errorf("its answer broke off: %w", err)}
+	}
+	if len(body) > maxAnswer {
+		return nil, 0, nil, fmt.Errorf("%s %s: what answers on %s is no hub: it sends more than %d MiB", method, path, h.address, maxAnswer>>20)
 	}
 	return body, response.StatusCode, response.Header, nil
 }

@@ -20,6 +20,12 @@ func Filled(row []string) []string {
 	return out
 }
 
+// OneLine returns text, part of which is from elsewhere, without line breaks, so that no part of it looks like a line of
+// ours. It keeps blanks, and with them columns.
+func OneLine(text string) string {
+	return strings.NewReplacer("\n", " ", "\r", " ", "\t", " ").Replace(text)
+}
+
 const (
 	gap = "   " // between two columns
 	// enoughLast is a width of the last column that reads well.

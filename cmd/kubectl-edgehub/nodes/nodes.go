@@ -263,7 +263,7 @@ func (r *Report) Text() string {
 	}
 	out := format.Table([]string{"NODE", "AUTONOMY", "OFFLINE SINCE (UTC)", "HELD", "UNTIL (UTC)"}, rows)
 	for _, w := range append(problems, r.Warnings...) {
-		out += "warning: " + w + "\n"
+		out += format.OneLine("warning: "+w) + "\n"
 	}
 	return out
 }

@@ -134,7 +134,7 @@ func TestTheTableFitsATerminal(t *testing.T) {
 	r := &Report{
 		Nodes: []Node{
 			{Name: "factory-edge-07", Autonomy: "released", OfflineSince: &since, HeldPods: 110, until: start.Add(90 * time.Minute)},
-			{Name: "edge2", Ready: true, Problem: "the annotation is odd"},
+			{Name: "edge2", Ready: true, Problem: "the annotation\nis odd"},
 			{Name: "edge3", Ready: true, Autonomy: "24h", HeldPods: 4, UnheldPods: 2},
 		},
 		Warnings: []string{"the controller seems not to run"},

@@ -18,21 +18,24 @@ func Table(reports []*Report) string {
 		problems strings.Builder
 		stopped  string // what warns of the controller, the same for all
 	)
+	problem := func(text string, args ...any) {
+		problems.WriteString(format.OneLine(fmt.Sprintf(text, args...)) + "\n")
+	}
 	for _, r := range reports {
 		rows = append(rows, r.cells())
 		if r.State.ExitCode() == ExitHeldUp {
-			fmt.Fprintf(&problems, "%s in %s: %s\n", r.shortName(), r.Namespace, r.Advice)
+			problem("%s in %s: %s", r.shortName(), r.Namespace, r.Advice)
 		}
 		for _, w := range r.Warnings {
 			if w == r.stopped {
 				stopped = w
 				continue
 			}
-			fmt.Fprintf(&problems, "warning: %s in %s: %s\n", r.shortName(), r.Namespace, w)
+			problem("warning: %s in %s: %s", r.shortName(), r.Namespace, w)
 		}
 	}
 	if stopped != "" {
-		fmt.Fprintf(&problems, "warning: %s\n", stopped)
+		problem("warning: %s", stopped)
 	}
 	return format.Table([]string{"NAMESPACE", "NAME", "STATE", "UPDATED", "UNAVAILABLE", "OWNERS"}, rows) + problems.String()
 }

@@ -213,3 +213,22 @@ func TestWhatIsMissingComesFirst(t *testing.T) {
 		}
 	}
 }
+
+// What a node, or an apiserver, has written stands in the line that it is about.
+func TestNoTextFromElsewhereLooksLikeALine(t *testing.T) {
+	for _, strategy := range []string{daemonset.OTA.String(), daemonset.AdvancedRollingUpdate.String()} {
+		r := newWorld(strategy, nil).fleet("a", 3, newRevision).evaluate(t)
+		const forged = "why\ndone: forged"
+		r.Missing, r.Warnings, r.Advice, r.Message, r.State = []MissingPod{{Node: "a1", Why: forged}}, []string{forged}, forged, forged, Missing
+		for i := range r.Nodes {
+			r.Nodes[i].State, r.Nodes[i].Reason = rollout.Unavailable, forged
+		}
+		var log strings.Builder
+		logView(&log, true)(r)
+		for view, text := range map[string]string{"text": r.text(0), "list": Table([]*Report{r}), "table": r.table(), "log": log.String()} {
+			if strings.Contains(text, "\ndone: forged") || !strings.Contains(text, "why done: forged") {
+				t.Errorf("%s of %s:\n%s", view, strategy, text)
+			}
+		}
+	}
+}

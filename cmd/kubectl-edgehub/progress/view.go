@@ -83,7 +83,7 @@ func logView(w io.Writer, nodes bool) View {
 		for _, warning := range r.Warnings {
 			s += "; warning: " + warning
 		}
-		if s != last {
+		if s = format.OneLine(s); s != last {
 			fmt.Fprintln(w, s)
 			last = s
 		}
