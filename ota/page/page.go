@@ -98,11 +98,15 @@ func withoutQuery(next http.Handler) http.Handler {
 }
 
 // Wrap answers the page's own paths, as they were sent, neither cleaned nor decoded, and passes all other
-// requests to next, if they may change what they change. No browser runs, or shows in a frame, what either answers.
+// requests to next, if they may change what they change. Browsers that call the hub localhost get none of it. No browser runs, or shows in a frame, what either answers.
 func (p *Page) Wrap(next http.Handler) http.Handler {
 	next = p.Tokens.Guard(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secure(w.Header())
+		if asLocalhost(r) {
+			toAddress(w, r)
+			return
+		}
 		route, ok := p.routes[r.URL.EscapedPath()]
 		if !ok {
 			next.ServeHTTP(w, r)

@@ -132,6 +132,51 @@ func TestTheFilesAreServed(t *testing.T) {
 	}
 }
 
+// Whoever listens on [::1] has pages of the origin localhost: no browser gets anything there, and programs get all.
+func TestABrowserIsSentFromLocalhostToTheAddress(t *testing.T) {
+	address, _ := (&node{}).serve(t)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	const chromium, old, script = "Sec-Fetch-Mode: navigate", "User-Agent: Mozilla/5.0 (old)", "Sec-Fetch-Mode: cors"
+	for _, tt := range []struct {
+		method, host, path, header string
+		want                       int
+	}{
+		{"GET", "localhost:8080", "/?a=%2F", chromium, http.StatusTemporaryRedirect},
+		{"GET", "LocalHost:8080", "/", old, http.StatusTemporaryRedirect},
+		{"GET", "localhost:8080", "/", script, http.StatusForbidden},
+		{"GET", "localhost:8080", nodeapi.Apps, script, http.StatusForbidden},
+		{"GET", "localhost:8080", nodeapi.Stream, script, http.StatusForbidden},
+		{"POST", "localhost:8080", nodeapi.WebTokens, script, http.StatusForbidden},
+		{"POST", "localhost:8080", nodeapi.WebTokens, old, http.StatusForbidden},
+		{"POST", "localhost:8080", "/openyurt.io/v1/namespaces/d/pods/p/upgrade", chromium, http.StatusForbidden},
+		{"GET", "localhost:8080", "/pods", "User-Agent: curl/8.5.0", http.StatusOK},
+		{"GET", "localhost", "/metrics", "User-Agent: Prometheus/3.0.0", http.StatusOK},
+		{"GET", "127.0.0.1:8080", "/", chromium, http.StatusOK},
+		{"GET", "[::1]:8080", "/", chromium, http.StatusOK},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), tt.method, address+tt.path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, value, _ := strings.Cut(tt.header, ": ")
+		r.Header.Set(name, value)
+		r.Host = tt.host
+		res, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		to := ""
+		if tt.want == http.StatusTemporaryRedirect {
+			to = "http://127.0.0.1:8080" + tt.path
+		}
+		if err != nil || res.StatusCode != tt.want || res.Header.Get("Location") != to || tt.want == http.StatusForbidden && !strings.Contains(string(body), "open http://127.0.0.1:8080/") {
+			t.Errorf("%s http://%s%s, %s: %d to %q: %s", tt.method, tt.host, tt.path, tt.header, res.StatusCode, res.Header.Get("Location"), body)
+		}
+	}
+}
+
 func TestOtherPathsAreTheAPIs(t *testing.T) {
 	url, _ := (&node{}).serve(t)
 	for _, path := range []string{"/pods", "//", "//pods", "/page", "/page/", "/page/none.js", "/page/../pods", "/%70age/app.js", "/openyurt.io/v1/apps/", "/openyurt.io/v1/upgrades"} {

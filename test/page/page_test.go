@@ -5,6 +5,7 @@ package page
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -342,6 +343,50 @@ func TestAnotherWebsiteGetsNothing(t *testing.T) {
 	// A name that means this machine, as after DNS rebinding. Chromium resolves it by itself.
 	other.Do(chromedp.Navigate(strings.Replace(hub.url(), "127.0.0.1", "rebound.localhost", 1)))
 	other.Shows("refused: its Host is")
+}
+
+// Anybody on the node may listen on [::1], which is localhost, too: the link leads to the address, with its code, and a
+// page of the origin localhost, however it came there, reads and changes nothing.
+func TestLocalhostLeadsToTheAddress(t *testing.T) {
+	hub := newFakeHub(t)
+	hub.update(func() { hub.apps = []nodeapi.App{here(camera())} })
+	localhost := func(url string) string { return strings.Replace(url, "127.0.0.1", "localhost", 1) }
+	b := chromium.Open(t, localhost(hub.link()), browser.Settings{})
+	b.Until("it is not at the address", `location.hostname === '127.0.0.1'`)
+	b.Until("it has no token", `Boolean(localStorage.getItem('edgehub-token'))`)
+
+	// A squatter's page; then it stops to listen, and the browser reaches the hub by the same origin.
+	_, port, err := net.SplitHostPort(hub.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "[::1]:"+port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	squatter := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprint(w, `<!doctype html><link rel="icon" href="data:,"><title>squatter</title>`)
+	}))
+	squatter.Listener.Close()
+	squatter.Listener = listener
+	squatter.Start()
+	other := b.Another(localhost(hub.url()), browser.Settings{})
+	other.Until("the squatter's page is not shown", `document.title === 'squatter'`)
+	squatter.CloseClientConnections()
+	squatter.Close()
+	other.Refused = true
+	got := browser.Get[[]int](other, `(async () => {
+		const code = `+browser.Quote(hub.code())+`, got = [];
+		for (const [method, path, body] of [
+			['GET', 'apps'], ['GET', 'bundle'], ['POST', 'web/tokens', JSON.stringify({ code })], ['POST', '`+cameraPath+`upgrade'],
+		]) got.push((await fetch('/openyurt.io/v1/' + path, { method, body })).status);
+		return got;
+	})()`)
+	if !slices.Equal(got, []int{403, 403, 403, 403}) {
+		t.Errorf("the squatter's page was answered %v", got)
+	}
+	hub.wantSent()
 }
 
 // A hub has 16 streams.
