@@ -98,6 +98,22 @@ func TestIdleWatchIsLeftAloneAndFindsOut(t *testing.T) {
 	}
 }
 
+// An apiserver ends a watch at its timeout; one that does not is not there any more, though the connection is, to a proxy.
+func TestAWatchEndsAfterItsTimeout(t *testing.T) {
+	for _, protocol := range []string{"HTTP/2", "HTTP/1.1"} {
+		t.Run(protocol, func(t *testing.T) {
+			inCloud(t, idle, local(), func(t *testing.T, c *cloud) {
+				began := time.Now()
+				ended, shut := c.open(pods + "?watch=true&timeoutSeconds=300")
+				defer shut()
+				if err := <-ended; err == nil || time.Since(began).Truncate(time.Second) != 310*time.Second || c.isLost() {
+					t.Errorf("it ended with %v after %v; lost: %v", err, time.Since(began), c.isLost())
+				}
+			})
+		})
+	}
+}
+
 // sent returns how many bytes were sent to the apiservers on all connections.
 func (c *cloud) sent() int {
 	total := 0

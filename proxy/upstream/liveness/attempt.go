@@ -3,11 +3,13 @@ package liveness
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"strconv"
 	"sync"
 	"time"
 
@@ -158,7 +160,26 @@ func (a *Attempt) Answered(res *http.Response) {
 		}
 		a.mu.Unlock()
 	}
-	res.Body = &responseBody{res.Body, a}
+	res.Body = &responseBody{res.Body, a, a.endOverdue(res.Request)}
+}
+
+// overdueAfter is how much later than its timeoutSeconds a watch is ended. An apiserver ends it in time; behind a
+// proxy that speaks HTTP/1.1, an open connection to one that is gone looks like a watch without news.
+const overdueAfter = 10 * time.Second
+
+var errOverdue = errors.New("the apiserver has not ended the watch at its timeoutSeconds")
+
+// endOverdue returns the timer that ends a watch, or nil.
+func (a *Attempt) endOverdue(req *http.Request) *time.Timer {
+	info, ok := request.RequestInfoFrom(req.Context())
+	if !ok || info.Verb != "watch" {
+		return nil
+	}
+	seconds, err := strconv.ParseInt(req.URL.Query().Get("timeoutSeconds"), 10, 32)
+	if err != nil || seconds <= 0 {
+		return nil
+	}
+	return time.AfterFunc(time.Duration(seconds)*time.Second+overdueAfter, func() { a.cancel(errOverdue) })
 }
 
 // End records that no response is pending any more.
@@ -198,17 +219,25 @@ func mayPause(req *http.Request) bool {
 type responseBody struct {
 	io.ReadCloser
 	attempt *Attempt
+	overdue *time.Timer // nil, or ends a watch that its apiserver should have ended
 }
 
 func (b *responseBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
-		b.attempt.End()
+		b.end()
 	}
 	return n, err
 }
 
 func (b *responseBody) Close() error {
-	b.attempt.End()
+	b.end()
 	return b.ReadCloser.Close()
+}
+
+func (b *responseBody) end() {
+	b.attempt.End()
+	if b.overdue != nil {
+		b.overdue.Stop()
+	}
 }
