@@ -254,7 +254,7 @@ func (p *Proxy) handleError(w http.ResponseWriter, r *http.Request, err error) {
 		writeStatus(w, x.code, metav1.StatusReasonTimeout, fmt.Sprintf("edgehub: the connection to the cloud broke after the request was sent, so it may have been carried out; read the object before you try again: %v", err))
 	default:
 		x.code = http.StatusServiceUnavailable
-		writeStatus(w, x.code, metav1.StatusReasonServiceUnavailable, "edgehub: "+unreachableText(err, unreachable))
+		sendStatus(w, x.code, metav1.StatusReasonServiceUnavailable, "edgehub: "+unreachableText(err, unreachable), comesAgain(x.verb, unreachable.Since))
 	}
 }
 

@@ -345,6 +345,49 @@ func TestUnreachableSaysWhatItMeansForTheRequest(t *testing.T) {
 	}
 }
 
+// client-go comes again ten times in ten seconds if it is asked to: an informer is back soon after the cloud, and kubelet, which
+// reads what one pod after the other mounts, is held up.
+func TestWhoComesAgainInAnOutage(t *testing.T) {
+	lost := &upstream.UnreachableError{}
+	_, front := newFront(t, func(*http.Request) (*http.Response, error) { return nil, lost })
+	const object = "/api/v1/namespaces/n/persistentvolumeclaims/c"
+	for _, tt := range []struct {
+		method, path string
+		comesAgain   bool // long after the loss
+	}{
+		{http.MethodGet, "/api/v1/namespaces/n/persistentvolumeclaims?limit=500", true},
+		{http.MethodGet, "/api/v1/namespaces/n/persistentvolumeclaims?watch=1", true},
+		{http.MethodGet, "/api/v1/namespaces/n/persistentvolumeclaims?fieldSelector=metadata.name%3Dc&watch=1", true},
+		{http.MethodGet, object, false},
+		{http.MethodGet, object + "/status", false},
+		{http.MethodGet, "/apis", false},
+		{http.MethodPut, object, false},
+		{http.MethodPost, "/api/v1/namespaces/n/pods", false},
+		{http.MethodPatch, object, false},
+		{http.MethodDelete, object, false},
+	} {
+		for _, since := range []time.Duration{0, time.Second, time.Hour} {
+			if lost.Since = (time.Time{}); since > 0 {
+				lost.Since = time.Now().Add(-since)
+			}
+			r, err := http.NewRequestWithContext(t.Context(), tt.method, front.URL+tt.path, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			res, err := front.Client().Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			status := wantStatus(t, res)
+			res.Body.Close()
+			again := res.Header.Get("Retry-After") != ""
+			if want := tt.comesAgain || since < lossGrace; again != want || (status.Details != nil) != want || status.Code != http.StatusServiceUnavailable {
+				t.Errorf("%s %s, %v after the loss: Retry-After %q, %+v", tt.method, tt.path, since, res.Header.Get("Retry-After"), status)
+			}
+		}
+	}
+}
+
 // untilDone is the body of a watch that ends with its request, and not cleanly.
 type untilDone struct{ ctx context.Context }
 

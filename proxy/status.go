@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -59,9 +60,24 @@ func writeBodyTimeout(w http.ResponseWriter) int {
 // The hub is on the same machine, so that an early retry does not use the link.
 const retryAfter = 1
 
-// writeStatus sends a metav1.Status of this code. A Status is JSON whatever the
-// client accepts: Kubernetes clients decode by the answer's Content-Type.
+// lossGrace is how long after a loss every caller is asked to come again: most losses are short.
+const lossGrace = 10 * time.Second
+
+// comesAgain reports whether a caller that is told that the cloud was lost at a time, zero if a moment ago, is asked to
+// come again. client-go comes ten times in ten seconds then, and blocks its caller meanwhile: kubelet mounts volumes one
+// after the other. Informers need it, to be back as soon as the cloud is; others get what they have in any outage.
+func comesAgain(verb string, lost time.Time) bool {
+	return verb == "list" || verb == "watch" || lost.IsZero() || time.Since(lost) < lossGrace
+}
+
+// writeStatus sends a metav1.Status of this code. A caller that gets 429 or 503 is asked to come again.
 func writeStatus(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
+	sendStatus(w, code, reason, message, code == http.StatusServiceUnavailable || code == http.StatusTooManyRequests)
+}
+
+// sendStatus is writeStatus, and has the caller come again or not. A Status is JSON whatever the client accepts:
+// Kubernetes clients decode by the answer's Content-Type.
+func sendStatus(w http.ResponseWriter, code int, reason metav1.StatusReason, message string, again bool) {
 	status := metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   metav1.StatusFailure,
@@ -69,7 +85,7 @@ func writeStatus(w http.ResponseWriter, code int, reason metav1.StatusReason, me
 		Message:  message,
 		Code:     int32(code),
 	}
-	if code == http.StatusServiceUnavailable || code == http.StatusTooManyRequests {
+	if again {
 		status.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
 		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
 	}

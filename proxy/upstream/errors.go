@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"time"
 )
 
 // dialError is a failure to get a connection: nothing was sent on it.
@@ -84,6 +85,8 @@ type UnreachableError struct {
 	// Delivered is true if an apiserver may have executed the request nevertheless: the
 	// connection broke after the request was sent.
 	Delivered bool
+	// Since is when the last of the apiservers was lost for this caller; zero: not all of them are known to be.
+	Since time.Time
 }
 
 func (e *UnreachableError) Error() string {

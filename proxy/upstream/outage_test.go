@@ -98,6 +98,31 @@ func TestIdleWatchIsLeftAloneAndFindsOut(t *testing.T) {
 	}
 }
 
+// A caller learns since when the last apiserver has been lost, if all of them are.
+func TestSinceWhenAllApiserversAreLost(t *testing.T) {
+	inCloud(t, idle, append(local(), local()...), func(t *testing.T, c *cloud) {
+		since := func() time.Duration {
+			_, _, _, err := c.get(pods)
+			lost, ok := errors.AsType[*upstream.UnreachableError](err)
+			if !ok || lost.Since.IsZero() {
+				t.Fatalf("%v, %+v", err, lost)
+			}
+			return time.Since(lost.Since).Truncate(10 * time.Second)
+		}
+		c.networks[0].set(func(n *fakeNetwork) { n.hole = true })
+		c.mustGet(pods)
+		time.Sleep(time.Hour)
+		c.networks[1].set(func(n *fakeNetwork) { n.hole = true })
+		if got := since(); got != 0 {
+			t.Errorf("at the loss of the last: since %v", got)
+		}
+		time.Sleep(time.Minute)
+		if got := since(); got != time.Minute {
+			t.Errorf("a minute later: since %v", got)
+		}
+	})
+}
+
 // An apiserver ends a watch at its timeout; one that does not is not there any more, though the connection is, to a proxy.
 func TestAWatchEndsAfterItsTimeout(t *testing.T) {
 	for _, protocol := range []string{"HTTP/2", "HTTP/1.1"} {

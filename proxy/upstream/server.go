@@ -157,10 +157,16 @@ func (s *server) report(id authn.Identity, c change) {
 
 // unavailableFor returns why no request of id is sent to the apiserver, or nil.
 func (s *server) unavailableFor(id authn.Identity) error {
-	if err := s.health.err(); err != nil || id != authn.Node {
-		return err
+	_, err := s.unavailableSince(id)
+	return err
+}
+
+// unavailableSince is unavailableFor, and since when.
+func (s *server) unavailableSince(id authn.Identity) (time.Time, error) {
+	if since, err := s.health.state(); err != nil || id != authn.Node {
+		return since, err
 	}
-	return s.auth.err()
+	return s.auth.state()
 }
 
 // lost marks the apiserver down.

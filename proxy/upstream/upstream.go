@@ -154,7 +154,22 @@ func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 			}
 		}
 	}
+	failure.Since = u.lostSince(id)
 	return nil, failure
+}
+
+// lostSince is UnreachableError.Since.
+func (u *Upstream) lostSince(id authn.Identity) (last time.Time) {
+	for _, s := range u.servers {
+		since, err := s.unavailableSince(id)
+		if err == nil {
+			return time.Time{}
+		}
+		if since.After(last) {
+			last = since
+		}
+	}
+	return last
 }
 
 // order returns all servers in the order in which they are tried.

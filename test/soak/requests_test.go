@@ -276,7 +276,7 @@ func isStatus(a answer) error {
 		return fmt.Errorf("%w: %.300s", err, a.body)
 	}
 	again := a.header.Get("Retry-After") != ""
-	if status.Kind != "Status" || int(status.Code) != a.code || status.Message == "" || again != (a.code == http.StatusServiceUnavailable) {
+	if status.Kind != "Status" || int(status.Code) != a.code || status.Message == "" || again && a.code != http.StatusServiceUnavailable {
 		return fmt.Errorf("Retry-After %q, %.300s", a.header.Get("Retry-After"), a.body)
 	}
 	return nil

@@ -10,9 +10,11 @@ import (
 	"net/http"
 	"net/url"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
+	"unicode"
 )
 
 // dialer opens connections to one apiserver. The handshakes of TCP and TLS may each be silent
@@ -59,6 +61,9 @@ func (d *dialer) choose(proxy func(*http.Request) (*url.URL, error)) func(*http.
 		u, err := proxy(r)
 		if err != nil || u == nil || u.Scheme != "https" {
 			return u, err
+		}
+		if strings.ContainsFunc(u.Host, func(r rune) bool { return r > unicode.MaxASCII }) {
+			return nil, fmt.Errorf("proxy %s: write its name as xn--…", u.Redacted()) // net/http dials another than it is given
 		}
 		plain := *u
 		plain.Scheme = "http"
