@@ -88,6 +88,9 @@ func (x *exchange) keepBody(q *query.Query, repr negotiation.Representation, bod
 		if err != nil {
 			x.showsUnversioned()
 		}
+		if errors.Is(err, view.ErrNameless) {
+			x.cache.answers.NotKept(q)
+		}
 	}()
 	m, err := wire.Inspect(repr.Encoding, body)
 	if err != nil {
@@ -96,7 +99,7 @@ func (x *exchange) keepBody(q *query.Query, repr negotiation.Representation, bod
 	if q.Name == "" {
 		q.Name = string(m.Name)
 	}
-	if !repr.Holds(m.TypeMeta()) || string(m.Name) != q.Name || len(m.Name) == 0 || len(m.ResourceVersion) == 0 {
+	if !repr.Holds(m.TypeMeta()) || string(m.Name) != q.Name || len(m.Name) == 0 || !versions.Valid(string(m.ResourceVersion)) {
 		return view.ErrNameless
 	}
 	if x.endedByWrite(repr, body) {
@@ -149,6 +152,9 @@ func (x *exchange) keepList(res *http.Response, repr negotiation.Representation)
 		if err != nil {
 			x.showsUnversioned()
 			c.records.SeenUncached(v.Key.UserResource(), b.Newest())
+		}
+		if errors.Is(err, view.ErrNameless) {
+			c.answers.NotKept(q)
 		}
 		c.logUnkept(err)
 		b.End()

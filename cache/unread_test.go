@@ -3,8 +3,11 @@ package cache
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/edgehub-io/edgehub/cache/view"
 )
 
 const (
@@ -65,6 +68,30 @@ func TestAListDoesNotProveThatObjectsOfATableAreGone(t *testing.T) {
 			u.goAway()
 			if got := get(t, c, urlPodB); got != "404" {
 				t.Errorf("offline, after a later list without b: %q", got)
+			}
+		})
+	}
+}
+
+// Versions of aggregated APIs may be anything, or missing: nothing of them can be ordered, and so nothing is kept. Who asks for it
+// in an outage is told so.
+func TestObjectsWithoutAVersionThatIsANumber(t *testing.T) {
+	for _, version := range []string{"", "v7-abc", "0"} {
+		bubble(t, "version "+version, func(t *testing.T) {
+			u := newUpstream()
+			u.shows(version, podJSON("a", version))
+			u.onText("get", http.StatusOK, podJSON("a", version))
+			c := startCache(t, u)
+			get(t, c, urlPods)
+			get(t, c, urlPodA)
+			u.goAway()
+			for _, url := range []string{urlPods, urlPodA} {
+				if got := get(t, c, url); !strings.HasPrefix(got, "this was read only in a form that is not kept") {
+					t.Errorf("offline: %s is %q", url, got)
+				}
+			}
+			if got := get(t, c, urlPodB); got != view.ErrNeverRead.Error() {
+				t.Errorf("offline, of what was not read: %q", got)
 			}
 		})
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // errNotKept is returned for objects that were read only in a form that is not cached.
-var errNotKept = errors.New("this was read only in a form that is not kept, such as the table that kubectl get prints; while the cloud can be reached, read it once with kubectl get -o yaml")
+var errNotKept = errors.New("this was read only in a form that is not kept: as the table that kubectl get prints (while the cloud can be reached, read it once with kubectl get -o yaml), or without a resourceVersion that is a number, as aggregated APIs may answer")
 
 // NotAcceptable returns the error of an apiserver for a client that accepts none of the available
 // representations.

@@ -298,9 +298,9 @@ func (b *Builder) List(m wire.ListMeta) error {
 	return nil
 }
 
-// ErrNameless is returned for objects without an identity, such as reviews and some
-// metrics.
-var ErrNameless = errors.New("an object has no name or no resourceVersion")
+// ErrNameless is returned for what cannot be told apart or ordered, such as reviews, metrics, and objects of aggregated
+// APIs with versions of their own.
+var ErrNameless = errors.New("an object has no name, or no resourceVersion that is a number")
 
 // Newest returns the highest version in a list that was not read to its end.
 func (b *Builder) Newest() string {
