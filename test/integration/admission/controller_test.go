@@ -1,12 +1,14 @@
 package admission
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -163,6 +165,98 @@ func TestWhichRollbacksTheControllerMayCarryOut(t *testing.T) {
 	} {
 		if err := patchPod(t, controller, tt.pod, tt.text); refusalBy(policy, err) == "" {
 			t.Errorf("%s: got %v, want a refusal by the policy", name, err)
+		}
+	}
+}
+
+// Through a status, the controller changes conditions and annotations of its own, and nothing with which it could go past the
+// policies: labels, which make a pod an endpoint; an owner's wish; a strategy; a finalizer; a Node's addresses.
+func TestWhatTheControllerMayChangeOfAStatus(t *testing.T) {
+	const policy = "edgehub-controller-status"
+	controller, other := as(t, controllerUser), as(t, "someone")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "status", Labels: map[string]string{"app": "a"}, Annotations: map[string]string{"note": "mine", upgrade.RollbackAnnotation: "a wish"}}}
+	pod.Spec = corev1.PodSpec{NodeName: "nowhere", AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{Name: "app", Image: "app:1"}}}
+	ds := daemonSet(onDelete, map[string]string{strategyKey: "OTA"})
+	ds.Name = "status"
+	sts := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "status"}, Spec: appsv1.StatefulSetSpec{Selector: ds.Spec.Selector, Template: ds.Spec.Template}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "status", Annotations: map[string]string{"note": "mine", "apps.openyurt.io/autonomy-released": "now"}}}
+	_, errPod := env.admin.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
+	_, errDS := env.admin.AppsV1().DaemonSets(namespace).Create(t.Context(), ds, metav1.CreateOptions{})
+	_, errSts := env.admin.AppsV1().StatefulSets(namespace).Create(t.Context(), sts, metav1.CreateOptions{})
+	_, errNode := env.admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
+	if err := errors.Join(errPod, errDS, errSts, errNode); err != nil {
+		t.Fatal(err)
+	}
+	condition := func(t string) string {
+		return `{"status":{"conditions":[{"type":"` + t + `","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`
+	}
+	kubelets := func(kind string) string {
+		return map[string]string{
+			"pods":  `{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"False"},{"type":"ContainersReady","status":"False"}]}}`,
+			"nodes": `{"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.1"}],"images":[{"names":["app:1"],"sizeBytes":1}],"conditions":[{"type":"Ready","status":"True"}]}}`,
+		}[kind]
+	}
+	annotation := func(key string) string { return `{"metadata":{"annotations":{"` + key + `":"x"}}}` }
+	gone := func(key string) string { return `{"metadata":{"annotations":{"` + key + `":null}}}` }
+	patch := func(client kubernetes.Interface, kind, text string) error {
+		dry := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
+		var err error
+		switch kind {
+		case "pods":
+			_, err = client.CoreV1().Pods(namespace).Patch(t.Context(), "status", types.StrategicMergePatchType, []byte(text), dry, "status")
+		case "nodes":
+			_, err = client.CoreV1().Nodes().Patch(t.Context(), "status", types.StrategicMergePatchType, []byte(text), dry, "status")
+		case "daemonsets":
+			_, err = client.AppsV1().DaemonSets(namespace).Patch(t.Context(), "status", types.StrategicMergePatchType, []byte(text), dry, "status")
+		case "statefulsets":
+			_, err = client.AppsV1().StatefulSets(namespace).Patch(t.Context(), "status", types.StrategicMergePatchType, []byte(text), dry, "status")
+		}
+		return err
+	}
+	for kind, text := range map[string]string{"pods": kubelets("pods"), "nodes": kubelets("nodes")} { // as a kubelet has left them
+		var err error
+		if kind == "pods" {
+			_, err = env.admin.CoreV1().Pods(namespace).Patch(t.Context(), "status", types.StrategicMergePatchType, []byte(text), metav1.PatchOptions{}, "status")
+		} else {
+			_, err = env.admin.CoreV1().Nodes().Patch(t.Context(), "status", types.StrategicMergePatchType, []byte(text), metav1.PatchOptions{}, "status")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	label := `{"metadata":{"labels":{"app":"bank"}}}`
+	poll.Eventually(t, "the policy is in force and the accounts have rights", func() bool {
+		return refusalBy(policy, patch(controller, "pods", label)) != "" && patch(other, "pods", label) == nil
+	})
+	for kind, texts := range map[string][]string{
+		"pods":         {condition("PodNeedUpgrade"), condition("PodRolledBack"), annotation(upgrade.TargetAnnotation), annotation("apps.openyurt.io/upgrade-policy")},
+		"nodes":        {condition("apps.openyurt.io/Autonomy"), annotation(upgrade.MissingAnnotation), gone("apps.openyurt.io/autonomy-released")},
+		"daemonsets":   {condition("RolloutComplete"), condition("RolloutProgressing"), condition("RolloutHalted"), condition("UpdateStrategyInvalid"), annotation("apps.openyurt.io/retried-at")},
+		"statefulsets": {annotation("apps.openyurt.io/retried-at")},
+	} {
+		for _, text := range texts {
+			if err := patch(controller, kind, text); err != nil {
+				t.Errorf("%s %s: %v", kind, text, err)
+			}
+		}
+	}
+	for kind, texts := range map[string][]string{
+		"pods": {
+			label, `{"metadata":{"finalizers":["example.com/never"]}}`, annotation(upgrade.RollbackAnnotation), gone("note"), annotation("apps.openyurt.io/upgrade-hold"),
+			condition("Ready"), condition("PodScheduled"), `{"status":{"conditions":[{"type":"Ready","$patch":"delete"}]}}`,
+			`{"status":{"podIP":"10.0.0.9","podIPs":[{"ip":"10.0.0.9"}]}}`, `{"status":{"phase":"Failed"}}`, `{"status":{"phase":null}}`,
+		},
+		"nodes": {
+			label, annotation("node.openyurt.io/autonomy-duration"), annotation("apps.openyurt.io/autonomy-released"), gone("note"), condition("Ready"), condition("MemoryPressure"),
+			`{"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.9"}]}}`, `{"status":{"capacity":{"cpu":"99"}}}`, `{"status":{"images":null}}`,
+		},
+		"daemonsets":   {label, annotation(strategyKey), gone(strategyKey), annotation("apps.openyurt.io/owner-rollback"), condition("Available"), `{"status":{"numberReady":9}}`},
+		"statefulsets": {label, annotation(strategyKey), condition("RolloutComplete"), `{"status":{"observedGeneration":9}}`},
+	} {
+		for _, text := range texts {
+			if err := patch(controller, kind, text); refusalBy(policy, err) == "" || !apierrors.IsInvalid(err) {
+				t.Errorf("%s %s: got %v, want 422 by the policy", kind, text, err)
+			}
 		}
 	}
 }

@@ -79,7 +79,7 @@ func prepare(ctx context.Context, s *testmain.Env) (err error) {
 		return err
 	}
 	env.admin = env.deployed.Admin
-	for _, file := range []string{"controller.yaml", "controller-binding.yaml"} { // what narrows its rights
+	for _, file := range []string{"controller.yaml", "controller-binding.yaml", "controller-status.yaml", "controller-status-binding.yaml"} { // what narrows its rights
 		if _, err := env.cluster.Kubectl(ctx, "apply", "-f", filepath.Join(moduleRoot, "deploy", "admission", file)); err != nil {
 			return err
 		}
