@@ -63,7 +63,7 @@ func (a *API) Upgrade(ctx context.Context, attempt Attempt) error {
 	if err := s.checkRegistered(attempt.Pod); err != nil {
 		return withVerdict(Unknown, err)
 	}
-	pod, err := s.withPod(ctx, attempt.Pod, s.explainMissing, func(limited context.Context, pods []corev1.Pod, pod *corev1.Pod) error {
+	pod, err := s.withPod(ctx, attempt.Pod, func(limited context.Context, pods []corev1.Pod, pod *corev1.Pod) error {
 		err := check(pod, attempt.checkUID, as(Gone, checkNotDeleting), as(Void, checkNeed), as(Void, attempt.checkRevision), s.checkUpgrade)
 		if err == nil {
 			_, err = s.checkSuccessor(limited, ctx, pods, pod) // what is not known is logged
@@ -74,12 +74,12 @@ func (a *API) Upgrade(ctx context.Context, attempt Attempt) error {
 		if err != nil {
 			return err
 		}
-		return s.deletionFailure(ctx, pod, s.sendDeletion(limited, pod))
+		return s.deletionFailure(ctx, pod, s.pods.delete(limited, pod))
 	})
 	if pod == nil && VerdictOf(err) != Gone {
 		err = withVerdict(Unknown, err) // it was not looked up
 	}
-	s.logUpgrade(ctx, attempt.Pod, pod, codeOf(err), err)
+	s.logUpgrade(ctx, attempt.Pod, pod, codeOf(err), err, s.Logger.LogAttrs)
 	return err
 }
 

@@ -43,10 +43,9 @@ func TestVerdictsOfAttempts(t *testing.T) {
 		missing bool // there is no Node
 	}{
 		"there is no Node":                             {list: podList(upgradable()), missing: true, want: Unknown},
-		"there is no Node, and its pods are gone":      {list: podList(), delete: notFound, missing: true, want: Unknown},
+		"there is no Node, and its pods are gone":      {list: podList(), missing: true, want: Unknown},
 		"it is carried out":                            {list: podList(upgradable()), delete: accept, success: true, begun: true},
-		"the pod is gone":                              {list: podList(), delete: notFound, want: Gone},
-		"the pod is on another node":                   {list: podList(), delete: conflict, want: Gone},
+		"the pod is gone":                              {list: podList(), want: Gone},
 		"the pod was replaced":                         {list: podList(upgradable(other)), want: Gone},
 		"another pod of its name, that needs none":     {list: podList(upgradable(unmarked, other)), want: Gone},
 		"the pod is being deleted":                     {list: podList(upgradable(deleting)), want: Gone},
@@ -64,7 +63,6 @@ func TestVerdictsOfAttempts(t *testing.T) {
 		"it has no room":                               {list: podList(upgradable(large))},
 		"the queue does not want it any more":          {list: podList(upgradable()), begin: errors.New("not now"), begun: true},
 		"the cloud cannot be reached":                  {list: inHub, want: Unknown},
-		"it cannot be looked for elsewhere":            {list: podList(), delete: inHub, want: Unknown},
 		"the cloud cannot be reached for the deletion": {list: podList(upgradable()), delete: inHub, begun: true},
 		"the cloud is busy":                            {list: podList(upgradable()), delete: refuse(apierrors.NewTooManyRequests("later", 1)), begun: true},
 		"the cloud forbids it":                         {list: podList(upgradable()), delete: refuse(apierrors.NewForbidden(podResource, "web-1", errors.New("no"))), begun: true},

@@ -43,8 +43,7 @@ func (s *server) hold(w http.ResponseWriter, r *http.Request) error {
 		state, err = s.holdPod(r, name)
 	}
 	if err != nil {
-		s.Logger.LogAttrs(r.Context(), slog.LevelWarn, "pod not held",
-			slog.String("pod", name.String()), slog.Int("code", codeOf(err)), slog.String("error", oneLine(err)))
+		s.logRefusal(r.Context(), "pod not held", name, err)
 		return err
 	}
 	s.Logger.LogAttrs(r.Context(), slog.LevelInfo, "pod held",
@@ -70,12 +69,12 @@ func (s *server) withPodOffline(caller context.Context, name types.NamespacedNam
 		return s.cloudFailure(caller, err, fmt.Sprintf("wait for another request to upgrade pod %s", name))
 	}
 	defer unlock()
-	_, pod, err := s.find(ctx, name)
+	_, pod, err := s.pods.find(ctx, name)
 	switch {
 	case err != nil:
 		return s.cloudFailure(caller, err, fmt.Sprintf("look up pod %s", name))
 	case pod == nil:
-		return s.explainMissingOffline(ctx, caller, name)
+		return s.noSuchPod(name)
 	}
 	return f(pod)
 }

@@ -87,7 +87,7 @@ func TestHoldAnswers(t *testing.T) {
 		"a deleted pod":                  {query: "for=2h", pod: func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: heldUntil} }, code: 403, says: "being deleted already"},
 		"nobody's pod":                   {query: "for=2h", pod: func(p *corev1.Pod) { p.OwnerReferences = nil }, code: 400, says: "no controlling owner"},
 		"a pod that does not exist":      {query: "for=2h", list: podList(), code: 404, says: "there is no pod default/web-1"},
-		"unknown to a node offline":      {query: "for=2h", list: podList(), offline: "offline since yesterday", code: 404, says: "this node knows of no pod default/web-1 (offline since yesterday)"},
+		"unknown to a node offline":      {query: "for=2h", list: podList(), offline: "offline since yesterday", code: 404, says: "there is no pod default/web-1 on this node, node-1 (offline since yesterday)"},
 		"an empty cache":                 {query: "for=2h", list: away, code: 503, says: "look up pod default/web-1"},
 	}
 	for name, tt := range tests {

@@ -43,7 +43,7 @@ func (s *server) requestPull(w http.ResponseWriter, r *http.Request) error {
 		err = s.pullFor(r.Context(), name)
 	}
 	if err != nil {
-		s.Logger.Warn("pre-pull not started", "pod", name.String(), "code", codeOf(err), "error", oneLine(err))
+		s.logRefusal(r.Context(), "pre-pull not started", name, err)
 		return err
 	}
 	return writeLine(w, http.StatusOK, "Image pre-pull requested for pod "+name.String())
@@ -55,12 +55,12 @@ func (s *server) pullFor(caller context.Context, name types.NamespacedName) erro
 	}
 	ctx, cancel := context.WithTimeout(caller, cloudTimeout)
 	defer cancel()
-	_, pod, err := s.find(ctx, name)
+	_, pod, err := s.pods.find(ctx, name)
 	if err != nil {
 		return s.cloudFailure(caller, err, fmt.Sprintf("look up pod %s", name))
 	}
 	if pod == nil {
-		return s.explainMissingOffline(ctx, caller, name)
+		return s.noSuchPod(name)
 	}
 	if err := check(pod, checkNotDeleting, checkNeed, checkTarget, checkOwner); err != nil {
 		return err

@@ -72,8 +72,6 @@ func TestImagePullAnswers(t *testing.T) {
 	}
 	noTarget := func(p *corev1.Pod) { p.Annotations = nil }
 	badTarget := func(p *corev1.Pod) { p.Annotations[upgrade.TargetAnnotation] = "{" }
-	notFound := refuse(apierrors.NewNotFound(podResource, "web-1"))
-	conflict := refuse(apierrors.NewConflict(podResource, "web-1", errors.New("uid")))
 
 	tests := map[string]struct {
 		list, delete http.HandlerFunc
@@ -85,9 +83,8 @@ func TestImagePullAnswers(t *testing.T) {
 		"a pod that needs an upgrade":                  {podList(pullable()), nil, "", nil, 200, "Image pre-pull requested for pod default/web-1"},
 		"a pod whose images are being pulled":          {podList(pullable(unready)), nil, "", nil, 200, "Image pre-pull requested for pod default/web-1"},
 		"without the cloud, from the cache":            {podList(pullable()), nil, "offline", nil, 200, "Image pre-pull requested for pod default/web-1"},
-		"no such pod":                                  {podList(), notFound, "", nil, 404, "there is no pod default/web-1"},
-		"no such pod in the cache, without the cloud":  {podList(), away, "offline since noon", nil, 404, "offline since noon"},
-		"a pod of another node":                        {podList(), conflict, "", nil, 403, "not on this node"},
+		"no such pod":                                  {podList(), nil, "", nil, 404, "there is no pod default/web-1"},
+		"no such pod in the cache, without the cloud":  {podList(), nil, "offline since noon", nil, 404, "offline since noon"},
 		"being deleted, before all else":               {podList(pullable(deleting, upToDate, orphan)), nil, "", nil, 403, "being deleted"},
 		"up to date, before its owner":                 {podList(pullable(upToDate, orphan)), nil, "", nil, 403, "needs no upgrade"},
 		"no owner":                                     {podList(pullable(orphan)), nil, "", nil, 400, "no controlling owner"},

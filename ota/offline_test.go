@@ -18,9 +18,8 @@ func TestAnOfflineUpgradeSaysOnceWhatHappened(t *testing.T) {
 		offline string
 		want    []string
 	}{
-		"a pod that is in the cache":     {&cloud{list: podList(upgradable()), delete: hub}, since, []string{"delete pod default/web-1", since, "send the request again once the cloud is back, which GET /v1/readyz tells"}},
-		"a pod that is not in the cache": {&cloud{list: podList(), delete: hub}, since, []string{"look up pod default/web-1", since, "send the request again once the cloud is back, which GET /v1/readyz tells"}},
-		"nothing is in the cache":        {&cloud{list: hub}, since, []string{"look up pod default/web-1", since, "send the request again once the cloud is back, which GET /v1/readyz tells"}},
+		"a pod that is in the cache": {&cloud{list: podList(upgradable()), delete: hub}, since, []string{"delete pod default/web-1", since, "send the request again once the cloud is back, which GET /v1/readyz tells"}},
+		"nothing is in the cache":    {&cloud{list: hub}, since, []string{"look up pod default/web-1", since, "send the request again once the cloud is back, which GET /v1/readyz tells"}},
 		"the hub does not know yet that the cloud is away": {&cloud{list: podList(upgradable()), delete: hub}, "",
 			[]string{"delete pod default/web-1", "the cloud cannot be reached", "try again", "connection refused"}},
 	} {

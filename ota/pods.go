@@ -3,10 +3,13 @@ package ota
 import (
 	"context"
 	"net/http"
+	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
@@ -17,21 +20,140 @@ import (
 // memory, measured with 100 pods.
 const maxWatches = 16
 
-// nodePods are the pods of one node, for a caller who follows them.
+// listEvery is how often the pods are listed at most, after listsAtOnce: any user of the node may ask, and a list has
+// megabytes. One upgrade takes three.
+const (
+	listEvery   = time.Second
+	listsAtOnce = 30
+)
+
+// nodePods are the pods of one node. Callers share its lists. It is safe for concurrent use.
 type nodePods struct {
 	*Pods
-	node string
+	node  string
+	cloud func() (online bool, since time.Time)
+
+	mu      sync.Mutex
+	pace    *rate.Limiter
+	last    *listing  // under way, or done; nil: none yet
+	changed time.Time // lists that began before do not count any more
 }
 
-// List implements podlist.Source.
-func (p nodePods) List(ctx context.Context) (*corev1.PodList, error) {
-	ctx, cancel := context.WithTimeout(ctx, cloudTimeout)
-	defer cancel()
-	return p.Pods.List(ctx, p.node)
+// listing is one LIST.
+type listing struct {
+	began time.Time
+	done  chan struct{} // closed when the others are set
+	list  *corev1.PodList
+	err   error
+}
+
+func newNodePods(pods *Pods, node string, cloud func() (online bool, since time.Time)) *nodePods {
+	return &nodePods{Pods: pods, node: node, cloud: cloud, pace: rate.NewLimiter(rate.Every(listEvery), listsAtOnce)}
+}
+
+// List implements podlist.Source. The list may be listEvery old, but what the hub itself has changed is in it.
+func (p *nodePods) List(ctx context.Context) (*corev1.PodList, error) {
+	return p.since(ctx, time.Now().Add(-listEvery))
+}
+
+// since returns a list that began at some time at the earliest, and, while the cloud is there, after its return: one of before is
+// from the cache. It is the caller's own.
+func (p *nodePods) since(ctx context.Context, earliest time.Time) (*corev1.PodList, error) {
+	for {
+		l, wait := p.listing(earliest)
+		if l == nil {
+			select {
+			case <-time.After(wait):
+				continue
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}
+		select {
+		case <-l.done:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		if l.err != nil {
+			return nil, l.err
+		}
+		return l.list.DeepCopy(), nil // even to encode a quantity writes into it
+	}
+}
+
+// listing returns one that is late enough, or else after which time to ask again.
+func (p *nodePods) listing(earliest time.Time) (_ *listing, wait time.Duration) {
+	if online, since := p.cloud(); online && since.After(earliest) {
+		earliest = since
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.changed.After(earliest) {
+		earliest = p.changed
+	}
+	if p.last != nil && !p.last.began.Before(earliest) {
+		return p.last, 0
+	}
+	turn := p.pace.Reserve()
+	if wait := turn.Delay(); wait > 0 {
+		turn.Cancel()
+		return nil, wait
+	}
+	l := &listing{began: time.Now(), done: make(chan struct{})}
+	p.last = l
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), cloudTimeout) // whoever asked first may leave
+		defer cancel()
+		l.list, l.err = p.Pods.List(ctx, p.node)
+		close(l.done)
+	}()
+	return l, 0
+}
+
+// delete deletes a pod. Lists from then on show it.
+func (p *nodePods) delete(ctx context.Context, pod *corev1.Pod) error {
+	defer p.change()
+	return p.Pods.delete(ctx, pod.Namespace, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+}
+
+// annotate is that of Pods, and in each list from then on.
+func (p *nodePods) annotate(ctx context.Context, pod *corev1.Pod, key, value string) error {
+	defer p.change()
+	return p.Pods.annotate(ctx, pod, key, value)
+}
+
+func (p *nodePods) change() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.changed = time.Now()
+}
+
+// find returns all pods, and among them the one with this name, or nil. While the cloud can be reached, they come from the
+// apiserver: the next step may delete the pod. It lists them again before it says that there is none.
+func (p *nodePods) find(ctx context.Context, name types.NamespacedName) ([]corev1.Pod, *corev1.Pod, error) {
+	asked := time.Now()
+	if pods, pod, err := p.findSince(ctx, name, asked.Add(-listEvery)); err != nil || pod != nil {
+		return pods, pod, err
+	}
+	return p.findSince(ctx, name, asked)
+}
+
+// findSince is find in a list that began at some time at the earliest.
+func (p *nodePods) findSince(ctx context.Context, name types.NamespacedName, earliest time.Time) ([]corev1.Pod, *corev1.Pod, error) {
+	list, err := p.since(ctx, earliest)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range list.Items {
+		if pod := &list.Items[i]; nameOf(pod) == name {
+			return list.Items, pod, nil
+		}
+	}
+	return list.Items, nil, nil
 }
 
 // Watch implements podlist.Source.
-func (p nodePods) Watch(ctx context.Context, version string) (watch.Interface, error) {
+func (p *nodePods) Watch(ctx context.Context, version string) (watch.Interface, error) {
 	return p.watch(ctx, p.node, version)
 }
 
@@ -43,11 +165,10 @@ func (s *server) listPods(w http.ResponseWriter, r *http.Request) error {
 		return failf(http.StatusBadRequest, "%w", err)
 	}
 	s.setOfflineSince(w)
-	pods := nodePods{s.Pods, s.NodeName}
 	if query.Watch && r.Method != http.MethodHead {
-		return s.watchPods(w, r, pods, &query)
+		return s.watchPods(w, r, &query)
 	}
-	list, err := pods.List(r.Context())
+	list, err := s.pods.List(r.Context())
 	s.setOfflineSince(w) // it may have come from the cache only because the cloud went meanwhile
 	if err != nil {
 		return s.cloudFailure(r.Context(), err, "list the pods of node "+s.NodeName)
@@ -68,7 +189,7 @@ func (s *server) setOfflineSince(w http.ResponseWriter) {
 
 // watchPods writes a line of JSON for each event, as an apiserver does, until the caller is gone or does not
 // read, its timeout is over, or the hub stops.
-func (s *server) watchPods(w http.ResponseWriter, r *http.Request, pods nodePods, query *podlist.Query) error {
+func (s *server) watchPods(w http.ResponseWriter, r *http.Request, query *podlist.Query) error {
 	select {
 	case s.watches <- struct{}{}:
 		defer func() { <-s.watches }()
@@ -85,7 +206,7 @@ func (s *server) watchPods(w http.ResponseWriter, r *http.Request, pods nodePods
 		defer time.AfterFunc(query.Timeout, cancel).Stop()
 	}
 	out := newLines(w)
-	if err := query.Follow(ctx, pods, out.begin, func(e podlist.Event) bool { return out.write(e) }); err != nil {
+	if err := query.Follow(ctx, s.pods, out.begin, func(e podlist.Event) bool { return out.write(e) }); err != nil {
 		return s.cloudFailure(r.Context(), err, "list the pods of node "+s.NodeName)
 	}
 	return nil

@@ -1,14 +1,22 @@
 package ota
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
@@ -120,4 +128,88 @@ func TestSinceWhenPodsAreOffline(t *testing.T) {
 			}
 		})
 	}
+}
+
+// answers are those of a hub, as JSON.
+type answers func(*http.Request) any
+
+func (f answers) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := json.Marshal(f(r))
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), Request: r}, err
+}
+
+// Whoever may call may ask as often as it likes: the cloud is asked once a second, and no answer is older than that, nor without
+// what the hub itself has changed. Nobody learns which pods other nodes have.
+func TestCallersShareTheListOfPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lists, others atomic.Int64
+		client, err := NewPods(&rest.Config{Host: "http://hub", Transport: answers(func(r *http.Request) any {
+			if r.Method != http.MethodGet {
+				others.Add(1)
+				return metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess}
+			}
+			n := lists.Add(1)
+			time.Sleep(10 * time.Millisecond)
+			return corev1.PodList{
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: metav1.ListMeta{ResourceVersion: fmt.Sprint(n)}, Items: []corev1.Pod{*upgradable()},
+			}
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		returned := time.Now().Add(-time.Hour)
+		pods := newNodePods(client, "node-1", func() (bool, time.Time) { return true, returned })
+		version := func() string {
+			list, err := pods.List(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			list.Items[0].Name, list.Items = "mine", nil
+			return list.ResourceVersion
+		}
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() { version() })
+		}
+		all.Wait()
+		if n := lists.Load(); n != 1 {
+			t.Errorf("50 callers at once cost %d lists", n)
+		}
+		pod := upgradable()
+		if err := pods.delete(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		if got := version(); got != "2" {
+			t.Errorf("after a deletion: list %s, want the next", got)
+		}
+		if _, found, err := pods.find(t.Context(), nameOf(pod)); found == nil || err != nil || lists.Load() != 2 {
+			t.Errorf("%v, %v after %d lists", found, err, lists.Load())
+		}
+		time.Sleep(time.Minute)
+		before, began := lists.Load(), time.Now()
+		for range 200 { // of pods that are not there
+			if _, found, err := pods.find(t.Context(), types.NamespacedName{Namespace: "default", Name: "nobody"}); found != nil || err != nil {
+				t.Fatalf("%v, %v", found, err)
+			}
+		}
+		if most := listsAtOnce + int64(time.Since(began)/listEvery) + 1; lists.Load()-before > most || others.Load() != 1 {
+			t.Errorf("%d lists and %d others in %v, want at most %d", lists.Load()-before, others.Load()-1, time.Since(began), most)
+		}
+		time.Sleep(time.Minute)
+		version()
+		before = lists.Load()
+		returned = time.Now() // what was listed before may be from the cache
+		if version(); lists.Load() != before+1 {
+			t.Errorf("%d lists after the return of the cloud, want one", lists.Load()-before)
+		}
+		time.Sleep(time.Minute)
+		before = lists.Load()
+		for range 1000 {
+			version()
+			time.Sleep(10 * time.Millisecond)
+		}
+		if n := lists.Load() - before; n > 12 {
+			t.Errorf("%d lists in ten seconds", n)
+		}
+	})
 }

@@ -88,7 +88,7 @@ func TestUpgradesThatBeginLater(t *testing.T) {
 		"in a window":                       {pod: upgradable(), query: "window=02:00-05:00&tz=Europe/Berlin", code: 202, says: "Upgrade of pod default/web-1 scheduled for 2026-11-22T02:00:00+01:00", added: 1},
 		"offline the checks are the same":   {pod: upgradable(ownedBy()), offline: true, code: 400, says: "no controlling owner"},
 		"at a time, too":                    {pod: upgradable(ownedBy()), query: "at=" + at, code: 400, says: "no controlling owner"},
-		"offline a pod is not in the cache": {offline: true, code: 404, says: "this node knows of no pod default/web-1 (" + sinceWhen},
+		"offline a pod is not in the cache": {offline: true, code: 404, says: "there is no pod default/web-1 on this node, node-1 (" + sinceWhen},
 
 		"its images are being pulled, offline":   {pod: upgradable(pulling), offline: true, code: 403, says: "are not on this node yet"},
 		"its images are being pulled, at a time": {pod: upgradable(pulling), query: "at=" + at, code: 202, says: "Upgrade of pod default/web-1 scheduled for " + at, added: 1},

@@ -64,7 +64,7 @@ func (s *server) rollback(w http.ResponseWriter, r *http.Request) error {
 	code := cmp.Or(done.code, codeOf(err))
 	s.rollbacks.WithLabelValues(strconv.Itoa(code)).Inc()
 	if err != nil {
-		s.Logger.Warn("rollback not started", "pod", name.String(), "code", code, "error", oneLine(err))
+		s.logRefusal(r.Context(), "rollback not started", name, err)
 		return err
 	}
 	s.Logger.Info("rollback started", "pod", name.String(), "code", code, "revision", target.Revision)

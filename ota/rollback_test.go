@@ -142,7 +142,7 @@ func TestRollbackAnswers(t *testing.T) {
 		"offline it waits": {
 			at(), "", away, ran{}, 202, "Rollback of pod default/web-1 queued: it starts when the cloud can be reached", "request v2",
 		},
-		"no such pod":                          {podList(), "", away, ran{}, 404, "knows of no pod default/web-1", ""},
+		"no such pod":                          {podList(), "", away, ran{}, 404, "there is no pod default/web-1 on this node", ""},
 		"a pod that is being deleted":          {at(deleting), "", "", ran{}, 403, "being deleted", ""},
 		"a pod without an owner":               {at(orphan), "", "", ran{}, 400, "no controlling owner", ""},
 		"the admin does not permit it":         {at(allowed(upgrade.Policy{})), "", "", ran{}, 403, "apps.openyurt.io/owner-rollback: Allowed", ""},

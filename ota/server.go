@@ -74,6 +74,8 @@ type Options struct {
 // server is the state that the handlers share. Its options do not change after New.
 type server struct {
 	Options
+	pods      *nodePods
+	refusals  refusalLog
 	upgrades  *prometheus.CounterVec
 	rollbacks *prometheus.CounterVec
 	inFlight  podLocks
@@ -132,7 +134,7 @@ func New(o Options) (*API, error) {
 		return nil, err
 	}
 	stopping, drain := context.WithCancel(context.Background())
-	s := &server{Options: o, upgrades: upgrades, rollbacks: rollbacks, watches: make(chan struct{}, maxWatches), stopping: stopping}
+	s := &server{Options: o, pods: newNodePods(o.Pods, o.NodeName, o.Cloud), upgrades: upgrades, rollbacks: rollbacks, watches: make(chan struct{}, maxWatches), stopping: stopping}
 	return &API{limitBody(s.routes()), s, drain}, nil
 }
 

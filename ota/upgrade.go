@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
@@ -23,9 +22,6 @@ import (
 	"github.com/edgehub-io/edgehub/ota/room"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
-
-// noUID is the UID of no object.
-const noUID types.UID = "00000000-0000-0000-0000-000000000000"
 
 // upgrade deletes a pod that needs an upgrade, so that its DaemonSet or StatefulSet replaces the pod by one of
 // the new revision. The deletion is the commit point of an upgrade. Later, or without the cloud, it
@@ -39,7 +35,7 @@ func (s *server) upgrade(w http.ResponseWriter, r *http.Request) error {
 	}
 	code := cmp.Or(done.code, codeOf(err))
 	s.upgrades.WithLabelValues(strconv.Itoa(code)).Inc()
-	s.logUpgrade(r.Context(), name, pod, code, err)
+	s.logUpgrade(r.Context(), name, pod, code, err, s.limitedLog(code))
 	if err != nil {
 		return err
 	}
@@ -62,12 +58,8 @@ func (s *server) upgradePod(r *http.Request, name types.NamespacedName) (*corev1
 	if err != nil {
 		return nil, accepted{}, failf(http.StatusBadRequest, "pod %s was not upgraded: %w", name, err)
 	}
-	missing := s.explainMissing
-	if s.queues() {
-		missing = s.explainMissingOffline
-	}
 	var done accepted
-	pod, err := s.withPod(r.Context(), name, missing, func(ctx context.Context, pods []corev1.Pod, pod *corev1.Pod) (err error) {
+	pod, err := s.withPod(r.Context(), name, func(ctx context.Context, pods []corev1.Pod, pod *corev1.Pod) (err error) {
 		if when.later() {
 			done, err = s.schedule(pod, when)
 			return err
@@ -84,15 +76,12 @@ func (s *server) upgradePod(r *http.Request, name types.NamespacedName) (*corev1
 }
 
 // withPod calls f with the pods of this node and the one with this name among them, and returns that and f's
-// error. If this node has no such pod, it returns what missing does.
+// error.
 //
 // It holds the pod's lock meanwhile, and the node's, which is that of no name: of two requests at once, the
 // second finds that the pod is being deleted, and two pods do not get the same room. The UID protects the
 // pod's successor even if two hubs, or a hub and a person, delete the pod.
-func (s *server) withPod(caller context.Context, name types.NamespacedName,
-	missing func(ctx, caller context.Context, name types.NamespacedName) error,
-	f func(ctx context.Context, pods []corev1.Pod, pod *corev1.Pod) error,
-) (*corev1.Pod, error) {
+func (s *server) withPod(caller context.Context, name types.NamespacedName, f func(ctx context.Context, pods []corev1.Pod, pod *corev1.Pod) error) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(caller, cloudTimeout)
 	defer cancel()
 
@@ -107,12 +96,12 @@ func (s *server) withPod(caller context.Context, name types.NamespacedName,
 	}
 	defer unlockNode()
 
-	pods, pod, err := s.find(ctx, name)
+	pods, pod, err := s.pods.find(ctx, name)
 	switch {
 	case err != nil:
 		return nil, s.cloudFailure(caller, err, fmt.Sprintf("look up pod %s", name))
 	case pod == nil:
-		return nil, missing(ctx, caller, name)
+		return nil, s.noSuchPod(name)
 	}
 	return pod, f(ctx, pods, pod)
 }
@@ -135,7 +124,7 @@ func (s *server) start(ctx, caller context.Context, pods []corev1.Pod, pod *core
 	case err != nil:
 		return accepted{}, err
 	}
-	err = s.sendDeletion(ctx, pod)
+	err = s.pods.delete(ctx, pod)
 	switch {
 	case err != nil && s.queues() && notSent(err):
 		return s.queue(pod, when)
@@ -188,56 +177,17 @@ func nameOf(pod *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }
 
-// find returns the pods of this node, and among them the one with this name, or nil. While the
-// cloud can be reached, they come from the apiserver: the next step may delete the pod.
-func (s *server) find(ctx context.Context, name types.NamespacedName) ([]corev1.Pod, *corev1.Pod, error) {
-	list, err := s.Pods.List(ctx, s.NodeName)
-	if err != nil {
-		return nil, nil, err
-	}
-	for i := range list.Items {
-		if p := &list.Items[i]; p.Namespace == name.Namespace && p.Name == name.Name {
-			return list.Items, p, nil
-		}
-	}
-	return list.Items, nil, nil
-}
-
-// explainMissing distinguishes a pod that does not exist from a pod on another node. A GET cannot:
-// since Kubernetes 1.32 a node gets 403 for both. A DELETE can: it is 404 for a pod that does not
-// exist, and 409 or 403 for one that does. It has no effect for two reasons: it is a dry run, and
-// it is for a UID that no pod has, which the apiserver checks first.
-func (s *server) explainMissing(ctx, caller context.Context, name types.NamespacedName) error {
-	err := s.Pods.delete(ctx, name.Namespace, name.Name, metav1.DeleteOptions{
-		DryRun:        []string{metav1.DryRunAll},
-		Preconditions: metav1.NewUIDPreconditions(string(noUID)),
-	})
-	switch {
-	case apierrors.IsNotFound(err):
-		return withVerdict(Gone, failf(http.StatusNotFound, "there is no pod %s: GET /pods shows the pods of this node", name))
-	case apierrors.IsConflict(err), apierrors.IsForbidden(err):
-		return withVerdict(Gone, failf(http.StatusForbidden, "pod %s is not on this node, %s: send the request to the node that `kubectl get pod -o wide` shows", name, s.NodeName))
-	case err == nil: // no apiserver does this
-		return failf(http.StatusInternalServerError, "look up pod %s: the cloud accepted a dry run for a pod with the UID %s; nothing was deleted", name, noUID)
-	}
-	return s.cloudFailure(caller, err, fmt.Sprintf("look up pod %s", name))
-}
-
-// explainMissingOffline is explainMissing for requests that also work offline.
-func (s *server) explainMissingOffline(ctx, caller context.Context, name types.NamespacedName) error {
+// noSuchPod is the answer to a request for a pod that is not on this node. Whether it runs elsewhere is not for everybody who may
+// call.
+func (s *server) noSuchPod(name types.NamespacedName) error {
+	away := ""
 	if offline := s.Offline(); offline != "" {
-		return failf(http.StatusNotFound, "this node knows of no pod %s (%s): GET /pods shows the pods of this node", name, offline)
+		away = " (" + offline + ")"
 	}
-	return s.explainMissing(ctx, caller, name)
+	return withVerdict(Gone, failf(http.StatusNotFound, "there is no pod %s on this node, %s%s: GET /pods shows its pods, and `kubectl get pod -o wide` on which node another one is", name, s.NodeName, away))
 }
 
-func (s *server) sendDeletion(ctx context.Context, pod *corev1.Pod) error {
-	return s.Pods.delete(ctx, pod.Namespace, pod.Name, metav1.DeleteOptions{
-		Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
-	})
-}
-
-// deletionFailure turns an error of sendDeletion into a failure, and nil into nil.
+// deletionFailure turns an error of a deletion into a failure, and nil into nil.
 func (s *server) deletionFailure(caller context.Context, pod *corev1.Pod, err error) error {
 	switch {
 	case err == nil:
@@ -270,8 +220,8 @@ func podOf(r *http.Request) (types.NamespacedName, error) {
 	return types.NamespacedName{Namespace: namespace, Name: name}, nil
 }
 
-// logUpgrade logs the one line for a request to upgrade. pod is nil if none was found.
-func (s *server) logUpgrade(ctx context.Context, name types.NamespacedName, pod *corev1.Pod, code int, err error) {
+// logUpgrade logs the one line for an upgrade that was asked for, by log if it is refused. pod is nil if none was found.
+func (s *server) logUpgrade(ctx context.Context, name types.NamespacedName, pod *corev1.Pod, code int, err error, log logFunc) {
 	attrs := []slog.Attr{slog.String("pod", name.String()), slog.Int("code", code)}
 	if pod != nil {
 		attrs = append(attrs, slog.String("uid", string(pod.UID)))
@@ -281,7 +231,7 @@ func (s *server) logUpgrade(ctx context.Context, name types.NamespacedName, pod 
 	}
 	switch {
 	case err != nil:
-		s.Logger.LogAttrs(ctx, slog.LevelWarn, "upgrade not started", append(attrs, slog.String("error", oneLine(err)))...)
+		log(ctx, slog.LevelWarn, "upgrade not started", append(attrs, slog.String("error", oneLine(err)))...)
 	case code == http.StatusAccepted:
 		s.Logger.LogAttrs(ctx, slog.LevelInfo, "upgrade queued", attrs...)
 	default:

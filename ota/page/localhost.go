@@ -29,7 +29,7 @@ func toAddress(w http.ResponseWriter, r *http.Request) {
 	}
 	to := url.URL{Scheme: "http", Host: net.JoinHostPort("127.0.0.1", port), Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery}
 	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("Connection", "close") // the body is not read
+	w.Header().Set("Connection", "close")                                     // the body is not read
 	opens := cmp.Or(r.Header.Get("Sec-Fetch-Mode"), "navigate") == "navigate" // older browsers do not say it
 	if opens && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		http.Redirect(w, r, to.String(), http.StatusTemporaryRedirect)

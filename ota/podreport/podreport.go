@@ -3,6 +3,7 @@
 package podreport
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -38,11 +39,14 @@ type Reporter struct {
 	online  func() bool
 	log     *slog.Logger
 	sources []Source
-	again   chan struct{} // one message stands for any number of changes
+	again   chan struct{}           // one message stands for any number of changes
+	sent    map[types.UID]time.Time // when a pod was last reported; Run's alone
 }
 
 const (
 	requestTimeout = 30 * time.Second
+	// reportEvery is how often a pod is reported at most: whoever may hold a pod may do so, and end it, a hundred times a second.
+	reportEvery = 3 * time.Second
 	// retryAfter is after a patch that failed; conflicts and a busy apiserver end by themselves.
 	retryAfter = 10 * time.Second
 )
@@ -78,22 +82,32 @@ func (r *Reporter) Run(ctx context.Context) {
 		if !r.pods.Synced() || !r.online() {
 			continue // Changed is called when that changes
 		}
-		if !r.reportAll(ctx) {
-			retry.Reset(retryAfter)
+		if again := r.reportAll(ctx); again > 0 {
+			retry.Reset(again)
 		}
 	}
 }
 
-// reportAll reports whether all pods have what they should.
-func (r *Reporter) reportAll(ctx context.Context) bool {
+// reportAll returns after which time to call it again; 0 if all pods have what they should.
+func (r *Reporter) reportAll(ctx context.Context) (again time.Duration) {
 	var all sync.WaitGroup
 	failed := make(chan struct{}, 1)
 	slots := make(chan struct{}, 4) // requests at a time
+	sent := map[types.UID]time.Time{}
 	for _, pod := range r.pods.All() {
+		last, ok := r.sent[pod.UID]
+		if ok {
+			sent[pod.UID] = last
+		}
 		patch := Patch(pod, r.sources, time.Now())
 		if patch == nil {
 			continue
 		}
+		if wait := reportEvery - time.Since(last); ok && wait > 0 {
+			again = cmp.Or(min(again, wait), wait)
+			continue
+		}
+		sent[pod.UID] = time.Now()
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
@@ -108,7 +122,11 @@ func (r *Reporter) reportAll(ctx context.Context) bool {
 		})
 	}
 	all.Wait()
-	return len(failed) == 0
+	r.sent = sent
+	if again == 0 && len(failed) > 0 {
+		again = retryAfter
+	}
+	return again
 }
 
 func (r *Reporter) send(ctx context.Context, pod *corev1.Pod, patch []byte) error {

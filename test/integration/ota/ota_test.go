@@ -70,7 +70,7 @@ func TestAnUpgradeDeletesThePodOnce(t *testing.T) {
 	}
 }
 
-// A node may not read such pods: what it is told follows from how the apiserver refuses a deletion.
+// Whoever may call learns nothing of the pods of other nodes.
 func TestUpgradesOfPodsThatTheNodeHasNot(t *testing.T) {
 	t.Parallel()
 	node1 := startAPI(t, "node1")
@@ -82,8 +82,8 @@ func TestUpgradesOfPodsThatTheNodeHasNot(t *testing.T) {
 	}{
 		"no such pod":            {namespace, "nobody", 404, "there is no pod default/nobody"},
 		"no such namespace":      {"nowhere", "nobody", 404, "there is no pod nowhere/nobody"},
-		"a pod on another node":  {namespace, elsewhere.Name, 403, "not on this node, node1"},
-		"a pod that has no node": {namespace, unscheduled, 403, "not on this node, node1"},
+		"a pod on another node":  {namespace, elsewhere.Name, 404, "there is no pod default/" + elsewhere.Name},
+		"a pod that has no node": {namespace, unscheduled, 404, "there is no pod default/" + unscheduled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := get(t, tt.pod)
