@@ -56,41 +56,46 @@ func (p *plan) ledServers() []netip.AddrPort {
 	return led
 }
 
-// addFirewall plans the unit and the links by which systemd starts it, and that those go which an earlier
-// install has written and this one does not.
-func (p *plan) addFirewall(ctx context.Context, earlier *installed) error {
-	planned := map[string]bool{}
-	add := func(path string, e files.Entry, content []byte) {
-		planned[path] = true
-		p.all = slices.Insert(p.all, len(p.all)-1, plannedFile{path, e, content})
-	}
-	if p.options.OpenFirewall {
-		there, err := os.ReadFile(firewallFile)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		unit, err := firewall.NewUnit(ctx, p.ledServers(), p.options.PodCIDRs, there)
-		if err != nil {
-			return err
-		}
-		content, err := render(firewallService, []string{"{{FOLLOWS}}", strings.Join(append([]string{""}, unit.Follows...), "\n"), "{{COMMANDS}}", strings.Join(unit.Commands, "\n")})
-		if err != nil {
-			return err
-		}
-		add(firewallFile, files.Entry{Kind: files.KindFile, Mode: 0o644, Sum: files.Sum(content)}, content)
-		for _, link := range firewallLinks(ctx, unit.Services) {
-			add(link, files.Entry{Kind: files.KindLink, Target: firewallFile}, nil)
-		}
-	}
-	if earlier == nil {
+// add plans a file before kubelet's drop-in, which is the last.
+func (p *plan) add(path string, e files.Entry, content []byte) {
+	p.all = slices.Insert(p.all, len(p.all)-1, plannedFile{path, e, content})
+}
+
+// addFirewall plans the unit and the links by which systemd starts it.
+func (p *plan) addFirewall(ctx context.Context) error {
+	if !p.options.OpenFirewall {
 		return nil
 	}
-	for _, path := range slices.Sorted(maps.Keys(earlier.Written)) {
-		if filepath.Base(path) == firewallService && earlier.Written[path].Kind != "" && !planned[path] {
-			add(path, files.Entry{}, nil)
-		}
+	there, err := os.ReadFile(firewallFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	unit, err := firewall.NewUnit(ctx, p.ledServers(), p.options.PodCIDRs, there)
+	if err != nil {
+		return err
+	}
+	content, err := render(firewallService, []string{"{{FOLLOWS}}", strings.Join(append([]string{""}, unit.Follows...), "\n"), "{{COMMANDS}}", strings.Join(unit.Commands, "\n")})
+	if err != nil {
+		return err
+	}
+	p.add(firewallFile, files.Entry{Kind: files.KindFile, Mode: 0o644, Sum: files.Sum(content)}, content)
+	for _, link := range firewallLinks(ctx, unit.Services) {
+		p.add(link, files.Entry{Kind: files.KindLink, Target: firewallFile}, nil)
 	}
 	return nil
+}
+
+// dropOptional plans that those optional files go which an earlier install has written and this one does not.
+func (p *plan) dropOptional(earlier *installed) {
+	if earlier == nil {
+		return
+	}
+	for _, path := range slices.Sorted(maps.Keys(earlier.Written)) {
+		isOptional := filepath.Base(path) == firewallService || slices.Contains(networkFiles(), path)
+		if isOptional && earlier.Written[path].Kind != "" && !slices.ContainsFunc(p.all, func(f plannedFile) bool { return f.path == path }) {
+			p.add(path, files.Entry{}, nil)
+		}
+	}
 }
 
 // firewallLinks are where the unit is linked to be started: at boot, and with each of the services that the

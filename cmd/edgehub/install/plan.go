@@ -105,9 +105,10 @@ func newPlan(ctx context.Context, o *Options, k *kubelet.Kubelet, earlier *insta
 	if err := p.addFiles(values, env, k.Proxy); err != nil {
 		return nil, err
 	}
-	if err := p.addFirewall(ctx, earlier); err != nil {
+	if err := errors.Join(p.addNetworkFiles(), p.addFirewall(ctx)); err != nil {
 		return nil, err
 	}
+	p.dropOptional(earlier)
 	if earlier != nil && (earlier.Interface != o.dummyIf(p.config) || !slices.Equal(earlier.PodServers, p.config.PodServers())) {
 		p.oldIf = earlier.Interface
 	}
@@ -218,6 +219,32 @@ func (p *plan) addFiles(values []string, env []byte, proxy []string) error {
 	return err
 }
 
+// networkFiles have programs that set up networks leave the dummy interface alone: systemd-networkd, which would
+// have a boot wait for it where a file of its own matches any name, and NetworkManager. The first file that
+// matches counts, by name.
+func networkFiles() []string {
+	return []string{"/etc/systemd/network/00-edgehub.network", "/etc/NetworkManager/conf.d/00-edgehub.conf"}
+}
+
+// addNetworkFiles plans those of programs that the node has.
+func (p *plan) addNetworkFiles() error {
+	name := p.options.dummyIf(p.config)
+	if name == "" {
+		return nil
+	}
+	for _, path := range networkFiles() {
+		if _, err := os.Stat(filepath.Dir(path)); err != nil {
+			continue
+		}
+		content, err := render(filepath.Base(path), []string{"{{INTERFACE}}", name})
+		if err != nil {
+			return err
+		}
+		p.add(path, files.Entry{Kind: files.KindFile, Mode: 0o644, Sum: files.Sum(content)}, content)
+	}
+	return nil
+}
+
 // render fills in a template. With text/template instead of strings.Replacer, the linker could not
 // remove unused methods, 9 MB of them.
 func render(name string, values []string) ([]byte, error) {
@@ -247,6 +274,7 @@ func (p *plan) compare(ctx context.Context) error {
 			p.kubelet = true
 		case socketFile:
 			p.sockets = true
+		case networkFiles()[0], networkFiles()[1]: // they are read at the next boot
 		default:
 			ofFirewall := filepath.Base(f.path) == firewallService // the unit, or a link to it
 			p.firewall, p.restart = p.firewall || ofFirewall, p.restart || !ofFirewall
