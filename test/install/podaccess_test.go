@@ -199,12 +199,12 @@ func (n *node) hasInterface(want bool) {
 // administrator's would have it managed.
 func (n *node) networkdKeepsOff() {
 	n.t.Helper()
-	const any, networkd = "/etc/systemd/network/50-any.network", "systemd-networkd.service"
-	n.write(any, "[Match]\nName=edgehub-*\n[Network]\nDHCP=yes\n")
+	const matching, networkd = "/etc/systemd/network/50-any.network", "systemd-networkd.service"
+	n.write(matching, "[Match]\nName=edgehub-*\n[Network]\nDHCP=yes\n")
 	n.systemctl("start", networkd)
 	defer func() {
 		n.systemctl("stop", networkd, "systemd-networkd.socket")
-		if _, err := n.Run(n.t.Context(), "rm", any); err != nil {
+		if _, err := n.Run(n.t.Context(), "rm", matching); err != nil {
 			n.t.Error(err)
 		}
 	}()
