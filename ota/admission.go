@@ -28,7 +28,7 @@ func (s *server) checkSuccessor(ctx, caller context.Context, pods []corev1.Pod, 
 		return "", s.checkNode(ctx, caller, pods, pod)
 	}
 	question := rand.Text()
-	switch err := s.pods.annotate(ctx, pod, upgrade.QuestionAnnotation, question); {
+	switch err := s.Pods.annotate(ctx, pod, upgrade.QuestionAnnotation, question); {
 	case err == nil:
 	case notSent(err):
 		return "", err
@@ -67,7 +67,7 @@ func (s *server) awaitAnswer(ctx, caller context.Context, pod *corev1.Pod, quest
 			return nil, false, s.cloudFailure(caller, ctx.Err(), fmt.Sprintf("wait for what admission says of the next pod in place of pod %s", nameOf(pod)))
 		case <-time.After(lookEvery):
 		}
-		_, now, err = s.pods.findSince(ctx, nameOf(pod), time.Now())
+		_, now, err = s.pods.find(ctx, nameOf(pod))
 		switch {
 		case notSent(err):
 			return nil, false, err

@@ -74,7 +74,7 @@ func (a *API) Upgrade(ctx context.Context, attempt Attempt) error {
 		if err != nil {
 			return err
 		}
-		return s.deletionFailure(ctx, pod, s.pods.delete(limited, pod))
+		return s.deletionFailure(ctx, pod, s.deletePod(limited, pod))
 	})
 	if pod == nil && VerdictOf(err) != Gone {
 		err = withVerdict(Unknown, err) // it was not looked up

@@ -30,13 +30,11 @@ const (
 // nodePods are the pods of one node. Callers share its lists. It is safe for concurrent use.
 type nodePods struct {
 	*Pods
-	node  string
-	cloud func() (online bool, since time.Time)
+	node string
 
-	mu      sync.Mutex
-	pace    *rate.Limiter
-	last    *listing  // under way, or done; nil: none yet
-	changed time.Time // lists that began before do not count any more
+	mu   sync.Mutex
+	pace *rate.Limiter
+	last *listing // under way, or done; nil: none yet
 }
 
 // listing is one LIST.
@@ -47,20 +45,15 @@ type listing struct {
 	err   error
 }
 
-func newNodePods(pods *Pods, node string, cloud func() (online bool, since time.Time)) *nodePods {
-	return &nodePods{Pods: pods, node: node, cloud: cloud, pace: rate.NewLimiter(rate.Every(listEvery), listsAtOnce)}
+func newNodePods(pods *Pods, node string) *nodePods {
+	return &nodePods{Pods: pods, node: node, pace: rate.NewLimiter(rate.Every(listEvery), listsAtOnce)}
 }
 
-// List implements podlist.Source. The list may be listEvery old, but what the hub itself has changed is in it.
+// List implements podlist.Source. The list began when it was called, or later, and is the caller's own.
 func (p *nodePods) List(ctx context.Context) (*corev1.PodList, error) {
-	return p.since(ctx, time.Now().Add(-listEvery))
-}
-
-// since returns a list that began at some time at the earliest, and, while the cloud is there, after its return: one of before is
-// from the cache. It is the caller's own.
-func (p *nodePods) since(ctx context.Context, earliest time.Time) (*corev1.PodList, error) {
+	called := time.Now()
 	for {
-		l, wait := p.listing(earliest)
+		l, wait := p.since(called)
 		if l == nil {
 			select {
 			case <-time.After(wait):
@@ -81,16 +74,10 @@ func (p *nodePods) since(ctx context.Context, earliest time.Time) (*corev1.PodLi
 	}
 }
 
-// listing returns one that is late enough, or else after which time to ask again.
-func (p *nodePods) listing(earliest time.Time) (_ *listing, wait time.Duration) {
-	if online, since := p.cloud(); online && since.After(earliest) {
-		earliest = since
-	}
+// since returns a listing that began at some time at the earliest, or else after which time to ask again.
+func (p *nodePods) since(earliest time.Time) (_ *listing, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.changed.After(earliest) {
-		earliest = p.changed
-	}
 	if p.last != nil && !p.last.began.Before(earliest) {
 		return p.last, 0
 	}
@@ -110,37 +97,10 @@ func (p *nodePods) listing(earliest time.Time) (_ *listing, wait time.Duration) 
 	return l, 0
 }
 
-// delete deletes a pod. Lists from then on show it.
-func (p *nodePods) delete(ctx context.Context, pod *corev1.Pod) error {
-	defer p.change()
-	return p.Pods.delete(ctx, pod.Namespace, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
-}
-
-// annotate is that of Pods, and in each list from then on.
-func (p *nodePods) annotate(ctx context.Context, pod *corev1.Pod, key, value string) error {
-	defer p.change()
-	return p.Pods.annotate(ctx, pod, key, value)
-}
-
-func (p *nodePods) change() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.changed = time.Now()
-}
-
 // find returns all pods, and among them the one with this name, or nil. While the cloud can be reached, they come from the
-// apiserver: the next step may delete the pod. It lists them again before it says that there is none.
+// apiserver: the next step may delete the pod.
 func (p *nodePods) find(ctx context.Context, name types.NamespacedName) ([]corev1.Pod, *corev1.Pod, error) {
-	asked := time.Now()
-	if pods, pod, err := p.findSince(ctx, name, asked.Add(-listEvery)); err != nil || pod != nil {
-		return pods, pod, err
-	}
-	return p.findSince(ctx, name, asked)
-}
-
-// findSince is find in a list that began at some time at the earliest.
-func (p *nodePods) findSince(ctx context.Context, name types.NamespacedName, earliest time.Time) ([]corev1.Pod, *corev1.Pod, error) {
-	list, err := p.since(ctx, earliest)
+	list, err := p.List(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

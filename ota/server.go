@@ -134,7 +134,7 @@ func New(o Options) (*API, error) {
 		return nil, err
 	}
 	stopping, drain := context.WithCancel(context.Background())
-	s := &server{Options: o, pods: newNodePods(o.Pods, o.NodeName, o.Cloud), upgrades: upgrades, rollbacks: rollbacks, watches: make(chan struct{}, maxWatches), stopping: stopping}
+	s := &server{Options: o, pods: newNodePods(o.Pods, o.NodeName), upgrades: upgrades, rollbacks: rollbacks, watches: make(chan struct{}, maxWatches), stopping: stopping}
 	return &API{limitBody(s.routes()), s, drain}, nil
 }
 

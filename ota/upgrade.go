@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
@@ -124,7 +125,7 @@ func (s *server) start(ctx, caller context.Context, pods []corev1.Pod, pod *core
 	case err != nil:
 		return accepted{}, err
 	}
-	err = s.pods.delete(ctx, pod)
+	err = s.deletePod(ctx, pod)
 	switch {
 	case err != nil && s.queues() && notSent(err):
 		return s.queue(pod, when)
@@ -187,7 +188,12 @@ func (s *server) noSuchPod(name types.NamespacedName) error {
 	return withVerdict(Gone, failf(http.StatusNotFound, "there is no pod %s on this node, %s%s: GET /pods shows its pods, and `kubectl get pod -o wide` on which node another one is", name, s.NodeName, away))
 }
 
-// deletionFailure turns an error of a deletion into a failure, and nil into nil.
+// deletePod deletes the pod that was looked at, and no successor of its name.
+func (s *server) deletePod(ctx context.Context, pod *corev1.Pod) error {
+	return s.Pods.delete(ctx, pod.Namespace, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+}
+
+// deletionFailure turns an error of deletePod into a failure, and nil into nil.
 func (s *server) deletionFailure(caller context.Context, pod *corev1.Pod, err error) error {
 	switch {
 	case err == nil:

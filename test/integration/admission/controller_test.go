@@ -247,7 +247,7 @@ func TestWhatTheControllerMayChangeOfAStatus(t *testing.T) {
 			`{"status":{"podIP":"10.0.0.9","podIPs":[{"ip":"10.0.0.9"}]}}`, `{"status":{"phase":"Failed"}}`, `{"status":{"phase":null}}`,
 		},
 		"nodes": {
-			label, annotation("node.openyurt.io/autonomy-duration"), annotation("apps.openyurt.io/autonomy-released"), gone("note"), condition("Ready"), condition("MemoryPressure"),
+			label, `{"metadata":{"annotations":{"node.openyurt.io/autonomy-duration":"1h"}}}`, annotation("apps.openyurt.io/autonomy-released"), gone("note"), condition("Ready"), condition("MemoryPressure"),
 			`{"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.9"}]}}`, `{"status":{"capacity":{"cpu":"99"}}}`, `{"status":{"images":null}}`,
 		},
 		"daemonsets":   {label, annotation(strategyKey), gone(strategyKey), annotation("apps.openyurt.io/owner-rollback"), condition("Available"), `{"status":{"numberReady":9}}`},
