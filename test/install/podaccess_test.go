@@ -58,7 +58,6 @@ func TestPodAccess(t *testing.T) {
 			}
 			n.contains(n.must(hub, "install"), "nothing was changed", "keep     default/app")
 		}},
-		{"systemd-networkd leaves the interface alone, whatever its files match", func(n *node) { n.networkdKeepsOff() }},
 		{"pods reach the hub by IPv6, too", func(n *node) {
 			n.readsSecret(agent, "https://["+hubIPv6+"]:10268")
 		}},
@@ -193,29 +192,6 @@ func (n *node) hasInterface(want bool) {
 		n.t.Fatal(err)
 	}
 	n.contains(out, "inet "+hubIP+"/32", "inet6 "+hubIPv6+"/128", "UP")
-}
-
-// networkdKeepsOff fails the test unless systemd-networkd leaves the dummy interface alone, also where a file of the
-// administrator's would have it managed.
-func (n *node) networkdKeepsOff() {
-	n.t.Helper()
-	const matching, networkd = "/etc/systemd/network/50-any.network", "systemd-networkd.service"
-	n.write(matching, "[Match]\nName=edgehub-*\n[Network]\nDHCP=yes\n")
-	n.systemctl("start", networkd)
-	defer func() {
-		n.systemctl("stop", networkd, "systemd-networkd.socket")
-		if _, err := n.Run(n.t.Context(), "rm", matching); err != nil {
-			n.t.Error(err)
-		}
-	}()
-	poll.Check(n.t.Context(), n.t, "systemd-networkd knows the interface", func(ctx context.Context) error {
-		out, err := n.Run(ctx, "networkctl", "list", dummy)
-		if err == nil && !strings.Contains(out, "unmanaged") {
-			err = errors.New(out)
-		}
-		return err
-	})
-	n.hasInterface(true)
 }
 
 // hubIsUnprivileged fails the test if the hub's process could change the node's network.

@@ -168,3 +168,43 @@ func TestKubeletsWayToTheHub(t *testing.T) {
 		t.Errorf("%q, %v; want %q", got, err, want)
 	}
 }
+
+// networkd runs systemd-networkd in a network of its own, with a file that matches any name. Its argument is another file, or "".
+const networkd = `set -e
+mount -t sysfs -o ro sysfs /sys # no udev tells of interfaces here
+mount -t tmpfs run /run
+mount -t tmpfs files /etc/systemd/network
+mkdir -p /run/systemd/netif
+chown systemd-network:systemd-network /run/systemd/netif
+printf '[Match]\nName=edgehub-*\n[Network]\nDHCP=yes\n' >/etc/systemd/network/50-any.network
+[ -z "$1" ] || cp "$1" /etc/systemd/network/00-edgehub.network
+ip link add edgehub-dummy0 type bridge
+ip address add 169.254.2.1/32 dev edgehub-dummy0
+ip link set edgehub-dummy0 up
+state=/run/systemd/netif/links/$(cat /sys/class/net/edgehub-dummy0/ifindex)
+/lib/systemd/systemd-networkd &
+until grep -qs 'ADMIN_STATE=\(unmanaged\|config\)' "$state"; do sleep 0.1; done
+cat "$state"
+kill $!
+`
+
+// Where a file of the administrator's matches any name, a boot would wait for our interface to be online.
+func TestNetworkdLeavesTheInterfaceAlone(t *testing.T) {
+	if _, err := os.Stat("/lib/systemd/systemd-networkd"); err != nil || os.Getuid() != 0 {
+		t.Skipf("NOT RUN: systemd-networkd, which root starts: %v", err)
+	}
+	content, err := render("00-edgehub.network", []string{"{{INTERFACE}}", "edgehub-dummy0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(ours, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{"": "REQUIRED_FOR_ONLINE=yes", ours: "ADMIN_STATE=unmanaged"} {
+		out, err := exec.CommandContext(t.Context(), "timeout", "60", "unshare", "--net", "--mount", "bash", "-c", networkd, "bash", file).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("with the file %q: %v, want %s:\n%s", file, err, want, out)
+		}
+	}
+}
