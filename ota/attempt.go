@@ -79,7 +79,7 @@ func (a *API) Upgrade(ctx context.Context, attempt Attempt) error {
 	if pod == nil && VerdictOf(err) != Gone {
 		err = withVerdict(Unknown, err) // it was not looked up
 	}
-	s.logUpgrade(ctx, attempt.Pod, pod, codeOf(err), err, s.Logger.LogAttrs)
+	s.logUpgrade(ctx, attempt.Pod, pod, codeOf(err), err, false)
 	return err
 }
 

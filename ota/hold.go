@@ -43,7 +43,9 @@ func (s *server) hold(w http.ResponseWriter, r *http.Request) error {
 		state, err = s.holdPod(r, name)
 	}
 	if err != nil {
-		s.logRefusal(r.Context(), "pod not held", name, err)
+		if line, ok := s.refusals.line("hold", name, err); ok {
+			s.Logger.LogAttrs(r.Context(), slog.LevelWarn, "pod not held", line...)
+		}
 		return err
 	}
 	s.Logger.LogAttrs(r.Context(), slog.LevelInfo, "pod held",

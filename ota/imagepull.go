@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -43,7 +44,9 @@ func (s *server) requestPull(w http.ResponseWriter, r *http.Request) error {
 		err = s.pullFor(r.Context(), name)
 	}
 	if err != nil {
-		s.logRefusal(r.Context(), "pre-pull not started", name, err)
+		if line, ok := s.refusals.line("pre-pull", name, err); ok {
+			s.Logger.LogAttrs(r.Context(), slog.LevelWarn, "pre-pull not started", line...)
+		}
 		return err
 	}
 	return writeLine(w, http.StatusOK, "Image pre-pull requested for pod "+name.String())

@@ -1,7 +1,6 @@
 package ota
 
 import (
-	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -30,28 +29,16 @@ type refusalPace struct {
 	left int // out, since the last line
 }
 
-// logFunc is slog.Logger.LogAttrs.
-type logFunc func(ctx context.Context, level slog.Level, what string, attrs ...slog.Attr)
-
-// limitedLog logs lines about requests that were refused with this code, but those that are too many of their kind. What the queue
-// does by itself is not among them: no line of it is left out because of what somebody asks for.
-func (s *server) limitedLog(code int) logFunc {
-	return func(ctx context.Context, level slog.Level, what string, attrs ...slog.Attr) {
-		left, ok := s.refusals.allow(refusalKind{what, code})
-		if !ok {
-			return
-		}
-		if left > 0 {
-			attrs = append(attrs, slog.Int("others", left))
-		}
-		s.Logger.LogAttrs(ctx, level, what, attrs...)
-	}
-}
-
-// logRefusal logs a line about a request for a pod that was refused, limited as limitedLog is.
-func (s *server) logRefusal(ctx context.Context, what string, pod types.NamespacedName, err error) {
+// line returns what a line about a refused request for a pod has, and whether there is to be one: not if there were too many
+// of its kind. The last attribute is then how many were left out, if any were.
+func (l *refusalLog) line(what string, pod types.NamespacedName, err error) (attrs []slog.Attr, ok bool) {
 	code := codeOf(err)
-	s.limitedLog(code)(ctx, slog.LevelWarn, what, slog.String("pod", pod.String()), slog.Int("code", code), slog.String("error", oneLine(err)))
+	left, ok := l.allow(refusalKind{what, code})
+	attrs = []slog.Attr{slog.String("pod", pod.String()), slog.Int("code", code), slog.String("error", oneLine(err))}
+	if left > 0 {
+		attrs = append(attrs, slog.Int("others", left))
+	}
+	return attrs, ok
 }
 
 // allow reports whether there is a line, and how many there were not since the last.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -64,7 +65,9 @@ func (s *server) rollback(w http.ResponseWriter, r *http.Request) error {
 	code := cmp.Or(done.code, codeOf(err))
 	s.rollbacks.WithLabelValues(strconv.Itoa(code)).Inc()
 	if err != nil {
-		s.logRefusal(r.Context(), "rollback not started", name, err)
+		if line, ok := s.refusals.line("rollback", name, err); ok {
+			s.Logger.LogAttrs(r.Context(), slog.LevelWarn, "rollback not started", line...)
+		}
 		return err
 	}
 	s.Logger.Info("rollback started", "pod", name.String(), "code", code, "revision", target.Revision)

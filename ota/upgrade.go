@@ -36,7 +36,7 @@ func (s *server) upgrade(w http.ResponseWriter, r *http.Request) error {
 	}
 	code := cmp.Or(done.code, codeOf(err))
 	s.upgrades.WithLabelValues(strconv.Itoa(code)).Inc()
-	s.logUpgrade(r.Context(), name, pod, code, err, s.limitedLog(code))
+	s.logUpgrade(r.Context(), name, pod, code, err, true)
 	if err != nil {
 		return err
 	}
@@ -226,9 +226,19 @@ func podOf(r *http.Request) (types.NamespacedName, error) {
 	return types.NamespacedName{Namespace: namespace, Name: name}, nil
 }
 
-// logUpgrade logs the one line for an upgrade that was asked for, by log if it is refused. pod is nil if none was found.
-func (s *server) logUpgrade(ctx context.Context, name types.NamespacedName, pod *corev1.Pod, code int, err error, log logFunc) {
+// logUpgrade logs the one line for an upgrade that was asked for, unless it is one refusal too many. pod is nil if none was found.
+// What the queue does by itself is not limited: no line of it is left out because of what somebody asks for.
+func (s *server) logUpgrade(ctx context.Context, name types.NamespacedName, pod *corev1.Pod, code int, err error, limited bool) {
 	attrs := []slog.Attr{slog.String("pod", name.String()), slog.Int("code", code)}
+	if err != nil {
+		attrs = append(attrs, slog.String("error", oneLine(err)))
+	}
+	if err != nil && limited {
+		var ok bool
+		if attrs, ok = s.refusals.line("upgrade", name, err); !ok {
+			return
+		}
+	}
 	if pod != nil {
 		attrs = append(attrs, slog.String("uid", string(pod.UID)))
 		if need := upgrade.Condition(pod, upgrade.NeedCondition); need != nil {
@@ -237,7 +247,7 @@ func (s *server) logUpgrade(ctx context.Context, name types.NamespacedName, pod 
 	}
 	switch {
 	case err != nil:
-		log(ctx, slog.LevelWarn, "upgrade not started", append(attrs, slog.String("error", oneLine(err)))...)
+		s.Logger.LogAttrs(ctx, slog.LevelWarn, "upgrade not started", attrs...)
 	case code == http.StatusAccepted:
 		s.Logger.LogAttrs(ctx, slog.LevelInfo, "upgrade queued", attrs...)
 	default:
