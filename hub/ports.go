@@ -14,7 +14,6 @@ import (
 	"github.com/edgehub-io/edgehub/hub/csrf"
 	"github.com/edgehub-io/edgehub/hub/servertls"
 	"github.com/edgehub-io/edgehub/ota"
-	"github.com/edgehub-io/edgehub/ota/webtoken"
 	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
@@ -118,8 +117,7 @@ func (h *Hub) listenTLS() error {
 // listenAPI opens the port of the node's HTTP API: over plain HTTP on loopback for programs
 // outside of containers, or over TLS for clients with a certificate.
 func (h *Hub) listenAPI(api http.Handler, r prometheus.Registerer) error {
-	limited := access.LimitRefusals(api, webtoken.FromBrowser)
-	server := &http.Server{Handler: csrf.Handler(limited), MaxHeaderBytes: ota.MaxHeaderBytes - headerSlack}
+	server := &http.Server{Handler: csrf.Handler(api), MaxHeaderBytes: ota.MaxHeaderBytes - headerSlack}
 	if h.config.ServeClientCAFile == "" {
 		server.Handler = h.callers.ForAPI(h.config.ServeToContainers, r).Admit(server.Handler)
 	} else {

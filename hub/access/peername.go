@@ -52,9 +52,6 @@ func (c *Callers) Stranger(conn net.Conn) (isNode bool, peerName string) {
 	return false, c.peerOf(tcp)
 }
 
-// unknownLocal is the peer of all programs on this machine, where they cannot be told apart.
-const unknownLocal = "loopback"
-
 func userName(uid uint32) string { return fmt.Sprint("user ", uid) }
 
 func (c *Callers) peerOf(conn peer.Conn) string {
@@ -69,7 +66,7 @@ func (c *Callers) peerOf(conn peer.Conn) string {
 	}
 	address := remote.AddrPort().Addr().Unmap()
 	if address.IsLoopback() {
-		return unknownLocal
+		return "loopback"
 	}
 	return address.WithZone("").String()
 }
