@@ -125,7 +125,7 @@ func all() []suite {
 		{
 			name: "random", what: "a few seconds of fuzz and chaos, with the same seeds each time", gate: true, programs: true, kubernetes: true, answers: everywhere,
 			env:   map[string]string{"SEED": "1", "SECONDS": "15", "FIRST_SEED": "5", "SEEDS": "2"},
-			steps: []step{inTest("-run=^(TestWhatClientsSeeIsWhatEtcdHad)$", "./fuzzcache"), inTest("-run=^(TestChaos)$", "./chaos/rollout")},
+			steps: []step{inTest("-p=2", "-run=^(TestWhatClientsSeeIsWhatEtcdHad|TestChaos)$", "./fuzzcache", "./chaos/rollout")},
 		},
 		{
 			name: "lint", what: "format, go.mod files, and golangci-lint",
