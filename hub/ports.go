@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/edgehub-io/edgehub/hub/access"
+	"github.com/edgehub-io/edgehub/hub/credentials"
 	"github.com/edgehub-io/edgehub/hub/csrf"
 	"github.com/edgehub-io/edgehub/hub/servertls"
 	"github.com/edgehub-io/edgehub/ota"
@@ -107,9 +108,10 @@ func (h *Hub) listenTLS() error {
 			return fmt.Errorf("%w: the address has to be there first, on a dummy interface; edgehub install sets that up", err)
 		}
 	}
-	// A certificate that has expired is enough, or none, if it is kubelet that calls: see OrOwnProgram.
+	// A certificate that has expired is enough, or none, if it is kubelet that calls, and none of its probes: see OrOwnProgram.
 	program := access.CheckCSRF(authn.LoopbackFor(h.callers.RefuseOthers))
-	own := h.proxy.Handler(authn.OrOwnProgram(who, program, h.nodeIsAway))
+	kubelet := &credentials.Kubelet{Kubeconfig: h.config.KubeletKubeconfig}
+	own := h.proxy.Handler(authn.OrOwnProgram(who, program, h.nodeIsAway, kubelet.Lapsed))
 	server := &http.Server{Handler: own, MaxHeaderBytes: proxyHeader, TLSConfig: cert.ServerConfig()}
 	return h.listen("--proxy-secure-port", h.config.SecureAddress, server, h.proxyConns, false)
 }

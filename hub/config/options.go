@@ -56,6 +56,7 @@ type Options struct {
 	RuntimeEndpoint   string // or empty: no images are pulled
 	RegistryConfigDir string // or empty: containerd's
 	KubeletRootDir    string // or empty
+	KubeletKubeconfig string // or empty
 	PullParallelism   int
 	PullBandwidth     string // a quantity, of bytes a second; 0: no limit
 	PullMinFree       int    // percent
@@ -118,6 +119,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.RuntimeEndpoint, "container-runtime-endpoint", "unix:///run/containerd/containerd.sock", "containerd's socket, through which images are pulled ahead of an upgrade; empty: none are")
 	fs.StringVar(&o.RegistryConfigDir, "registry-config-dir", "", "folder with a hosts.toml for each registry: mirrors, CAs; empty: the one that containerd uses")
 	fs.StringVar(&o.KubeletRootDir, "kubelet-root-dir", "/var/lib/kubelet", "kubelet's --root-dir, where the node's own credentials for registries are; empty: they are not used")
+	fs.StringVar(&o.KubeletKubeconfig, "kubelet-kubeconfig", "/etc/kubernetes/edgehub-kubelet.conf", "kubelet's kubeconfig for this hub: while the cloud is away, a kubelet whose client certificate there has expired is known by the secret tls-server-name there; empty, or no such file: that kubelet is refused")
 	fs.IntVar(&o.PullParallelism, "image-pull-parallelism", 1, "how many images are pulled ahead at a time")
 	fs.StringVar(&o.PullBandwidth, "image-pull-bandwidth", "0", "how many bytes a second images are pulled ahead with, all together, such as 500k or 2Mi; 0: no limit")
 	fs.IntVar(&o.PullMinFree, "image-pull-min-free", 20, "percent of containerd's file system that stay free: an image that would leave less is not pulled ahead. If not told otherwise, kubelet evicts pods and removes images below 15, until 20 are free")

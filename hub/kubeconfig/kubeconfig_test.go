@@ -90,3 +90,18 @@ func TestProxiesThatAreRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestNamesOfAHub(t *testing.T) {
+	name := NewHubName()
+	for in, want := range map[string]bool{
+		name: true, NewHubName(): true, "": false, "localhost": false, "127.0.0.1": false, name[1:]: false, name + ".": false,
+		name + ".example.com": false, "a." + name[2:]: false, "edgehub.invalid": false, strings.Repeat("a", 26) + ".example.com": false,
+	} {
+		if got := IsHubName(in); got != want {
+			t.Errorf("%q: %t", in, got)
+		}
+	}
+	if name == NewHubName() {
+		t.Error("it can be guessed")
+	}
+}

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/netip"
 	"os"
@@ -22,33 +21,44 @@ import (
 
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/durable"
+	"github.com/edgehub-io/edgehub/hub/kubeconfig"
 )
 
 // Certificate is the serving certificate of the TLS ports. It follows changes of its files,
 // and is safe for concurrent use.
-type Certificate struct{ pair *cachedFile[*tls.Certificate] }
+type Certificate struct {
+	pair    *cachedFile[*tls.Certificate]
+	kubelet *named
+}
 
 // NewCertificate returns the certificate in --tls-cert-file or, by default, a self-signed one for
 // the node's name and addresses, which is kept under --root-dir.
 func NewCertificate(c *config.Config, log *slog.Logger) (*Certificate, error) {
-	certFile, keyFile := c.TLSCertFile, c.TLSKeyFile
-	if certFile == "" {
-		certFile, keyFile = filepath.Join(c.PKIDir(), "serving.crt"), filepath.Join(c.PKIDir(), "serving.key")
-		if err := ensureSelfSigned(certFile, keyFile, c.NodeName, servedHosts(c), log); err != nil {
-			return nil, fmt.Errorf("self-signed serving certificate: %w", err)
+	certFile, keyFile := filepath.Join(c.PKIDir(), "serving.crt"), filepath.Join(c.PKIDir(), "serving.key")
+	if err := ensureSelfSigned(certFile, keyFile, c.NodeName, servedHosts(c), log); err != nil {
+		return nil, fmt.Errorf("self-signed serving certificate: %w", err)
+	}
+	own, err := readPair(certFile, keyFile, log)
+	if err != nil {
+		return nil, fmt.Errorf("self-signed serving certificate: %w", err)
+	}
+	pair := own
+	if c.TLSCertFile != "" {
+		if pair, err = readPair(c.TLSCertFile, c.TLSKeyFile, log); err != nil {
+			return nil, fmt.Errorf("--tls-cert-file, --tls-private-key-file: %w", err)
 		}
 	}
+	return &Certificate{pair, &named{own: own}}, nil
+}
+
+func readPair(certFile, keyFile string, log *slog.Logger) (*cachedFile[*tls.Certificate], error) {
 	read := func() (*tls.Certificate, error) {
 		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 		return &pair, err
 	}
-	pair, err := newCachedFile(read, func(err error) {
+	return newCachedFile(read, func(err error) {
 		log.Error("serving certificate cannot be read again; the one in use stays", "certificate", certFile, "key", keyFile, "err", err)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("--tls-cert-file, --tls-private-key-file: %w", err)
-	}
-	return &Certificate{pair}, nil
 }
 
 const (
@@ -73,7 +83,12 @@ func boundChain(c tls.ConnectionState) error {
 }
 
 // get is a tls.Config.GetCertificate.
-func (s *Certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.pair.get(), nil }
+func (s *Certificate) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if kubeconfig.IsHubName(hello.ServerName) {
+		return s.kubelet.get(hello.ServerName)
+	}
+	return s.pair.get(), nil
+}
 
 // Expires returns when the certificate that is served does, and false if that is the hub's own, which never does.
 func (s *Certificate) Expires() (time.Time, bool) {
@@ -179,7 +194,7 @@ func selfSigned(names []string, addresses []net.IP) (certPEM, keyPEM []byte, err
 	if err != nil {
 		return nil, nil, err
 	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	serial, err := newSerial()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/hub/config"
+	"github.com/edgehub-io/edgehub/hub/kubeconfig"
 )
 
 // pinned reads the certificate like a client that pins it.
@@ -130,6 +131,53 @@ func TestTheHubsOwnServingCertificate(t *testing.T) {
 	}
 	if _, err := NewCertificate(c, slog.New(slog.DiscardHandler)); err != nil {
 		t.Errorf("a damaged key keeps the hub from starting: %v", err)
+	}
+}
+
+// Kubelet pins the hub's own certificate, and asks by a name that no certificate has which others get.
+func TestKubeletsNameIsInNoCertificateOfOthers(t *testing.T) {
+	name, dir := kubeconfig.NewHubName(), t.TempDir()
+	mine := filepath.Join(dir, "mine.crt")
+	writeOld(t, mine, filepath.Join(dir, "mine.key"))
+	for which, file := range map[string]string{"self-signed": "", "from a flag": mine} {
+		t.Run(which, func(t *testing.T) {
+			c := &config.Config{Options: config.Options{RootDir: t.TempDir(), NodeName: "n", TLSCertFile: file, TLSKeyFile: strings.TrimSuffix(file, ".crt") + ".key"}}
+			serving, err := NewCertificate(c, slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			own, roots := pinned(t, filepath.Join(c.PKIDir(), "serving.crt"))
+			hub := httptest.NewUnstartedServer(http.NotFoundHandler())
+			hub.Listener = tls.NewListener(hub.Listener, serving.ServerConfig()) // StartTLS has a certificate of its own
+			hub.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+			hub.Start()
+			defer hub.Close()
+			leaf := func(name string) *x509.Certificate {
+				t.Helper()
+				var state tls.ConnectionState
+				conn, err := tls.Dial("tcp", hub.Listener.Addr().String(), &tls.Config{ServerName: name, InsecureSkipVerify: true}) //nolint:gosec // the certificates are looked at below
+				if err == nil {
+					state = conn.ConnectionState()
+					err = conn.Close()
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				return state.PeerCertificates[0]
+			}
+			if _, err := leaf(name).Verify(x509.VerifyOptions{DNSName: name, Roots: roots}); err != nil {
+				t.Errorf("kubelet refuses it: %v", err)
+			}
+			want := own
+			if file != "" {
+				want, _ = pinned(t, file)
+			}
+			for _, other := range []string{"", "n", "localhost", "edgehub.invalid", "a.edgehub.invalid"} {
+				if got := leaf(other); !got.Equal(want) {
+					t.Errorf("by the name %q: %v", other, got.DNSNames)
+				}
+			}
+		})
 	}
 }
 

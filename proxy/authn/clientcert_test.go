@@ -137,8 +137,11 @@ func TestAKubeletWhoseCertificateHasExpired(t *testing.T) {
 		away, own bool
 		want      Identity
 		err       string
+		lapsed    error
 	}{
 		"none while the cloud is away":                           {away: true, own: true, want: Node},
+		"none while the cloud is away, and kubelet's is good":    {away: true, own: true, lapsed: errors.New("kubelet has one"), err: "neither a bearer token nor the node's own client certificate was presented; kubelet has one"},
+		"the expired one, of which lapsed is not asked":          {certs: expired, own: true, lapsed: errors.New("kubelet has one"), want: Node},
 		"none while the cloud is away, from elsewhere":           {away: true, err: "neither a bearer token nor the node's own client certificate was presented; this request has no credentials, and the node's are lent to the node's own programs only: a container"},
 		"none while the cloud is there":                          {own: true, err: "neither a bearer token nor"},
 		"the expired one while the cloud is there":               {certs: expired, own: true, want: Node},
@@ -155,7 +158,7 @@ func TestAKubeletWhoseCertificateHasExpired(t *testing.T) {
 				}
 				return errors.New("a container")
 			})
-			authenticate := OrOwnProgram(ClientCert("system:node:n1", ca.pool, away, time.Nanosecond), program, away)
+			authenticate := OrOwnProgram(ClientCert("system:node:n1", ca.pool, away, time.Nanosecond), program, away, func(*http.Request) error { return tt.lapsed })
 			got, err := authenticate(&http.Request{Header: tt.header, TLS: &tls.ConnectionState{PeerCertificates: tt.certs}})
 			if tt.err == "" && (err != nil || got != tt.want) {
 				t.Errorf("got %v, %v", got, err)

@@ -16,10 +16,11 @@ var errOutsideValidity = errors.New("outside of its validity")
 // none in general (client-go, util/certificate, Current), and the expired one when it asks for a
 // new one. So program is asked about callers
 //   - with the node's own certificate outside of its validity,
-//   - without a certificate, while away returns true.
+//   - without a certificate, while away returns true. Those are kubelet's only if lapsed returns nil.
 //
-// program is a LoopbackFor that refuses whoever is not a program of the node itself.
-func OrOwnProgram(certificate, program Authenticator, away func() bool) Authenticator {
+// program is a LoopbackFor that refuses whoever is not a program of the node itself. lapsed is asked
+// after it, since it costs more.
+func OrOwnProgram(certificate, program Authenticator, away func() bool, lapsed func(*http.Request) error) Authenticator {
 	return func(r *http.Request) (Identity, error) {
 		id, err := certificate(r)
 		if err == nil {
@@ -30,8 +31,11 @@ func OrOwnProgram(certificate, program Authenticator, away func() bool) Authenti
 			return id, err
 		}
 		id, programErr := program(r)
+		if programErr == nil && !shown {
+			programErr = lapsed(r)
+		}
 		if programErr != nil {
-			return id, fmt.Errorf("%w; %s", err, programErr.Error())
+			return Caller, fmt.Errorf("%w; %s", err, programErr.Error())
 		}
 		return id, nil
 	}

@@ -11,15 +11,16 @@ import (
 
 // kubeconfig describes how one client reaches one server. Paths are absolute.
 type kubeconfig struct {
-	server   string
-	caFile   string // empty for plain http
-	certFile string // empty: no credentials at all
-	keyFile  string
+	server     string
+	caFile     string // empty for plain http
+	serverName string // that the server's certificate has; empty: that in server
+	certFile   string // empty: no credentials at all
+	keyFile    string
 }
 
 func (k kubeconfig) write(file string) error {
 	config := api.NewConfig()
-	config.Clusters["cluster"] = &api.Cluster{Server: k.server, CertificateAuthority: k.caFile}
+	config.Clusters["cluster"] = &api.Cluster{Server: k.server, CertificateAuthority: k.caFile, TLSServerName: k.serverName}
 	config.AuthInfos["user"] = &api.AuthInfo{ClientCertificate: k.certFile, ClientKey: k.keyFile}
 	config.Contexts["context"] = &api.Context{Cluster: "cluster", AuthInfo: "user"}
 	config.CurrentContext = "context"

@@ -16,6 +16,8 @@ const (
 	kubeletHealthPort = 10248
 )
 
+func (n *Node) kubeletKubeconfig() string { return n.path("kubelet.kubeconfig") }
+
 // newKubelet writes the kubelet's configuration. Its kubeconfig names the hub, and no
 // credentials where that lends it the node's: there is no other way from this kubelet to
 // the apiserver.
@@ -30,7 +32,7 @@ func (n *Node) newKubelet() (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := way.write(n.path("kubelet.kubeconfig")); err != nil {
+	if err := way.write(n.kubeletKubeconfig()); err != nil {
 		return nil, err
 	}
 	n.kubeletFields = n.kubeletConfig(authority.certFile(), cert, key)
@@ -43,7 +45,7 @@ func (n *Node) newKubelet() (*Process, error) {
 	health := "http://" + n.network.loopback + ":" + strconv.Itoa(kubeletHealthPort) + "/healthz"
 	return n.newProcess("kubelet", func() *exec.Cmd {
 		return n.cluster.components.command("kubelet",
-			"--kubeconfig="+n.path("kubelet.kubeconfig"),
+			"--kubeconfig="+n.kubeletKubeconfig(),
 			"--config="+n.path("kubelet.yaml"),
 			"--root-dir=/var/lib/kubelet",
 			"--cert-dir=/var/lib/kubelet/pki",

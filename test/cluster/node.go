@@ -147,6 +147,7 @@ func (n *Node) newHub() (*Process, error) {
 			"--container-runtime-endpoint=unix://" + n.ContainerdSocket(),
 			"--registry-config-dir=" + n.HostsDir(),
 			"--kubelet-root-dir=" + n.path("var-lib", "kubelet"),
+			"--kubelet-kubeconfig=" + n.kubeletKubeconfig(),
 			"--image-pull-min-free=0", // a developer's disk may be full
 		}
 		if !n.onTLS() {

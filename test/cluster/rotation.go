@@ -37,10 +37,19 @@ func (n *Node) wayToHub() (kubeconfig, error) {
 	if !n.onTLS() {
 		return kubeconfig{server: n.HubURL()}, nil
 	}
-	cert, key, err := n.cluster.control.authority.issue(n.name+"-kubelet-client", identity{
-		name: "system:node:" + n.name, groups: []string{"system:nodes"}, until: time.Now().Add(firstLife),
+	cert, key, err := n.KubeletCertUntil(time.Now().Add(firstLife))
+	return kubeconfig{server: n.SecureURL(), caFile: n.ServingCert(), serverName: hubName, certFile: cert, keyFile: key}, err
+}
+
+// hubName is a secret on nodes that are not under test: edgehub install chooses it.
+const hubName = "abcdefghijklmnopqrstuvwxyz.edgehub.invalid"
+
+// KubeletCertUntil replaces the client certificate that kubelet's kubeconfig names, with which kubelet starts until
+// it has rotated it.
+func (n *Node) KubeletCertUntil(until time.Time) (certFile, keyFile string, err error) {
+	return n.cluster.control.authority.issue(n.name+"-kubelet-client", identity{
+		name: "system:node:" + n.name, groups: []string{"system:nodes"}, until: until,
 	})
-	return kubeconfig{server: n.SecureURL(), caFile: n.ServingCert(), certFile: cert, keyFile: key}, err
 }
 
 // allowRotation has the certificates approved that nodes ask for in their own name, as

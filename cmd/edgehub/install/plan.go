@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -139,8 +140,8 @@ func (p *plan) values(ctx context.Context, args, extra []string, k *kubelet.Kube
 	if systemctl.Version(ctx) >= stepsSince {
 		backoff = "\nRestartSteps=6\nRestartMaxDelaySec=30"
 	}
-	// The hub's certificate is pinned as the CA. It has no end, and is not renewed.
-	pinned := cmp.Or(p.config.TLSCertFile, filepath.Join(p.config.PKIDir(), "serving.crt"))
+	// The hub's own certificate is pinned as the CA. It has no end, and is not renewed. It signs for the server name.
+	pinned := filepath.Join(p.config.PKIDir(), "serving.crt")
 	var comment, address string
 	lines, err := dummyif.UnitLines(ctx, p.options.DummyIfName, p.config.PodAddresses)
 	if err != nil {
@@ -159,8 +160,16 @@ func (p *plan) values(ctx context.Context, args, extra []string, k *kubelet.Kube
 		"{{BACKOFF}}", backoff,
 		"{{STOP_SECONDS}}", strconv.Itoa(int((p.config.ShutdownGrace + afterGrace).Seconds())),
 		"{{ROOT_DIR}}", rootDir,
-		"{{KUBELET_SERVER}}", server, "{{AUTHORITY}}", pinned, "{{CREDENTIALS}}", credentials,
+		"{{KUBELET_SERVER}}", server, "{{AUTHORITY}}", pinned, "{{SERVER_NAME}}", hubName(kubeletKubeconfig), "{{CREDENTIALS}}", credentials,
 	}, nil
+}
+
+// hubName returns the secret tls-server-name in kubelet's kubeconfig for the hub, or a new one.
+func hubName(file string) string {
+	if name, _, err := kubeconfig.HubName(file); err == nil && kubeconfig.IsHubName(name) {
+		return name
+	}
+	return kubeconfig.NewHubName()
 }
 
 // clientCertificate returns lines of a kubeconfig with kubelet's client certificate: the one that it
@@ -330,11 +339,16 @@ func (p *plan) print(w io.Writer, texts bool) {
 		switch {
 		case f.path == envFile:
 			fmt.Fprintf(w, "\n--- %s\n%s", f.path, withoutValues(f.content))
+		case f.path == kubeletKubeconfig:
+			fmt.Fprintf(w, "\n--- %s\n%s", f.path, kubeconfigSecrets.ReplaceAll(f.content, []byte("$1…")))
 		case f.Kind == files.KindFile && f.path != binaryFile:
 			fmt.Fprintf(w, "\n--- %s\n%s", f.path, f.content)
 		}
 	}
 }
+
+// kubeconfigSecrets matches the lines of kubelet's kubeconfig for the hub that people are not shown.
+var kubeconfigSecrets = regexp.MustCompile(`(?m)^( *(?:tls-server-name|client-key-data): ).*$`)
 
 // commands describes what apply will run.
 func (p *plan) commands() []string {

@@ -152,6 +152,7 @@ func TestKubeletsWayToTheHub(t *testing.T) {
 	}
 	for _, want := range []string{
 		"  cluster:\n    server: https://127.0.0.1:10268\n    certificate-authority: /var/lib/edgehub/pki/serving.crt\n",
+		"\n    tls-server-name: ",
 		"  user:\n    client-certificate-data: Y2VydA==\n    client-key-data: a2V5\n", // it rotates none
 	} {
 		if !strings.Contains(string(text), want) {
@@ -159,6 +160,22 @@ func TestKubeletsWayToTheHub(t *testing.T) {
 		}
 	}
 	pki := t.TempDir()
+	file := filepath.Join(pki, "edgehub-kubelet.conf")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	name := hubName(file)
+	if !strings.Contains(string(text), name) || name == hubName(pki) || name == hubName(filepath.Join(pki, "none")) {
+		t.Errorf("the next install gives kubelet another name, or a node the same: %s", name)
+	}
+	var shown strings.Builder
+	(&plan{config: &config.Config{}, options: NewOptions(), changed: []plannedFile{{kubeletKubeconfig, files.Entry{Kind: files.KindFile}, text}}}).print(&shown, true)
+	if strings.Contains(shown.String(), name) || strings.Contains(shown.String(), "a2V5") || !strings.Contains(shown.String(), "tls-server-name: …\n") {
+		t.Errorf("people are shown secrets:\n%s", &shown)
+	}
+	if used := config.NewOptions().KubeletKubeconfig; used != kubeletKubeconfig {
+		t.Errorf("the hub reads %s", used)
+	}
 	rotated := &kubelet.Kubelet{Flags: map[string]string{"cert-dir": pki}}
 	if err := os.WriteFile(rotated.Certificate(), nil, 0o600); err != nil {
 		t.Fatal(err)
