@@ -14,6 +14,18 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
+// Name returns what the container runtime calls itself: containerd, or the name of one that only speaks CRI, with
+// which every other method fails.
+func (e *Engine) Name(ctx context.Context) (string, error) {
+	ctx, cancel := briefContext(ctx)
+	defer cancel()
+	version, err := cri.NewRuntimeServiceClient(e.conn).Version(ctx, &cri.VersionRequest{})
+	if err != nil {
+		return "", fmt.Errorf("ask for the container runtime's name: %w", errgrpc.ToNative(err))
+	}
+	return version.GetRuntimeName(), nil
+}
+
 // defaultHosts are CRI's default folders for the configuration of registries.
 const defaultHosts = "/etc/containerd/certs.d:/etc/docker/certs.d"
 

@@ -23,6 +23,7 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/kubelet"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
+	"github.com/edgehub-io/edgehub/imagepull/engine"
 )
 
 // checks prints the result of each check on a line. All checks run, so that all problems are known at
@@ -84,7 +85,14 @@ func prepare(ctx context.Context, o *Options, given func(string) bool, earlier *
 	} else {
 		c.ok("kubelet.service takes KUBELET_KUBECONFIG_ARGS, as kubeadm sets it up")
 	}
-	c.checkRuntime(k)
+	runtime, err := engine.New(engine.Options{Address: k.Endpoint})
+	if err != nil {
+		return nil, err
+	}
+	defer runtime.Close()
+	if !c.checkRuntime(ctx, k, runtime) {
+		k.Endpoint = "" // the hub would wait for images that nobody pulls
+	}
 	if o.Kubeconfig == "" {
 		o.Kubeconfig = k.Flag("kubeconfig", "/etc/kubernetes/kubelet.conf")
 	}
@@ -111,7 +119,8 @@ func prepare(ctx context.Context, o *Options, given func(string) bool, earlier *
 	c.checkOnline(ctx, p)
 	c.checkPorts(ctx, p, earlier)
 	c.checkPods(ctx, p, earlier)
-	c.checkCNI(cniFolder)
+	c.checkMeshes(ctx, p)
+	c.checkCNI(ctx, cniFolder, runtime)
 	c.checkDisk(p)
 	return p, c.result()
 }
@@ -130,17 +139,28 @@ func (c *checks) checkUnmodified(earlier *installed, force bool) {
 	}
 }
 
-func (c *checks) checkRuntime(k *kubelet.Kubelet) {
+// checkRuntime checks that there is a container runtime. It warns of one that only speaks CRI, and returns false then.
+func (c *checks) checkRuntime(ctx context.Context, k *kubelet.Kubelet, runtime *engine.Engine) bool {
 	socket := strings.TrimPrefix(k.Endpoint, "unix://")
 	info, err := os.Stat(socket)
 	switch {
 	case err != nil:
 		c.fail("container runtime: %v", err)
+		return true
 	case info.Mode()&os.ModeSocket == 0:
 		c.fail("container runtime: %s is no socket", socket)
+		return true
+	}
+	switch name, err := runtime.Name(ctx); {
+	case err != nil:
+		c.warn("the container runtime at %s does not say which it is: %v", k.Endpoint, err)
+	case name != "containerd":
+		c.warn("the container runtime at %s is %s, and edgehub knows containerd: the node and its pods live behind the hub, but which pods use it is not known, --restart-pods restarts none, --cluster-ip=always is refused, no image is pulled ahead or held, and uninstall needs --force (docs/install.md#other-container-runtimes)", k.Endpoint, name)
+		return false
 	default:
 		c.ok("container runtime at %s", k.Endpoint)
 	}
+	return true
 }
 
 // checkIdentity checks the node's identity. It returns nil if no further check is possible. A hub may

@@ -2,29 +2,55 @@ package install
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+
+	"github.com/edgehub-io/edgehub/imagepull/engine"
 )
 
-// cniFolder has the configurations of CNI plugins, of which containerd takes the first.
+// cniFolder has the configurations of CNI plugins, of which the container runtime takes the first.
 const cniFolder = "/etc/cni/net.d"
 
 // needsCloud is what a CNI plugin needs the cloud for, by its type. docs/offline.md has more.
 var needsCloud = map[string]string{
-	"calico":     "Calico with its own IPAM: no pod gets an address without the cloud, so pods do not come back after a reboot",
-	"cilium-cni": "Cilium: its agent does not start without the cloud, so pods do not come back after a reboot",
+	"calico":      "Calico with its own IPAM: no pod gets an address without the cloud, so pods do not come back after a reboot",
+	"cilium-cni":  "Cilium: its agent does not start without the cloud, so pods do not come back after a reboot",
+	"multus":      multus,
+	"multus-shim": multus,
 }
 
-// checkCNI warns of a pod network that does not start without the cloud.
-func (c *checks) checkCNI(folder string) {
+const multus = "Multus: it writes to each pod, outside of kube-system, what networks it has, so without the cloud no pod starts, and none comes back after a reboot"
+
+// checkCNI warns of a pod network that does not start without the cloud. envs reads variables of running containers.
+func (c *checks) checkCNI(ctx context.Context, folder string, envs environments) {
 	for _, plugin := range cniPlugins(folder) {
 		why := needsCloud[plugin.Type]
 		if why != "" && (plugin.Type != "calico" || plugin.IPAM.Type == "calico-ipam") {
 			c.warn("the pod network is %s (docs/offline.md#pod-networks)", why)
 		}
+		if plugin.Type == "calico" && usesTypha(ctx, envs) {
+			c.warn("the pod network is Calico with Typha: Felix ends 30 s after Typha is lost, and until the cloud is back no rule or route of a pod changes (docs/offline.md#pod-networks)")
+		}
 	}
+}
+
+// environments reads environment variables of running containers.
+type environments interface {
+	Environments(ctx context.Context, names ...string) ([]engine.Environment, error)
+}
+
+// usesTypha reports whether a Felix of this node gets what it needs from Typha. If the runtime does not say, none
+// does, as far as is known.
+func usesTypha(ctx context.Context, envs environments) bool {
+	const address, service = "FELIX_TYPHAADDR", "FELIX_TYPHAK8SSERVICENAME" // of Calico's own manifests
+	all, _ := envs.Environments(ctx, address, service)
+	return slices.ContainsFunc(all, func(e engine.Environment) bool {
+		return e.Values[address] != "" || !slices.Contains([]string{"", "none"}, e.Values[service])
+	})
 }
 
 // cniPlugin is a plugin in a configuration.
@@ -35,23 +61,62 @@ type cniPlugin struct {
 	} `json:"ipam"`
 }
 
-// cniPlugins returns the plugins of the configuration that containerd takes, and none if there is none or it cannot
-// be read: then pods have no network with the cloud, either.
+// cniNetwork is a configuration: of one plugin, or of several. Multus has other networks' in it, or names one.
+type cniNetwork struct {
+	cniPlugin
+	Name           string       `json:"name"`
+	Plugins        []cniPlugin  `json:"plugins"`
+	Delegates      []cniNetwork `json:"delegates"`
+	ClusterNetwork string       `json:"clusterNetwork"` // its name or its file, as Multus's container sees it
+
+	file string
+}
+
+// all returns the plugins, with those of networks within.
+func (n *cniNetwork) all() []cniPlugin {
+	plugins := append(slices.Clone(n.Plugins), n.cniPlugin)
+	for i := range n.Delegates {
+		plugins = append(plugins, n.Delegates[i].all()...)
+	}
+	return plugins
+}
+
+// cniPlugins returns the plugins of the configuration that the container runtime takes, and of the one behind Multus. It
+// returns none if there is none or it cannot be read: then pods have no network with the cloud, either.
 func cniPlugins(folder string) []cniPlugin {
-	entries, _ := os.ReadDir(folder) // in the order of names
+	networks := cniNetworks(folder)
+	if len(networks) == 0 {
+		return nil
+	}
+	first, others := &networks[0], networks[1:]
+	plugins := first.all()
+	if !strings.HasPrefix(first.Type, "multus") || len(first.Delegates) > 0 {
+		return plugins
+	}
+	behind := slices.IndexFunc(others, func(n cniNetwork) bool {
+		return n.Name == first.ClusterNetwork || n.file == filepath.Base(first.ClusterNetwork)
+	})
+	if behind < 0 && len(others) > 0 {
+		behind = 0 // which Multus takes if it is told of none
+	}
+	if behind >= 0 {
+		plugins = append(plugins, others[behind].all()...)
+	}
+	return plugins
+}
+
+// cniNetworks returns the configurations that can be read, in the order of their names.
+func cniNetworks(folder string) (all []cniNetwork) {
+	entries, _ := os.ReadDir(folder)
 	for _, entry := range entries {
 		if !slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(entry.Name())) {
 			continue
 		}
-		var network struct {
-			cniPlugin
-			Plugins []cniPlugin `json:"plugins"`
-		}
+		network := cniNetwork{file: entry.Name()}
 		text, err := os.ReadFile(filepath.Join(folder, entry.Name()))
-		if cmp.Or(err, json.Unmarshal(text, &network)) != nil {
-			continue
+		if cmp.Or(err, json.Unmarshal(text, &network)) == nil {
+			all = append(all, network)
 		}
-		return append(network.Plugins, network.cniPlugin)
 	}
-	return nil
+	return all
 }

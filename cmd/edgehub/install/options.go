@@ -130,7 +130,7 @@ func (o *Options) validate() error {
 	return errors.Join(errs...)
 }
 
-// hubArgs are the flags in the unit.
+// hubArgs are the flags in the unit. endpoint is containerd's; empty: there is none.
 func (o *Options) hubArgs(endpoint, kubeletRoot string) []string {
 	args := []string{"--node-name=" + o.NodeName, "--kubeconfig=" + o.Kubeconfig}
 	add := func(flag, value string) {
@@ -140,7 +140,7 @@ func (o *Options) hubArgs(endpoint, kubeletRoot string) []string {
 	}
 	add("--server-addr", o.ServerAddr)
 	add("--bootstrap-file", o.BootstrapFile)
-	add("--container-runtime-endpoint", endpoint)
+	args = append(args, "--container-runtime-endpoint="+endpoint)
 	add("--kubelet-root-dir", kubeletRoot)
 	if !o.KubeletOnly {
 		add("--dummy-if-ip", o.podAddresses())

@@ -193,32 +193,3 @@ func TestInstallReachesTheCloudAsTheHubWill(t *testing.T) {
 		t.Errorf("without a file it uses %q", got)
 	}
 }
-
-func TestAPodNetworkThatNeedsTheCloudIsNamed(t *testing.T) {
-	for name, c := range map[string]struct {
-		files map[string]string
-		want  string // "" is no note
-	}{
-		"flannel":                     {map[string]string{"10-flannel.conflist": `{"plugins": [{"type": "flannel"}, {"type": "portmap"}]}`}, ""},
-		"Calico":                      {map[string]string{"10-calico.conflist": `{"plugins": [{"type": "calico", "ipam": {"type": "calico-ipam"}}, {"type": "portmap"}]}`}, "no pod gets an address"},
-		"Calico with the Node's CIDR": {map[string]string{"10-calico.conflist": `{"plugins": [{"type": "calico", "ipam": {"type": "host-local"}}]}`}, ""},
-		"Cilium":                      {map[string]string{"05-cilium.conf": `{"type": "cilium-cni"}`}, "does not start without the cloud"},
-		"one that is not the first":   {map[string]string{"05-a.conf": `{"type": "bridge"}`, "05-cilium.conf": `{"type": "cilium-cni"}`}, ""},
-		"one behind files of others":  {map[string]string{"00.txt": "", "01.conf": "{", "05-cilium.conf": `{"type": "cilium-cni"}`}, "Cilium"},
-		"none":                        {nil, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			folder := t.TempDir()
-			for file, text := range c.files {
-				if err := os.WriteFile(filepath.Join(folder, file), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			var out strings.Builder
-			(&checks{out: &out}).checkCNI(folder)
-			if got := out.String(); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
-				t.Errorf("%q does not say %q", got, c.want)
-			}
-		})
-	}
-}
