@@ -1,12 +1,17 @@
 package install
 
 import (
+	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"maps"
+	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -133,9 +138,37 @@ func (p *plan) reachByPods(ctx context.Context, out io.Writer) error {
 	if p.reached {
 		return nil
 	}
-	err := firewall.Reach(ctx, p.ledServers(), p.options.PodCIDRs, p.options.OpenFirewall, out)
+	roots, err := podRoots(p.config.PodCAFile())
+	if err != nil {
+		return err
+	}
+	ask := func(ctx context.Context, conn net.Conn) error { return askHub(ctx, conn, roots) }
+	err = firewall.Reach(ctx, p.ledServers(), ask, p.options.PodCIDRs, p.options.OpenFirewall, out)
 	p.reached = err == nil
 	return err
+}
+
+// askHub sends a request as a pod does, and returns nil if whoever proves to be the hub answers, whatever.
+func askHub(ctx context.Context, conn net.Conn, roots *x509.CertPool) error {
+	secured := tls.Client(conn, podTLS(roots))
+	if err := secured.HandshakeContext(ctx); err != nil {
+		return err
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = secured.SetDeadline(deadline) // fails for a closed connection, as what follows does
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+podServerName+"/readyz", nil)
+	if err == nil {
+		err = req.Write(secured)
+	}
+	if err != nil {
+		return err
+	}
+	res, err := http.ReadResponse(bufio.NewReader(secured), req)
+	if err != nil {
+		return err
+	}
+	return res.Body.Close()
 }
 
 // checkReach tries whether pods reach the hub. Where kubelet is yet to lead them to it, none may be led

@@ -382,7 +382,7 @@ func (p *plan) commands() []string {
 		all = append(all, "systemctl restart "+hubService, fmt.Sprintf("wait until the hub is ready, and the node reads itself through it (at most %v)", p.options.Wait))
 	}
 	if p.leadsPods() {
-		all = append(all, "connect to the hub from network namespaces of pods")
+		all = append(all, "ask the hub from network namespaces of pods")
 	}
 	if p.kubelet {
 		all = append(all, "systemctl restart "+kubeletService, fmt.Sprintf("wait until node %s is Ready and has renewed its lease through the hub (at most %v)", p.options.NodeName, p.options.Wait))

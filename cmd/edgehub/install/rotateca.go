@@ -52,19 +52,44 @@ func RotateCA(ctx context.Context, wait time.Duration, out io.Writer) error {
 
 // isServedBy returns nil if what serves pods has a certificate of ca.
 func isServedBy(ctx context.Context, ca *nodeca.CA, address string) error {
-	pem, err := ca.Certificate()
+	roots, err := rootsOf(ca)
 	if err != nil {
 		return err
 	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem)
 	const timeout = 5 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: "kubernetes.default.svc", MinVersion: tls.VersionTLS12}}
+	dialer := tls.Dialer{Config: podTLS(roots)}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return err
 	}
 	return conn.Close()
+}
+
+// podServerName is a name of the apiserver that pods use, and that the hub's certificate for them has.
+const podServerName = "kubernetes.default.svc"
+
+// podTLS is how a pod verifies the hub.
+func podTLS(roots *x509.CertPool) *tls.Config {
+	return &tls.Config{RootCAs: roots, ServerName: podServerName, MinVersion: tls.VersionTLS12}
+}
+
+// podRoots reads the CA that pods verify the hub with.
+func podRoots(file string) (*x509.CertPool, error) {
+	ca, err := nodeca.Load(file)
+	if err != nil {
+		return nil, err
+	}
+	return rootsOf(ca)
+}
+
+func rootsOf(ca *nodeca.CA) (*x509.CertPool, error) {
+	pem, err := ca.Certificate()
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	return roots, nil
 }

@@ -38,14 +38,20 @@ type network struct {
 	ns   *os.File
 }
 
-// Reach returns nil if the servers, which must be listening, can be connected to from the network
+// Ask returns nil if the hub answers on a connection, which Ask neither closes nor keeps.
+type Ask func(ctx context.Context, conn net.Conn) error
+
+// answerError is that of Ask on a connection that was opened.
+type answerError struct{ error }
+
+// Reach returns nil if the servers, which must be listening, answer ask from the network
 // namespaces of pods, or from one made for this if no pod runs that has its own. It prints to out what
 // it tried. A pod that does not get through while others do is the matter of its own network, such as a
-// NetworkPolicy, and printed only. podCIDRs are those of the Node, if it has any. opened is whether the
-// node has the unit of [NewUnit].
-func Reach(ctx context.Context, servers []netip.AddrPort, podCIDRs []string, opened bool, out io.Writer) error {
+// NetworkPolicy or a service mesh, and printed only. podCIDRs are those of the Node, if it has any. opened is
+// whether the node has the unit of [NewUnit].
+func Reach(ctx context.Context, servers []netip.AddrPort, ask Ask, podCIDRs []string, opened bool, out io.Writer) error {
 	for _, server := range servers {
-		if err := dial(ctx, server); err != nil {
+		if err := dial(ctx, server, ask); err != nil {
 			return fmt.Errorf("the node itself does not reach the hub at %s: %w", server, err)
 		}
 	}
@@ -64,44 +70,56 @@ func Reach(ctx context.Context, servers []netip.AddrPort, podCIDRs []string, ope
 		}
 	}()
 	for _, server := range servers {
-		if err := reachFrom(ctx, networks, server, out); err != nil {
+		err := reachFrom(ctx, networks, server, ask, out)
+		if _, ok := errors.AsType[*answerError](err); ok { // no rule of a firewall's has refused it
+			return err
+		}
+		if err != nil {
 			return fmt.Errorf("%w%s", err, wayOut(ctx, server, podCIDRs, opened))
 		}
 	}
 	return nil
 }
 
-// reachFrom tries one server from all networks, and fails if none gets through.
-func reachFrom(ctx context.Context, networks []network, server netip.AddrPort, out io.Writer) error {
+// reachFrom tries one server from all networks, and fails if none gets through: with an answerError if all were
+// connected.
+func reachFrom(ctx context.Context, networks []network, server netip.AddrPort, ask Ask, out io.Writer) error {
 	errs := make([]error, len(networks))
 	var wg sync.WaitGroup
 	for i, n := range networks {
-		wg.Go(func() { errs[i] = n.connect(ctx, server) })
+		wg.Go(func() { errs[i] = n.connect(ctx, server, ask) })
 	}
 	wg.Wait()
 	var reached, failed []string
+	connected := true
 	for i, n := range networks {
 		if errs[i] == nil {
 			reached = append(reached, n.name)
 		} else {
 			failed = append(failed, n.name+": "+outcome(errs[i]))
+			_, answer := errors.AsType[*answerError](errs[i])
+			connected = connected && answer
 		}
 	}
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
 	if len(reached) == 0 {
-		return fmt.Errorf("pods do not reach the hub at %s, as tried from %s", server, strings.Join(failed, "; "))
+		err := fmt.Errorf("pods do not reach the hub at %s, as tried from %s", server, strings.Join(failed, "; "))
+		if connected {
+			err = &answerError{err}
+		}
+		return err
 	}
 	fmt.Fprintf(out, "pods reach the hub at %s, as tried from %s\n", server, strings.Join(reached, ", "))
 	for _, f := range failed {
-		fmt.Fprintf(out, "not from %s; a rule or NetworkPolicy for this pod alone\n", f)
+		fmt.Fprintf(out, "not from %s; a rule, NetworkPolicy or service mesh for this pod alone\n", f)
 	}
 	return nil
 }
 
-// connect tries a few times to connect to the server.
-func (n *network) connect(ctx context.Context, server netip.AddrPort) error {
+// connect tries a few times to have the server answer.
+func (n *network) connect(ctx context.Context, server netip.AddrPort, ask Ask) error {
 	var err error
 	for i := range tries {
 		if i > 0 {
@@ -112,7 +130,7 @@ func (n *network) connect(ctx context.Context, server netip.AddrPort) error {
 			}
 		}
 		var dialErr error
-		err = errors.Join(inside(n.ns, func() { dialErr = dial(ctx, server) }), dialErr)
+		err = errors.Join(inside(n.ns, func() { dialErr = dial(ctx, server, ask) }), dialErr)
 		if err == nil {
 			return nil
 		}
@@ -120,13 +138,20 @@ func (n *network) connect(ctx context.Context, server netip.AddrPort) error {
 	return err
 }
 
-func dial(ctx context.Context, server netip.AddrPort) error {
+// dial connects, and asks: whoever takes a connection may be another than the hub.
+func dial(ctx context.Context, server netip.AddrPort, ask Ask) error {
 	dialer := net.Dialer{Timeout: dialTimeout}
 	conn, err := dialer.DialContext(ctx, "tcp", server.String())
 	if err != nil {
 		return err
 	}
-	return conn.Close()
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	if err := ask(ctx, conn); err != nil {
+		return &answerError{err}
+	}
+	return nil
 }
 
 // inside calls f in a network namespace: sockets and programs that f opens and starts are there.
@@ -147,6 +172,9 @@ func inside(ns *os.File, f func()) error {
 // the network of the pod, is left as the reason.
 func outcome(err error) string {
 	var netErr net.Error
+	if answer, ok := errors.AsType[*answerError](err); ok {
+		return fmt.Sprintf("connected, but not to the hub (%v): another program takes the connection, such as the sidecar of a service mesh", answer.error)
+	}
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED): // by a TCP reset, or ICMP's port-unreachable
 		return "connection refused, though the hub listens: a rule rejects it"

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -99,6 +100,9 @@ for i in iptables ip6tables; do $i -P INPUT ACCEPT; $i -F; $i -X; done`).Combine
 	return lan
 }
 
+// connected is for what does not depend on the answer.
+func connected(context.Context, net.Conn) error { return nil }
+
 func programOf(server netip.AddrPort) string { return iptables(server.Addr()) }
 
 // refuse adds what a firewall accepts at its beginning, and these rules.
@@ -128,7 +132,7 @@ func TestWhatAFirewallDoesToPods(t *testing.T) {
 			node(t)
 			refuse(t, tt.server, tt.rules...)
 			var out bytes.Buffer
-			err := Reach(t.Context(), []netip.AddrPort{tt.server}, podCIDRs, false, &out)
+			err := Reach(t.Context(), []netip.AddrPort{tt.server}, connected, podCIDRs, false, &out)
 			t.Log(err, out.String())
 			if tt.outcome == "" {
 				if err != nil || !strings.Contains(out.String(), "pods reach the hub at "+tt.server.String()) {
@@ -148,13 +152,30 @@ func TestWhatAFirewallDoesToPods(t *testing.T) {
 	}
 }
 
+// The rules of a service mesh lead a pod's connection to a sidecar, which takes it: no firewall is the reason.
+func TestWhatAMeshDoesToPods(t *testing.T) {
+	node(t)
+	var out bytes.Buffer
+	asked := 0
+	ask := func(context.Context, net.Conn) error {
+		if asked++; asked == 1 { // by the node itself
+			return nil
+		}
+		return io.EOF
+	}
+	err := Reach(t.Context(), []netip.AddrPort{v4}, ask, podCIDRs, false, &out)
+	if err == nil || !strings.Contains(err.Error(), "connected, but not to the hub (EOF)") || strings.Contains(err.Error(), "--open-firewall") {
+		t.Errorf("%v; %s", err, out.String())
+	}
+}
+
 // What the unit does lets pods in, and nobody from the LAN, though that has routes to the address.
 func TestOpenForPodsOnly(t *testing.T) {
 	lan := node(t)
 	servers := []netip.AddrPort{v4, v6}
 	fromLAN := func(server netip.AddrPort) error {
 		var err error
-		return errors.Join(inside(lan, func() { err = dial(t.Context(), server) }), err)
+		return errors.Join(inside(lan, func() { err = dial(t.Context(), server, connected) }), err)
 	}
 	for _, server := range servers {
 		if err := fromLAN(server); err != nil {
@@ -183,7 +204,7 @@ func TestOpenForPodsOnly(t *testing.T) {
 		refuse(t, server, "-A INPUT -j REJECT")
 	}
 	execute(t, "ExecReload", lines)
-	if err := Reach(t.Context(), servers, podCIDRs, true, t.Output()); err != nil {
+	if err := Reach(t.Context(), servers, connected, podCIDRs, true, t.Output()); err != nil {
 		t.Error(err)
 	}
 	for _, server := range servers {
@@ -195,7 +216,7 @@ func TestOpenForPodsOnly(t *testing.T) {
 	if after := rules(); after != before {
 		t.Errorf("rules were\n%sand are\n%s", before, after)
 	}
-	if err := Reach(t.Context(), servers, podCIDRs, true, t.Output()); err == nil || !strings.Contains(err.Error(), "systemctl restart edgehub-firewall.service") {
+	if err := Reach(t.Context(), servers, connected, podCIDRs, true, t.Output()); err == nil || !strings.Contains(err.Error(), "systemctl restart edgehub-firewall.service") {
 		t.Errorf("the rules are gone, and pods: %v", err)
 	}
 }
@@ -218,16 +239,16 @@ func TestTheCommandForNftables(t *testing.T) {
 	})
 	run(t, `nft 'table inet filter { chain input { type filter hook input priority filter; iif lo accept; meta l4proto ipv6-icmp accept; tcp dport 22 accept; counter reject comment "the rest"; }; }'`)
 	for _, server := range []netip.AddrPort{v4, v6} {
-		err := Reach(t.Context(), []netip.AddrPort{server}, podCIDRs, false, t.Output())
+		err := Reach(t.Context(), []netip.AddrPort{server}, connected, podCIDRs, false, t.Output())
 		if err == nil || !strings.Contains(err.Error(), "of nftables' chain inet filter input") {
 			t.Fatalf("pods are refused, and: %v", err)
 		}
 		_, command, _ := strings.Cut(err.Error(), "by hand, and in the file that they are loaded from: ")
 		run(t, command)
-		if err := Reach(t.Context(), []netip.AddrPort{server}, podCIDRs, false, t.Output()); err != nil {
+		if err := Reach(t.Context(), []netip.AddrPort{server}, connected, podCIDRs, false, t.Output()); err != nil {
 			t.Error(err)
 		}
-		if dialErr := error(nil); inside(lan, func() { dialErr = dial(t.Context(), server) }) != nil || !errors.Is(dialErr, unix.ECONNREFUSED) {
+		if dialErr := error(nil); inside(lan, func() { dialErr = dial(t.Context(), server, connected) }) != nil || !errors.Is(dialErr, unix.ECONNREFUSED) {
 			t.Errorf("a host of the LAN reaches %s: %v", server, dialErr)
 		}
 	}
@@ -274,7 +295,7 @@ func TestPodsOfTheNodeAreTried(t *testing.T) {
 		t.Cleanup(func() { _ = unix.Unmount(groups, 0) })
 	}
 	var out bytes.Buffer
-	err := Reach(t.Context(), []netip.AddrPort{v4}, podCIDRs, false, &out)
+	err := Reach(t.Context(), []netip.AddrPort{v4}, connected, podCIDRs, false, &out)
 	if err != nil || strings.Count(out.String(), `("sleep")`) != 2 || !strings.Contains(out.String(), "not from the pod of process") {
 		t.Errorf("%v; %s", err, out.String())
 	}
