@@ -4,7 +4,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cache/identity"
@@ -23,13 +25,14 @@ func (x *exchange) online(res *http.Response) {
 	if res.StatusCode == http.StatusUnauthorized && !x.who.isNode() && x.info.Subresource != "proxy" { // there, it may be a backend's
 		x.cache.tokens.Unauthorized(x.req.Context(), x.who.token)
 	}
-	if !identity.Authenticated(res.StatusCode) || !x.identified() {
+	socket := x.isSocket(res)
+	if !socket && !identity.Authenticated(res.StatusCode) || !x.identified() {
 		return
 	}
 	if x.who.isNode() {
 		x.cache.writes.reached()
 	}
-	if x.isUnread() && res.StatusCode == http.StatusOK {
+	if x.isUnread() && (socket || res.StatusCode == http.StatusOK) {
 		x.unread(res)
 		return
 	}
@@ -39,6 +42,9 @@ func (x *exchange) online(res *http.Response) {
 	}
 	switch res.StatusCode {
 	case http.StatusOK:
+	case http.StatusSwitchingProtocols:
+		x.cache.watches.KeepSocket(res, x.req, x.query, x.began)
+		return
 	case http.StatusForbidden, http.StatusNotFound:
 		x.denied(res)
 		return
@@ -240,7 +246,16 @@ func (x *exchange) unread(res *http.Response) {
 		return
 	}
 	of := query.UserResource{User: x.who.user, Resource: x.resource()}
-	res.Body = &unreadBody{res.Body, func() { r.SeenUncached(of, versions.Following(r.Highest(of.Resource).Version())) }}
+	passed := func() { r.SeenUncached(of, versions.Following(r.Highest(of.Resource).Version())) }
+	isJSON := strings.HasPrefix(res.Header.Get("Content-Type"), runtime.ContentTypeJSON)
+	if x.query != nil && x.info.Verb == "watch" && !isJSON { // JSON is a table, which is for people
+		passed = func() { x.cache.watches.Unread(x.query) }
+	}
+	if res.StatusCode == http.StatusSwitchingProtocols {
+		tee.Upgraded(res, func([]byte) { passed() })
+		return
+	}
+	res.Body = &unreadBody{res.Body, passed}
 }
 
 // isUnread reports whether objects are read in a way that cannot be cached.
@@ -248,6 +263,11 @@ func (x *exchange) isUnread() bool {
 	i := x.info
 	return x.query == nil && x.req.Method == http.MethodGet && i.IsResourceRequest && i.Subresource == "" &&
 		(i.Verb == "get" || i.Verb == "list" || i.Verb == "watch")
+}
+
+// isSocket reports whether an answer makes the connection a watch over WebSocket.
+func (x *exchange) isSocket(res *http.Response) bool {
+	return res.StatusCode == http.StatusSwitchingProtocols && x.info.Verb == "watch" && (x.query != nil || x.isUnread())
 }
 
 // unreadBody is the body of a list or watch that is not decoded. Its objects may be newer than

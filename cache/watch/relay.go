@@ -78,16 +78,19 @@ func (s *stream) take(f *wire.Frame) {
 	}
 	s.resetRetry()
 	s.view.Heard(s.watches.Now())
-	switch f.Type {
-	case watch.Bookmark:
+	if s.learn(f) {
+		s.relayEvent(f)
+	}
+}
+
+// learn applies an event or bookmark to the view. It returns false for one that the client has seen.
+func (s *stream) learn(f *wire.Frame) bool {
+	if f.Type == watch.Bookmark {
 		s.item = f.Meta.TypeMeta()
 		s.bookmark(f)
-	case watch.Added, watch.Modified, watch.Deleted:
-		if !s.event(f) {
-			return
-		}
+		return true
 	}
-	s.relayEvent(f)
+	return s.event(f)
 }
 
 // relayUnread relays a frame that is no readable event. The state of the view after it is

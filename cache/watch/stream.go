@@ -150,19 +150,26 @@ func (s *stream) attach(res *http.Response) error {
 		return err
 	}
 	s.upstream, s.frames = res.Body, frames
+	s.accepted()
+	return nil
+}
+
+// accepted is called when an apiserver has accepted the watch.
+func (s *stream) accepted() {
 	s.view.Deny(false)
 	if s.at == "" {
-		return nil
+		return
 	}
 	s.view.Template.Store(s.req)
-	s.settleLater()
+	if s.upstream != nil {
+		s.settleLater()
+	}
 	switch p := s.view.Position(); {
 	case versions.Compare(p, s.at) < 0: // events would leave a gap
 		s.watches.Refresh(s.view, s.req)
 	case versions.Compare(p, s.at) > 0 && !s.resumed:
 		s.watches.Verify(s.view, s.req)
 	}
-	return nil
 }
 
 func (s *stream) Close() error {
