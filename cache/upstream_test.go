@@ -20,7 +20,7 @@ var errRefused = errors.New("connection refused")
 type answerFunc func(*http.Request) *http.Response
 
 // upstream are the apiservers, in memory. A test sets the answers to "get", "list", "watch",
-// "delete" and "check", which is the list of one object for its version. Watches stay open by
+// "delete", "access" and "check", which is the list of one object for its version. Watches stay open by
 // default, and a test writes to them through feeds.
 type upstream struct {
 	feeds chan *io.PipeWriter // holds more than any test opens
@@ -222,6 +222,9 @@ func (u *upstream) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, errRefused
 }
 
+// urlSelfAccess is where the hub asks what a user may read. By default it gets no answer.
+const urlSelfAccess = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
 const urlReview = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 // review answers a review of a token: the user is the part of the token before the dot.
@@ -287,6 +290,8 @@ func verbOf(r *http.Request) string {
 	}
 	query := r.URL.Query()
 	switch {
+	case r.URL.Path == urlSelfAccess:
+		return "access"
 	case r.Method == http.MethodDelete:
 		return "delete"
 	case query.Has("watch"):

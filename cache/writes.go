@@ -35,6 +35,7 @@ type writes struct {
 	reached   func() // closes answered, once
 	events    *spool.Spool
 	persisted atomic.Pointer[persisted]
+	rights    rights
 }
 
 func newWrites(c *Cache) (*writes, error) {
@@ -45,6 +46,7 @@ func newWrites(c *Cache) (*writes, error) {
 		return nil, err
 	}
 	w := &writes{cache: c, answered: make(chan struct{}), events: events}
+	w.rights.writes = w
 	w.reached = sync.OnceFunc(func() { close(w.answered) })
 	if err := w.load(); err != nil {
 		return nil, err
@@ -68,6 +70,7 @@ func (w *writes) whileUp(ctx context.Context) {
 	tasks.Go(func() { w.replay(ctx) })
 	tasks.Go(func() { w.settle(ctx) })
 	tasks.Go(func() { w.confirm(ctx) })
+	tasks.Go(func() { w.rights.confirm(ctx) })
 	tasks.Go(func() { w.sendNodePatches(ctx) })
 	select {
 	case <-ctx.Done():

@@ -1,6 +1,6 @@
 // Package confirm decides which of an apiserver's words the hub asks for again while the cloud
 // is there, so that what was revoked there does not outlive a loss: whose a bearer token is
-// (package identity), and what was said yes to (package review).
+// (package identity), what was said yes to (package review), and what users may read (package cache).
 //
 // # Which are asked for
 //
@@ -31,8 +31,15 @@ const (
 	// Pause is the mean time between two turns while something waits. It bounds a node's
 	// questions to 20 a minute, also when the cloud is back and all wait.
 	Pause = 6 * time.Second
+	// RightsPause is Pause for what users may read, of which a node has more: it asks at most 40 times a
+	// minute, for 400 rights within After, and for 800 until one is forgotten. Most are never asked for: who lists
+	// or watches again has them confirmed.
+	RightsPause = 1500 * time.Millisecond
 	// Idle is the mean time between two turns while nothing waits.
 	Idle = time.Minute
+	// Again is after how long a no to a right is asked for once more: only the second one counts. An apiserver
+	// that has just started, or a RoleBinding that is being replaced, says no for a moment.
+	Again = time.Minute
 )
 
 // Item is one word of an apiserver.

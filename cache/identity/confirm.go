@@ -98,6 +98,21 @@ func (r *record) newerThan(old *record) bool {
 		r.secret.issued == old.secret.issued && r.used.Load() > old.used.Load())
 }
 
+// Usable returns the token of each user that was issued last, among those that are in memory and have not
+// expired.
+func (t *Tokens) Usable() map[string]*Token {
+	now := t.opts.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	newest, tokens := map[string]*record{}, map[string]*Token{}
+	for h, r := range t.tokens {
+		if expired := !r.expires.IsZero() && now.After(r.expires); !expired && r.newerThan(newest[r.key]) {
+			newest[r.key], tokens[r.key] = r, &Token{r.secret.text, h}
+		}
+	}
+	return tokens
+}
+
 // Newest returns the user's token that was issued last, or "" if none is in memory.
 func (t *Tokens) Newest(user string) string {
 	t.mu.Lock()

@@ -110,6 +110,9 @@ type Token struct {
 	hash   hash
 }
 
+// Authorization returns the header with the token.
+func (t *Token) Authorization() string { return "Bearer " + t.secret }
+
 // String keeps the token out of logs.
 func (*Token) String() string { return "a bearer token" }
 

@@ -202,6 +202,7 @@ func (b *Builder) Commit(version string) CommitResult {
 		v.seen = "" // there is no newer state
 	}
 	v.replaceLocked(b, version)
+	v.denyLocked(false)
 	v.catchUpLocked()
 	return Committed
 }

@@ -44,6 +44,7 @@ func (c *contents) remove(name string) {
 		delete(c.index, name)
 		delete(c.damaged, name)
 		delete(c.reads.last, name)
+		delete(c.reads.shown, name)
 		c.bytes -= int64(old.Size + len(name) + memberCost)
 	}
 }

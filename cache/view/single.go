@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -35,7 +36,7 @@ func (v *View) KeepSingle(t wire.TypeMeta, name, began, version string, object [
 		return
 	}
 	o := store.NewObject(name, version, object)
-	v.noteReadLocked(name)
+	v.noteShownLocked(name)
 	if old, ok := v.index[name]; ok && (old.is(entryOf(&o)) && !v.damaged[name] && v.holdsLocked(name, old) || versions.Compare(old.Version, version) > 0 && !provesRestore(began, version)) {
 		return
 	}
@@ -43,7 +44,7 @@ func (v *View) KeepSingle(t wire.TypeMeta, name, began, version string, object [
 	name = strings.Clone(name) // it may be part of a URL
 	o.Name = name
 	v.set(name, entryOf(&o))
-	v.noteReadLocked(name)
+	v.noteShownLocked(name)
 	v.header.Newest = versions.Higher(v.header.Newest, version)
 	v.changeSingleLocked(&store.Change{Put: []store.Object{o}, Delete: v.makeRoomLocked()})
 }
@@ -79,6 +80,8 @@ type reads struct {
 	n      uint64
 	last   map[string]uint64 // by member name
 	before uint64            // n at the last call of Views.DropUnread
+	// shown is when an apiserver last showed each to a user that is not the node; see Views.Rights.
+	shown map[string]time.Time
 }
 
 // NoteRead records that a client has read a member of a Single view.
@@ -86,6 +89,18 @@ func (v *View) NoteRead(name string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.noteReadLocked(name)
+}
+
+// noteShownLocked records that an apiserver has shown a member of a Single view to its user.
+func (v *View) noteShownLocked(name string) {
+	v.noteReadLocked(name)
+	if _, ok := v.index[name]; !ok || v.Key.User == query.NodeUser {
+		return
+	}
+	if v.reads.shown == nil {
+		v.reads.shown = map[string]time.Time{}
+	}
+	v.reads.shown[name] = time.Now()
 }
 
 func (v *View) noteReadLocked(name string) {

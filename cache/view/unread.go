@@ -55,12 +55,17 @@ func (v *View) dropUnreadMembers(needed func(namespace, name string) bool) {
 		_, ok := v.index[name]
 		return !ok || v.reads.last[name] > before
 	})
-	if len(unread) == 0 || v.stale.Load() || !v.loaded {
+	v.dropMembersLocked(unread)
+}
+
+// dropMembersLocked drops members of a Single view. Records keep that they were seen.
+func (v *View) dropMembersLocked(names []string) {
+	if len(names) == 0 || v.stale.Load() || !v.loaded {
 		return
 	}
-	for _, name := range unread {
+	for _, name := range names {
 		v.records.SeenUncached(v.Key.UserResource(), v.index[name].Version)
 		v.remove(name)
 	}
-	v.changeSingleLocked(&store.Change{Delete: unread})
+	v.changeSingleLocked(&store.Change{Delete: names})
 }

@@ -51,6 +51,8 @@ type View struct {
 	version  string
 	complete bool
 	onDisk   bool // the view was read from the disk, or queued for it
+	// confirmed is when an apiserver last answered the query, since the hub started; see Views.Rights.
+	confirmed time.Time
 }
 
 // Entry is a member in the index.
@@ -289,6 +291,9 @@ func (v *View) Deny(denied bool) {
 }
 
 func (v *View) denyLocked(denied bool) {
+	if !denied {
+		v.confirmed = time.Now()
+	}
 	if v.header.Denied != denied {
 		v.header.Denied = denied
 		v.saveHeaderLocked(v.version)
