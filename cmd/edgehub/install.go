@@ -52,6 +52,20 @@ func runRotateCA(ctx context.Context, args []string) error {
 	return install.RotateCA(ctx, *wait, os.Stdout)
 }
 
+func runKubeletStart(ctx context.Context, args []string) error {
+	if len(args) != 1 {
+		return errors.New("edgehub kubelet-start is for kubelet.service, and takes the node's kubeconfig")
+	}
+	return install.KubeletStart(ctx, args[0])
+}
+
+func runRejoin(ctx context.Context, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("unexpected argument %q: edgehub rejoin is for edgehub-rejoin.service, and takes none", args[0])
+	}
+	return install.Rejoin(ctx, version.Get().Version, screen.Safe(os.Stdout))
+}
+
 func rotateFlags(fs *pflag.FlagSet) (wait *time.Duration) {
 	return fs.Duration("wait", install.DefaultWait, "how long the hub may take to use the new CA")
 }

@@ -51,7 +51,10 @@ func hubFlags(options *config.Options, logs *cli.LogOptions) (fs *pflag.FlagSet,
 }
 
 func run(ctx context.Context, args []string) error {
-	commands := map[string]func(context.Context, []string) error{"install": runInstall, "uninstall": runUninstall, "rotate-ca": runRotateCA}
+	commands := map[string]func(context.Context, []string) error{
+		"install": runInstall, "uninstall": runUninstall, "rotate-ca": runRotateCA,
+		"kubelet-start": runKubeletStart, "rejoin": runRejoin, // of units that install writes
+	}
 	if len(args) > 0 && commands[args[0]] != nil {
 		return commands[args[0]](ctx, args[1:])
 	}

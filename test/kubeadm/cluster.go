@@ -49,6 +49,8 @@ type Options struct {
 	Proxy bool
 	// ClusterIP has the cluster IP of the apiserver lead to the hub as soon as all pods trust it.
 	ClusterIP bool
+	// Rejoin has both machines leave the cluster at the end, and make another one, with a hub installed.
+	Rejoin bool
 	// Log is where builds show their progress.
 	Log io.Writer
 }

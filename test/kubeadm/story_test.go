@@ -22,8 +22,8 @@ func TestNodeIsAutonomousBehindAFirewall(t *testing.T) {
 }
 
 // TestNodeIsAutonomousAtAnotherAddress has flannel write the node's address while nobody takes it. Nothing stands between
-// the node and the apiserver, and a proxy that does not answer is named to kube-proxy.
-func TestNodeIsAutonomousAtAnotherAddress(t *testing.T) { tell(t, Options{Move: true}) }
+// the node and the apiserver, and a proxy that does not answer is named to kube-proxy. At the end the node joins another cluster.
+func TestNodeIsAutonomousAtAnotherAddress(t *testing.T) { tell(t, Options{Move: true, Rejoin: true}) }
 
 func tell(t *testing.T, o Options) {
 	t.Helper()
@@ -47,8 +47,11 @@ func tell(t *testing.T, o Options) {
 			t.Error(err)
 		}
 	})
-	last := Step{"edgehub uninstall puts everything back, the firewall too", (*Cluster).uninstall}
-	for _, step := range append(Story(), last) {
+	steps := append(Story(), Step{"edgehub uninstall puts everything back, the firewall too", (*Cluster).uninstall})
+	if o.Rejoin {
+		steps = append(steps, Step{"kubeadm reset and join with the hub installed: kubelet comes back behind it, in another cluster", (*Cluster).rejoin})
+	}
+	for _, step := range steps {
 		if !t.Run(step.Name, func(t *testing.T) {
 			if err := step.Run(c, t.Context(), t.Logf); err != nil {
 				t.Fatal(err)

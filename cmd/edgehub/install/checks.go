@@ -80,7 +80,7 @@ func prepare(ctx context.Context, o *Options, given func(string) bool, earlier *
 		return nil, c.result()
 	}
 	c.ok("kubelet runs (process %d)", k.PID)
-	if err := kubelet.CheckUnit(ctx); err != nil {
+	if err := kubelet.CheckUnit(ctx, kubeletEnvFile); err != nil {
 		c.fail("%v", err)
 	} else {
 		c.ok("kubelet.service takes KUBELET_KUBECONFIG_ARGS, as kubeadm sets it up")
@@ -130,7 +130,7 @@ func (c *checks) checkUnmodified(earlier *installed, force bool) {
 	for _, path := range slices.Sorted(maps.Keys(earlier.Written)) {
 		ok, err := files.Same(path, earlier.Written[path])
 		switch {
-		case path == envFile || ok && err == nil:
+		case path == envFile || path == kubeletEnvFile || ok && err == nil:
 		case force:
 			c.warn("%s was changed since edgehub wrote it; that is lost, by --force", path)
 		default:
@@ -236,6 +236,9 @@ func (c *checks) checkReadable(flag, path string) {
 // checkOnline checks that the node is Ready. An upgrade of the hub alone does not need the apiserver.
 func (c *checks) checkOnline(ctx context.Context, p *plan) {
 	node, err := p.cloud.Node(ctx, p.options.NodeName)
+	if err == nil {
+		p.uid = node.UID
+	}
 	switch {
 	case err == nil && apiserver.ReadyCondition(node).Status != corev1.ConditionTrue:
 		c.fail("node %s is not Ready as it is: mend that first, for install waits until it is", p.options.NodeName)

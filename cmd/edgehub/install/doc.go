@@ -10,7 +10,9 @@
 //	/etc/NetworkManager/conf.d/00-edgehub.conf            so does NetworkManager, where there is one
 //	/etc/edgehub/edgehub.env                              the administrator's flags
 //	/etc/kubernetes/edgehub-kubelet.conf                  kubelet's kubeconfig for the hub
-//	/etc/systemd/system/kubelet.service.d/20-edgehub.conf makes kubelet use it
+//	/etc/systemd/system/kubelet.service.d/20-edgehub.conf makes kubelet use it, by
+//	/etc/edgehub/kubelet.env                              which is gone while kubelet joins a cluster (rejoin.go)
+//	/etc/systemd/system/edgehub-rejoin.service            has kubelet use it again after that
 //	/var/lib/edgehub-install                              the record, and backups
 //
 // # Commit and rollback

@@ -145,7 +145,7 @@ func (p *plan) apply(ctx context.Context, j *journal, out io.Writer) error {
 			return err
 		}
 	}
-	if err := p.writeFiles(ctx, func(path string) bool { return path != dropInFile }); err != nil {
+	if err := p.writeFiles(ctx, func(path string) bool { return !leadsKubelet(path) }); err != nil {
 		return err
 	}
 	if err := p.openFirewall(ctx); err != nil {
@@ -165,7 +165,7 @@ func (p *plan) apply(ctx context.Context, j *journal, out io.Writer) error {
 		}
 	}
 	if err := waitFor(ctx, p.options.Wait, "the node does not read itself through the hub", func(ctx context.Context) error {
-		return readOwnNode(ctx, p.options.NodeName)
+		return p.readOwnNode(ctx)
 	}); err != nil {
 		return fmt.Errorf("%w%s", err, systemctl.Journal(context.WithoutCancel(ctx), hubService))
 	}
@@ -175,7 +175,7 @@ func (p *plan) apply(ctx context.Context, j *journal, out io.Writer) error {
 	if !p.kubelet {
 		return nil
 	}
-	if err := p.writeFiles(ctx, func(path string) bool { return path == dropInFile }); err != nil {
+	if err := p.writeFiles(ctx, leadsKubelet); err != nil {
 		return err
 	}
 	fmt.Fprintln(out, "restarting kubelet, and waiting until the node is Ready")

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/apiserver"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/dummyif"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
@@ -68,6 +70,7 @@ type plan struct {
 	kubelet bool              // kubelet is restarted
 	cloud   *apiserver.Client // with the node's own credentials
 	first   bool              // no hub is installed
+	uid     types.UID         // of the Node in the cloud; empty: it is not known
 
 	endpoint  string           // of containerd
 	bypass    []podrestart.Pod // that bypass the hub, or will
@@ -153,7 +156,7 @@ func (p *plan) values(ctx context.Context, args, extra []string, k *kubelet.Kube
 	}
 	const afterGrace = 15 * time.Second // for requests that are cut, and the cache's last write
 	return []string{
-		"{{BINARY}}", binaryFile, "{{ENV_FILE}}", envFile, "{{KUBELET_KUBECONFIG}}", kubeletKubeconfig,
+		"{{BINARY}}", binaryFile, "{{ENV_FILE}}", envFile, "{{KUBELET_ENV}}", kubeletEnvFile, "{{KUBECONFIG}}", p.options.Kubeconfig,
 		"{{ARGS}}", strings.Join(args, " "), "{{EXTRA}}", strings.Join(extra, " "),
 		"{{SOCKETS}}", "\nListenStream=" + strings.Join(sockets(p.config), "\nListenStream="),
 		"{{ADDRESS_COMMENT}}", comment, "{{ADDRESS}}", address,
@@ -223,10 +226,16 @@ func (p *plan) addFiles(values []string, env []byte, proxy []string) error {
 	file(serviceFile, 0o644, rendered(hubService))
 	link(socketLink, socketFile)
 	link(serviceLink, serviceFile)
+	file(rejoinFile, 0o644, rendered(rejoinService))
 	file(kubeletKubeconfig, 0o600, rendered("edgehub-kubelet.conf"))
+	led, ledErr := kubeletEnv(p.options.Kubeconfig)
+	file(kubeletEnvFile, 0o644, led)
 	file(dropInFile, 0o644, rendered("20-edgehub.conf"))
-	return err
+	return errors.Join(err, ledErr)
 }
+
+// leadsKubelet reports whether a file leads kubelet to the hub, and so is written when that answers.
+func leadsKubelet(path string) bool { return path == dropInFile || path == kubeletEnvFile }
 
 // networkFiles have programs that set up networks leave the dummy interface alone: systemd-networkd, which would
 // have a boot wait for it where a file of its own matches any name, and NetworkManager. The first file that
@@ -281,6 +290,8 @@ func (p *plan) compare(ctx context.Context) error {
 		switch f.path {
 		case dropInFile, kubeletKubeconfig:
 			p.kubelet = true
+		case kubeletEnvFile: // the hub reads once which apiserver the kubeconfig names
+			p.kubelet, p.restart = true, true
 		case socketFile:
 			p.sockets = true
 		case networkFiles()[0], networkFiles()[1]: // they are read at the next boot

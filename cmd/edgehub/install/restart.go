@@ -50,13 +50,17 @@ func restartHub(ctx context.Context, wait time.Duration, readyURL string) error 
 	return nil
 }
 
-// readOwnNode reads the node through the hub, as kubelet does.
-func readOwnNode(ctx context.Context, name string) error {
+// readOwnNode reads the node through the hub, as kubelet does. A hub that is offline may have one of another
+// cluster, with the same name.
+func (p *plan) readOwnNode(ctx context.Context) error {
 	way, _, err := apiserver.New(kubeletKubeconfig, nil)
 	if err != nil {
 		return err
 	}
-	_, err = way.Node(ctx, name)
+	node, err := way.Node(ctx, p.options.NodeName)
+	if err == nil && p.uid != "" && node.UID != p.uid {
+		err = fmt.Errorf("the hub has a node %s with the UID %s, and the apiserver one with %s", p.options.NodeName, node.UID, p.uid)
+	}
 	return err
 }
 

@@ -42,7 +42,7 @@ func writeUnits(t *testing.T) (folder string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{hubService, hubSocket, "edgehub-kubelet.conf"} {
+	for _, name := range []string{hubService, hubSocket, rejoinService, "edgehub-kubelet.conf", "20-edgehub.conf"} {
 		text, err := render(name, values)
 		if err != nil {
 			t.Fatal(err)

@@ -172,8 +172,8 @@ func (k *Kubelet) findEndpoint() (string, error) {
 }
 
 // CheckUnit returns an error unless kubelet.service uses the variable that the drop-in
-// sets, and nothing overrides the drop-in.
-func CheckUnit(ctx context.Context) error {
+// sets by the file own, and nothing overrides the drop-in.
+func CheckUnit(ctx context.Context, own string) error {
 	values, err := systemctl.Properties(ctx, Service, "Environment", "ExecStart", "EnvironmentFiles", "FragmentPath", "DropInPaths")
 	if err != nil {
 		return err
@@ -188,7 +188,7 @@ func CheckUnit(ctx context.Context) error {
 	}
 	for _, file := range strings.Fields(values["EnvironmentFiles"]) {
 		content, err := os.ReadFile(file)
-		if err == nil && strings.Contains("\n"+string(content), "\n"+name+"=") {
+		if err == nil && file != own && strings.Contains("\n"+string(content), "\n"+name+"=") {
 			return fmt.Errorf("%s sets %s, and wins over every drop-in of kubelet.service: take the line out of it", file, name)
 		}
 	}
