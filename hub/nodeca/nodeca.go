@@ -202,15 +202,15 @@ func (ca *CA) replace(old *authority, names Names) error {
 	}
 	template := &x509.Certificate{
 		// Clients find the signer by its name, so each CA has one of its own.
-		Subject:                     pkix.Name{CommonName: "edgehub CA " + rand.Text(), Organization: []string{"edgehub"}},
-		KeyUsage:                    x509.KeyUsageCertSign,
-		ExtKeyUsage:                 []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		BasicConstraintsValid:       true,
-		IsCA:                        true,
-		MaxPathLen:                  maxOlder, // the CAs after it, which it vouches for
-		PermittedDNSDomainsCritical: true,
-		PermittedDNSDomains:         names.DNS,
-		PermittedIPRanges:           networks(names.Addresses),
+		Subject:               pkix.Name{CommonName: "edgehub CA " + rand.Text(), Organization: []string{"edgehub"}},
+		KeyUsage:              x509.KeyUsageCertSign,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+		MaxPathLen:            maxOlder, // the CAs after it, which it vouches for
+		// Not critical: who does not know constraints would refuse the CA, as Mbed TLS does.
+		PermittedDNSDomains: names.DNS,
+		PermittedIPRanges:   networks(names.Addresses),
 	}
 	der, err := sign(template, key.Public(), &authority{cert: template, key: key})
 	if err != nil {

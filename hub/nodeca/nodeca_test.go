@@ -109,6 +109,27 @@ func TestAStolenCASignsForNoOtherName(t *testing.T) {
 	}
 }
 
+// A client that does not know a critical extension refuses the certificate.
+func TestWhoDoesNotKnowConstraintsCanReadTheCA(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	if err := open(t, file, names).Rotate(); err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.LoadX509KeyPair(file, file) // by itself, and by the one before
+	if err != nil || len(pair.Certificate) != 2 {
+		t.Fatal(len(pair.Certificate), err)
+	}
+	for _, der := range pair.Certificate {
+		ca, err := x509.ParseCertificate(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(ca.PermittedDNSDomains) == 0 || ca.PermittedDNSDomainsCritical {
+			t.Errorf("constrained to %v; critical: %t", ca.PermittedDNSDomains, ca.PermittedDNSDomainsCritical)
+		}
+	}
+}
+
 // sign returns a certificate signed by a CA, or by itself.
 func sign(t *testing.T, template *x509.Certificate, by *tls.Certificate) *tls.Certificate {
 	t.Helper()
