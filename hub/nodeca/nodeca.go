@@ -58,7 +58,7 @@ func Load(file string) (*CA, error) {
 // all names, Open creates one that nobody has signed: names that an older CA may not sign for
 // could not be served to pods that trust it, since clients compare all names of a certificate with
 // the constraints of all its signers. A CA that is created may sign for more addresses, too. A CA of
-// an older release, which may sign for clients, is rotated.
+// an older release, which may sign for clients or has critical constraints, is rotated.
 func Open(file string, names Names, more ...net.IP) (*CA, error) {
 	ca := &CA{file}
 	err := os.MkdirAll(filepath.Dir(file), 0o700)
@@ -66,7 +66,7 @@ func Open(file string, names Names, more ...net.IP) (*CA, error) {
 		err = ca.change(func(a *authority) error {
 			switch {
 			case a == nil || !a.covers(names):
-			case len(a.cert.ExtKeyUsage) == 0:
+			case len(a.cert.ExtKeyUsage) == 0 || a.cert.PermittedDNSDomainsCritical:
 				return ca.replace(a, a.names())
 			default:
 				return nil

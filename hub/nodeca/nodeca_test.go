@@ -182,14 +182,22 @@ func TestAStolenCASignsForNoClient(t *testing.T) {
 	}
 }
 
-func TestACAThatIsForClientsIsReplacedAndNoPodNotices(t *testing.T) {
-	old := sign(t, &x509.Certificate{ // as before CAs were constrained to servers
-		Subject: pkix.Name{CommonName: "edgehub CA 1"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-		PermittedDNSDomainsCritical: true, PermittedDNSDomains: names.DNS,
-		PermittedIPRanges: []*net.IPNet{
-			{IP: names.Addresses[0].To4(), Mask: net.CIDRMask(32, 32)}, {IP: names.Addresses[1], Mask: net.CIDRMask(128, 128)},
-		},
-	}, nil)
+func TestACAOfAnOlderReleaseIsReplacedAndNoPodNotices(t *testing.T) {
+	for name, template := range map[string]*x509.Certificate{
+		"before CAs were constrained to servers": {PermittedDNSDomainsCritical: true},
+		"before constraints were not critical":   {PermittedDNSDomainsCritical: true, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}},
+	} {
+		t.Run(name, func(t *testing.T) { replaceOld(t, template) })
+	}
+}
+
+func replaceOld(t *testing.T, template *x509.Certificate) {
+	template.Subject, template.IsCA, template.BasicConstraintsValid, template.KeyUsage = pkix.Name{CommonName: "edgehub CA 1"}, true, true, x509.KeyUsageCertSign
+	template.PermittedDNSDomains = names.DNS
+	template.PermittedIPRanges = []*net.IPNet{
+		{IP: names.Addresses[0].To4(), Mask: net.CIDRMask(32, 32)}, {IP: names.Addresses[1], Mask: net.CIDRMask(128, 128)},
+	}
+	old := sign(t, template, nil)
 	key, err := x509.MarshalPKCS8PrivateKey(old.PrivateKey)
 	if err != nil {
 		t.Fatal(err)
@@ -215,6 +223,9 @@ func TestACAThatIsForClientsIsReplacedAndNoPodNotices(t *testing.T) {
 	}
 	if err := admits(t, bundle(t, ca), old); err == nil {
 		t.Error("pods that start trust the old CA for clients")
+	}
+	if first, err := tls.LoadX509KeyPair(file, file); err != nil || first.Leaf.PermittedDNSDomainsCritical {
+		t.Errorf("the new CA has critical constraints: %v", err)
 	}
 }
 
