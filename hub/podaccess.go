@@ -14,6 +14,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/nodeca"
+	"github.com/edgehub-io/edgehub/hub/servertls"
 	"github.com/edgehub-io/edgehub/proxy/transform"
 )
 
@@ -36,11 +37,11 @@ type podAccess struct {
 	replaced []netip.Addr
 }
 
-// issued is the CA in use, with a certificate of it.
+// issued is the CA in use, with certificates of it.
 type issued struct {
 	ca      []byte // PEM
 	created time.Time
-	cert    *tls.Certificate
+	certs   *nodeca.Certificates
 }
 
 // openPodAccess reads or creates the node's CA under --root-dir.
@@ -52,9 +53,9 @@ func openPodAccess(c *config.Config, log *slog.Logger) (*podAccess, error) {
 	return p, nil
 }
 
-// open uses the CA that there is. It issues a certificate if that is another one than before.
+// open uses the CA that there is. It issues certificates if that is another one than before.
 func (p *podAccess) open() error {
-	ca, err := nodeca.Open(p.config.PodCAFile(), nodeca.NamesOf(p.config.NodeName, p.config.PodAddresses))
+	ca, err := nodeca.Open(p.config.PodCAFile(), nodeca.NamesOf(p.config.NodeName, p.config.PodAddresses, nil))
 	if err != nil {
 		return err
 	}
@@ -68,8 +69,8 @@ func (p *podAccess) open() error {
 	if before := p.issued.Load(); before != nil && bytes.Equal(before.ca, now.ca) {
 		return nil
 	}
-	// If the CA is replaced in between, the next check issues a certificate again.
-	if now.cert, err = ca.Issue(); err != nil {
+	// If the CA is replaced in between, the next check issues certificates again.
+	if now.certs, err = ca.Issue(); err != nil {
 		return err
 	}
 	p.issued.Store(now)
@@ -146,7 +147,10 @@ func (p *podAccess) clusterIPs() []netip.Addr {
 // nobody gets the node's identity there, and pods have tokens.
 func (p *podAccess) serverConfig() *tls.Config {
 	return &tls.Config{
-		MinVersion:     tls.VersionTLS12,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return p.issued.Load().cert, nil },
+		MinVersion: tls.VersionTLS12,
+		GetCertificate: servertls.BySNI(
+			func() *tls.Certificate { return p.issued.Load().certs.Usual },
+			func(name string) *tls.Certificate { return p.issued.Load().certs.Named(name) },
+		),
 	}
 }

@@ -186,7 +186,7 @@ func TestTheCertificateForPodsNamesTheAPIServer(t *testing.T) {
 	n := newNode(t, serveCluster)
 	n.config.PodAddresses = podAddress
 	// As edgehub install does, which knows the address of the Service.
-	if _, err := nodeca.Open(n.config.PodCAFile(), nodeca.NamesOf("n1", n.config.PodAddresses), net.IPv4(10, 96, 0, 1)); err != nil {
+	if _, err := nodeca.Open(n.config.PodCAFile(), nodeca.NamesOf("n1", n.config.PodAddresses, nil), net.IPv4(10, 96, 0, 1)); err != nil {
 		t.Fatal(err)
 	}
 	n.start(t)
@@ -234,7 +234,7 @@ func TestTheCAForPodsIsFollowedAndRotated(t *testing.T) {
 				if err := os.Chtimes(c.PodCAFile(), made, made); err != nil {
 					t.Fatal(err)
 				}
-				p.issued.Store(&issued{ca: before.ca, created: made, cert: before.cert})
+				p.issued.Store(&issued{ca: before.ca, created: made, certs: before.certs})
 				if tt.byHand {
 					ca, err := nodeca.Load(c.PodCAFile())
 					if err == nil {
@@ -248,7 +248,7 @@ func TestTheCAForPodsIsFollowedAndRotated(t *testing.T) {
 				defer cancel()
 				p.run(ctx)
 				now := p.issued.Load()
-				if otherCA, other := !bytes.Equal(now.ca, before.ca), !bytes.Equal(now.cert.Certificate[0], before.cert.Certificate[0]); otherCA != tt.rotated || other != tt.rotated {
+				if otherCA, other := !bytes.Equal(now.ca, before.ca), !bytes.Equal(now.certs.Usual.Certificate[0], before.certs.Usual.Certificate[0]); otherCA != tt.rotated || other != tt.rotated {
 					t.Errorf("there is another CA: %t, and another certificate: %t; want %t", otherCA, other, tt.rotated)
 				}
 			})

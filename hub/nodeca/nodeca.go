@@ -14,7 +14,6 @@ import (
 	"io/fs"
 	"math/big"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,55 +23,42 @@ import (
 	"github.com/edgehub-io/edgehub/hub/durable"
 )
 
-// Names are what a CA may sign certificates for.
-type Names struct {
-	DNS       []string
-	Addresses []net.IP
-}
-
-// NamesOf returns the names by which the pods of a node find its hub: those of the apiserver in a
-// cluster, and the hub's addresses for pods.
-func NamesOf(node string, hub []netip.Addr) Names {
-	n := Names{DNS: []string{
-		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", node,
-	}}
-	for _, address := range hub {
-		n.Addresses = append(n.Addresses, net.IP(address.AsSlice()))
-	}
-	return n
-}
-
 // CA is the certificate authority of a node. Concurrent use is safe, also by several processes.
-type CA struct{ file string }
+type CA struct {
+	file  string
+	names Names // that are served; it may sign for more addresses
+}
 
 // Load opens the CA in a file, which must exist.
 func Load(file string) (*CA, error) {
-	ca := &CA{file}
-	if _, err := ca.read(); err != nil {
+	ca := &CA{file: file}
+	a, err := ca.read()
+	if err != nil {
 		return nil, ca.wrap(err)
 	}
+	ca.names = a.names()
 	return ca, nil
 }
 
-// Open opens the CA in a file, with its key. If the file does not exist, or its CA may not sign for
-// all names, Open creates one that nobody has signed: names that an older CA may not sign for
-// could not be served to pods that trust it, since clients compare all names of a certificate with
-// the constraints of all its signers. A CA that is created may sign for more addresses, too. A CA of
-// an older release, which may sign for clients or has critical constraints, is rotated.
+// Open opens the CA in a file, with its key. If the file does not exist, Open creates one, which may
+// sign for more addresses, too. A CA that may not sign for all names is replaced by one that may, and
+// for the addresses of the one before; a CA of an older release, which may sign for clients or has
+// critical constraints, is rotated.
 func Open(file string, names Names, more ...net.IP) (*CA, error) {
-	ca := &CA{file}
+	ca := &CA{file, names}
 	err := os.MkdirAll(filepath.Dir(file), 0o700)
 	if err == nil {
 		err = ca.change(func(a *authority) error {
 			switch {
-			case a == nil || !a.covers(names):
+			case a == nil:
+				return ca.replace(nil, names.with(more))
+			case !a.covers(names):
+				return ca.replace(a, names.with(more).with(a.names().Addresses))
 			case len(a.cert.ExtKeyUsage) == 0 || a.cert.PermittedDNSDomainsCritical:
 				return ca.replace(a, a.names())
 			default:
 				return nil
 			}
-			names.Addresses = append(slices.Clone(names.Addresses), more...)
-			return ca.replace(nil, names)
 		})
 	}
 	if err != nil {
@@ -138,40 +124,11 @@ func (ca *CA) Rotate() error {
 	return nil
 }
 
-// Issue returns a certificate for all names that the CA may sign for, with a new key. It is
-// followed by what clients need that know an older CA.
-func (ca *CA) Issue() (*tls.Certificate, error) {
-	a, err := ca.read()
-	if err != nil {
-		return nil, fmt.Errorf("issue a serving certificate by the CA in %s: %w", ca.file, err)
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	names := a.names()
-	der, err := sign(&x509.Certificate{
-		Subject:     pkix.Name{CommonName: "edgehub", Organization: []string{"edgehub"}},
-		DNSNames:    names.DNS,
-		IPAddresses: names.Addresses,
-		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}, key.Public(), a)
-	if err != nil {
-		return nil, fmt.Errorf("issue a serving certificate: %w", err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, err
-	}
-	return &tls.Certificate{Certificate: append([][]byte{der}, a.older...), PrivateKey: key, Leaf: leaf}, nil
-}
-
 // authority is a CA with its key.
 type authority struct {
 	cert  *x509.Certificate
 	key   crypto.Signer
-	older [][]byte // the same CA signed by the one before it, that one signed by its predecessor, and so on
+	older []*x509.Certificate // the same CA signed by the one before it, that one signed by its predecessor, and so on
 }
 
 // maxOlder bounds the chain that the hub sends with its certificate. A pod that is older than
@@ -191,10 +148,18 @@ func (ca *CA) read() (*authority, error) {
 	if !ok || !pair.Leaf.IsCA {
 		return nil, errors.New("not a CA with its key")
 	}
-	return &authority{cert: pair.Leaf, key: key, older: pair.Certificate[1:]}, nil
+	a := &authority{cert: pair.Leaf, key: key}
+	for _, der := range pair.Certificate[1:] {
+		cert, err := x509.ParseCertificate(der)
+		if err != nil {
+			return nil, err
+		}
+		a.older = append(a.older, cert)
+	}
+	return a, nil
 }
 
-// replace writes a new CA, which old signs, too, unless it is nil.
+// replace writes a new CA. old, unless it is nil, signs it, too, for the names that both may sign for.
 func (ca *CA) replace(old *authority, names Names) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -209,7 +174,7 @@ func (ca *CA) replace(old *authority, names Names) error {
 		IsCA:                  true,
 		MaxPathLen:            maxOlder, // the CAs after it, which it vouches for
 		// Not critical: who does not know constraints would refuse the CA, as Mbed TLS does.
-		PermittedDNSDomains: names.DNS,
+		PermittedDNSDomains: slices.Concat(names.DNS, names.Apart),
 		PermittedIPRanges:   networks(names.Addresses),
 	}
 	der, err := sign(template, key.Public(), &authority{cert: template, key: key})
@@ -218,11 +183,13 @@ func (ca *CA) replace(old *authority, names Names) error {
 	}
 	chain := [][]byte{der}
 	if old != nil {
-		if der, err = sign(template, key.Public(), old); err != nil {
+		older, err := old.vouch(template, key.Public())
+		if err != nil {
 			return err
 		}
-		chain = append(append(chain, der), old.older...)
-		chain = chain[:min(len(chain), 1+maxOlder)]
+		for _, cert := range older {
+			chain = append(chain, cert.Raw)
+		}
 	}
 	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
@@ -235,41 +202,28 @@ func (ca *CA) replace(old *authority, names Names) error {
 	return durable.Write(ca.file, content)
 }
 
-// names returns what a may sign certificates for.
-func (a *authority) names() Names {
-	n := Names{DNS: a.cert.PermittedDNSDomains}
-	for _, network := range a.cert.PermittedIPRanges {
-		n.Addresses = append(n.Addresses, network.IP)
+// vouch returns what clients need that trust a, or a CA before it, to trust the one after it: its
+// certificate by a, for the names that both may sign for, and those by which a itself is trusted.
+func (a *authority) vouch(next *x509.Certificate, key crypto.PublicKey) ([]*x509.Certificate, error) {
+	shared := constraints(next).and(a.names())
+	template := *next
+	template.PermittedDNSDomains, template.PermittedIPRanges = shared.DNS, networks(shared.Addresses)
+	der, err := sign(&template, key, a)
+	if err != nil {
+		return nil, err
 	}
-	return n
-}
-
-// covers reports whether a may sign for all names.
-func (a *authority) covers(names Names) bool {
-	own := a.names()
-	for _, name := range names.DNS {
-		if !slices.Contains(own.DNS, name) {
-			return false
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, err
+	}
+	chain := append([]*x509.Certificate{cert}, a.older...)
+	for i, cert := range chain {
+		// A certificate without constraints of one kind is for all names of that kind: it is dropped.
+		if shared = shared.and(constraints(cert)); len(shared.DNS) == 0 || len(shared.Addresses) == 0 {
+			return chain[:i], nil
 		}
 	}
-	for _, address := range names.Addresses {
-		if !slices.ContainsFunc(own.Addresses, address.Equal) {
-			return false
-		}
-	}
-	return true
-}
-
-// networks returns a network of one address for each address.
-func networks(addresses []net.IP) []*net.IPNet {
-	var list []*net.IPNet
-	for _, ip := range addresses {
-		if v4 := ip.To4(); v4 != nil {
-			ip = v4
-		}
-		list = append(list, &net.IPNet{IP: ip, Mask: net.CIDRMask(8*len(ip), 8*len(ip))})
-	}
-	return list
+	return chain[:min(len(chain), maxOlder)], nil
 }
 
 // sign returns a certificate, for a key, that never expires.

@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -46,10 +47,18 @@ func bundle(t *testing.T, ca *nodeca.CA) *x509.CertPool {
 	return pool
 }
 
-// handshake connects as a client that trusts roots and expects a name.
-func handshake(t *testing.T, cert *tls.Certificate, roots *x509.CertPool, name string) error {
+// served is the certificate for who asks for a name, or dials an address.
+func served(certs *nodeca.Certificates, name string) *tls.Certificate {
+	if cert := certs.Named(name); cert != nil {
+		return cert
+	}
+	return certs.Usual
+}
+
+// handshake connects as a client that trusts roots and expects a name, which it asks for.
+func handshake(t *testing.T, certs *nodeca.Certificates, roots *x509.CertPool, name string) error {
 	t.Helper()
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{*cert}, MinVersion: tls.VersionTLS12})
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{*served(certs, name)}, MinVersion: tls.VersionTLS12})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,13 +77,13 @@ func handshake(t *testing.T, cert *tls.Certificate, roots *x509.CertPool, name s
 	return err
 }
 
-func issue(t *testing.T, ca *nodeca.CA) *tls.Certificate {
+func issue(t *testing.T, ca *nodeca.CA) *nodeca.Certificates {
 	t.Helper()
-	cert, err := ca.Issue()
+	certs, err := ca.Issue()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cert
+	return certs
 }
 
 func TestNoPodNoticesARotation(t *testing.T) {
@@ -218,8 +227,8 @@ func replaceOld(t *testing.T, template *x509.Certificate) {
 			t.Errorf("a pod that %s: %v", name, err)
 		}
 	}
-	if len(cert.Certificate) != 2 {
-		t.Errorf("%d certificates; want the serving one, and the new CA's by the old one", len(cert.Certificate))
+	if len(cert.Usual.Certificate) != 2 {
+		t.Errorf("%d certificates; want the serving one, and the new CA's by the old one", len(cert.Usual.Certificate))
 	}
 	if err := admits(t, bundle(t, ca), old); err == nil {
 		t.Error("pods that start trust the old CA for clients")
@@ -248,21 +257,86 @@ func TestACAThatIsForMoreNamesIsKept(t *testing.T) {
 	if err := handshake(t, issue(t, ca), roots, "10.96.0.1"); err != nil {
 		t.Errorf("the certificate lacks a name that the CA is for: %v", err)
 	}
-	if got := issue(t, ca); len(got.Certificate) != 1 {
-		t.Errorf("the CA was replaced: %d certificates", len(got.Certificate))
+	if got := issue(t, ca); len(got.Usual.Certificate) != 1 {
+		t.Errorf("the CA was replaced: %d certificates", len(got.Usual.Certificate))
 	}
 }
 
-func TestACAForOtherAddressesIsNotSignedByTheOneBefore(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "ca.pem")
-	open(t, file, names)
-	moved := nodeca.Names{DNS: names.DNS, Addresses: []net.IP{net.IPv4(169, 254, 3, 1)}}
-	ca := open(t, file, moved)
-	if err := handshake(t, issue(t, ca), bundle(t, ca), "169.254.3.1"); err != nil {
-		t.Errorf("a pod that starts now: %v", err)
+// A further name cuts off no pod that runs: what it is served has no name that its CA may not sign for.
+func TestACAForOtherNamesIsSignedByTheOneBefore(t *testing.T) {
+	const own, addressOfService = "kubernetes.default.svc.k8s.example", "10.96.0.1"
+	moved := net.IPv4(169, 254, 3, 1)
+	for name, tt := range map[string]struct {
+		names    nodeca.Names
+		further  []string // names and addresses
+		answered []string // to pods that run; all others of the CA are only to pods that start
+	}{
+		"a name":          {nodeca.Names{DNS: names.DNS, Addresses: names.Addresses, Apart: []string{own}}, []string{own}, []string{"node1", "169.254.2.1", "fd00::2:1"}},
+		"another node":    {nodeca.Names{DNS: []string{"kubernetes.default.svc", "node2"}, Addresses: names.Addresses}, []string{"node2"}, []string{"169.254.2.1"}},
+		"another address": {nodeca.Names{DNS: names.DNS, Addresses: []net.IP{moved}}, []string{"169.254.3.1"}, []string{"node1"}},
+		"one more":        {nodeca.Names{DNS: names.DNS, Addresses: append([]net.IP{moved}, names.Addresses...)}, []string{"169.254.3.1"}, []string{"169.254.2.1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "ca.pem")
+			first, err := nodeca.Open(file, names, net.ParseIP(addressOfService))
+			if err != nil {
+				t.Fatal(err)
+			}
+			pods := []*x509.CertPool{bundle(t, first)}
+			if err := first.Rotate(); err != nil {
+				t.Fatal(err)
+			}
+			pods = append(pods, bundle(t, first))
+			ca := open(t, file, tt.names)
+			pods = append(pods, bundle(t, ca))
+			if err := ca.Rotate(); err != nil {
+				t.Fatal(err)
+			}
+			pods = append(pods, bundle(t, ca))
+			certs := issue(t, open(t, file, tt.names))
+			for i, roots := range pods {
+				for _, name := range append(tt.answered, "kubernetes.default.svc", addressOfService) {
+					if err := handshake(t, certs, roots, name); err != nil {
+						t.Errorf("pod %d connects to %s: %v", i, name, err)
+					}
+				}
+				for _, name := range tt.further {
+					if err, knows := handshake(t, certs, roots, name), i >= 2; (err == nil) != knows {
+						t.Errorf("pod %d connects to %s: %v", i, name, err)
+					}
+				}
+			}
+		})
 	}
-	if got := issue(t, ca); len(got.Certificate) != 1 {
-		t.Errorf("%d certificates are sent to pods, of which they need one", len(got.Certificate))
+}
+
+// A client that is led to the address of the hub from that of the Service asks for neither.
+func TestOneCertificateHasAllAddressesForPodsThatStart(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	if _, err := nodeca.Open(file, names, net.IPv4(10, 96, 0, 1)); err != nil {
+		t.Fatal(err)
+	}
+	certs := issue(t, open(t, file, nodeca.Names{DNS: names.DNS, Addresses: []net.IP{net.IPv4(169, 254, 3, 1)}}))
+	leaf := certs.Named("169.254.3.1").Leaf
+	for _, name := range []string{"169.254.3.1", "10.96.0.1", "kubernetes.default.svc"} {
+		if err := leaf.VerifyHostname(name); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A name of its own is in no certificate that is served to who does not ask for it, and the other way round.
+func TestANameApartHasACertificateOfItsOwn(t *testing.T) {
+	const own = "kubernetes.default.svc.k8s.example"
+	n := nodeca.Names{DNS: names.DNS, Addresses: names.Addresses, Apart: []string{own}}
+	certs := issue(t, open(t, filepath.Join(t.TempDir(), "ca.pem"), n))
+	for _, asked := range []string{"", "node1", "kubernetes.default.svc", "169.254.2.1", "www.example.com"} {
+		if leaf := served(certs, asked).Leaf; slices.Contains(leaf.DNSNames, own) {
+			t.Errorf("who asks for %q gets a certificate for %q", asked, leaf.DNSNames)
+		}
+	}
+	if leaf := served(certs, own).Leaf; !slices.Equal(leaf.DNSNames, []string{own}) || len(leaf.IPAddresses) != 0 {
+		t.Errorf("its certificate is for %q and %v", leaf.DNSNames, leaf.IPAddresses)
 	}
 }
 
@@ -299,8 +373,8 @@ func TestRotationsByTwoProcessesLoseNoCA(t *testing.T) {
 		}
 	}
 	cert := issue(t, first)
-	if want := 1 + 4; len(cert.Certificate) != want {
-		t.Errorf("%d certificates; want %d", len(cert.Certificate), want)
+	if want := 1 + 4; len(cert.Usual.Certificate) != want {
+		t.Errorf("%d certificates; want %d", len(cert.Usual.Certificate), want)
 	}
 	if err := handshake(t, cert, roots, "node1"); err != nil {
 		t.Error(err)
