@@ -55,7 +55,7 @@ func openPodAccess(c *config.Config, log *slog.Logger) (*podAccess, error) {
 
 // open uses the CA that there is. It issues certificates if that is another one than before.
 func (p *podAccess) open() error {
-	ca, err := nodeca.Open(p.config.PodCAFile(), nodeca.NamesOf(p.config.NodeName, p.config.PodAddresses, nil))
+	ca, err := nodeca.Open(p.config.PodCAFile(), nodeca.NamesOf(p.config.NodeName, p.config.PodAddresses, p.config.APIServerNames))
 	if err != nil {
 		return err
 	}

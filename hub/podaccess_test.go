@@ -170,10 +170,10 @@ func (n *node) podClient(t *testing.T) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// serves returns the certificates that the hub sends to pods.
-func (n *node) serves(t *testing.T) []*x509.Certificate {
+// serves returns the certificates that the hub sends to pods that ask for a name.
+func (n *node) serves(t *testing.T, name string) []*x509.Certificate {
 	t.Helper()
-	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the certificate is what is looked at
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, ServerName: name}} //nolint:gosec // the certificate is what is looked at
 	conn, err := dialer.DialContext(t.Context(), "tcp", n.config.PodServers()[0])
 	if err != nil {
 		t.Fatal(err)
@@ -189,16 +189,27 @@ func TestTheCertificateForPodsNamesTheAPIServer(t *testing.T) {
 	if _, err := nodeca.Open(n.config.PodCAFile(), nodeca.NamesOf("n1", n.config.PodAddresses, nil), net.IPv4(10, 96, 0, 1)); err != nil {
 		t.Fatal(err)
 	}
+	const own = "kubernetes.default.svc.k8s.example.com"
+	n.config.APIServerNames = []string{own}
 	n.start(t)
-	leaf := n.serves(t)[0]
+	leaf := n.serves(t, "")[0]
 	for _, name := range []string{"10.96.0.1", "127.0.0.2", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "n1"} {
 		if err := leaf.VerifyHostname(name); err != nil {
 			t.Error(err)
 		}
 	}
-	if err := leaf.VerifyHostname("registry.example.com"); err == nil {
-		t.Error("it is for every name")
+	for _, name := range []string{"registry.example.com", own} {
+		if err := leaf.VerifyHostname(name); err == nil {
+			t.Errorf("it is for %s, too", name)
+		}
 	}
+	if leaf := n.serves(t, own)[0]; !slices.Equal(leaf.DNSNames, []string{own}) {
+		t.Errorf("the certificate of %s is for %q", own, leaf.DNSNames)
+	}
+	transport := n.podClient(t).Transport.(*http.Transport)
+	transport.TLSClientConfig.ServerName = own
+	var service corev1.Service
+	readObject(t, &http.Client{Transport: transport}, "https://"+n.config.PodServers()[0]+"/api/v1/namespaces/default/services/kubernetes", "pod-token", &service)
 }
 
 func TestPodsMayUseBothFamilies(t *testing.T) {

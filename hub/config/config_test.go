@@ -108,7 +108,11 @@ func TestBadFlagsAreNamed(t *testing.T) {
 			[]string{"--node-name=n", "--cluster-ip=always", "--dummy-if-ip=169.254.2.1", "--transforms=kube-proxy", "--container-runtime-endpoint="},
 			[]string{"--cluster-ip", "apiserver-service", "root-ca", "--container-runtime-endpoint"},
 		},
-		"several at once": {[]string{"--lb-mode=x", "--kubeconfig=", "--root-dir="}, []string{"--node-name", "--lb-mode", "--kubeconfig", "--root-dir"}},
+		"a name for no pod":         {[]string{"--node-name=n", "--apiserver-names=a.b.svc"}, []string{"--apiserver-names", "--dummy-if-ip"}},
+		"a name of the internet":    {[]string{"--node-name=n", "--dummy-if-ip=169.254.2.1", "--apiserver-names=www.example.com"}, []string{"--apiserver-names", "www.example.com", "SERVICE.NAMESPACE.svc"}},
+		"every name of a domain":    {[]string{"--node-name=n", "--dummy-if-ip=169.254.2.1", "--apiserver-names=*.default.svc"}, []string{"--apiserver-names", "*.default.svc", "SERVICE.NAMESPACE.svc"}},
+		"a name that is no Service": {[]string{"--node-name=n", "--dummy-if-ip=169.254.2.1", "--apiserver-names=kubernetes.svc"}, []string{"--apiserver-names", "kubernetes.svc"}},
+		"several at once":           {[]string{"--lb-mode=x", "--kubeconfig=", "--root-dir="}, []string{"--node-name", "--lb-mode", "--kubeconfig", "--root-dir"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

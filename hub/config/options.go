@@ -32,6 +32,7 @@ type Options struct {
 	TLSKeyFile              string
 	ClientCAFile            string // or empty: the kubeconfig's
 	DummyIfIP               string // as a list, or empty: pods do not use the hub
+	APIServerNames          []string
 	Transforms              []string
 	ClusterIP               ClusterIP
 	ServiceTopologyAccounts []string
@@ -91,6 +92,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.TLSKeyFile, "tls-private-key-file", "", "private key for --tls-cert-file")
 	fs.StringVar(&o.ClientCAFile, "client-ca-file", "", "CAs of the client certificates that the TLS port accepts; empty: the CA in --kubeconfig")
 	fs.StringVar(&o.DummyIfIP, "dummy-if-ip", "", "addresses, one IPv4 and one IPv6 at most, as a comma list, at which the node's pods reach --proxy-secure-port: those of a dummy interface that `edgehub install` sets up; empty: pods are not led to the hub")
+	fs.StringSliceVar(&o.APIServerNames, "apiserver-names", nil, "further names by which pods call the apiserver at --dummy-if-ip, as SERVICE.NAMESPACE.svc or SERVICE.NAMESPACE.svc.DOMAIN in a comma list, such as kubernetes.default.svc.k8s.example.com where the cluster's domain is not cluster.local; each has a certificate of its own, for clients that ask for it (SNI)")
 	fs.StringSliceVar(&o.Transforms, "transforms", transform.Names(), "what some clients read otherwise than the apiserver sent it: what the node's own programs read, so that pods that start use the hub ("+transform.APIServerService+", "+transform.RootCA+", "+transform.KubeProxy+"; not without --dummy-if-ip), and the filters of Services that ask for them ("+transform.ServiceTopology+", "+transform.DiscardService+", "+transform.NodePortIsolation+"); as a comma list")
 	fs.StringVar((*string)(&o.ClusterIP), "cluster-ip", string(ClusterIPOffline), "when kube-proxy leads the cluster IP of the Service default/kubernetes to the hub: offline (while the cloud is away) or always, as long as no pod runs that was started without the hub's CA. With always you state that the static pods of this node, pods without a token of their own, and the node's own programs that use the cluster IP trust the hub, too. It is for the --service-proxy-accounts, and needs --dummy-if-ip, the transforms "+transform.APIServerService+" and "+transform.RootCA+", and --container-runtime-endpoint")
 	fs.StringSliceVar(&o.ServiceTopologyAccounts, "service-topology-accounts", []string{"kube-system/kube-proxy", "kube-system/coredns"}, "service accounts, as NAMESPACE/NAME in a comma list, that read the EndpointSlices of a Service as its annotation openyurt.io/topologyKeys asks")

@@ -132,6 +132,12 @@ func (c *Config) checkPods(p *problems) {
 	default:
 		p.add("cluster-ip", "%q is neither offline nor always", c.ClusterIP)
 	}
+	for _, name := range c.APIServerNames {
+		p.addIf(c.DummyIfIP == "", "apiserver-names", "needs --dummy-if-ip, where pods reach the hub")
+		labels := strings.Split(name, ".")
+		p.addIf(len(validation.IsDNS1123Subdomain(name)) > 0 || len(labels) < 3 || labels[2] != "svc", "apiserver-names",
+			"%q is no name of a Service: write SERVICE.NAMESPACE.svc or SERVICE.NAMESPACE.svc.DOMAIN; the hub has no certificate for names outside of the cluster", name)
+	}
 	if c.DummyIfIP == "" {
 		return
 	}

@@ -43,7 +43,7 @@ func (p *plan) createPodCA(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		fmt.Fprintf(out, "the hub's certificate does not name the address of the Service default/kubernetes, which pods do not need: %v\n", err)
 	}
-	_, err = nodeca.Open(p.config.PodCAFile(), nodeca.NamesOf(p.options.NodeName, p.config.PodAddresses, nil), service...)
+	_, err = nodeca.Open(p.config.PodCAFile(), nodeca.NamesOf(p.options.NodeName, p.config.PodAddresses, p.config.APIServerNames), service...)
 	return err
 }
 
