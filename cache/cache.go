@@ -59,6 +59,12 @@ type Options struct {
 	// NodeName is the node whose kubelet this cache serves. Required.
 	NodeName string
 
+	// Withheld returns why nothing may be answered from the cache, or "". Nil: everything may.
+	Withheld func() string
+	// AwaitMaySend returns nil as soon as what clients have written for the cloud may be sent there, or
+	// ctx's error. Nil: it may whenever the cloud can be reached.
+	AwaitMaySend func(ctx context.Context) error
+
 	// PodServers are the addresses at which pods reach the hub, at most one of each family. While
 	// the cloud is away, the EndpointSlice of the apiservers leads there. Without any, it stays.
 	PodServers []netip.AddrPort
@@ -138,6 +144,12 @@ func Open(dir string, up Upstream, opts Options) (*Cache, error) {
 }
 
 func open(dir string, up Upstream, opts Options) (*Cache, error) {
+	if opts.Withheld == nil {
+		opts.Withheld = func() string { return "" }
+	}
+	if opts.AwaitMaySend == nil {
+		opts.AwaitMaySend = func(context.Context) error { return nil }
+	}
 	c := &Cache{
 		up: up, opts: opts, metrics: newMetrics(), log: opts.Logger, tasks: newTasks(),
 	}
@@ -389,6 +401,9 @@ func (x *exchange) offline(cause error) (*http.Response, error) {
 }
 
 func (x *exchange) answer() (*http.Response, error) {
+	if why := x.cache.opts.Withheld(); why != "" {
+		return nil, errors.New(why)
+	}
 	if err := x.allowed(); err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ type contact struct {
 
 // atAnyVersion answers a GET or LIST that accepts any state without the cloud, or returns nil.
 func (x *exchange) atAnyVersion() *http.Response {
-	if x.query == nil || !x.who.isNode() || !x.query.AnyVersion() {
+	if x.query == nil || !x.who.isNode() || !x.query.AnyVersion() || x.cache.opts.Withheld() != "" {
 		return nil
 	}
 	if x.cache.up.IsUndecided(x.req.Context()) {

@@ -67,11 +67,14 @@ func (w *writes) whileUp(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	lost := w.cache.up.Lost(w.cache.node)
 	var tasks sync.WaitGroup
-	tasks.Go(func() { w.replay(ctx) })
 	tasks.Go(func() { w.settle(ctx) })
-	tasks.Go(func() { w.confirm(ctx) })
-	tasks.Go(func() { w.rights.confirm(ctx) })
-	tasks.Go(func() { w.sendNodePatches(ctx) })
+	for _, send := range []func(context.Context){w.replay, w.confirm, w.rights.confirm, w.sendNodePatches} {
+		tasks.Go(func() {
+			if w.cache.opts.AwaitMaySend(ctx) == nil {
+				send(ctx)
+			}
+		})
+	}
 	select {
 	case <-ctx.Done():
 	case <-lost:

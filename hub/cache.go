@@ -18,21 +18,21 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache"
 	"github.com/edgehub-io/edgehub/hub/access"
+	"github.com/edgehub-io/edgehub/hub/binding"
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/proxy/authn"
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
 // openCache opens the cache under --root-dir.
-func openCache(c *config.Config, upstream *upstream.Upstream, r prometheus.Registerer, log *slog.Logger) (*cache.Cache, error) {
-	var key []byte
-	if c.CacheKeyFile != "" {
-		var err error
-		if key, err = readKey(c.CacheKeyFile); err != nil {
-			return nil, fmt.Errorf("--cache-encryption-key-file: %w", err)
-		}
+func openCache(c *config.Config, cloud *binding.Binding, r prometheus.Registerer, log *slog.Logger) (*cache.Cache, error) {
+	key, err := cacheKey(c)
+	if err != nil {
+		return nil, err
 	}
-	kept, err := cache.Open(filepath.Join(c.RootDir, "cache"), upstream, cache.Options{
+	kept, err := cache.Open(filepath.Join(c.RootDir, "cache"), cloud, cache.Options{
+		Withheld:         cloud.Withheld,
+		AwaitMaySend:     cloud.AwaitMaySend,
 		Unreachable:      unreachable,
 		IsNode:           isNode,
 		AsNode:           authn.AsNode,
@@ -81,6 +81,18 @@ func podServers(c *config.Config) []netip.AddrPort {
 func unreachable(err error) bool {
 	lost, ok := errors.AsType[*upstream.UnreachableError](err)
 	return ok && !lost.Delivered
+}
+
+// cacheKey returns the key that the cache is encrypted with, or nil.
+func cacheKey(c *config.Config) ([]byte, error) {
+	if c.CacheKeyFile == "" {
+		return nil, nil
+	}
+	key, err := readKey(c.CacheKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--cache-encryption-key-file: %w", err)
+	}
+	return key, nil
 }
 
 // keySize is the size of an AES-256 key, in bytes.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache"
 	"github.com/edgehub-io/edgehub/hub/access"
+	"github.com/edgehub-io/edgehub/hub/binding"
 	"github.com/edgehub-io/edgehub/hub/bundle"
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/credentials"
@@ -37,6 +38,7 @@ type Hub struct {
 	proxy      *proxy.Proxy
 	cache      *cache.Cache
 	upstream   *upstream.Upstream
+	binding    *binding.Binding // before upstream: of which cluster the cache is
 	outage     *outage
 	creds      *credentials.Node
 	ports      []port          // the first is in process, for the hub's own requests
@@ -64,6 +66,10 @@ type Hub struct {
 // New reads the node's credentials and binds the hub's ports. userAgent is sent with the hub's
 // own requests. Metrics are registered on r. The caller must call Run or Close.
 func New(c *config.Config, userAgent string, r *prometheus.Registry, log *slog.Logger) (*Hub, error) {
+	record, err := loadBinding(c, log)
+	if err != nil {
+		return nil, err
+	}
 	source, err := credentials.Open(c, log)
 	if err != nil {
 		return nil, err
@@ -83,11 +89,18 @@ func New(c *config.Config, userAgent string, r *prometheus.Registry, log *slog.L
 	if err != nil {
 		return nil, fmt.Errorf("--server-addr: %w", err)
 	}
-	kept, err := openCache(c, upstream, r, log)
+	h := &Hub{config: c, log: log, upstream: upstream, outage: loadOutage(c.RootDir, upstream, log)}
+	h.binding = binding.New(record, binding.Options{File: c.BindingFile(), Upstream: upstream, Logger: log, CAs: func() []byte {
+		if h.creds == nil {
+			return id.CAPEM
+		}
+		return h.creds.ServerCAs()
+	}})
+	kept, err := openCache(c, h.binding, r, log)
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{config: c, log: log, upstream: upstream, outage: loadOutage(c.RootDir, upstream, log), cache: kept}
+	h.cache = kept
 	if len(c.PodAddresses) > 0 {
 		if h.pods, err = openPodAccess(c, log); err != nil {
 			return nil, errors.Join(err, h.Close())
@@ -152,7 +165,7 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 		Registerer:   r,
 		Logger:       h.log,
 	}
-	online := func() bool { return h.upstream.State().Up }
+	online := func() bool { return h.upstream.State().Up && h.binding.MaySend() }
 	if h.upgrades, err = newUpgrades(h.config, cloud, online, r, h.log); err != nil {
 		return err
 	}

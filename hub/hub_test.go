@@ -12,8 +12,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,13 +33,40 @@ type node struct {
 	api    *httptest.Server
 	dir    string
 	logs   bytes.Buffer // read it after the hub has ended
+
+	// uids are those of the Service of the apiserver and of the Node; with none, both are 403.
+	uids atomic.Pointer[[2]string]
+}
+
+// identify answers the hub's question which cluster this is.
+func (n *node) identify(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	uids, which := n.uids.Load(), 0
+	if strings.HasPrefix(r.URL.Path, "/api/v1/nodes/") {
+		which = 1
+	}
+	switch {
+	case uids == nil:
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprint(w, `{"kind":"Status","reason":"Forbidden"}`)
+	case uids[which] == "":
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(w, `{"kind":"Status","reason":"NotFound"}`)
+	default:
+		fmt.Fprintf(w, `{"metadata":{"name":%q,"uid":%q}}`, path.Base(r.URL.Path), uids[which])
+	}
 }
 
 func newNode(t *testing.T, handler http.HandlerFunc) *node {
 	t.Helper()
+	n := &node{dir: t.TempDir()}
 	api := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if q := r.URL.Query(); r.UserAgent() == "edgehub/test" && r.URL.Path == "/api/v1/pods" && (q.Has("watch") || q.Has("resourceVersion")) {
 			http.NotFound(w, r) // the hub follows the node's pods, and these clouds expect nobody but the test
+			return
+		}
+		if strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata;") && r.UserAgent() == "edgehub" {
+			n.identify(w, r) // the hub asks which cluster this is
 			return
 		}
 		handler(w, r)
@@ -46,7 +75,7 @@ func newNode(t *testing.T, handler http.HandlerFunc) *node {
 	api.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
 	api.StartTLS()
 	t.Cleanup(api.Close)
-	n := &node{api: api, dir: t.TempDir()}
+	n.api = api
 	n.write(t, "ca.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw}))
 	n.write(t, "token", []byte("first-token\n"))
 	n.write(t, "kubeconfig", fmt.Appendf(nil, `

@@ -46,7 +46,7 @@ func (h *Hub) newPage(version string, metrics http.Handler) *page.Page {
 func (h *Hub) nodeState(version string) *nodestate.Node {
 	options := nodestate.Options{
 		Name: h.config.NodeName, Version: version, Root: h.config.RootDir,
-		Cloud: h.cloud, Ready: h.ready, Unregistered: h.node.Missing, Cache: h.cache.Health, Certificates: h.certificates, Traffic: h.traffic.Month,
+		Cloud: h.cloud, Ready: h.ready, Unregistered: h.node.Missing, Cache: h.cacheHealth, Certificates: h.certificates, Traffic: h.traffic.Month,
 		Missing: h.upgrades.missing.List,
 	}
 	if i := h.upgrades.images; i != nil {

@@ -29,9 +29,15 @@ func (h *Hub) offline() string {
 		state.Since.UTC().Format(time.RFC3339))
 }
 
-// cacheTrouble returns why what is new is not on disk, or "".
+// cacheHealth is cache.Health, also with why nothing is served from the cache.
+func (h *Hub) cacheHealth() (views int, bytes int64, trouble string) {
+	views, bytes, trouble = h.cache.Health()
+	return views, bytes, cmp.Or(h.binding.Withheld(), trouble)
+}
+
+// cacheTrouble returns what is wrong with the cache, or "".
 func (h *Hub) cacheTrouble() string {
-	_, _, trouble := h.cache.Health()
+	_, _, trouble := h.cacheHealth()
 	return trouble
 }
 

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/edgehub-io/edgehub/hub/binding"
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/heldimages"
 	"github.com/edgehub-io/edgehub/imagepull/apiserver"
@@ -163,24 +164,21 @@ func (u *upgrades) offer(o *ota.Options) {
 }
 
 // run runs all parts until ctx ends.
-func (u *upgrades) run(ctx context.Context, cloud *upstream.Upstream) {
+func (u *upgrades) run(ctx context.Context, cloud *upstream.Upstream, bound *binding.Binding) {
 	var all sync.WaitGroup
 	for _, run := range u.runs {
 		all.Go(func() { run(ctx) })
 	}
 	all.Go(func() {
 		ctx := authn.AsNode(ctx)
-		for {
+		for bound.AwaitMaySend(ctx) == nil { // also at the start
+			for _, returned := range u.returned {
+				returned()
+			}
 			select {
 			case <-ctx.Done():
 				return
 			case <-cloud.Lost(ctx):
-			}
-			if cloud.WaitUp(ctx) != nil {
-				continue // ctx has ended
-			}
-			for _, returned := range u.returned {
-				returned()
 			}
 		}
 	})

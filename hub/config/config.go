@@ -67,9 +67,18 @@ func (o *Options) Config() (*Config, error) {
 	return c, nil
 }
 
+// bindingName is the file that says whose folder RootDir is.
+const bindingName = "cluster.json"
+
+// FormerName is the folder for what another cluster, or node, has left.
+const FormerName = "former-cluster"
+
+// BindingFile is the file that says whose folder RootDir is.
+func (c *Config) BindingFile() string { return filepath.Join(c.RootDir, bindingName) }
+
 // RootNames are the files and folders that a hub keeps in RootDir.
 func RootNames() []string {
-	return []string{"cache", "imagepull", "outage.json", "pki", "traffic.json", "upgrades", "web-tokens.json"}
+	return []string{bindingName, "cache", FormerName, "imagepull", "outage.json", "pki", "traffic.json", "upgrades", "web-tokens.json"}
 }
 
 // PKIDir is the directory of the hub's own certificates.

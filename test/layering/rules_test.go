@@ -33,10 +33,11 @@ var layers = map[string][]string{
 	"cmd/kubectl-edgehub":            {"cmd/internal", "controller/autonomy", "controller/daemonset", "controller/rollout", "controller/workload", "ota/podstatus", "ota/upgrade"},
 	"cmd/internal":                   {},
 	"hub": {
-		"cache", "cache/identity", "cache/localendpoints", "hub/access", "hub/bundle", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/eventlog", "hub/feed", "hub/heldimages", "hub/nodeca", "hub/nodestate", "hub/ownnode", "hub/podroute", "hub/servertls", "hub/systemd", "hub/traffic",
-		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/apps", "ota/coreclient", "ota/history", "ota/hold", "ota/missing", "ota/nodeapi", "ota/nodepods", "ota/page", "ota/podreport", "ota/queue", "ota/rollback", "ota/upgrade", "ota/webtoken", "proxy", "proxy/authn", "proxy/topology", "proxy/transform", "proxy/upstream",
+		"cache", "cache/identity", "cache/localendpoints", "hub/access", "hub/binding", "hub/bundle", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/eventlog", "hub/feed", "hub/heldimages", "hub/nodeca", "hub/nodestate", "hub/ownnode", "hub/podroute", "hub/servertls", "hub/systemd", "hub/traffic",
+		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/apps", "ota/coreclient", "ota/history", "ota/hold", "ota/missing", "ota/nodeapi", "ota/nodepods", "ota/page", "ota/podfiles", "ota/podreport", "ota/queue", "ota/rollback", "ota/upgrade", "ota/webtoken", "proxy", "proxy/authn", "proxy/topology", "proxy/transform", "proxy/upstream",
 	},
 	"hub/access":      {"hub/config", "hub/csrf", "hub/peer", "ota/nodeapi", "proxy/authn", "proxy/limits"},
+	"hub/binding":     {"hub/durable", "proxy/authn", "proxy/upstream"},
 	"hub/bundle":      {},
 	"hub/eventlog":    {"cache/convert", "cache/wire", "ota/nodeapi"}, // Events in the encodings that clients use
 	"hub/nodestate":   {"imagepull/engine/diskspace", "ota/nodeapi"},

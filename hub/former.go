@@ -1,0 +1,111 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/cache"
+	"github.com/edgehub-io/edgehub/hub/binding"
+	"github.com/edgehub-io/edgehub/hub/config"
+	"github.com/edgehub-io/edgehub/hub/durable"
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/podfiles"
+)
+
+// loadBinding reads whose folder --root-dir is. If it is another cluster's, or another node's, what that has left is set aside first:
+// nothing else may be open yet.
+func loadBinding(c *config.Config, log *slog.Logger) (binding.Record, error) {
+	if err := os.MkdirAll(c.RootDir, 0o700); err != nil {
+		return binding.Record{}, fmt.Errorf("--root-dir: %w", err)
+	}
+	r, why, err := binding.Load(c.BindingFile(), c.NodeName, log)
+	if err == nil && why != "" {
+		if err = setAside(c, r.Node != c.NodeName, log.With("why", why)); err == nil {
+			r, err = binding.Begin(c.BindingFile(), c.NodeName)
+		}
+	}
+	if err != nil {
+		return r, fmt.Errorf("--root-dir %s: %w", c.RootDir, err)
+	}
+	return r, nil
+}
+
+// setAside moves what another cluster, or node, has left into a folder beside, of which only the last one stays. What is the node's own
+// stays where it is: the CA and certificates that its clients trust, images, and its owner's tokens for the page. Those of another node go,
+// too, as do its credentials. A crash in between repeats all of it.
+func setAside(c *config.Config, ofNode bool, log *slog.Logger) error {
+	key, err := cacheKey(c)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(c.RootDir, "cache")
+	events, err := cache.Retire(dir, key, log)
+	if err != nil {
+		return err
+	}
+	queued, holds := waiting(filepath.Join(c.RootDir, "upgrades"), log)
+	if ofNode {
+		for _, file := range []string{
+			filepath.Join(c.PKIDir(), "hub.kubeconfig"), filepath.Join(c.PKIDir(), "hub.key.pending"),
+			filepath.Join(c.RootDir, "web-tokens.json"), filepath.Join(c.RootDir, "outage.json"),
+		} {
+			err = errors.Join(err, durable.Remove(file))
+		}
+	}
+	former := filepath.Join(c.RootDir, config.FormerName)
+	err = errors.Join(err, os.RemoveAll(former), os.Mkdir(former, 0o700))
+	for _, name := range []string{"cache", "upgrades"} {
+		if moved := os.Rename(filepath.Join(c.RootDir, name), filepath.Join(former, name)); !errors.Is(moved, fs.ErrNotExist) {
+			err = errors.Join(err, moved)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("set aside the data of another cluster or node: %w", err)
+	}
+	log.Warn("the hub's data is set aside: nothing of it is served or sent. Secrets and tokens in it are erased, and the Events, upgrades and holds that waited are dropped",
+		"folder", former, "events", events, "upgrades", len(queued), "holds", len(holds), "upgrades-of", names(queued), "holds-of", names(holds))
+	return nil
+}
+
+// waiting returns the pods of which an upgrade waits, and those that are held.
+func waiting(dir string, log *slog.Logger) (queued, holds []types.NamespacedName) {
+	if _, err := os.Stat(dir); err != nil {
+		return nil, nil
+	}
+	_, upgrades, _ := podfiles.Open[nodeapi.Upgrade](filepath.Join(dir, "queue"), log) // what cannot be read is not counted
+	for pod, u := range upgrades {
+		if !u.State.Final() {
+			queued = append(queued, pod)
+		}
+	}
+	_, held, _ := podfiles.Open[struct{ Until time.Time }](filepath.Join(dir, "hold"), log)
+	for pod, h := range held {
+		if h.Until.After(time.Now()) { // the file of one that has ended stays for a while
+			holds = append(holds, pod)
+		}
+	}
+	return queued, holds
+}
+
+// names returns the first of some pods, for a log line.
+func names(pods []types.NamespacedName) string {
+	const most = 20
+	var all []string
+	for _, pod := range pods {
+		all = append(all, pod.String())
+	}
+	slices.Sort(all)
+	if len(all) > most {
+		all = append(all[:most], "…")
+	}
+	return strings.Join(all, " ")
+}
