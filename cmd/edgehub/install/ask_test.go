@@ -18,16 +18,16 @@ import (
 // somebody without a token.
 func TestAnAnswerIsTheHubs(t *testing.T) {
 	serve := func(file string) (address string) {
-		ca, err := nodeca.Open(file, nodeca.NamesOf("edge1", []netip.Addr{netip.MustParseAddr("127.0.0.1")}))
+		ca, err := nodeca.Open(file, nodeca.NamesOf("edge1", []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil))
 		if err != nil {
 			t.Fatal(err)
 		}
-		certificate, err := ca.Issue()
+		certificates, err := ca.Issue()
 		if err != nil {
 			t.Fatal(err)
 		}
 		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
-		server.TLS = &tls.Config{Certificates: []tls.Certificate{*certificate}, MinVersion: tls.VersionTLS12}
+		server.TLS = &tls.Config{Certificates: []tls.Certificate{*certificates.Usual}, MinVersion: tls.VersionTLS12}
 		server.StartTLS()
 		t.Cleanup(server.Close)
 		return server.Listener.Addr().String()
