@@ -42,12 +42,15 @@ func tunnels(t *testing.T, count *atomic.Int64) http.Handler {
 			return
 		}
 		w.WriteHeader(http.StatusOK)
-		client, _, err := http.NewResponseController(w).Hijack()
+		client, buffered, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		count.Add(1)
+		// The server may have read the beginning of what follows the answer.
+		early, _ := buffered.Peek(buffered.Reader.Buffered())
+		_, _ = server.Write(early)
 		relay(client, server)
 	})
 }
