@@ -15,6 +15,9 @@
 // Waiting watches show what the node changes while the cloud is away, and revert it after the
 // cloud is back: held.go. Package derived has the rules.
 //
+// Of a watch over WebSocket a stream only applies the events; the connection is relayed as it is, and
+// ends with the cloud: socket.go.
+//
 // [Watches] is safe for concurrent use. Like any body, a stream is for one goroutine; it has
-// no lock, and is never called under one.
+// no lock, and is called under none but a socket's.
 package watch

@@ -35,8 +35,11 @@ func (w *WebSocket) Feed(p []byte, take func(text []byte) error) error {
 		}
 		rest = rest[n:]
 	}
-	if w.buf = append(w.buf[:0], rest...); w.err != nil || len(rest) == 0 && cap(w.buf) > keptBuffer {
+	switch {
+	case w.err != nil, len(rest) == 0 && cap(w.buf) > keptBuffer:
 		w.buf = nil
+	case len(rest) < len(w.buf): // of a long frame, nothing is moved before it is whole
+		w.buf = append(w.buf[:0], rest...)
 	}
 	return w.err
 }
