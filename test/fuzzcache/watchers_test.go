@@ -77,15 +77,20 @@ func (c *client) openWatch(ctx context.Context, r *rand.Rand, fl *follower, path
 	if !strings.Contains(path, "resourceVersion=0") { // which is whatever an apiserver remembers
 		floor = c.sight.view(viewKey(fl.q, fl.f))
 	}
-	res, err := c.open(ctx, http.MethodGet, path, fl.f.accept(false), "", nil)
+	res, err := c.mayUpgrade(r, fl.f).open(ctx, http.MethodGet, path, fl.f.accept(false), "", nil)
 	if err != nil {
 		if ctx.Err() == nil && c.w.weatherOf(began, time.Now()) == fair {
 			c.w.report("no answer though nothing was wrong", "%s, %s: %v", c.name, fl.what, err)
 		}
 		return
 	}
+	socket := res.StatusCode == http.StatusSwitchingProtocols
+	if socket {
+		c.w.did("watches opened over WebSocket")
+		asStream(ctx, res)
+	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
+	if !socket && res.StatusCode != http.StatusOK {
 		body, _ := io.ReadAll(res.Body)
 		a := &answer{code: res.StatusCode, body: body, began: began, ended: time.Now()}
 		a.weather = c.w.weatherOf(began, a.ended)
@@ -97,8 +102,8 @@ func (c *client) openWatch(ctx context.Context, r *rand.Rand, fl *follower, path
 	c.w.did("watches opened")
 	err = c.follow(fl, res, floor)
 	ended := time.Now()
-	if fl.f.table() && c.w.weatherOf(began, ended) != fair {
-		return // what is not kept breaks with its link
+	if (socket || fl.f.table()) && c.w.weatherOf(began, ended) != fair {
+		return // what is not held breaks with its link
 	}
 	if !errors.Is(err, io.EOF) && ctx.Err() == nil && !fl.lost && fl.items != nil && !c.w.hubDown(began, ended.Add(time.Second)) {
 		c.w.report("a watch that broke", "%s, %s: after %v: %v", c.name, path, ended.Sub(began).Round(time.Millisecond), err)
