@@ -102,7 +102,7 @@ func (r *rights) ask(ctx context.Context, one view.Right, token *identity.Token,
 		return
 	}
 	r.writes.cache.log.Info("a user may not read this any more: without the cloud it is not served either",
-		"user", identity.Readable(one.Key.User), "resource", one.Key.GVR().GroupResource(), "namespace", one.Key.Namespace, "object", one.Member)
+		"user", identity.Readable(one.Key.User), "read", one.String())
 	r.writes.cache.views.Revoke(one)
 }
 

@@ -12,6 +12,16 @@ type Right struct {
 	Member string    // the object; empty for the query of a view
 }
 
+// String is for logs.
+func (r *Right) String() string {
+	q := query.Query{Verb: "list", Resource: r.Key.GVR(), Namespace: r.Key.Namespace, Labels: r.Key.Labels, Fields: r.Key.Fields}
+	if r.Member != "" {
+		q.Verb = "get"
+		q.Namespace, q.Name = query.SplitMember(r.Member)
+	}
+	return q.String()
+}
+
 // Rights returns by which rights something is served to users other than the node, and when an apiserver
 // has last answered by each since the hub started. It may read views from disk. Single Events are left out: whoever
 // records them has them from its own writes, seldom by a right to read, and never reads them.

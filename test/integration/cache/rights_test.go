@@ -51,9 +51,9 @@ func TestARightThatWasTakenAwayEndsThoughNobodyAsks(t *testing.T) {
 	if err := env.client.RbacV1().RoleBindings(s.name).Delete(t.Context(), "alice-reads-taken", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, words := range [][]string{{"object=" + s.name + "/taken"}, {"namespace=" + s.name, "object=\"\""}} {
-		poll.Until(t, patience, "the hub has learned it", func() bool {
-			return h.logged(append(words, "a user may not read this any more", user)...)
+	for _, right := range []string{"get secrets in " + s.name + " taken", "list secrets in " + s.name + " where metadata.name=taken"} {
+		poll.Until(t, patience, "the hub has learned that alice may not "+right, func() bool {
+			return h.logged("a user may not read this any more", user, right)
 		})
 	}
 	mark := env.audit.mark(t)
