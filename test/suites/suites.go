@@ -167,6 +167,11 @@ func all() []suite {
 			steps: []step{inTest("-race", "-skip="+measured+"|^TestSameAnswersAsTheApiserver$", "./transparency")},
 		},
 		{
+			name: "tls", what: "the hub's CA for pods with the TLS libraries of many languages, which it installs",
+			packages: []string{"gcc", "libc6-dev", "openssl", "curl", "gnutls-bin", "libmbedtls-dev", "libwolfssl-dev", "default-jdk-headless", "nodejs", "python3", "erlang-base", "erlang-ssl"},
+			steps:    []step{inTest("./tlsstacks")},
+		},
+		{
 			name: "e2e", what: "three nodes and everything that happens to them", kubernetes: true, root: true, nodes: true, waits: true, programs: true,
 			packages: slices.Concat(machines, systemd, []string{"chromium"}),
 			steps:    []step{inTest("-parallel=4", "-skip="+measured, "./e2e")}, // each on a node of its own, where they wait
