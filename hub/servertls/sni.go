@@ -23,6 +23,9 @@ func nameOf(hello *tls.ClientHelloInfo) string {
 	if hello.ServerName != "" {
 		return strings.ToLower(hello.ServerName)
 	}
+	if hello.Conn == nil {
+		return "" // not from a handshake
+	}
 	local, err := netip.ParseAddrPort(hello.Conn.LocalAddr().String())
 	if err != nil {
 		return "" // not TCP
