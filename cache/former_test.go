@@ -86,7 +86,11 @@ func TestWhatIsWithheldIsAnsweredToNobody(t *testing.T) {
 		before := get(t, c, urlPods)
 		why = "it may be another cluster's"
 		for _, url := range []string{urlPods, urlPods + "?resourceVersion=0"} {
-			if _, err := c.RoundTrip(newRequest(t.Context(), http.MethodGet, url)); err == nil || !strings.Contains(err.Error(), why) {
+			res, err := c.RoundTrip(newRequest(t.Context(), http.MethodGet, url))
+			if err == nil {
+				res.Body.Close()
+				t.Errorf("GET %s: %s", url, res.Status)
+			} else if !strings.Contains(err.Error(), why) {
 				t.Errorf("GET %s: %v", url, err)
 			}
 		}

@@ -126,6 +126,19 @@ func (h *Hub) signal(s syscall.Signal) {
 	}
 }
 
+// AwaitFailure returns when the hub has ended by itself, with an error: systemd would start it again.
+func (h *Hub) AwaitFailure() {
+	h.t.Helper()
+	select {
+	case <-h.exited:
+	case <-time.After(patience):
+		h.t.Fatalf("not within %s: the hub ends", patience)
+	}
+	if code := h.process.ProcessState.ExitCode(); code != 1 {
+		h.t.Errorf("the hub ended with %v", h.process.ProcessState)
+	}
+}
+
 // End ends the hub, which happens with the test by itself, and shows what it logged if
 // that has failed. It may be called again.
 func (h *Hub) End() {
