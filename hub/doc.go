@@ -2,13 +2,16 @@
 // the node's HTTP API. The parts do not import each other.
 //
 //	10261  plain HTTP on loopback ─┐
-//	10268  TLS ────────────────────┼─▶ proxy.Proxy ─▶ cache.Cache ─▶ upstream.Upstream ─▶ apiservers
+//	10268  TLS ────────────────────┼─▶ proxy.Proxy ─▶ cache.Cache ─▶ binding.Binding ─▶ upstream.Upstream ─▶ apiservers
 //	in process ────────────────────┘
 //	   ▲
 //	   └── ota (10267): pods of this node and their upgrades
 //
 // The hub sends its own requests through the proxy as well, over an in-process listener,
 // with the node's identity.
+//
+// What is kept is that of one cluster and one node: see package binding. If the cloud turns out to be another one, [Hub.Run]
+// returns an error, and the next New sets everything aside before it opens it.
 //
 // # Life cycle
 //

@@ -82,7 +82,7 @@ func (c *cloud) WaitUp(ctx context.Context) error {
 func (c *cloud) IsUndecided(context.Context) bool { return false }
 
 func (c *cloud) RoundTrip(r *http.Request) (*http.Response, error) {
-	if isClosed(c.Lost(nil)) { //nolint:staticcheck // it is not used
+	if isClosed(c.Lost(r.Context())) {
 		return nil, &upstream.UnreachableError{Attempts: []error{errors.New("refused")}}
 	}
 	time.Sleep(10 * time.Millisecond) //nolint:forbidigo // of synctest's clock
