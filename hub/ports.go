@@ -63,11 +63,7 @@ func (h *Hub) listen(flag, address string, server *http.Server, budget *access.B
 	if !ok {
 		return fmt.Errorf("%s: the socket from systemd at %s is not for TCP", flag, l.Addr())
 	}
-	identify := h.callers.Identify
-	if forPods {
-		identify = h.callers.Stranger
-	}
-	h.serve(flag, h.conns.Limit(flag, tcp, budget, forPods, identify, h.log), server)
+	h.serve(flag, h.conns.Limit(flag, tcp, budget, forPods, h.callers, h.log), server)
 	return nil
 }
 

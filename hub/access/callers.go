@@ -122,7 +122,7 @@ func (c *Callers) ConnContext(ctx context.Context, conn net.Conn) context.Contex
 		return ctx
 	}
 	client := &clientConn{Conn: tcp, peers: c.peers}
-	client.name = sync.OnceValue(func() string { return c.peerOf(tcp) })
+	client.name = sync.OnceValue(func() string { return c.nameOf(tcp) })
 	return context.WithValue(ctx, connKey{}, client)
 }
 

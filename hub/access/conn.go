@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,13 +36,31 @@ type limitedConn struct {
 
 	who func() (isNode bool, peer string) // looked up once
 
+	mu     sync.Mutex
 	shares []*limits.Share // none: it was accepted without
 }
 
-// enter reports whether the peer may have another connection.
-func (c *limitedConn) enter() bool {
-	_, peer := c.who()
-	for _, shares := range c.of.shares {
+// enter reports whether the peer may have another connection: the node may, and others of those that are free.
+// A peer that has to be looked for, where nobody is the node, has the part of those that are not found until it is:
+// others do not wait for that.
+func (c *limitedConn) enter(isFree bool) bool {
+	if c.of.isSlow == nil || !c.of.isSlow(c.TCPConn) {
+		isNode, peer := c.who()
+		return isNode || isFree && c.enterAs(peer)
+	}
+	if !c.enterAs(unfound) {
+		return false
+	}
+	c.of.checks.Go(c.settle)
+	return true
+}
+
+func (c *limitedConn) enterAs(peer string) bool {
+	all := c.of.shares
+	if peer == unfound {
+		all = append(slices.Clip(all), c.of.budget.unfound)
+	}
+	for _, shares := range all {
 		share, ok := shares.Enter(peer, "")
 		if !ok {
 			return false
@@ -49,6 +68,31 @@ func (c *limitedConn) enter() bool {
 		c.shares = append(c.shares, share)
 	}
 	return true
+}
+
+// settle counts the connection for its peer, once that is found, and closes it if the peer has its share.
+func (c *limitedConn) settle() {
+	_, peer := c.who()
+	if peer != unfound && !c.move(peer) {
+		c.of.refused.Inc()
+		c.Close()
+	}
+}
+
+// move reports whether the peer may have another connection, for which this one counts now.
+func (c *limitedConn) move(peer string) (fits bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed.Load() {
+		return true
+	}
+	fits = true
+	last := len(c.shares) - 1
+	for _, share := range c.shares[:last] {
+		fits = share.Move(peer, "") && fits
+	}
+	c.shares[last].Leave()
+	return fits
 }
 
 func newConn(tcp *net.TCPConn, of *Listener) *limitedConn {
@@ -152,9 +196,11 @@ func (c *limitedConn) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
 		c.of.open.Add(-1)
 		c.of.budget.open.Add(-1)
+		c.mu.Lock()
 		for _, share := range c.shares {
 			share.Leave()
 		}
+		c.mu.Unlock()
 	}
 	c.endTurn()
 	return c.TCPConn.Close()

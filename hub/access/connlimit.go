@@ -26,25 +26,30 @@ const sendBuffer = 128 << 10
 // Budget is how many connections may be open at several addresses together, and how much of the
 // CPU those may take that are not the node's.
 type Budget struct {
-	max    int64
-	open   atomic.Int64
-	shares *limits.Shares // by peer, of the connections that are not the node's
-	pods   *limits.Shares // the same, of those at addresses for pods
-	turns  *turns
-	debts  *debts
+	max     int64
+	open    atomic.Int64
+	shares  *limits.Shares // by peer, of the connections that are not the node's
+	pods    *limits.Shares // the same, of those at addresses for pods
+	unfound *limits.Shares // of those whose peers are not found
+	turns   *turns
+	debts   *debts
 }
 
 // NewBudget returns a Budget of maxOpen connections.
 func NewBudget(maxOpen int) *Budget {
-	return &Budget{max: int64(maxOpen), shares: limits.NewShares(maxOpen * 3 / 4), pods: limits.NewShares(maxOpen * 7 / 16), turns: newTurns(), debts: newDebts()}
+	return &Budget{
+		max: int64(maxOpen), shares: limits.NewShares(maxOpen * 3 / 4), pods: limits.NewShares(maxOpen * 7 / 16),
+		unfound: limits.NewShares(maxOpen * 3 / 16), // one peer gets a third of them
+		turns:   newTurns(), debts: newDebts(),
+	}
 }
 
 // Listener is an address's listener with a limit on open connections, from a Budget. The last
 // quarter of that is reserved for the node's own programs, so that nobody can lock kubelet out. The
 // first sixteenth is for whoever comes first. Of the rest, one peer gets a third of what others leave,
 // as limits.Shares says, and a pod a third of what other pods leave of seven sixteenths of the budget,
-// so that they lock out neither each other nor other users of the node. Connections beyond are closed
-// at once.
+// so that they lock out neither each other nor other users of the node. All whose process or pod is not known,
+// or not yet, get a sixteenth. Connections beyond are closed at once.
 //
 // It accepts in a goroutine of its own, from the first Accept until Close. After Close, Accept
 // returns the connections that it had accepted by then: their clients have begun a request, and
@@ -56,6 +61,7 @@ type Listener struct {
 	unasked   int64            // of the budget, for those of whom nothing is known
 	free, max int64            // of the budget, for those who are not the node, and those who are
 	identify  Identify
+	isSlow    func(net.Conn) bool // whether identify takes longer than others should wait; nil: never
 	log       *slog.Logger
 	logLimit  *logLimit
 	refused   prometheus.Counter
@@ -141,7 +147,7 @@ func (l *Listener) run() {
 // check delivers a connection that is the node's, or that has its share of those that are free.
 func (l *Listener) check(conn *limitedConn, isFree bool) {
 	defer func() { <-l.checking }()
-	if isNode, _ := conn.who(); isNode || isFree && conn.enter() {
+	if conn.enter(isFree) {
 		l.deliver(acceptResult{conn: conn})
 		return
 	}
@@ -194,9 +200,13 @@ func NewConnections(r prometheus.Registerer) *Connections {
 
 // Limit returns l with connections of budget, for the port of this flag. The addresses of one flag
 // share their metrics. At an address for pods nobody is the node.
-func (c *Connections) Limit(flag string, l *net.TCPListener, budget *Budget, forPods bool, identify Identify, log *slog.Logger) *Listener {
-	port := strings.TrimPrefix(flag, "--")
+func (c *Connections) Limit(flag string, l *net.TCPListener, budget *Budget, forPods bool, callers *Callers, log *slog.Logger) *Listener {
+	port, identify, isSlow := strings.TrimPrefix(flag, "--"), callers.Identify, (func(net.Conn) bool)(nil)
+	if forPods {
+		identify, isSlow = callers.Stranger, callers.IsSlow
+	}
 	listener := newListener(l, budget, forPods, identify, c.refused.WithLabelValues(port), log.With("port", port))
+	listener.isSlow = isSlow
 	c.mu.Lock()
 	c.ports[port] = append(c.ports[port], listener)
 	isFirst := len(c.ports[port]) == 1

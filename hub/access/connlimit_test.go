@@ -179,6 +179,43 @@ func TestOnePeerTakesAThirdOfTheConnections(t *testing.T) {
 	}
 }
 
+// Where it takes time to find a peer, others do not wait for that; it has a small part meanwhile, and then its
+// own, not that of whom it could not be told from.
+func TestWhoIsNotFoundHasASmallPart(t *testing.T) {
+	var c flood
+	var name atomic.Value
+	found := make(chan struct{})
+	name.Store("a")
+	c.listen(t, NewBudget(160), true, func(net.Conn) (bool, string) { <-found; return false, name.Load().(string) })
+	c.l.isSlow = func(net.Conn) bool { return true }
+	n := 0
+	for range 60 {
+		if c.dial() != nil {
+			n++
+		}
+	}
+	if n != 10+10 { // 10 of whom nothing is asked
+		t.Errorf("%d were accepted before their peer was found", n)
+	}
+	close(found)
+	const most = 10 + 24 // a third of 70, as others
+	await(t, "the peer has its share", func() bool { c.dial(); return c.l.open.Load() == most })
+	for range 60 {
+		c.dial()
+	}
+	awaitOpen(t, c.l, most)
+	name.Store("b")
+	if c.dial() == nil {
+		t.Error("another peer got nothing")
+	}
+	awaitOpen(t, c.l, most+1)
+	name.Store(unfound)
+	for range 60 {
+		c.dial()
+	}
+	awaitOpen(t, c.l, most+1+10)
+}
+
 // readAll reads what a client sends, until an error.
 func readAll(t *testing.T, conn net.Conn) (int64, error) {
 	t.Helper()
@@ -294,7 +331,7 @@ func TestAPortWithTwoAddressesHasOneGauge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		limited := connections.Limit("--dummy-if-ip", l.(*net.TCPListener), NewBudget(4), true, stranger, slog.New(slog.DiscardHandler))
+		limited := connections.Limit("--dummy-if-ip", l.(*net.TCPListener), NewBudget(4), true, &Callers{}, slog.New(slog.DiscardHandler))
 		t.Cleanup(func() { limited.Close() })
 		limited.open.Add(1)
 	}

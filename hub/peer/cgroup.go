@@ -3,6 +3,7 @@ package peer
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -69,23 +70,43 @@ func hosts(own []membership) map[string]host {
 func inContainer(hosts map[string]host, groups []membership) (Container, bool) {
 	for _, m := range groups {
 		if !hosts[m.hierarchy].has(m.path) {
-			return describe(m.path), true
+			return hosts[m.hierarchy].describe(m.path), true
 		}
 	}
 	return Container{}, false
 }
 
-func describe(path []string) Container {
-	c := Container{Group: "/" + strings.Join(path, "/")}
+func (h host) describe(path []string) Container {
+	c := Container{Group: "/" + strings.Join(path, "/"), Pod: h.pod(path)}
 	for _, component := range path {
 		if id := containerID(component); id != "" {
 			c.ID = id
 		}
-		if uid := podUID(component); uid != "" {
-			c.Pod = uid
-		}
 	}
 	return c
+}
+
+// pod returns the UID of the pod whose group has that at path below it; empty if kubelet has made none. The
+// outermost group counts, since a container may make any groups below its own.
+func (h host) pod(path []string) string {
+	if len(path) > len(h.outer) && slices.Equal(path[:len(h.outer)], h.outer) {
+		path = path[len(h.outer):]
+	}
+	first := slices.IndexFunc(path, isContainer)
+	if first < 0 || !isKubepods(path[first]) {
+		return ""
+	}
+	for _, component := range path[first:] {
+		if uid := podUID(component); uid != "" {
+			return uid
+		}
+	}
+	return ""
+}
+
+// isKubepods reports whether kubelet's pods are below this group.
+func isKubepods(name string) bool {
+	return slices.Contains(strings.Split(strings.TrimSuffix(name, ".slice"), "-"), "kubepods")
 }
 
 const idLength = 64

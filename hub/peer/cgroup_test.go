@@ -35,6 +35,10 @@ func TestInContainer(t *testing.T) {
 			groups: "0::/kubepods/burstable/pod0123456789abcdef0123456789abcdef/" + id + "\n", want: true, id: id, pod: "0123456789abcdef0123456789abcdef",
 		},
 		"a pod's container that has groups of its own": {groups: "0::/kubepods/pod" + uid + "/" + id + "/user.slice/a\n", want: true, id: id, pod: uid},
+		"a pod's container that has groups named like another pod's": {
+			groups: "0::/kubepods/pod" + uid + "/" + id + "/kubepods/pod" + strings.Repeat("0", 32) + "/x\n", want: true, id: id, pod: uid,
+		},
+		"a container of Docker's that has groups named like a pod's": {groups: "0::/docker/" + id + "/kubepods/pod" + uid + "\n", want: true, id: id},
 		"a pod below kubelet's --cgroup-root": {
 			groups: "0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod" + underscored + ".slice\n", want: true, pod: uid,
 		},

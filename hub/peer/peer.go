@@ -93,7 +93,7 @@ func (r *Refusal) Unwrap() error { return r.Err }
 // Check returns nil if the program at the other end of c is the node's, and a *Refusal
 // otherwise. The verdict covers everything that was and will be read from c.
 func (p *Peers) Check(c Conn) error {
-	return p.checkConn(c, func(uid uint32) bool { return slices.Contains(p.users, uid) })
+	return p.checkConn(c, p.IsNodes)
 }
 
 // CheckAnyUser is Check without the condition on the user.
@@ -150,6 +150,19 @@ func (p *Peers) Owner(c Conn) (uid uint32, ok bool) {
 		return 0, false
 	}
 	return s.uid, true
+}
+
+// IsNodes reports whether a user is one whose programs may be the node's.
+func (p *Peers) IsNodes(uid uint32) bool { return slices.Contains(p.users, uid) }
+
+// Pod returns the UID of the pod in which the program at the other end of c is; empty if it is in none that kubelet
+// has started. The error is a *Refusal if that is not known. Like Check, Pod may wait for a scan.
+func (p *Peers) Pod(c Conn) (uid string, err error) {
+	err = p.CheckAnyUser(c)
+	if refusal, ok := errors.AsType[*Refusal](err); ok && refusal.Reason == InContainer {
+		return refusal.In.Pod, nil
+	}
+	return "", err
 }
 
 // checkPeer returns nil if the socket with these addresses belongs to a program of the node.

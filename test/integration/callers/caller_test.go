@@ -18,12 +18,15 @@ import (
 // it reads orders from stdin, one a line, and answers each with a line.
 const callerVariable = "EDGEHUB_TEST_CALLER"
 
-// order is something that a caller is to do: get a URL, or listen.
+// order is something that a caller is to do: get a URL, listen, or hold connections.
 type order struct {
 	Get    string // a URL
 	Token  string // for Get
+	Name   string // the server's, for Get; empty: that in the URL
 	From   int    // the port to call from; 0: any
 	Listen string // HOST:PORT, until the caller ends
+	Hold   string // HOST:PORT, with TLS, until the caller ends
+	Times  int    // for Hold
 }
 
 type outcome struct {
@@ -39,6 +42,10 @@ func callerMain() {
 		if orders.Decode(&o) != nil {
 			return
 		}
+		if o.Hold != "" {
+			_ = outcomes.Encode(hold(o))
+			continue
+		}
 		if o.Listen == "" {
 			_ = outcomes.Encode(get(o))
 			continue
@@ -53,12 +60,28 @@ func callerMain() {
 	}
 }
 
+var held []net.Conn //nolint:gochecknoglobals // of the process
+
+// hold opens connections, and tells how many the other end did not close at once.
+func hold(o order) (out outcome) {
+	for range o.Times {
+		conn, err := tls.DialWithDialer(&net.Dialer{Timeout: patience}, "tcp", o.Hold, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // as above
+		if err != nil {
+			out.Err = err.Error()
+			continue
+		}
+		held = append(held, conn)
+		out.Code++
+	}
+	return out
+}
+
 // get makes one request on a connection of its own.
 func get(o order) outcome {
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{Port: o.From}}
 	client := http.Client{Transport: &http.Transport{
 		DialContext: dialer.DialContext, DisableKeepAlives: true,
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // who the caller is matters here, not the server
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: o.Name}, //nolint:gosec // who the caller is matters here, not the server
 	}, Timeout: patience}
 	req, err := http.NewRequest(http.MethodGet, o.Get, http.NoBody)
 	if err != nil {

@@ -3,16 +3,21 @@ package callers
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/test/internal/hubproc"
@@ -123,15 +128,37 @@ func TestOthersDoNot(t *testing.T) {
 	}
 }
 
+// kubeletsKubeconfig writes that of a kubelet whose certificate has expired, and returns the file and the
+// tls-server-name in it.
+func kubeletsKubeconfig(t *testing.T) (file, name string) {
+	t.Helper()
+	cert, key, err := env.ClientCertUntil(time.Now().Add(-time.Minute), "system:node:n", "system:nodes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, name = filepath.Join(t.TempDir(), "kubelet.conf"), strings.Repeat("k", 26)+".edgehub.invalid"
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:10268", TLSServerName: name}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{ClientCertificate: cert, ClientKey: key}
+	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "x"
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	return file, name
+}
+
 // A kubelet whose certificate has expired shows none. While the cloud is away, the port with
-// TLS takes the node's own programs for the node without one, and nobody else.
+// TLS takes the node's own programs for the node without one, if they know the name in kubelet's kubeconfig, and
+// nobody else.
 func TestWithoutACertificateWhileTheCloudIsAway(t *testing.T) {
 	needRoot(t)
-	h := newHub(t, hubproc.Options{})
+	kubelet, name := kubeletsKubeconfig(t)
+	h := newHub(t, hubproc.Options{Args: []string{"--kubelet-kubeconfig=" + kubelet}})
 	url := fmt.Sprintf("https://127.0.0.1:%d%s", h.SecurePort, secrets)
 	root := newCaller(t, nil)
 	wantNode(t, root.do(order{Get: h.Plain + secrets})) // now it is cached
-	if out := root.do(order{Get: url}); out.Code != http.StatusUnauthorized {
+	if out := root.do(order{Get: url, Name: name}); out.Code != http.StatusUnauthorized {
 		t.Errorf("while the cloud is there: %d %.300s %s", out.Code, out.Body, out.Err)
 	}
 	if err := h.Link.Refuse(); err != nil {
@@ -140,13 +167,52 @@ func TestWithoutACertificateWhileTheCloudIsAway(t *testing.T) {
 	h.Link.Reset()
 	poll.Eventually(t, "the hub knows that the cloud is away", func() bool {
 		root.do(order{Get: h.Plain + "/version"}) // it notices when it is asked
-		return root.do(order{Get: url}).Code == http.StatusOK
+		return root.do(order{Get: url, Name: name}).Code == http.StatusOK
 	})
-	wantNode(t, root.do(order{Get: url}))
+	wantNode(t, root.do(order{Get: url, Name: name}))
 	nobody := newCaller(t, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}})
-	wantRefused(t, nobody.do(order{Get: url}), "it comes from user ID 65534")
+	wantRefused(t, nobody.do(order{Get: url, Name: name}), "it comes from user ID 65534")
 	pod := inPod(t, "kubepods/besteffort/pod"+podUID+"/"+containerID)
-	wantRefused(t, pod.do(order{Get: url}), "it comes from a container of the pod with UID "+podUID)
+	wantRefused(t, pod.do(order{Get: url, Name: name}), "it comes from a container of the pod with UID "+podUID)
+	if out := root.do(order{Get: url}); out.Code != http.StatusUnauthorized || !strings.Contains(out.Body, "secret tls-server-name") {
+		t.Errorf("a program of root's that does not know the name, as kubelet's probes: %d %.300s %s", out.Code, out.Body, out.Err)
+	}
+}
+
+// outerAddress returns an address of this machine that is not on loopback.
+func outerAddress(t *testing.T) string {
+	t.Helper()
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range all {
+		if ip := a.(*net.IPNet).IP; ip.To4() != nil && ip.IsGlobalUnicast() {
+			return ip.String()
+		}
+	}
+	t.Skip("NOT RUN: this machine has no address but loopback")
+	return ""
+}
+
+// A pod on the host's network whose user is root takes no connection of root's own programs, nor of another pod's.
+func TestAPodOnTheHostsNetworkIsAPeerOfItsOwn(t *testing.T) {
+	needRoot(t)
+	outer := outerAddress(t)
+	h := newHub(t, hubproc.Options{Args: []string{"--dummy-if-ip=" + outer, "--max-connections=160"}})
+	pod := inPod(t, "kubepods/besteffort/pod"+podUID+"/"+containerID+"/made/at/will")
+	other := inPod(t, "kubepods/besteffort/pod"+strings.Repeat("0", 32)+"/"+containerID)
+	forPods, loopback := fmt.Sprintf("%s:%d", outer, h.SecurePort), fmt.Sprintf("127.0.0.1:%d", h.SecurePort)
+	for _, at := range []string{forPods, loopback} {
+		if out := pod.do(order{Hold: at, Times: 100}); out.Code == 0 || out.Code > 60 {
+			t.Errorf("the pod has %d connections to %s: %s", out.Code, at, out.Err)
+		}
+	}
+	for at, victim := range map[string]*caller{forPods: newCaller(t, nil), loopback: other} {
+		if out := victim.do(order{Hold: at, Times: 4}); out.Code != 4 {
+			t.Errorf("at %s others have %d connections of 4: %s", at, out.Code, out.Err)
+		}
+	}
 }
 
 // tokenOfAReader is a token that may read ConfigMaps in the namespace default.
