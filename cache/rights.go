@@ -9,7 +9,7 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/cache/confirm"
@@ -141,7 +141,7 @@ func attributesOf(one view.Right, verb string) *authorizationv1.ResourceAttribut
 		}
 		return a
 	}
-	if name := k.Name(); len(path.IsValidPathSegmentName(name)) == 0 {
+	if name := k.Name(); len(content.IsPathSegmentName(name)) == 0 {
 		a.Name = name
 	}
 	if k.Fields != "" {

@@ -136,7 +136,7 @@ func TestWhatAWatchOverWebSocketHasShown(t *testing.T) {
 				client, feed := openSocket(ctx, t, u, c, tt.url)
 				go func() {
 					for i := range len(tt.sent) { // the worst way to cut it
-						io.WriteString(feed, tt.sent[i:i+1]) //nolint:errcheck // the client gets less then
+						io.WriteString(feed, tt.sent[i:i+1])
 					}
 					feed.CloseWithError(io.ErrUnexpectedEOF)
 				}()
@@ -193,7 +193,7 @@ func TestAListDuringAWatchOverWebSocketThatCannotBeRead(t *testing.T) {
 		ctx := context.WithValue(t.Context(), acceptKey{}, protobuf)
 		client, feed := openSocket(ctx, t, u, c, urlWatch+"&resourceVersion=100")
 		shows := func() {
-			go io.WriteString(feed, frame(binaryMessage, "x")) //nolint:errcheck // the client gets it
+			go io.WriteString(feed, frame(binaryMessage, "x"))
 			if _, err := client.Read(make([]byte, 10)); err != nil {
 				t.Fatal(err)
 			}

@@ -40,14 +40,14 @@ func (b *Binding) check(lost <-chan struct{}) error {
 	b.mu.Lock()
 	known, before := b.record, b.record
 	verdict := Judge(known, seen)
-	switch {
-	case verdict == Same:
+	switch verdict {
+	case Same:
 		known = known.learn(seen, cas)
 		b.withheld = ""
-	case verdict == Another:
+	case Another:
 		known.Another = true
 		b.withheld = ErrAnother.Error()
-	case verdict == Doubtful:
+	case Doubtful:
 		known.Doubted = true
 		b.withheld = doubtful
 	}
