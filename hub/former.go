@@ -16,7 +16,6 @@ import (
 	"github.com/edgehub-io/edgehub/cache"
 	"github.com/edgehub-io/edgehub/hub/binding"
 	"github.com/edgehub-io/edgehub/hub/config"
-	"github.com/edgehub-io/edgehub/hub/durable"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/podfiles"
 )
@@ -30,7 +29,7 @@ func loadBinding(c *config.Config, log *slog.Logger) (binding.Record, error) {
 	r, why, err := binding.Load(c.BindingFile(), c.NodeName, log)
 	if err == nil && why != "" {
 		if err = setAside(c, r.Node != c.NodeName, log.With("why", why)); err == nil {
-			r, err = binding.Begin(c.BindingFile(), c.NodeName)
+			r = binding.Begin(c.BindingFile(), c.NodeName, log)
 		}
 	}
 	if err != nil {
@@ -41,7 +40,7 @@ func loadBinding(c *config.Config, log *slog.Logger) (binding.Record, error) {
 
 // setAside moves what another cluster, or node, has left into a folder beside, of which only the last one stays. What is the node's own
 // stays where it is: the CA and certificates that its clients trust, images, and its owner's tokens for the page. Those of another node go,
-// too, as do its credentials. A crash in between repeats all of it.
+// too, as do its credentials. A crash in between repeats what is left of it.
 func setAside(c *config.Config, ofNode bool, log *slog.Logger) error {
 	key, err := cacheKey(c)
 	if err != nil {
@@ -53,20 +52,20 @@ func setAside(c *config.Config, ofNode bool, log *slog.Logger) error {
 		return err
 	}
 	queued, holds := waiting(filepath.Join(c.RootDir, "upgrades"), log)
+	former, moved := filepath.Join(c.RootDir, config.FormerName), []string{"cache", "upgrades"}
 	if ofNode {
-		for _, file := range []string{
-			filepath.Join(c.PKIDir(), "hub.kubeconfig"), filepath.Join(c.PKIDir(), "hub.key.pending"),
-			filepath.Join(c.RootDir, "web-tokens.json"), filepath.Join(c.RootDir, "outage.json"),
-		} {
-			err = errors.Join(err, durable.Remove(file))
-		}
+		moved = append(moved, "web-tokens.json", "outage.json", filepath.Join("pki", "hub.kubeconfig"), filepath.Join("pki", "hub.key.pending"))
 	}
-	former := filepath.Join(c.RootDir, config.FormerName)
-	err = errors.Join(err, os.RemoveAll(former), os.Mkdir(former, 0o700))
-	for _, name := range []string{"cache", "upgrades"} {
-		if moved := os.Rename(filepath.Join(c.RootDir, name), filepath.Join(former, name)); !errors.Is(moved, fs.ErrNotExist) {
-			err = errors.Join(err, moved)
-		}
+	moved = slices.DeleteFunc(moved, func(name string) bool {
+		_, err := os.Lstat(filepath.Join(c.RootDir, name))
+		return errors.Is(err, fs.ErrNotExist)
+	})
+	if len(moved) == 0 { // a start before this one has set them aside
+		return nil
+	}
+	err = errors.Join(os.RemoveAll(former), os.Mkdir(former, 0o700))
+	for _, name := range moved {
+		err = errors.Join(err, moveInto(former, filepath.Join(c.RootDir, name), log))
 	}
 	if err != nil {
 		return fmt.Errorf("set aside the data of another cluster or node: %w", err)
@@ -74,6 +73,24 @@ func setAside(c *config.Config, ofNode bool, log *slog.Logger) error {
 	log.Warn("the hub's data is set aside: nothing of it is served or sent. Secrets and tokens in it are erased, and the Events, upgrades and holds that waited are dropped",
 		"folder", former, "events", events, "upgrades", len(queued), "holds", len(holds), "upgrades-of", names(queued), "holds-of", names(holds))
 	return nil
+}
+
+// moveInto moves a file or folder into another folder. What cannot be moved, such as the mount point of a file system of its own, is
+// removed, or all that is in it.
+func moveInto(folder, name string, log *slog.Logger) error {
+	moveErr := os.Rename(name, filepath.Join(folder, filepath.Base(name)))
+	if moveErr == nil {
+		return nil
+	}
+	log.Warn("this cannot be moved, and is removed", "name", name, "err", moveErr)
+	entries, err := os.ReadDir(name)
+	if err != nil {
+		return os.Remove(name)
+	}
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(name, e.Name())))
+	}
+	return err
 }
 
 // waiting returns the pods of which an upgrade waits, and those that are held.

@@ -123,6 +123,21 @@ func TestTheFolderOfAnotherNodeIsSetAside(t *testing.T) {
 			t.Errorf("%s is still there", name)
 		}
 	}
+	// A start that was cut off before the record was written repeats what is left of it, and keeps what was set aside.
+	if err := setAside(n.config, true, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	if !n.has(t, config.FormerName+"/cache/cache.log") {
+		t.Error("the second time has set nothing aside, and the first one's is gone")
+	}
+	for _, name := range []string{"cache", "upgrades"} {
+		if err := os.RemoveAll(filepath.Join(n.config.RootDir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := setAside(n.config, true, slog.New(slog.DiscardHandler)); err != nil || !n.has(t, config.FormerName+"/cache/cache.log") {
+		t.Errorf("with nothing left, what was set aside is gone: %v", err)
+	}
 }
 
 // A folder that a hub uses is not touched by another one that was started by mistake.

@@ -29,6 +29,7 @@ type socket struct {
 	mu     sync.Mutex // the request may end while an event is handled
 	frames wire.WebSocket
 	stream *stream // nil after the request, and if the events cannot be read
+	ended  bool    // the request has
 }
 
 // KeepSocket keeps a view current from the answer 101 to a watch over WebSocket, which names no
@@ -58,13 +59,16 @@ func withoutUpgrade(req *http.Request) *http.Request {
 func (s *socket) take(p []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.ended {
+		return // nobody gets it
+	}
 	if s.stream == nil {
 		s.watches.Unread(s.query)
 		return
 	}
 	if err := s.frames.Feed(p, s.message); err != nil {
 		s.watches.logUnkept(err)
-		s.endLocked()
+		s.release()
 		s.watches.Unread(s.query)
 	}
 }
@@ -93,10 +97,11 @@ func (s *socket) message(text []byte) error {
 func (s *socket) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.endLocked()
+	s.ended = true
+	s.release()
 }
 
-func (s *socket) endLocked() {
+func (s *socket) release() {
 	if s.stream != nil {
 		s.stream.release()
 		s.stream = nil

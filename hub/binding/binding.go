@@ -16,6 +16,10 @@ import (
 const (
 	// renewEvery is how often the two objects are read while the cloud is there.
 	renewEvery = time.Hour
+	// renewUnknown is the same while one of them is not known.
+	renewUnknown = 5 * time.Minute
+	// mostWait is for how long requests wait for a check.
+	mostWait = 10 * time.Second
 	// lookEvery is how often the CAs are compared with the record; that reads nothing.
 	lookEvery = time.Minute
 	// firstAgain and lastAgain bound the time until a cluster is asked again that has not said yet which it is.
@@ -56,7 +60,9 @@ type Binding struct {
 	asked    time.Time       // when it was
 	flight   *flight         // the check under way; nil: there is none
 	changed  chan struct{}   // closed, and replaced, when a check has ended
-	another  chan struct{}   // closed once the cluster is another
+	another  chan struct{}   // closed once the cluster is another, and that is written down
+
+	unwritten bool // the record is not that in the file; of the check under way
 }
 
 // flight is a check under way.
@@ -131,7 +137,7 @@ func (b *Binding) RoundTrip(r *http.Request) (*http.Response, error) {
 func (b *Binding) recognize(ctx context.Context) error {
 	b.mu.Lock()
 	switch {
-	case isClosed(b.another):
+	case b.record.Another:
 		b.mu.Unlock()
 		return unreachable(ErrAnother)
 	case b.isCheckedLocked(), isClosed(b.Lost(b.node)):
@@ -140,9 +146,13 @@ func (b *Binding) recognize(ctx context.Context) error {
 	}
 	f := b.checkLocked()
 	b.mu.Unlock()
+	timer := time.NewTimer(mostWait)
+	defer timer.Stop()
 	select {
 	case <-f.done:
 		return f.err
+	case <-timer.C:
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -293,6 +293,44 @@ func TestAnApiserverThatIsStartingIsAskedAgain(t *testing.T) {
 	})
 }
 
+// An apiserver takes requests before it has made its Service: an empty etcd is no cluster yet, and what waits goes on waiting.
+func TestAnEmptyClusterIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCloud("", "")
+		g := start(t, c, Record{Node: "n1", Service: "s1", UID: "n1"}, nil)
+		pass(time.Minute)
+		if g.MaySend() {
+			t.Error("what waited may be sent to a cluster that has not said which it is")
+		}
+		c.is("s2", "n2")
+		if err := g.end(); !errors.Is(err, ErrAnother) {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// A hub that cannot write down that the cluster is another goes on, and gives it nothing: its next start would serve what is cached.
+func TestAFullDiskKeepsAHubFromEnding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCloud("s2", "n2")
+		g := start(t, c, Record{Node: "n1", Service: "s1", UID: "n1"}, nil)
+		file := filepath.Dir(g.File)
+		if err := os.Remove(file); err != nil { // it cannot be written, by root either
+			t.Fatal(err)
+		}
+		pass(10 * time.Minute)
+		if _, err := g.send(); !errors.Is(err, ErrAnother) || len(c.sent) > 0 || len(g.ended) > 0 {
+			t.Errorf("%v, sent %v, the hub has ended %d times", err, c.sent, len(g.ended))
+		}
+		if err := os.Mkdir(file, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.end(); !errors.Is(err, ErrAnother) || !strings.Contains(g.file(), `"another":true`) {
+			t.Errorf("once it can be written, Run: %v, file %s", err, g.file())
+		}
+	})
+}
+
 func TestAStartWithTheCAOfAnotherClusterServesNothingUntilTheCloudSaysWhoItIs(t *testing.T) {
 	old, _ := newCA(t)
 	other, _ := newCA(t)

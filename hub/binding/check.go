@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// checkTimeout bounds a check: an apiserver that takes longer has told nothing.
-	checkTimeout = 10 * time.Second
+	// checkTimeout bounds a check, on its slow first connection: an apiserver that takes longer has told nothing.
+	checkTimeout = time.Minute
 	// maxAnswer is more than any Node has, in bytes.
 	maxAnswer = 2 << 20
 	// onlyMetadata spares what a Node lists of images, where the apiserver can do that.
@@ -60,15 +60,16 @@ func (b *Binding) check(lost <-chan struct{}) error {
 	}
 	b.mu.Unlock()
 
-	if !known.equal(before) {
-		if err := known.write(b.File); err != nil {
+	if !known.equal(before) || b.unwritten { // only one check at a time is under way
+		err := known.write(b.File)
+		if b.unwritten = err != nil; b.unwritten {
 			b.Logger.Warn("it cannot be written down of which cluster the hub's data is", "file", b.File, "err", err)
 		}
 	}
 	if news {
 		b.log(verdict, before, seen, err)
 	}
-	b.ended(verdict)
+	b.ended(verdict == Another && !b.unwritten) // a start with the record of before would set nothing aside
 	switch {
 	case verdict == Another:
 		return unreachable(ErrAnother)
@@ -78,14 +79,14 @@ func (b *Binding) check(lost <-chan struct{}) error {
 	return nil
 }
 
-// ended tells everybody who waits that a check has ended.
-func (b *Binding) ended(verdict Verdict) {
+// ended tells everybody who waits that a check has ended, and Run that the hub is to end.
+func (b *Binding) ended(isAnother bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.flight = nil
 	close(b.changed)
 	b.changed = make(chan struct{})
-	if verdict == Another && !isClosed(b.another) {
+	if isAnother && !isClosed(b.another) {
 		close(b.another)
 	}
 }
@@ -110,7 +111,11 @@ func (b *Binding) log(verdict Verdict, known Record, seen Seen, err error) {
 func (b *Binding) renew() {
 	cas := keysOf(b.CAs())
 	b.mu.Lock()
-	due := !b.maySendLocked() || time.Since(b.asked) >= renewEvery || !slices.Equal(cas, b.record.CAs)
+	every := renewEvery
+	if b.said == Unknown || b.record.Service == "" || b.record.UID == "" {
+		every = renewUnknown
+	}
+	due := !b.maySendLocked() || time.Since(b.asked) >= every || !slices.Equal(cas, b.record.CAs)
 	var f *flight
 	if due && !isClosed(b.Lost(b.node)) {
 		f = b.checkLocked()
@@ -130,8 +135,11 @@ func (b *Binding) look() (Seen, error) {
 	var service, node error
 	var both sync.WaitGroup
 	both.Go(func() {
-		// One that is missing is as good as one that cannot be read: an apiserver makes it when it starts.
-		seen.Service, _, service = b.uid(ctx, "/api/v1/namespaces/default/services/kubernetes", "kubernetes")
+		var missing bool
+		seen.Service, missing, service = b.uid(ctx, "/api/v1/namespaces/default/services/kubernetes", "kubernetes")
+		if missing { // an apiserver makes it once it is ready, and takes requests before that
+			service = fmt.Errorf("%w: it has no Service default/kubernetes yet", errSaysNothing)
+		}
 	})
 	name := b.record.Node // never changes
 	both.Go(func() { seen.Node, seen.NoNode, node = b.uid(ctx, "/api/v1/nodes/"+name, name) })

@@ -13,9 +13,9 @@
 // [Load] reads the record before anything else in the folder is opened: its owner sets the rest aside if it is another's.
 // A [Binding] stands before the apiservers, as the http.RoundTripper of everything that the hub sends. At each return of the
 // cloud, and at the start, the first request waits for two of the binding's own, which are sent beside each other. If the cluster is
-// another, nothing else is ever sent: it is written down, and [Binding.Run] returns [ErrAnother], since the simplest way to
-// forget a cluster is a process that has not begun. As long as nothing is known (403, 404, an apiserver that is starting),
-// requests go on as if it were the same.
+// another, nothing that has not been sent by then ever is: it is written down, and [Binding.Run] returns [ErrAnother], since the simplest way to
+// forget a cluster is a process that has not begun. As long as nothing is known (403, an apiserver that is starting),
+// requests go on as if it were the same, and what was kept for the cloud waits unless the answer is a plain 403.
 //
 // The two objects are read once an hour, too, so that both can be made anew in the course of a node's life, and be
 // known by the other one.

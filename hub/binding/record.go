@@ -78,7 +78,7 @@ func (r Record) learn(seen Seen, cas []string) Record {
 	if seen.Node != "" {
 		r.UID = seen.Node
 	}
-	r.CAs, r.Doubted = cas, false
+	r.CAs, r.Doubted, r.Another = cas, false, false
 	return r
 }
 
@@ -113,16 +113,14 @@ func keysOf(bundle []byte) (keys []string) {
 func Load(file, node string, log *slog.Logger) (r Record, why string, err error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		r, err = Begin(file, node)
-		return r, "", err
+		return Begin(file, node, log), "", nil
 	}
 	if err != nil {
 		return Record{}, "", fmt.Errorf("read whose folder this is: %w", err)
 	}
 	if err := json.Unmarshal(text, &r); err != nil || r.Node == "" {
 		log.Warn("it cannot be read of which cluster the hub's data is; it is taken for that of the next one", "file", file, "err", err)
-		r, err = Begin(file, node)
-		return r, "", err
+		return Begin(file, node, log), "", nil
 	}
 	switch {
 	case r.Node != node:
@@ -133,10 +131,24 @@ func Load(file, node string, log *slog.Logger) (r Record, why string, err error)
 	return r, "", nil
 }
 
-// Begin writes the record of a folder that belongs to the next cluster that can be reached.
-func Begin(file, node string) (Record, error) {
+// CAs returns the SHA-256 of the public keys of the CAs by which the cluster of a record is known; none if there is no record, or
+// if it may be of another cluster than the node's.
+func CAs(file string) []string {
+	var r Record
+	if text, err := os.ReadFile(file); err != nil || json.Unmarshal(text, &r) != nil || r.Doubted || r.Another {
+		return nil
+	}
+	return r.CAs
+}
+
+// Begin writes the record of a folder that belongs to the next cluster that can be reached. On a disk that is full or read-only
+// that is put off until the cluster is known.
+func Begin(file, node string, log *slog.Logger) Record {
 	r := Record{Node: node}
-	return r, r.write(file)
+	if err := r.write(file); err != nil {
+		log.Warn("it cannot be written down whose the hub's folder is; that is tried again when the cloud can be reached", "file", file, "err", err)
+	}
+	return r
 }
 
 func (r Record) write(file string) error {

@@ -55,7 +55,8 @@ func Open(file string, names Names, more ...net.IP) (*CA, error) {
 			case !a.covers(names):
 				return ca.replace(a, names.with(more).with(a.names().Addresses))
 			case len(a.cert.ExtKeyUsage) == 0 || a.cert.PermittedDNSDomainsCritical:
-				return ca.replace(a, a.names())
+				_ = ca.replace(a, a.names()) // where it cannot be written, that of before serves on
+				return nil
 			default:
 				return nil
 			}
