@@ -6,9 +6,9 @@
 // certificate for kubernetes.default.svc on a node, so what is stolen from a node deceives no
 // pod of another one. Constraints in the CA's own certificate limit what it may sign for: the names
 // of this hub, and servers only. So nobody who takes ca.crt for a CA of clients lets in whoever has
-// stolen the key. Clients check them, Go's and OpenSSL's among them, in every certificate of a chain.
+// stolen the key. Clients that enforce them, Go's and OpenSSL's among them, check every certificate of a chain.
 // They are not critical, though RFC 5280 wants that: a client that does not know them, such as one with
-// Mbed TLS, would refuse the CA. For such a client a stolen key signs for any name.
+// Mbed TLS, would refuse the CA. For such a client, and for those that do not look at them in a CA that they trust (Java), a stolen key signs for any name.
 //
 // # Rotation
 //

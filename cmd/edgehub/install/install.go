@@ -145,6 +145,12 @@ func (p *plan) apply(ctx context.Context, j *journal, out io.Writer) error {
 			return err
 		}
 	}
+	if p.kubelet && !p.first {
+		// A kubelet that starts by itself from here on may have a kubeconfig that the hub of before does not suit.
+		if err := j.noteKubelet(); err != nil {
+			return err
+		}
+	}
 	if err := p.writeFiles(ctx, func(path string) bool { return !leadsKubelet(path) }); err != nil {
 		return err
 	}

@@ -16,6 +16,8 @@ import (
 
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
+	"github.com/edgehub-io/edgehub/hub/binding"
+	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/kubeconfig"
 )
 
@@ -37,7 +39,15 @@ const caPrefix = "# CA "
 // KubeletStart decides whom kubelet, which is about to start, talks to. file is the node's own kubeconfig. If
 // KubeletStart fails, kubelet talks to whom it did before.
 func KubeletStart(ctx context.Context, file string) error {
-	led, err := ledToHub(kubeletEnvFile, file)
+	r, err := readRecord()
+	if err != nil {
+		return err
+	}
+	var known []string
+	if r.Installed != nil {
+		known = binding.CAs((&config.Config{Options: config.Options{RootDir: r.Installed.RootDir}}).BindingFile())
+	}
+	led, err := ledToHub(kubeletEnvFile, file, known)
 	if led || err != nil {
 		return err
 	}
@@ -47,8 +57,9 @@ func KubeletStart(ctx context.Context, file string) error {
 }
 
 // ledToHub reports whether envFile is there and for the cluster of the kubeconfig file. It removes one that is not,
-// and notes the CA of a cluster that has another one beside the one it had.
-func ledToHub(envFile, file string) (bool, error) {
+// and notes the CAs of a cluster that has others beside those it had. known are CAs by which the hub knows the cluster, which
+// may have got another one since kubelet started last.
+func ledToHub(envFile, file string, known []string) (bool, error) {
 	there, err := os.ReadFile(envFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -65,7 +76,7 @@ func ledToHub(envFile, file string) (bool, error) {
 		return false, err
 	case bytes.Equal(now, there):
 		return true, nil
-	case sameCluster(now, there):
+	case sameCluster(casIn(now), append(casIn(there), known...)):
 		entry, _, err := files.Read(envFile)
 		if entry.Sum = files.Sum(now); err == nil {
 			err = files.Write(envFile, entry, now)
@@ -96,19 +107,20 @@ func kubeletEnv(file string) ([]byte, error) {
 	return render("kubelet.env", []string{"{{KUBELET_KUBECONFIG}}", kubeletKubeconfig, "{{CAS}}", lines.String()})
 }
 
-// sameCluster reports whether two contents of kubeletEnvFile have a CA's key in common: a cluster trusts its old CA
-// for a while when it gets a new one.
-func sameCluster(a, b []byte) bool {
-	keys := func(content []byte) (all []string) {
-		for line := range strings.Lines(string(content)) {
-			if strings.HasPrefix(line, caPrefix) {
-				all = append(all, line)
-			}
+// casIn returns the CAs that a content of kubeletEnvFile names.
+func casIn(content []byte) (all []string) {
+	for line := range strings.Lines(string(content)) {
+		if ca, ok := strings.CutPrefix(line, caPrefix); ok {
+			all = append(all, strings.TrimSpace(ca))
 		}
-		return all
 	}
-	of := keys(b)
-	return slices.ContainsFunc(keys(a), func(key string) bool { return slices.Contains(of, key) })
+	return all
+}
+
+// sameCluster reports whether two lists of CAs have one in common: a cluster trusts its old CA for a while when it gets
+// a new one. If one list is empty, the system's CAs are used, and nothing speaks against it.
+func sameCluster(a, b []string) bool {
+	return len(a) == 0 || len(b) == 0 || slices.ContainsFunc(a, func(ca string) bool { return slices.Contains(b, ca) })
 }
 
 // rejoinPause is between two questions whether the node is Ready, of which there may be many.
@@ -119,13 +131,24 @@ const rejoinPause = 2 * time.Second
 func Rejoin(ctx context.Context, version string, out io.Writer) error {
 	began := time.Now()
 	fmt.Fprintln(out, "waiting until the apiserver says that the node is Ready")
-	for {
+	for said := ""; ; {
 		wanted, err := rejoinIsWanted()
 		if !wanted || err != nil {
 			return err
 		}
-		if readySince(ctx, began) == nil {
-			break
+		if err = readySince(ctx, began); err == nil {
+			// The node may have another name than before: it is the one in its certificate.
+			given := func(flag string) bool { return flag == "node-name" }
+			if err = Install(ctx, NewOptions(), given, version, out); err == nil {
+				return nil
+			}
+			if !errors.Is(err, errBusy) {
+				return fmt.Errorf("kubelet goes on talking to the apiserver itself; edgehub install leads it to the hub: %w", err)
+			}
+		}
+		if err.Error() != said {
+			said = err.Error()
+			fmt.Fprintln(out, "not yet:", said)
 		}
 		select {
 		case <-ctx.Done():
@@ -133,12 +156,6 @@ func Rejoin(ctx context.Context, version string, out io.Writer) error {
 		case <-time.After(rejoinPause):
 		}
 	}
-	// The node may have another name than before: it is the one in its certificate.
-	given := func(flag string) bool { return flag == "node-name" }
-	if err := Install(ctx, NewOptions(), given, version, out); err != nil {
-		return fmt.Errorf("kubelet goes on talking to the apiserver itself; edgehub install leads it to the hub: %w", err)
-	}
-	return nil
 }
 
 // rejoinIsWanted returns false if kubelet talks to the hub, or is not to.
@@ -166,10 +183,10 @@ func readySince(ctx context.Context, since time.Time) error {
 	}
 	o := r.Installed.Options
 	o.NodeName = ""
-	quiet := &checks{out: io.Discard}
-	cloud := quiet.checkIdentity(&o, k, true)
+	var said strings.Builder
+	cloud := (&checks{out: &said}).checkIdentity(&o, k, true)
 	if cloud == nil {
-		return errors.New("the node has no credentials")
+		return errors.New("the node cannot ask the apiserver: " + strings.Join(strings.Fields(said.String()), " "))
 	}
 	return cloud.Ready(ctx, o.NodeName, since)
 }

@@ -53,24 +53,36 @@ func TestWhomKubeletTalksTo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	first, second, other := newCA(t), newCA(t), newCA(t)
+	first, second, third, other := newCA(t), newCA(t), newCA(t), newCA(t)
+	casOf := func(cas string) []string {
+		write(cas)
+		content, err := kubeletEnv(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return casIn(content)
+	}
 	for _, step := range []struct {
 		name string
 		do   func()
+		hub  []string // the CAs that it knows
 		want bool
 	}{
-		{"after an install", func() { write(first); install() }, true},
-		{"with a second CA", func() { write(first + second) }, true},
-		{"with the second one alone", func() { write(second) }, true},
-		{"after kubeadm reset", func() { _ = os.Remove(file) }, false},
-		{"after kubeadm join, to the same cluster", func() { write(second) }, false},
-		{"after another install", install, true},
-		{"in another cluster, as after kubeadm init", func() { write(other) }, false},
-		{"in the first one again", func() { write(second) }, false},
-		{"after a third install", install, true},
+		{"after an install", func() { write(first); install() }, nil, true},
+		{"with a second CA", func() { write(first + second) }, nil, true},
+		{"with the second one alone", func() { write(second) }, nil, true},
+		{"with a third one that came while kubelet ran, as the hub knows", func() { write(third) }, casOf(third), true},
+		{"with no CA, which says nothing", func() { write("") }, nil, true},
+		{"with the second one again", func() { write(second) }, nil, true},
+		{"after kubeadm reset", func() { _ = os.Remove(file) }, nil, false},
+		{"after kubeadm join, to the same cluster", func() { write(second) }, nil, false},
+		{"after another install", install, nil, true},
+		{"in another cluster, as after kubeadm init", func() { write(other) }, nil, false},
+		{"in the first one again", func() { write(second) }, nil, false},
+		{"after a third install", install, nil, true},
 	} {
 		step.do()
-		got, err := ledToHub(envFile, file)
+		got, err := ledToHub(envFile, file, step.hub)
 		_, missing := os.Stat(envFile)
 		if err != nil || got != step.want || errors.Is(missing, fs.ErrNotExist) == step.want {
 			t.Errorf("%s: led to the hub %v, %v, want %v; the file: %v", step.name, got, err, step.want, missing)
@@ -79,7 +91,7 @@ func TestWhomKubeletTalksTo(t *testing.T) {
 	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ledToHub(envFile, file); err == nil {
+	if _, err := ledToHub(envFile, file, nil); err == nil {
 		t.Error("a kubeconfig that is none is no error")
 	} else if _, err := os.Stat(envFile); err != nil {
 		t.Errorf("a kubeconfig that is none has kubelet leave the hub: %v", err)

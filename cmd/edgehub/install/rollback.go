@@ -121,7 +121,11 @@ func (j *journal) bypassHub(ctx context.Context, out io.Writer) error {
 // forHubUnits runs a command of systemctl for the hub's units, which may not exist: stop, or
 // reset-failed, after which systemd forgets the failures of units that are gone.
 func forHubUnits(ctx context.Context, command string) {
-	for _, unit := range []string{hubService, hubSocket, firewallService} {
+	units := []string{hubService, hubSocket, firewallService}
+	if command != "stop" { // which edgehub-rejoin.service itself may run
+		units = append(units, rejoinService)
+	}
+	for _, unit := range units {
 		_, _ = systemctl.Run(ctx, command, unit)
 	}
 }

@@ -51,7 +51,7 @@ type answerError struct{ error }
 // whether the node has the unit of [NewUnit].
 func Reach(ctx context.Context, servers []netip.AddrPort, ask Ask, podCIDRs []string, opened bool, out io.Writer) error {
 	for _, server := range servers {
-		if err := dial(ctx, server, ask); err != nil {
+		if err := retry(ctx, func() error { return dial(ctx, server, ask) }); err != nil {
 			return fmt.Errorf("the node itself does not reach the hub at %s: %w", server, err)
 		}
 	}
@@ -120,6 +120,14 @@ func reachFrom(ctx context.Context, networks []network, server netip.AddrPort, a
 
 // connect tries a few times to have the server answer.
 func (n *network) connect(ctx context.Context, server netip.AddrPort, ask Ask) error {
+	return retry(ctx, func() error {
+		var dialErr error
+		return errors.Join(inside(n.ns, func() { dialErr = dial(ctx, server, ask) }), dialErr)
+	})
+}
+
+// retry calls try a few times, until it returns nil.
+func retry(ctx context.Context, try func() error) error {
 	var err error
 	for i := range tries {
 		if i > 0 {
@@ -129,9 +137,7 @@ func (n *network) connect(ctx context.Context, server netip.AddrPort, ask Ask) e
 			case <-time.After(pause):
 			}
 		}
-		var dialErr error
-		err = errors.Join(inside(n.ns, func() { dialErr = dial(ctx, server, ask) }), dialErr)
-		if err == nil {
+		if err = try(); err == nil {
 			return nil
 		}
 	}
