@@ -15,6 +15,7 @@ import (
 	"github.com/edgehub-io/edgehub/hub/csrf"
 	"github.com/edgehub-io/edgehub/hub/servertls"
 	"github.com/edgehub-io/edgehub/ota"
+	"github.com/edgehub-io/edgehub/ota/webtoken"
 	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
@@ -115,7 +116,9 @@ func (h *Hub) listenTLS() error {
 // listenAPI opens the port of the node's HTTP API: over plain HTTP on loopback for programs
 // outside of containers, or over TLS for clients with a certificate.
 func (h *Hub) listenAPI(api http.Handler, r prometheus.Registerer) error {
-	server := &http.Server{Handler: csrf.Handler(api), MaxHeaderBytes: ota.MaxHeaderBytes - headerSlack}
+	// What a web page sends is refused before it could count for anybody's.
+	guarded := csrf.Handler(access.SlowDown(api, webtoken.FromBrowser))
+	server := &http.Server{Handler: guarded, MaxHeaderBytes: ota.MaxHeaderBytes - headerSlack}
 	if h.config.ServeClientCAFile == "" {
 		server.Handler = h.callers.ForAPI(h.config.ServeToContainers, r).Admit(server.Handler)
 	} else {

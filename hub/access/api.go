@@ -8,7 +8,6 @@ import (
 
 	"github.com/edgehub-io/edgehub/hub/csrf"
 	"github.com/edgehub-io/edgehub/hub/peer"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
 // APICallers keeps containers from the node's HTTP API, which shows and upgrades pods with
@@ -33,9 +32,7 @@ func (c *Callers) ForAPI(containersToo bool, r prometheus.Registerer) *APICaller
 // one line of text. The server must use [Callers.ConnContext].
 func (a *APICallers) Admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case nodeapi.Healthz, nodeapi.Readyz, nodeapi.Metrics:
-		default:
+		if !isForAll(r.URL.Path) {
 			if err := a.refuse(r, a.peers.CheckAnyUser, a.warn); err != nil {
 				csrf.Refuse(w, http.StatusForbidden, fmt.Sprintf("%v; this API is for programs outside of containers; to let those inside use it, start the hub with --serve-to-containers", err))
 				return

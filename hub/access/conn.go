@@ -183,12 +183,8 @@ func (c *limitedConn) refused() {
 // Refused counts a request with this context as refused. A client that has many refused is slowed
 // down, unless it is one of the node's own programs.
 func Refused(ctx context.Context) {
-	conn, ok := ctx.Value(connKey{}).(*clientConn)
-	if !ok {
-		return
-	}
-	if limited, ok := conn.Conn.(*limitedConn); ok {
-		limited.refused()
+	if conn := limitedOf(ctx); conn != nil {
+		conn.refused()
 	}
 }
 
