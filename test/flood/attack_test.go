@@ -27,7 +27,7 @@ const attackVariable = "EDGEHUB_TEST_ATTACK"
 type attack struct {
 	Kind   string
 	At     string // HOST:PORT of a port with TLS
-	Plain  string // HOST:PORT of one without, or empty
+	Plain  string // HOST:PORT of one without, or empty; of the node's API for askAPI
 	Tokens []string
 	Path   string // for Tokens
 }
@@ -40,6 +40,7 @@ var attacks = map[string]func(attack){ //nolint:gochecknoglobals // read only
 	"descriptors": (attack).openDescriptors,
 	"watches":     (attack).watch,
 	"refused":     (attack).askForNothing,
+	"api":         (attack).askAPI,
 }
 
 func attackMain() {
@@ -261,6 +262,30 @@ func (a attack) askForNothing() {
 			if i%2 == 0 {
 				req.Header.Set("Connection", "Upgrade")
 				req.Header.Set("Upgrade", "flood")
+			}
+			res, err := client.Do(req)
+			if err != nil {
+				return err
+			}
+			_, _ = io.Copy(io.Discard, res.Body)
+			return res.Body.Close()
+		})
+	}
+}
+
+// askAPI sends requests to the node's API, nearly all about pods that nobody has.
+func (a attack) askAPI() {
+	for i := range 32 {
+		client, n := &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}, 0
+		each(1, func() error {
+			n++
+			method, path := http.MethodPost, fmt.Sprintf("/openyurt.io/v1/namespaces/default/pods/none-%d-%d/%s", i, n, []string{"upgrade", "hold", "rollback", "imagepull"}[n%4])
+			if n%100 == 0 {
+				method, path = http.MethodGet, "/pods"
+			}
+			req, err := http.NewRequest(method, "http://"+a.Plain+path, http.NoBody)
+			if err != nil {
+				return err
 			}
 			res, err := client.Do(req)
 			if err != nil {

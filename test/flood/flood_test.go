@@ -25,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/edgehub-io/edgehub/test/internal/freeport"
 	"github.com/edgehub-io/edgehub/test/internal/metric"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 	"github.com/edgehub-io/edgehub/test/internal/rawclient"
@@ -35,26 +36,32 @@ const refused = 0.01
 
 const configMaps = "/api/v1/namespaces/%s/configmaps"
 
-// TestFloods has a pod and a user of the node flood the hub, each in every way at once.
+// TestFloods has a pod and a user of the node flood the hub, each in every way at once; and then the user the
+// node's API ("api"), and root of a pod on the host's network the ports for pods and programs ("root").
 func TestFloods(t *testing.T) {
-	pod := startPod(t)
+	pod, onHost := startPod(t, "flood", false), startPod(t, "flood-on-host", true)
 	bad, good := newAccounts(t, "flooding", 3), newAccounts(t, "quiet", 1)
 	hub := limitMemory(t)
 	before := nodeReady(t)
 	v := newVictims(t, good[0])
-	for _, kind := range []string{"chains", "idle", "headers", "descriptors", "watches", "refused"} {
+	for _, kind := range []string{"chains", "idle", "headers", "descriptors", "watches", "refused", "api", "root"} {
 		t.Run(kind, func(t *testing.T) {
 			secure, plain := env.node.Addr()+":10268", env.node.Addr()+":10261"
 			a := attack{Kind: kind, Tokens: bad, Path: fmt.Sprintf(configMaps, "flooding")}
 			programs := 1
-			if kind == "descriptors" { // a million, of each attacker
+			end := []func(){}
+			switch kind {
+			case "api":
+				programs, end = 0, append(end, asUser(t, attack{Kind: kind, Plain: strings.TrimPrefix(env.node.APIURL(), "http://")}))
+			case "root":
+				programs, end = 0, append(end, onHost.run(t, attack{Kind: "idle", At: podAddress + ":10268"}), onHost.run(t, attack{Kind: "refused", At: secure}))
+			case "descriptors": // a million, of each attacker
 				var limit syscall.Rlimit
 				if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 					t.Fatal(err)
 				}
 				programs = max(1, 1<<20/int(min(limit.Max, 1<<20)))
 			}
-			end := []func(){}
 			for range programs {
 				a.At, a.Plain = podAddress+":10268", ""
 				end = append(end, pod.run(t, a))
@@ -91,13 +98,13 @@ func nodeReady(t *testing.T) metav1.Time {
 // realPod is a pod with a container that runs, by one process of it.
 type realPod struct{ pid int }
 
-func startPod(t *testing.T) realPod {
+func startPod(t *testing.T, name string, onHost bool) realPod {
 	t.Helper()
 	pods := env.client.CoreV1().Pods("default")
 	grace := int64(1)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "flood"}, Spec: corev1.PodSpec{
-		NodeName: env.node.Name(), TerminationGracePeriodSeconds: &grace,
-		Containers: []corev1.Container{{Name: "app", Image: env.Image("v1")}},
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{
+		NodeName: env.node.Name(), HostNetwork: onHost, TerminationGracePeriodSeconds: &grace,
+		Containers: []corev1.Container{{Name: "app", Image: env.Image("v1"), Args: []string{fmt.Sprintf("-listen=:%d", freeport.On127(t))}}},
 	}}
 	poll.Eventually(t, "the pod is created", func() bool { // its service account may not be there yet
 		_, err := pods.Create(t.Context(), pod, metav1.CreateOptions{})
@@ -372,7 +379,7 @@ func (a *answers) percentile(p float64) time.Duration {
 func (a *answers) share() float64 { return float64(a.failed) / float64(len(a.took)) }
 
 func (a *answers) String() string {
-	return fmt.Sprintf("%s: %d GETs, p50 %v, p99 %v, longest %v, %d failed %s", a.who, len(a.took),
+	return fmt.Sprintf("%s: %d requests, p50 %v, p99 %v, longest %v, %d failed %s", a.who, len(a.took),
 		a.percentile(0.5).Round(time.Millisecond), a.percentile(0.99).Round(time.Millisecond), a.percentile(1).Round(time.Millisecond), a.failed, a.first)
 }
 
@@ -386,7 +393,7 @@ func (v *victims) measure(t *testing.T, hub limited) {
 	kept, quiet := rawclient.New(v.node, true), rawclient.New(&tls.Config{InsecureSkipVerify: true}, true) //nolint:gosec // it measures
 	defer kept.CloseIdleConnections()
 	defer quiet.CloseIdleConnections()
-	all := []*answers{{who: "the node, on one connection"}, {who: "the node, on new connections"}, {who: "new programs of root at the plain port"}, {who: "another namespace"}, {who: "another namespace, on new connections"}}
+	all := []*answers{{who: "the node, on one connection"}, {who: "the node, on new connections"}, {who: "new programs of root at the plain port"}, {who: "another namespace"}, {who: "another namespace, on new connections"}, {who: "the node's Lease, written as kubelet does"}, {who: "the owner at the node's API"}}
 	var running sync.WaitGroup
 	running.Go(func() {
 		all[0].read(ctx, 50*time.Millisecond, func(ctx context.Context) error { return get(ctx, kept, env.node.SecureURL()+own, "") })
@@ -419,6 +426,12 @@ func (v *victims) measure(t *testing.T, hub limited) {
 			return get(ctx, fresh, "https://"+podAddress+":10268"+fmt.Sprintf(configMaps, "quiet"), v.quiet)
 		})
 	})
+	running.Go(func() {
+		all[5].read(ctx, 50*time.Millisecond, func(ctx context.Context) error { return renew(ctx, kept) })
+	})
+	running.Go(func() {
+		all[6].read(ctx, 500*time.Millisecond, func(ctx context.Context) error { return get(ctx, http.DefaultClient, env.node.APIURL()+"/pods", "") })
+	})
 	running.Wait()
 	for _, a := range all {
 		t.Log(a)
@@ -435,29 +448,6 @@ func (v *victims) measure(t *testing.T, hub limited) {
 	if now := upstream(t, "edgehub_upstream_last_change_timestamp_seconds"); now != changed || upstream(t, "edgehub_upstream_up") != 1 {
 		t.Errorf("the hub believed that the cloud was lost")
 	}
-}
-
-func get(ctx context.Context, client *http.Client, url, token string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return err
-	}
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	res, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		return err
-	}
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("%d %.200s", res.StatusCode, body)
-	}
-	return nil
 }
 
 // upstream reads a metric of the hub.

@@ -1,9 +1,10 @@
 // Package flood shows that nobody on a node takes the hub away from it: neither a pod without
-// a token, nor a user who may log in, nor a service account, however much they ask of it.
+// a token, nor root of a pod on the host's network, nor a user who may log in, nor a service
+// account, however much they ask of it.
 //
 // Cluster, node and pod are real. The hub has the memory that its unit allows it. While a
-// flood lasts, the node reads as kubelet does, and another namespace's service account reads,
-// too. Nobody is refused, the hub is not killed and does not believe that the cloud is lost. How long
+// flood lasts, the node reads and writes as kubelet does, and another namespace's service account
+// and the owner read, too. Nobody is refused, the hub is not killed and does not believe that the cloud is lost. How long
 // the requests took, and how much memory the hub had, is logged: it depends on the machine.
 //
 // FLOOD=10m in the environment makes each flood last for that long; without it, as long as it
