@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -22,7 +23,7 @@ import (
 	"github.com/edgehub-io/edgehub/hub/config"
 )
 
-// Headers of up to 16 KiB are read, and no larger ones. On a connection that has carried a request, net/http lets
+// Headers of up to 16 KiB are served, and no larger ones but those of exec. On a connection that has carried a request, net/http lets
 // 4 KiB more pass.
 func TestAHeaderIsBounded(t *testing.T) {
 	const limit, smallest, slop, reused = 16 << 10, 1 << 10, 1 << 10, 4 << 10
@@ -46,6 +47,51 @@ func TestAHeaderIsBounded(t *testing.T) {
 			transport.CloseIdleConnections()
 			if code != tt.code {
 				t.Errorf("%s with headers of %d bytes: %d, want %d", url, tt.sizes, code, tt.code)
+			}
+		}
+	}
+}
+
+// kubectl puts the command of exec into the URL. By HTTP/1.1, which an upgrade takes, that may be larger than other headers.
+func TestTheCommandOfExecMayBeLarge(t *testing.T) {
+	n := newNode(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") == "" {
+			return
+		}
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n%d", r.Header.Get("Upgrade"), len(r.URL.Query().Get("command")))
+	})
+	n.start(t)
+	const exec, upgrade = "/api/v1/namespaces/n/pods/p/exec", "websocket"
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the server is the test's
+	defer transport.CloseIdleConnections()
+	for _, hub := range []string{"http://" + n.config.ProxyAddress, "https://" + n.config.SecureAddress} {
+		for _, tt := range []struct {
+			path, upgrade string
+			command       int
+			other         int // bytes of another header
+			code          int
+		}{
+			{exec, upgrade, 20_000, 0, http.StatusSwitchingProtocols},
+			{exec, "SPDY/3.1", 200 << 10, 0, http.StatusSwitchingProtocols},
+			{exec, upgrade, 300 << 10, 0, http.StatusRequestHeaderFieldsTooLarge},
+			{exec, upgrade, 20_000, 17 << 10, http.StatusRequestHeaderFieldsTooLarge},
+			{exec, "", 20_000, 0, http.StatusRequestHeaderFieldsTooLarge},
+			{"/api/v1/pods", upgrade, 20_000, 0, http.StatusRequestHeaderFieldsTooLarge}, // a watch
+		} {
+			url := hub + tt.path + "?command=" + strings.Repeat("x", tt.command)
+			headers := []string{"Authorization", "Bearer mine", "X-Large", strings.Repeat("x", tt.other)}
+			if tt.upgrade != "" {
+				headers = append(headers, "Connection", "Upgrade", "Upgrade", tt.upgrade)
+			}
+			code, body := sendTo(t, &http.Client{Transport: transport}, http.MethodPost, url, "", headers...)
+			if code != tt.code || code == http.StatusSwitchingProtocols && body != fmt.Sprint(tt.command) {
+				t.Errorf("%s%s by %q, with a command of %d bytes and %d beside it: %d %.200q, want %d", hub, tt.path, tt.upgrade, tt.command, tt.other, code, body, tt.code)
 			}
 		}
 	}
@@ -137,7 +183,7 @@ func serveInBubble(t *testing.T, protocol string) *tls.Conn {
 		t.Fatal(err)
 	}
 	local := newInproc()
-	h.serve("test", local, &http.Server{TLSConfig: pods.serverConfig(), MaxHeaderBytes: proxyHeader, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h.serve("test", local, &http.Server{TLSConfig: pods.serverConfig(), MaxHeaderBytes: largeHeader, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).Flush()
 		select {
 		case <-r.Context().Done():

@@ -98,7 +98,7 @@ func TestHTTP2IsBounded(t *testing.T) {
 	}
 
 	t.Run("streams and headers", func(t *testing.T) {
-		_, settings := dialHTTP2(t, address)
+		c, settings := dialHTTP2(t, address)
 		if got := settings[http2.SettingMaxConcurrentStreams]; got == 0 || got > 250 {
 			t.Errorf("%d streams at a time", got)
 		}
@@ -107,6 +107,13 @@ func TestHTTP2IsBounded(t *testing.T) {
 		}
 		if got := settings[http2.SettingMaxFrameSize]; got != 16<<10 { // the least that there may be
 			t.Errorf("frames of %d bytes, each of which the hub makes room for when its first bytes come", got)
+		}
+		stream, err := c.open("/api?" + strings.Repeat("a", 17<<10+headerSlack))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer := c.answer(t, stream); answer != "COMPRESSION_ERROR" { // net/http's own, not package proxy's 431
+			t.Errorf("a larger header: %s", answer)
 		}
 	})
 	t.Run("rapid reset", func(t *testing.T) {
@@ -172,5 +179,30 @@ func (c *http2Client) answer(t *testing.T, stream uint32) string {
 		case *http2.GoAwayFrame:
 			return f.ErrCode.String()
 		}
+	}
+}
+
+// Its connections are asked to end when the hub stops, and those that are idle do.
+func TestStopEndsConnectionsOfHTTP2(t *testing.T) {
+	n := newNode(t, echoToken)
+	n.config.ShutdownGrace = time.Hour // longer than any test may take
+	_, stop := n.start(t)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true} //nolint:gosec // the server is the test's
+	defer transport.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+n.config.SecureAddress+"/version", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer mine")
+	res, err := transport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusOK || res.ProtoMajor != 2 {
+		t.Errorf("%d by %s", res.StatusCode, res.Proto)
+	}
+	if err := stop(); err != nil {
+		t.Errorf("Run: %v", err)
 	}
 }

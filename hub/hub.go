@@ -130,7 +130,7 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 	if h.callers, err = access.NewCallers(h.config, r, h.log); err != nil {
 		return err
 	}
-	h.conns, h.proxyConns = access.NewConnections(r), access.NewBudget(h.config.MaxConnections)
+	h.conns, h.proxyConns = access.NewConnections(r), access.NewBudget(h.config.MaxConnections).WithLargeHeaders()
 	local := newInproc()
 	h.serve("in process", local, &http.Server{Handler: h.proxy.Handler(authn.Loopback), MaxHeaderBytes: proxyHeader})
 	h.own = &http.Transport{DialContext: local.Dial}

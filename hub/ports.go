@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/net/http2"
 
 	"github.com/edgehub-io/edgehub/hub/access"
 	"github.com/edgehub-io/edgehub/hub/credentials"
@@ -31,9 +33,12 @@ const (
 	headerSlack = 4096
 	// proxyHeader limits the header of a request to the proxy ports to 16 KiB: a token has 1 to
 	// 4 KiB, and other proxies allow 8. An apiserver allows a megabyte; unfinished headers of that
-	// size on all connections would exhaust the hub's memory before any client has to
-	// authenticate.
+	// size on all connections, and all streams of each, would exhaust the hub's memory before any
+	// client has to authenticate.
 	proxyHeader = 16<<10 - headerSlack
+	// largeHeader is the limit by HTTP/1.1, by which exec comes with its command in the URL. What
+	// exceeds 16 KiB comes from the pool of proxyConns, and package proxy says for what it may be.
+	largeHeader = 256<<10 - headerSlack
 	// frameSize is that of HTTP/2's frames: for each connection the hub allocates as much as
 	// the largest has announced. It is the least that HTTP/2 allows (RFC 9113, 4.2).
 	frameSize = 16 << 10
@@ -48,6 +53,7 @@ type port struct {
 	name     string
 	listener net.Listener
 	server   *http.Server
+	http2    *http.Server // has HTTP/2's limits, and no connections; nil: those of server hold
 }
 
 // listen opens the port of this flag, with connections of this budget. It does nothing for an empty
@@ -78,13 +84,42 @@ func (h *Hub) serve(name string, l net.Listener, server *http.Server) {
 	server.IdleTimeout = keepAlive
 	server.HTTP2 = &http.HTTP2Config{MaxReadFrameSize: frameSize, SendPingTimeout: pingAfter, PingTimeout: pingAfter}
 	server.ErrorLog = slog.NewLogLogger(h.log.With("port", name).Handler(), slog.LevelDebug)
-	h.ports = append(h.ports, port{name, l, server})
+	p := port{name: name, listener: l, server: server}
+	if server.TLSConfig != nil && server.MaxHeaderBytes > proxyHeader {
+		p.http2 = limitHTTP2(server)
+	}
+	h.ports = append(h.ports, p)
+}
+
+// limitHTTP2 has a server accept headers of up to proxyHeader by HTTP/2, where each of 250 streams has one: net/http
+// has the same limit for both protocols. Shutdown of what it returns has the connections end.
+//
+//nolint:staticcheck // net/http offers nothing instead of what is deprecated here
+func limitHTTP2(server *http.Server) *http.Server {
+	limits := &http.Server{
+		MaxHeaderBytes: proxyHeader, ConnState: server.ConnState, IdleTimeout: server.IdleTimeout,
+		HTTP2: server.HTTP2, ErrorLog: server.ErrorLog,
+	}
+	streams := &http2.Server{}
+	if err := http2.ConfigureServer(limits, streams); err != nil {
+		panic(err) // only a cipher suite of a TLSConfig makes it fail, and there is none
+	}
+	server.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){
+		"h2": func(_ *http.Server, conn *tls.Conn, handler http.Handler) {
+			options := &http2.ServeConnOpts{Handler: handler}
+			if of, ok := handler.(interface{ BaseContext() context.Context }); ok { // net/http's: what ConnContext returned
+				options.Context = of.BaseContext()
+			}
+			streams.ServeConn(conn, options)
+		},
+	}
+	return limits
 }
 
 // listenPlain opens the plain HTTP port, on which callers get the node's identity.
 func (h *Hub) listenPlain() error {
 	who := access.CheckCSRF(authn.LoopbackFor(h.callers.Refuse))
-	server := &http.Server{Handler: h.proxy.Handler(who), MaxHeaderBytes: proxyHeader}
+	server := &http.Server{Handler: h.proxy.Handler(who), MaxHeaderBytes: largeHeader}
 	return h.listen("--proxy-port", h.config.ProxyAddress, server, h.proxyConns, false)
 }
 
@@ -100,7 +135,7 @@ func (h *Hub) listenTLS() error {
 	who := authn.ClientCert("system:node:"+h.config.NodeName, h.creds.ClientCAs, h.nodeIsAway, h.config.OfflineTokenGrace)
 	handler := h.proxy.Handler(who)
 	for _, address := range h.config.PodServers() {
-		server := &http.Server{Handler: handler, MaxHeaderBytes: proxyHeader, TLSConfig: h.pods.serverConfig()}
+		server := &http.Server{Handler: handler, MaxHeaderBytes: largeHeader, TLSConfig: h.pods.serverConfig()}
 		if err := h.listen("--dummy-if-ip", address, server, h.proxyConns, true); err != nil {
 			return fmt.Errorf("%w: the address has to be there first, on a dummy interface; edgehub install sets that up", err)
 		}
@@ -109,7 +144,7 @@ func (h *Hub) listenTLS() error {
 	program := access.CheckCSRF(authn.LoopbackFor(h.callers.RefuseOthers))
 	kubelet := &credentials.Kubelet{Kubeconfig: h.config.KubeletKubeconfig}
 	own := h.proxy.Handler(authn.OrOwnProgram(who, program, h.nodeIsAway, kubelet.Lapsed))
-	server := &http.Server{Handler: own, MaxHeaderBytes: proxyHeader, TLSConfig: cert.ServerConfig()}
+	server := &http.Server{Handler: own, MaxHeaderBytes: largeHeader, TLSConfig: cert.ServerConfig()}
 	return h.listen("--proxy-secure-port", h.config.SecureAddress, server, h.proxyConns, false)
 }
 

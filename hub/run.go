@@ -87,6 +87,11 @@ func (h *Hub) stop(cut context.CancelFunc) {
 		g.Go(func() error { return p.server.Shutdown(ctx) })
 	}
 	closed.Wait()
+	for _, p := range others {
+		if p.http2 != nil {
+			_ = p.http2.Shutdown(ctx) // it asks clients to go; it has nothing of its own to wait for
+		}
+	}
 	h.proxy.Drain()
 	h.upgrades.api.Drain()
 	h.page.Drain()

@@ -94,6 +94,10 @@ func (p *Proxy) Handler(authenticate authn.Authenticator) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r, end := limits.WithBodyTimeout(w, r, p.bodyTimeout)
 		defer end()
+		if err := p.checkSize(r); err != nil {
+			p.reject(w, r, err)
+			return
+		}
 		id, err := authenticate(r)
 		if err != nil {
 			p.reject(w, r, err)

@@ -16,6 +16,9 @@ import (
 // errInvalidRequest is wrapped by the errors of validate; the caller gets 400.
 var errInvalidRequest = errors.New("this request cannot be passed on as it is")
 
+// errHeaderTooLarge is wrapped by the error of checkSize; the caller gets 431.
+var errHeaderTooLarge = errors.New("the header of this request is too large")
+
 // maxCallerRequests bounds the requests in flight of callers with credentials of their own. A
 // watch costs about 40 KB, and one HTTP/2 connection may carry 250 of them. A node's pods have
 // a few hundred. One service account gets a third, its namespace half: see limits.Shares.
@@ -38,6 +41,8 @@ func (p *Proxy) reject(w http.ResponseWriter, r *http.Request, err error) {
 		code, reason = http.StatusForbidden, metav1.StatusReasonForbidden
 	case errors.Is(err, errTooManyRequests), errors.Is(err, errTooCostly):
 		code, reason = http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests
+	case errors.Is(err, errHeaderTooLarge):
+		code, reason = http.StatusRequestHeaderFieldsTooLarge, metav1.StatusReasonBadRequest
 	case errors.Is(err, errInvalidRequest):
 		code, reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
 	}

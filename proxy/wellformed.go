@@ -32,6 +32,29 @@ func validate(r *http.Request) error {
 	return nil
 }
 
+// maxHeader bounds the header of a request, in bytes: its tokens and its path are kept in several places.
+const maxHeader = 16 << 10
+
+// checkSize returns an error if the header of r is larger than maxHeader, or than that without its query if r is an
+// upgrade of a subresource: the URL of exec has the command, and nothing of it is kept. A server bounds that.
+func (p *Proxy) checkSize(r *http.Request) error {
+	size := len(r.Method) + len(r.RequestURI) + len(r.Host)
+	for name, values := range r.Header {
+		for _, value := range values {
+			size += len(name) + len(value) + len(": \r\n")
+		}
+	}
+	if size <= maxHeader {
+		return nil
+	}
+	if size-len(r.URL.RawQuery) <= maxHeader && p.isUpgrade(r) {
+		if info, err := p.requestInfo(r); err == nil && info.Subresource != "" {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: it has %d bytes, and may have %d; only the query of exec, attach and other upgrades may be larger", errHeaderTooLarge, size, maxHeader)
+}
+
 // isIdentityHeader reports whether a canonical header determines the user of a request. Headers
 // that Connection names are dropped, as HTTP requires; without one of these the request would
 // be that of another user.

@@ -20,8 +20,18 @@ import (
 // the connection may be idle.
 const maxBegin = 48 << 10
 
+const (
+	// plainBegin is maxBegin where there is no handshake, and a larger header comes from a Budget's pool.
+	plainBegin = 16 << 10
+	// largePool is how many bytes all connections of a Budget may send beyond that, largeMost how many one may,
+	// and largePart how many are taken at a time.
+	largePool = 16 << 20
+	largeMost = 256 << 10
+	largePart = 16 << 10
+)
+
 var (
-	errBegin = errors.New("the client has sent more than a handshake and the header of a request")
+	errBegin = errors.New("the client has sent more than a handshake and the header of a request, and gets nothing of the pool for larger ones")
 	errOwes  = errors.New("too many requests of this client are refused")
 )
 
@@ -38,6 +48,7 @@ type limitedConn struct {
 
 	mu     sync.Mutex
 	shares []*limits.Share // none: it was accepted without
+	large  []*limits.Share // parts of the budget's pool
 }
 
 // enter reports whether the peer may have another connection: the node may, and others of those that are free.
@@ -114,6 +125,9 @@ func (c *limitedConn) Read(p []byte) (int, error) {
 		return n, err
 	}
 	left := c.unread.Load()
+	if left <= 0 && c.takePart() {
+		left = c.unread.Add(largePart)
+	}
 	if left <= 0 {
 		c.refused()
 		return 0, errBegin
@@ -125,6 +139,49 @@ func (c *limitedConn) Read(p []byte) (int, error) {
 	}
 	c.takeTurn(n)
 	return n, err
+}
+
+// takePart takes a part of the budget's pool until the request ends that begins with it. The node's own programs are
+// one peer there.
+func (c *limitedConn) takePart() bool {
+	if c.of.budget.large == nil {
+		return false
+	}
+	_, peer := c.who()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed.Load() || len(c.large) >= largeMost/largePart {
+		return false
+	}
+	share, ok := c.of.budget.large.Enter(peer, "")
+	if !ok {
+		if c.of.logLimit.allow("large headers of "+peer, time.Now()) {
+			c.of.log.Warn("a request was refused: this client has its third of the memory that the hub has for headers of more than 16 KiB, those of exec under way among them; end some of these",
+				"peer", peer, "remote", c.RemoteAddr())
+		}
+		return false
+	}
+	c.large = append(c.large, share)
+	return true
+}
+
+// begin has the connection wait for a request: nothing of the one before is left.
+func (c *limitedConn) begin(isTLS bool) {
+	c.mu.Lock()
+	c.leaveLargeLocked()
+	c.mu.Unlock()
+	if isTLS || c.of.budget.large == nil {
+		c.unread.Store(maxBegin)
+	} else {
+		c.unread.Store(plainBegin)
+	}
+}
+
+func (c *limitedConn) leaveLargeLocked() {
+	for _, share := range c.large {
+		share.Leave()
+	}
+	c.large = nil
 }
 
 // pay waits until the peer owes nothing for n bytes, or fails if it owes too much.
@@ -196,6 +253,7 @@ func (c *limitedConn) Close() error {
 		for _, share := range c.shares {
 			share.Leave()
 		}
+		c.leaveLargeLocked()
 		c.mu.Unlock()
 	}
 	c.endTurn()
@@ -205,7 +263,8 @@ func (c *limitedConn) Close() error {
 // ConnState is the http.Server.ConnState of a server with a Listener. net/http says that a
 // connection is active when it has read the header of a request, and idle when all are answered.
 func ConnState(conn net.Conn, state http.ConnState) {
-	if secure, ok := conn.(*tls.Conn); ok {
+	secure, isTLS := conn.(*tls.Conn)
+	if isTLS {
 		conn = secure.NetConn()
 	}
 	c, ok := conn.(*limitedConn)
@@ -213,11 +272,13 @@ func ConnState(conn net.Conn, state http.ConnState) {
 		return
 	}
 	switch state {
+	case http.StateNew:
+		c.begin(isTLS)
 	case http.StateActive:
 		c.active.Store(true)
 		c.endTurn()
 	case http.StateIdle:
-		c.unread.Store(maxBegin)
+		c.begin(isTLS)
 		c.active.Store(false)
 	}
 }

@@ -33,6 +33,7 @@ type Budget struct {
 	unfound *limits.Shares // of those whose peers are not found
 	turns   *turns
 	debts   *debts
+	large   *limits.Shares // of largePool, in parts; nil: there is none
 }
 
 // NewBudget returns a Budget of maxOpen connections.
@@ -42,6 +43,12 @@ func NewBudget(maxOpen int) *Budget {
 		unfound: limits.NewShares(maxOpen * 3 / 16), // one peer gets a third of them
 		turns:   newTurns(), debts: newDebts(),
 	}
+}
+
+// WithLargeHeaders adds a pool for headers of more than 16 KiB: one peer gets a third of what others leave of it.
+func (b *Budget) WithLargeHeaders() *Budget {
+	b.large = limits.NewShares(largePool / largePart)
+	return b
 }
 
 // Listener is an address's listener with a limit on open connections, from a Budget. The last

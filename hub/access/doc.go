@@ -6,7 +6,8 @@
 //   - [CheckCSRF] denies the node's identity to web pages in a browser on the node.
 //   - [Listener] limits the connections of an address, which may share a [Budget] with others, and
 //     reserves a quarter for the node's own programs; [ConnState] bounds what a connection sends
-//     before its first request, and lets those that are not the node's take turns by then. After
+//     before its first request, or has it take what is more from a pool of the Budget, and lets those
+//     that are not the node's take turns by then. After
 //     [Refused], a peer that has too many requests refused is read slowly. [Connections] has the
 //     metrics of all ports.
 //   - [SlowDown] does that for the node's HTTP API.

@@ -40,6 +40,13 @@ func (s *Shares) Enter(tenant, name string) (*Share, bool) {
 	return share, true
 }
 
+// Len returns how many requests are in flight.
+func (s *Shares) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.n
+}
+
 func (s *Shares) fitsLocked(u user) bool { return s.tenants[u.tenant]+s.users[u] < s.limit-s.n }
 
 func (s *Shares) addLocked(u user, n int) {
