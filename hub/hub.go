@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/cache"
@@ -108,7 +110,14 @@ func New(c *config.Config, userAgent string, r *prometheus.Registry, log *slog.L
 	}
 	var answers http.RoundTripper
 	h.transforms, answers = newTransforms(c, h.pods, func() []byte { return h.creds.ServerCAs() }, kept, r, log)
-	h.node = ownnode.New(ownnode.Options{Name: c.NodeName, IsNode: isNode, Away: h.nodeIsAway, Back: func() { h.upgrades.queue.CloudReturned() }, Logger: log})
+	h.node = ownnode.New(ownnode.Options{
+		Name: c.NodeName, IsNode: isNode, Away: h.nodeIsAway, Back: func() { h.upgrades.queue.CloudReturned() },
+		Boot: ownnode.BootID(), Cloned: func(message string) { h.upgrades.nodeEvent(c.NodeName, ownnode.ClonedReason, message) },
+		SetCondition: func(ctx context.Context, c corev1.NodeCondition) error {
+			return h.upgrades.cluster.SetNodeCondition(ctx, c)
+		},
+		Registerer: r, Logger: log,
+	})
 	h.proxy = proxy.New(h.node.Wrap(h.events.Wrap(answers, isNode)), h.tenant, access.Refused, log, proxy.NewMetrics(r))
 	h.traffic = openTraffic(c, upstream, log)
 	if h.creds, err = credentials.New(source, id, upstream, r, log); err != nil {

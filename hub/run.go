@@ -36,6 +36,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	g.Go(func() error { return h.creds.Run(ctx) })
 	g.Go(func() error { return h.upstream.Run(ctx) })
 	g.Go(func() error { return h.binding.Run(ctx) })
+	g.Go(func() error { h.node.Run(ctx); return nil })
 	g.Go(func() error { h.outage.run(ctx); return nil })
 	g.Go(func() error { h.traffic.Run(ctx); return nil })
 	g.Go(func() error { h.upgrades.run(ctx, h.upstream, h.binding); return nil })

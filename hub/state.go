@@ -43,7 +43,7 @@ func (h *Hub) cacheTrouble() string {
 
 // status returns one line for `systemctl status`.
 func (h *Hub) status() string {
-	return cmp.Or(h.offline(), h.node.Missing(), "online")
+	return cmp.Or(h.offline(), h.node.Missing(), h.node.Clone(), "online")
 }
 
 // ready returns why the hub does not serve the node, or nil.
@@ -108,6 +108,7 @@ func (h *Hub) nodeIsAway() bool {
 // cacheState is the answer to GET /debug/cache.
 type cacheState struct {
 	Cloud      nodeapi.CloudState `json:"cloud"`
+	Clone      string             `json:"clone,omitempty"`      // another machine runs as this node, and what to do
 	Transforms []string           `json:"transforms,omitempty"` // that are active
 	PodAccess  *nodeapi.PodAccess `json:"podAccess,omitempty"`
 	Services   *topology.Summary  `json:"serviceFilters,omitempty"`
@@ -116,7 +117,7 @@ type cacheState struct {
 
 func (h *Hub) cacheState() cacheState {
 	up := h.upstream.State()
-	state := cacheState{Cloud: nodeapi.CloudState{Up: up.Up, Since: up.Since}, Views: h.cache.State(), PodAccess: h.podAccessState()}
+	state := cacheState{Cloud: nodeapi.CloudState{Up: up.Up, Since: up.Since}, Clone: h.node.Clone(), Views: h.cache.State(), PodAccess: h.podAccessState()}
 	state.Transforms, state.Services = h.transforms.names, h.transforms.topology.Summary()
 	for _, s := range up.Servers {
 		one := nodeapi.APIServerState{Address: s.Address, Up: s.Up, Since: s.Since}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/hub/binding"
@@ -183,6 +184,12 @@ func (u *upgrades) run(ctx context.Context, cloud *upstream.Upstream, bound *bin
 		}
 	})
 	all.Wait()
+}
+
+// nodeEvent records a Warning about this Node. It does not block.
+func (u *upgrades) nodeEvent(node, reason, message string) {
+	about := &corev1.ObjectReference{Kind: "Node", Name: node, UID: types.UID(node)} // as kubelet's are
+	u.cluster.Event(about, corev1.EventTypeWarning, reason, message)
 }
 
 // close is called after run, or instead of it.

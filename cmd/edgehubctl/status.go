@@ -45,6 +45,7 @@ func (c *call) hubReport(ctx context.Context) (*statusview.Report, error) {
 	}
 	var kept struct {
 		Cloud *nodeapi.CloudState `json:"cloud"`
+		Clone string              `json:"clone"`
 		Views []statusview.View   `json:"views"`
 
 		PodAccess  *nodeapi.PodAccess `json:"podAccess"`
@@ -56,7 +57,7 @@ func (c *call) hubReport(ctx context.Context) (*statusview.Report, error) {
 	if r.Cloud = kept.Cloud; kept.Views != nil {
 		r.Cache = statusview.SumUp(kept.Views)
 	}
-	r.PodAccess, r.Transforms = kept.PodAccess, kept.Transforms
+	r.Clone, r.PodAccess, r.Transforms = kept.Clone, kept.PodAccess, kept.Transforms
 	pulls, err := c.hub.ImagePulls(ctx)
 	r.ImagePulls = append(r.ImagePulls, pulls...)
 	return r, err

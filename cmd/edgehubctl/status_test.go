@@ -54,6 +54,12 @@ func TestStatusOfAHubWithoutItsCloud(t *testing.T) {
 	h.edgehubctl(t, "status").has(t, exitDone, "cloud       offline for 12m, since "+ago(12*time.Minute).Format(time.RFC3339)+"; the node is served from\n            the cache\ncache       0 views, 0 objects, 0 B\n", "")
 }
 
+func TestStatusOfANodeThatWasCloned(t *testing.T) {
+	h := healthy(t).on("GET", nodeapi.Cache, sends(map[string]any{"clone": "another machine runs as node n1"}))
+	h.edgehubctl(t, "status").is(t, exitDone, "hub         ready on "+h.address+"\nnode        another machine runs as node n1\nimages      none are pulled ahead\n", "")
+	h.edgehubctl(t, "status", "-o", "json").has(t, exitDone, `"clone": "another machine runs as node n1"`, "")
+}
+
 func TestStatusOfAHubThatIsNotReady(t *testing.T) {
 	h := healthy(t).on("GET", nodeapi.Readyz, answersWith(500, "not ready: no certificate yet"))
 	h.edgehubctl(t, "status").has(t, exitNotNow, "hub         not ready on "+h.address, "error: not ready: no certificate yet\n")

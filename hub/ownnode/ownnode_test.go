@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 type answer struct {
@@ -25,7 +27,7 @@ func TestWhichAnswersCount(t *testing.T) {
 	isNode, away, back := true, false, 0
 	n := New(Options{
 		Name: "gate-17", IsNode: func(context.Context) bool { return isNode }, Away: func() bool { return away }, Back: func() { back++ },
-		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	cloud := &answer{}
 	through := n.Wrap(cloud)

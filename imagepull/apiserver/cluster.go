@@ -1,9 +1,10 @@
-// Package apiserver reads secrets, patches the pods' status, and records Events.
+// Package apiserver reads secrets, patches the status of pods and of the Node, and records Events.
 // Its requests go through the hub, so the cache answers them offline.
 package apiserver
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,9 +54,21 @@ func (c *Cluster) PatchStatus(ctx context.Context, pod types.NamespacedName, pat
 		Body(patch).MaxRetries(0).Do(ctx).Error()
 }
 
-// Event records an Event of a pod. It does not block.
-func (c *Cluster) Event(pod *corev1.ObjectReference, eventType, reason, message string) {
-	c.recorder.Event(pod, eventType, reason, message)
+// SetNodeCondition sets a condition of the Node.
+func (c *Cluster) SetNodeCondition(ctx context.Context, condition corev1.NodeCondition) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{condition}}})
+	if err != nil {
+		return err
+	}
+	return c.client.Patch(types.StrategicMergePatchType).Resource("nodes").Name(c.node).SubResource("status").
+		Body(patch).MaxRetries(0).Do(ctx).Error()
+}
+
+// Event records an Event of a pod, or of the Node. It does not block.
+func (c *Cluster) Event(about *corev1.ObjectReference, eventType, reason, message string) {
+	c.recorder.Event(about, eventType, reason, message)
 }
 
 // eventSink writes Events with a client that knows only the core group.

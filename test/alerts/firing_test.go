@@ -29,6 +29,7 @@ load 1m
   edgehub_client_certificate_expiration_timestamp_seconds{instance="n1"} 31536000x600
   edgehub_client_certificate_expiration_timestamp_seconds{instance="n2"} 0x600
   edgehub_client_certificate_renewal_failures_total{instance="n1"} 0x600
+  edgehub_node_cloned{instance="n1"} 0x600
   edgehub_cache_store_up{instance="n1"} 1x600
   edgehub_cache_evictions_total{instance="n1"} 4x600
   edgehub_cache_damaged_files_total{instance="n1"} 0x600
@@ -81,6 +82,7 @@ func TestAlertsFireWhenTheyShouldAndAtNoOtherTime(t *testing.T) {
 		"a certificate with three days":        {[]string{`edgehub_client_certificate_expiration_timestamp_seconds{instance="n1"} 300000x600`}, []string{"EdgehubNodeCertificateExpiring"}},
 		"a certificate that has expired":       {[]string{`edgehub_client_certificate_expiration_timestamp_seconds{instance="n1"} 60x600`}, []string{"EdgehubNodeCertificateExpired", "EdgehubNodeCertificateExpiring"}},
 		"credentials that are refused":         {[]string{`edgehub_upstream_credentials_refused{instance="n1",apiserver="a"} 1x600`}, []string{"EdgehubNodeCredentialsRefused"}},
+		"a node that is two machines":          {[]string{`edgehub_node_cloned{instance="n1"} 1x600`}, []string{"EdgehubNodeCloned"}},
 		"no new certificate":                   {[]string{`edgehub_client_certificate_renewal_failures_total{instance="n1"} 0+1x600`}, []string{"EdgehubCertificateRenewalFails"}},
 		"a cache that cannot be opened":        {[]string{`edgehub_cache_store_up{instance="n1"} 0x600`}, []string{"EdgehubCacheStoreDown"}},
 		"a disk that is full":                  {[]string{`edgehub_cache_commits_total{instance="n1",result="error"} 0+1x600`}, []string{"EdgehubCacheWritesFail"}},

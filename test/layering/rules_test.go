@@ -41,7 +41,7 @@ var layers = map[string][]string{
 	"hub/bundle":      {},
 	"hub/eventlog":    {"cache/convert", "cache/wire", "ota/nodeapi"}, // Events in the encodings that clients use
 	"hub/nodestate":   {"imagepull/engine/diskspace", "ota/nodeapi"},
-	"hub/ownnode":     {},
+	"hub/ownnode":     {"cache/convert", "cache/wire"}, // the Node in the encodings that clients use
 	"hub/traffic":     {"hub/durable", "ota/nodeapi"},
 	"hub/config":      {"hub/kubeconfig", "proxy/transform", "proxy/upstream"}, // the names of the transforms
 	"hub/credentials": {"hub/config", "hub/enroll", "hub/kubeconfig", "proxy/upstream"},

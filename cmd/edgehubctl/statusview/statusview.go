@@ -21,6 +21,8 @@ type Report struct {
 	Ready   bool   `json:"ready"`
 	// Readiness describes the hub's readiness in words.
 	Readiness string `json:"readiness"`
+	// Clone is that another machine runs as this node, and what to do; absent if none is known.
+	Clone string `json:"clone,omitempty"`
 	// Cloud and Cache are null for a hub that does not report them.
 	Cloud      *nodeapi.CloudState `json:"cloud"`
 	Cache      *Cache              `json:"cache"`
@@ -80,6 +82,9 @@ func (r *Report) Text(now time.Time, width int) string {
 		line("hub", "ready on %s", r.Address)
 	} else {
 		line("hub", "not ready on %s: see below", r.Address)
+	}
+	if r.Clone != "" {
+		line("node", "%s", r.Clone)
 	}
 	if r.Cloud != nil {
 		tellCloud(r.Cloud, line, now)
