@@ -129,6 +129,7 @@ func noticesAClone(t *testing.T, encoding wire.Encoding) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer res.Body.Close()
 		if got, err := io.ReadAll(res.Body); err != nil || !bytes.Equal(got, body) {
 			t.Fatalf("%s %s: the caller reads %q, and error %v, of %q", method, path, got, err, body)
 		}
