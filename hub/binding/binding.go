@@ -18,7 +18,7 @@ const (
 	renewEvery = time.Hour
 	// renewUnknown is the same while one of them is not known.
 	renewUnknown = 5 * time.Minute
-	// mostWait is for how long requests wait for a check.
+	// mostWait is for how long requests wait for a check, from its beginning.
 	mostWait = 10 * time.Second
 	// lookEvery is how often the CAs are compared with the record; that reads nothing.
 	lookEvery = time.Minute
@@ -67,8 +67,9 @@ type Binding struct {
 
 // flight is a check under way.
 type flight struct {
-	done chan struct{}
-	err  error // once done is closed
+	began time.Time
+	done  chan struct{}
+	err   error // once done is closed
 }
 
 // New returns a Binding that has asked nobody yet.
@@ -146,7 +147,7 @@ func (b *Binding) recognize(ctx context.Context) error {
 	}
 	f := b.checkLocked()
 	b.mu.Unlock()
-	timer := time.NewTimer(mostWait)
+	timer := time.NewTimer(time.Until(f.began.Add(mostWait)))
 	defer timer.Stop()
 	select {
 	case <-f.done:
@@ -161,7 +162,7 @@ func (b *Binding) recognize(ctx context.Context) error {
 // checkLocked returns the check under way, or starts one. It outlives the request that waits for it: others do, too.
 func (b *Binding) checkLocked() *flight {
 	if b.flight == nil {
-		f, lost := &flight{done: make(chan struct{})}, b.Lost(b.node)
+		f, lost := &flight{began: time.Now(), done: make(chan struct{})}, b.Lost(b.node)
 		b.flight = f
 		go func() {
 			defer close(f.done)
@@ -187,7 +188,7 @@ func (b *Binding) Run(ctx context.Context) error {
 			timer.Stop()
 			return ErrAnother
 		case <-timer.C:
-			b.renew()
+			b.renew(ctx)
 		}
 		timer.Stop()
 	}

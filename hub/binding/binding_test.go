@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // cloud is what a Binding stands before. An answer takes a round trip of 10 ms.
 type cloud struct {
 	mu            sync.Mutex
-	service, node string // UIDs; "": 404, a number: that status
+	service, node string // UIDs; "": 404, a number: that status; "hang": no answer
 	up, down      chan struct{}
 	asked         int      // requests for the two objects
 	sent          []string // paths of others
@@ -44,6 +44,12 @@ func (c *cloud) is(service, node string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.service, c.node = service, node
+}
+
+func (c *cloud) hangs() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.service == "hang"
 }
 
 func (c *cloud) lose() {
@@ -86,6 +92,10 @@ func (c *cloud) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, &upstream.UnreachableError{Attempts: []error{errors.New("refused")}}
 	}
 	time.Sleep(10 * time.Millisecond) //nolint:forbidigo // of synctest's clock
+	if path.Base(r.URL.Path) == "kubernetes" && c.hangs() {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	uid := c.service
@@ -328,6 +338,27 @@ func TestAFullDiskKeepsAHubFromEnding(t *testing.T) {
 		if err := g.end(); !errors.Is(err, ErrAnother) || !strings.Contains(g.file(), `"another":true`) {
 			t.Errorf("once it can be written, Run: %v, file %s", err, g.file())
 		}
+	})
+}
+
+// A check that hangs keeps requests for 10 s, all together, and the hub's end for no time.
+func TestACheckThatHangsIsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCloud("hang", "n1")
+		g := &rig{t: t, cloud: c}
+		g.Binding = New(Record{Node: "n1"}, Options{File: filepath.Join(t.TempDir(), "cluster.json"), Upstream: c, CAs: func() []byte { return nil }, Logger: slog.New(slog.DiscardHandler)})
+		for _, want := range []time.Duration{mostWait, 10 * time.Millisecond} {
+			if took, err := g.send(); err != nil || took > want+10*time.Millisecond || took < want {
+				t.Errorf("a request took %v: %v; want %v", took, err, want)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		if g.renew(ctx); time.Since(began) > time.Second {
+			t.Errorf("the hub's end took %v", time.Since(began))
+		}
+		pass(checkTimeout)
 	})
 }
 

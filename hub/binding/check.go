@@ -69,7 +69,7 @@ func (b *Binding) check(lost <-chan struct{}) error {
 	if news {
 		b.log(verdict, before, seen, err)
 	}
-	b.ended(verdict == Another && !b.unwritten) // a start with the record of before would set nothing aside
+	b.ended(known.Another && !b.unwritten) // a start with the record of before would set nothing aside
 	switch {
 	case verdict == Another:
 		return unreachable(ErrAnother)
@@ -108,7 +108,7 @@ func (b *Binding) log(verdict Verdict, known Record, seen Seen, err error) {
 }
 
 // renew asks again if that is due: nothing was told yet, an hour has passed, or the CAs are others.
-func (b *Binding) renew() {
+func (b *Binding) renew(ctx context.Context) {
 	cas := keysOf(b.CAs())
 	b.mu.Lock()
 	every := renewEvery
@@ -121,8 +121,12 @@ func (b *Binding) renew() {
 		f = b.checkLocked()
 	}
 	b.mu.Unlock()
-	if f != nil {
-		<-f.done
+	if f == nil {
+		return
+	}
+	select {
+	case <-f.done:
+	case <-ctx.Done():
 	}
 }
 
