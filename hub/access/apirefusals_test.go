@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -99,7 +100,7 @@ func TestWhoOwesAndIsGoneIsNotServed(t *testing.T) {
 		}
 		gone()
 		defer func() {
-			if err := recover(); err != http.ErrAbortHandler || served != refusalsBurst+1 {
+			if err, _ := recover().(error); !errors.Is(err, http.ErrAbortHandler) || served != refusalsBurst+1 {
 				t.Errorf("%v, and %d were served", err, served)
 			}
 		}()
