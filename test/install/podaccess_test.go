@@ -242,27 +242,38 @@ func (n *node) usesHub(w *workload) {
 	n.lacks(service, hubIP)
 }
 
-// certificateIsForPods fails the test unless the hub's certificate is signed by a CA that a pod
-// trusts, for all names of the apiserver.
+// certificateIsForPods fails the test unless the hub's certificates are signed by a CA that a pod
+// trusts: for all names of the apiserver, to whoever asks for one, and else for its addresses.
 func (n *node) certificateIsForPods(w *workload) {
 	n.t.Helper()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(w.get(n, "/file"+caFile)))
+	for asked, names := range map[string][]string{
+		"kubernetes.default.svc": {"kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "kubernetes"},
+		hubIP:                    {apiserverIP, hubIP, hubIPv6}, // which no client sends
+	} {
+		leaf := n.leaf(roots, asked)
+		for _, name := range names {
+			if err := leaf.VerifyHostname(name); err != nil {
+				n.t.Error(err)
+			}
+		}
+	}
+}
+
+// leaf is the hub's certificate for a client that asks for a name.
+func (n *node) leaf(roots *x509.CertPool, name string) *x509.Certificate {
+	n.t.Helper()
 	raw, err := n.Dial(n.t.Context(), "tcp", hubIP+":10268")
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	defer raw.Close()
-	conn := tls.Client(raw, &tls.Config{RootCAs: roots, ServerName: "kubernetes.default.svc", MinVersion: tls.VersionTLS12})
+	conn := tls.Client(raw, &tls.Config{RootCAs: roots, ServerName: name, MinVersion: tls.VersionTLS12})
 	if err := conn.HandshakeContext(n.t.Context()); err != nil {
 		n.t.Fatal(err)
 	}
-	leaf := conn.ConnectionState().PeerCertificates[0]
-	for _, name := range []string{"kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "kubernetes", apiserverIP, hubIP, hubIPv6} {
-		if err := leaf.VerifyHostname(name); err != nil {
-			n.t.Error(err)
-		}
-	}
+	return conn.ConnectionState().PeerCertificates[0]
 }
 
 // readsSecret fails the test unless a pod reads what its service account may read, and the node
