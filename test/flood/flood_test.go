@@ -43,6 +43,10 @@ func TestFloods(t *testing.T) {
 	bad, good := newAccounts(t, "flooding", 3), newAccounts(t, "quiet", 1)
 	hub := limitMemory(t)
 	before := nodeReady(t)
+	poll.Eventually(t, "kubelet has made its Lease", func() bool {
+		_, err := env.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), env.node.Name(), metav1.GetOptions{})
+		return err == nil
+	})
 	v := newVictims(t, good[0])
 	for _, kind := range []string{"chains", "idle", "headers", "descriptors", "watches", "refused", "api", "root"} {
 		t.Run(kind, func(t *testing.T) {
