@@ -72,7 +72,7 @@ func TestFloods(t *testing.T) {
 				a.At, a.Plain = secure, plain
 				end = append(end, asUser(t, a))
 			}
-			v.measure(t, hub)
+			v.measure(t, hub, kind)
 			for _, stop := range end {
 				stop()
 			}
@@ -388,7 +388,7 @@ func (a *answers) String() string {
 }
 
 // measure has the victims read for as long as a flood lasts, judges whether they got it, and logs how long it took.
-func (v *victims) measure(t *testing.T, hub limited) {
+func (v *victims) measure(t *testing.T, hub limited, kind string) {
 	t.Helper()
 	pid, changed := env.node.HubProcess().PID(), upstream(t, "edgehub_upstream_last_change_timestamp_seconds")
 	ctx, cancel := context.WithTimeout(t.Context(), env.length)
@@ -441,7 +441,10 @@ func (v *victims) measure(t *testing.T, hub limited) {
 		t.Log(a)
 	}
 	t.Logf("the hub had %d MB of %d at most", hub.peak(t), memoryLimit>>20)
-	for _, a := range all {
+	for i, a := range all {
+		if kind == "root" && i == 4 {
+			continue // new connections of root's programs share a small part with the flood: docs/security.md, "What is not prevented"
+		}
 		if share := a.share(); share > refused {
 			t.Errorf("%s: %.1f %% of the requests failed", a.who, share*100)
 		}
