@@ -19,7 +19,7 @@ func TestACloneOfTheNodeIsToldOf(t *testing.T) {
 	const node, lease = "/api/v1/nodes/n1", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"
 	boot := ownnode.BootID()
 	if boot == "" {
-		t.Skip("this kernel has no boot ID")
+		t.Skip("NOT RUN: this kernel has no boot ID")
 	}
 	var version atomic.Int64
 	var events atomic.Int64

@@ -1,18 +1,18 @@
-// Package confirm decides which of an apiserver's words the hub asks for again while the cloud
+// Package confirm decides which answers of an apiserver the hub asks for again while the cloud
 // is there, so that what was revoked there does not outlive a loss: whose a bearer token is
-// (package identity), what was said yes to (package review), and what users may read (package cache).
+// (package identity), what was allowed (package review), and what users may read (package cache).
 //
 // # Which are asked for
 //
 // One at a time is asked for, the longest unasked first, and tenants take turns. What was not asked
 // for Within an unbroken presence of the cloud is forgotten: too many share the turns, its token
 // is not in memory since a restart of the hub, or it is not used any more. So without the cloud
-// only that is good which an apiserver has said After, or at most Within, before the loss.
+// only an answer is good that is at most Within older than the loss.
 //
 // # What does not count
 //
 // Time without the cloud, or without the hub, has nothing forgotten. Neither does an apiserver that
-// cannot answer: only its no does.
+// cannot answer: only its refusal does.
 package confirm
 
 import (
@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// After is the age from which a word is asked for again. A node with 30 pods has some 30
+	// After is the age from which an answer is asked for again. A node with 30 pods has some 30
 	// tokens in use, and so asks three times a minute: a thousand nodes, 50 times a second.
 	After = 10 * time.Minute
 	// Within is the age at which it is forgotten. With two questions in each Pause, 300 tokens
@@ -32,17 +32,17 @@ const (
 	// questions to 20 a minute, also when the cloud is back and all wait.
 	Pause = 6 * time.Second
 	// RightsPause is Pause for what users may read, of which a node has more: it asks at most 40 times a
-	// minute, for 400 rights within After, and for 800 until one is forgotten. Most are never asked for: who lists
+	// minute, for 400 rights within After, and for 800 until one is forgotten where a question takes no time. Most are never asked for: who lists
 	// or watches again has them confirmed.
 	RightsPause = 1500 * time.Millisecond
 	// Idle is the mean time between two turns while nothing waits.
 	Idle = time.Minute
-	// Again is after how long a no to a right is asked for once more: only the second one counts. An apiserver
-	// that has just started, or a RoleBinding that is being replaced, says no for a moment.
+	// Again is after how long a right that was refused is asked for once more: only the second refusal counts. An
+	// apiserver that has just started refuses for a moment, as one does while a RoleBinding is being replaced.
 	Again = time.Minute
 )
 
-// Item is one word of an apiserver.
+// Item is one answer of an apiserver.
 type Item[K any] struct {
 	Key   K
 	User  string    // whom it is about; see quota.Tenant

@@ -22,7 +22,7 @@ const (
 	mostWait = 10 * time.Second
 	// lookEvery is how often the CAs are compared with the record; that reads nothing.
 	lookEvery = time.Minute
-	// firstAgain and lastAgain bound the time until a cluster is asked again that has not said yet which it is.
+	// firstAgain and lastAgain bound the time until a cluster is asked again whose answer is still missing.
 	firstAgain, lastAgain = 2 * time.Second, time.Minute
 )
 
@@ -53,9 +53,9 @@ type Binding struct {
 
 	mu       sync.Mutex
 	record   Record
-	said     Verdict         // the last one that was logged
+	logged   Verdict         // the last one that was
 	withheld string          // why nothing is served from the cache, for people; empty: it is
-	checked  <-chan struct{} // Lost as of the last check that told anything: while it is open, requests pass
+	checked  <-chan struct{} // Lost as of the last check that was answered: while it is open, requests pass
 	settled  bool            // that check was definite: it is not to be repeated soon
 	asked    time.Time       // when it was
 	flight   *flight         // the check under way; nil: there is none
@@ -74,13 +74,13 @@ type flight struct {
 
 // New returns a Binding that has asked nobody yet.
 func New(r Record, o Options) *Binding {
-	b := &Binding{Options: o, node: authn.AsNode(context.Background()), record: r, said: Same, changed: make(chan struct{}), another: make(chan struct{})}
+	b := &Binding{Options: o, node: authn.AsNode(context.Background()), record: r, logged: Same, changed: make(chan struct{}), another: make(chan struct{})}
 	switch {
 	case r.Doubted:
-		b.withheld, b.said = doubtful, Doubtful
-	case !r.knows(keysOf(o.CAs())):
+		b.withheld, b.logged = doubtful, Doubtful
+	case !r.knows(KeysOf(o.CAs())):
 		b.withheld = "the apiserver's CA in the kubeconfig is none of those by which the hub knew its cluster, so what is cached may be another cluster's, and is kept back until the cloud has been reached"
-		b.said = Doubtful
+		b.logged = Doubtful
 		o.Logger.Warn("what is cached is kept back until the cloud has been reached: the apiserver's CA is none of those by which the hub knew its cluster")
 	}
 	return b
@@ -105,7 +105,7 @@ func (b *Binding) MaySend() bool {
 
 func (b *Binding) maySendLocked() bool { return b.settled && b.isCheckedLocked() && b.withheld == "" }
 
-// isCheckedLocked reports whether a check has told something since the cloud was lost last.
+// isCheckedLocked reports whether a check has been answered since the cloud was lost last.
 func (b *Binding) isCheckedLocked() bool { return b.checked != nil && !isClosed(b.checked) }
 
 // AwaitMaySend returns nil as soon as MaySend, or ctx's error. It needs Run.
@@ -195,7 +195,7 @@ func (b *Binding) Run(ctx context.Context) error {
 	return nil
 }
 
-// nextCheck returns when to look again. again is the pause after a check that has told nothing.
+// nextCheck returns when to look again. again is the pause after a check that was not answered.
 func (b *Binding) nextCheck(again *time.Duration) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()

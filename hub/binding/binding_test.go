@@ -373,7 +373,7 @@ func TestAStartWithTheCAOfAnotherClusterServesNothingUntilTheCloudSaysWhoItIs(t 
 			synctest.Test(t, func(t *testing.T) {
 				c := newCloud("", "")
 				c.lose()
-				g := start(t, c, Record{Node: "n1", Service: "s1", UID: "n1", CAs: keysOf(old)}, other)
+				g := start(t, c, Record{Node: "n1", Service: "s1", UID: "n1", CAs: KeysOf(old)}, other)
 				pass(time.Hour)
 				if g.Withheld() == "" || g.file() != "" {
 					t.Errorf("withheld %q, file %s", g.Withheld(), g.file())
@@ -381,7 +381,7 @@ func TestAStartWithTheCAOfAnotherClusterServesNothingUntilTheCloudSaysWhoItIs(t 
 				c.back(tt.service, tt.node)
 				pass(time.Minute)
 				if tt.err == nil {
-					if g.Withheld() != "" || !g.MaySend() || !strings.Contains(g.file(), keysOf(other)[0]) {
+					if g.Withheld() != "" || !g.MaySend() || !strings.Contains(g.file(), KeysOf(other)[0]) {
 						t.Errorf("withheld %q, may send %v, file %s", g.Withheld(), g.MaySend(), g.file())
 					}
 					return

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// checkTimeout bounds a check, on its slow first connection: an apiserver that takes longer has told nothing.
+	// checkTimeout bounds a check, on its slow first connection: an apiserver that takes longer has not answered.
 	checkTimeout = time.Minute
 	// maxAnswer is more than any Node has, in bytes.
 	maxAnswer = 2 << 20
@@ -27,14 +27,14 @@ const (
 	onlyMetadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 )
 
-// errSaysNothing is wrapped by errors after which the same question may be answered: an apiserver that is starting.
-var errSaysNothing = errors.New("it does not say which cluster it is")
+// errNoAnswer is wrapped by errors after which the same question may be answered: an apiserver that is starting.
+var errNoAnswer = errors.New("it does not say which cluster it is")
 
 // check asks the cloud which cluster it is, and records the verdict. lost is from before. Its error is one of a cloud that cannot be
 // reached.
 func (b *Binding) check(lost <-chan struct{}) error {
 	seen, err := b.look()
-	cas := keysOf(b.CAs())
+	cas := KeysOf(b.CAs())
 	lostAgain, isUnreachable := errors.AsType[*upstream.UnreachableError](err)
 
 	b.mu.Lock()
@@ -52,8 +52,8 @@ func (b *Binding) check(lost <-chan struct{}) error {
 		b.withheld = doubtful
 	}
 	b.record = known
-	news := verdict != b.said
-	b.said = verdict
+	news := verdict != b.logged
+	b.logged = verdict
 	if verdict != Unknown || !isUnreachable {
 		b.checked, b.settled = lost, verdict != Unknown || err == nil
 		b.asked = time.Now()
@@ -107,12 +107,12 @@ func (b *Binding) log(verdict Verdict, known Record, seen Seen, err error) {
 	}
 }
 
-// renew asks again if that is due: nothing was told yet, an hour has passed, or the CAs are others.
+// renew asks again if that is due: no verdict yet, an hour has passed, or the CAs are others.
 func (b *Binding) renew(ctx context.Context) {
-	cas := keysOf(b.CAs())
+	cas := KeysOf(b.CAs())
 	b.mu.Lock()
 	every := renewEvery
-	if b.said == Unknown || b.record.Service == "" || b.record.UID == "" {
+	if b.logged == Unknown || b.record.Service == "" || b.record.UID == "" {
 		every = renewUnknown
 	}
 	due := !b.maySendLocked() || time.Since(b.asked) >= every || !slices.Equal(cas, b.record.CAs)
@@ -130,7 +130,7 @@ func (b *Binding) renew(ctx context.Context) {
 	}
 }
 
-// look reads both objects. Its error is one that wraps errSaysNothing, or is an *upstream.UnreachableError, and both may be seen with
+// look reads both objects. Its error is one that wraps errNoAnswer, or is an *upstream.UnreachableError, and both may be seen with
 // it.
 func (b *Binding) look() (Seen, error) {
 	ctx, cancel := context.WithTimeout(b.node, checkTimeout)
@@ -142,7 +142,7 @@ func (b *Binding) look() (Seen, error) {
 		var missing bool
 		seen.Service, missing, service = b.uid(ctx, "/api/v1/namespaces/default/services/kubernetes", "kubernetes")
 		if missing { // an apiserver makes it once it is ready, and takes requests before that
-			service = fmt.Errorf("%w: it has no Service default/kubernetes yet", errSaysNothing)
+			service = fmt.Errorf("%w: it has no Service default/kubernetes yet", errNoAnswer)
 		}
 	})
 	name := b.record.Node // never changes
@@ -151,12 +151,12 @@ func (b *Binding) look() (Seen, error) {
 	return seen, errors.Join(service, node)
 }
 
-// uid returns the UID of an object. missing is true if the apiserver says that there is none; with neither and no error the node may
+// uid returns the UID of an object. missing is true if the apiserver answers that there is none; with neither and no error the node may
 // not read it.
 func (b *Binding) uid(ctx context.Context, path, name string) (uid types.UID, missing bool, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, path, http.NoBody)
 	if err != nil {
-		return "", false, fmt.Errorf("%w: %w", errSaysNothing, err)
+		return "", false, fmt.Errorf("%w: %w", errNoAnswer, err)
 	}
 	r.Header.Set("Accept", onlyMetadata)
 	r.Header.Set("User-Agent", "edgehub")
@@ -165,12 +165,12 @@ func (b *Binding) uid(ctx context.Context, path, name string) (uid types.UID, mi
 		if _, ok := errors.AsType[*upstream.UnreachableError](err); ok {
 			return "", false, err
 		}
-		return "", false, fmt.Errorf("%w: %w", errSaysNothing, err)
+		return "", false, fmt.Errorf("%w: %w", errNoAnswer, err)
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err != nil {
-		return "", false, fmt.Errorf("%w: %w", errSaysNothing, err)
+		return "", false, fmt.Errorf("%w: %w", errNoAnswer, err)
 	}
 	switch mediaType, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); {
 	case mediaType != "application/json": // what stands between answers with a page
@@ -184,7 +184,7 @@ func (b *Binding) uid(ctx context.Context, path, name string) (uid types.UID, mi
 		return "", json.Unmarshal(body, &status) == nil && status.Reason == metav1.StatusReasonNotFound, nil
 	}
 	if res.StatusCode >= http.StatusInternalServerError || res.StatusCode == http.StatusTooManyRequests {
-		return "", false, fmt.Errorf("%w: it answers %s to GET %s", errSaysNothing, res.Status, path)
+		return "", false, fmt.Errorf("%w: it answers %s to GET %s", errNoAnswer, res.Status, path)
 	}
 	return "", false, nil
 }

@@ -25,8 +25,8 @@
 // There are two states in which the cluster is probably another, and nothing proves it yet. What is cached is not served
 // then, and nothing is sent that was kept for the cloud; nothing is deleted either:
 //
-//   - the hub has started with CAs none of whose keys was among those by which it knew its cluster, and the cloud has not said
-//     who it is;
+//   - the hub has started with CAs none of whose keys was among those by which it knew its cluster, and the cloud has not
+//     answered yet;
 //   - the Service is another, and the Node does not exist, as in a cluster that the node has not registered in yet. That is
 //     written down, for a start without the cloud.
 package binding

@@ -31,10 +31,10 @@ type Record struct {
 // Seen are the UIDs that a cluster has. An empty one could not be read.
 type Seen struct {
 	Service, Node types.UID
-	NoNode        bool // the apiserver says that there is no such Node
+	NoNode        bool // the apiserver answers that there is no such Node
 }
 
-// Verdict is what Judge says of a cluster.
+// Verdict is the result of Judge.
 type Verdict int
 
 const (
@@ -87,13 +87,19 @@ func (r Record) equal(other Record) bool {
 		slices.Equal(r.CAs, other.CAs)
 }
 
-// knows reports whether one of the CAs is in the record. Where either has none, the system's are used, and nothing is known.
+// knows reports whether the cluster of the record may have these CAs.
 func (r Record) knows(cas []string) bool {
-	return len(r.CAs) == 0 || len(cas) == 0 || slices.ContainsFunc(cas, func(ca string) bool { return slices.Contains(r.CAs, ca) })
+	return ShareCA(r.CAs, cas)
 }
 
-// keysOf returns the SHA-256 of the public key of each CA in a bundle, sorted. What is no certificate is left out.
-func keysOf(bundle []byte) (keys []string) {
+// ShareCA reports whether a cluster with some CAs may be the one with others, both as KeysOf returns them: a cluster trusts its old
+// CA for a while when it gets a new one. If either has none, the system's CAs are used, and nothing speaks against it.
+func ShareCA(a, b []string) bool {
+	return len(a) == 0 || len(b) == 0 || slices.ContainsFunc(a, func(ca string) bool { return slices.Contains(b, ca) })
+}
+
+// KeysOf returns the SHA-256 of the public key of each CA in a bundle, sorted. What is no certificate is left out.
+func KeysOf(bundle []byte) (keys []string) {
 	for {
 		var block *pem.Block
 		if block, bundle = pem.Decode(bundle); block == nil {

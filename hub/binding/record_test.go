@@ -85,7 +85,7 @@ func TestWhichCAsAreKnown(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := (Record{CAs: keysOf(tt.recorded)}).knows(keysOf(tt.now)); got != tt.want {
+			if got := (Record{CAs: KeysOf(tt.recorded)}).knows(KeysOf(tt.now)); got != tt.want {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})

@@ -33,7 +33,7 @@ type clone struct {
 	taken, refused twice // another boot ID followed on ours; a renewal of the lease met a conflict
 }
 
-// saw takes note of an answer that has the Node. One that is not newer than what was seen, as caches of apiservers give, says nothing.
+// saw takes note of an answer that has the Node. One that is not newer than what was seen, as caches of apiservers give, is passed over.
 // A Node that was deleted and created again starts anew.
 func (c *clone) saw(uid types.UID, version uint64, boot string, now time.Time) {
 	if uid != c.uid {

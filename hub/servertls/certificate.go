@@ -21,14 +21,13 @@ import (
 
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/durable"
-	"github.com/edgehub-io/edgehub/hub/kubeconfig"
 )
 
 // Certificate is the serving certificate of the TLS ports. It follows changes of its files,
 // and is safe for concurrent use.
 type Certificate struct {
-	pair    *cachedFile[*tls.Certificate]
-	kubelet *named
+	pair *cachedFile[*tls.Certificate]
+	get  func(*tls.ClientHelloInfo) (*tls.Certificate, error) // a tls.Config.GetCertificate
 }
 
 // NewCertificate returns the certificate in --tls-cert-file or, by default, a self-signed one for
@@ -48,7 +47,8 @@ func NewCertificate(c *config.Config, log *slog.Logger) (*Certificate, error) {
 			return nil, fmt.Errorf("--tls-cert-file, --tls-private-key-file: %w", err)
 		}
 	}
-	return &Certificate{pair, &named{own: own}}, nil
+	kubelet := &named{own: own, log: log}
+	return &Certificate{pair, BySNI(pair.get, kubelet.get)}, nil
 }
 
 func readPair(certFile, keyFile string, log *slog.Logger) (*cachedFile[*tls.Certificate], error) {
@@ -80,14 +80,6 @@ func boundChain(c tls.ConnectionState) error {
 		return fmt.Errorf("the client has sent %d certificates of %d bytes together; %d of %d bytes are allowed", n, size, maxChain, maxChainBytes)
 	}
 	return nil
-}
-
-// get is a tls.Config.GetCertificate.
-func (s *Certificate) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if kubeconfig.IsHubName(hello.ServerName) {
-		return s.kubelet.get(hello.ServerName)
-	}
-	return s.pair.get(), nil
 }
 
 // Expires returns when the certificate that is served does, and false if that is the hub's own, which never does.

@@ -7,8 +7,11 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
+	"log/slog"
 	"math/big"
 	"sync"
+
+	"github.com/edgehub-io/edgehub/hub/kubeconfig"
 )
 
 // named has certificates for the server name in kubelet's kubeconfig (see kubeconfig.NewHubName), which is a
@@ -17,25 +20,31 @@ import (
 // so for one that a running kubelet has after its kubeconfig was replaced.
 type named struct {
 	own *cachedFile[*tls.Certificate]
+	log *slog.Logger
 
 	mu     sync.Mutex
 	last   *tls.Certificate
 	signer *tls.Certificate // of last
 }
 
-func (n *named) get(name string) (*tls.Certificate, error) {
+// get returns nil for a name that is none of kubelet's.
+func (n *named) get(name string) *tls.Certificate {
+	if !kubeconfig.IsHubName(name) {
+		return nil
+	}
 	own := n.own.get()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.last != nil && n.signer.Leaf.Equal(own.Leaf) && n.last.Leaf.DNSNames[0] == name {
-		return n.last, nil
+		return n.last
 	}
 	signed, err := signFor(name, own)
 	if err != nil {
-		return nil, err
+		n.log.Error("no certificate can be made for kubelet, which refuses the usual one", "err", err)
+		return nil
 	}
 	n.last, n.signer = signed, own
-	return signed, nil
+	return signed
 }
 
 // signFor returns a certificate for a name, with the key of its signer.

@@ -3,14 +3,11 @@ package install
 import (
 	"bytes"
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -76,7 +73,7 @@ func ledToHub(envFile, file string, known []string) (bool, error) {
 		return false, err
 	case bytes.Equal(now, there):
 		return true, nil
-	case sameCluster(casIn(now), append(casIn(there), known...)):
+	case binding.ShareCA(casIn(now), append(casIn(there), known...)):
 		entry, _, err := files.Read(envFile)
 		if entry.Sum = files.Sum(now); err == nil {
 			err = files.Write(envFile, entry, now)
@@ -99,10 +96,8 @@ func kubeletEnv(file string) ([]byte, error) {
 		}
 	}
 	var lines strings.Builder
-	for block, rest := pem.Decode(cas); block != nil; block, rest = pem.Decode(rest) {
-		if ca, err := x509.ParseCertificate(block.Bytes); err == nil { // what is not one, nobody trusts
-			lines.WriteString(caPrefix + files.Sum(ca.RawSubjectPublicKeyInfo) + "\n")
-		}
+	for _, ca := range binding.KeysOf(cas) {
+		lines.WriteString(caPrefix + ca + "\n")
 	}
 	return render("kubelet.env", []string{"{{KUBELET_KUBECONFIG}}", kubeletKubeconfig, "{{CAS}}", lines.String()})
 }
@@ -115,12 +110,6 @@ func casIn(content []byte) (all []string) {
 		}
 	}
 	return all
-}
-
-// sameCluster reports whether two lists of CAs have one in common: a cluster trusts its old CA for a while when it gets
-// a new one. If one list is empty, the system's CAs are used, and nothing speaks against it.
-func sameCluster(a, b []string) bool {
-	return len(a) == 0 || len(b) == 0 || slices.ContainsFunc(a, func(ca string) bool { return slices.Contains(b, ca) })
 }
 
 // rejoinPause is between two questions whether the node is Ready, of which there may be many.
