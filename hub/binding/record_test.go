@@ -78,6 +78,7 @@ func TestWhichCAsAreKnown(t *testing.T) {
 		"the same":                        {a, a, true},
 		"renewed with the same key":       {a, renewed, true},
 		"rotated, and the old one stays":  {a, bytes.Join([][]byte{b, a}, nil), true},
+		"rotated, and it stands first":    {a, bytes.Join([][]byte{a, b}, nil), true},
 		"rotated, and the new one stayed": {bytes.Join([][]byte{a, b}, nil), b, true},
 		"another":                         {a, b, false},
 		"the system's now":                {a, nil, true},
@@ -104,6 +105,7 @@ func TestLoad(t *testing.T) {
 		"another node's":  {`{"node":"n2","service":"s"}`, "it is that of node n2, and this is node n1", false, `{"node":"n2","service":"s"}`},
 		"another cluster": {`{"node":"n1","another":true}`, "another cluster", false, `{"node":"n1","another":true}`},
 		"damaged":         {`{"node":"n1`, "", true, `{"node":"n1"}`},
+		"nobody's":        {`{}`, "", true, `{"node":"n1"}`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
