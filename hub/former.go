@@ -16,18 +16,24 @@ import (
 	"github.com/edgehub-io/edgehub/cache"
 	"github.com/edgehub-io/edgehub/hub/binding"
 	"github.com/edgehub-io/edgehub/hub/config"
+	"github.com/edgehub-io/edgehub/hub/systemd"
 	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/podfiles"
 )
 
+// retireTimeout is how long systemd waits for a hub that has data to set aside, in microseconds: ten minutes, in which a card that
+// writes 1 MB/s takes a cache of the default 256 MiB twice.
+const retireTimeout = "600000000"
+
 // loadBinding reads whose folder --root-dir is. If it is another cluster's, or another node's, what that has left is set aside first:
 // nothing else may be open yet.
-func loadBinding(c *config.Config, log *slog.Logger) (binding.Record, error) {
+func loadBinding(c *config.Config, notifier *systemd.Notifier, log *slog.Logger) (binding.Record, error) {
 	if err := os.MkdirAll(c.RootDir, 0o700); err != nil {
 		return binding.Record{}, fmt.Errorf("--root-dir: %w", err)
 	}
 	r, why, err := binding.Load(c.BindingFile(), c.NodeName, log)
 	if err == nil && why != "" {
+		notifier.Notify("EXTEND_TIMEOUT_USEC=" + retireTimeout)
 		if err = setAside(c, r.Node != c.NodeName, log.With("why", why)); err == nil {
 			r = binding.Begin(c.BindingFile(), c.NodeName, log)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/edgehub-io/edgehub/hub/binding"
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/durable"
+	"github.com/edgehub-io/edgehub/hub/systemd"
 )
 
 // leave writes what a hub of a node keeps, besides its cache.
@@ -108,11 +110,21 @@ func TestTheFolderOfAnotherNodeIsSetAside(t *testing.T) {
 	n.leave(t)
 	n.api.Close() // the copy starts without the cloud
 	n.config.NodeName = "n2"
+	systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "notify"), Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer systemd.Close()
+	t.Setenv("NOTIFY_SOCKET", systemd.LocalAddr().String())
 	for range 2 {
 		_, stop = n.start(t)
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
+	}
+	first := make([]byte, 100)
+	if size, err := systemd.Read(first); err != nil || !strings.HasPrefix(string(first[:size]), "EXTEND_TIMEOUT_USEC=") {
+		t.Errorf("systemd is not told that the start takes longer, but %q: %v", first[:size], err)
 	}
 	said := n.logs.String()
 	if strings.Count(said, setAsideLine) != 1 || !strings.Contains(said, "it is that of node n1, and this is node n2") {
@@ -147,7 +159,7 @@ func TestTheFolderOfARunningHubIsNotSetAside(t *testing.T) {
 	n.leave(t)
 	other := *n.config
 	other.NodeName = "n2"
-	if _, err := loadBinding(&other, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "in use by another process") {
+	if _, err := loadBinding(&other, systemd.NewNotifier(slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "in use by another process") {
 		t.Errorf("got %v", err)
 	}
 	if !n.has(t, "upgrades/hold/shop_till.json") || n.has(t, config.FormerName) {

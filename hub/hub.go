@@ -68,7 +68,8 @@ type Hub struct {
 // New reads the node's credentials and binds the hub's ports. userAgent is sent with the hub's
 // own requests. Metrics are registered on r. The caller must call Run or Close.
 func New(c *config.Config, userAgent string, r *prometheus.Registry, log *slog.Logger) (*Hub, error) {
-	record, err := loadBinding(c, log)
+	notifier := systemd.NewNotifier(log)
+	record, err := loadBinding(c, notifier, log)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +92,7 @@ func New(c *config.Config, userAgent string, r *prometheus.Registry, log *slog.L
 	if err != nil {
 		return nil, fmt.Errorf("--server-addr: %w", err)
 	}
-	h := &Hub{config: c, log: log, upstream: upstream, outage: loadOutage(c.RootDir, upstream, log)}
+	h := &Hub{config: c, log: log, systemd: notifier, upstream: upstream, outage: loadOutage(c.RootDir, upstream, log)}
 	h.binding = binding.New(record, binding.Options{File: c.BindingFile(), Upstream: upstream, Logger: log, CAs: func() []byte {
 		if h.creds == nil {
 			return id.CAPEM
@@ -135,7 +136,6 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 	if h.sockets, err = systemd.InheritListeners(); err != nil {
 		return err
 	}
-	h.systemd = systemd.NewNotifier(h.log)
 	if h.callers, err = access.NewCallers(h.config, r, h.log); err != nil {
 		return err
 	}
