@@ -68,6 +68,7 @@ func TestMaxBytesHoldsHoweverViewsGrow(t *testing.T) {
 			u.shows("100", largePod("b", "50", size))
 			for i := range 20 {
 				ask(as(t.Context(), "coredns"), t, c, "GET", fmt.Sprintf("%s?labelSelector=l%d", urlPods, i))
+				time.Sleep(time.Millisecond) // or all were read last
 			}
 			if valueOf(t, c.metrics.evictions) == 0 {
 				t.Error("no eviction was counted")
