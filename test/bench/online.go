@@ -10,9 +10,6 @@ import (
 	"path/filepath"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/edgehub-io/edgehub/test/bench/process"
 	"github.com/edgehub-io/edgehub/test/cluster/freeport"
 )
@@ -22,9 +19,6 @@ const (
 	limit = 1.25
 	// kubeletLimit is that of what all of a node goes through: kubelet's way.
 	kubeletLimit = 1.10
-	// watchedLimit is how long a read may take that the hub answers by itself, because a watch keeps
-	// what it reads current.
-	watchedLimit = 0.7
 	// idleWatches is what a kubelet with a few pods has open, and a little more.
 	idleWatches = 30
 
@@ -58,7 +52,7 @@ func (b *bench) startTargets(ctx context.Context) error {
 		return err
 	}
 	b.targets[1], err = startTarget(ctx, "hub", addresses[1], exec.CommandContext(ctx, b.hubBin,
-		"--node-name=bench", "--kubeconfig="+c.Kubeconfig(), "--root-dir="+filepath.Join(dir, "hub"), "--log-level=warn", "--serve-reads-from-watches",
+		"--node-name=bench", "--kubeconfig="+c.Kubeconfig(), "--root-dir="+filepath.Join(dir, "hub"), "--log-level=warn",
 		"--proxy-port="+port(1), "--proxy-secure-port="+port(2), "--serve-port="+port(3)))
 	if err != nil {
 		return err
@@ -102,11 +96,6 @@ func (b *bench) online(ctx context.Context) (err error) {
 		return err
 	}
 	b.showDetail("resident, idle, without the program's file", "MB", megabytes(anonymous))
-	watching, leave := context.WithCancel(ctx)
-	defer leave()
-	if err := b.watchNode(watching); err != nil {
-		return err
-	}
 	var zipped [2]*target
 	for i, t := range b.targets {
 		c := *t
@@ -122,7 +111,6 @@ func (b *bench) online(ctx context.Context) (err error) {
 	}{
 		{"GET pod, p50", pod, getsPerRound, b.targets, limit, func(r *requested) { b.show(r.row()) }},
 		{"GET pod as kubelet, over TLS, p50", pod, getsPerRound, b.overTLS, kubeletLimit, func(r *requested) { b.show(r.row()) }},
-		{"GET Node rv=0 as kubelet, watched, p50", "/api/v1/nodes/bench?resourceVersion=0", getsPerRound, b.overTLS, watchedLimit, func(r *requested) { b.show(r.row()) }},
 		{lists + ", p50", podsPath, listsPerRound, b.targets, limit, b.showList},
 		{lists + ", gzip, p50", podsPath, listsPerRound, zipped, limit, func(r *requested) { b.show(r.row()); b.showCPU("CPU a LIST, gzip", r) }},
 	} {
@@ -132,7 +120,6 @@ func (b *bench) online(ctx context.Context) (err error) {
 		}
 		m.show(r)
 	}
-	leave()
 	for _, n := range []int{1, 10} {
 		p50, p99, err := b.watches(ctx, n)
 		if err != nil {
@@ -152,15 +139,6 @@ func (b *bench) online(ctx context.Context) (err error) {
 	b.showDetail(fmt.Sprintf("resident, %d watches after all this", idleWatches), "MB", megabytes(resident))
 	b.showDetail("binary", "MB", megabytes(binary.Size()))
 	return nil
-}
-
-// watchNode has kubelet's hub watch the Node that it reads.
-func (b *bench) watchNode(ctx context.Context) error {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "bench"}}
-	if _, err := b.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
-		return err
-	}
-	return b.overTLS[1].follow(ctx, "/api/v1/nodes?fieldSelector=metadata.name%3Dbench", "")
 }
 
 // requested is a measure of requests, with details.

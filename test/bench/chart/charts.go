@@ -125,7 +125,6 @@ func yurthubChart(comparison string) (chart, error) {
 		{"LIST of 5,000 pods offline", "Offline: LIST of 5,000 pods"},
 		{"black hole: first cached GET", "The link swallows everything: until the first cached GET is answered"},
 		{"memory with 5,000 pods, 1,000 Services and 1,000 EndpointSlices", "Resident memory with 5,000 pods, 1,000 Services and 1,000 EndpointSlices"},
-		{"GET of the Node at `resourceVersion=0`, p50", "Online: GET of the Node at resourceVersion=0, median (YurtHub answers it from memory)"},
 	} {
 		yurthub, edgehub, err := comparisonRow(comparison, w.name)
 		if err != nil {
