@@ -41,7 +41,6 @@ func (c *client) listAs(ctx context.Context, r *rand.Rand, q *query, f *form) (i
 		limit = strconv.Itoa(1 + r.IntN(15))
 	}
 	what := fmt.Sprintf("LIST %s as %s", q.path("resourceVersion", version, "resourceVersionMatch", match, "limit", limit), f.name)
-	floors := c.sight.floors(q.resource)
 	var all listing
 	all, began, last, ok := c.pages(ctx, what, q, f, version, match, limit)
 	if !ok {
@@ -54,13 +53,10 @@ func (c *client) listAs(ctx context.Context, r *rand.Rand, q *query, f *form) (i
 	case exact == 0 && match != "" && all.rev < floor:
 		c.w.report("a list that is older than asked for", "%s: it is at %d", what, all.rev)
 	}
-	// Online, "0" is whatever an apiserver remembers. Two of them remember differently.
-	current := exact == 0 && (version != "0" || last.weather == offline)
+	// At "0", an apiserver answers whatever it remembers. Two of them remember differently.
+	current := exact == 0 && (version != "0" || last.byHub())
 	if current && all.rev < floor {
 		c.w.report("a list that is older than what was seen", "%s, %s: it is at %d, seen was %d; %v", c.name, what, all.rev, floor, last.weather)
-	}
-	if version == "0" {
-		c.judgeAny(what, q, f, &all, floor, floors, last)
 	}
 	whole := *last
 	whole.began, whole.weather = began, c.w.weatherOf(began, last.ended)

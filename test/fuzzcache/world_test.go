@@ -43,7 +43,6 @@ type world struct {
 	spoiled  bool     // there may be damage in the hub's store that the hub has not met
 	disk     disk
 	writes   atomic.Int64
-	isCalm   atomic.Bool // the node itself writes nothing
 
 	users    []*user
 	direct   []*client        // straight to the apiservers
@@ -70,7 +69,7 @@ func newWorld(t *testing.T, seed uint64, m *mode) *world {
 	servers := env.ServerURLs()
 	w.hub = hubproc.New(t, hubproc.Options{
 		Binary: env.hubBin, Server: servers[0], Others: servers[1:], Root: root,
-		Args: append([]string{"--log-level=info", "--container-runtime-endpoint=", "--serve-reads-from-watches"}, m.args...),
+		Args: append([]string{"--log-level=info", "--container-runtime-endpoint="}, m.args...),
 	})
 	w.hub.IdentifyAs(env.Cluster, "system:masters") // it may read all that a test makes
 	if m.attacked {
