@@ -44,7 +44,6 @@ func openCache(c *config.Config, cloud *binding.Binding, r prometheus.Registerer
 		TokenGrace:       c.OfflineTokenGrace,
 		AuthorizationTTL: c.OfflineAuthorizationTTL,
 		ReconnectJitter:  c.ReconnectJitter,
-		ServeWatched:     c.ServeReadsFromWatches,
 		SpoolCount:       cmp.Or(c.EventSpoolMaxCount, -1), // 0 means none here, and the default there
 		SpoolBytes:       cmp.Or(c.EventSpoolMaxBytes, -1),
 		Registerer:       r,

@@ -46,7 +46,6 @@ type Options struct {
 	Limits          upstream.Limits
 	ReconnectJitter time.Duration // of watches, after the cloud is back
 
-	ServeReadsFromWatches   bool // those of the node, with resourceVersion=0
 	CacheMaxBytes           int64
 	CacheKeyFile            string        // or empty: values are not encrypted
 	OfflineTokenGrace       time.Duration // 0: the whole outage
@@ -108,7 +107,6 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.Limits.BadAnswers, "upstream-bad-answers", upstream.DefaultBadAnswers, "how many answers 500, 502, 503, 504 or 429 within a minute make the hub ask for the node's Lease; an apiserver that does not answer that counts as lost")
 	fs.DurationVar(&o.ReconnectJitter, "reconnect-jitter", 2*time.Second, "watches are resumed spread over so long after the cloud is back, so that a thousand nodes do not come at once")
 
-	fs.BoolVar(&o.ServeReadsFromWatches, "serve-reads-from-watches", true, "answer what the node itself reads with resourceVersion=0, such as kubelet its Node, from the cache while an open watch of the node keeps that current; false: such reads go to the apiserver, whose audit log then has them")
 	fs.Int64Var(&o.CacheMaxBytes, "cache-max-bytes", 256<<20, "how much the cache may hold, in bytes; what was not read for longest goes first, never what the node itself reads")
 	fs.StringVar(&o.CacheKeyFile, "cache-encryption-key-file", "", "file with the key that cached objects are encrypted with; empty: they are not")
 	fs.DurationVar(&o.OfflineTokenGrace, "offline-token-grace", 0, "how long after its expiry a token is good for reading the cache while the cloud is away; 0: as long as it is away")
