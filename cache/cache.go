@@ -82,9 +82,6 @@ type Options struct {
 	// ReconnectJitter is the time over which watches are resumed after an outage; 0 resumes
 	// them at once.
 	ReconnectJitter time.Duration
-	// ServeWatched has reads of the node with resourceVersion=0 answered from views that open
-	// watches keep current.
-	ServeWatched bool
 	// SpoolCount and SpoolBytes bound the Events that wait for the cloud; the defaults are
 	// those of spool.Options, negative values disable the spool.
 	SpoolCount int
@@ -120,8 +117,6 @@ type Cache struct {
 	watches *watch.Watches
 	outages relist.Outages
 	contact contact
-
-	unversioned unversioned
 
 	// present is how long the cloud and kubelet were there since sweepSecrets last dropped some;
 	// its goroutine alone uses it.
@@ -371,11 +366,11 @@ func (c *Cache) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	p := query.ParamsOf(r)
 	x := &exchange{cache: c, req: r, params: p, info: info, who: who, query: query.Of(r, p, info, who.user)}
-	x.began, x.asked = x.versions(), time.Now()
+	x.began = x.versions()
 	if info.IsResourceRequest {
 		x.moment = c.records.Now(x.resource())
 	}
-	if res := x.atAnyVersion(); res != nil {
+	if res := x.atStart(); res != nil {
 		return res, nil
 	}
 	res, err := c.up.RoundTrip(r)

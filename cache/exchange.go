@@ -3,7 +3,6 @@ package cache
 import (
 	"io"
 	"net/http"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -27,9 +26,8 @@ type exchange struct {
 	// began are the versions of the views that the answer may update, at the time of the
 	// request.
 	began map[query.Key]string
-	// moment is the state of the resource's records at that time, and asked is that time.
+	// moment is the state of the resource's records at that time.
 	moment records.Moment
-	asked  time.Time
 }
 
 // ask returns the exchange as a request to package offline.

@@ -44,7 +44,6 @@ func decodeStatus(contentType string, body []byte) (*metav1.Status, error) {
 // absent records that an apiserver does not have an object.
 func (x *exchange) absent(q *query.Query) {
 	of, name, r := q.UserResource(), q.Member(), x.cache.records
-	x.showsUnversioned()
 	copies, known := x.cache.views.Copies(of, name), r.Known(of, q.Namespace, name)
 	if !q.Consistent() { // the version of the apiserver's state is unknown
 		if len(copies.All) > 0 {
@@ -78,7 +77,6 @@ func (x *exchange) deleted(res *http.Response, q *query.Query) {
 	}}
 	tee.Body(res, tee.Decode(res, sink), func(err error) {
 		if !understood {
-			x.showsUnversioned()
 			x.cache.records.Doubt(q.UserResource(), q.Member(), x.cache.records.Highest(q.Resource).Version())
 		}
 		x.cache.logUnkept(err)
@@ -100,9 +98,6 @@ func (x *exchange) tookDeletion(q *query.Query, code int, contentType string, bo
 		uid := types.UID("")
 		if s.Details != nil {
 			uid = s.Details.UID
-		}
-		if uid == "" {
-			x.showsUnversioned()
 		}
 		x.cache.views.Gone(q.UserResource(), q.Member(), x.moment.Version(), uid, true)
 		return true

@@ -58,7 +58,7 @@ func newMetrics() *metrics {
 		all: all,
 		offline: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "edgehub_cache_requests_total",
-			Help: "Requests that could not be sent to the cloud, by resource, and whether the cache had an answer (hit) or not (miss); and reads that were not sent because an open watch keeps what they read current (watched).",
+			Help: "Requests that could not be sent to the cloud, by resource, and whether the cache had an answer (hit) or not (miss).",
 		}, []string{"resource", "result"}),
 		commits: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "edgehub_cache_commits_total",
@@ -106,11 +106,6 @@ func (m *metrics) answered(info *request.RequestInfo, err error) {
 		resource = info.Resource
 	}
 	m.offline.WithLabelValues(resource, result).Inc()
-}
-
-// watched counts an answer, with the cloud, from a view that a watch keeps current.
-func (m *metrics) watched(info *request.RequestInfo) {
-	m.offline.WithLabelValues(info.Resource, "watched").Inc()
 }
 
 // knownResource are the resources with a label of their own for misses. A resource that was

@@ -89,15 +89,7 @@ func (x *exchange) keepObject(res *http.Response, q *query.Query, repr negotiati
 	x.take(res, func(body []byte) error { return x.keepBody(q, repr, body) })
 }
 
-func (x *exchange) keepBody(q *query.Query, repr negotiation.Representation, body []byte) (err error) {
-	defer func() {
-		if err != nil {
-			x.showsUnversioned()
-		}
-		if errors.Is(err, view.ErrNameless) {
-			x.cache.answers.NotKept(q)
-		}
-	}()
+func (x *exchange) keepBody(q *query.Query, repr negotiation.Representation, body []byte) error {
 	m, err := wire.Inspect(repr.Encoding, body)
 	if err != nil {
 		return err
@@ -106,6 +98,7 @@ func (x *exchange) keepBody(q *query.Query, repr negotiation.Representation, bod
 		q.Name = string(m.Name)
 	}
 	if !repr.Holds(m.TypeMeta()) || string(m.Name) != q.Name || len(m.Name) == 0 || !versions.Valid(string(m.ResourceVersion)) {
+		x.cache.answers.NotKept(q)
 		return view.ErrNameless
 	}
 	if x.endedByWrite(repr, body) {
@@ -122,9 +115,6 @@ func (x *exchange) keepBody(q *query.Query, repr negotiation.Representation, bod
 	x.cache.records.Read(q.UserResource(), q.Namespace, q.Member(), string(m.ResourceVersion), types.UID(m.UID), x.moment, q.Consistent())
 	if x.who.isNode() && x.info.Resource == "pods" && x.info.Subresource == "status" && repr.Metadata == "" {
 		x.cache.derived.Reported(view.Object{Type: m.TypeMeta(), Repr: repr, Bare: bare})
-	}
-	if x.who.isNode() && q.Consistent() {
-		x.cache.unversioned.settle(extent{q.Resource.GroupResource(), q.Member()}, x.asked)
 	}
 	x.cache.views.EnforceLimit(v)
 	return nil
@@ -156,7 +146,6 @@ func (x *exchange) keepList(res *http.Response, repr negotiation.Representation)
 			x.tooLarge(v)
 		}
 		if err != nil {
-			x.showsUnversioned()
 			c.records.SeenUncached(v.Key.UserResource(), b.Newest())
 		}
 		if errors.Is(err, view.ErrNameless) {

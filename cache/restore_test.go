@@ -177,9 +177,13 @@ func TestSingleObjectsOfOtherKindsAreForgottenWithARestore(t *testing.T) {
 func TestAnApiserverThatLagsBehindIsNotARestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "95"))
+		u.onText("get", http.StatusOK, podJSON("c", "105"))
+		get(t, c, modelURL("c"))
 		u.onText("list", http.StatusOK, podsJSON("90", podJSON("a", "50")))
+		u.onText("get", http.StatusOK, podJSON("c", "102"))
 		for range 10 {
-			get(t, c, urlPods+"?resourceVersion=0")
+			get(t, c, urlPods+anyVersion)
+			get(t, c, modelURL("c")+anyVersion)
 		}
 		time.Sleep(time.Second)
 		if n := u.count("check"); n != 1 {
@@ -187,5 +191,6 @@ func TestAnApiserverThatLagsBehindIsNotARestore(t *testing.T) {
 		}
 		u.goAway()
 		expect(t, c, "offline", urlPods, "100: a=50 b=95")
+		expect(t, c, "offline, an object that was only read by itself", modelURL("c"), "c=105")
 	})
 }

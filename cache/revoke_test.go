@@ -59,6 +59,8 @@ func TestGoneAndForbiddenObjectsAreNotServedOffline(t *testing.T) {
 		"a 404 that is about something else":        {[]step{asks(urlPodA), answers("get", 404, notFound("namespaces", "ns")), asks(urlPodA)}, "a=50", never},
 		"a 404 that says nothing":                   {[]step{asks(urlPodA), answers("get", 404, "404 page not found"), asks(urlPodA)}, "a=50", never},
 		"a 404 for what a list view has":            {[]step{asks(urlPods, urlPodA), answers("get", 404, notFound("pods", "a")), asks(urlPodA)}, "404", all},
+		"a 404 of an apiserver that may lag":        {[]step{asks(urlPods, urlPodA), answers("get", 404, notFound("pods", "a")), asks(urlPodA + anyVersion)}, fmt.Sprintf("%v: %v", view.ErrDoubtful, errRefused), all},
+		"the same, and then one that does not":      {[]step{asks(urlPods, urlPodA), answers("get", 404, notFound("pods", "a")), asks(urlPodA + anyVersion), answers("get", 200, podJSON("a", "50")), asks(urlPodA)}, "a=50", all},
 		"a read object that its reader has deleted": {[]step{asks(urlPodA), answers("delete", 200, podJSON("a", "60")), deletes}, "404", never},
 		"a listed object that a reader has deleted": {[]step{asks(urlPods), answers("delete", 200, podJSON("a", "60")), deletes}, "404", all},
 		"an object whose deletion was refused":      {[]step{asks(urlPodA), answers("delete", 409, "{}"), deletes}, "a=50", never},

@@ -108,9 +108,6 @@ func (w *writes) send(r *http.Request, asNode bool) (*http.Response, error) {
 
 // online handles an apiserver's answer to a request that does not read objects.
 func (w *writes) online(x *exchange, res *http.Response) {
-	if x.info.IsResourceRequest && res.StatusCode/100 == 2 && !x.isVersioned(res) {
-		x.showsUnversioned()
-	}
 	switch {
 	case res.StatusCode == http.StatusNotFound && x.req.Method != http.MethodGet:
 		if q := x.written(); q != nil {

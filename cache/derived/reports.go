@@ -108,11 +108,6 @@ func patched(k key, r patch.Request, base view.Object) (view.Object, runtime.Obj
 	return result, next, err
 }
 
-// HasReports reports whether anything of a resource that the node has written offline may still be shown.
-func (o *Objects) HasReports(r schema.GroupVersionResource) bool {
-	return len(o.reportsOf(r, false)) > 0
-}
-
 // reportsOf returns the reports of a resource, and, of those that were dropped last, the ones that a client
 // may still have, if recent is set.
 func (o *Objects) reportsOf(r schema.GroupVersionResource, recent bool) (all []*Update) {

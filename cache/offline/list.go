@@ -28,11 +28,6 @@ func (r *Request) List() (*http.Response, error) {
 		snap.Close()
 		return ErrorResponse(r.HTTP, err)
 	}
-	return r.list(src, snap)
-}
-
-// list answers with a snapshot, which it closes.
-func (r *Request) list(src *Source, snap *view.Snapshot) (*http.Response, error) {
 	body, err := r.listBody(src, snap)
 	if err != nil {
 		snap.Close()

@@ -19,11 +19,6 @@ func (of UserResource) Clone() UserResource {
 	return of
 }
 
-// IsShared reports whether other is the same resource of the same user in another version of its API.
-func (of UserResource) IsShared(other UserResource) bool {
-	return of.User == other.User && of.Resource != other.Resource && of.Resource.GroupResource() == other.Resource.GroupResource()
-}
-
 // VersionSpace returns the name of the storage whose resourceVersions a resource has: only
 // versions from the same storage can be compared. Events are often in an etcd of their own,
 // and apiservers behind the aggregator have their own storage.

@@ -178,45 +178,6 @@ func (r *Records) Known(of query.UserResource, namespace, name string) Known {
 	return k
 }
 
-// AtMost reports whether all that is recorded of a resource is true of a list at a version, too, whose
-// members has reports: nothing was seen later, and no member is gone, in doubt or refused.
-func (r *Records) AtMost(of query.UserResource, version string, has func(name string) bool) bool {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	resource := r.of[of]
-	if resource == nil {
-		user := r.users[of.User]
-		return user == nil || !user.closed
-	}
-	within := func(seen string) bool { return versions.Compare(seen, version) <= 0 }
-	if !within(resource.Floor) || !within(resource.damaged) || resource.ByName {
-		return false
-	}
-	for _, doubt := range resource.Doubts {
-		if versions.Compare(doubt, version) >= 0 {
-			return false
-		}
-	}
-	for name, one := range resource.names {
-		if !within(one.Seen) || !within(one.Proven) || (one.Gone != "" || one.Doubt != "" || one.Refused) && has(name) {
-			return false
-		}
-	}
-	return true
-}
-
-// HasShared reports whether there are records of a user's resource in another version of its API.
-func (r *Records) HasShared(of query.UserResource) bool {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	for other := range r.of {
-		if of.IsShared(other) {
-			return true
-		}
-	}
-	return false
-}
-
 // Len returns the number of resources of all users that have records.
 func (r *Records) Len() int {
 	r.mu.RLock()

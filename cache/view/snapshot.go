@@ -149,12 +149,6 @@ func FindMember(sorted []store.Member, name string) (store.Member, bool) {
 	return sorted[i], true
 }
 
-// has reports whether there is a member with this name.
-func (s *Snapshot) has(name string) bool {
-	_, ok := FindMember(s.Members, name)
-	return ok
-}
-
 // Check returns an error if members cannot be read that were known to be damaged: an answer that has begun
 // could only break off.
 func (s *Snapshot) Check() error {

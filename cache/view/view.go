@@ -35,7 +35,6 @@ type View struct {
 	// whose bytes are lost. Only a new list repairs that.
 	stale atomic.Bool
 	use
-	feed    feed  // the watches that keep it current
 	counted usage // the view's part of Views.totals, whose mutex guards it
 
 	// Template is the request of a watch that resumes from a version. If the view is lost, its

@@ -109,13 +109,13 @@ func (s *stream) bookmark(f *wire.Frame) {
 		if s.view.Apply(s.from(version), &view.Change{Version: version}) == view.Gap {
 			s.watches.Refresh(s.view, s.req)
 		}
-		s.at, s.marked, s.current = version, s.watches.Now(), true
+		s.at, s.marked = version, s.watches.Now()
 		return
 	}
 	if s.query.InitialEvents && !f.InitialEventsEnd {
 		return
 	}
-	s.initial, s.at, s.current = false, version, true
+	s.initial, s.at = false, version
 	if !s.held.IsEmpty() {
 		s.startSettling()
 	}

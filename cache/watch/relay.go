@@ -15,10 +15,6 @@ import (
 // relay reads frames from upstream until there is output for the client, and no further
 // frame is ready.
 func (s *stream) relay() {
-	if s.current {
-		s.view.Await(1)
-		defer s.view.Await(-1)
-	}
 	for s.err == nil {
 		frame, err := s.frames.Next()
 		if err != nil {
@@ -77,7 +73,6 @@ func (s *stream) take(f *wire.Frame) {
 		return
 	}
 	s.resetRetry()
-	s.view.Heard(s.watches.Now())
 	if s.learn(f) {
 		s.relayEvent(f)
 	}
@@ -113,7 +108,6 @@ func (s *stream) relayUnread(f *wire.Frame) {
 // invalidate is called after an unreadable event, whose effect on the view is unknown.
 func (s *stream) invalidate() {
 	s.endBuilder()
-	s.current = false
 	if s.at != "" {
 		s.gap = true
 		s.watches.Records.SeenUncached(s.query.UserResource(), versions.Following(s.view.Highest.Version()))

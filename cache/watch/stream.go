@@ -70,7 +70,6 @@ type relayed struct {
 	frames   *wire.FrameReader
 	resumed  bool // upstream was opened by the hub, unknown to the client
 	gap      bool // an unreadable event was relayed
-	current  bool // the client has all of upstream's events up to a bookmark, and all after it
 	opaque   bool // the rest of upstream is unreadable, and relayed as it is
 	partial  bool // part of an event has been relayed
 }
@@ -183,7 +182,7 @@ func (s *stream) detach() error {
 		return nil
 	}
 	err := s.upstream.Close()
-	s.upstream, s.frames, s.current = nil, nil, false
+	s.upstream, s.frames = nil, nil
 	s.held.stopSettling()
 	return err
 }

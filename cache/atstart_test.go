@@ -12,6 +12,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
+const anyVersion = "?resourceVersion=0"
+
 // took returns an answer, and after how long it came.
 func took(ctx context.Context, t *testing.T, c *Cache, url string) string {
 	t.Helper()
@@ -40,6 +42,7 @@ func TestBeforeTheCloudIsKnownToBeAwayAnyStateWillDo(t *testing.T) {
 		"an object that was not read":               {"/api/v1/namespaces/ns/services/a?resourceVersion=0", "", none + " after 2.5s"},
 		"an object that does not exist":             {"/api/v1/namespaces/ns/pods/c?resourceVersion=0", "", "404 after 2.5s"},
 		"the next page of a list":                   {urlPods + "?resourceVersion=0&continue=x", "", "410 after 2.5s"},
+		"initial events, which belong to no list":   {urlPods + "?resourceVersion=0&sendInitialEvents=true", "", list + " after 2.5s"},
 		"slices, which follow the pods of the node": {"/apis/discovery.k8s.io/v1/endpointslices?resourceVersion=0", "", "100: after 2.5s"},
 	}
 	for name, tt := range tests {
@@ -96,18 +99,14 @@ func TestACloudThatAnswersAtTheStartIsWaitedFor(t *testing.T) {
 		if got, want := took(t.Context(), t, c, urlPods+anyVersion), "120: a=120 after 0s"; got != want {
 			t.Errorf("once it has answered: %q, want %q", got, want)
 		}
+		startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=120")
+		send(t, <-u.feeds, podBookmark("120", false))
+		synctest.Wait()
+		u.shows("130", podJSON("a", "130"))
+		expect(t, c, "the list, while a watch is open that does not have it yet", urlPods+anyVersion, "130: a=130")
+		u.shows("140", podJSON("a", "140"))
+		expect(t, c, "the object, likewise", urlPodA+anyVersion, "a=140")
 		u.goAway()
-		expect(t, c, "once it is lost", urlPods+anyVersion, "120: a=120")
+		expect(t, c, "once it is lost", urlPods+anyVersion, "130: a=130")
 	})
-}
-
-// A program may ask for any name. Beyond the bound everything counts.
-func TestWhatWasShownAtNoVersionIsBounded(t *testing.T) {
-	var u unversioned
-	for i := range 3 * maxUnversioned {
-		u.add(extent{name: fmt.Sprint(i)})
-	}
-	if n, has := len(u.since), u.has(extent{name: "any"}); n > maxUnversioned+1 || !has {
-		t.Errorf("there are %d; any other counts: %t", n, has)
-	}
 }
