@@ -15,6 +15,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -27,12 +28,30 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// logs is what hubs log, whose connections may fail after they have ended.
+type logs struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 // node has everything that a hub under test needs: an apiserver, a kubeconfig and its own ports.
 type node struct {
 	config *config.Config
 	api    *httptest.Server
 	dir    string
-	logs   bytes.Buffer // read it after the hub has ended
+	logs   logs
 
 	// uids are those of the Service of the apiserver and of the Node; with none, both are 403.
 	uids atomic.Pointer[[2]string]

@@ -22,6 +22,7 @@ type flood struct {
 	t       *testing.T
 	l       *Listener
 	node    atomic.Bool // whether those that are looked at are the node's
+	isSlow  func(net.Conn) bool
 	refused prometheus.Counter
 }
 
@@ -52,6 +53,7 @@ func (c *flood) listen(t *testing.T, b *Budget, forPods bool, identify Identify)
 	}
 	c.t, c.refused = t, prometheus.NewCounter(prometheus.CounterOpts{})
 	c.l = newListener(l.(*net.TCPListener), b, forPods, identify, c.refused, slog.New(slog.DiscardHandler))
+	c.l.isSlow = c.isSlow
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -186,8 +188,8 @@ func TestWhoIsNotFoundHasASmallPart(t *testing.T) {
 	var name atomic.Value
 	found := make(chan struct{})
 	name.Store("a")
+	c.isSlow = func(net.Conn) bool { return true }
 	c.listen(t, NewBudget(160), true, func(net.Conn) (bool, string) { <-found; return false, name.Load().(string) })
-	c.l.isSlow = func(net.Conn) bool { return true }
 	n := 0
 	for range 60 {
 		if c.dial() != nil {
