@@ -125,6 +125,10 @@ func TestWhatIsKnownOfAnObjectOffline(t *testing.T) {
 			w.watches(metadatas+urlWatch+"&resourceVersion=100", onlyMetadata(podEvent("MODIFIED", "a", "110")))
 			w.watches(urlWatch+"&resourceVersion=100", podEvent("MODIFIED", "a", "110"))
 		}, answers{urlPodA: "a=110", metadata + urlPodA: "a=110", urlPodB: "b=51"}},
+		"a watch of old at 0, that goes on": {func(w *trapRig) {
+			w.lists(urlPods, "90", a50)
+			w.watches(urlWatch+"&resourceVersion=0", podEvent("ADDED", "c", "95"), podEvent("ADDED", "b", "93"))
+		}, answers{urlPods: "90: a=50", urlPodC: "503|c=95", urlPodB: "503|b=93", urlPodA: "503|a=50"}},
 		"a watch of old at 0, that comes to a bookmark": {func(w *trapRig) {
 			w.lists(urlPods, "90", a50)
 			w.watches(urlWatch+"&resourceVersion=0", podEvent("ADDED", "c", "95"), podEvent("ADDED", "b", "93"), podEvent("MODIFIED", "c", "97"), podBookmark("98", false))

@@ -66,15 +66,16 @@ func (s *stream) event(f *wire.Frame) bool {
 // begin adds an initial event.
 func (s *stream) begin(f *wire.Frame, name, version string) {
 	s.view.Highest.Raise(version)
-	switch {
-	case f.Type == watch.Deleted:
+	if f.Type == watch.Deleted {
 		if s.builder != nil {
 			s.builder.Remove(name)
 		}
 		s.left(string(f.Meta.Namespace), string(f.Meta.Name), version, types.UID(f.Meta.UID))
 		return
-	case s.builder == nil:
-		s.watches.Records.SeenUncached(s.query.UserResource(), version)
+	}
+	// The client has the object now, and the cloud may be lost before the view has it.
+	s.watches.Records.SeenUncached(s.query.UserResource(), version)
+	if s.builder == nil {
 		return
 	}
 	if err := s.builder.Add(name, version, f.Object); err != nil {
