@@ -147,6 +147,7 @@ func (x *exchange) keepList(res *http.Response, repr negotiation.Representation)
 		}
 		if err != nil {
 			c.records.SeenUncached(v.Key.UserResource(), b.Newest())
+			c.views.RecordShown(b)
 		}
 		if errors.Is(err, view.ErrNameless) {
 			c.answers.NotKept(q)
@@ -196,6 +197,7 @@ func (x *exchange) listed(v *view.View, b *view.Builder, before *pages.List) err
 	if token := b.Meta.Continue; token != "" {
 		v.Hold()
 		c.records.SeenUncached(v.Key.UserResource(), version) // the client may never request the rest
+		c.views.RecordShown(b)
 		c.pages.Wait(pages.KeyOf(v.Key, token), &pages.List{Builder: next.Clone(), View: v, Version: version})
 		return nil
 	}

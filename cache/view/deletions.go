@@ -3,6 +3,7 @@ package view
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/versions"
 )
 
@@ -49,12 +50,23 @@ func (s *Views) recordDeletedPods(b *Builder, version string) {
 // RecordLeft records that an object, which the view had at a version, no longer matches the
 // view's query, though it may still exist. Copies older than that version are in doubt.
 func (s *Views) RecordLeft(v *View, name, version string) {
-	if !versions.Valid(version) || v.Key.Lasting() {
-		return
+	if !v.Key.Lasting() {
+		s.doubtOlder(v.Key.UserResource(), name, version)
 	}
-	of := v.Key.UserResource()
+}
+
+// RecordShown records that a client was shown the items of a list, or of initial events, of which the end may never
+// come: older copies are in doubt.
+func (s *Views) RecordShown(b *Builder) {
+	for name, item := range b.Items {
+		s.doubtOlder(b.View.Key.UserResource(), name, item.Version)
+	}
+}
+
+// doubtOlder puts copies of an object in doubt that are older than a version.
+func (s *Views) doubtOlder(of query.UserResource, name, version string) {
 	copies := s.Copies(of, name)
-	if newest := newestOf(copies.All); newest != "" && versions.Compare(newest, version) < 0 {
+	if newest := newestOf(copies.All); newest != "" && versions.Valid(version) && versions.Compare(newest, version) < 0 {
 		s.Records.Doubt(of, name, versions.Preceding(version))
 	}
 }

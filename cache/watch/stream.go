@@ -133,6 +133,7 @@ func (s *stream) endBuilder() {
 	if s.builder != nil {
 		if s.initial { // the client has seen events that are not cached
 			s.watches.Records.SeenUncached(s.query.UserResource(), s.builder.Newest())
+			s.watches.Views.RecordShown(s.builder)
 		}
 		s.builder.End()
 		s.builder = nil
