@@ -157,7 +157,10 @@ func (x *exchange) created(res *http.Response) {
 	q := x.named()
 	if repr := negotiation.Answered(q.Accept, res.Header.Get("Content-Type")); repr.Cacheable() {
 		x.keepObject(res, q, repr)
+		return
 	}
+	r := x.cache.records // its name is unknown: no older list proves an absence
+	r.SeenUncached(q.UserResource(), versions.Following(r.Highest(q.Resource).Version()))
 }
 
 // storesNothing reports whether objects created in a group are answered but not stored. The

@@ -103,6 +103,10 @@ func TestWhatIsKnownOfAnObjectOffline(t *testing.T) {
 			w.does("DELETE "+urlPods+"?dryRun=All", http.StatusOK, success)
 			w.does("POST "+urlInNS+"?dryRun=All", http.StatusCreated, podJSON("c", "70"))
 		}, answers{urlPodA: "a=50", urlPodB: "b=51", urlPodC: "404", urlPods: "100: a=50 b=51"}},
+		"a creation that is answered in a form that is not kept": {func(w *trapRig) {
+			w.lists(urlPods, "100", a50)
+			w.does("POST "+table+urlInNS, http.StatusCreated, noRows)
+		}, answers{urlPods: "100: a=50", urlPodA: "a=50", urlPodC: "503"}},
 		"who survives a deletecollection": {func(w *trapRig) {
 			w.lists(urlPods, "100", a50, b51, c52)
 			w.watches(urlWatch + "&resourceVersion=100")
