@@ -30,7 +30,7 @@ func TestQuotedMessagesExist(t *testing.T) {
 }
 
 var (
-	quotation = regexp.MustCompile("(?m)^(?:> .*|\\| `.*)$")
+	quotation = regexp.MustCompile("(?m)^(?:> .*|#+ .*|\\| `.*)$")
 	code      = regexp.MustCompile("`([^`]+)`")
 	// varies is what a message gets when it is written: what the page leaves out, values,
 	// and what an error is wrapped in.
@@ -38,13 +38,13 @@ var (
 	verb   = regexp.MustCompile(`%(?:\[\d+\])?[-+# 0]*[\d.]*(?:\[\d+\])?[a-zA-Z]`)
 )
 
-// quotations are what a page quotes: in lines that begin with >, all code; in tables, what a
-// row begins with.
+// quotations are what a page quotes: in headings, and lines that begin with >, all code; in tables,
+// what a row begins with.
 func quotations(text string) []string {
 	var all []string
 	for _, line := range quotation.FindAllString(text, -1) {
 		for i, found := range code.FindAllStringSubmatch(line, -1) {
-			if strings.HasPrefix(line, ">") || i == 0 {
+			if !strings.HasPrefix(line, "|") || i == 0 {
 				all = append(all, found[1])
 			}
 		}
@@ -112,9 +112,10 @@ func TestMissingMessagesAreFound(t *testing.T) {
 	literals := literalsOf(t, `package p; var a = f("the cloud %s, and %q is "+
 		"not cached: %w", "connect: " + x + " has been refused by the peer")`)
 	text := "> `edgehub: the cloud …, and \"…\" is not cached: …`\n| `connect: … has been refused by the peer` | `other words in a row` |\n" +
+		"### `edgehub: the cloud …` or `a heading that nobody writes`\n" +
 		"> `the cloud is … not cached` and `these words nobody writes`\n> `curl -s http://127.0.0.1/nowhere`\nprose `with words that nobody writes`\n"
 	got := missingParts(quotations(text), strings.Join(literals, "\n"))
-	if want := []string{"these words nobody writes"}; !slices.Equal(got, want) {
+	if want := []string{"a heading that nobody writes", "these words nobody writes"}; !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }

@@ -90,5 +90,7 @@ var others = map[string]string{
 	"--prune":             "crictl rmi",
 	"--raw":               "kubectl get",
 
-	"address already in use": "the kernel",
+	"address already in use":                  "the kernel",
+	"certificate signed by unknown authority": "Go, package crypto/x509",
+	"path escapes from parent":                "Go, package os",
 }
