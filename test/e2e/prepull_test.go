@@ -244,7 +244,7 @@ func TestUpgradeAfterPrepullFetchesNothing(t *testing.T) {
 	d.expectLetGo()
 }
 
-// TestMeasuredUpgradeTakesLessAfterPrepull measures both over a thin line. README.md has the figures.
+// TestMeasuredUpgradeTakesLessAfterPrepull measures both over a thin line. docs/ota.md has the figures.
 func TestMeasuredUpgradeTakesLessAfterPrepull(t *testing.T) {
 	const size, rate = 100 * megabyte, 5 * megabyte
 	d := newDaemon(t, "prepull-times", "node1")
