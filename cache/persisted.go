@@ -6,47 +6,29 @@ import (
 	"net/http"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
-	"github.com/edgehub-io/edgehub/cache/discovery"
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/review"
 	"github.com/edgehub-io/edgehub/cache/satoken"
-	"github.com/edgehub-io/edgehub/cache/view"
 )
 
 // persisted are earlier answers of apiservers that are repeated offline.
 type persisted struct {
 	tokens  *satoken.Tokens
-	paths   *discovery.Cache
 	reviews *review.Reviews
 }
 
-// load reads the state on disk, except Events, which are read at the next start.
-func (w *writes) load() error {
+// loadPersisted reads them.
+func (w *writes) loadPersisted() error {
 	disk, log := w.cache.disk, w.cache.log
 	tokens, tokensErr := satoken.Open(disk, satoken.Options{Logger: log})
-	paths, pathsErr := discovery.Open(disk, discovery.Options{Logger: log})
 	reviews, reviewsErr := review.Open(disk, review.Options{TTL: w.cache.opts.AuthorizationTTL, Grace: w.cache.opts.TokenGrace, Logger: log})
-	if err := errors.Join(tokensErr, pathsErr, reviewsErr); err != nil {
+	if err := errors.Join(tokensErr, reviewsErr); err != nil {
 		return err
 	}
-	w.persisted.Store(&persisted{tokens, paths, reviews})
+	w.persisted.Store(&persisted{tokens, reviews})
 	tokens.Each(w.cache.tokens.Recall)
 	return nil
-}
-
-// keepPath caches an apiserver's version and discovery.
-func (w *writes) keepPath(x *exchange, res *http.Response) {
-	if res.StatusCode != http.StatusOK {
-		w.persisted.Load().paths.Keep(x.who.user, x.req, res.StatusCode, res.Header, nil)
-		return
-	}
-	header := res.Header.Clone()
-	header.Del("Content-Encoding")
-	x.take(res, func(body []byte) error {
-		w.persisted.Load().paths.Keep(x.who.user, x.req, http.StatusOK, header, body)
-		return nil
-	})
 }
 
 // isTokenRequest reports whether the request is for a service account token.
@@ -64,29 +46,6 @@ func (w *writes) keepToken(x *exchange, res *http.Response) {
 		x.learnIssued(request, answer, answerType)
 		return w.persisted.Load().tokens.Keep(x.account(), request, requestType, answer, answerType)
 	})
-}
-
-// path answers non-resource requests.
-func (w *writes) path(x *exchange) (*http.Response, error) {
-	if x.req.Method != http.MethodGet {
-		return nil, errWrite
-	}
-	switch x.req.URL.Path {
-	case "/healthz", "/livez", "/readyz": // the health of the hub itself
-		return offline.BytesResponse(x.req, http.StatusOK, "text/plain; charset=utf-8", []byte("ok")), nil
-	}
-	code, header, body, ok := w.persisted.Load().paths.Answer(x.who.user, x.req)
-	if !ok {
-		return nil, view.ErrNeverRead
-	}
-	res := offline.BytesResponse(x.req, code, "", body)
-	for name, values := range header {
-		res.Header[name] = values
-	}
-	if code == http.StatusNotModified {
-		res.Header.Del("Content-Length")
-	}
-	return res, nil
 }
 
 func (w *writes) token(x *exchange, request []byte) (*http.Response, error) {

@@ -11,12 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
-	"github.com/edgehub-io/edgehub/cache/discovery"
 	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/patch"
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/repeat"
 	"github.com/edgehub-io/edgehub/cache/spool"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -34,6 +34,7 @@ type writes struct {
 	answered  chan struct{}
 	reached   func() // closes answered, once
 	events    *spool.Spool
+	answers   *repeat.Answers
 	persisted atomic.Pointer[persisted]
 	rights    rights
 }
@@ -45,7 +46,7 @@ func newWrites(c *Cache) (*writes, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &writes{cache: c, answered: make(chan struct{}), events: events}
+	w := &writes{cache: c, answered: make(chan struct{}), events: events, answers: repeat.New(repeat.Options{})}
 	w.rights.writes = w
 	w.reached = sync.OnceFunc(func() { close(w.answered) })
 	if err := w.load(); err != nil {
@@ -108,7 +109,10 @@ func (w *writes) send(r *http.Request, asNode bool) (*http.Response, error) {
 
 // online handles an apiserver's answer to a request that does not read objects.
 func (w *writes) online(x *exchange, res *http.Response) {
+	q := x.question()
 	switch {
+	case q != nil:
+		w.keep(x, q, res)
 	case res.StatusCode == http.StatusNotFound && x.req.Method != http.MethodGet:
 		if q := x.written(); q != nil {
 			x.notFound(res, q)
@@ -128,8 +132,6 @@ func (w *writes) online(x *exchange, res *http.Response) {
 			w.events.Created()
 		}
 		x.created(res)
-	case !x.info.IsResourceRequest && discovery.Wanted(x.req):
-		w.keepPath(x, res)
 	}
 }
 
@@ -159,14 +161,17 @@ func (w *writes) updated(x *exchange, res *http.Response) {
 
 // offline answers a request that does not read objects.
 func (w *writes) offline(x *exchange) (*http.Response, error) {
-	if !x.info.IsResourceRequest {
-		return w.path(x)
-	}
 	body, err := x.body()
 	if err != nil {
 		return nil, errWrite
 	}
+	q := x.question()
 	switch group := x.info.APIGroup; {
+	case q != nil:
+		q.Body = body
+		return w.repeat(x, q)
+	case x.isHealth():
+		return offline.BytesResponse(x.req, http.StatusOK, "text/plain; charset=utf-8", []byte("ok")), nil
 	case x.isTokenRequest():
 		return w.token(x, body)
 	case x.isReview():
@@ -181,6 +186,15 @@ func (w *writes) offline(x *exchange) (*http.Response, error) {
 		return nil, view.ErrNeverRead
 	}
 	return nil, errWrite
+}
+
+// isHealth reports whether the request is for the health of an apiserver, which offline is that of the hub.
+func (x *exchange) isHealth() bool {
+	switch x.req.URL.Path {
+	case "/healthz", "/livez", "/readyz":
+		return x.req.Method == http.MethodGet
+	}
+	return false
 }
 
 func (w *writes) event(x *exchange, body []byte) (*http.Response, error) {

@@ -113,9 +113,9 @@ var layers = map[string][]string{
 	// disk, what is known of single objects, and views; then what answers offline, what lists
 	// views again, and watches.
 	"cache": {
-		"cache/confirm", "cache/convert", "cache/derived", "cache/discovery", "cache/disk", "cache/identity", "cache/negotiation", "cache/offline",
+		"cache/confirm", "cache/convert", "cache/derived", "cache/disk", "cache/identity", "cache/negotiation", "cache/offline",
 		"cache/pages", "cache/patch", "cache/pause",
-		"cache/query", "cache/quota", "cache/records", "cache/relist", "cache/review", "cache/satoken", "cache/spool", "cache/store", "cache/store/writeback",
+		"cache/query", "cache/quota", "cache/records", "cache/relist", "cache/repeat", "cache/review", "cache/satoken", "cache/spool", "cache/store", "cache/store/writeback",
 		"cache/table", "cache/tee", "cache/versions", "cache/view", "cache/watch", "cache/wire",
 	},
 	"cache/confirm": {"cache/quota"},
@@ -125,7 +125,6 @@ var layers = map[string][]string{
 		"cache/convert", "cache/localendpoints", "cache/negotiation", "cache/patch", "cache/pause", "cache/query",
 		"cache/store", "cache/table", "cache/versions", "cache/view", "cache/wire",
 	},
-	"cache/discovery":   {"cache/quota", "cache/table"},
 	"cache/disk":        {"cache/pause", "cache/store", "cache/store/writeback"},
 	"cache/fairqueue":   {},
 	"cache/identity":    {"cache/confirm", "cache/fairqueue", "cache/quota", "cache/store", "cache/table"},
@@ -144,6 +143,7 @@ var layers = map[string][]string{
 		"cache/identity", "cache/negotiation", "cache/pages", "cache/query", "cache/records", "cache/store", "cache/tee", "cache/versions",
 		"cache/view", "cache/wire",
 	},
+	"cache/repeat":     {"cache/negotiation", "cache/quota", "cache/view", "cache/wire"}, // it knows tables by an interface of its own
 	"cache/review":     {"cache/confirm", "cache/convert", "cache/identity", "cache/quota", "cache/table", "cache/wire"},
 	"cache/satoken":    {"cache/convert", "cache/quota", "cache/table", "cache/wire"},
 	"cache/spool":      {"cache/convert", "cache/patch", "cache/pause", "cache/quota", "cache/table", "cache/wire"},
@@ -221,11 +221,11 @@ var chosen = map[string]dependency{
 	"k8s.io/api":                             {},
 	"k8s.io/apimachinery":                    {},
 	"k8s.io/client-go":                       {},
-	"k8s.io/klog/v2":                         {},                                                                                                                                                          // to send its lines through log/slog
-	"k8s.io/component-helpers/resource":      {only: []string{"controller/successor", "ota/room", "ota/upgrade"}},                                                                                         // what a pod requests of its node
-	"k8s.io/component-helpers/scheduling":    {only: []string{"ota/placement"}},                                                                                                                           // which nodes should run a daemon
-	"k8s.io/apiserver/pkg/endpoints/request": {only: []string{"proxy", "proxy/upstream", "proxy/upstream/liveness", "hub", "cache", "cache/identity", "cache/offline", "cache/query", "proxy/transform"}}, // how an apiserver reads a path
-	"github.com/gorilla/mux":                 {only: []string{"ota"}},                                                                                                                                     // it redirects paths, so it never stands in front of the apiserver
+	"k8s.io/klog/v2":                         {},                                                                                                                                                                          // to send its lines through log/slog
+	"k8s.io/component-helpers/resource":      {only: []string{"controller/successor", "ota/room", "ota/upgrade"}},                                                                                                         // what a pod requests of its node
+	"k8s.io/component-helpers/scheduling":    {only: []string{"ota/placement"}},                                                                                                                                           // which nodes should run a daemon
+	"k8s.io/apiserver/pkg/endpoints/request": {only: []string{"proxy", "proxy/upstream", "proxy/upstream/liveness", "hub", "cache", "cache/identity", "cache/offline", "cache/query", "cache/repeat", "proxy/transform"}}, // how an apiserver reads a path
+	"github.com/gorilla/mux":                 {only: []string{"ota"}},                                                                                                                                                     // it redirects paths, so it never stands in front of the apiserver
 	"github.com/prometheus/client_golang":    {},
 	"github.com/spf13/pflag":                 {},
 	"github.com/munnerz/goautoneg":           {only: []string{"cache/negotiation"}}, // how an apiserver reads Accept

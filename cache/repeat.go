@@ -1,0 +1,66 @@
+package cache
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/edgehub-io/edgehub/cache/offline"
+	"github.com/edgehub-io/edgehub/cache/repeat"
+	tables "github.com/edgehub-io/edgehub/cache/table"
+)
+
+// tableAnswers is the name of the store's table of last answers.
+const tableAnswers = "answers"
+
+// load reads the state on disk, except Events, which are read at the next start.
+func (w *writes) load() error {
+	t, err := tables.Open(w.cache.disk, tableAnswers, w.cache.log)
+	if err != nil {
+		return err
+	}
+	return errors.Join(w.answers.Load(t), w.loadPersisted())
+}
+
+// question returns the exchange as one whose last answer is repeated offline, or nil.
+func (x *exchange) question() *repeat.Request {
+	q := &repeat.Request{HTTP: x.req, Info: x.info, User: x.who.user}
+	if !x.cache.writes.answers.Wants(q) {
+		return nil
+	}
+	return q
+}
+
+// keep keeps an apiserver's answer to a question. That to a dry run is of what does not exist.
+func (w *writes) keep(x *exchange, q *repeat.Request, res *http.Response) {
+	body, err := x.body()
+	if err != nil || x.info.IsResourceRequest && x.isDryRun() {
+		return
+	}
+	q.Body = body
+	answer := &repeat.Response{Code: res.StatusCode, Header: res.Header.Clone()}
+	keep := func(body []byte) error {
+		answer.Body = body
+		return w.answers.Keep(q, answer)
+	}
+	if res.StatusCode/100 == 2 {
+		x.take(res, keep)
+		return
+	}
+	x.cache.logUnkept(keep(nil))
+}
+
+// repeat answers a question offline.
+func (w *writes) repeat(x *exchange, q *repeat.Request) (*http.Response, error) {
+	answer, err := w.answers.Answer(q)
+	if err != nil {
+		return nil, err
+	}
+	res := offline.BytesResponse(x.req, answer.Code, "", answer.Body)
+	for name, values := range answer.Header {
+		res.Header[name] = values
+	}
+	if answer.Code == http.StatusNotModified {
+		res.Header.Del("Content-Length")
+	}
+	return res, nil
+}

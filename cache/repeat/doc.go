@@ -1,0 +1,33 @@
+// Package repeat repeats while the cloud is away what an apiserver has answered last to a question that
+// is not about objects: each kind of question has a policy.
+//
+// # What the policies have in common
+//
+// An answer is stored by what the question means, not by its bytes: the key is a salted hash of the user
+// and of all that decides the answer. So parameters that apiservers ignore make no second entry. In
+// memory are the keys and what identifies an answer; the body is read from disk when it is needed. An
+// answer that stays the same is not written again until its time of last use is off by too much.
+//
+// Beyond its policy's bounds, the tenant with the most answers loses the least recently used first; see
+// package quota. "Recently" and all ages are by a clock that never goes back, also across restarts: it
+// follows the device's clock, and goes on by itself where that was set back. So a device that boots
+// with the time of 1970 neither evicts what it has just read, nor extends anything. Setting the clock
+// forward makes stored answers older. Time while the device was off counts as far as its clock has
+// advanced.
+//
+// # Paths
+//
+// Clients read an apiserver's version, its discovery and its schemas when they start, kubectl before each
+// command, and cannot work without them. Answers are stored as they came, by user, path and Accept
+// header, and by the hash in a schema's URL. A client with another Accept header gets what the same user
+// has read with a different one, if it accepts that media type.
+//
+// kubectl caches discovery itself, and asks whether it has changed. The apiserver's 304 has the current
+// ETag, but no content. Offline, a client with that ETag gets 304 again, and a client without it gets the
+// content that was read last, if any. What was not read is unknown.
+//
+// # Life cycle
+//
+// Load reads the stored answers, Keep is called online, Answer offline. Answers is safe for concurrent
+// use.
+package repeat
