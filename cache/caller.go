@@ -7,15 +7,11 @@ import (
 	"fmt"
 	"net/http"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-
-	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/disk"
 	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/quota"
 	"github.com/edgehub-io/edgehub/cache/store"
-	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 const (
@@ -113,37 +109,4 @@ func (x *exchange) allowed() error {
 		return nil
 	}
 	return x.cache.tokens.Offline(x.who.token, x.who.user)
-}
-
-// learnIssued records the user of a token that an apiserver has issued. The kubelet renews
-// tokens long before pods use them, and the cloud may be away by then. A token with
-// audiences is not recorded: services other than the apiserver receive it, and must not be
-// able to read as its user. If its audience is the apiserver, it is reviewed when it is used.
-func (x *exchange) learnIssued(request, answer []byte, answerType string) {
-	i := x.info
-	if x.isDryRun() || x.req.URL.Path != "/api/v1/namespaces/"+i.Namespace+"/serviceaccounts/"+i.Name+"/token" {
-		return
-	}
-	asked, ok := decodeTokenRequest(request, x.req.Header.Get("Content-Type"))
-	if !ok || len(asked.Spec.Audiences) > 0 {
-		return
-	}
-	issued, ok := decodeTokenRequest(answer, answerType)
-	if !ok {
-		return
-	}
-	if user, ok := identity.IssuedTo(issued.Status.Token, i.Namespace, i.Name); ok {
-		x.cache.tokens.Issued(issued.Status.Token, user)
-	}
-}
-
-// decodeTokenRequest reports whether it succeeded, but not why it failed: an error might
-// quote the body, which may contain a token.
-func decodeTokenRequest(body []byte, contentType string) (*authenticationv1.TokenRequest, bool) {
-	object, err := convert.DecodeBody(contentType, body, wire.TypeMeta{APIVersion: authenticationv1.SchemeGroupVersion.String(), Kind: "TokenRequest"})
-	if err != nil {
-		return nil, false
-	}
-	request, ok := object.(*authenticationv1.TokenRequest)
-	return request, ok
 }

@@ -9,51 +9,21 @@ import (
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/review"
-	"github.com/edgehub-io/edgehub/cache/satoken"
 )
 
 // persisted are earlier answers of apiservers that are repeated offline.
 type persisted struct {
-	tokens  *satoken.Tokens
 	reviews *review.Reviews
 }
 
 // loadPersisted reads them.
 func (w *writes) loadPersisted() error {
-	disk, log := w.cache.disk, w.cache.log
-	tokens, tokensErr := satoken.Open(disk, satoken.Options{Logger: log})
-	reviews, reviewsErr := review.Open(disk, review.Options{TTL: w.cache.opts.AuthorizationTTL, Grace: w.cache.opts.TokenGrace, Logger: log})
-	if err := errors.Join(tokensErr, reviewsErr); err != nil {
+	reviews, err := review.Open(w.cache.disk, review.Options{TTL: w.cache.opts.AuthorizationTTL, Grace: w.cache.opts.TokenGrace, Logger: w.cache.log})
+	if err != nil {
 		return err
 	}
-	w.persisted.Store(&persisted{tokens, reviews})
-	tokens.Each(w.cache.tokens.Recall)
+	w.persisted.Store(&persisted{reviews})
 	return nil
-}
-
-// isTokenRequest reports whether the request is for a service account token.
-func (x *exchange) isTokenRequest() bool {
-	i := x.info
-	return x.req.Method == http.MethodPost && i.APIGroup == "" && i.Resource == "serviceaccounts" && i.Subresource == "token"
-}
-
-func (x *exchange) account() satoken.Account {
-	return satoken.Account{User: x.who.user, Namespace: x.info.Namespace, Name: x.info.Name}
-}
-
-func (w *writes) keepToken(x *exchange, res *http.Response) {
-	x.takeBoth(res, func(request []byte, requestType string, answer []byte, answerType string) error {
-		x.learnIssued(request, answer, answerType)
-		return w.persisted.Load().tokens.Keep(x.account(), request, requestType, answer, answerType)
-	})
-}
-
-func (w *writes) token(x *exchange, request []byte) (*http.Response, error) {
-	body, contentType, ok := w.persisted.Load().tokens.Answer(x.account(), request, x.req.Header.Get("Content-Type"), x.req.Header.Get("Accept"))
-	if !ok {
-		return nil, errors.New("no such token was ever issued through this hub")
-	}
-	return offline.BytesResponse(x.req, http.StatusCreated, contentType, body), nil
 }
 
 // isReview reports whether the request is a TokenReview or SubjectAccessReview of the node, which

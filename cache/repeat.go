@@ -4,7 +4,9 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/offline"
+	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/repeat"
 	tables "github.com/edgehub-io/edgehub/cache/table"
 )
@@ -52,7 +54,10 @@ func (w *writes) keep(x *exchange, q *repeat.Request, res *http.Response) {
 // repeat answers a question offline.
 func (w *writes) repeat(x *exchange, q *repeat.Request) (*http.Response, error) {
 	answer, err := w.answers.Answer(q)
-	if err != nil {
+	switch {
+	case errors.Is(err, convert.ErrNotAcceptable):
+		return offline.ErrorResponse(x.req, offline.NotAcceptable(&query.Query{Resource: x.resource(), Accept: x.req.Header.Get("Accept")}))
+	case err != nil:
 		return nil, err
 	}
 	res := offline.BytesResponse(x.req, answer.Code, "", answer.Body)

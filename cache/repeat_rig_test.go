@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -108,5 +109,12 @@ func setHeader(h http.Header, fields []string) {
 		if h.Del(fields[i]); fields[i+1] != "" {
 			h.Set(fields[i], fields[i+1])
 		}
+	}
+}
+
+// logsTo makes the hub log everything to w.
+func logsTo(w io.Writer) func(*Options) {
+	return func(o *Options) {
+		o.Logger = slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 }

@@ -46,7 +46,7 @@ func newWrites(c *Cache) (*writes, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &writes{cache: c, answered: make(chan struct{}), events: events, answers: repeat.New(repeat.Options{})}
+	w := &writes{cache: c, answered: make(chan struct{}), events: events, answers: repeat.New(repeat.Options{Users: c.tokens})}
 	w.rights.writes = w
 	w.reached = sync.OnceFunc(func() { close(w.answered) })
 	if err := w.load(); err != nil {
@@ -123,8 +123,6 @@ func (w *writes) online(x *exchange, res *http.Response) {
 		x.deleted(res, x.named())
 	case x.info.Verb == "deletecollection" && res.StatusCode/100 == 2:
 		x.deletedAll()
-	case x.isTokenRequest() && res.StatusCode == http.StatusCreated && !x.isDryRun():
-		w.keepToken(x, res)
 	case x.isReview() && res.StatusCode == http.StatusCreated:
 		w.keepReview(x, res)
 	case x.info.Verb == "create" && x.info.Subresource == "" && res.StatusCode == http.StatusCreated:
@@ -172,8 +170,6 @@ func (w *writes) offline(x *exchange) (*http.Response, error) {
 		return w.repeat(x, q)
 	case x.isHealth():
 		return offline.BytesResponse(x.req, http.StatusOK, "text/plain; charset=utf-8", []byte("ok")), nil
-	case x.isTokenRequest():
-		return w.token(x, body)
 	case x.isReview():
 		return w.review(x, body)
 	case x.info.Resource == "events" && (group == "" || group == "events.k8s.io") && x.info.Subresource == "" && x.req.Method != http.MethodDelete && !x.isDryRun():

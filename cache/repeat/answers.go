@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"sync"
 	"time"
 
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/quota"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -29,15 +29,17 @@ type Table interface {
 	Load(fn func(key string, value []byte) error) error
 }
 
-// Options of Answers.
+// Options of Answers. All are required.
 type Options struct {
-	Logger *slog.Logger
+	// Users learns the users of issued tokens.
+	Users *identity.Tokens
 }
 
 // Answers are the last answers of apiservers.
 type Answers struct {
 	opts     Options
 	policies map[string]policy // by their names on disk
+	tokens   *tokens           // one of them
 
 	mu    sync.Mutex // guards what follows, and the entries of all policies
 	table Table
@@ -71,7 +73,11 @@ type Response struct {
 // New returns empty Answers; Load loads the stored ones.
 func New(o Options) *Answers {
 	a := &Answers{opts: o}
-	a.policies = map[string]policy{"path": newPaths(a)}
+	a.tokens = newTokens(a)
+	a.policies = map[string]policy{}
+	for _, p := range []policy{newPaths(a), a.tokens} {
+		a.policies[p.common().name] = p
+	}
 	return a
 }
 
@@ -106,6 +112,7 @@ func (a *Answers) Load(t Table) error {
 	for _, p := range a.policies {
 		p.common().evict()
 	}
+	a.tokens.recall()
 	return nil
 }
 

@@ -26,6 +26,23 @@
 // ETag, but no content. Offline, a client with that ETag gets 304 again, and a client without it gets the
 // content that was read last, if any. What was not read is unknown.
 //
+// # Tokens of service accounts
+//
+// A restarted kubelet requests a token for each pod again, and without one a pod with the usual projected
+// volume does not start. The answer is the token that the apiserver last issued for that pod: to the same
+// user, for the same service account and audiences, bound to the same object (by UID), with the same
+// precondition. The requested lifetime is ignored: there is only this token. Tokens are never made here,
+// and where none was issued there is none.
+//
+// Expired tokens are given, too, with the expiry that was reported. A kubelet writes what it gets into the
+// volume, and soon requests another one. While the cloud is away, only the pod's neighbours on the node see
+// such a token; it is renewed when the cloud is back. The usual tokens are valid longer than reported (the
+// apiserver extends them to a year).
+//
+// Tokens survive a restart of the hub: otherwise pods would stay down after a reboot. They are values in
+// the cache's file, which only its owner can read, and encrypted if that has a key. Whoever can read the
+// file can also read the kubelet's volumes. Logs and errors never contain tokens.
+//
 // # Life cycle
 //
 // Load reads the stored answers, Keep is called online, Answer offline. Answers is safe for concurrent

@@ -10,7 +10,7 @@
 // A Table is safe for concurrent use if its Store is.
 //
 // [Answers] is a table with an index in memory and bounds, for what apiservers have answered last.
-// The packages satoken and review, which repeat it offline, add what the question is,
+// Package review, which repeats it offline, adds what the question is,
 // what may be answered, to whom and for how long.
 package table
 
