@@ -188,7 +188,7 @@ func (c *Cache) load() error {
 	c.tokens = identity.New(identity.Options{
 		Upstream: c.up, AsNode: c.opts.AsNode, Peer: c.opts.Peer, Background: c.tasks.start,
 		Table: c.disk, Grace: c.opts.TokenGrace, Now: time.Now, Logger: c.log,
-		Refused: func(token, userName string) { c.writes.persisted.Load().reviews.Refused(token, userName) },
+		Refused: func(token, userName string) { c.writes.answers.Refused(token, userName) },
 	})
 	relists := relist.NewStates(time.Now)
 	c.views = view.New(view.Options{

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/edgehub-io/edgehub/cache/confirm"
@@ -40,17 +39,17 @@ func askReview(ctx context.Context, t *testing.T, c *Cache, url, spec string) st
 // since; what was not revoked is good for as long as the cloud is away.
 func TestARevocationIsLearnedWhileTheCloudIsThere(t *testing.T) {
 	const (
-		urlToken, token   = "/apis/authentication.k8s.io/v1/tokenreviews", `{"token":"scraper"}`
-		urlAccess, access = "/apis/authorization.k8s.io/v1/subjectaccessreviews", `{"user":"scraper","resourceAttributes":{"verb":"create","resource":"nodes","subresource":"proxy"}}`
+		token  = `{"token":"scraper"}`
+		access = `{"user":"scraper","resourceAttributes":{"verb":"create","resource":"nodes","subresource":"proxy"}}`
 	)
 	says := func(yes bool) answerFunc {
 		return func(r *http.Request) *http.Response {
 			switch {
 			case r.Method != http.MethodPost:
 				return respond(http.StatusOK, podJSON("a", "50"))
-			case r.URL.Path == urlToken && yes:
+			case r.URL.Path == urlTokenReviews && yes:
 				return respond(http.StatusCreated, `{"status":{"authenticated":true,"user":{"username":"scraper"}}}`)
-			case r.URL.Path == urlAccess && yes:
+			case r.URL.Path == urlAccessReviews && yes:
 				return respond(http.StatusCreated, `{"status":{"allowed":true}}`)
 			}
 			return respond(http.StatusCreated, `{"status":{}}`)
@@ -80,8 +79,8 @@ func TestARevocationIsLearnedWhileTheCloudIsThere(t *testing.T) {
 			c, stop := runIn(t, dir, u, ttl)
 			coredns := as(t.Context(), "coredns")
 			ask(coredns, t, c, http.MethodGet, urlPods)
-			askReview(t.Context(), t, c, urlToken, token)
-			askReview(t.Context(), t, c, urlAccess, access)
+			askReview(t.Context(), t, c, urlTokenReviews, token)
+			askReview(t.Context(), t, c, urlAccessReviews, access)
 			time.Sleep(time.Minute)
 			if tc.restart {
 				stop()
@@ -100,48 +99,12 @@ func TestARevocationIsLearnedWhileTheCloudIsThere(t *testing.T) {
 			if got := ask(coredns, t, c, http.MethodGet, urlPods); got != want {
 				t.Errorf("the token reads %q, want %q", got, want)
 			}
-			if got := askReview(t.Context(), t, c, urlToken, token); strings.Contains(got, `"authenticated":true`) != yes {
+			if got := askReview(t.Context(), t, c, urlTokenReviews, token); strings.Contains(got, `"authenticated":true`) != yes {
 				t.Errorf("TokenReview: %s", got)
 			}
-			if got := askReview(t.Context(), t, c, urlAccess, access); strings.Contains(got, `"allowed":true`) != yes {
+			if got := askReview(t.Context(), t, c, urlAccessReviews, access); strings.Contains(got, `"allowed":true`) != yes {
 				t.Errorf("SubjectAccessReview: %s", got)
 			}
 		})
 	}
-}
-
-// A token that an apiserver refuses to its holder is nobody's from then on, also to kubelet.
-func TestARefusedTokenIsForgottenByAll(t *testing.T) {
-	const urlToken, urlAccess = "/apis/authentication.k8s.io/v1/tokenreviews", "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-	synctest.Test(t, func(t *testing.T) {
-		u := newUpstream()
-		u.shows("100", podJSON("a", "50"))
-		u.on("review", reviewed(http.StatusCreated, "scraper"))
-		c := startCache(t, u, func(o *Options) { o.AuthorizationTTL = time.Hour })
-		scraper := as(t.Context(), "token")
-		ask(scraper, t, c, http.MethodGet, urlPods)
-		answers := func() string {
-			return askReview(t.Context(), t, c, urlToken, `{"token":"token"}`) + askReview(t.Context(), t, c, urlAccess, `{"user":"scraper"}`)
-		}
-		u.on("get", func(r *http.Request) *http.Response {
-			if r.URL.Path == urlToken {
-				return respond(http.StatusCreated, `{"status":{"authenticated":true,"user":{"username":"scraper"}}}`)
-			}
-			return respond(http.StatusCreated, `{"spec":{"user":"scraper"},"status":{"allowed":true}}`)
-		})
-		answers()
-		u.goAway()
-		if got := answers(); strings.Count(got, "true") != 2 {
-			t.Errorf("before: %s", got)
-		}
-		u.comeBack()
-		time.Sleep(time.Minute)
-		u.on("review", reviewed(http.StatusUnauthorized, ""))
-		u.on("list", func(*http.Request) *http.Response { return respond(http.StatusUnauthorized, "{}") })
-		ask(scraper, t, c, http.MethodGet, urlPods)
-		u.goAway()
-		if got := answers(); strings.Contains(got, "true") {
-			t.Errorf("after it was refused: %s", got)
-		}
-	})
 }

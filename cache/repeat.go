@@ -2,6 +2,7 @@ package cache
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
@@ -20,7 +21,7 @@ func (w *writes) load() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(w.answers.Load(t), w.loadPersisted())
+	return w.answers.Load(t)
 }
 
 // question returns the exchange as one whose last answer is repeated offline, or nil.
@@ -68,4 +69,13 @@ func (w *writes) repeat(x *exchange, q *repeat.Request) (*http.Response, error) 
 		res.Header.Del("Content-Length")
 	}
 	return res, nil
+}
+
+// denial returns why a review is answered with no.
+func (w *writes) denial() string {
+	ttl := w.cache.opts.AuthorizationTTL
+	if ttl <= 0 {
+		return fmt.Sprintf("edgehub: the cloud %s, and --offline-authorization-ttl=0 lets nobody in then", w.cache.outages.Away())
+	}
+	return fmt.Sprintf("edgehub: the cloud %s, and within %v (--offline-authorization-ttl) it has not said yes to this, asked by the node", w.cache.outages.Away(), ttl)
 }

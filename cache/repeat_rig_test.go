@@ -24,7 +24,12 @@ type repeatRig struct {
 
 func newRepeatRig(t *testing.T, more ...func(*Options)) *repeatRig {
 	t.Helper()
-	r := &repeatRig{t: t, u: newUpstream(), dir: t.TempDir(), more: more}
+	return newRepeatRigIn(t, t.TempDir(), more...)
+}
+
+func newRepeatRigIn(t *testing.T, dir string, more ...func(*Options)) *repeatRig {
+	t.Helper()
+	r := &repeatRig{t: t, u: newUpstream(), dir: dir, more: more}
 	r.c, r.stop = runIn(t, r.dir, r.u, more...)
 	return r
 }

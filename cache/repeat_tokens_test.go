@@ -2,6 +2,8 @@ package cache
 
 import (
 	"bytes"
+	"encoding/base64"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -192,6 +194,7 @@ func TestAnswersWithoutATokenAreNotKept(t *testing.T) {
 		if got := r.issued(broken); got != noToken {
 			t.Errorf("a request that cannot be read: %q", got)
 		}
+		r.stop()
 		if text := logged.String(); strings.Contains(text, "secret-part") || strings.Count(text, "an answer was passed on and not kept") < 9 {
 			t.Errorf("the log has a token, or lacks an error:\n%s", text)
 		}
@@ -232,4 +235,33 @@ func TestTheNodesTokensAreBoundedApart(t *testing.T) {
 			t.Errorf("beyond its bound, the node's first is %.60q", got)
 		}
 	})
+}
+
+// kubelet renews a token before its pod uses it. One for audiences goes to services, which must not read as its user.
+func TestWhoseAnIssuedTokenIsIsKnownBeforeItsFirstUse(t *testing.T) {
+	claims := func(uid string) string {
+		return "h." + base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil,
+			`{"sub":"system:serviceaccount:ns:default","kubernetes.io":{"namespace":"ns","serviceaccount":{"name":"default","uid":%q}}}`, uid)) + ".s"
+	}
+	for name, tc := range map[string]struct {
+		audiences []string
+		url       string
+		known     bool
+	}{
+		"for the apiserver": {url: urlToken, known: true},
+		"for audiences":     {url: urlToken, audiences: []string{"vault"}},
+		"of a dry run":      {url: urlToken + "?dryRun=All"},
+		"for another name":  {url: "/api/v1/namespaces/ns/serviceaccounts/other/token"},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			r := newRepeatRig(t)
+			asked := tokenRequest("p")
+			asked.Spec.Audiences = tc.audiences
+			r.issues(posts(t, tc.url, ofKubelet, asked), asked, claims("1"))
+			got := r.offline(question{user: as(t.Context(), claims("1")), url: "/version"})
+			if known := got == "none"; known != tc.known {
+				t.Errorf("offline, its holder gets %q", got)
+			}
+		})
+	}
 }

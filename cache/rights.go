@@ -15,7 +15,6 @@ import (
 	"github.com/edgehub-io/edgehub/cache/confirm"
 	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/review"
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
@@ -167,8 +166,9 @@ func (r *rights) review(ctx context.Context, a *authorizationv1.ResourceAttribut
 	if err != nil {
 		return unknown, err
 	}
-	q := &review.Question{Resource: gv.WithResource("selfsubjectaccessreviews"), Body: body, Type: "application/json"}
-	code, answer, _, err := r.writes.post(ctx, q, token.Authorization())
+	asking, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	code, answer, _, err := identity.Post(asking, r.writes.cache.up, gv.WithResource("selfsubjectaccessreviews"), token.Authorization(), "application/json", body)
 	if code == http.StatusUnauthorized {
 		r.writes.cache.tokens.Unauthorized(ctx, token)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"sync"
-	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -31,12 +30,11 @@ type writes struct {
 	cache *Cache
 	// answered is closed when an apiserver has answered the node. Until then a hub that has
 	// just started cannot know whether an outage from before continues.
-	answered  chan struct{}
-	reached   func() // closes answered, once
-	events    *spool.Spool
-	answers   *repeat.Answers
-	persisted atomic.Pointer[persisted]
-	rights    rights
+	answered chan struct{}
+	reached  func() // closes answered, once
+	events   *spool.Spool
+	answers  *repeat.Answers
+	rights   rights
 }
 
 func newWrites(c *Cache) (*writes, error) {
@@ -46,8 +44,12 @@ func newWrites(c *Cache) (*writes, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &writes{cache: c, answered: make(chan struct{}), events: events, answers: repeat.New(repeat.Options{Users: c.tokens})}
+	w := &writes{cache: c, answered: make(chan struct{}), events: events}
 	w.rights.writes = w
+	w.answers = repeat.New(repeat.Options{
+		Upstream: c.up, AsNode: c.opts.AsNode, Users: c.tokens,
+		TTL: c.opts.AuthorizationTTL, Grace: c.opts.TokenGrace, Denial: w.denial,
+	})
 	w.reached = sync.OnceFunc(func() { close(w.answered) })
 	if err := w.load(); err != nil {
 		return nil, err
@@ -123,8 +125,6 @@ func (w *writes) online(x *exchange, res *http.Response) {
 		x.deleted(res, x.named())
 	case x.info.Verb == "deletecollection" && res.StatusCode/100 == 2:
 		x.deletedAll()
-	case x.isReview() && res.StatusCode == http.StatusCreated:
-		w.keepReview(x, res)
 	case x.info.Verb == "create" && x.info.Subresource == "" && res.StatusCode == http.StatusCreated:
 		if x.info.Resource == "events" && !x.isDryRun() {
 			w.events.Created()
@@ -170,8 +170,6 @@ func (w *writes) offline(x *exchange) (*http.Response, error) {
 		return w.repeat(x, q)
 	case x.isHealth():
 		return offline.BytesResponse(x.req, http.StatusOK, "text/plain; charset=utf-8", []byte("ok")), nil
-	case x.isReview():
-		return w.review(x, body)
 	case x.info.Resource == "events" && (group == "" || group == "events.k8s.io") && x.info.Subresource == "" && x.req.Method != http.MethodDelete && !x.isDryRun():
 		return w.event(x, body)
 	case x.req.Method == http.MethodPost:

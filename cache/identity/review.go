@@ -11,6 +11,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
@@ -94,32 +95,39 @@ func (t *Tokens) create(ctx context.Context, resource, authorization string, rev
 	if err != nil {
 		return 0, errors.New("a review cannot be written")
 	}
-	gv := authenticationv1.SchemeGroupVersion
-	path := "/apis/" + gv.String() + "/" + resource
+	of := authenticationv1.SchemeGroupVersion.WithResource(resource)
+	code, answer, _, err := Post(ctx, t.opts.Upstream, of, authorization, "application/json", body)
+	if err != nil {
+		return 0, fmt.Errorf("review a token: %w", err)
+	}
+	if code == http.StatusCreated && json.Unmarshal(answer, review) != nil {
+		return 0, errors.New("review a token: the apiserver's answer cannot be read")
+	}
+	return code, nil
+}
+
+// Post posts a review to a resource, with the credentials of ctx and of an Authorization header, which may be empty.
+// It asks for an answer in JSON. Its errors quote neither the request nor the answer, which may contain a token.
+func Post(ctx context.Context, up http.RoundTripper, of schema.GroupVersionResource, authorization, contentType string, body []byte) (code int, answer []byte, answerType string, err error) {
+	path := "/apis/" + of.GroupVersion().String() + "/" + of.Resource
 	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{
-		IsResourceRequest: true, Path: path, Verb: "create", APIPrefix: "apis", APIGroup: gv.Group, APIVersion: gv.Version, Resource: resource,
+		IsResourceRequest: true, Path: path, Verb: "create", APIPrefix: "apis", APIGroup: of.Group, APIVersion: of.Version, Resource: of.Resource,
 	})
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://apiserver"+path, bytes.NewReader(body))
 	if err != nil {
-		return 0, errors.New("a review cannot be sent")
+		return 0, nil, "", errors.New("a review cannot be sent")
 	}
-	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Content-Type", contentType)
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", "edgehub")
 	if authorization != "" {
 		req.Header.Set("Authorization", authorization)
 	}
-	res, err := t.opts.Upstream.RoundTrip(req)
+	res, err := up.RoundTrip(req)
 	if err != nil {
-		return 0, fmt.Errorf("review a token: %w", err)
+		return 0, nil, "", err
 	}
 	defer res.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(res.Body, maxReview))
-	if err != nil {
-		return 0, fmt.Errorf("review a token: %w", err)
-	}
-	if res.StatusCode == http.StatusCreated && json.Unmarshal(text, review) != nil {
-		return 0, errors.New("review a token: the apiserver's answer cannot be read")
-	}
-	return res.StatusCode, nil
+	answer, err = io.ReadAll(io.LimitReader(res.Body, maxReview))
+	return res.StatusCode, answer, res.Header.Get("Content-Type"), err
 }

@@ -1,8 +1,7 @@
 package repeat
 
 import (
-	"bytes"
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,8 +11,6 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/edgehub-io/edgehub/cache/identity"
-	"github.com/edgehub-io/edgehub/cache/quota"
-	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // Table is where answers are on disk.
@@ -29,10 +26,20 @@ type Table interface {
 	Load(fn func(key string, value []byte) error) error
 }
 
-// Options of Answers. All are required.
+// Options of Answers. All but TTL and Grace are required.
 type Options struct {
+	// Upstream sends requests to the apiservers, and AsNode makes them carry the node's credentials.
+	Upstream http.RoundTripper
+	AsNode   func(context.Context) context.Context
 	// Users learns the users of issued tokens.
 	Users *identity.Tokens
+	// TTL is how long the answer to a review is repeated. With 0 none is stored, and every question is answered
+	// with no.
+	TTL time.Duration
+	// Grace is how long after its expiry a token is still its user's; 0 is the whole outage. See identity.Options.
+	Grace time.Duration
+	// Denial returns why an unknown review is answered with no.
+	Denial func() string
 }
 
 // Answers are the last answers of apiservers.
@@ -40,10 +47,12 @@ type Answers struct {
 	opts     Options
 	policies map[string]policy // by their names on disk
 	tokens   *tokens           // one of them
+	reviews  *reviews          // another one
 
-	mu    sync.Mutex // guards what follows, and the entries of all policies
-	table Table
-	clock clock
+	mu     sync.Mutex // guards what follows, and the entries of all policies
+	table  Table
+	clock  clock
+	marked time.Time // the clock, as it can be found on disk
 }
 
 // policy determines for one kind of question what is kept of the answer, for how long, and what is
@@ -73,9 +82,9 @@ type Response struct {
 // New returns empty Answers; Load loads the stored ones.
 func New(o Options) *Answers {
 	a := &Answers{opts: o}
-	a.tokens = newTokens(a)
+	a.tokens, a.reviews = newTokens(a), newReviews(a)
 	a.policies = map[string]policy{}
-	for _, p := range []policy{newPaths(a), a.tokens} {
+	for _, p := range []policy{newPaths(a), a.tokens, a.reviews} {
 		a.policies[p.common().name] = p
 	}
 	return a
@@ -85,35 +94,53 @@ func New(o Options) *Answers {
 func (a *Answers) Load(t Table) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.table = t
+	a.table, a.marked = t, time.Time{}
 	for _, p := range a.policies {
 		clear(p.common().entries)
 	}
-	var latest time.Time
-	err := t.Load(func(key string, value []byte) error {
-		r, _, err := parse(value)
-		if err != nil {
-			return err
-		}
-		p := a.policies[r.Policy]
-		if p == nil {
-			return errPolicy
-		}
-		p.common().entries[key] = &entry{record: r, size: int64(len(value))}
-		if used := r.used(); used.After(latest) {
-			latest = used
-		}
-		return nil
-	})
-	if err != nil {
+	if err := t.Load(a.load); err != nil {
 		return fmt.Errorf("load the last answers of the apiservers: %w", err)
 	}
-	a.clock.notBefore(latest)
+	a.clock.notBefore(a.marked)
 	for _, p := range a.policies {
 		p.common().evict()
 	}
 	a.tokens.recall()
 	return nil
+}
+
+// load takes a value of the table.
+func (a *Answers) load(key string, value []byte) error {
+	r, _, err := parse(value)
+	if err != nil {
+		return err
+	}
+	if used := r.used(); used.After(a.marked) {
+		a.marked = used
+	}
+	if key == keyClock {
+		return nil
+	}
+	p := a.policies[r.Policy]
+	if p == nil {
+		return errPolicy
+	}
+	p.common().entries[key] = &entry{record: r, size: int64(len(value))}
+	return nil
+}
+
+// keyClock is the key of a record with the last known time of the clock. All others are hashes.
+const keyClock = "clock"
+
+// mark stores the time, with a precision, so that answers do not last longer after a restart with a clock that was set
+// back.
+func (a *Answers) mark(precision time.Duration) {
+	now := a.clock.now()
+	if now.Sub(a.marked) < precision {
+		return
+	}
+	a.marked = now
+	a.table.Put(keyClock, (&record{Used: now.UnixMicro()}).encode(nil))
 }
 
 var errPolicy = errors.New("no policy has such answers")
@@ -136,146 +163,3 @@ func (a *Answers) Keep(r *Request, res *Response) error { return a.policyOf(r).k
 
 // Answer answers a request that Answers wants, without an apiserver. The response is the caller's.
 func (a *Answers) Answer(r *Request) (*Response, error) { return a.policyOf(r).answer(r) }
-
-// kept are the answers of one policy. Except in construction, it is used under the lock of its Answers.
-type kept struct {
-	all     *Answers
-	name    string
-	bounds  quota.Bounds // of the answers of all users together
-	entries map[string]*entry
-
-	// nodeApart bounds the node's answers by themselves, so that no others displace them.
-	nodeApart bool
-	// writeEvery is the precision of the time of last use on disk: an answer that stays the same is not
-	// written more often.
-	writeEvery time.Duration
-	// lasts is the age at which an unused answer is dropped.
-	lasts time.Duration
-}
-
-func (k *kept) common() *kept { return k }
-
-// entry is what is in memory of an answer: all but its body.
-type entry struct {
-	record
-
-	size int64 // in bytes, for the bounds
-}
-
-// put stores an answer, unless the same one is stored, and evicts what is beyond the bounds. It is used
-// now, if Used is not set.
-func (k *kept) put(key string, e entry, body []byte) {
-	e.Policy = k.name
-	if e.Used == 0 {
-		e.Used = k.all.clock.now().UnixMicro()
-	}
-	value := e.encode(body)
-	e.size = int64(len(value))
-	known := k.entries[key] != nil
-	k.entries[key] = &e
-	if !known || !k.isStored(key, e.record, value) {
-		k.all.table.Put(key, value)
-	}
-	k.evict()
-}
-
-// isStored reports whether an answer is on disk as it is, with a time of last use that is good enough.
-// It does not go by memory: the file may have been replaced.
-func (k *kept) isStored(key string, r record, value []byte) bool {
-	stored, body, ok := k.read(key)
-	if !ok || r.used().Sub(stored.used()) >= k.writeEvery {
-		return false
-	}
-	stored.Used = r.Used
-	return bytes.Equal(stored.encode(body), value)
-}
-
-// get returns an answer. One that cannot be read stays in memory, for the disk may recover.
-func (k *kept) get(key string) (*entry, []byte, bool) {
-	e := k.entries[key]
-	if e == nil {
-		return nil, nil, false
-	}
-	_, body, ok := k.read(key)
-	return e, body, ok
-}
-
-func (k *kept) read(key string) (record, []byte, bool) {
-	value, ok := k.all.table.Get(key)
-	if !ok {
-		return record{}, nil, false
-	}
-	r, body, err := parse(value)
-	return r, body, err == nil
-}
-
-func (k *kept) delete(keys ...string) {
-	var known []string
-	for _, key := range keys {
-		if k.entries[key] != nil {
-			known = append(known, key)
-			delete(k.entries, key)
-		}
-	}
-	k.all.table.Delete(known...)
-}
-
-// evict deletes answers that have expired and those beyond the bounds.
-func (k *kept) evict() {
-	now := k.all.clock.now()
-	var keys []string
-	var node, others []quota.Item[string]
-	for key, e := range k.entries {
-		item := quota.Item[string]{Key: key, User: e.User, Bytes: e.size, Last: e.Used}
-		switch {
-		case now.Sub(e.used()) >= k.lasts:
-			keys = append(keys, key)
-		case k.nodeApart && e.User == quota.Node:
-			node = append(node, item)
-		default:
-			others = append(others, item)
-		}
-	}
-	for _, items := range [][]quota.Item[string]{node, others} {
-		for _, item := range quota.Excess(k.bounds, items) {
-			keys = append(keys, item.Key)
-		}
-	}
-	k.delete(keys...)
-}
-
-// record is an answer on disk, without its body. It is a line of JSON, which the body follows.
-type record struct {
-	Policy string `json:"policy"`
-	User   string `json:"user"` // whom it counts against
-	// Used is when it was last used, by the clock of Answers, in Unix microseconds.
-	Used int64 `json:"used"`
-	// Group is what answers have in common that are deleted together: a hash.
-	Group string `json:"group,omitempty"`
-
-	// Of a path: what is repeated of the response's header, and the ETag that a later 304 has confirmed.
-	Header    map[string]string `json:"header,omitempty"`
-	Confirmed string            `json:"confirmed,omitempty"`
-}
-
-func (r *record) used() time.Time { return time.UnixMicro(r.Used) }
-
-func (r *record) encode(body []byte) []byte {
-	head, err := json.Marshal(r)
-	if err != nil {
-		panic(err) // it has strings and numbers only
-	}
-	return append(append(head, '\n'), body...)
-}
-
-// parse is the inverse of encode. The body is a part of value.
-func parse(value []byte) (r record, body []byte, err error) {
-	head, body, ok := bytes.Cut(value, []byte("\n"))
-	if !ok {
-		return r, nil, wire.ErrTruncated
-	}
-	if err := json.Unmarshal(head, &r); err != nil {
-		return r, nil, fmt.Errorf("read a stored answer: %w", err)
-	}
-	return r, body, nil
-}

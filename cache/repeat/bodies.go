@@ -17,12 +17,12 @@ const maxBody = 64 << 10
 
 // decode reads the body of a POST, or of the answer to one, that is of a type. Its errors do not quote the body, which
 // may contain a token.
-func decode[T runtime.Object](of wire.TypeMeta, body []byte, header http.Header) (T, error) {
+func decode[T runtime.Object](of wire.TypeMeta, body []byte, contentType string) (T, error) {
 	var none T
 	if len(body) > maxBody {
 		return none, fmt.Errorf("read a %s of %d bytes: %w", of.Kind, len(body), wire.ErrTooLarge)
 	}
-	object, err := convert.DecodeBody(header.Get("Content-Type"), body, of)
+	object, err := convert.DecodeBody(contentType, body, of)
 	if err != nil {
 		return none, fmt.Errorf("read a %s: %w", of.Kind, wire.ErrMalformed)
 	}

@@ -43,8 +43,25 @@
 // the cache's file, which only its owner can read, and encrypted if that has a key. Whoever can read the
 // file can also read the kubelet's volumes. Logs and errors never contain tokens.
 //
+// # Reviews
+//
+// Before a kubelet serves its own API (logs, exec, metrics), it asks whose a bearer token is (TokenReview),
+// and what that user may do (SubjectAccessReview). Without answers, nobody can read a pod's logs while the
+// cloud is away.
+//
+// A positive answer of an apiserver (authenticated, allowed) is stored, and repeated to the same question of
+// the node: the same token and audiences, or the same SubjectAccessReviewSpec. It is valid for a limited
+// time after the apiserver last gave it. A negative answer deletes the stored one, and all that is stored of
+// a token is deleted when an apiserver refuses the token. A token is nobody's from the time at which its
+// holder may not read any more: its expiry, and --offline-token-grace after that. Tokens are not stored: of
+// one there is a salted hash, and the question itself is in memory only.
+//
+// The answer to any other question is no: the token is not authenticated, access is not allowed, with the
+// reason. An error would be as safe, but kubelet's webhook retries for a minute after one, and each request
+// to the kubelet would hang as long.
+//
 // # Life cycle
 //
-// Load reads the stored answers, Keep is called online, Answer offline. Answers is safe for concurrent
-// use.
+// Load reads the stored answers, Keep is called online, Answer offline. While the cloud is there, the
+// node's questions are asked again. Answers is safe for concurrent use.
 package repeat

@@ -42,11 +42,11 @@ func (p *tokens) keep(r *Request, res *Response) error {
 	if res.Code != http.StatusCreated {
 		return nil
 	}
-	asked, err := decode[*authenticationv1.TokenRequest](tokenRequest, r.Body, r.HTTP.Header)
+	asked, err := decode[*authenticationv1.TokenRequest](tokenRequest, r.Body, r.HTTP.Header.Get("Content-Type"))
 	if err != nil {
 		return err
 	}
-	issued, err := decode[*authenticationv1.TokenRequest](tokenRequest, res.Body, res.Header)
+	issued, err := decode[*authenticationv1.TokenRequest](tokenRequest, res.Body, res.Header.Get("Content-Type"))
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (p *tokens) learn(r *Request, asked, issued *authenticationv1.TokenRequest)
 // answer returns the token that was last issued to the same user, for the same account, audiences, bound
 // object and precondition. The lifetime that was asked for does not count: there is only this token.
 func (p *tokens) answer(r *Request) (*Response, error) {
-	asked, err := decode[*authenticationv1.TokenRequest](tokenRequest, r.Body, r.HTTP.Header)
+	asked, err := decode[*authenticationv1.TokenRequest](tokenRequest, r.Body, r.HTTP.Header.Get("Content-Type"))
 	if err != nil {
 		return nil, errNeverIssued
 	}
@@ -128,6 +128,6 @@ func (p *tokens) key(r *Request, asked *authenticationv1.TokenRequest) string {
 }
 
 func decodeIssued(body []byte) (*authenticationv1.TokenRequest, bool) {
-	issued, err := decode[*authenticationv1.TokenRequest](tokenRequest, body, http.Header{"Content-Type": {wire.Protobuf.MediaType()}})
+	issued, err := decode[*authenticationv1.TokenRequest](tokenRequest, body, wire.Protobuf.MediaType())
 	return issued, err == nil
 }

@@ -8,10 +8,6 @@
 // is online.
 //
 // A Table is safe for concurrent use if its Store is.
-//
-// [Answers] is a table with an index in memory and bounds, for what apiservers have answered last.
-// Package review, which repeats it offline, adds what the question is,
-// what may be answered, to whom and for how long.
 package table
 
 import (

@@ -115,7 +115,7 @@ var layers = map[string][]string{
 	"cache": {
 		"cache/confirm", "cache/convert", "cache/derived", "cache/disk", "cache/identity", "cache/negotiation", "cache/offline",
 		"cache/pages", "cache/patch", "cache/pause",
-		"cache/query", "cache/quota", "cache/records", "cache/relist", "cache/repeat", "cache/review", "cache/spool", "cache/store", "cache/store/writeback",
+		"cache/query", "cache/quota", "cache/records", "cache/relist", "cache/repeat", "cache/spool", "cache/store", "cache/store/writeback",
 		"cache/table", "cache/tee", "cache/versions", "cache/view", "cache/watch", "cache/wire",
 	},
 	"cache/confirm": {"cache/quota"},
@@ -143,14 +143,13 @@ var layers = map[string][]string{
 		"cache/identity", "cache/negotiation", "cache/pages", "cache/query", "cache/records", "cache/store", "cache/tee", "cache/versions",
 		"cache/view", "cache/wire",
 	},
-	"cache/repeat":     {"cache/convert", "cache/identity", "cache/negotiation", "cache/quota", "cache/view", "cache/wire"}, // it knows tables by an interface of its own
-	"cache/review":     {"cache/confirm", "cache/convert", "cache/identity", "cache/quota", "cache/table", "cache/wire"},
+	"cache/repeat":     {"cache/confirm", "cache/convert", "cache/identity", "cache/negotiation", "cache/quota", "cache/view", "cache/wire"}, // it knows tables by an interface of its own
 	"cache/spool":      {"cache/convert", "cache/patch", "cache/pause", "cache/quota", "cache/table", "cache/wire"},
 	"cache/store":      {"cache/store/seal"},
 	"cache/store/seal": {},
 	// Its changes go to the store by an interface of one method.
 	"cache/store/writeback": {"cache/pause", "cache/store"},
-	"cache/table":           {"cache/quota", "cache/store"},
+	"cache/table":           {"cache/store"},
 	"cache/tee":             {"cache/negotiation", "cache/wire"},
 	"cache/localendpoints":  {"cache/convert", "cache/wire"}, // pure functions
 	"cache/versions":        {},
