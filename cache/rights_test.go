@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"path"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,9 +15,8 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
-	"github.com/edgehub-io/edgehub/cache/confirm"
 	"github.com/edgehub-io/edgehub/cache/identity"
-	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/repeat"
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
@@ -47,7 +47,7 @@ func questionOf(r *http.Request) *authorizationv1.ResourceAttributes {
 }
 
 // long is how long a right may last that was taken away, if not too many wait.
-const long = confirm.After + confirm.Again + 4*confirm.Idle
+const long = repeat.After + repeat.Again + 4*repeat.Idle
 
 // A reader that never asks again gets no 403. What it may not read any more is not served to it without the cloud.
 func TestARightThatWasTakenAwayIsNotServed(t *testing.T) {
@@ -185,13 +185,13 @@ func TestWhichRightsAreAskedFor(t *testing.T) {
 		for i := range readers {
 			ask(as(t.Context(), fmt.Sprint("idle", i)), t, c, http.MethodGet, urlPodA)
 		}
-		time.Sleep(confirm.After + 2*confirm.Idle + readers*2*confirm.RightsPause)
+		time.Sleep(repeat.After + 2*repeat.Idle + readers*2*repeat.RightsPause)
 		asked := u.all("access")
 		if len(asked) < readers || len(asked) > readers+2 { // and the informer's, which is idle now
 			t.Errorf("%d questions about %d rights", len(asked), readers)
 		}
 		for i := range asked[1:] {
-			if pause := asked[i+1].at.Sub(asked[i].at); pause < confirm.RightsPause/2 {
+			if pause := asked[i+1].at.Sub(asked[i].at); pause < repeat.RightsPause/2 {
 				t.Errorf("%v between two questions", pause)
 			}
 		}
@@ -238,14 +238,14 @@ func TestWithWhichTokensRightsAreAskedFor(t *testing.T) {
 				for _, url := range []string{urlPodA, "/api/v1/namespaces/ns/pods/b"} {
 					ask(jane, t, c, http.MethodGet, url)
 				}
-				time.Sleep(confirm.After / 2)
+				time.Sleep(repeat.After / 2)
 			}
 			if tc.restart {
 				stop()
 				c, _ = runIn(t, dir, u)
 				get(t, c, urlPods)
 			}
-			time.Sleep(long - confirm.After/2 - confirm.Idle)
+			time.Sleep(long - repeat.After/2 - repeat.Idle)
 			u.goAway()
 			if got := ask(jane, t, c, http.MethodGet, urlPodA); got != tc.want {
 				t.Errorf("%q, want %q", got, tc.want)
@@ -277,7 +277,7 @@ func TestWhatTooManyRightsKeepFromBeingAskedForIsDropped(t *testing.T) {
 			ask(of("flood"), t, c, http.MethodGet, fmt.Sprintf("/api/v1/namespaces/ns/pods/p%d", i))
 		}
 		ask(of("victims"), t, c, http.MethodGet, urlPodA)
-		time.Sleep(confirm.Within + 3*confirm.Idle)
+		time.Sleep(repeat.Within + 3*repeat.Idle)
 		u.goAway()
 		var served int
 		for i := range most {
@@ -295,27 +295,51 @@ func TestWhatTooManyRightsKeepFromBeingAskedForIsDropped(t *testing.T) {
 }
 
 func TestWhatAReviewAsksFor(t *testing.T) {
-	key := func(resource, namespace, labels, fields string) query.Key {
-		return query.Key{User: "jane", Version: "v1", Resource: resource, Namespace: namespace, Labels: labels, Fields: fields}
-	}
-	for want, right := range map[string]view.Right{
-		`{"namespace":"ns","verb":"list","version":"v1","resource":"secrets"}`:                                                                     {Key: key("secrets", "ns", "", "")},
-		`{"verb":"list","version":"v1","resource":"namespaces"}`:                                                                                   {Key: key("namespaces", "", "", "")},
-		`{"namespace":"ns","verb":"list","version":"v1","resource":"secrets","name":"s","fieldSelector":{"rawSelector":"metadata.name=s"}}`:        {Key: key("secrets", "ns", "", "metadata.name=s")},
-		`{"verb":"list","version":"v1","resource":"pods","fieldSelector":{"rawSelector":"spec.nodeName=n"},"labelSelector":{"rawSelector":"a=b"}}`: {Key: key("pods", "", "a=b", "spec.nodeName=n")},
-		`{"verb":"list","version":"v1","resource":"pods","fieldSelector":{"rawSelector":"metadata.name=a/b"}}`:                                     {Key: key("pods", "", "", "metadata.name=a/b")},
-		`{"namespace":"ns","verb":"get","version":"v1","resource":"secrets","name":"s"}`:                                                           {Key: key("secrets", "", "", ""), Member: "ns/s"},
-		`{"namespace":"ns","verb":"get","version":"v1","resource":"namespaces","name":"ns"}`:                                                       {Key: key("namespaces", "", "", ""), Member: "ns"},
-		`{"verb":"get","group":"example.com","version":"v1","resource":"namespaces","name":"ns"}`:                                                  {Key: query.Key{Group: "example.com", Version: "v1", Resource: "namespaces"}, Member: "ns"},
-		`{"verb":"get","version":"v1","resource":"nodes","name":"n"}`:                                                                              {Key: key("nodes", "", "", ""), Member: "n"},
-	} {
-		verb := "list"
-		if right.Member != "" {
-			verb = "get"
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		u.on("list", func(r *http.Request) *http.Response {
+			kind := map[string]string{"pods": "Pod", "secrets": "Secret", "namespaces": "Namespace"}[path.Base(r.URL.Path)]
+			return respond(http.StatusOK, fmt.Sprintf(`{"kind":"%sList","apiVersion":"v1","metadata":{"resourceVersion":"100"},"items":[]}`, kind))
+		})
+		u.on("get", func(r *http.Request) *http.Response {
+			return respond(http.StatusOK, fmt.Sprintf(`{"kind":"K","apiVersion":"v1","metadata":{"name":%q,"resourceVersion":"50"}}`, path.Base(r.URL.Path)))
+		})
+		asked := map[string]bool{}
+		u.on("access", func(r *http.Request) *http.Response {
+			text, err := json.Marshal(questionOf(r))
+			if err != nil {
+				t.Error(err)
+			}
+			asked[string(text)] = true
+			return respond(http.StatusCreated, statusYes)
+		})
+		c := startCache(t, u)
+		get(t, c, "/api/v1/nodes/n")
+		want := map[string]string{
+			"/api/v1/namespaces/ns/secrets": `{"namespace":"ns","verb":"list","version":"v1","resource":"secrets"}`,
+			"/api/v1/namespaces":            `{"verb":"list","version":"v1","resource":"namespaces"}`,
+			"/api/v1/namespaces/ns/secrets?fieldSelector=metadata.name%3Ds":    `{"namespace":"ns","verb":"list","version":"v1","resource":"secrets","name":"s","fieldSelector":{"rawSelector":"metadata.name=s"}}`,
+			"/api/v1/pods?labelSelector=a%3Db&fieldSelector=spec.nodeName%3Dn": `{"verb":"list","version":"v1","resource":"pods","fieldSelector":{"rawSelector":"spec.nodeName=n"},"labelSelector":{"rawSelector":"a=b"}}`,
+			"/api/v1/pods?fieldSelector=metadata.name%3Da%2Fb":                 `{"verb":"list","version":"v1","resource":"pods","fieldSelector":{"rawSelector":"metadata.name=a/b"}}`,
+			"/api/v1/namespaces/ns/secrets/s":                                  `{"namespace":"ns","verb":"get","version":"v1","resource":"secrets","name":"s"}`,
+			"/api/v1/namespaces/ns":                                            `{"namespace":"ns","verb":"get","version":"v1","resource":"namespaces","name":"ns"}`,
+			"/apis/example.com/v1/namespaces/ns":                               `{"verb":"get","group":"example.com","version":"v1","resource":"namespaces","name":"ns"}`,
+			"/api/v1/nodes/n":                                                  `{"verb":"get","version":"v1","resource":"nodes","name":"n"}`,
 		}
-		got, err := json.Marshal(attributesOf(right, verb))
-		if err != nil || string(got) != want {
-			t.Errorf("%v: %s %v, want %s", right, got, err, want)
+		for url := range want {
+			if got := ask(as(t.Context(), "jane"), t, c, http.MethodGet, url); strings.HasPrefix(got, "4") {
+				t.Fatalf("%s: %s", url, got)
+			}
 		}
-	}
+		time.Sleep(long)
+		for url, question := range want {
+			if !asked[question] {
+				t.Errorf("%s: not asked for by %s", url, question)
+			}
+			delete(asked, question)
+		}
+		if len(asked) > 0 {
+			t.Errorf("besides, %v was asked", asked)
+		}
+	})
 }

@@ -34,7 +34,6 @@ type writes struct {
 	reached  func() // closes answered, once
 	events   *spool.Spool
 	answers  *repeat.Answers
-	rights   rights
 }
 
 func newWrites(c *Cache) (*writes, error) {
@@ -45,9 +44,8 @@ func newWrites(c *Cache) (*writes, error) {
 		return nil, err
 	}
 	w := &writes{cache: c, answered: make(chan struct{}), events: events}
-	w.rights.writes = w
 	w.answers = repeat.New(repeat.Options{
-		Upstream: c.up, AsNode: c.opts.AsNode, Users: c.tokens,
+		Upstream: c.up, AsNode: c.opts.AsNode, Users: c.tokens, Views: c.views, Logger: c.log,
 		TTL: c.opts.AuthorizationTTL, Grace: c.opts.TokenGrace, Denial: w.denial,
 	})
 	w.reached = sync.OnceFunc(func() { close(w.answered) })
@@ -71,7 +69,7 @@ func (w *writes) whileUp(ctx context.Context) {
 	lost := w.cache.up.Lost(w.cache.node)
 	var tasks sync.WaitGroup
 	tasks.Go(func() { w.settle(ctx) })
-	for _, send := range []func(context.Context){w.replay, w.confirm, w.rights.confirm, w.sendNodePatches} {
+	for _, send := range []func(context.Context){w.replay, w.confirm, w.sendNodePatches} {
 		tasks.Go(func() {
 			if w.cache.opts.AwaitMaySend(ctx) == nil {
 				send(ctx)
@@ -94,10 +92,15 @@ func (w *writes) replay(ctx context.Context) {
 }
 
 // settle ends the outage for derived objects.
-func (w *writes) settle(ctx context.Context) {
+func (w *writes) settle(ctx context.Context) { w.onceAnswered(ctx, w.cache.derived.Settle) }
+
+// confirm asks the apiservers again for their last answers.
+func (w *writes) confirm(ctx context.Context) { w.onceAnswered(ctx, w.answers.Confirm) }
+
+func (w *writes) onceAnswered(ctx context.Context, do func(context.Context)) {
 	select {
 	case <-w.answered:
-		w.cache.derived.Settle(ctx)
+		do(ctx)
 	case <-ctx.Done():
 	}
 }

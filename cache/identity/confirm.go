@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cache/confirm"
+	"github.com/edgehub-io/edgehub/cache/quota"
 )
 
 // holder is who has a token: a user in one pod, by its UID, or anywhere else.
@@ -47,23 +47,23 @@ func (r *record) asked() time.Time {
 }
 
 // Confirm has one token reviewed again, which is forgotten if it is refused. It also forgets
-// the tokens that could not be reviewed for long. since is when the cloud came; see package
-// confirm. It reports whether there was one to review.
+// the tokens that could not be reviewed for long; see quota.Turns. It reports whether there was one to
+// review.
 //
 // Besides the tokens that are in use, these are each holder's newest: a pod that seldom
 // reads must be able to without the cloud. A token that has expired is not reviewed: kubelet may
 // not have renewed it yet, if the cloud has just come back.
-func (t *Tokens) Confirm(ctx context.Context, since time.Time) bool {
+func (t *Tokens) Confirm(ctx context.Context, turns quota.Turns) bool {
 	now := t.opts.Now()
 	t.mu.Lock()
 	newest := t.newestLocked()
-	items := make([]confirm.Item[hash], 0, len(t.tokens))
+	all := make([]quota.Asked[hash], 0, len(t.tokens))
 	for h, r := range t.tokens {
 		inUse := r.used.Load() > r.asked().UnixNano() || newest[holder{r.key, r.secret.pod}] == r
 		expired := !r.expires.IsZero() && now.After(r.expires)
-		items = append(items, confirm.Item[hash]{Key: h, User: r.key, Asked: r.asked(), Wanted: r.secret.text != "" && inUse && !expired})
+		all = append(all, quota.Asked[hash]{Key: h, User: r.key, Last: r.asked(), Wanted: r.secret.text != "" && inUse && !expired})
 	}
-	h, ok, forget := confirm.Next(items, since, now)
+	h, ok, forget := quota.Next(turns, all, now)
 	for _, old := range forget {
 		t.removeLocked(old)
 	}

@@ -8,7 +8,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 
-	"github.com/edgehub-io/edgehub/cache/confirm"
+	"github.com/edgehub-io/edgehub/cache/quota"
 )
 
 // inPod returns a token of a pod, issued at a time.
@@ -16,11 +16,13 @@ func inPod(pod string, issued time.Time) string {
 	return jwt(fmt.Sprintf(`{"iat":%d,"kubernetes.io":{"pod":{"uid":%q}}}`, issued.Unix(), pod))
 }
 
+const after, within = 10 * time.Minute, 30 * time.Minute
+
 // confirm has all tokens reviewed again that wait for it, as the cache does.
 func (t *Tokens) confirm(tb *testing.T, since time.Time) {
 	tb.Helper()
-	for t.Confirm(tb.Context(), since) {
-		time.Sleep(confirm.Pause)
+	for t.Confirm(tb.Context(), quota.Turns{After: after, Within: within, Since: since}) {
+		time.Sleep(6 * time.Second)
 	}
 }
 
@@ -51,7 +53,7 @@ func TestWhichTokensAreReviewedAgain(t *testing.T) {
 			if n := a.count(); n != 0 {
 				t.Fatalf("%d reviews of what was just reviewed", n)
 			}
-			time.Sleep(confirm.After)
+			time.Sleep(after)
 			tokens.offline(used)
 			tokens.confirm(t, since)
 			if n := a.count(); n != 2 {
@@ -63,7 +65,7 @@ func TestWhichTokensAreReviewedAgain(t *testing.T) {
 		if fmt.Sprint(disk.values) != before {
 			t.Error("a review that changes nothing is written")
 		}
-		time.Sleep(confirm.Within - 2*confirm.After)
+		time.Sleep(within - 2*after)
 		tokens.confirm(t, since)
 		for _, tokens := range []*Tokens{tokens, open(t, a, &disk)} {
 			for secret, known := range map[string]bool{replaced: false, idle: true, used: true} {
@@ -84,7 +86,7 @@ func TestTimeWithoutTheCloudHasNoTokenForgotten(t *testing.T) {
 		for range 100 {
 			time.Sleep(24 * time.Hour)
 			since := time.Now()
-			time.Sleep(confirm.Within - time.Second)
+			time.Sleep(within - time.Second)
 			tokens.confirm(t, since)
 		}
 		if got := tokens.offline("a"); got != keyOfA || a.count() != 1 {

@@ -1,6 +1,6 @@
 // Package quota selects what to evict when a limit that all users share is exceeded: of cached
 // views, discovery, issued tokens, spooled Events, and lists that are read page by page. All
-// of them have the same policy.
+// of them have the same policy. [Turns] selects what is asked for again, a tenant after the other.
 //
 // # Policy
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
@@ -33,6 +34,7 @@ type Options struct {
 	AsNode   func(context.Context) context.Context
 	// Users learns the users of issued tokens.
 	Users *identity.Tokens
+	Views Views
 	// TTL is how long the answer to a review is repeated. With 0 none is stored, and every question is answered
 	// with no.
 	TTL time.Duration
@@ -40,6 +42,7 @@ type Options struct {
 	Grace time.Duration
 	// Denial returns why an unknown review is answered with no.
 	Denial func() string
+	Logger *slog.Logger
 }
 
 // Answers are the last answers of apiservers.
@@ -48,6 +51,7 @@ type Answers struct {
 	policies map[string]policy // by their names on disk
 	tokens   *tokens           // one of them
 	reviews  *reviews          // another one
+	rights   rights
 
 	mu     sync.Mutex // guards what follows, and the entries of all policies
 	table  Table
@@ -82,6 +86,7 @@ type Response struct {
 // New returns empty Answers; Load loads the stored ones.
 func New(o Options) *Answers {
 	a := &Answers{opts: o}
+	a.rights.all = a
 	a.tokens, a.reviews = newTokens(a), newReviews(a)
 	a.policies = map[string]policy{}
 	for _, p := range []policy{newPaths(a), a.tokens, a.reviews} {

@@ -60,8 +60,15 @@
 // reason. An error would be as safe, but kubelet's webhook retries for a minute after one, and each request
 // to the kubelet would hang as long.
 //
+// # What is asked for again
+//
+// While the cloud is there, Confirm asks for what was answered last, so that what was revoked there does not
+// outlive a loss: whose a bearer token is (package identity), what the node was told yes to, and what users
+// may read (package view). An apiserver that cannot answer revokes nothing: only its refusal
+// does.
+//
 // # Life cycle
 //
-// Load reads the stored answers, Keep is called online, Answer offline. While the cloud is there, the
-// node's questions are asked again. Answers is safe for concurrent use.
+// Load reads the stored answers, Keep is called online, Answer offline, Confirm while
+// the cloud is there. Answers is safe for concurrent use.
 package repeat

@@ -113,12 +113,11 @@ var layers = map[string][]string{
 	// disk, what is known of single objects, and views; then what answers offline, what lists
 	// views again, and watches.
 	"cache": {
-		"cache/confirm", "cache/convert", "cache/derived", "cache/disk", "cache/identity", "cache/negotiation", "cache/offline",
+		"cache/convert", "cache/derived", "cache/disk", "cache/identity", "cache/negotiation", "cache/offline",
 		"cache/pages", "cache/patch", "cache/pause",
 		"cache/query", "cache/quota", "cache/records", "cache/relist", "cache/repeat", "cache/spool", "cache/store", "cache/store/writeback",
 		"cache/table", "cache/tee", "cache/versions", "cache/view", "cache/watch", "cache/wire",
 	},
-	"cache/confirm": {"cache/quota"},
 	"cache/convert": {"cache/negotiation", "cache/wire"},
 	// What users read instead of what is cached, while the cloud is away.
 	"cache/derived": {
@@ -127,7 +126,7 @@ var layers = map[string][]string{
 	},
 	"cache/disk":        {"cache/pause", "cache/store", "cache/store/writeback"},
 	"cache/fairqueue":   {},
-	"cache/identity":    {"cache/confirm", "cache/fairqueue", "cache/quota", "cache/store", "cache/table"},
+	"cache/identity":    {"cache/fairqueue", "cache/quota", "cache/store", "cache/table"},
 	"cache/negotiation": {"cache/wire"},
 	"cache/offline": {
 		"cache/convert", "cache/derived", "cache/fairqueue", "cache/negotiation", "cache/query", "cache/quota",
@@ -143,7 +142,7 @@ var layers = map[string][]string{
 		"cache/identity", "cache/negotiation", "cache/pages", "cache/query", "cache/records", "cache/store", "cache/tee", "cache/versions",
 		"cache/view", "cache/wire",
 	},
-	"cache/repeat":     {"cache/confirm", "cache/convert", "cache/identity", "cache/negotiation", "cache/quota", "cache/view", "cache/wire"}, // it knows tables by an interface of its own
+	"cache/repeat":     {"cache/convert", "cache/identity", "cache/negotiation", "cache/pause", "cache/query", "cache/quota", "cache/view", "cache/wire"}, // it knows tables by an interface of its own
 	"cache/spool":      {"cache/convert", "cache/patch", "cache/pause", "cache/quota", "cache/table", "cache/wire"},
 	"cache/store":      {"cache/store/seal"},
 	"cache/store/seal": {},

@@ -17,7 +17,7 @@ import (
 // still, by rights to other names, and what others read, stays. The hub's minutes are seconds here.
 func TestARightThatWasTakenAwayEndsThoughNobodyAsks(t *testing.T) {
 	t.Parallel()
-	binary, err := hubproc.BuildWith(t.Context(), productRoot, t.TempDir(), "cache/confirm/confirm.go", map[string]string{
+	binary, err := hubproc.BuildWith(t.Context(), productRoot, t.TempDir(), "cache/repeat/confirm.go", map[string]string{
 		"After = 10 * time.Minute\n": "After = 2 * time.Second\n", "Again = time.Minute\n": "Again = time.Second\n",
 		"Idle = time.Minute\n": "Idle = time.Second\n", "RightsPause = 1500 * time.Millisecond\n": "RightsPause = 50 * time.Millisecond\n",
 	})

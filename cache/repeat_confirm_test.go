@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cache/confirm"
 	"github.com/edgehub-io/edgehub/cache/identity"
+	"github.com/edgehub-io/edgehub/cache/repeat"
 )
 
 // askReview posts a review as the node, and returns the answer's body.
@@ -89,7 +89,7 @@ func TestARevocationIsLearnedWhileTheCloudIsThere(t *testing.T) {
 				get(t, c, urlPods)
 			}
 			tc.revoke(u)
-			time.Sleep(confirm.Within + 3*confirm.Idle)
+			time.Sleep(repeat.Within + 3*repeat.Idle)
 			u.goAway()
 			time.Sleep(12 * time.Hour) // nothing ages
 			want, yes := identity.ErrUnknown.Error(), tc.stays

@@ -1,4 +1,4 @@
-package cache
+package repeat
 
 import (
 	"context"
@@ -12,21 +12,34 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/cache/confirm"
 	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/quota"
 	"github.com/edgehub-io/edgehub/cache/view"
 )
+
+// Views serve what users have read.
+type Views interface {
+	// Rights returns by which rights something is served to users other than the node, and when an apiserver
+	// has last answered by each since the hub started.
+	Rights() map[view.Right]time.Time
+	// Confirmed returns that time for one right.
+	Confirmed(view.Right) time.Time
+	// Revoke records that a user does not have a right any more.
+	Revoke(view.Right)
+	// Unconfirmed drops what is served by a right that could not be confirmed for long.
+	Unconfirmed(view.Right)
+}
 
 // rights has the apiservers asked again what users other than the node may read: a reader that never asks again
 // learns of no 403. A question is a SelfSubjectAccessReview with the user's newest token in memory. It is for one
 // goroutine at a time.
 //
 // The node's own rights are not asked for. Its authorizer derives them from the pods it has, apiservers that
-// have just started know none of these, and a Secret that no pod names is dropped; see sweepSecrets.
+// have just started know none of these, and a Secret that no pod names is dropped by package cache.
 type rights struct {
-	writes *writes
-	asked  map[view.Right]lastAsked // of what can be asked for
+	all   *Answers
+	asked map[view.Right]lastAsked // of what can be asked for
 }
 
 // lastAsked is when an apiserver was last asked for a right.
@@ -35,18 +48,13 @@ type lastAsked struct {
 	no bool // and that it has said no
 }
 
-// confirm asks until ctx ends.
-func (r *rights) confirm(ctx context.Context) {
-	r.writes.takeTurns(ctx, confirm.RightsPause, func(since time.Time) bool { return r.turn(ctx, since) })
-}
-
 // turn asks for one right, and reports whether there was one to ask for. A right that was asked for and not
 // refused stays, whatever the answer; one that waits for too long, since too many do, is dropped.
-func (r *rights) turn(ctx context.Context, since time.Time) bool {
-	tokens, now := r.writes.cache.tokens.Usable(), time.Now()
-	next, ok, forget := confirm.Next(r.due(tokens, now), since, now)
+func (r *rights) turn(ctx context.Context, turns quota.Turns) bool {
+	tokens, now := r.all.opts.Users.Usable(), time.Now()
+	next, ok, forget := quota.Next(turns, r.due(tokens, now), now)
 	for _, one := range forget {
-		r.writes.cache.views.Unconfirmed(one)
+		r.all.opts.Views.Unconfirmed(one)
 	}
 	if ok {
 		r.ask(ctx, next, tokens[next.Key.User], now)
@@ -55,27 +63,27 @@ func (r *rights) turn(ctx context.Context, since time.Time) bool {
 }
 
 // due returns the rights that can be asked for, except those that were confirmed not long ago.
-func (r *rights) due(tokens map[string]*identity.Token, now time.Time) []confirm.Item[view.Right] {
+func (r *rights) due(tokens map[string]*identity.Token, now time.Time) []quota.Asked[view.Right] {
 	before := r.asked
 	r.asked = map[view.Right]lastAsked{}
-	var items []confirm.Item[view.Right]
-	for one, confirmed := range r.writes.cache.views.Rights() {
+	var items []quota.Asked[view.Right]
+	for one, confirmed := range r.all.opts.Views.Rights() {
 		if tokens[one.Key.User] == nil {
 			continue // its time to wait begins when there is a token
 		}
 		last, ok := before[one]
 		if !ok {
-			last.at = now.Add(-confirm.After)
+			last.at = now.Add(-After)
 		}
 		if confirmed.After(last.at) {
 			last = lastAsked{at: confirmed}
 		}
 		r.asked[one] = last
-		item := confirm.Item[view.Right]{Key: one, User: one.Key.User, Asked: last.at, Wanted: true}
+		item := quota.Asked[view.Right]{Key: one, User: one.Key.User, Last: last.at, Wanted: true}
 		if last.no {
-			item.Asked = last.at.Add(confirm.Again - confirm.After)
+			item.Last = last.at.Add(Again - After)
 		}
-		if !last.at.Equal(confirmed) || now.Sub(confirmed) >= confirm.After { // what readers do themselves takes no turns
+		if !last.at.Equal(confirmed) || now.Sub(confirmed) >= After { // what readers do themselves takes no turns
 			items = append(items, item)
 		}
 	}
@@ -88,7 +96,7 @@ func (r *rights) ask(ctx context.Context, one view.Right, token *identity.Token,
 	denied := r.asked[one].no
 	said, err := r.mayRead(ctx, one, token)
 	if err != nil {
-		r.writes.cache.log.Debug("what a user may read could not be asked for", "user", identity.Readable(one.Key.User), "err", err)
+		r.all.opts.Logger.Debug("what a user may read could not be asked for", "user", identity.Readable(one.Key.User), "err", err)
 		for other := range r.asked {
 			if other.Key.User == one.Key.User {
 				r.asked[other] = lastAsked{now, r.asked[other].no}
@@ -97,12 +105,12 @@ func (r *rights) ask(ctx context.Context, one view.Right, token *identity.Token,
 		return
 	}
 	r.asked[one] = lastAsked{now, said == no}
-	if said != no || !denied || r.writes.cache.views.Confirmed(one).After(now) {
+	if said != no || !denied || r.all.opts.Views.Confirmed(one).After(now) {
 		return
 	}
-	r.writes.cache.log.Info("a user may not read this any more: without the cloud it is not served either",
+	r.all.opts.Logger.Info("a user may not read this any more: without the cloud it is not served either",
 		"user", identity.Readable(one.Key.User), "read", one.String())
-	r.writes.cache.views.Revoke(one)
+	r.all.opts.Views.Revoke(one)
 }
 
 // verdict is an answer to a review.
@@ -166,11 +174,9 @@ func (r *rights) review(ctx context.Context, a *authorizationv1.ResourceAttribut
 	if err != nil {
 		return unknown, err
 	}
-	asking, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	code, answer, _, err := identity.Post(asking, r.writes.cache.up, gv.WithResource("selfsubjectaccessreviews"), token.Authorization(), "application/json", body)
+	code, answer, _, err := r.all.post(ctx, gv.WithResource("selfsubjectaccessreviews"), token.Authorization(), "application/json", body)
 	if code == http.StatusUnauthorized {
-		r.writes.cache.tokens.Unauthorized(ctx, token)
+		r.all.opts.Users.Unauthorized(ctx, token)
 	}
 	switch {
 	case err != nil:
