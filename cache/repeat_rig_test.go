@@ -73,8 +73,10 @@ func (r *repeatRig) offline(q question) string {
 
 func (r *repeatRig) offlineResponse(q question) (*http.Response, string) {
 	r.t.Helper()
-	r.u.goAway()
-	defer r.u.comeBack()
+	if r.u.isUp() {
+		r.u.goAway()
+		defer r.u.comeBack()
+	}
 	return r.asks(q)
 }
 
