@@ -113,14 +113,3 @@ func (x *exchange) body() ([]byte, error) {
 func (x *exchange) take(res *http.Response, fn func(body []byte) error) {
 	tee.Body(res, tee.Decode(res, &tee.ObjectSink{Take: fn}), x.cache.logUnkept)
 }
-
-// takeBoth is take with the body of the request, which may have been sent already, and both
-// content types.
-func (x *exchange) takeBoth(res *http.Response, fn func(request []byte, requestType string, answer []byte, answerType string) error) {
-	request, err := x.body()
-	if err != nil {
-		return
-	}
-	requestType, answerType := x.req.Header.Get("Content-Type"), res.Header.Get("Content-Type")
-	x.take(res, func(answer []byte) error { return fn(request, requestType, answer, answerType) })
-}

@@ -155,6 +155,12 @@ func TestAYesIsRepeatedToTheSameQuestionOnly(t *testing.T) {
 			}
 			r.restarts()
 		}
+		other := posts(t, urlTokenReviews, ofKubelet, token)
+		other.user = as(t.Context(), "jane")
+		r.online(question{user: other.user, url: "/version"}, http.StatusOK, "{}")
+		if got := r.offline(other); strings.HasPrefix(got, "201") {
+			t.Errorf("another user than the node: %s", got)
+		}
 	})
 }
 

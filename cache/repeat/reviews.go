@@ -72,7 +72,7 @@ func (p *reviews) keep(r *Request, res *Response) error {
 
 // keepLocked is keep for the answer with a key. The entry is without what the answer says.
 func (p *reviews) keepLocked(key string, answered *review, e entry) error {
-	if p.all.opts.TTL <= 0 || !answered.positive {
+	if !answered.positive {
 		p.delete(key)
 		return nil
 	}
