@@ -26,7 +26,7 @@ func (w *writes) load() error {
 
 // question returns the exchange as one whose last answer is repeated offline, or nil.
 func (x *exchange) question() *repeat.Request {
-	q := &repeat.Request{HTTP: x.req, Info: x.info, User: x.who.user}
+	q := &repeat.Request{HTTP: x.req, Info: x.info, User: x.who.user, Body: x.body}
 	if !x.cache.writes.answers.Wants(q) {
 		return nil
 	}
@@ -35,11 +35,9 @@ func (x *exchange) question() *repeat.Request {
 
 // keep keeps an apiserver's answer to a question. That to a dry run is of what does not exist.
 func (w *writes) keep(x *exchange, q *repeat.Request, res *http.Response) {
-	body, err := x.body()
-	if err != nil || x.info.IsResourceRequest && x.isDryRun() {
+	if x.info.IsResourceRequest && x.isDryRun() {
 		return
 	}
-	q.Body = body
 	answer := &repeat.Response{Code: res.StatusCode, Header: res.Header.Clone()}
 	keep := func(body []byte) error {
 		answer.Body = body

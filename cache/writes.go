@@ -162,17 +162,17 @@ func (w *writes) updated(x *exchange, res *http.Response) {
 
 // offline answers a request that does not read objects.
 func (w *writes) offline(x *exchange) (*http.Response, error) {
+	if q := x.question(); q != nil {
+		return w.repeat(x, q)
+	}
+	if x.isHealth() {
+		return offline.BytesResponse(x.req, http.StatusOK, "text/plain; charset=utf-8", []byte("ok")), nil
+	}
 	body, err := x.body()
 	if err != nil {
 		return nil, errWrite
 	}
-	q := x.question()
 	switch group := x.info.APIGroup; {
-	case q != nil:
-		q.Body = body
-		return w.repeat(x, q)
-	case x.isHealth():
-		return offline.BytesResponse(x.req, http.StatusOK, "text/plain; charset=utf-8", []byte("ok")), nil
 	case x.info.Resource == "events" && (group == "" || group == "events.k8s.io") && x.info.Subresource == "" && x.req.Method != http.MethodDelete && !x.isDryRun():
 		return w.event(x, body)
 	case x.req.Method == http.MethodPost:

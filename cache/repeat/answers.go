@@ -72,8 +72,8 @@ type policy interface {
 type Request struct {
 	HTTP *http.Request
 	Info *request.RequestInfo
-	User string // user key
-	Body []byte // of a POST
+	User string                 // user key
+	Body func() ([]byte, error) // returns that of a POST, which is the caller's
 }
 
 // Response is an answer.

@@ -1,7 +1,6 @@
 package repeat
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -56,8 +55,7 @@ func (p *reviews) keep(r *Request, res *Response) error {
 	if res.Code != http.StatusCreated {
 		return nil
 	}
-	asked := &question{resourceOf(r), bytes.Clone(r.Body), r.HTTP.Header.Get("Content-Type")}
-	q, err := readReview(asked.of, asked.body, asked.contentType)
+	asked, q, err := questionOf(r)
 	if err != nil {
 		return err
 	}
@@ -95,7 +93,7 @@ func (p *reviews) tokenKey(token string) string {
 
 // answer returns the stored yes, or else a no with its reason.
 func (p *reviews) answer(r *Request) (*Response, error) {
-	q, err := readReview(resourceOf(r), r.Body, r.HTTP.Header.Get("Content-Type"))
+	_, q, err := questionOf(r)
 	if err != nil {
 		return nil, err
 	}
@@ -155,6 +153,16 @@ type question struct {
 	of          schema.GroupVersionResource
 	body        []byte
 	contentType string
+}
+
+func questionOf(r *Request) (*question, *review, error) {
+	body, err := r.Body()
+	if err != nil {
+		return nil, nil, err
+	}
+	q := &question{resourceOf(r), body, r.HTTP.Header.Get("Content-Type")}
+	parsed, err := readReview(q.of, q.body, q.contentType)
+	return q, parsed, err
 }
 
 // review is a review, with or without its answer.

@@ -42,7 +42,7 @@ func (p *tokens) keep(r *Request, res *Response) error {
 	if res.Code != http.StatusCreated {
 		return nil
 	}
-	asked, err := decode[*authenticationv1.TokenRequest](tokenRequest, r.Body, r.HTTP.Header.Get("Content-Type"))
+	asked, err := requested(r)
 	if err != nil {
 		return err
 	}
@@ -64,6 +64,14 @@ func (p *tokens) keep(r *Request, res *Response) error {
 	return nil
 }
 
+func requested(r *Request) (*authenticationv1.TokenRequest, error) {
+	body, err := r.Body()
+	if err != nil {
+		return nil, err
+	}
+	return decode[*authenticationv1.TokenRequest](tokenRequest, body, r.HTTP.Header.Get("Content-Type"))
+}
+
 // learn records the user of a token that an apiserver has issued. The kubelet renews tokens long before
 // pods use them, and the cloud may be away by then. A token with audiences is not recorded: services
 // other than the apiserver receive it, and must not be able to read as its user. If its audience is the
@@ -81,7 +89,7 @@ func (p *tokens) learn(r *Request, asked, issued *authenticationv1.TokenRequest)
 // answer returns the token that was last issued to the same user, for the same account, audiences, bound
 // object and precondition. The lifetime that was asked for does not count: there is only this token.
 func (p *tokens) answer(r *Request) (*Response, error) {
-	asked, err := decode[*authenticationv1.TokenRequest](tokenRequest, r.Body, r.HTTP.Header.Get("Content-Type"))
+	asked, err := requested(r)
 	if err != nil {
 		return nil, errNeverIssued
 	}
