@@ -14,6 +14,7 @@
 //   - offline answers reads from views while the cloud is away.
 //   - watch keeps watches open while the cloud is away, and resumes them.
 //   - relist lists views again, and resets them if etcd was restored from a backup.
+//   - repeat answers what is not about objects as an apiserver has last: discovery, tokens, reviews.
 //   - derived has what users read instead of what is cached, because the node has changed it.
 //   - records stores what is known of single objects besides their copies in views.
 //   - tee decodes the body of an answer while the client reads it.
