@@ -129,9 +129,6 @@ func (w *writes) online(x *exchange, res *http.Response) {
 	case x.info.Verb == "deletecollection" && res.StatusCode/100 == 2:
 		x.deletedAll()
 	case x.info.Verb == "create" && x.info.Subresource == "" && res.StatusCode == http.StatusCreated:
-		if x.info.Resource == "events" && !x.isDryRun() {
-			w.events.Created()
-		}
 		x.created(res)
 	}
 }

@@ -1,7 +1,7 @@
 package spool
 
 import (
-	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -46,8 +46,8 @@ type Answer struct {
 //
 // Errors are ErrFull; convert.ErrNotAcceptable; patch.ErrUnsupported for other methods and
 // resources, server-side apply, and callers without a token to send the event with; or an
-// apierrors.APIStatus: 404 for an event that is not in the spool, 409 for a POST of one that is,
-// and those for invalid requests.
+// apierrors.APIStatus: 404 for a PUT or PATCH of an event that this caller has none of in the spool, and those for
+// invalid requests.
 func (s *Spool) Add(r Request) (Answer, error) {
 	t := wire.TypeMeta{APIVersion: schema.GroupVersion{Group: r.Group, Version: r.Version}.String(), Kind: "Event"}
 	if t.APIVersion != corev1.SchemeGroupVersion.String() && t.APIVersion != eventsv1.SchemeGroupVersion.String() {
@@ -81,7 +81,7 @@ func (s *Spool) Add(r Request) (Answer, error) {
 	return Answer{Code: code, ContentType: contentType, Body: body}, err
 }
 
-// create spools a new event.
+// create spools an event, in place of one that the caller has posted under this name before.
 func (s *Spool) create(r *Request, t wire.TypeMeta) (runtime.Object, error) {
 	event, err := patch.Decode(r.ContentType, r.Body, t)
 	if err != nil {
@@ -94,32 +94,46 @@ func (s *Spool) create(r *Request, t wire.TypeMeta) (runtime.Object, error) {
 	if err := complete(m, r.Namespace); err != nil {
 		return nil, err
 	}
-	h := head{
-		owner:      owner{Node: r.Node, User: r.User, authorization: r.Authorization},
-		APIVersion: t.APIVersion,
-		Namespace:  m.GetNamespace(),
-		Name:       m.GetName(),
-		UserAgent:  r.UserAgent[:min(len(r.UserAgent), maxUserAgent)],
-	}
-	value, err := recordOf(h, event)
-	if err != nil {
-		return nil, err
-	}
-
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.byName[h.name()] != nil {
-		return nil, apierrors.NewAlreadyExists(r.resource(), h.Name)
+	return event, s.putLocked(r.head(t, m.GetName()), event)
+}
+
+func (r *Request) head(t wire.TypeMeta, event string) head {
+	return head{
+		owner:      owner{Node: r.Node, User: r.User, authorization: r.Authorization},
+		APIVersion: t.APIVersion,
+		Namespace:  r.Namespace,
+		Name:       event,
+		UserAgent:  r.UserAgent[:min(len(r.UserAgent), maxUserAgent)],
 	}
-	size := h.size(value)
-	if !s.makeRoomLocked(h.owner, size, nil) {
-		return nil, fmt.Errorf("spool event %s: there are %d, of %d bytes: %w", h.name(), s.order.Len(), s.bytes, ErrFull)
+}
+
+// putLocked keeps an event in place of the caller's one of this name, or behind all others. It is sent as this
+// request's caller: the newest token is good for longest.
+func (s *Spool) putLocked(h head, event runtime.Object) error {
+	value, err := recordOf(h, event)
+	if err != nil {
+		return err
 	}
-	e := &entry{number: s.last + 1, name: h.name(), size: size, owner: h.owner}
+	var e *entry
+	size, grown := h.size(value), h.size(value)
+	if element := s.byName[h.name()]; element != nil {
+		e = element.Value.(*entry)
+		grown -= e.size
+	}
+	if grown > 0 && !s.makeRoomLocked(h.owner, size, e) {
+		return fmt.Errorf("spool event %s: there are %d, of %d bytes: %w", h.event(), s.order.Len(), s.bytes, ErrFull)
+	}
+	if e == nil {
+		e = &entry{number: s.last + 1, name: h.name()}
+		s.push(e)
+		s.metrics.added.Inc()
+	}
 	s.table.Put(key(e.number), value)
-	s.push(e)
-	s.metrics.added.Inc()
-	return event, nil
+	e.size, e.owner = size, h.owner
+	s.addBytes(grown)
+	return nil
 }
 
 const (
@@ -152,25 +166,20 @@ func complete(m metav1.Object, namespace string) error {
 	return nil
 }
 
-// merge changes an event in the spool.
+// merge changes an event that the caller has in the spool.
 func (s *Spool) merge(r *Request, t wire.TypeMeta) (runtime.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	missing := apierrors.NewNotFound(r.resource(), r.Name)
-	element := s.byName[r.Namespace+"/"+r.Name]
+	h, missing := r.head(t, r.Name), apierrors.NewNotFound(r.resource(), r.Name)
+	element := s.byName[h.name()]
 	if element == nil {
 		return nil, missing
 	}
-	e := element.Value.(*entry)
-	value, ok := s.table.Get(key(e.number))
-	if !ok {
+	old, ok := s.read(element.Value.(*entry))
+	if !ok || old.APIVersion != h.APIVersion {
 		return nil, missing
 	}
-	old, err := parse(value)
-	if err != nil || old.APIVersion != t.APIVersion || old.Node != r.Node || old.User != r.User {
-		return nil, missing // nobody changes the event of another caller
-	}
-	current, err := convert.FromBare(wire.Protobuf, t, old.bare)
+	current, err := old.object()
 	if err != nil {
 		return nil, missing
 	}
@@ -178,21 +187,7 @@ func (s *Spool) merge(r *Request, t wire.TypeMeta) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	value, err = recordOf(old.head, next)
-	if err != nil {
-		return nil, err
-	}
-	changed := e.owner
-	changed.authorization = cmp.Or(r.Authorization, e.owner.authorization) // the newest is good for longest
-	grown := changed.size(value) - e.size
-	if grown > 0 && !s.makeRoomLocked(e.owner, e.size+grown, e) {
-		return nil, fmt.Errorf("change spooled event %s: there are %d bytes: %w", e.name, s.bytes, ErrFull)
-	}
-	s.table.Put(key(e.number), value)
-	e.size += grown
-	s.addBytes(grown)
-	e.owner = changed
-	return next, nil
+	return next, s.putLocked(h, next)
 }
 
 func (r *Request) resource() schema.GroupResource {
@@ -209,8 +204,7 @@ func recordOf(h head, event runtime.Object) ([]byte, error) {
 		return nil, err
 	}
 	if len(bare) > maxEvent {
-		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("event %s has %d bytes, and at most %d can be kept", h.name(), len(bare), maxEvent))
+		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("event %s has %d bytes, and at most %d can be kept", h.event(), len(bare), maxEvent))
 	}
-	r := record{head: h, bare: bare}
-	return r.bytes()
+	return json.Marshal(record{h, bare})
 }

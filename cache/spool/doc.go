@@ -5,9 +5,11 @@
 //
 // A POST is answered like by an apiserver: 201 and the event, with a name (generated from
 // generateName), a UID and a creationTimestamp, but without a resourceVersion, which recorders
-// do not use. A second POST of an event gets 409.
+// do not use. A second POST of an event by the same caller replaces it, so that a series keeps
+// its count. What others post under the same name are events of their own: while the cloud is
+// away nobody says who may post where, so nobody stands in another one's way.
 //
-// A PATCH or PUT of an event in the spool, by the user that has posted it, is merged into it:
+// A PATCH or PUT of an event that the caller has in the spool is merged into it:
 // 200. For other events, which are in the cloud or unknown, it gets 404, although that is not
 // proven. To the recorders of client-go, 404 means that the event has expired, as any event
 // may; they post the whole event again, with its current count. With 503 they would give up
@@ -23,18 +25,18 @@
 //
 // # Delivery
 //
-// An event gets its name before it is sent, so a repeated POST gets 409, which counts as sent.
+// Events are sent one after the other, oldest first. Each has its name before it is sent, so a
+// repeated POST gets 409, which counts as sent.
 // An event is sent twice only if it was deleted in the cloud in between. It is lost if the hub
 // is killed within a second after accepting it (see writeback.Writer), if the spool is full (the
 // tenant that holds the most gets 503, and loses its oldest events to others: see package
-// quota), or if the apiserver rejects it permanently.
+// quota), or if an apiserver does not take it.
 //
-// An apiserver that answers 5xx may fail at one event (etcd does not take it, a webhook fails at it)
-// or at all of them, and the answer does not tell. So an event at which it has failed three times is
-// set aside: others are sent first, and it is tried again after an apiserver has taken another event,
-// one of the spool or a client's. If it fails then, and that five times, it is dropped. Without such
-// a proof it stays, also for days. 503, 429 and 408, and errors of the connection, are never the
-// event's.
+// What an apiserver refuses for good, by 4xx, is set aside: a line in the log names the event, its object and
+// the reason, and a metric counts it. An apiserver that answers 5xx may fail at one event (etcd does not take it, a
+// webhook fails at it) or at all of them, and the answer does not tell. So the event goes behind all others, and is
+// set aside when that has happened several times.
+// 503, 429 and 408, and errors of the connection, are never the event's.
 //
 // # Life cycle
 //

@@ -16,12 +16,12 @@ const (
 	resultCreated = "created"
 	resultExists  = "exists"
 	resultRefused = "refused"
+	resultFailed  = "failed"
 
 	reasonFull       = "full"
 	reasonQuota      = "quota"
 	reasonRestart    = "restart"
 	reasonUnreadable = "unreadable"
-	reasonFailed     = "failed"
 )
 
 // newMetrics registers the metrics on r, if that is not nil.
@@ -42,11 +42,11 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		}),
 		replayed: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "edgehub_event_spool_replayed_total",
-			Help: "Events that were sent afterwards, by what the apiserver said: created, exists, or refused.",
+			Help: "Events that were sent afterwards, by what the apiserver said: created, exists, refused, or failed again and again.",
 		}, []string{"result"}),
 		dropped: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "edgehub_event_spool_dropped_total",
-			Help: "Events that were not spooled (full) or not sent (quota: dropped for those of users with fewer; restart: posted with a token, and the hub was restarted; unreadable: damaged on disk; failed: the apiserver failed at them again and again, and took others).",
+			Help: "Events that were not spooled (full) or not sent (quota: dropped for those of users with fewer; restart: posted with a token, and the hub was restarted; unreadable: damaged on disk).",
 		}, []string{"reason"}),
 	}
 }

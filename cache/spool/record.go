@@ -1,19 +1,23 @@
 package spool
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// record is an event on disk: a version, the length of the head as a varint, the head as JSON,
-// and the event as bare protobuf.
+// record is an event on disk, as JSON.
 type record struct {
 	head
-	bare []byte
+
+	Bare []byte `json:"event"` // in protobuf
 }
 
 type head struct {
@@ -24,39 +28,35 @@ type head struct {
 	UserAgent  string `json:"userAgent,omitempty"`
 }
 
-const recordVersion = 1
+func (h *head) event() string { return h.Namespace + "/" + h.Name }
 
-func (h *head) name() string { return h.Namespace + "/" + h.Name }
+func (h *head) name() name { return name{h.Node, h.User, h.event()} }
 
 func (h *head) typeMeta() wire.TypeMeta {
 	return wire.TypeMeta{APIVersion: h.APIVersion, Kind: "Event"}
 }
 
-func (r *record) bytes() ([]byte, error) {
-	head, err := json.Marshal(r.head)
-	if err != nil {
-		return nil, fmt.Errorf("spool event %s: %w", r.name(), err)
-	}
-	b := binary.AppendUvarint([]byte{recordVersion}, uint64(len(head)))
-	return append(append(b, head...), r.bare...), nil
+func (r *record) object() (runtime.Object, error) {
+	return convert.FromBare(wire.Protobuf, r.typeMeta(), r.Bare)
 }
 
-// parse reads what bytes wrote. The event points into b.
-func parse(b []byte) (r record, err error) {
-	if len(b) == 0 || b[0] != recordVersion {
-		return record{}, fmt.Errorf("read a spooled event: %w", wire.ErrMalformed)
+// about is the object that the event is about, for a log.
+func (r *record) about() string {
+	object, _ := r.object()
+	var of corev1.ObjectReference
+	switch e := object.(type) {
+	case *corev1.Event:
+		of = e.InvolvedObject
+	case *eventsv1.Event:
+		of = e.Regarding
 	}
-	length, n := binary.Uvarint(b[1:])
-	if n <= 0 || length > uint64(len(b)-1-n) {
-		return record{}, fmt.Errorf("read a spooled event: %w", wire.ErrTruncated)
-	}
-	start := 1 + n
-	end := start + int(length)
-	if err := json.Unmarshal(b[start:end], &r.head); err != nil {
-		return record{}, fmt.Errorf("read a spooled event: %w: %w", wire.ErrMalformed, err)
-	}
-	r.bare = b[end:]
-	return r, nil
+	return fmt.Sprintf("%.63s %.63s/%.253s", of.Kind, of.Namespace, of.Name)
+}
+
+func parse(b []byte) (record, error) {
+	var r record
+	err := json.Unmarshal(b, &r)
+	return r, err
 }
 
 // key orders events by arrival. It reveals only their number.

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -24,7 +26,7 @@ type Sender func(r *http.Request, asNode bool) (*http.Response, error)
 
 // Replay sends the events in their order, also those that are added meanwhile. It returns nil
 // when none is left, or ctx's error. While the cloud is away or overloaded, it waits and tries
-// again. An event at which the apiserver fails holds up no others: see the package. A second
+// again. What an apiserver does not take is set aside: see the package. A second
 // Replay waits for the first.
 func (s *Spool) Replay(ctx context.Context, do Sender) error {
 	select {
@@ -33,10 +35,10 @@ func (s *Spool) Replay(ctx context.Context, do Sender) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	var sent, refused int
+	var sent, aside int
 	defer func() {
-		if sent+refused > 0 {
-			s.log.Info("events that were posted while the cloud was away were sent", "sent", sent, "refused", refused, "left", s.Len())
+		if sent+aside > 0 {
+			s.log.Info("events that were posted while the cloud was away were sent", "sent", sent, "setAside", aside, "left", s.Len())
 		}
 	}()
 	limiter := rate.NewLimiter(rate.Limit(s.opts.PerSecond), burst)
@@ -50,38 +52,27 @@ func (s *Spool) Replay(ctx context.Context, do Sender) error {
 			return err
 		}
 		o := s.send(ctx, &e, &r, do)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return ctx.Err()
-		case o.status != 0:
-			drop, wait := s.failed(&e)
-			if drop {
-				s.log.Warn("the apiserver fails at a spooled event, and takes others: it is dropped", "event", e.name, "status", o.status)
-				s.metrics.dropped.WithLabelValues(reasonFailed).Inc()
-				s.remove(e.number, e.name)
-				refused++
-				continue
-			}
-			if wait && !pause.Sleep(ctx, max(retry.Step(), o.after)) {
-				return ctx.Err()
-			}
-			continue
-		case o.again:
+		}
+		tooOften := o.result == resultFailed && s.failedTooOften(&e)
+		if o.again && !tooOften {
 			if !pause.Sleep(ctx, max(retry.Step(), o.after)) {
 				return ctx.Err()
 			}
 			continue
-		case o.result == resultRefused:
-			refused++
-		case o.result == resultCreated:
-			s.Created()
+		}
+		if o.reason == "" {
 			sent++
-		default:
-			sent++
+		} else {
+			s.log.Warn("an apiserver does not take an event of an outage: it is set aside", "event", r.event(), "object", r.about(), "result", o.result, "reason", o.reason)
+			aside++
 		}
 		s.metrics.replayed.WithLabelValues(o.result).Inc()
-		s.remove(e.number, e.name)
-		retry = backoff()
+		s.remove(&e)
+		if !tooOften { // otherwise it may fail at all
+			retry = backoff()
+		}
 	}
 }
 
@@ -99,27 +90,27 @@ func backoff() wait.Backoff {
 // outcome is the result of one attempt.
 type outcome struct {
 	result string
+	reason string // why it was not taken; empty if it was
 	again  bool
 	after  time.Duration // at least, before the next try
-	status int           // of an apiserver that has failed, maybe at this event alone; otherwise 0
 }
 
 func (s *Spool) send(ctx context.Context, e *entry, r *record, do Sender) outcome {
 	request, err := r.request(ctx, e.owner.authorization)
 	if err != nil {
-		s.log.Debug("a spooled event cannot be sent: it is dropped", "event", e.name, "err", err)
-		return outcome{result: resultRefused}
+		return outcome{result: resultRefused, reason: err.Error()}
 	}
 	response, err := do(request, r.Node)
 	if err != nil {
-		s.log.Debug("a spooled event was not sent: it waits", "event", e.name, "err", err)
+		s.log.Debug("a spooled event was not sent: it waits", "event", r.event(), "err", err)
 		return outcome{again: true}
 	}
 	defer response.Body.Close()
-	io.Copy(io.Discard, io.LimitReader(response.Body, 1<<20)) //nolint:errcheck // to reuse the connection
+	body, _ := io.ReadAll(io.LimitReader(response.Body, 1<<20)) // all of it, to reuse the connection
 	o := classify(response, r.Node)
 	if o.again || o.result == resultRefused {
-		s.log.Debug("a spooled event was refused", "event", e.name, "status", response.StatusCode, "again", o.again)
+		o.reason = reason(response, body)
+		s.log.Debug("a spooled event was not taken", "event", r.event(), "reason", o.reason, "again", o.again)
 	}
 	return o
 }
@@ -134,7 +125,7 @@ func classify(response *http.Response, node bool) outcome {
 	case code == http.StatusServiceUnavailable, code == http.StatusTooManyRequests, code == http.StatusRequestTimeout:
 		return outcome{again: true, after: after(response)}
 	case code/100 == 5: // etcd does not take it, a webhook fails at it, or all is broken
-		return outcome{again: true, after: after(response), status: code}
+		return outcome{result: resultFailed, again: true, after: after(response)}
 	case code == http.StatusUnauthorized && node: // its certificate may be renewed; a token is not
 		return outcome{again: true}
 	default: // its namespace is gone, its user has no permission, or it is invalid
@@ -142,41 +133,35 @@ func classify(response *http.Response, node bool) outcome {
 	}
 }
 
-const (
-	maxInARow = 3 // failures at an event before others are sent first
-	// maxProofs is how many more failures, each of them after the apiserver took another event, end
-	// the tries. Where every second apiserver fails at everything, one event of 256 is lost.
-	maxProofs = 5
-)
+const maxReason = 300 // characters
 
-// failed notes that the apiserver has failed at an event. It reports whether the event is to be
-// dropped, and otherwise whether to wait: the apiserver may fail at all events.
-func (s *Spool) failed(e *entry) (drop, wait bool) {
+// reason is why an apiserver does not take an event.
+func reason(response *http.Response, body []byte) string {
+	object, _ := convert.DecodeBody(response.Header.Get("Content-Type"), body, wire.TypeMeta{APIVersion: "v1", Kind: "Status"})
+	text := strconv.Itoa(response.StatusCode)
+	if s, ok := object.(*metav1.Status); ok {
+		text += " " + s.Message
+	}
+	return fmt.Sprintf("%.*s", maxReason, text)
+}
+
+// maxFailures is after how many failures at one event it is set aside. If that is the only one left, they take four
+// minutes. An apiserver that fails at all events costs none of a hundred for hours.
+const maxFailures = 10
+
+// failedTooOften puts an event at which an apiserver has failed behind all others, and reports whether it did so too
+// often.
+func (s *Spool) failedTooOften(e *entry) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	element := s.byName[e.name]
 	if element == nil || element.Value.(*entry).number != e.number {
-		return false, true // it is gone
-	}
-	e = element.Value.(*entry)
-	if e.failures++; e.failures < maxInARow {
-		return false, true
+		return false
 	}
 	s.order.MoveToBack(element)
-	proof := e.failures > maxInARow && s.created != s.tried
-	s.tried = s.created
-	if proof {
-		e.proofs++
-	}
-	return e.proofs == maxProofs, !proof
-}
-
-// Created must be called when an apiserver has created another event than those that Replay sends:
-// it shows that it does not fail at all of them.
-func (s *Spool) Created() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.created++
+	e = element.Value.(*entry)
+	e.failures++
+	return e.failures >= maxFailures
 }
 
 // after returns the time of a Retry-After header.
@@ -194,10 +179,10 @@ func (r *record) request(ctx context.Context, authorization string) (*http.Reque
 		prefix = "/api/v1"
 	}
 	path := prefix + "/namespaces/" + url.PathEscape(r.Namespace) + "/events"
-	body := wire.AppendBody(nil, wire.Protobuf, r.typeMeta(), r.bare)
+	body := wire.AppendBody(nil, wire.Protobuf, r.typeMeta(), r.Bare)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, path, bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("send event %s: %w", r.name(), err)
+		return nil, fmt.Errorf("send event %s: %w", r.event(), err)
 	}
 	request.Header.Set("Content-Type", wire.Protobuf.MediaType())
 	request.Header.Set("Accept", wire.Protobuf.MediaType()+","+wire.JSON.MediaType())

@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
-	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/spool"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -51,7 +49,7 @@ func cloud(tb testing.TB, got *[]sending, header http.Header, codes ...int) spoo
 		if code == 0 {
 			return nil, errors.New("connection refused")
 		}
-		return &http.Response{StatusCode: code, Header: header, Body: io.NopCloser(strings.NewReader("{}"))}, nil
+		return &http.Response{StatusCode: code, Header: header, Body: io.NopCloser(strings.NewReader(`{"message":"why not"}`))}, nil
 	}
 }
 
@@ -96,23 +94,26 @@ func TestWhatAnswersMean(t *testing.T) {
 		name  string
 		code  int
 		token bool
-		tries int
+		want  string // what is sent, until the spool is empty
+		aside bool   // logged, and counted
 	}{
-		{"created", 201, false, 1},
-		{"created before", 409, false, 1},
-		{"forbidden", 403, false, 1},
-		{"its namespace is gone", 404, false, 1},
-		{"it makes no sense", 422, false, 1},
-		{"too large", 413, false, 1},
-		{"the token has expired", 401, true, 1},
-		{"the node's certificate is being renewed", 401, false, 2},
-		{"cannot be reached", 0, false, 2},
-		{"starting", 503, false, 2},
-		{"broken for a moment", 500, false, 2},
-		{"busy", 429, false, 2},
+		{"created", 201, false, "a b", false},
+		{"created before", 409, false, "a b", false},
+		{"forbidden", 403, false, "a b", true},
+		{"its namespace is gone", 404, false, "a b", true},
+		{"it makes no sense", 422, false, "a b", true},
+		{"too large", 413, false, "a b", true},
+		{"the token has expired", 401, true, "a b", true},
+		{"the node's certificate is being renewed", 401, false, "a a b", false},
+		{"cannot be reached", 0, false, "a a b", false},
+		{"starting", 503, false, "a a b", false},
+		{"busy", 429, false, "a a b", false},
+		{"broken for a moment, or at this event", 500, false, "a b a", false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := open(t, memory{}, spool.Options{})
+			var logged bytes.Buffer
+			metrics := prometheus.NewRegistry()
+			s := open(t, memory{}, spool.Options{Registerer: metrics, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 			r := post("a")
 			if c.token {
 				r = byToken(r, "someone", "t")
@@ -123,94 +124,66 @@ func TestWhatAnswersMean(t *testing.T) {
 			if err := s.Replay(t.Context(), cloud(t, &got, nil, c.code)); err != nil {
 				t.Fatal(err)
 			}
-			want := append(slices.Repeat([]string{"a"}, c.tries), "b")
-			if !slices.Equal(names(got), want) || s.Len() != 0 {
-				t.Errorf("%s: sent %v, want %v; left %d", c.name, names(got), want, s.Len())
+			if sent := strings.Join(names(got), " "); sent != c.want || s.Len() != 0 {
+				t.Errorf("%s: sent %s, want %s; left %d", c.name, sent, c.want, s.Len())
+			}
+			line := fmt.Sprintf(`event=ns/a object="Pod ns/p" result=refused reason="%d why not"`, c.code)
+			if strings.Contains(logged.String(), line) != c.aside || metric(t, metrics, "replayed_total", "refused") == 1 != c.aside {
+				t.Errorf("%s: %v are counted, and the log has %s", c.name, metric(t, metrics, "replayed_total", "refused"), &logged)
 			}
 		})
 	}
 }
 
-// failsAt answers with 500 to an event, and with 201 to others.
-func failsAt(tb testing.TB, name string, got *[]sending) spool.Sender {
-	return func(r *http.Request, asNode bool) (*http.Response, error) {
-		before := len(*got)
-		res, err := cloud(tb, got, nil)(r, asNode)
-		if (*got)[before].name == name {
-			res.StatusCode = http.StatusInternalServerError
+// What an apiserver fails at holds up no others, and is set aside some day, also if it is alone.
+func TestAnEventAtWhichTheAPIServerFailsIsSetAside(t *testing.T) {
+	for _, others := range []string{"", "a", "a b c d e f g"} {
+		synctest.Test(t, func(t *testing.T) {
+			var logged bytes.Buffer
+			metrics := prometheus.NewRegistry()
+			s := open(t, memory{}, spool.Options{Registerer: metrics, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+			for _, name := range append([]string{"bad"}, strings.Fields(others)...) {
+				add(t, s, post(name), http.StatusCreated)
+			}
+			var got []sending
+			err := s.Replay(t.Context(), func(r *http.Request, asNode bool) (*http.Response, error) {
+				n := len(got)
+				res, err := cloud(t, &got, nil)(r, asNode)
+				if got[n].name == "bad" {
+					res.StatusCode = http.StatusInternalServerError
+				}
+				return res, err
+			})
+			if sent := names(got[1:]); err != nil || !strings.HasPrefix(strings.Join(sent, " "), others) || s.Len() != 0 {
+				t.Errorf("%v; after it %v are sent, left %d", err, sent, s.Len())
+			}
+			if n := strings.Count(logged.String(), `event=ns/bad object="Pod ns/p" result=failed reason="500 why not"`); n != 1 || metric(t, metrics, "replayed_total", "failed") != 1 {
+				t.Errorf("%d lines about it, %v are counted: %s", n, metric(t, metrics, "replayed_total", "failed"), &logged)
+			}
+		})
+	}
+}
+
+func TestAnAPIServerThatFailsAtAllForAnHourCostsNoEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		metrics := prometheus.NewRegistry()
+		s := open(t, memory{}, spool.Options{Registerer: metrics})
+		for i := range 20 {
+			add(t, s, post(fmt.Sprint(i)), http.StatusCreated)
 		}
-		return res, err
-	}
-}
-
-func TestAnEventAtWhichTheAPIServerFailsHoldsUpNoOthers(t *testing.T) {
-	for name, others := range map[string][]string{
-		"many follow it":  {"a", "b", "c", "d", "e", "f", "g"},
-		"one follows it":  {"a"},
-		"none follows it": nil,
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var logged bytes.Buffer
-				metrics := prometheus.NewRegistry()
-				s := open(t, memory{}, spool.Options{Registerer: metrics, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
-				for _, name := range append([]string{"bad"}, others...) {
-					add(t, s, post(name), http.StatusCreated)
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-				defer cancel()
-				go func() {
-					for ctx.Err() == nil { // clients create events
-						pause.Sleep(ctx, time.Minute)
-						s.Created()
-					}
-				}()
-				var got []sending
-				err := s.Replay(ctx, failsAt(t, "bad", &got))
-				sent := slices.DeleteFunc(names(got), func(name string) bool { return name == "bad" })
-				if err != nil || !slices.Equal(sent, others) || s.Len() != 0 {
-					t.Errorf("%v; sent %v, left %d", err, sent, s.Len())
-				}
-				if n := len(got) - len(sent); n > 20 {
-					t.Errorf("the event was sent %d times", n)
-				}
-				if n := strings.Count(logged.String(), "ns/bad"); n != 1 {
-					t.Errorf("%d lines about it: %s", n, &logged)
-				}
-				if n := metric(t, metrics, "dropped_total", "failed"); n != 1 {
-					t.Errorf("%v are counted", n)
-				}
-			})
+		var got []sending
+		broken := time.Now().Add(time.Hour)
+		err := s.Replay(t.Context(), func(r *http.Request, asNode bool) (*http.Response, error) {
+			res, err := cloud(t, &got, nil)(r, asNode)
+			if time.Now().Before(broken) {
+				res.StatusCode = http.StatusInternalServerError
+			}
+			return res, err
 		})
-	}
-}
-
-func TestNoEventIsLostWhileTheAPIServerFailsAtAll(t *testing.T) {
-	down := slices.Repeat([]int{http.StatusInternalServerError}, 100)
-	one := []int{http.StatusCreated}
-	for name, codes := range map[string][]int{
-		"once":                                   down,
-		"with an event that it takes in between": slices.Concat(down, one, down, one, down, one, down),
-		"after the first":                        slices.Concat(one, down),
-		"in turns with connections that break":   slices.Repeat([]int{500, 0, 502, 503, 504, 429}, 20),
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				metrics := prometheus.NewRegistry()
-				s := open(t, memory{}, spool.Options{Registerer: metrics})
-				for i := range 10 {
-					add(t, s, post(fmt.Sprint(i)), http.StatusCreated)
-				}
-				var got []sending
-				if err := s.Replay(t.Context(), cloud(t, &got, nil, codes...)); err != nil {
-					t.Fatal(err)
-				}
-				if n := metric(t, metrics, "dropped_total", "failed"); n != 0 || s.Len() != 0 {
-					t.Errorf("%v were dropped, %d are left", n, s.Len())
-				}
-			})
-		})
-	}
+		if n := metric(t, metrics, "replayed_total", "created"); err != nil || n != 20 || len(got) > 20+130 {
+			t.Errorf("%v; of 20 events %v have arrived, by %d tries", err, n, len(got))
+		}
+	})
 }
 
 // metric returns a metric of the spool, of a reason where it has one.
@@ -249,46 +222,20 @@ func TestReplayIsPaced(t *testing.T) {
 	})
 }
 
-func TestReplayWaitsAsLongAsItIsAsked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := open(t, memory{}, spool.Options{})
-		add(t, s, post("a"), http.StatusCreated)
-		var got []sending
-		if err := s.Replay(t.Context(), cloud(t, &got, http.Header{"Retry-After": {"20"}}, 429)); err != nil {
-			t.Fatal(err)
-		}
-		if d := got[1].at.Sub(got[0].at); d != 20*time.Second {
-			t.Errorf("tried again after %s", d)
-		}
-	})
-}
-
-func TestReplayBacksOffAndEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := open(t, memory{}, spool.Options{})
-		add(t, s, post("a"), http.StatusCreated)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		var got []sending
-		err := s.Replay(ctx, cloud(t, &got, nil, make([]int, 1000)...))
-		if !errors.Is(err, context.DeadlineExceeded) || s.Len() != 1 {
-			t.Errorf("%v, left %d", err, s.Len())
-		}
-		if n := len(got); n < 40 || n > 130 {
-			t.Errorf("%d tries in an hour", n)
-		}
-		if sent := sentBy(t, s); !slices.Equal(sent, []string{"a"}) {
-			t.Errorf("afterwards sent %v", sent)
-		}
-	})
-}
-
-func TestTheBackoffStartsAnewAfterASuccess(t *testing.T) {
+// An apiserver's Retry-After counts, the pauses grow to a minute, and begin anew after a success.
+func TestTheWaitsBetweenTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, memory{}, spool.Options{})
 		add(t, s, post("a"), http.StatusCreated)
 		add(t, s, post("b"), http.StatusCreated)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
 		var got []sending
+		err := s.Replay(ctx, cloud(t, &got, http.Header{"Retry-After": {"20"}}, append([]int{429}, make([]int, 1000)...)...))
+		if n := len(got); !errors.Is(err, context.DeadlineExceeded) || s.Len() != 2 || n < 40 || n > 130 || got[1].at.Sub(got[0].at) != 20*time.Second {
+			t.Errorf("%v, left %d; %d tries in an hour, the second after %s", err, s.Len(), n, got[1].at.Sub(got[0].at))
+		}
+		got = nil
 		if err := s.Replay(t.Context(), cloud(t, &got, nil, 0, 0, 0, 0, 0, 0, 0, 201, 0)); err != nil {
 			t.Fatal(err)
 		}

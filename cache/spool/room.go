@@ -28,7 +28,7 @@ func (s *Spool) makeRoomLocked(o owner, size int64, instead *entry) bool {
 	}
 	for _, item := range excess {
 		s.metrics.dropped.WithLabelValues(reasonQuota).Inc()
-		s.removeLocked(item.Key.number, item.Key.name)
+		s.removeLocked(item.Key)
 	}
 	return true
 }

@@ -45,24 +45,27 @@ type Spool struct {
 	replays chan struct{} // holds one token while a Replay runs
 
 	mu     sync.Mutex
-	order  *list.List // of *entry, oldest first, but for those that are set aside
-	byName map[string]*list.Element
+	order  *list.List // of *entry, oldest first, but for those at which an apiserver has failed
+	byName map[name]*list.Element
 	bytes  int64
 	last   uint64 // number of the newest event
+}
 
-	created uint64 // events that apiservers have created
-	tried   uint64 // the same when an event that is set aside failed last
+// name names an event of a caller. What others post under the same name is another event: nobody has to be allowed
+// anything to post one while the cloud is away.
+type name struct {
+	node        bool
+	user, event string // namespace/name
 }
 
 // entry is the index entry of an event.
 type entry struct {
 	number uint64
-	name   string // namespace/name
-	size   int64  // of its record and its Authorization header
+	name   name
+	size   int64 // of its record and its Authorization header
 	owner  owner
 
-	failures int // of the apiserver at it; from maxInARow on it is set aside
-	proofs   int // of them, after each of which the apiserver took another event before
+	failures int // of apiservers at it
 }
 
 // owner is the caller that posted an event, and as whom it is sent.
@@ -101,7 +104,7 @@ func Open(t table.Store, o Options) (*Spool, error) {
 		metrics: newMetrics(o.Registerer),
 		replays: make(chan struct{}, 1),
 		order:   list.New(),
-		byName:  make(map[string]*list.Element),
+		byName:  make(map[name]*list.Element),
 	}
 	if err := s.load(); err != nil {
 		return nil, fmt.Errorf("open the spool of events: %w", err)
@@ -165,53 +168,49 @@ func (s *Spool) addBytes(n int64) {
 }
 
 // remove removes an event, if it is still there.
-func (s *Spool) remove(number uint64, name string) {
+func (s *Spool) remove(e *entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.removeLocked(number, name)
+	s.removeLocked(e)
 }
 
-func (s *Spool) removeLocked(number uint64, name string) {
-	element := s.byName[name]
-	if element == nil || element.Value.(*entry).number != number {
+func (s *Spool) removeLocked(e *entry) {
+	element := s.byName[e.name]
+	if element == nil || element.Value.(*entry).number != e.number {
 		return
 	}
-	delete(s.byName, name)
+	delete(s.byName, e.name)
 	s.order.Remove(element)
 	s.addBytes(-element.Value.(*entry).size)
-	s.table.Delete(key(number))
+	s.table.Delete(key(e.number))
 }
 
 // first returns the event to send. It drops unreadable ones.
 func (s *Spool) first() (entry, record, bool) {
 	for {
-		e, ok := s.next()
+		e, ok := s.front()
 		if !ok {
 			return entry{}, record{}, false
 		}
-		if value, ok := s.table.Get(key(e.number)); ok {
-			if r, err := parse(value); err == nil {
-				return e, r, true
-			}
+		if r, ok := s.read(&e); ok {
+			return e, r, true
 		}
 		s.metrics.dropped.WithLabelValues(reasonUnreadable).Inc()
-		s.remove(e.number, e.name)
+		s.remove(&e)
 	}
 }
 
-// next returns the oldest event that is not set aside. One that is gets a turn whenever the apiserver
-// has taken another event, or if there are no others.
-func (s *Spool) next() (entry, bool) {
+func (s *Spool) front() (entry, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	aside := s.created != s.tried
-	for element := s.order.Front(); element != nil; element = element.Next() {
-		if e := element.Value.(*entry); e.failures >= maxInARow == aside {
-			return *e, true
-		}
-	}
 	if front := s.order.Front(); front != nil {
 		return *front.Value.(*entry), true
 	}
 	return entry{}, false
+}
+
+func (s *Spool) read(e *entry) (record, bool) {
+	value, _ := s.table.Get(key(e.number))
+	r, err := parse(value)
+	return r, err == nil
 }
