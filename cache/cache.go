@@ -222,7 +222,7 @@ func (c *Cache) load() error {
 		return err
 	}
 	c.answers = offline.New(offline.Options{Views: c.views, Derived: c.derived, Now: time.Now, Log: c.log})
-	c.watches = watch.New(watch.Options{Lister: c.lister, Up: c.up, IsUp: c.isUp, Answers: c.answers, Jitter: c.opts.ReconnectJitter})
+	c.watches = watch.New(watch.Options{Lister: c.lister, Up: c.up, Answers: c.answers, Jitter: c.opts.ReconnectJitter})
 	c.distrust()
 	return nil
 }

@@ -75,7 +75,7 @@ func TestEndpointsWhenTheCloudCatchesUp(t *testing.T) {
 
 // Whatever the cloud says, or does not say, after the time for it clients have its slices.
 func TestEndpointsWhenTheCloudDoesNotCatchUp(t *testing.T) {
-	const settled = derived.SlicesSettleAfter
+	const settled = derived.SettleAfter
 	down := webSlice("200", webEndpoint("a", "10.0.0.1", false))
 	for name, tt := range map[string]struct {
 		pod    *corev1.Pod // in kubelet's watch, after the return
@@ -84,13 +84,12 @@ func TestEndpointsWhenTheCloudDoesNotCatchUp(t *testing.T) {
 		after  []string
 		within time.Duration
 	}{
-		"the pod was changed by the cloud":               {nodePod("a", "150", "10.0.0.1", false), "", nil, []string{"MODIFIED 10.0.0.1 10.0.9.9"}, settled},
-		"the cloud took the node for dead":               {nodePod("a", "150", "10.0.0.1", false), sliceEvent("MODIFIED", down), []string{"MODIFIED 10.0.0.7 10.0.9.9"}, []string{"MODIFIED !10.0.0.1 10.0.9.9"}, settled},
-		"the slice is gone":                              {nodePod("a", "150", "10.0.0.1", false), sliceEvent("DELETED", webSlice("200", webEndpoint("a", "10.0.0.1", false))), []string{"DELETED !10.0.0.1 10.0.9.9"}, nil, settled},
-		"the endpoint is gone":                           {nodePod("a", "150", "10.0.0.1", false), sliceEvent("MODIFIED", webSlice("200")), []string{"MODIFIED 10.0.9.9"}, nil, settled},
-		"a pod of the node that nobody here knows":       {nodePod("a", "150", "10.0.0.1", false), sliceEvent("MODIFIED", webSlice("200", webEndpoint("new", "10.0.0.20", true))), []string{"MODIFIED 10.0.0.20 10.0.9.9"}, nil, settled},
-		"kubelet does not know that it has to report":    {nil, "", nil, []string{"MODIFIED 10.0.0.1 10.0.9.9"}, derived.SettleAfter + settled},
-		"the same, and the cloud took the node for dead": {nil, sliceEvent("MODIFIED", down), []string{"MODIFIED 10.0.0.7 10.0.9.9"}, []string{"MODIFIED !10.0.0.1 10.0.9.9"}, derived.SettleAfter + settled},
+		"the pod was changed by the cloud":         {nodePod("a", "150", "10.0.0.1", false), "", nil, []string{"MODIFIED 10.0.0.1 10.0.9.9"}, settled},
+		"the cloud took the node for dead":         {nodePod("a", "150", "10.0.0.1", false), sliceEvent("MODIFIED", down), []string{"MODIFIED 10.0.0.7 10.0.9.9"}, []string{"MODIFIED !10.0.0.1 10.0.9.9"}, settled},
+		"the slice is gone":                        {nodePod("a", "150", "10.0.0.1", false), sliceEvent("DELETED", webSlice("200", webEndpoint("a", "10.0.0.1", false))), []string{"DELETED !10.0.0.1 10.0.9.9"}, nil, settled},
+		"the endpoint is gone":                     {nodePod("a", "150", "10.0.0.1", false), sliceEvent("MODIFIED", webSlice("200")), []string{"MODIFIED 10.0.9.9"}, nil, settled},
+		"a pod of the node that nobody here knows": {nodePod("a", "150", "10.0.0.1", false), sliceEvent("MODIFIED", webSlice("200", webEndpoint("new", "10.0.0.20", true))), []string{"MODIFIED 10.0.0.20 10.0.9.9"}, nil, settled},
+		"nothing of the pod":                       {nil, "", nil, []string{"MODIFIED 10.0.0.1 10.0.9.9"}, settled},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			p := startProxied(t, newSliceCloud())
@@ -260,7 +259,7 @@ func TestSlicesOfAnOutageAreTakenBackByTheNextProcess(t *testing.T) {
 				p.read(urlProxySlices, "application/json")
 			}
 			w := startWatch(as(t.Context(), kubeProxy), t, p.Cache, watchSlices+"&resourceVersion="+tt.from)
-			pods := startWatch(t.Context(), t, p.Cache, urlNodePods+"&watch=true&allowWatchBookmarks=true&resourceVersion="+tt.from)
+			pods := startWatch(t.Context(), t, p.Cache, urlNodePods+"&watch=true&allowWatchBookmarks=true&resourceVersion=100")
 			if tt.away > 0 {
 				time.Sleep(tt.away)
 				cloud.comeBack()

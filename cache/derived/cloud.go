@@ -12,14 +12,10 @@ import (
 	"github.com/edgehub-io/edgehub/cache/query"
 )
 
-// SlicesSettleAfter is how long after the return of the cloud, and Options.Jitter, clients get the
-// cloud's slices in any case. kubelet needs up to 10 s to see that the cloud does not have the
-// status of a pod (its status manager compares them that often), and the cloud a moment for the
-// slice. While a report hides the difference from kubelet, no time passes.
-const SlicesSettleAfter = 15 * time.Second
-
-// pendingEvery is how often, at most, it is checked what the cloud lacks.
-const pendingEvery = time.Second
+// SettleAfter is how long after the return of the cloud, and Options.Jitter, an outage is over: reports are dropped,
+// and clients get the cloud's slices in any case. kubelet needs up to 10 s to see that the cloud does not have the
+// status of a pod (its status manager compares them that often), and the cloud a moment for the slice.
+const SettleAfter = 15 * time.Second
 
 // basis is what the slices of a namespace are computed from. It is read-only.
 type basis struct {
@@ -104,7 +100,6 @@ func (o *Objects) lock() {
 	s.away = false
 	o.bumpAllLocked()
 	s.returnedAt = o.Now()
-	s.unsettled, s.checked = s.returnedAt, s.returnedAt
 	// Only what was shown is needed from now on.
 	maps.DeleteFunc(s.copies, func(_ copyKey, c *sliceCopy) bool { return c.last == nil })
 }
@@ -118,17 +113,9 @@ func (o *Objects) bumpAllLocked() {
 // Settling reports whether watches have to apply the node's pods to the slices that the cloud
 // sends.
 func (o *Objects) Settling() bool {
-	pending := o.pending()
 	o.lock()
 	defer o.mu.Unlock()
-	s := &o.slices
-	if s.away {
-		return false
-	}
-	if pending {
-		s.unsettled = o.Now()
-	}
-	return !o.slicesSettledLocked()
+	return !o.slices.away && !o.slicesSettledLocked()
 }
 
 // isAway reports whether the cloud was lost, and has not returned.
@@ -139,7 +126,7 @@ func (o *Objects) isAway() bool {
 }
 
 func (o *Objects) slicesSettledLocked() bool {
-	return o.Now().Sub(o.slices.unsettled) >= SlicesSettleAfter+o.Jitter
+	return o.Now().Sub(o.slices.returnedAt) >= SettleAfter+o.Jitter
 }
 
 // maxOwners is of how many pods the owner is known. kubelet runs 110 by default.

@@ -49,7 +49,6 @@ type Objects struct {
 	reports   map[key]*Update
 	dropped   []*Update // by the last drop
 	droppedAt time.Time
-	settled   bool // the cloud has had its time: watches revert reports that it does not have
 
 	writers   map[NodeWriter]*writer
 	successes uint64 // of patches of the Node, with the cloud
@@ -71,8 +70,6 @@ type sliceState struct {
 	copies     map[copyKey]*sliceCopy
 	owners     map[types.UID]types.UID // see localendpoints.Pods; replaced, never changed
 	returnedAt time.Time
-	unsettled  time.Time // when the cloud was last known to lack a pod's status
-	checked    time.Time // when that was last checked
 
 	// loadedAt and loaded are when the views were read from disk, and their versions: clients that
 	// watch may have slices of an outage that the last process showed them, and may not have seen
@@ -155,21 +152,21 @@ var ErrOnlyMetadata = errors.New("only the metadata of this was read through thi
 
 // cached returns the whole copy of an object that a user would read if nothing were derived. Errors are
 // those of view.Views.Seek, ErrOnlyMetadata, and damage.
-func (o *Objects) cached(q *query.Query) (view.Object, *view.Copy, error) {
+func (o *Objects) cached(q *query.Query) (view.Object, error) {
 	copies, err := o.Views.Seek(q)
 	if err != nil {
-		return view.Object{}, nil, err
+		return view.Object{}, err
 	}
 	err = ErrOnlyMetadata
 	for i := range copies {
 		if copies[i].Whole() {
 			var object view.Object
 			if object, err = copies[i].Object(); err == nil {
-				return object, &copies[i], nil
+				return object, nil
 			}
 		}
 	}
-	return view.Object{}, nil, err
+	return view.Object{}, err
 }
 
 // currentRevision increases when held watches may have to show something else.

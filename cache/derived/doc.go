@@ -1,7 +1,8 @@
 // Package derived has the objects that the hub itself changes while the cloud is away. It answers one question: given the
 // copy of an object that a user has cached, what does that user read now, and which watches must be told?
 //
-// A derived object is the cached copy with an [Update] over it. There are three sources of updates:
+// A derived object is the cached copy with an [Update] over it. Which objects a list or watch has stays the same, also
+// where a selector asks for a status. There are three sources of updates:
 //
 //   - Reports (reports.go): status and leases that kubelet writes, with [Objects.Write]. A kubelet that cannot write
 //     them retries forever, and relies on what it reads back. They are never sent to the cloud: a kubelet sends its lease
@@ -21,16 +22,16 @@
 //
 // # The return of the cloud
 //
-// A watch that was held keeps what it has shown as long as [Objects.Holds] its view. Then it sends the cached state of
-// objects for which the cloud has sent no event ([Held.Settled]). Views of slices are held until the cloud has caught up, or
-// SlicesSettleAfter; others until SettleAfter. For slices, a watch also changes events of the cloud meanwhile
-// ([Objects.Get]): the cloud may have taken all pods of the node out of its slices, because the node was not ready for
-// it. If clients saw that, they would withdraw addresses that work, and add them again as soon as kubelet has reported.
-// What is void at once is the slice of the apiservers ([Held.Returned]).
+// As soon as a watch is opened upstream again, it shows as they are cached the objects of which it has shown anything else
+// ([Held.Ended]). A client that has read in the outage, from this process or the last one, and opens a watch later,
+// gets the cached state likewise ([Held.NoteRecent]). So kubelet sees what the cloud does not have, and writes it again.
 //
-// [Objects.Settle] then drops the reports. Until their watches have reverted them, they are the only copy. A client that
-// has read in the outage, from this process or the last one, and opens a watch later, gets the cached state likewise
-// ([Held.NoteRecent]).
+// The outage is over when the cloud has been there for SettleAfter. Until then reports are kept: if the cloud is lost
+// again before kubelet has written them, they are the only copy ([Objects.Settle]). And until then
+// clients keep the slices that follow the node's pods: the cloud may have taken these pods out of its slices, because the
+// node was not ready for it. If clients saw that, they would withdraw addresses that work, and add them again as soon
+// as kubelet has reported. So watches change events of the cloud for slices meanwhile ([Objects.Get]), and show the cloud's slices after that
+// ([Objects.Holds]).
 //
 // # Invariants
 //

@@ -4,8 +4,6 @@ import (
 	"iter"
 	"maps"
 
-	"k8s.io/apimachinery/pkg/watch"
-
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
 )
@@ -16,29 +14,21 @@ type Held struct {
 	Seen uint64 // the revision at the last call of Changes; see Objects.UntilChange
 
 	objects  *Objects
-	revision uint64 // the revision that has been shown completely
-	shown    map[string]shown
-	settled  bool // what was shown was reverted, and the cloud was not lost since
+	revision uint64             // the revision that has been shown completely
+	shown    map[string]*Update // the last of each object
 }
 
-// shown is the last update of an object that a watch has shown.
-type shown struct {
-	update  *Update
-	present bool // false after DELETED
-}
-
-// Event is one that a watch has to send.
+// Event is a MODIFIED that a watch has to send.
 type Event struct {
-	Type   watch.EventType
 	Update *Update // nil: the object is shown as it is cached
-	Bare   []byte  // the cached object; nil if there is none
+	Bare   []byte  // the cached object
 }
 
 // Hold returns the state of a watch that has shown nothing.
-func (o *Objects) Hold() *Held { return &Held{objects: o, shown: map[string]shown{}} }
+func (o *Objects) Hold() *Held { return &Held{objects: o, shown: map[string]*Update{}} }
 
-// Note records that the watch has shown an object.
-func (h *Held) Note(u *Update, present bool) { h.shown[u.Name] = shown{u, present} }
+// Note records that the watch has shown an update.
+func (h *Held) Note(u *Update) { h.shown[u.Name] = u }
 
 // NoteAll records what the initial events show.
 func (h *Held) NoteAll(s Status) { maps.Copy(h.shown, s) }
@@ -48,7 +38,7 @@ func (h *Held) NoteAll(s Status) { maps.Copy(h.shown, s) }
 func (h *Held) NoteRecent(v *view.View, at string) {
 	for _, u := range h.objects.recent(v, at) {
 		if _, known := h.shown[u.Name]; !known {
-			h.Note(u, true)
+			h.Note(u)
 		}
 	}
 }
@@ -59,28 +49,25 @@ func (h *Held) Forget(name string) { delete(h.shown, name) }
 // IsEmpty reports whether nothing is shown otherwise than it is cached.
 func (h *Held) IsEmpty() bool { return len(h.shown) == 0 }
 
-// Changes returns the events for what the client, which has read a view up to the version at, does not have:
-// none if of is nil.
-// away means that the watch's user can reach no apiserver. Events that are not taken are returned again. The
+// Changes returns the events for what the client, which has read a view up to the version at, does not have
+// while the watch's user can reach no apiserver: none if of is nil. Events that are not taken are returned again. The
 // error is damage of the view.
-func (h *Held) Changes(of *Of, at string, away bool) iter.Seq2[Event, error] {
+func (h *Held) Changes(of *Of, at string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		o, revision := h.objects, h.objects.currentRevision()
 		h.Seen = revision
-		if of == nil || revision == h.revision || h.settled && o.IsUp() || ShowsSlices(of.View) && !away {
+		if of == nil || revision == h.revision {
 			return
 		}
-		h.settled = false
-		updates := o.updates(of.View)
 		current := map[string]bool{}
-		for _, u := range updates {
+		for _, u := range o.updates(of.View) {
 			current[u.Name] = true
 			if e, ok := h.change(of, at, u); ok && !yield(e, nil) {
 				return
 			}
 		}
-		if ShowsSlices(of.View) && o.isAway() { // otherwise it is about to be
-			ended := func(u *Update) bool { return !current[u.Name] } // the pods are as they were
+		if !ShowsSlices(of.View) || o.isAway() { // otherwise it is about to be
+			ended := func(u *Update) bool { return !current[u.Name] } // reports were dropped; pods are as they were
 			if !h.revert(of, at, ended, yield) {
 				return
 			}
@@ -91,64 +78,43 @@ func (h *Held) Changes(of *Of, at string, away bool) iter.Seq2[Event, error] {
 
 // change returns the event for an update, and false if there is none.
 func (h *Held) change(of *Of, at string, u *Update) (Event, bool) {
-	before, known := h.shown[u.Name]
-	if known && before.update.Revision == u.Revision {
+	if before := h.shown[u.Name]; before != nil && before.Revision == u.Revision {
 		return Event{}, false
 	}
-	p, ok := h.objects.place(of, nil, u)
-	if !ok || p.member && versions.Compare(p.version, at) > 0 {
-		return Event{}, false // the client does not have this object yet
+	e, ok := of.Member(u.Name)
+	if !ok || versions.Compare(e.Version, at) > 0 || !u.lies(of.View, e.Version) {
+		return Event{}, false // the client does not have this object yet, or has another version
 	}
-	there := p.member
-	if known {
-		there = before.present
+	bare, err := of.View.Read(u.Name, e)
+	if err != nil {
+		h.objects.Log.Error("cached object cannot be read", "err", err)
+		return Event{}, false
 	}
-	h.Note(u, p.fits)
-	return Event{eventFor(there, p.fits), u, p.bare}, there || p.fits
+	h.Note(u)
+	return Event{u, bare}, true
 }
 
-// eventFor returns the type of the event for an object that the client had before, or has after.
-func eventFor(before, after bool) watch.EventType {
-	switch {
-	case !after:
-		return watch.Deleted
-	case before:
-		return watch.Modified
-	}
-	return watch.Added
-}
-
-// Returned returns the events for what is void as soon as the cloud can be reached.
-func (h *Held) Returned(of *Of, at string) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) { h.revert(of, at, (*Update).endsAtReturn, yield) }
-}
-
-// Settled returns the events that show everything as it is cached.
-func (h *Held) Settled(of *Of, at string) iter.Seq2[Event, error] {
+// Ended returns the events that show as it is cached what is void when the cloud can be reached: all but the slices that
+// clients keep until the cloud has caught up.
+func (h *Held) Ended(of *Of, at string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		if h.revert(of, at, func(*Update) bool { return true }, yield) {
-			h.settled, h.revision = true, 0 // derived objects are shown again after a loss
-		}
+		holds := h.objects.Holds(of.View)
+		h.revert(of, at, func(u *Update) bool { return !holds || !u.followsPods() }, yield)
 	}
 }
 
 // revert returns false if yield does.
 func (h *Held) revert(of *Of, at string, ended func(*Update) bool, yield func(Event, error) bool) bool {
 	for name, last := range h.shown {
-		if !ended(last.update) {
+		if !ended(last) {
 			continue
 		}
 		delete(h.shown, name)
 		e, ok := of.Member(name)
-		more := true
-		switch {
-		case !ok && last.present:
-			more = yield(Event{watch.Deleted, last.update, nil}, nil)
-		case ok && versions.Compare(e.Version, at) <= 0: // otherwise upstream will send it
-			bare, err := of.View.Read(name, e)
-			more = yield(Event{eventFor(last.present, true), nil, bare}, err)
+		if !ok || versions.Compare(e.Version, at) > 0 { // upstream will send it
+			continue
 		}
-		if !more {
+		if bare, err := of.View.Read(name, e); !yield(Event{nil, bare}, err) {
 			return false
 		}
 	}

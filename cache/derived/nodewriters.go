@@ -144,13 +144,13 @@ func (o *Objects) PatchNode(q *query.Query, by NodeWriter, r patch.Request) (vie
 	if err != nil {
 		return view.Object{}, err
 	}
-	own, _, err := o.cached(q)
+	own, err := o.cached(q)
 	if err != nil {
 		return view.Object{}, err
 	}
 	ofNode := *q
 	ofNode.User = query.NodeUser
-	current, _, err := o.cached(&ofNode)
+	current, err := o.cached(&ofNode)
 	if err != nil {
 		return view.Object{}, err
 	}
@@ -166,7 +166,7 @@ func (o *Objects) PatchNode(q *query.Query, by NodeWriter, r patch.Request) (vie
 		return view.Object{}, err
 	}
 	k := keyOf(q)
-	answer, _, err := patched(k, p.Request(), own)
+	answer, err := patched(k, p.Request(), own)
 	if err != nil {
 		return view.Object{}, err
 	}

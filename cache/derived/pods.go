@@ -7,9 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/cache/localendpoints"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
@@ -47,7 +45,7 @@ func (o *Objects) podNames() (names []string, complete bool) {
 
 func (o *Objects) readPod(member string) (*corev1.Pod, error) {
 	q := podQuery(query.SplitMember(member))
-	cached, _, err := o.cached(q)
+	cached, err := o.cached(q)
 	if err != nil {
 		return nil, err
 	}
@@ -72,33 +70,6 @@ func slim(p *corev1.Pod) *corev1.Pod {
 			Conditions: slices.DeleteFunc(slices.Clone(p.Status.Conditions), func(c corev1.PodCondition) bool { return c.Type != corev1.PodReady }),
 		},
 	}
-}
-
-// pending reports whether the cloud lacks the status of a pod, and kubelet does not know: its watch
-// shows what it has reported offline. It is checked once a second.
-func (o *Objects) pending() bool {
-	o.lock()
-	s, now := &o.slices, o.Now()
-	if s.away || o.settled || o.slicesSettledLocked() || now.Sub(s.checked) < pendingEvery {
-		o.mu.Unlock()
-		return false
-	}
-	s.checked = now
-	o.mu.Unlock()
-	return slices.ContainsFunc(o.reportsOf(podsResource, false), o.isPending)
-}
-
-func (o *Objects) isPending(u *Update) bool {
-	reported, err := decode[*corev1.Pod](u.object)
-	if err != nil {
-		return false
-	}
-	copied, c, err := o.cached(podQuery(u.key.Namespace, u.key.Name))
-	if err != nil || versions.Compare(c.Entry.Version, u.version) > 0 {
-		return false
-	}
-	cached, err := decode[*corev1.Pod](copied)
-	return err == nil && cached.UID == reported.UID && !localendpoints.IsSamePod(cached, reported)
 }
 
 // Reported must be called with a pod whose status an apiserver has accepted from kubelet: that of each

@@ -21,12 +21,6 @@ const (
 	// maxReports bounds the objects with reports; a node has a few hundred pods at most. Beyond it,
 	// the least recently updated one is dropped.
 	maxReports = 1000
-	// SettleAfter is how long after the return of the cloud, and Options.Jitter, watches keep showing
-	// reports. Then they send the cached state of objects for which the cloud has sent no event: a
-	// kubelet that gets it reports its status again.
-	SettleAfter = time.Minute
-	// dropAfter is how long after that reports are dropped: when all watches have reverted them.
-	dropAfter = 5 * time.Second
 	// recentFor is how long after an outage a client may have objects that it has read in it: it may
 	// take that long from a list to its watch.
 	recentFor = 5 * time.Minute
@@ -48,7 +42,7 @@ func keyOf(q *query.Query) key { return key{q.Resource, q.Namespace, q.Name} }
 // node's status, a pod's status and a lease; convert.ErrUnknownType; or an apierrors.APIStatus for the client.
 // They change nothing.
 func (o *Objects) Write(q *query.Query, subresource string, r patch.Request) (view.Object, error) {
-	current, _, err := o.cached(q)
+	current, err := o.cached(q)
 	if err != nil {
 		return view.Object{}, err
 	}
@@ -86,26 +80,23 @@ func (u *Update) with(k key, r patch.Request, cached view.Object) (*Update, erro
 	if u != nil && u.over(string(m.UID), string(m.ResourceVersion), true) {
 		cached, next.version = u.object, u.version
 	}
-	var object runtime.Object
-	next.object, object, err = patched(k, r, cached)
-	next.selectable(object)
+	next.object, err = patched(k, r, cached)
 	return next, err
 }
 
-// patched returns the result of a request in both forms.
-func patched(k key, r patch.Request, base view.Object) (view.Object, runtime.Object, error) {
+// patched returns the result of a request.
+func patched(k key, r patch.Request, base view.Object) (view.Object, error) {
 	current, err := decode[runtime.Object](base)
 	if err != nil {
-		return view.Object{}, nil, fmt.Errorf("read the cached %s %s: %w", k.Resource, k.Name, err)
+		return view.Object{}, fmt.Errorf("read the cached %s %s: %w", k.Resource, k.Name, err)
 	}
 	r.Resource = k.GroupResource()
 	next, err := patch.Apply(r, current)
 	if err != nil {
-		return view.Object{}, nil, err
+		return view.Object{}, err
 	}
 	keepSpec(next, current)
-	result, err := encode(next, base)
-	return result, next, err
+	return encode(next, base)
 }
 
 // reportsOf returns the reports of a resource, and, of those that were dropped last, the ones that a client
@@ -132,23 +123,12 @@ func (o *Objects) reportsOf(r schema.GroupVersionResource, recent bool) (all []*
 // Settle ends an outage, and returns then, or at the next loss of the cloud, with ctx. It must be called
 // when an apiserver has answered the node.
 //
-// Until watches have reverted reports that the cloud does not have, a kubelet considers them written,
-// and does not send them again: if the cloud is lost before, the reports are the only copy.
+// Watches revert reports as soon as they can, so that kubelet sees what the cloud does not have. If the cloud is lost
+// before kubelet has written that again, the reports are the only copy.
 func (o *Objects) Settle(ctx context.Context) {
-	if !pause.Sleep(ctx, o.Jitter+SettleAfter) {
-		return
-	}
-	o.setSettled(true)
-	if pause.Sleep(ctx, dropAfter) {
+	if pause.Sleep(ctx, o.Jitter+SettleAfter) {
 		o.drop()
 	}
-	o.setSettled(false)
-}
-
-func (o *Objects) setSettled(settled bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.settled = settled
 }
 
 // drop drops all reports.
@@ -225,11 +205,7 @@ func (o *Objects) loadReport(_ string, value []byte) error {
 	}
 	u := newUpdate(r.Key, r.UID, r.ResourceVersion)
 	u.object = view.Object{Type: r.Type, Repr: negotiation.Representation{Encoding: r.Encoding}, Bare: r.Bare}
-	object, err := decode[runtime.Object](u.object)
-	if err == nil {
-		u.selectable(object)
-		o.putLocked(u)
-		o.revision++
-	}
-	return err
+	o.putLocked(u)
+	o.revision++
+	return nil
 }

@@ -2,11 +2,7 @@ package derived
 
 import (
 	"fmt"
-	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/edgehub-io/edgehub/cache/patch"
@@ -24,9 +20,6 @@ type Update struct {
 	key          key
 	uid, version string      // of the cached object beneath
 	object       view.Object // the whole of it, as it was written
-
-	labels labels.Set
-	fields fields.Set // of a pod
 
 	// compute returns what everybody reads instead of the cached object, if nobody has written that.
 	// It always returns the same, and is called by any goroutine.
@@ -72,12 +65,8 @@ func (u *Update) lay(cached view.Object, own bool) (view.Object, error) {
 	return encode(to, cached)
 }
 
-// In returns the updated object as the user of a view sees it. bare is the cached object, or nil if
-// the view has none.
+// In returns the updated object as the user of a view sees it. bare is the cached object.
 func (u *Update) In(v *view.View, bare []byte) (view.Object, error) {
-	if bare == nil {
-		return u.object, nil
-	}
 	t := u.object.Type
 	if u.compute != nil {
 		t = sliceType
@@ -85,50 +74,6 @@ func (u *Update) In(v *view.View, bare []byte) (view.Object, error) {
 	return u.lay(view.Object{Type: t, Repr: v.Repr, Bare: bare}, v.Key.User == query.NodeUser)
 }
 
-// endsAtReturn reports whether an update is void as soon as the cloud can be reached.
-func (u *Update) endsAtReturn() bool { return u.compute != nil && isAPIServer(u.Name) }
-
-// selectable sets what selectors match.
-func (u *Update) selectable(object runtime.Object) {
-	pod, ok := object.(*corev1.Pod)
-	if !ok {
-		return
-	}
-	ip := pod.Status.PodIP
-	if len(pod.Status.PodIPs) > 0 {
-		ip = pod.Status.PodIPs[0].IP
-	}
-	u.labels = pod.Labels
-	u.fields = fields.Set{
-		"metadata.name": pod.Name, "metadata.namespace": pod.Namespace,
-		"spec.nodeName": pod.Spec.NodeName, "spec.restartPolicy": string(pod.Spec.RestartPolicy), "spec.schedulerName": pod.Spec.SchedulerName,
-		"spec.serviceAccountName": pod.Spec.ServiceAccountName, "spec.hostNetwork": fmt.Sprint(pod.Spec.HostNetwork),
-		"status.phase": string(pod.Status.Phase), "status.podIP": ip, "status.nominatedNodeName": pod.Status.NominatedNodeName,
-	}
-}
-
-// selectsStatus reports whether a field selector depends on the status.
-func selectsStatus(selector string) bool { return strings.Contains(selector, "status.") }
-
-// matchesFields reports whether the updated object matches a field selector, if that selects by
-// status and is valid; otherwise it returns true.
-func (u *Update) matchesFields(selector string) bool {
-	if u.fields == nil || !selectsStatus(selector) {
-		return true
-	}
-	s, err := fields.ParseSelector(selector)
-	return err != nil || s.Matches(u.fields)
-}
-
-// matches reports whether the updated object matches a query.
-func (u *Update) matches(k *query.Key) bool {
-	if u.fields == nil || k.Namespace != "" && k.Namespace != u.key.Namespace {
-		return false
-	}
-	byLabels, err := labels.Parse(k.Labels)
-	if err != nil || !byLabels.Matches(u.labels) {
-		return false
-	}
-	byFields, err := fields.ParseSelector(k.Fields)
-	return err == nil && byFields.Matches(u.fields)
-}
+// followsPods reports whether an update is of an EndpointSlice with pods. All others are void as soon as the cloud can be
+// reached.
+func (u *Update) followsPods() bool { return u.compute != nil && !isAPIServer(u.Name) }

@@ -77,8 +77,16 @@ func (r *Request) object(c *view.Copy, to negotiation.Representation) (*http.Res
 	if err != nil {
 		return nil, err
 	}
-	o, _ = r.Answers.Derived.Get(r.Query, o)
-	return r.Respond(http.StatusOK, o, to)
+	return r.Respond(http.StatusOK, r.derived(o, to), to)
+}
+
+// derived returns what the user reads instead of a copy of an object. Metadata is shown as it is cached, as in lists and
+// watches.
+func (r *Request) derived(o view.Object, to negotiation.Representation) view.Object {
+	if to.Metadata == "" {
+		o, _ = r.Answers.Derived.Get(r.Query, o)
+	}
+	return o
 }
 
 // Respond answers with an object in a representation.

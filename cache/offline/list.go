@@ -104,7 +104,7 @@ func (b *listBody) sizes() (sizes wire.ItemSizes, err error) {
 	if !b.source.converts() {
 		b.Snapshot.Members = nil
 		for _, m := range members {
-			if b.Derived.Shown(m.Name) != nil {
+			if b.Derived[m.Name] != nil {
 				b.Snapshot.Members = append(b.Snapshot.Members, m)
 				continue
 			}

@@ -51,8 +51,7 @@ func (b *objectBody) fill() {
 		if err != nil {
 			return err
 		}
-		o, _ = b.request.Answers.Derived.Get(b.request.Query, o)
-		if w.Out, err = AppendObject(w.Out[:0], o, b.to); err != nil {
+		if w.Out, err = AppendObject(w.Out[:0], b.request.derived(o, b.to), b.to); err != nil {
 			return err
 		}
 		hash := maphash.Bytes(production.seed, w.Out)

@@ -116,7 +116,7 @@ func (p *Pieces) Next(add func(w *Workspace, object []byte) error) (again bool, 
 		reader.Lend(w.read)
 		defer func() { w.read = reader.Reclaim() }()
 		err := p.Snapshot.Next(p.size, func(o store.Object) error {
-			object, err := p.source.Object(p.Derived.Shown(o.Name), o.Bytes)
+			object, err := p.source.Object(p.Derived[o.Name], o.Bytes)
 			if err != nil {
 				return err
 			}

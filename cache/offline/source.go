@@ -69,14 +69,6 @@ type Source struct {
 	read   *view.View
 }
 
-// Key is the view that the source stands for, but for the representation.
-func (s *Source) Key() *query.Key {
-	if s.filter == nil {
-		return &s.View.Key
-	}
-	return &s.read.Key
-}
-
 // Member returns the entry of a member of the view that the query selects.
 func (s *Source) Member(name string) (view.Entry, bool) {
 	e, ok := s.View.Member(name)
@@ -88,7 +80,7 @@ func (s *Source) Member(name string) (view.Entry, bool) {
 }
 
 // Of is the source as package derived sees it.
-func (s *Source) Of() *derived.Of { return &derived.Of{View: s.View, Key: s.Key(), Member: s.Member} }
+func (s *Source) Of() *derived.Of { return &derived.Of{View: s.View, Member: s.Member} }
 
 // selects reports whether the query selects an object by its labels.
 func (s *Source) selects(bare []byte) bool {
@@ -105,7 +97,7 @@ func (s *Source) convertible() bool {
 }
 
 // Object returns an object in the representation of the answer: as it is cached, or, with an update,
-// derived. bare is the cached object, or nil if the view has none.
+// derived. bare is the cached object.
 func (s *Source) Object(u *derived.Update, bare []byte) ([]byte, error) {
 	if u != nil {
 		o, err := u.In(s.View, bare)

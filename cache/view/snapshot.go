@@ -25,9 +25,6 @@ type Snapshot struct {
 	part    *part          // see Narrow
 	pending *unwritten     // nil if there are none
 	Reader  *store.Reader
-	// Added are members without bytes: they match the query only with the node's own status,
-	// which was written offline.
-	Added map[string]bool
 
 	view    *View
 	damaged []string // members that were known to be
@@ -205,12 +202,8 @@ func (s *Snapshot) stored(limit int) []store.Member {
 	return s.Members[:n]
 }
 
-// unwritten returns the bytes of a member that is not read from disk. They are nil for a
-// member in Added.
+// unwritten returns the bytes of a member that is not read from disk.
 func (s *Snapshot) unwritten(m store.Member) ([]byte, bool) {
-	if s.Added[m.Name] {
-		return nil, true
-	}
 	if s.pending == nil {
 		return nil, false
 	}

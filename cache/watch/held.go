@@ -69,19 +69,26 @@ func (s *stream) isAway() bool {
 	}
 }
 
-// showHeld writes events for derived objects, of those that are due, or else of those that the client does
-// not have. It returns false if there are none.
+// showHeld writes events for derived objects that the client does not have while the cloud is away. It returns false if
+// there are none.
 func (s *stream) showHeld() bool {
+	s.held.due = nil
 	src := s.derivedSource()
 	var of *derived.Of
-	if src != nil {
+	if src != nil && s.isAway() {
 		of = src.Of()
-		if s.isSettling() && s.watches.IsUp() && s.send(src, s.held.Settled(of, s.at)) {
-			return true // and the rest at the next call
-		}
 	}
-	s.held.due = nil
-	return s.send(src, s.held.Changes(of, s.at, s.isAway()))
+	return s.send(src, s.held.Changes(of, s.at))
+}
+
+// revertHeld writes events that show as they are cached derived objects that are void while an apiserver answers. It
+// returns false if there are none; otherwise there may be more.
+func (s *stream) revertHeld() bool {
+	if s.held.IsEmpty() || s.initial || s.opaque || s.partial {
+		return false
+	}
+	src := s.derivedSource()
+	return src != nil && s.send(src, s.held.Ended(src.Of(), s.at))
 }
 
 // send writes events for derived objects, and returns false if there are none. A bookmark follows, because
@@ -111,7 +118,7 @@ func (s *stream) sendDerived(src *offline.Source, e derived.Event) {
 	if s.item.Kind == "" {
 		s.item = src.ItemType()
 	}
-	s.out = wire.AppendEvent(s.out, s.repr.Encoding, e.Type, s.item, bare)
+	s.out = wire.AppendEvent(s.out, s.repr.Encoding, watch.Modified, s.item, bare)
 }
 
 // relayEvent relays a frame. Until the cloud has caught up, an EndpointSlice is relayed as the node's
@@ -134,31 +141,28 @@ func (s *stream) relayDerived(f *wire.Frame) bool {
 		return false
 	}
 	s.out = wire.AppendEvent(s.out, s.repr.Encoding, f.Type, f.Meta.TypeMeta(), o.Bare)
-	s.held.Note(u, true)
+	s.held.Note(u)
 	if s.at != "" && s.upstream != nil && s.held.stop == nil {
 		s.startSettling()
 	}
 	return true
 }
 
-// settleLater is called when upstream was attached. What is void at the return of the cloud is reverted, and
-// the rest when the cloud has had its time: showHeld does that after upstream was closed, and the stream
-// resumes at once. An event of the cloud for an object reverts it, too.
+// settleLater is called when upstream was attached. relay reverts what is void at the return of the cloud, and slices
+// when the cloud has had its time. An event of the cloud for an object reverts it, too.
 func (s *stream) settleLater() {
 	if s.unsure && derived.Shows(s.view) {
 		s.held.NoteRecent(s.view, s.at)
 	}
 	s.unsure = false
 	s.held.stopSettling()
-	if src := s.derivedSource(); src != nil {
-		s.send(src, s.held.Returned(src.Of(), s.at))
-	}
-	if !s.held.IsEmpty() {
+	if !s.held.IsEmpty() && s.watches.Answers.Derived.Holds(s.view) {
 		s.startSettling()
 	}
 }
 
-// startSettling closes upstream when what was shown has to be reverted to what the cloud has.
+// startSettling closes upstream when slices have to be reverted to what the cloud has: the stream resumes at once, and
+// relay reverts them.
 func (s *stream) startSettling() {
 	ctx, cancel := context.WithCancel(s.context())
 	body, due, objects, v := s.upstream, &atomic.Bool{}, s.watches.Answers.Derived, s.view

@@ -13,8 +13,11 @@ import (
 )
 
 // relay reads frames from upstream until there is output for the client, and no further
-// frame is ready.
+// frame is ready. What is void of derived objects comes first.
 func (s *stream) relay() {
+	if s.revertHeld() {
+		return
+	}
 	for s.err == nil {
 		frame, err := s.frames.Next()
 		if err != nil {

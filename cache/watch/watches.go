@@ -37,7 +37,6 @@ type Upstream interface {
 type Options struct {
 	*relist.Lister // watches use its options, too
 	Up             Upstream
-	IsUp           func() bool // whether the node can reach an apiserver
 	Answers        *offline.Answers
 	Jitter         time.Duration // over which watches resume after an outage
 }

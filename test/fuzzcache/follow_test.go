@@ -27,7 +27,7 @@ type follower struct {
 	mu      sync.Mutex // held while an event is taken
 	at      int64      // the client has got every event up to here
 	items   map[string]*state
-	shown   map[string]bool // objects that are in items, or not, for a status that etcd does not have
+	shown   map[string]bool // objects in items with a status that etcd does not have
 	opened  time.Time       // when the watch was asked for
 	skipped int             // events that a difference has left out
 	lost    bool            // it has to list again
@@ -118,10 +118,10 @@ func (f *follower) raise(kind watch.EventType, got *state) {
 }
 
 // made reports whether an event is right for what the client has, where a difference has
-// left out what was before, or a status of the node's was shown.
+// left out what was before.
 func (f *follower) made(kind watch.EventType, got *state) bool {
 	_, there := f.items[got.key()]
-	return (f.skipped > 0 || f.shown[got.key()]) && there == (kind != watch.Added)
+	return f.skipped > 0 && there == (kind != watch.Added)
 }
 
 // difference takes an event at a version that the client has already got: a DELETED of a difference
@@ -154,8 +154,7 @@ func (f *follower) leftOut(c *change, expected, kind watch.EventType, got *state
 func (f *follower) isAsStored(kind watch.EventType, got *state) bool {
 	stored := stateAt(f.c.w.history.of(f.q.resource.name, got.key()), got.rev)
 	if kind == watch.Deleted {
-		had := f.items[got.key()] != nil || f.shown[got.key()]
-		return had && (stored == nil || !f.q.selects(stored))
+		return f.items[got.key()] != nil && (stored == nil || !f.q.selects(stored))
 	}
 	return stored != nil && stored.same(got)
 }
@@ -223,7 +222,7 @@ func (f *follower) matches(rev int64) bool {
 		}
 	}
 	for key, got := range f.items {
-		if want[key] == nil && !f.shown[key] {
+		if want[key] == nil {
 			return f.complain("a client that has what is not there", "at %d: %v", rev, got)
 		}
 	}

@@ -33,60 +33,55 @@ func running(s *state) *state {
 	return &shown
 }
 
-// A list by status.phase has a pod for the phase that its node has reported offline, and
-// etcd does not have. The hub's copy of that pod may be older than the list, so the list
-// does not say how the pod was at the list's version: who gets that copy next sees nothing
-// older than before. A list that has the pod as etcd had it does say so.
-func TestAPodThatIsListedForItsReportedStatusIsSeenAsTheCopyItIs(t *testing.T) {
+// What a list by status.phase has follows from etcd, not from what the node has reported.
+func TestAReportedStatusMovesNoPodOfAList(t *testing.T) {
 	for name, one := range map[string]struct {
-		q        *query
-		reported bool
-		older    int // how often a GET of the copy is older than what was seen
+		phase string
+		shown []*state
+		want  string // the finding
 	}{
-		"the copy, for its reported status": {newQuery(pods, first, "", "status.phase=Running"), true, 0},
-		"as etcd had it":                    {newQuery(pods, first, "", "spec.nodeName=n"), false, 1},
+		"a pod with its reported status":         {"Pending", []*state{running(&state{rev: 9, namespace: first, name: "p-0", uid: "u", node: "n"})}, ""},
+		"a pod that has left for its status":     {"Pending", nil, "an object that is missing in a list"},
+		"a pod that is listed for its status":    {"Running", []*state{running(&state{rev: 9, namespace: first, name: "p-0", uid: "u", node: "n"})}, "an object that should not be in a list"},
+		"no pod that has the status in no cloud": {"Running", nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, copied, newer := aReportedPod(t)
-			shown, items := running(copied), []*state{newer}
-			if one.reported {
-				items = []*state{shown}
+			w, _, newer := aReportedPod(t)
+			for _, s := range one.shown {
+				s.rev, s.status = newer.rev, running(newer).status
 			}
 			c, a := &client{user: w.users[0], name: "node/reader"}, &answer{weather: offline, began: time.Now(), ended: time.Now()}
-
-			if !c.judgeList(name, one.q, forms[0], &listing{items: items, rev: 12}, a) {
-				t.Fatalf("the list is not taken: %v", w.findings.first)
-			}
-			c.saw(one.q, forms[0], items, 12, true, a.began, a.ended)
-			c.judgeState("GET", pods, shown.key(), shown, c.sight.object(pods, first, shown.name), a)
-			if n := w.findings.count["an object that is older than what was seen"]; n != one.older || len(w.findings.count) != one.older {
-				t.Errorf("want %d times older, found %v", one.older, w.findings.first)
+			c.judgeList(name, newQuery(pods, first, "", "status.phase="+one.phase), forms[0], &listing{items: one.shown, rev: 12}, a)
+			if len(w.findings.count) != len(one.want[:min(len(one.want), 1)]) || one.want != "" && w.findings.count[one.want] != 1 {
+				t.Errorf("found %v, want %q", w.findings.first, one.want)
 			}
 		})
 	}
 }
 
-// A watch by status.phase shows the node its last report, over the copy that a GET reads: when it was made
-// over a newer copy than the one before, it is that. The version of the watch may be older or newer.
-func TestAWatchShowsTheReportOverANewerCopy(t *testing.T) {
+// A watch shows a reported status as MODIFIED of what the client has.
+func TestAReportedStatusMovesNoPodOfAWatch(t *testing.T) {
 	for name, one := range map[string]struct {
-		user     int
-		at       int64
-		kind     watch.EventType
-		selector string
-		want     string // the finding
+		kind watch.EventType
+		had  bool
+		want bool
 	}{
-		"before the copy, to a client of another process of the hub": {0, 7, watch.Added, "status.phase=Running", ""},
-		"after it":                      {0, 12, watch.Modified, "status.phase=Running", ""},
-		"to a user who is not shown it": {1, 12, watch.Modified, "status.phase=Running", "an event that came before"},
-		"selected by something else":    {0, 12, watch.Modified, "spec.nodeName=n", "an event that came before"},
+		"a pod that the client has":      {watch.Modified, true, true},
+		"a pod that it does not have":    {watch.Modified, false, false},
+		"a pod that comes for a status":  {watch.Added, false, false},
+		"a pod that leaves for a status": {watch.Deleted, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, copied, newer := aReportedPod(t)
-			f := newFollower(&client{user: w.users[one.user]}, newQuery(pods, first, "", one.selector), forms[0])
-			f.begin(map[string]*state{copied.key(): running(copied)}, one.at)
-			if took := f.event(one.kind, running(newer)); took != (one.want == "") || !took && w.findings.count[one.want] == 0 {
-				t.Errorf("taken: %v; found %v, want %q", took, w.findings.first, one.want)
+			w, _, newer := aReportedPod(t)
+			f := newFollower(&client{user: w.users[0]}, newQuery(pods, first, "", "status.phase=Pending"), forms[0])
+			items := map[string]*state{}
+			if one.had {
+				items[newer.key()] = newer
+			}
+			f.begin(items, 12)
+			// A DELETED may be of a difference: the next bookmark finds the client without the pod.
+			if took := f.event(one.kind, running(newer)) && f.bookmark(12); took != one.want {
+				t.Errorf("taken: %v; found %v", took, w.findings.first)
 			}
 		})
 	}

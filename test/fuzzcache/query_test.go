@@ -61,9 +61,6 @@ func (q *query) selects(s *state) bool {
 		q.field.Matches(fields.Set{"metadata.name": s.name, "metadata.namespace": s.namespace, "spec.nodeName": s.node, "status.phase": s.status.phase})
 }
 
-// byStatus reports that what the query shows depends on the status of pods.
-func (q *query) byStatus() bool { return strings.Contains(q.fields, "status.") }
-
 // all reports that the query shows everything in its namespace.
 func (q *query) all() bool { return q.labels == "" && q.fields == "" }
 

@@ -150,32 +150,6 @@ func (c *client) shownReport(stored, got *state) int {
 	return 0
 }
 
-// explainsAdded reports whether an object may be in a list for its reported status alone.
-// Only the node is shown such, and the object need not be as old as the list.
-func (c *client) explainsAdded(q *query, got *state, under weather) bool {
-	if under == fair || !q.byStatus() || !c.isNode() || !q.selects(got) {
-		return false
-	}
-	stored := stateAt(c.w.history.of(q.resource.name, got.key()), got.rev)
-	return stored != nil && stored.sameButStatus(got) && c.shownReport(stored, got) != 0
-}
-
-// explainsLeft reports whether an object that a query selects may be missing for its
-// reported status.
-func (c *client) explainsLeft(q *query, stored *state, under weather) bool {
-	if under == fair || !q.byStatus() {
-		return false
-	}
-	for _, r := range c.w.statuses.over(stored, c.isNode()) {
-		reported := *stored
-		reported.status = r.status
-		if !q.selects(&reported) {
-			return true
-		}
-	}
-	return false
-}
-
 // judgeReport complains about a pod without the status that the node has reported before
 // it was asked for. stored is what etcd had at the version that is shown.
 func (c *client) judgeReport(what string, stored, got *state, a *answer) bool {
@@ -192,26 +166,6 @@ func (c *client) judgeReport(what string, stored, got *state, a *answer) bool {
 	}
 	c.w.did("reported statuses seen offline")
 	return true
-}
-
-// judgeAdded complains about a list that lacks pods which the query selects for the status
-// that the node has reported. Only the node is shown such, where it can read the pod.
-func (c *client) judgeAdded(what string, q *query, rev int64, seen map[string]bool, a *answer) {
-	if a.weather != offline || !q.byStatus() || !c.isNode() {
-		return
-	}
-	for key, stored := range c.w.history.list(newQuery(pods, q.namespace, q.labels, ""), rev) {
-		due, ok := c.w.statuses.due(stored, a.began)
-		reported := *stored
-		if reported.status = due.status; !ok || seen[key] || !q.selects(&reported) {
-			continue
-		}
-		now := c.do(c.w.t.Context(), http.MethodGet, pods.path(stored.namespace)+"/"+stored.name, asJSON, "", nil)
-		got, err := decodeState(now.body, 0)
-		if now.weather == offline && now.code == http.StatusOK && err == nil && got.rev == stored.rev && got.status == due.status && c.w.log.of(a.began, now.ended) == offline {
-			c.w.report("a pod that is not in a list though its reported status is what it asks for", "%s, %s: %v", c.name, what, got)
-		}
-	}
 }
 
 func (c *client) isNode() bool { return c.user == c.w.users[0] }
