@@ -14,8 +14,9 @@ import (
 	"github.com/edgehub-io/edgehub/cache/pause"
 )
 
-// This file has what CNI agents write to the node's own Node: package derived learns from apiservers who
-// may write what, and applies it while the cloud is away. It is sent afterwards.
+// This file has what CNI agents write to the node's own Node: package derived applies it while the cloud is away,
+// if apiservers have let this user patch the Node, and the Node says that its program has written the same. It is sent
+// afterwards.
 
 // nodeWriter returns who patches the node's own Node, if the request does that and its caller is a
 // service account.
@@ -24,6 +25,18 @@ func (x *exchange) nodeWriter() (derived.NodeWriter, bool) {
 	return derived.NodeWriter{User: x.who.user, Subresource: i.Subresource},
 		x.req.Method == http.MethodPatch && identity.IsServiceAccount(x.who.user) && i.APIGroup == corev1.GroupName && i.APIVersion == "v1" && i.Resource == "nodes" &&
 			i.Name == x.cache.opts.NodeName && (i.Subresource == "" || i.Subresource == "status") && !x.isDryRun()
+}
+
+// learnNodeWriter takes an apiserver's answer to a patch of the node's own Node.
+func (x *exchange) learnNodeWriter(code int) {
+	by, ok := x.nodeWriter()
+	switch {
+	case ok && code/100 == 2:
+		request, _ := x.body() // without it, it is a patch that is not taken offline
+		x.cache.derived.LearnWriter(by, x.patch(request))
+	case ok && refused(code):
+		x.cache.derived.ForgetWriter(by)
+	}
 }
 
 // fieldManager returns the name under which an apiserver records what a request changes.

@@ -26,6 +26,8 @@ const (
 	account       = "system:serviceaccount:ns:"
 	flannel       = account + "flannel.v1" // a token of this user's
 	publicIP      = "flannel.alpha.coreos.com/public-ip"
+	backendData   = "flannel.alpha.coreos.com/backend-data"
+	merge         = "application/merge-patch+json"
 
 	// networkUp is what flannel writes at each start.
 	networkUp = `{"status":{"conditions":[{"type":"NetworkUnavailable","status":"False","lastHeartbeatTime":"2026-01-01T00:00:00Z","lastTransitionTime":"2026-01-01T00:00:00Z","reason":"FlannelIsUp","message":"up"}]}}`
@@ -49,10 +51,15 @@ func newCloudNode(u *upstream) *cloudNode {
 	s := &cloudNode{node: &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}, refuse: map[string]int{}}
 	s.node.Name, s.node.UID, s.node.ResourceVersion = "n", "u-n", "50"
 	s.node.Annotations = map[string]string{publicIP: "10.0.0.1", "ours": "x"}
-	s.node.ManagedFields = []metav1.ManagedFieldsEntry{{
-		Manager: "flanneld", Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "status", FieldsType: "FieldsV1",
-		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{".":{},"f:` + publicIP + `":{},"f:flannel.alpha.coreos.com/backend-data":{}}},"f:status":{"f:conditions":{"k:{\"type\":\"NetworkUnavailable\"}":{}}}}`),
-	}}
+	for manager, fields := range map[string]string{
+		"flanneld": `{"f:metadata":{"f:annotations":{".":{},"f:` + publicIP + `":{},"f:` + backendData + `":{},"f:node.alpha.kubernetes.io/ttl":{},"f:k8s.io/a":{}}},` +
+			`"f:status":{"f:conditions":{"k:{\"type\":\"NetworkUnavailable\"}":{}}}}`,
+		"kubectl-annotate": `{"f:metadata":{"f:annotations":{".":{},"f:ours":{}}}}`,
+	} {
+		s.node.ManagedFields = append(s.node.ManagedFields, metav1.ManagedFieldsEntry{
+			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "status", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
+		})
+	}
 	u.on("get", s.answer)
 	return s
 }
@@ -90,10 +97,12 @@ func (s *cloudNode) sent() []string {
 	return all
 }
 
-func (s *cloudNode) address() string {
+func (s *cloudNode) address() string { return s.annotation(publicIP) }
+
+func (s *cloudNode) annotation(name string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.node.Annotations[publicIP]
+	return s.node.Annotations[name]
 }
 
 // patchNode sends a PATCH as flanneld would, and returns the object of the answer, or nil.
@@ -130,11 +139,16 @@ func readNode(t *testing.T, res *http.Response) *corev1.Node {
 // addressFor is the address that a caller reads in the Node.
 func addressFor(ctx context.Context, t *testing.T, c *Cache) string {
 	t.Helper()
+	return annotationFor(ctx, t, c, publicIP)
+}
+
+func annotationFor(ctx context.Context, t *testing.T, c *Cache, name string) string {
+	t.Helper()
 	res, err := c.RoundTrip(newRequest(ctx, http.MethodGet, urlNode))
 	if err != nil {
 		return err.Error()
 	}
-	return readNode(t, res).Annotations[publicIP]
+	return readNode(t, res).Annotations[name]
 }
 
 // afterReboot starts, and restarts, a hub without the cloud: before, the node, flannel and a pod have read
@@ -167,54 +181,67 @@ func afterReboot(t *testing.T, prepare func(s *cloudNode, c *Cache)) (*upstream,
 	}
 }
 
-// flannel has another address after a boot without the cloud, and does not start unless it can write that. These are its
+// flannel has another address, or another key, after a boot without the cloud, and does not start unless it can write that. It
+// writes only what differs, and with the cloud it has told this hub nothing but that the network is up. These are its
 // patches, by backend.
 func TestACNIAgentAnnotatesItsNodeOffline(t *testing.T) {
-	for backend, body := range map[string]string{
-		"vxlan, host-gw": newAddress("10.0.0.9"),
-		"vxlan, whose MAC was not kept": `{"metadata":{"annotations":{"flannel.alpha.coreos.com/backend-data":"{\"VNI\":1,\"VtepMAC\":\"12:c6:65:89:b4:e4\"}",` +
-			`"flannel.alpha.coreos.com/public-ip":"10.0.0.9"}}}`,
-		"wireguard, which has another key after each boot": `{"metadata":{"annotations":{"flannel.alpha.coreos.com/backend-data":"{\"PublicKey\":\"HIgo9xNzJMWLKASShiTqIybxZ0U3wGLiUeJ1PKf8ykw=\"}",` +
-			`"flannel.alpha.coreos.com/public-ip":"10.0.0.9"}}}`,
+	const key = `{\"PublicKey\":\"HIgo9xNzJMWLKASShiTqIybxZ0U3wGLiUeJ1PKf8ykw=\"}`
+	for backend, test := range map[string]struct{ contentType, body, name, want string }{
+		"vxlan, host-gw": {strategic, newAddress("10.0.0.9"), publicIP, "10.0.0.9"},
+		"vxlan, whose MAC was not kept": {
+			strategic, `{"metadata":{"annotations":{"` + backendData + `":"{\"VNI\":1,\"VtepMAC\":\"12:c6:65:89:b4:e4\"}","` + publicIP + `":"10.0.0.9"}}}`, publicIP, "10.0.0.9",
+		},
+		"wireguard, which has another key after each boot": {
+			strategic, `{"metadata":{"annotations":{"` + backendData + `":"` + key + `"}}}`, backendData, strings.ReplaceAll(key, `\`, ""),
+		},
+		"wireguard at another address": {
+			strategic, `{"metadata":{"annotations":{"` + backendData + `":"` + key + `","` + publicIP + `":"10.0.0.9"}}}`, publicIP, "10.0.0.9",
+		},
+		"none of flannel's: a JSON merge patch":          {merge + "; charset=utf-8", newAddress("10.0.0.9"), publicIP, "10.0.0.9"},
+		"none of flannel's: an annotation that it takes": {merge, `{"metadata":{"annotations":{"` + publicIP + `":null}}}`, publicIP, ""},
 	} {
-		t.Run(backend, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { testAnnotated(t, body) })
+		bubble(t, backend, func(t *testing.T) {
+			u, s, start := afterReboot(t, nil)
+			c := start()
+			ctx := as(t.Context(), flannel)
+			got, code := patchNode(ctx, t, c, urlNodeStatus, test.contentType, test.body)
+			if code != http.StatusOK || got.Annotations[test.name] != test.want || got.Annotations["ours"] != "x" {
+				t.Fatalf("the PATCH: %d, %v", code, got)
+			}
+			if _, code := patchNode(ctx, t, c, urlNodeStatus, strategic, networkUp); code != http.StatusOK {
+				t.Errorf("the PATCH of the condition: %d", code)
+			}
+			for who, ctx := range map[string]context.Context{"the node": t.Context(), "flannel": ctx, "a pod": as(t.Context(), account+"pod.v1")} {
+				if got := annotationFor(ctx, t, c, test.name); got != test.want {
+					t.Errorf("%s reads %s", who, got)
+				}
+			}
+			u.comeBack()
+			time.Sleep(time.Hour)
+			sent := s.sent()
+			if len(sent) != 1 || !strings.HasPrefix(sent[0], "Bearer "+flannel+" "+urlNodeStatus+" ") || s.annotation(test.name) != test.want {
+				t.Errorf("sent %v, and the cloud has %s", sent, s.annotation(test.name))
+			}
 		})
 	}
 }
 
-func testAnnotated(t *testing.T, body string) {
-	t.Helper()
-	u, s, start := afterReboot(t, nil)
-	c := start()
-	ctx := as(t.Context(), flannel)
-	got, code := patchNode(ctx, t, c, urlNodeStatus, strategic, body)
-	if code != http.StatusOK || got.Annotations[publicIP] != "10.0.0.9" || got.Annotations["ours"] != "x" {
-		t.Fatalf("the PATCH: %d, %v", code, got)
-	}
-	if _, code := patchNode(ctx, t, c, urlNodeStatus, strategic, networkUp); code != http.StatusOK {
-		t.Errorf("the PATCH of the condition: %d", code)
-	}
-	for who, ctx := range map[string]context.Context{"the node": t.Context(), "flannel": ctx, "a pod": as(t.Context(), account+"pod.v1")} {
-		if got := addressFor(ctx, t, c); got != "10.0.0.9" {
-			t.Errorf("%s reads %s", who, got)
-		}
-	}
-	u.comeBack()
-	time.Sleep(time.Hour)
-	sent := s.sent()
-	if len(sent) != 1 || !strings.HasPrefix(sent[0], "Bearer "+flannel+" "+urlNodeStatus+" ") || s.address() != "10.0.0.9" {
-		t.Errorf("sent %v, and the cloud has %s", sent, s.address())
-	}
-}
-
-// The token of a patch is in no file.
-func TestANodePatchIsSentAfterARestart(t *testing.T) {
+// The token of a patch is in no file. Patches of one account wait as one, up to a bound.
+func TestNodePatchesAreSentAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, s, start := afterReboot(t, nil)
 		c := start()
-		if _, code := patchNode(as(t.Context(), flannel), t, c, urlNodeStatus, strategic, newAddress("10.0.0.9")); code != http.StatusOK {
-			t.Fatalf("the PATCH: %d", code)
+		ctx := as(t.Context(), flannel)
+		key := func(n int) string {
+			return `{"metadata":{"annotations":{"` + backendData + `":"` + strings.Repeat("k", n) + `"}}}`
+		}
+		for _, one := range []struct {
+			body string
+			want int
+		}{{newAddress("10.0.0.8"), 200}, {key(9), 200}, {newAddress("10.0.0.9"), 200}, {key(16 << 10), 503}} {
+			if _, code := patchNode(ctx, t, c, urlNodeStatus, strategic, one.body); code != one.want {
+				t.Fatalf("the PATCH %.90s: %d", one.body, code)
+			}
 		}
 		c = start()
 		if got := addressFor(t.Context(), t, c); got != "10.0.0.9" {
@@ -225,10 +252,32 @@ func TestANodePatchIsSentAfterARestart(t *testing.T) {
 		if sent := s.sent(); len(sent) != 0 {
 			t.Errorf("sent without a token: %v", sent)
 		}
-		ask(as(t.Context(), flannel), t, c, http.MethodGet, urlNode)
+		ask(ctx, t, c, http.MethodGet, urlNode)
 		time.Sleep(time.Hour)
-		if sent := s.sent(); len(sent) != 1 || s.address() != "10.0.0.9" {
+		if sent := s.sent(); len(sent) != 1 || s.address() != "10.0.0.9" || s.annotation(backendData) != strings.Repeat("k", 9) {
 			t.Errorf("sent %v, and the cloud has %s", sent, s.address())
+		}
+	})
+}
+
+// A node has one or two agents.
+func TestFewAccountsPatchTheNodeOffline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		agent := func(i int) context.Context { return as(t.Context(), fmt.Sprint(account, "agent", i, ".v1")) }
+		_, _, start := afterReboot(t, func(_ *cloudNode, c *Cache) {
+			for i := range 30 {
+				ask(agent(i), t, c, http.MethodGet, urlNode)
+				patchNode(agent(i), t, c, urlNodeStatus, strategic, networkUp)
+			}
+		})
+		c, taken := start(), 0
+		for i := range 30 {
+			if _, code := patchNode(agent(i), t, c, urlNodeStatus, strategic, newAddress("10.0.0.9")); code == http.StatusOK {
+				taken++
+			}
+		}
+		if taken < 15 || taken > 16 { // flannel may be one of them
+			t.Errorf("%d accounts patch the Node", taken)
 		}
 	})
 }
@@ -240,14 +289,29 @@ func TestWhatNobodyWritesToTheNodeOffline(t *testing.T) {
 	}{
 		{"another node", flannel, "/api/v1/nodes/other/status", strategic, address},
 		{"the Node itself, of which only the status was written", flannel, urlNode, strategic, address},
-		{"another annotation", flannel, urlNodeStatus, strategic, `{"metadata":{"annotations":{"ours":"y"}}}`},
+		{"another program's annotation", flannel, urlNodeStatus, strategic, `{"metadata":{"annotations":{"ours":"y"}}}`},
+		{"an annotation of no program's", flannel, urlNodeStatus, strategic, `{"metadata":{"annotations":{"new":"y"}}}`},
+		{"an annotation of Kubernetes' own", flannel, urlNodeStatus, strategic, `{"metadata":{"annotations":{"node.alpha.kubernetes.io/ttl":"1"}}}`},
+		{"another one of Kubernetes' own", flannel, urlNodeStatus, strategic, `{"metadata":{"annotations":{"k8s.io/a":"1"}}}`},
+		{"by another program", flannel, urlNodeStatus + "?fieldManager=kubectl-annotate", strategic, address},
+		{"nothing", flannel, urlNodeStatus, strategic, `{}`},
+		{"all annotations", flannel, urlNodeStatus, strategic, `{"metadata":{"annotations":null}}`},
+		{"a directive", flannel, urlNodeStatus, strategic, `{"metadata":{"annotations":{"$patch":"replace","` + publicIP + `":"10.0.0.9"}}}`},
+		{"labels in another case", flannel, urlNodeStatus, strategic, `{"metadata":{"annotations":{"` + publicIP + `":"10.0.0.9"}},"METADATA":{"labels":{"a":"b"}}}`},
+		{"a finalizer", flannel, urlNodeStatus, strategic, `{"metadata":{"annotations":{"` + publicIP + `":"10.0.0.9"},"finalizers":["a/b"]}}`},
+		{"two objects", flannel, urlNodeStatus, strategic, address + "{}"},
+		{"no object", flannel, urlNodeStatus, strategic, `[]`},
+		{"another Node of the name", flannel, urlNodeStatus, strategic, strings.Replace(address, `{"metadata":{`, `{"metadata":{"uid":"other",`, 1)},
+		{"server-side apply", flannel, urlNodeStatus, "application/apply-patch+yaml", address},
+		{"a patch of no type", flannel, urlNodeStatus, "", address},
+		{"two conditions", flannel, urlNodeStatus, strategic, `{"status":{"conditions":[{"type":"NetworkUnavailable"},{"type":"Ready"}]}}`},
 		{"one more annotation", flannel, urlNodeStatus, strategic, `{"metadata":{"annotations":{"` + publicIP + `":"10.0.0.9","ours":"y"}}}`},
 		{"a label", flannel, urlNodeStatus, strategic, `{"metadata":{"labels":{"a":"b"}}}`},
 		{"a label besides", flannel, urlNodeStatus, strategic, `{"metadata":{"labels":{"a":"b"},"annotations":{"` + publicIP + `":"10.0.0.9"}}}`},
 		{"a taint", flannel, urlNodeStatus, strategic, `{"spec":{"taints":[]}}`},
 		{"another condition", flannel, urlNodeStatus, strategic, `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`},
 		{"the deletion of a condition", flannel, urlNodeStatus, strategic, `{"status":{"conditions":[{"type":"NetworkUnavailable","$patch":"delete"}]}}`},
-		{"all conditions", flannel, urlNodeStatus, "application/merge-patch+json", networkUp},
+		{"all conditions", flannel, urlNodeStatus, merge, networkUp},
 		{"addresses", flannel, urlNodeStatus, strategic, `{"status":{"addresses":[]}}`},
 		{"a JSON patch", flannel, urlNodeStatus, "application/json-patch+json", `[]`},
 		{"too much", flannel, urlNodeStatus, strategic, newAddress(strings.Repeat("9", 64<<10))},
@@ -268,7 +332,7 @@ func TestWhatNobodyWritesToTheNodeOffline(t *testing.T) {
 				patchNode(as(t.Context(), account+"revoked.v1"), t, hub, urlNodeStatus, strategic, networkUp)
 			})
 			hub := start()
-			if _, code := patchNode(as(t.Context(), c.token), t, hub, c.url, c.contentType, c.body); code != http.StatusServiceUnavailable {
+			if _, code := patchNode(as(t.Context(), c.token), t, hub, c.url, c.contentType, c.body); code != http.StatusServiceUnavailable && (code != http.StatusConflict || !strings.Contains(c.body, "uid")) {
 				t.Errorf("answered %d", code)
 			}
 			if got := addressFor(t.Context(), t, hub); got != "10.0.0.1" {
@@ -315,9 +379,13 @@ func TestANodePatchThatTheCloudRefusesIsTakenBack(t *testing.T) {
 }
 
 func TestANodePatchDoesNotOverwriteANewerOne(t *testing.T) {
-	for _, c := range []struct{ name, body string }{
-		{"the agent's own, with the cloud", newAddress("10.0.0.9")}, // which may overtake the older one
-		{"one of a version that has passed", strings.Replace(newAddress("10.0.0.9"), `{"metadata":{`, `{"metadata":{"resourceVersion":"650",`, 1)},
+	for _, c := range []struct {
+		name, body string
+		meanwhile  func(*corev1.Node)
+	}{
+		{"the agent's own, with the cloud", newAddress("10.0.0.9"), nil}, // which may overtake the older one
+		{"one of a version that has passed", strings.Replace(newAddress("10.0.0.9"), `{"metadata":{`, `{"metadata":{"resourceVersion":"650",`, 1), func(n *corev1.Node) { n.ResourceVersion = "700" }},
+		{"one of another Node of the name", newAddress("10.0.0.9"), func(n *corev1.Node) { n.UID, n.ResourceVersion = "u-other", "700" }},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
 			u, s, start := afterReboot(t, nil)
@@ -326,9 +394,10 @@ func TestANodePatchDoesNotOverwriteANewerOne(t *testing.T) {
 			if _, code := patchNode(ctx, t, hub, urlNodeStatus, strategic, c.body); code != http.StatusOK {
 				t.Fatalf("the PATCH: %d", code)
 			}
-			if hub = start(); strings.Contains(c.body, "resourceVersion") { // so that it waits
+			if hub = start(); c.meanwhile != nil { // so that it waits
 				s.mu.Lock()
-				s.node.ResourceVersion, s.node.Annotations[publicIP] = "700", "10.0.0.7"
+				s.node.Annotations[publicIP] = "10.0.0.7"
+				c.meanwhile(s.node)
 				s.mu.Unlock()
 				u.comeBack()
 			} else {

@@ -135,10 +135,7 @@ func (w *writes) online(x *exchange, res *http.Response) {
 
 // updated handles an apiserver's answer to a PUT or PATCH.
 func (w *writes) updated(x *exchange, res *http.Response) {
-	by, ofNode := x.nodeWriter()
-	if ofNode && refused(res.StatusCode) {
-		w.cache.derived.ForgetWriter(by)
-	}
+	x.learnNodeWriter(res.StatusCode)
 	q := x.written()
 	if q == nil || res.StatusCode/100 != 2 {
 		return
@@ -148,13 +145,7 @@ func (w *writes) updated(x *exchange, res *http.Response) {
 	if !repr.Cacheable() {
 		return
 	}
-	x.take(res, func(body []byte) error {
-		if ofNode {
-			request, _ := x.body() // without it, it is a patch that is not taken offline
-			w.cache.derived.LearnWriter(by, x.fieldManager(), x.patch(request), contentType, body)
-		}
-		return x.keepBody(q, repr, body)
-	})
+	x.take(res, func(body []byte) error { return x.keepBody(q, repr, body) })
 }
 
 // offline answers a request that does not read objects.
@@ -247,7 +238,7 @@ func (w *writes) update(x *exchange, body []byte) (*http.Response, error) {
 	var result view.Object
 	var err error
 	if ofNode {
-		result, err = derived.PatchNode(q, by, x.patch(body))
+		result, err = derived.PatchNode(q, by, x.fieldManager(), x.patch(body))
 	} else {
 		result, err = derived.Write(q, x.info.Subresource, x.patch(body))
 	}

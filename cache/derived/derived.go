@@ -50,8 +50,7 @@ type Objects struct {
 	dropped   []*Update // by the last drop
 	droppedAt time.Time
 
-	writers   map[NodeWriter]*writer
-	successes uint64 // of patches of the Node, with the cloud
+	writers map[NodeWriter]*NodePatch
 
 	slices sliceState
 }
@@ -80,7 +79,7 @@ type sliceState struct {
 
 // New reads what was reported and written before a restart. Errors are the store's.
 func New(opts Options) (*Objects, error) {
-	o := &Objects{Options: opts, waiting: map[*context.CancelFunc]bool{}, reports: map[key]*Update{}, writers: map[NodeWriter]*writer{}}
+	o := &Objects{Options: opts, waiting: map[*context.CancelFunc]bool{}, reports: map[key]*Update{}, writers: map[NodeWriter]*NodePatch{}}
 	var errs [2]error
 	o.statuses, errs[0] = table.Open(opts.Disk, "statuses", opts.Log)
 	o.nodePatches, errs[1] = table.Open(opts.Disk, "nodepatches", opts.Log)

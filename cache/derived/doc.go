@@ -53,12 +53,13 @@
 // without. After a boot without the cloud, at another address, the node would have no pod network for the rest of the
 // outage. So such a patch is taken:
 //
-//   - Only from a user whose last PATCH of this Node and subresource an apiserver has answered with success
-//     (LearnWriter), and not refused since (ForgetWriter). Both are on disk.
 //   - Only annotations that the user's program has written before, and the condition NetworkUnavailable if it has
-//     written that, by the Node's managedFields: an agent that finds its annotations right writes none. The name of the
-//     field manager is the client's to choose: a user who may patch the Node may claim what another one has written, as
-//     with the cloud. Annotations of Kubernetes' own are never taken.
+//     written that, as the managedFields of the node's cached copy say: an agent that finds its annotations right writes
+//     none, and one that does not writes only those that differ. Annotations of Kubernetes' own are never taken.
+//   - Only from a user whose last PATCH of this Node and subresource an apiserver has answered with success
+//     (LearnWriter), and not refused since (ForgetWriter); that is on disk. managedFields name programs, and the
+//     name is the client's to choose: without this, any pod that may read the Node could write what another one has
+//     written. A user who may patch the Node may claim that, as with the cloud.
 //   - Never labels, nor the spec.
 //
 // Patches of one user and subresource are merged into one, which is on disk without the user's token. When the cloud is

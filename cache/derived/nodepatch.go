@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"mime"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -100,10 +99,10 @@ func (p *nodePatch) keys() []string {
 
 // with returns p, changed by a later patch of the same object. Either is unchanged.
 func (p *nodePatch) with(later *nodePatch) *nodePatch {
-	if p == nil {
-		return later
-	}
 	sum := *later
+	if p == nil {
+		return &sum
+	}
 	sum.Metadata.ResourceVersion = cmp.Or(p.Metadata.ResourceVersion, later.Metadata.ResourceVersion)
 	sum.Metadata.Annotations = map[string]*string{}
 	maps.Copy(sum.Metadata.Annotations, p.Metadata.Annotations)
@@ -157,8 +156,7 @@ func writtenBy(manager string, n *corev1.Node) []string {
 			all = append(all, conditionKey)
 		}
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	return all
 }
 
 // isReserved reports whether an annotation is Kubernetes' own: kubelet's, or a controller's.

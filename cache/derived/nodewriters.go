@@ -10,22 +10,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/patch"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/view"
-	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-const (
-	maxWriters = 16 // a node has one or two agents
-	maxKeys    = 64 // of a writer
-)
+// maxWriters bounds the writers that are known. A node has one or two agents.
+const maxWriters = 16
 
-var (
-	errNeverWritten = errors.New("this user has not written this to the node's Node with the cloud")
-	errOtherNode    = errors.New("the Node is not the one that this user has written to with the cloud")
-)
+var errNeverWritten = errors.New("this user has not written this to the node's Node with the cloud")
 
 // NodeWriter is who patches the Node.
 type NodeWriter struct {
@@ -33,11 +26,11 @@ type NodeWriter struct {
 	Subresource string // "status" or ""
 }
 
-// NodePatch is a patch of the Node that waits for the cloud.
+// NodePatch is a patch of the Node that waits for the cloud. It is read-only. On disk it is JSON.
 type NodePatch struct {
 	NodeWriter
-	Manager string // of fields
-	Patch   *nodePatch
+	Manager string     // of fields
+	Patch   *nodePatch // nil: apiservers let the writer patch the Node, and nothing waits
 }
 
 // Request returns the patch as it is applied and sent.
@@ -45,17 +38,9 @@ func (p *nodePatch) Request() patch.Request {
 	return patch.Request{Method: http.MethodPatch, ContentType: string(types.StrategicMergePatchType), Body: p.body()}
 }
 
-// writer is what is known of a NodeWriter, on disk as JSON.
-type writer struct {
-	NodePatch          // Patch is nil if none waits
-	UID       string   // of the Node
-	Keys      []string // that may be written
-	used      uint64   // when an apiserver last let it; 0 after a restart
-}
-
 // loadWriter reads a writer on disk.
 func (o *Objects) loadWriter(_ string, value []byte) error {
-	var w writer
+	var w NodePatch
 	err := json.Unmarshal(value, &w)
 	if err == nil {
 		o.writers[w.NodeWriter] = &w
@@ -63,7 +48,7 @@ func (o *Objects) loadWriter(_ string, value []byte) error {
 	return err
 }
 
-func (o *Objects) putWriterLocked(w *writer) {
+func (o *Objects) putWriterLocked(w *NodePatch) {
 	value, err := json.Marshal(w)
 	if err != nil {
 		panic(err) // strings
@@ -72,54 +57,35 @@ func (o *Objects) putWriterLocked(w *writer) {
 	o.nodePatches.Put(o.nodePatches.Key(w.User, w.Subresource), value)
 }
 
-// LearnWriter records that an apiserver has let a writer patch the Node as a field manager. node is its
-// answer. What waits is older: it gets the values of this patch, since it may be under way and arrive last,
+// LearnWriter records that an apiserver has let a writer patch the Node. What waits is older: it gets the values of
+// this patch, since it may be under way and arrive last,
 // and is sent again; if this patch is not one that is taken offline, it is dropped.
-func (o *Objects) LearnWriter(by NodeWriter, manager string, r patch.Request, contentType string, node []byte) {
-	object, err := convert.DecodeBody(contentType, node, wire.TypeMeta{APIVersion: "v1", Kind: "Node"})
-	n, ok := object.(*corev1.Node)
-	if err != nil || !ok {
-		return // only its metadata was asked for, or a Table
-	}
+func (o *Objects) LearnWriter(by NodeWriter, r patch.Request) {
 	written, _ := parseNodePatch(r.ContentType, r.Body) // nil for another patch
-	keys := writtenBy(manager, n)
-	keys = keys[:min(len(keys), maxKeys)]
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	old := o.writers[by]
-	if old == nil && len(keys) == 0 || old == nil && !o.makeRoomLocked() {
-		return
-	}
-	o.successes++
-	next := &writer{NodePatch: NodePatch{NodeWriter: by, Manager: manager}, UID: string(n.UID), Keys: keys, used: o.successes}
-	if old != nil && old.UID == next.UID {
-		next.Patch = old.Patch.updated(written)
-		if len(keys) == 0 { // another program of the account, which takes nothing from the first
-			next.Keys, next.Manager = old.Keys, old.Manager
+	switch old := o.writers[by]; {
+	case old == nil:
+		if o.makeRoomLocked() {
+			o.putWriterLocked(&NodePatch{NodeWriter: by})
 		}
-	}
-	o.writers[by] = next
-	if old == nil || old.Patch != nil || old.Manager != next.Manager || old.UID != next.UID || !slices.Equal(old.Keys, next.Keys) {
-		o.putWriterLocked(next)
+	case old.Patch != nil:
+		o.putWriterLocked(&NodePatch{by, old.Manager, old.Patch.updated(written)})
 	}
 }
 
-// makeRoomLocked forgets the writer that an apiserver has let write longest ago, if there are too
-// many. It returns false if patches of all of them wait.
+// makeRoomLocked forgets a writer if there are too many. It returns false if patches of all of them wait.
 func (o *Objects) makeRoomLocked() bool {
 	if len(o.writers) < maxWriters {
 		return true
 	}
-	var oldest *writer
-	for _, r := range o.writers {
-		if r.Patch == nil && (oldest == nil || r.used < oldest.used) {
-			oldest = r
+	for by, w := range o.writers {
+		if w.Patch == nil {
+			o.forgetWriterLocked(by)
+			return true
 		}
 	}
-	if oldest != nil {
-		o.forgetWriterLocked(oldest.NodeWriter)
-	}
-	return oldest != nil
+	return false
 }
 
 // ForgetWriter records that an apiserver has refused a writer, and drops what waits of it.
@@ -136,10 +102,10 @@ func (o *Objects) forgetWriterLocked(by NodeWriter) {
 	o.nodePatches.Delete(o.nodePatches.Key(by.User, by.Subresource))
 }
 
-// PatchNode applies a CNI agent's patch to what the node reads of its Node, and keeps it for the cloud.
+// PatchNode applies a CNI agent's patch as a field manager to what the node reads of its Node, and keeps it for the cloud.
 // It returns what the agent reads, its own copy, patched: it may have read another version than the node.
 // Errors are those of Write, or say why the patch is not taken.
-func (o *Objects) PatchNode(q *query.Query, by NodeWriter, r patch.Request) (view.Object, error) {
+func (o *Objects) PatchNode(q *query.Query, by NodeWriter, manager string, r patch.Request) (view.Object, error) {
 	p, err := parseNodePatch(r.ContentType, r.Body)
 	if err != nil {
 		return view.Object{}, err
@@ -154,14 +120,14 @@ func (o *Objects) PatchNode(q *query.Query, by NodeWriter, r patch.Request) (vie
 	if err != nil {
 		return view.Object{}, err
 	}
-	m, err := wire.Inspect(current.Repr.Encoding, current.Bare)
+	n, err := decode[*corev1.Node](current)
 	if err != nil {
 		return view.Object{}, err
 	}
 	own, _ = o.Get(q, own)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	w, err := o.allowedLocked(by, string(m.UID), p)
+	sum, err := o.waitingLocked(by, manager, n, p)
 	if err != nil {
 		return view.Object{}, err
 	}
@@ -173,37 +139,32 @@ func (o *Objects) PatchNode(q *query.Query, by NodeWriter, r patch.Request) (vie
 	if _, err := o.writeLocked(k, p.Request(), current); err != nil {
 		return view.Object{}, err
 	}
-	o.addPatchLocked(w, p)
+	o.putWriterLocked(&NodePatch{by, manager, sum})
 	return answer, nil
 }
 
-// allowedLocked returns the state of a writer that may patch the Node with this UID while the cloud is
-// away. Otherwise its error is for the client.
-func (o *Objects) allowedLocked(by NodeWriter, uid string, p *nodePatch) (*writer, error) {
-	w := o.writers[by]
+// waitingLocked returns what waits of a writer with another patch of this Node. If it may not write that while the
+// cloud is away, the error is for the client.
+func (o *Objects) waitingLocked(by NodeWriter, manager string, n *corev1.Node, p *nodePatch) (*nodePatch, error) {
+	w, written := o.writers[by], writtenBy(manager, n)
 	if w == nil {
 		return nil, errNeverWritten
 	}
 	for _, key := range p.keys() {
-		if !slices.Contains(w.Keys, key) {
+		if !slices.Contains(written, key) {
 			return nil, fmt.Errorf("%w (%s)", errNeverWritten, key)
 		}
 	}
-	if w.UID != uid {
-		return nil, errOtherNode
+	before := w.Patch
+	if before != nil && before.Metadata.UID != string(n.UID) {
+		before = nil // of an earlier Node of this name
 	}
-	if len(w.Patch.with(p).body()) > maxPatchBytes {
+	sum := before.with(p)
+	sum.Metadata.UID = string(n.UID)
+	if len(sum.body()) > maxPatchBytes {
 		return nil, errTooLarge
 	}
-	return w, nil
-}
-
-// addPatchLocked has a patch that is allowed wait for the cloud.
-func (o *Objects) addPatchLocked(w *writer, p *nodePatch) {
-	next := *w // those that Waiting returned stay as they are
-	next.Patch = w.Patch.with(p)
-	next.Patch.Metadata.UID = w.UID
-	o.putWriterLocked(&next)
+	return sum, nil
 }
 
 // Waiting returns the patches of the Node that wait.
@@ -212,7 +173,7 @@ func (o *Objects) Waiting() (all []NodePatch) {
 	defer o.mu.Unlock()
 	for _, w := range o.writers {
 		if w.Patch != nil {
-			all = append(all, w.NodePatch)
+			all = append(all, *w)
 		}
 	}
 	return all
@@ -223,8 +184,6 @@ func (o *Objects) Sent(p NodePatch) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if w := o.writers[p.NodeWriter]; w != nil && w.Patch == p.Patch {
-		next := *w
-		next.Patch = nil
-		o.putWriterLocked(&next)
+		o.putWriterLocked(&NodePatch{NodeWriter: p.NodeWriter})
 	}
 }
