@@ -29,7 +29,7 @@ func (s *scope) cleanup(ctx context.Context, problem string) error {
 	if problem != "" {
 		want.Set(rollout.Invalid(problem))
 	}
-	if err := s.setConditions(ctx, want.RemoveRollout()); err != nil {
+	if err := s.say(ctx, want.RemoveRollout(), &rollout.Report{}); err != nil {
 		return err
 	}
 	if problem == "" {

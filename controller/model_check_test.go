@@ -143,6 +143,11 @@ func (m *model) check(words string, stays func(*corev1.Pod) bool) (wrong []strin
 	if !strings.HasPrefix(progressing.Message, says) {
 		wrong = append(wrong, fmt.Sprintf("Progressing does not say %q, but %s", says, progressing.Message))
 	}
+	report, current := rollout.ReportOn(m.daemonSetLocked())
+	if report == nil || !current || report.Reason != progressing.Reason || !strings.HasPrefix(progressing.Message, "controllerrevision "+report.Revision+": "+report.Message) ||
+		want.updated > 0 && report.StateOf("", report.Revision).Count != want.updated {
+		wrong = append(wrong, fmt.Sprintf("the report is %+v, current: %t; and Progressing is %+v", report, current, progressing))
+	}
 	if progressing.Reason != rollout.ReasonRefused {
 		return wrong // the others may use up the maximum, so that nobody tried to delete the refused ones
 	}

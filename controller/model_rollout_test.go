@@ -267,8 +267,8 @@ func TestModelFromOTAToARolloutAndAway(t *testing.T) {
 		m.annotate(strategyKey, "")
 		m.start()
 		time.Sleep(time.Minute)
-		if left := m.daemonSet().Status.Conditions; len(left) > 0 {
-			t.Errorf("conditions are left: %+v", left)
+		if left := m.daemonSet(); len(left.Status.Conditions) > 0 || left.Annotations[rollout.ReportAnnotation] != "" {
+			t.Errorf("conditions are left, or a report: %+v, %v", left.Status.Conditions, left.Annotations)
 		}
 	})
 }

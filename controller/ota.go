@@ -72,31 +72,45 @@ func (s *scope) markPods(ctx context.Context) error {
 	return errors.Join(done.ErrIfNone(), s.reportOTA(ctx, w, revision, revisions))
 }
 
-// reportOTA sets the condition that shows whether every node runs the target, nil while that is not known, and has
-// missing pods made. A StatefulSet has no conditions.
+// reportOTA says whether every node, or every pod of a StatefulSet, runs the target, nil while that is not known, and has
+// missing pods made.
 func (s *scope) reportOTA(ctx context.Context, w *informer.Owned, target *appsv1.ControllerRevision, revisions *rollback.Revisions) error {
-	now := time.Now()
-	switch {
-	case s.ds == nil && target == nil:
-		return nil
-	case s.ds == nil:
-		lacking := s.lackingOf(w.AllPods(s.object), now)
-		s.setLacks(lacksOf(lacking, s.state.restore.why, now))
-		return s.restore(ctx, target, lacking)
-	case target == nil:
-		return s.setConditions(ctx, status.ForOTA(s.ds, rollout.AwaitRevision()[0]))
+	if target == nil {
+		return s.sayOTA(ctx, rollout.AwaitRevision()[0], rollout.NewAwaitReport(s.object))
 	}
-	p := rollout.NewOTAPlan(rollout.Input{
-		DaemonSet: s.ds, Revision: daemonset.HashOf(target), Nodes: s.nodes.List(), Pods: w.AllPods(s.ds), Now: now,
+	now := time.Now()
+	in := rollout.Input{
+		DaemonSet: s.ds, Revision: daemonset.HashOf(target), Nodes: s.nodes.List(), Pods: w.AllPods(s.object), Now: now,
 		RolledBack: revisions.Granted(s.options.Policy), Observations: s.state.observations, Timing: s.timing,
 		LackingWhy: s.state.restore.why,
-	})
+	}
+	var (
+		p       rollout.Plan
+		lacking []lack
+		late    []rollout.MissingPod
+	)
+	if sts, ok := s.object.(*appsv1.StatefulSet); ok {
+		p, lacking = rollout.NewStatefulSetPlan(sts, in), s.lackingOf(sts, in.Pods, now)
+		s.setLacks(lacksOf(lacking, s.state.restore.why, now))
+	} else {
+		p = rollout.NewOTAPlan(in)
+		lacking = lackingOn(p.Missing)
+		s.setLacks(p.Lacks())
+		late = s.annotateNodes(p.Missing, now)
+	}
 	s.state.throttle.Took(now, time.Now())
 	s.requeueAt(p.Wake, now)
-	s.setLacks(p.Lacks())
-	err := s.restore(ctx, target, lackingOn(p.Missing))
-	s.annotateNodes(p.Missing, now)
-	return errors.Join(err, s.setConditions(ctx, status.ForOTA(s.ds, rollout.OTACondition(&p))))
+	complete := rollout.OTACondition(&p)
+	return errors.Join(s.restore(ctx, target, lacking), s.sayOTA(ctx, complete, rollout.NewReport(s.object, &p, complete.Reason, late)))
+}
+
+// sayOTA sets the report, and the condition of a DaemonSet. That of a StatefulSet would be removed: see applyStatefulSet.
+func (s *scope) sayOTA(ctx context.Context, complete appsv1.DaemonSetCondition, report *rollout.Report) error {
+	var want status.Conditions
+	if s.ds != nil {
+		want = status.ForOTA(s.ds, complete)
+	}
+	return s.say(ctx, want, report)
 }
 
 // setLacks records why no other pod may be upgraded.

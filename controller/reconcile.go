@@ -62,7 +62,7 @@ func (r *reconciler) reconcile(ctx context.Context, key key) error {
 	wanted, problem := workload.StrategyOf(o)
 	ds, isDaemonSet := o.(*appsv1.DaemonSet)
 	if wanted == daemonset.Unmanaged && problem == "" && r.states.get(key) == nil &&
-		(!isDaemonSet || status.OwnedConditions(ds) == nil) {
+		o.GetAnnotations()[rollout.ReportAnnotation] == "" && (!isDaemonSet || status.OwnedConditions(ds) == nil) {
 		return nil // by far the most of them
 	}
 	s := &scope{reconciler: r, key: key, object: o, ds: ds, state: r.states.getOrAdd(key)}
@@ -83,7 +83,7 @@ func (s *scope) apply(ctx context.Context, wanted daemonset.Strategy, problem st
 	case wanted == daemonset.Unmanaged:
 		return s.cleanup(ctx, problem)
 	case problem != "":
-		return s.setConditions(ctx, status.ForInvalid(s.ds, problem))
+		return s.say(ctx, status.ForInvalid(s.ds, problem), nil)
 	case wanted == daemonset.OTA:
 		s.stopRollout(s.key, s.state)
 		return s.markPods(ctx)

@@ -13,10 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/successor"
-	"github.com/edgehub-io/edgehub/controller/workload"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -148,17 +146,10 @@ func (s *scope) kick(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, podclient.Timeout)
-	defer cancel()
-	options := metav1.PatchOptions{FieldManager: Name}
-	if s.key.kind == workload.StatefulSet {
-		_, err = s.client.AppsV1().StatefulSets(s.key.Namespace).Patch(ctx, s.key.Name, types.MergePatchType, patch, options, "status")
-	} else {
-		_, err = s.client.AppsV1().DaemonSets(s.key.Namespace).Patch(ctx, s.key.Name, types.MergePatchType, patch, options, "status")
-	}
+	_, err = s.patchStatus(ctx, types.MergePatchType, patch)
 	switch {
-	case err == nil, apierrors.IsNotFound(err), podclient.IsConflict(err):
-		return nil // or another of the same name, which brings an event
+	case err == nil:
+		return nil
 	case apierrors.IsForbidden(err): // a ClusterRole of an earlier release
 		s.log.Warn("the controller of a workload cannot be made to try again: apply the ClusterRole of this release", s.key.kind.Lower(), s.key.String(), "err", err)
 		return nil
@@ -166,8 +157,8 @@ func (s *scope) kick(ctx context.Context, now time.Time) error {
 	return fmt.Errorf("have the controller of %s %s try again: %w", s.key.kind.Lower(), s.key, err)
 }
 
-// annotateNodes has the Nodes annotated that have lacked their pod of a DaemonSet for LackGrace.
-func (s *scope) annotateNodes(missing []rollout.Missing, now time.Time) {
+// annotateNodes has the Nodes annotated that have lacked their pod of a DaemonSet for LackGrace, and returns them.
+func (s *scope) annotateNodes(missing []rollout.Missing, now time.Time) (late []rollout.MissingPod) {
 	by := map[string]upgrade.Missing{}
 	for i := range missing {
 		m := &missing[i]
@@ -184,6 +175,8 @@ func (s *scope) annotateNodes(missing []rollout.Missing, now time.Time) {
 		by[m.Node] = upgrade.Missing{
 			Kind: string(s.key.kind), Namespace: s.key.Namespace, Name: s.key.Name, Since: m.Since.UTC().Truncate(time.Second), Why: why,
 		}
+		late = append(late, rollout.MissingPod{Node: m.Node, Since: by[m.Node].Since, Why: why})
 	}
 	s.missing.Set(s.object.GetUID(), by)
+	return late
 }

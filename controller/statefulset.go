@@ -26,6 +26,9 @@ func (s *scope) applyStatefulSet(ctx context.Context, sts *appsv1.StatefulSet, w
 			return err
 		}
 		s.state.stopOwned()
+		if err := s.say(ctx, nil, &rollout.Report{}); err != nil {
+			return err
+		}
 		if problem == "" {
 			s.forget(s.key)
 		}
@@ -40,26 +43,14 @@ func (s *scope) applyStatefulSet(ctx context.Context, sts *appsv1.StatefulSet, w
 
 // lackingOf returns the pods of a StatefulSet that were there, and that Kubernetes has not made again. Those that have
 // never been there do not count: they may have to wait for others.
-func (s *scope) lackingOf(pods []*corev1.Pod, now time.Time) []lack {
-	sts, ok := s.object.(*appsv1.StatefulSet)
-	if !ok {
-		return nil
-	}
+func (s *scope) lackingOf(sts *appsv1.StatefulSet, pods []*corev1.Pod, now time.Time) []lack {
 	there, before := map[string]bool{}, s.state.seen
 	for _, pod := range pods {
 		there[pod.Name] = true
 	}
-	first, replicas := 0, 1
-	if sts.Spec.Ordinals != nil {
-		first = int(sts.Spec.Ordinals.Start)
-	}
-	if sts.Spec.Replicas != nil {
-		replicas = int(*sts.Spec.Replicas)
-	}
 	s.state.seen = map[string]time.Time{}
 	var lacking []lack
-	for i := first; i < first+replicas; i++ {
-		name := fmt.Sprintf("%s-%d", sts.Name, i)
+	for _, name := range rollout.PodNames(sts, func(name string) bool { return there[name] }) {
 		since, seen := before[name]
 		switch {
 		case there[name]:

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -82,10 +83,12 @@ func (db database) observe(image string) {
 	})
 }
 
+func podOf(ordinal int) string { return fmt.Sprintf("%s-%d", daemonSetName, ordinal) }
+
 // make makes a pod, or another in its place.
 func (db database) make(ordinal int, image string) {
 	db.last++
-	name := fmt.Sprintf("%s-%d", "db", ordinal)
+	name := podOf(ordinal)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: name, UID: types.UID(fmt.Sprintf("%s-%d", name, db.last)),
 		Labels:            map[string]string{"app": daemonSetName, appsv1.ControllerRevisionHashLabelKey: revisionOf(image)},
@@ -102,7 +105,7 @@ func (db database) make(ordinal int, image string) {
 // changePod changes a pod, as its node may.
 func (db database) changePod(ordinal int, f func(*corev1.Pod)) {
 	db.api.with(func() {
-		pod := db.api.objects["pods"][fmt.Sprintf("%s/db-%d", namespace, ordinal)].DeepCopyObject().(*corev1.Pod)
+		pod := db.api.objects["pods"][namespace+"/"+podOf(ordinal)].DeepCopyObject().(*corev1.Pod)
 		f(pod)
 		db.api.putLocked("pods", pod)
 	})
@@ -144,8 +147,21 @@ func (db database) marks() map[string]string {
 func (db database) expect(when, first, second string) {
 	db.t.Helper()
 	time.Sleep(10 * time.Second)
-	if got, want := db.marks(), map[string]string{"db-0": first, "db-1": second}; !maps.Equal(got, want) {
+	if got, want := db.marks(), map[string]string{podOf(0): first, podOf(1): second}; !maps.Equal(got, want) {
 		db.t.Errorf("%s: got %v, want %v", when, got, want)
+	}
+}
+
+// reports expects what the StatefulSet's report says, "" for none.
+func (db database) reports(revision, message string) {
+	db.t.Helper()
+	time.Sleep(10 * time.Second) // until its pods are available, and then it may wait
+	db.api.mu.Lock()
+	defer db.api.mu.Unlock()
+	switch r, current := rollout.ReportOn(db.api.objects["statefulsets"][namespace+"/"+daemonSetName].(*appsv1.StatefulSet)); {
+	case r == nil && message == "":
+	case r == nil || !current || r.Revision != revision || r.Message != message:
+		db.t.Errorf("the report is %+v, current: %t", r, current)
 	}
 }
 
@@ -188,6 +204,7 @@ func TestModelAStatefulSetIsMarked(t *testing.T) {
 		db.expect("observed", need, need)
 		db.make(1, "app:2") // as POST upgrade and Kubernetes do: another pod of the same name
 		db.expect("one upgraded", need, "False "+two)
+		db.reports(two, "1 of 2 pods updated, 1 waiting for their owner")
 		if got := db.events("UpgradeAvailable"); !strings.Contains(got, "2 of 2 pods") {
 			t.Errorf("Events: %q", got)
 		}
@@ -202,8 +219,11 @@ func TestModelAStatefulSetIsMarked(t *testing.T) {
 		db.observe("app:1")
 		db.expect("undone", "False "+one, "True "+one+" to app:1, 7 s")
 
-		db.change(func(sts *appsv1.StatefulSet) { sts.Annotations = nil })
+		db.change(func(sts *appsv1.StatefulSet) {
+			sts.Annotations = map[string]string{rollout.ReportAnnotation: sts.Annotations[rollout.ReportAnnotation]}
+		})
 		db.expect("opted out", "unmarked", "unmarked")
+		db.reports("", "")
 		if got := db.events("UpgradeMarksRemoved"); !strings.Contains(got, "the StatefulSet no longer asks for OTA: 2 pods") {
 			t.Errorf("Events: %q", got)
 		}

@@ -70,7 +70,7 @@ func (s *scope) advance(ctx context.Context) error {
 		return err
 	}
 	if newest == nil { // the DaemonSet or a revision will change
-		return s.setConditions(ctx, status.ForRollout(s.ds, rollout.AwaitRevision()...))
+		return s.say(ctx, status.ForRollout(s.ds, rollout.AwaitRevision()...), rollout.NewAwaitReport(s.object))
 	}
 	target, err := daemonset.TargetOf(newest)
 	if err != nil {
@@ -114,8 +114,10 @@ func (s *step) run(ctx context.Context) error {
 	}
 	s.events.Deletions(s.ds, &s.state.rollout.reported, &s.plan, deleted)
 	restoreErr := s.restore(ctx, s.newest, lackingOn(s.plan.Missing))
-	s.annotateNodes(s.plan.Missing, s.now)
-	return errors.Join(deleted.Err(), markErr, restoreErr, s.setConditions(ctx, status.ForRollout(s.ds, rollout.Conditions(&s.plan)...)))
+	late := s.annotateNodes(s.plan.Missing, s.now)
+	want := status.ForRollout(s.ds, rollout.Conditions(&s.plan)...)
+	report := rollout.NewReport(s.object, &s.plan, want[rollout.ProgressingCondition].Reason, late)
+	return errors.Join(deleted.Err(), markErr, restoreErr, s.say(ctx, want, report))
 }
 
 // planAndDelete makes the plan and carries out its deletions, and those whose requests

@@ -35,7 +35,7 @@ func NewDaemonSets(client kubernetes.Interface, changed func(cache.ObjectName)) 
 // NewStatefulSets is NewDaemonSets for StatefulSets.
 func NewStatefulSets(client kubernetes.Interface, changed func(cache.ObjectName)) cache.SharedIndexInformer {
 	informer := appsinformers.NewStatefulSetInformer(client, "", 0, cache.Indexers{})
-	setUp(informer, trimStatefulSet, differ, changed)
+	setUp(informer, TrimStatefulSet, differ, changed)
 	return informer
 }
 

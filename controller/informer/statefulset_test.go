@@ -11,9 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // someStatefulSet is as large as one that an operator makes.
@@ -46,14 +44,11 @@ func someStatefulSet(name string) *appsv1.StatefulSet {
 
 func TestTrimmedStatefulSetsKeepWhatIsRead(t *testing.T) {
 	sts := someStatefulSet("db")
-	read := []string{
-		daemonset.StrategyAnnotation, daemonset.OldStrategyAnnotation, upgrade.PrepullAnnotation,
-		upgrade.MaxHoldAnnotation, upgrade.OwnerRollbackAnnotation, upgrade.RollbackHistoryAnnotation,
-	}
-	for _, key := range append(read, rollout.MaxUnavailableAnnotation) {
+	read := append(rollout.Annotations(), rollout.ReportAnnotation)
+	for _, key := range read {
 		sts.Annotations[key] = "a value"
 	}
-	got := trimStatefulSet(sts)
+	got := TrimStatefulSet(sts)
 	if len(got.Annotations) != len(read) || got.Labels != nil || got.Spec.Template.Labels != nil || got.Spec.Template.Spec.Containers != nil ||
 		got.Spec.VolumeClaimTemplates[0].Labels != nil || got.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests != nil || got.Status.CurrentRevision != "" {
 		t.Errorf("got more than is read: %v", got)
@@ -64,11 +59,11 @@ func TestTrimmedStatefulSetsKeepWhatIsRead(t *testing.T) {
 	}
 	changed := sts.DeepCopy()
 	changed.ResourceVersion, changed.Status.ReadyReplicas = "8", 1
-	if differ(got, trimStatefulSet(changed)) {
+	if differ(got, TrimStatefulSet(changed)) {
 		t.Error("the number of Ready pods, which changes all the time, is taken for a change")
 	}
 	changed.Status.UpdateRevision = "db-newer"
-	if !differ(got, trimStatefulSet(changed)) {
+	if !differ(got, TrimStatefulSet(changed)) {
 		t.Error("another revision goes unnoticed")
 	}
 }
@@ -86,7 +81,7 @@ func BenchmarkStatefulSetThatDidNotOptIn(b *testing.B) {
 		kept := make([]*appsv1.StatefulSet, 0, n)
 		before := heap()
 		for i := range n {
-			kept = append(kept, trimStatefulSet(someStatefulSet(fmt.Sprint("db-", i))))
+			kept = append(kept, TrimStatefulSet(someStatefulSet(fmt.Sprint("db-", i))))
 		}
 		b.ReportMetric(float64(heap()-before)/n, "B/object")
 		runtime.KeepAlive(kept)

@@ -29,11 +29,7 @@ func TrimDaemonSet(ds *appsv1.DaemonSet) *appsv1.DaemonSet {
 			ResourceVersion:   ds.ResourceVersion,
 			Generation:        ds.Generation,
 			DeletionTimestamp: ds.DeletionTimestamp,
-			Annotations: only(ds.Annotations, daemonset.StrategyAnnotation, daemonset.OldStrategyAnnotation, appsv1.DeprecatedTemplateGeneration,
-				rollout.MaxUnavailableAnnotation, rollout.PartitionAnnotation, rollout.PausedAnnotation,
-				rollout.NodeSelectorAnnotation, rollout.ContinueAnnotation,
-				upgrade.PrepullAnnotation, rollout.PrepullTimeoutAnnotation,
-				upgrade.MaxHoldAnnotation, upgrade.OwnerRollbackAnnotation, upgrade.RollbackHistoryAnnotation),
+			Annotations:       only(ds.Annotations, append(rollout.Annotations(), rollout.ReportAnnotation, appsv1.DeprecatedTemplateGeneration)...),
 		},
 		Spec: appsv1.DaemonSetSpec{
 			Selector:        ds.Spec.Selector,
@@ -48,9 +44,9 @@ func TrimDaemonSet(ds *appsv1.DaemonSet) *appsv1.DaemonSet {
 	return out
 }
 
-// trimStatefulSet drops everything that the strategy OTA does not read: most of all the template,
+// TrimStatefulSet drops everything that the strategy OTA does not read: most of all the template,
 // and the numbers in the status, which change with each pod.
-func trimStatefulSet(sts *appsv1.StatefulSet) *appsv1.StatefulSet {
+func TrimStatefulSet(sts *appsv1.StatefulSet) *appsv1.StatefulSet {
 	var claims []corev1.PersistentVolumeClaim // of those that opted in, by name
 	if wanted, _ := workload.StrategyOf(sts); wanted != daemonset.Unmanaged {
 		for i := range sts.Spec.VolumeClaimTemplates {
@@ -65,8 +61,7 @@ func trimStatefulSet(sts *appsv1.StatefulSet) *appsv1.StatefulSet {
 			ResourceVersion:   sts.ResourceVersion,
 			Generation:        sts.Generation,
 			DeletionTimestamp: sts.DeletionTimestamp,
-			Annotations: only(sts.Annotations, daemonset.StrategyAnnotation, daemonset.OldStrategyAnnotation,
-				upgrade.PrepullAnnotation, upgrade.MaxHoldAnnotation, upgrade.OwnerRollbackAnnotation, upgrade.RollbackHistoryAnnotation),
+			Annotations:       only(sts.Annotations, append(rollout.Annotations(), rollout.ReportAnnotation)...),
 		},
 		Spec: appsv1.StatefulSetSpec{
 			Replicas:             sts.Spec.Replicas,

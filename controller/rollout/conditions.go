@@ -168,10 +168,14 @@ func progress(p *Plan) (is bool, reason, message string) {
 // Summary is one line: how many nodes are in each state, with the names of those that may
 // need attention.
 func (p *Plan) Summary() string {
-	if len(p.Nodes) == 0 {
+	updated := "%d of %d nodes updated"
+	switch {
+	case p.pods:
+		updated = "%d of %d pods updated"
+	case len(p.Nodes) == 0:
 		return "no node should run this daemon"
 	}
-	out := []string{fmt.Sprintf("%d of %d nodes updated", p.Counts[Updated], len(p.Nodes))}
+	out := []string{fmt.Sprintf(updated, p.Counts[Updated], len(p.Nodes))}
 	add := func(state State, text string, named bool) {
 		n := p.Counts[state]
 		if n == 0 {

@@ -5,6 +5,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // WaitingForOwner nodes have an old pod that their owner has yet to upgrade, with the strategy OTA.
@@ -24,17 +26,19 @@ func OTAStates() []State {
 func NewOTAPlan(in Input) Plan {
 	in.Options = Options{Paused: true, MaxUnavailable: DefaultMaxUnavailable, Continue: in.Revision}
 	p := NewPlan(in)
-	known := map[string]bool{} // pods that their nodes know
+	known := map[string]*corev1.Pod{} // that their nodes know
 	for _, pod := range in.Pods {
-		known[pod.Name] = scheduled(pod)
+		if scheduled(pod) {
+			known[pod.Name] = pod
+		}
 	}
 	p.Counts = map[State]int{}
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
 		switch {
 		case n.State == Updated || n.State == Unavailable || n.State == HeldByPlacement || n.State == RolledBack:
-		case known[n.Pod]:
-			n.State = WaitingForOwner
+		case known[n.Pod] != nil:
+			n.State, n.Reason = WaitingForOwner, with(n.Reason, imagesOn(known[n.Pod], in.Revision))
 		default:
 			n.State = Unavailable // no owner can upgrade what is not there
 		}
@@ -43,7 +47,28 @@ func NewOTAPlan(in Input) Plan {
 	return p
 }
 
-// OTACondition is CompleteCondition for a plan of NewOTAPlan.
+// imagesOn describes the state of revision's images on the pod's node, "" if nobody requested them there.
+func imagesOn(pod *corev1.Pod, revision string) string {
+	c := upgrade.Condition(pod, upgrade.ImageCondition)
+	switch {
+	case c == nil || upgrade.RevisionOf(c) != revision:
+		return ""
+	case c.Status == corev1.ConditionTrue:
+		return "its images are there"
+	default:
+		return ImageWaitReason(c)
+	}
+}
+
+// with returns reason and another one, each if it is not "".
+func with(reason, another string) string {
+	if reason == "" || another == "" {
+		return reason + another
+	}
+	return reason + ", " + another
+}
+
+// OTACondition is CompleteCondition for a plan of NewOTAPlan, or of NewStatefulSetPlan.
 func OTACondition(p *Plan) appsv1.DaemonSetCondition {
 	_, reason, message := progress(p)
 	if p.Counts[WaitingForOwner] > 0 {

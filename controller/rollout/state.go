@@ -114,6 +114,8 @@ type Plan struct {
 	Max         int
 	// Breaker is the state of the circuit breaker.
 	Breaker Breaker
+	// pods is whether Nodes are the pods of a StatefulSet.
+	pods bool
 	// Wake is when to call NewPlan again at the latest, though nothing has happened;
 	// zero when only an event can change anything.
 	Wake time.Time

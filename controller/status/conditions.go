@@ -12,6 +12,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
@@ -92,14 +93,44 @@ func OwnedConditions(ds *appsv1.DaemonSet) []appsv1.DaemonSetCondition {
 	return out
 }
 
-// PatchConditions returns the patch that gives ds the conditions want, nil if it has them.
-// The patch is urgent when more than a message changes.
-func PatchConditions(ds *appsv1.DaemonSet, want Conditions, now time.Time) (patch []byte, urgent bool) {
-	var (
-		p    statusPatch
-		none appsv1.DaemonSetCondition
-	)
-	p.Metadata.UID = ds.UID
+// PatchWorkload returns the patch that gives o, a DaemonSet or StatefulSet, the conditions want and this report, and how
+// long it may wait for the last one: not at all if more than numbers and names change. The patch is nil if o has all of it.
+// A nil report leaves the annotation as it is, one without a Reason removes it.
+func PatchWorkload(o metav1.Object, want Conditions, report *rollout.Report, now time.Time) (patch []byte, wait time.Duration) {
+	var p statusPatch
+	p.Metadata.UID = o.GetUID()
+	wait = reportInterval
+	if ds, ok := o.(*appsv1.DaemonSet); ok {
+		wait = p.setConditions(ds, want, now)
+	}
+	if report != nil {
+		value := ""
+		have, current := rollout.ReportOn(o)
+		if report.Reason != "" {
+			value = report.Encode()
+		}
+		p.annotate(rollout.ReportAnnotation, o.GetAnnotations()[rollout.ReportAnnotation], value)
+		if !current || have.Reason != report.Reason {
+			wait = 0
+		}
+	}
+	if p.Status.Conditions == nil && p.Metadata.Annotations == nil {
+		return nil, 0
+	}
+	return p.encode(), wait
+}
+
+const (
+	// messageInterval and reportInterval are the least time between patches that change only messages of conditions,
+	// or only the report. Each patch makes Kubernetes reconcile the whole workload.
+	messageInterval = time.Second
+	reportInterval  = 5 * time.Second
+)
+
+// setConditions adds those of want that differ from ds's, and returns how long they may wait.
+func (p *statusPatch) setConditions(ds *appsv1.DaemonSet, want Conditions, now time.Time) (wait time.Duration) {
+	var none appsv1.DaemonSetCondition
+	wait = reportInterval
 	for _, t := range ownedTypes {
 		c, mentioned := want[t]
 		if !mentioned {
@@ -110,12 +141,12 @@ func PatchConditions(ds *appsv1.DaemonSet, want Conditions, now time.Time) (patc
 		if sameReason && have.Message == wanted.Message {
 			continue
 		}
-		urgent = urgent || !sameReason
+		wait = min(wait, messageInterval)
+		if !sameReason {
+			wait = 0
+		}
 		p.Status.Conditions = append(p.Status.Conditions,
 			patchCondition(string(t), have.Status, wanted.Status, wanted.Reason, wanted.Message, now))
 	}
-	if p.Status.Conditions == nil {
-		return nil, false
-	}
-	return p.encode(), urgent
+	return wait
 }

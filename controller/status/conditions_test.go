@@ -3,6 +3,7 @@ package status
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -30,18 +31,18 @@ func withConditions(all ...appsv1.DaemonSetCondition) *appsv1.DaemonSet {
 	return ds
 }
 
-// daemonSetPatched applies a patch as the apiserver does.
-func daemonSetPatched(t *testing.T, ds *appsv1.DaemonSet, patch []byte) *appsv1.DaemonSet {
+// patched applies a patch as the apiserver does.
+func patched[T any](t *testing.T, o *T, patch []byte) *T {
 	t.Helper()
-	original, err := json.Marshal(ds)
+	original, err := json.Marshal(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	merged, err := strategicpatch.StrategicMergePatch(original, patch, appsv1.DaemonSet{})
+	out := new(T)
+	merged, err := strategicpatch.StrategicMergePatch(original, patch, out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := &appsv1.DaemonSet{}
 	if err := json.Unmarshal(merged, out); err != nil {
 		t.Fatal(err)
 	}
@@ -60,15 +61,15 @@ func TestConditionsPatch(t *testing.T) {
 		return c
 	}
 	tests := map[string]struct {
-		have   []appsv1.DaemonSetCondition
-		want   Conditions
-		none   bool
-		urgent bool
-		after  map[appsv1.DaemonSetConditionType]corev1.ConditionStatus
-		moved  bool // the transition of complete is now
+		have  []appsv1.DaemonSetCondition
+		want  Conditions
+		none  bool
+		wait  time.Duration
+		after map[appsv1.DaemonSetConditionType]corev1.ConditionStatus
+		moved bool // the transition of complete is now
 	}{
 		"a first one": {
-			want: want(condition(complete, no, "A", "m")), urgent: true, moved: true,
+			want: want(condition(complete, no, "A", "m")), moved: true,
 			after: map[appsv1.DaemonSetConditionType]corev1.ConditionStatus{complete: no},
 		},
 		"no change": {
@@ -77,24 +78,24 @@ func TestConditionsPatch(t *testing.T) {
 			after: map[appsv1.DaemonSetConditionType]corev1.ConditionStatus{complete: no},
 		},
 		"another message can wait": {
-			have: []appsv1.DaemonSetCondition{condition(complete, no, "A", "m")}, want: want(condition(complete, no, "A", "other")),
+			have: []appsv1.DaemonSetCondition{condition(complete, no, "A", "m")}, want: want(condition(complete, no, "A", "other")), wait: messageInterval,
 			after: map[appsv1.DaemonSetConditionType]corev1.ConditionStatus{complete: no},
 		},
 		"another reason is urgent, and no transition": {
-			have: []appsv1.DaemonSetCondition{condition(complete, no, "A", "m")}, want: want(condition(complete, no, "B", "m")), urgent: true,
+			have: []appsv1.DaemonSetCondition{condition(complete, no, "A", "m")}, want: want(condition(complete, no, "B", "m")),
 			after: map[appsv1.DaemonSetConditionType]corev1.ConditionStatus{complete: no},
 		},
 		"another status is urgent, and a transition": {
-			have: []appsv1.DaemonSetCondition{condition(complete, no, "A", "m")}, want: want(condition(complete, yes, "B", "m")), urgent: true, moved: true,
+			have: []appsv1.DaemonSetCondition{condition(complete, no, "A", "m")}, want: want(condition(complete, yes, "B", "m")), moved: true,
 			after: map[appsv1.DaemonSetConditionType]corev1.ConditionStatus{complete: yes},
 		},
 		"a condition that is not mentioned stays": {
-			have: []appsv1.DaemonSetCondition{condition(progressing, no, "A", "m")}, want: want(condition(complete, yes, "B", "m")), urgent: true, moved: true,
+			have: []appsv1.DaemonSetCondition{condition(progressing, no, "A", "m")}, want: want(condition(complete, yes, "B", "m")), moved: true,
 			after: map[appsv1.DaemonSetConditionType]corev1.ConditionStatus{complete: yes, progressing: no},
 		},
 		"a removed condition": {
-			have: []appsv1.DaemonSetCondition{condition(complete, no, "A", "m"), condition(progressing, yes, "A", "m")},
-			want: Conditions{complete: nil}, urgent: true,
+			have:  []appsv1.DaemonSetCondition{condition(complete, no, "A", "m"), condition(progressing, yes, "A", "m")},
+			want:  Conditions{complete: nil},
 			after: map[appsv1.DaemonSetConditionType]corev1.ConditionStatus{progressing: yes},
 		},
 		"a removed condition that was not there": {want: Conditions{complete: nil}, none: true},
@@ -102,12 +103,12 @@ func TestConditionsPatch(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			ds := withConditions(tt.have...)
-			patch, urgent := PatchConditions(ds, tt.want, now)
-			if (patch == nil) != tt.none || urgent != tt.urgent {
-				t.Fatalf("got %s, urgent: %t", patch, urgent)
+			patch, wait := PatchWorkload(ds, tt.want, nil, now)
+			if (patch == nil) != tt.none || wait != tt.wait {
+				t.Fatalf("got %s, which may wait for %v", patch, wait)
 			}
 			if patch != nil {
-				ds = daemonSetPatched(t, ds, patch)
+				ds = patched(t, ds, patch)
 			}
 			if c := daemonset.Condition(ds, foreign); c == nil || c.Reason != "Theirs" || len(ds.Status.Conditions) != len(tt.after)+1 {
 				t.Errorf("got %v", ds.Status.Conditions)
@@ -124,22 +125,69 @@ func TestConditionsPatch(t *testing.T) {
 	}
 }
 
+// What programs wait for is written at once; a node more or less in the report is not worth a reconcile by Kubernetes.
+func TestReportPatch(t *testing.T) {
+	report := func(reason string, ready int) *rollout.Report {
+		r := rollout.NewAwaitReport(&appsv1.StatefulSet{})
+		r.Reason, r.Limits = reason, &rollout.Limits{Ready: ready}
+		return r
+	}
+	was := report("A", 1).Encode()
+	tests := map[string]struct {
+		have   string
+		want   *rollout.Report
+		change func(*appsv1.StatefulSet)
+		wait   time.Duration
+		after  string
+	}{
+		"a first one":                     {"", report("A", 1), nil, 0, was},
+		"no change":                       {was, report("A", 1), nil, 0, was},
+		"a node more can wait":            {was, report("A", 2), nil, reportInterval, report("A", 2).Encode()},
+		"another reason is urgent":        {was, report("B", 1), nil, 0, report("B", 1).Encode()},
+		"an answer to a change is urgent": {was, report("A", 2), func(s *appsv1.StatefulSet) { s.Generation++ }, 0, report("A", 2).Encode()},
+		"one that cannot be read":         {"{", report("A", 1), nil, 0, was},
+		"one that is not mentioned":       {was, nil, nil, 0, was},
+		"a workload that has opted out":   {was, &rollout.Report{}, nil, 0, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			sts := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{UID: "uid", Annotations: map[string]string{"theirs": "1"}}}
+			if tt.have != "" {
+				sts.Annotations[rollout.ReportAnnotation] = tt.have
+			}
+			if tt.change != nil {
+				tt.change(sts)
+			}
+			patch, wait := PatchWorkload(sts, nil, tt.want, now)
+			if wait != tt.wait || (patch == nil) != (tt.have == tt.after) {
+				t.Errorf("got %s, which may wait for %v", patch, wait)
+			}
+			if patch != nil {
+				sts = patched(t, sts, patch)
+			}
+			if got := sts.Annotations[rollout.ReportAnnotation]; got != tt.after || sts.Annotations["theirs"] != "1" {
+				t.Errorf("got %q, want %q", got, tt.after)
+			}
+		})
+	}
+}
+
 // What AdvancedRollingUpdate set before is corrected with OTA, and the other way round.
 func TestConditionsWhenTheStrategyChanges(t *testing.T) {
 	ds := withConditions(rollout.Invalid("problem"),
 		condition(rollout.CompleteCondition, corev1.ConditionTrue, "A", "m"), condition(rollout.ProgressingCondition, corev1.ConditionFalse, "A", "m"),
 		condition(rollout.HaltedCondition, corev1.ConditionTrue, "A", "m"))
 	complete := condition(rollout.CompleteCondition, corev1.ConditionFalse, rollout.ReasonWaitingForOwners, "m")
-	patch, _ := PatchConditions(ds, ForOTA(ds, complete), now)
-	ds = daemonSetPatched(t, ds, patch)
+	patch, _ := PatchWorkload(ds, ForOTA(ds, complete), nil, now)
+	ds = patched(t, ds, patch)
 	if c := daemonset.Condition(ds, rollout.CompleteCondition); c == nil || c.Reason != rollout.ReasonWaitingForOwners || c.Status != corev1.ConditionFalse {
 		t.Errorf("got %v", ds.Status.Conditions)
 	}
 	if c := daemonset.Condition(ds, rollout.InvalidCondition); c == nil || c.Status != corev1.ConditionFalse || len(ds.Status.Conditions) != 3 {
 		t.Errorf("got %v, want what is invalid corrected, and no other condition of a rollout", ds.Status.Conditions)
 	}
-	patch, _ = PatchConditions(ds, ForRollout(ds, rollout.AwaitRevision()...), now)
-	if ds = daemonSetPatched(t, ds, patch); daemonset.Condition(ds, rollout.CompleteCondition).Reason != rollout.ReasonNewTemplate {
+	patch, _ = PatchWorkload(ds, ForRollout(ds, rollout.AwaitRevision()...), nil, now)
+	if ds = patched(t, ds, patch); daemonset.Condition(ds, rollout.CompleteCondition).Reason != rollout.ReasonNewTemplate {
 		t.Errorf("got %v", ds.Status.Conditions)
 	}
 }

@@ -2,14 +2,12 @@ package status
 
 import (
 	"bytes"
-	"encoding/json"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
@@ -56,24 +54,6 @@ func free(*corev1.Pod) string { return "" }
 
 func imagesOf(hash string) upgrade.Target {
 	return upgrade.Target{Revision: hash, Containers: []upgrade.Image{{Name: "app", Image: "app:" + hash}}}
-}
-
-// patched applies patch the way an apiserver does.
-func patched(t *testing.T, pod *corev1.Pod, patch []byte) *corev1.Pod {
-	t.Helper()
-	original, err := json.Marshal(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	merged, err := strategicpatch.StrategicMergePatch(original, patch, &corev1.Pod{})
-	if err != nil {
-		t.Fatalf("patch %s: %v", patch, err)
-	}
-	out := &corev1.Pod{}
-	if err := json.Unmarshal(merged, out); err != nil {
-		t.Fatal(err)
-	}
-	return out
 }
 
 func TestPatchLeadsToTheWantedMark(t *testing.T) {

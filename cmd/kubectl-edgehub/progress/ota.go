@@ -8,7 +8,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/workload"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
@@ -34,10 +33,7 @@ func (r *Report) judgeOTA(ds *appsv1.DaemonSet, o Objects, now time.Time) {
 	unmarked, unscheduled := 0, 0
 	r.fill(&plan, rollout.OTAStates(), func(n *rollout.NodeStatus) {
 		pod := pods[n.Pod]
-		switch {
-		case n.State == rollout.WaitingForOwner:
-			n.Reason = format.Joined(n.Reason, imagesOn(pod, r.Revision))
-		case n.State == rollout.Unavailable && pod != nil && n.Revision != r.Revision:
+		if n.State == rollout.Unavailable && pod != nil && n.Revision != r.Revision {
 			unscheduled++ // its node does not know it
 		}
 		if pod != nil && n.State != rollout.Unavailable && !marked(pod, r.Revision) {

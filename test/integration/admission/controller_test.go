@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
@@ -231,8 +232,8 @@ func TestWhatTheControllerMayChangeOfAStatus(t *testing.T) {
 	for kind, texts := range map[string][]string{
 		"pods":         {condition("PodNeedUpgrade"), condition("PodRolledBack"), annotation(upgrade.TargetAnnotation), annotation("apps.openyurt.io/upgrade-policy")},
 		"nodes":        {condition("apps.openyurt.io/Autonomy"), annotation(upgrade.MissingAnnotation), gone("apps.openyurt.io/autonomy-released")},
-		"daemonsets":   {condition("RolloutComplete"), condition("RolloutProgressing"), condition("RolloutHalted"), condition("UpdateStrategyInvalid"), annotation("apps.openyurt.io/retried-at")},
-		"statefulsets": {annotation("apps.openyurt.io/retried-at")},
+		"daemonsets":   {condition("RolloutComplete"), condition("RolloutProgressing"), condition("RolloutHalted"), condition("UpdateStrategyInvalid"), annotation("apps.openyurt.io/retried-at"), annotation(rollout.ReportAnnotation)},
+		"statefulsets": {annotation("apps.openyurt.io/retried-at"), annotation(rollout.ReportAnnotation)},
 	} {
 		for _, text := range texts {
 			if err := patch(controller, kind, text); err != nil {

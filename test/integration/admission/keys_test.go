@@ -129,7 +129,7 @@ func TestAKnownKeyIsNotWarnedAbout(t *testing.T) {
 		rollout.MaxUnavailableAnnotation: "1", rollout.PartitionAnnotation: "1", rollout.PausedAnnotation: "true",
 		rollout.NodeSelectorAnnotation: "a=b", rollout.ContinueAnnotation: "7c9d", rollout.PrepullTimeoutAnnotation: "1h",
 		upgrade.PrepullAnnotation: "true", upgrade.MaxHoldAnnotation: "36h", upgrade.OwnerRollbackAnnotation: "Denied",
-		upgrade.RollbackHistoryAnnotation: "2", controller.RetriedAnnotation: "2026-01-02T03:04:05.6Z",
+		upgrade.RollbackHistoryAnnotation: "2", controller.RetriedAnnotation: "2026-01-02T03:04:05.6Z", rollout.ReportAnnotation: "{}",
 	}
 	ds := daemonSet(onDelete, annotations)
 	ds.Labels = map[string]string{}
