@@ -151,6 +151,9 @@ func TestModelOwnersSeeThatTheSuccessorIsRefused(t *testing.T) {
 		if got := blocked(); !strings.Contains(got, violates) {
 			t.Errorf("the node sees %q", got)
 		}
+		if r, _ := rollout.ReportOn(m.daemonSet()); r == nil || !strings.Contains(r.StateOf("n2", "app-1").Reason, "the upgrade is not offered: ") {
+			t.Errorf("the report is %+v", r)
+		}
 		m.admit("")
 		time.Sleep(11 * time.Minute)
 		if got := blocked(); got != "" {

@@ -88,20 +88,21 @@ The circuit breaker: when nodes go NotReady soon after they were updated, at lea
 two of them, at least the maximum, and more than half of those updated, nothing more
 is deleted until they are back, the pod template changes, or you say: resume.
 
-The last line says what comes next. It is judged from what is in the cluster, by the
-controller's rules, and stays true when the controller does not run; a warning says
-so then.
+The last line says what comes next. All of this is what the controller says, in an
+annotation of the DaemonSet or StatefulSet; there is a warning if it does not run. Right
+after a change it is updating, until the controller has seen that; it is unknown if the
+controller says nothing, as those of earlier releases.
 
 Exit codes:
   0  done: every node is updated, but for those that partition, node selector or
      placement hold, or whose owner went back
   1  failed: wrong words on the command line, no such DaemonSet, no right to read it,
      no connection. Needed are get, list and watch for daemonsets (or statefulsets),
-     controllerrevisions and pods in its namespace, and list and watch for nodes;
-     without a name, list for all of them
-  2  not done; it goes on by itself, or waits for nodes or their owners
+     and list and watch for pods in its namespace; without a name, list for all
+  2  not done; it goes on by itself, or waits for nodes or their owners; or unknown
   3  not done, and somebody must do something: it is paused, halted by the circuit
-     breaker, pods do not come or may not be deleted, or its annotations are wrong
+     breaker, pods do not come, may not be deleted or would be refused, or its
+     annotations are wrong
 Without a name, the highest of all counts.
 Without --watch, these tell how it stands now. --watch ends with 0, or with 3 for wrong
 annotations; it waits through a pause, a halt and a refusal. When --timeout has

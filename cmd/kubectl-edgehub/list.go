@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -89,12 +88,8 @@ func (c *cluster) list(ctx context.Context, kind workload.Kind, o metav1.ListOpt
 	return out, nil
 }
 
-// evaluateAll reads the nodes once, and the pods and revisions of one workload at a time.
+// evaluateAll reads the pods of one workload at a time.
 func evaluateAll(ctx context.Context, c *cluster, workloads []workload.Object) ([]*progress.Report, error) {
-	nodes, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
 	check := leaseCheck{c: c}
 	reports := []*progress.Report{}
 	for _, w := range workloads {
@@ -102,31 +97,19 @@ func evaluateAll(ctx context.Context, c *cluster, workloads []workload.Object) (
 		if err != nil {
 			return nil, err
 		}
-		selected := metav1.ListOptions{LabelSelector: selector}
-		revisions, err := c.client.AppsV1().ControllerRevisions(w.GetNamespace()).List(ctx, selected)
+		list, err := c.client.CoreV1().Pods(w.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: selector})
 		if err != nil {
 			return nil, err
 		}
-		pods, err := c.client.CoreV1().Pods(w.GetNamespace()).List(ctx, selected)
-		if err != nil {
-			return nil, err
+		var pods []*corev1.Pod
+		for i := range list.Items {
+			pods = append(pods, &list.Items[i])
 		}
-		r, err := judge(ctx, c, &check, progress.Objects{
-			Workload: w, Pods: controlled(w, pointers(pods.Items)), Nodes: pointers(nodes.Items),
-			Revisions: controlled(w, pointers(revisions.Items)),
-		})
+		r, err := evaluate(ctx, c, &check, w, controlled(w, pods))
 		if err != nil {
 			return nil, err
 		}
 		reports = append(reports, r)
 	}
 	return reports, nil
-}
-
-func pointers[T corev1.Pod | corev1.Node | appsv1.ControllerRevision](items []T) []*T {
-	var out []*T
-	for i := range items {
-		out = append(out, &items[i])
-	}
-	return out
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/progress"
 	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/controller/workload"
 )
 
 // twoNamespaces has a DaemonSet and a StatefulSet with OTA in different namespaces, each with a pod
@@ -29,9 +31,10 @@ func twoNamespaces() []runtime.Object {
 	}}
 	db.Spec.Selector, db.Spec.UpdateStrategy.Type = selector, appsv1.OnDeleteStatefulSetStrategyType
 	db.Status.UpdateRevision = "db-1"
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge01"}}
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	out := []runtime.Object{plain, &log, db, node}
+	out := []runtime.Object{plain, &log, db}
+	for _, w := range []workload.Object{&log, db} {
+		say(w, rollout.ReasonComplete, rollout.Group{State: rollout.Updated, Count: 1})
+	}
 	for _, w := range []struct {
 		kind, namespace, name, pod, hash string
 		uid                              types.UID
@@ -40,17 +43,21 @@ func twoNamespaces() []runtime.Object {
 		meta.OwnerReferences = []metav1.OwnerReference{{Kind: w.kind, Name: w.name, UID: w.uid, Controller: new(true)}}
 		pod := &corev1.Pod{ObjectMeta: meta}
 		pod.Name, pod.Spec.NodeName = w.pod, "edge01"
-		pod.Status.Conditions = []corev1.PodCondition{
-			{Type: corev1.PodReady, Status: corev1.ConditionTrue},
-			{Type: "PodNeedUpgrade", Status: corev1.ConditionFalse, Message: "controllerrevision: " + w.hash},
-		}
-		revision := &appsv1.ControllerRevision{ObjectMeta: meta}
-		revision.Name = w.name + "-1"
 		other := pod.DeepCopy() // of somebody else
 		other.Name, other.OwnerReferences = "other", nil
-		out = append(out, pod, revision, other)
+		out = append(out, pod, other)
 	}
 	return out
+}
+
+// say has the controller say about what w asks for now.
+func say(w workload.Object, reason string, groups ...rollout.Group) {
+	r := rollout.NewAwaitReport(w)
+	r.Revision, r.Reason, r.Message, r.Groups, r.Counts = "1", reason, "so many nodes updated", groups, map[rollout.State]int{}
+	for _, g := range groups {
+		r.Counts[g.State] = g.Count
+	}
+	w.GetAnnotations()[rollout.ReportAnnotation] = r.Encode()
 }
 
 func listAll(t *testing.T, o options, namespace string, objects ...runtime.Object) (code progress.ExitCode, out, errs string) {
@@ -100,13 +107,12 @@ func TestStatusOfAllShowsWhatIsWrong(t *testing.T) {
 func TestStatusOfAllWarnsOnceOfTheController(t *testing.T) {
 	objects := twoNamespaces()
 	for _, o := range objects {
-		if pod, ok := o.(*corev1.Pod); ok {
-			pod.Labels[appsv1.ControllerRevisionHashLabelKey], pod.Status.Conditions = "old", pod.Status.Conditions[:1]
+		if w, ok := o.(workload.Object); ok {
+			w.SetGeneration(2) // which no controller has seen
 		}
 	}
 	code, out, _ := listAll(t, options{all: true}, "", objects...)
-	if code != progress.ExitUnderWay || strings.Count(out, "warning: the controller seems not to run") != 1 ||
-		!strings.Contains(out, "\nwarning: sts/db in bank: the controller has not yet told 1 pods") {
+	if code != progress.ExitUnderWay || strings.Count(out, "warning: the controller seems not to run") != 1 || strings.Count(out, "updating") != 2 {
 		t.Errorf("got exit code %d and\n%s", code, out)
 	}
 }

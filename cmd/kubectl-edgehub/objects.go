@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -26,8 +25,8 @@ import (
 // source follows the objects of one workload. It lives from follow to close, and
 // its methods are for one goroutine.
 type source struct {
-	first                             workload.Object
-	workloads, revisions, pods, nodes cache.SharedIndexInformer
+	first           workload.Object
+	workloads, pods cache.SharedIndexInformer
 
 	// changed holds a value when something has changed since it was last read.
 	changed chan struct{}
@@ -60,9 +59,7 @@ func follow(ctx context.Context, c *cluster, n named) (*source, error) {
 	s := &source{
 		first:     first,
 		workloads: inform(c.client, c.namespace, 0, cache.Indexers{}, byName),
-		revisions: appsinformers.NewFilteredControllerRevisionInformer(c.client, c.namespace, 0, cache.Indexers{}, selected),
 		pods:      coreinformers.NewFilteredPodInformer(c.client, c.namespace, 0, cache.Indexers{}, selected),
-		nodes:     coreinformers.NewNodeInformer(c.client, 0, cache.Indexers{}),
 		changed:   make(chan struct{}, 1), // one is enough to signal a change
 		failed:    make(chan error, 1),    // the first counts
 	}
@@ -81,7 +78,7 @@ func get(ctx context.Context, c *cluster, n named) (workload.Object, error) {
 	return c.client.AppsV1().DaemonSets(c.namespace).Get(ctx, n.name, metav1.GetOptions{})
 }
 
-// selectorOf returns the label selector of w's pods and revisions.
+// selectorOf returns the label selector of w's pods.
 func selectorOf(w workload.Object) (string, error) {
 	selector, err := metav1.LabelSelectorAsSelector(workload.SelectorOf(w))
 	if err != nil {
@@ -93,7 +90,7 @@ func selectorOf(w workload.Object) (string, error) {
 func (s *source) start(ctx context.Context) error {
 	synced := make(chan struct{})
 	var all []cache.DoneChecker
-	for _, informer := range []cache.SharedIndexInformer{s.workloads, s.revisions, s.pods, s.nodes} {
+	for _, informer := range []cache.SharedIndexInformer{s.workloads, s.pods} {
 		if err := informer.SetTransform(trim); err != nil {
 			return err
 		}
@@ -127,13 +124,10 @@ func (s *source) start(ctx context.Context) error {
 	}
 }
 
-// trim drops large fields that nothing here reads.
+// trim drops what nothing here reads.
 func trim(object any) (any, error) {
 	if o, err := meta.Accessor(object); err == nil {
 		o.SetManagedFields(nil)
-	}
-	if node, ok := object.(*corev1.Node); ok {
-		node.Status.Images = nil
 	}
 	return object, nil
 }
@@ -164,25 +158,22 @@ func (s *source) tellError(err error, synced chan struct{}) {
 	}
 }
 
-// now returns the present objects, or an error when the workload has been deleted.
-func (s *source) now() (progress.Objects, error) {
+// now returns the workload and its pods, or an error when it has been deleted.
+func (s *source) now() (workload.Object, []*corev1.Pod, error) {
 	name := progress.NameOf(s.first)
 	all := listOf[workload.Object](s.workloads)
 	if len(all) == 0 {
-		return progress.Objects{}, fmt.Errorf("%s has been deleted", name)
+		return nil, nil, fmt.Errorf("%s has been deleted", name)
 	}
 	if all[0].GetUID() != s.first.GetUID() {
-		return progress.Objects{}, fmt.Errorf("%s has been deleted and made again; run this once more", name)
+		return nil, nil, fmt.Errorf("%s has been deleted and made again; run this once more", name)
 	}
-	return progress.Objects{
-		Workload: all[0], Pods: controlled(all[0], listOf[*corev1.Pod](s.pods)),
-		Nodes: listOf[*corev1.Node](s.nodes), Revisions: controlled(all[0], listOf[*appsv1.ControllerRevision](s.revisions)),
-	}, nil
+	return all[0], controlled(all[0], listOf[*corev1.Pod](s.pods)), nil
 }
 
-// controlled returns those of objects that w controls, in their array.
-func controlled[T metav1.Object](w workload.Object, objects []T) []T {
-	return slices.DeleteFunc(objects, func(o T) bool { return !daemonset.Controls(w, o) })
+// controlled returns those of pods that w controls, in their array.
+func controlled(w workload.Object, pods []*corev1.Pod) []*corev1.Pod {
+	return slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return !daemonset.Controls(w, pod) })
 }
 
 func listOf[T any](informer cache.SharedIndexInformer) []T {

@@ -53,7 +53,7 @@ func TestPauseAndResume(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			ds, _, _ := rolling()
+			ds := rolling()
 			for _, change := range tt.change {
 				change(ds)
 			}

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/progress"
+	"github.com/edgehub-io/edgehub/controller/workload"
 )
 
 const (
@@ -80,20 +83,20 @@ type watcher struct {
 }
 
 func (w *watcher) look(ctx context.Context) (*progress.Report, error) {
-	o, err := w.source.now()
+	o, pods, err := w.source.now()
 	if err != nil {
 		return nil, err
 	}
-	return judge(ctx, w.cluster, &w.lease, o)
+	return evaluate(ctx, w.cluster, &w.lease, o, pods)
 }
 
-// judge evaluates o, and warns if the controller does not run and something is left to do.
-func judge(ctx context.Context, c *cluster, lease *leaseCheck, o progress.Objects) (*progress.Report, error) {
-	r, err := progress.Evaluate(o, c.clock.now())
+// evaluate returns the report of o, and warns if the controller does not run: then it may be of long ago.
+func evaluate(ctx context.Context, c *cluster, lease *leaseCheck, o workload.Object, pods []*corev1.Pod) (*progress.Report, error) {
+	r, err := progress.Evaluate(o, pods, c.clock.now())
 	if err != nil {
 		return nil, err
 	}
-	if code := r.State.ExitCode(); r.Revision != "" && code != progress.ExitDone {
+	if r.State != progress.Invalid {
 		if warning := lease.warning(ctx, r.Spoke); warning != "" {
 			r.Warn(warning)
 		}

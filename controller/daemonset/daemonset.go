@@ -1,6 +1,5 @@
 // Package daemonset reads what a DaemonSet asks for, and which revision it wants
-// its pods to run. The controller acts on it, and programs that show a rollout to
-// people must show the same.
+// its pods to run.
 //
 // Everything here is a pure function and safe for concurrent use.
 package daemonset

@@ -48,16 +48,16 @@ func (pl *planner) imagesFor(p *nodePods, pod *corev1.Pod) imageWait {
 	if readySince := p.observed.readySince(); readySince.After(since) {
 		since = readySince // it has had no time before
 	}
-	w := imageWait{images: imagesAwaited, until: since.Add(pl.in.Options.PrepullTimeout), reason: ImageWaitReason(c)}
+	w := imageWait{images: imagesAwaited, until: since.Add(pl.in.Options.PrepullTimeout), reason: imageWaitReason(c)}
 	if !pl.in.Now.Before(w.until) {
 		w.images = imagesLate
 	}
 	return w
 }
 
-// ImageWaitReason describes why the images of the next revision are not there, from a
+// imageWaitReason describes why the images of the next revision are not there, from a
 // pod's condition, which is nil or not True.
-func ImageWaitReason(c *corev1.PodCondition) string {
+func imageWaitReason(c *corev1.PodCondition) string {
 	if c == nil {
 		return "its images are being pulled"
 	}

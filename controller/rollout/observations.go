@@ -24,8 +24,8 @@ type Observations struct {
 // NewObservations returns one without observations. Times count from the first one.
 func NewObservations() *Observations { return &Observations{} }
 
-// NewTrustingObservations returns one that trusts the times in the conditions. It is for
-// programs that show the state after a single look, and not for deciding what to delete.
+// NewTrustingObservations returns one that trusts the times in the conditions. It is for the strategy OTA, which only
+// reports, and not for deciding what to delete.
 func NewTrustingObservations() *Observations { return &Observations{trusting: true} }
 
 // observation is since when something has had the status of its Ready condition.

@@ -15,6 +15,10 @@ const WaitingForOwner State = "waiting_for_owner"
 // ReasonWaitingForOwners is that of CompleteCondition with the strategy OTA.
 const ReasonWaitingForOwners = "WaitingForOwners"
 
+// ReasonUpgradeBlocked is that of the condition PodNeedUpgrade of a pod that needs an upgrade, and whose node would not get
+// the next pod. Target.Blocked has the words; the message of the condition is for programs.
+const ReasonUpgradeBlocked = "UpgradeBlocked"
+
 // OTAStates returns the states of nodes with the strategy OTA, in the order in which they are shown.
 func OTAStates() []State {
 	return []State{Updated, Unavailable, WaitingForOwner, HeldByPlacement, RolledBack}
@@ -38,13 +42,23 @@ func NewOTAPlan(in Input) Plan {
 		switch {
 		case n.State == Updated || n.State == Unavailable || n.State == HeldByPlacement || n.State == RolledBack:
 		case known[n.Pod] != nil:
-			n.State, n.Reason = WaitingForOwner, with(n.Reason, imagesOn(known[n.Pod], in.Revision))
+			n.State, n.Reason = WaitingForOwner, with(n.Reason, obstacleOn(known[n.Pod], in.Revision))
 		default:
 			n.State = Unavailable // no owner can upgrade what is not there
 		}
 		p.Counts[n.State]++
 	}
 	return p
+}
+
+// obstacleOn returns why the owner of a pod is not offered revision, as the pod's mark has it, or else how far its images are.
+func obstacleOn(pod *corev1.Pod, revision string) string {
+	if c := upgrade.Condition(pod, upgrade.NeedCondition); c != nil && c.Reason == ReasonUpgradeBlocked {
+		if t, ok, err := upgrade.TargetOf(pod); ok && err == nil && t.Revision == revision {
+			return "the upgrade is not offered: " + t.Blocked
+		}
+	}
+	return imagesOn(pod, revision)
 }
 
 // imagesOn describes the state of revision's images on the pod's node, "" if nobody requested them there.
@@ -56,7 +70,7 @@ func imagesOn(pod *corev1.Pod, revision string) string {
 	case c.Status == corev1.ConditionTrue:
 		return "its images are there"
 	default:
-		return ImageWaitReason(c)
+		return imageWaitReason(c)
 	}
 }
 

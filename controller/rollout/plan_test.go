@@ -397,8 +397,8 @@ func TestStatesHaveReasons(t *testing.T) {
 	for _, s := range States() {
 		sum += p.Counts[s]
 	}
-	if sum != p.Total() || p.Ready != 6 || p.Unavailable != 3 {
-		t.Errorf("counts %v of %d nodes, %d Ready, %d unavailable", p.Counts, p.Total(), p.Ready, p.Unavailable)
+	if sum != len(p.Nodes) || p.Ready != 6 || p.Unavailable != 3 {
+		t.Errorf("counts %v of %d nodes, %d Ready, %d unavailable", p.Counts, len(p.Nodes), p.Ready, p.Unavailable)
 	}
 }
 
@@ -417,7 +417,7 @@ func TestTextsOfNodesAreTruncated(t *testing.T) {
 	if got := p.Summary(); len(got) > 1024 {
 		t.Errorf("the summary has %d bytes", len(got))
 	}
-	if got := ImageWaitReason(&corev1.PodCondition{Status: corev1.ConditionFalse, Reason: long}); len(got) > 200 {
+	if got := imageWaitReason(&corev1.PodCondition{Status: corev1.ConditionFalse, Reason: long}); len(got) > 200 {
 		t.Errorf("the trouble with its images has %d bytes", len(got))
 	}
 }
@@ -479,7 +479,7 @@ func TestANodeThatWouldGetNoPodKeepsTheOldOne(t *testing.T) {
 	w.upgrade("n1", true) // by somebody who tolerates the taint
 	w.plan()
 	w.pass(time.Hour)
-	if p := w.plan(); !p.Complete() || p.Total() != 1 {
+	if p := w.plan(); !p.Complete() || len(p.Nodes) != 1 {
 		t.Errorf("a node that should not run it counts without an old pod: %s", p.Summary())
 	}
 }

@@ -121,23 +121,9 @@ type Plan struct {
 	Wake time.Time
 }
 
-// Total is how many Nodes there are.
-func (p *Plan) Total() int { return len(p.Nodes) }
-
 // Complete reports whether there is nothing left to do, not even later: the nodes that would
 // get no new pod do not count.
 func (p *Plan) Complete() bool { return p.Counts[Updated]+p.Counts[HeldByPlacement] == len(p.Nodes) }
-
-// In returns the nodes in a state, by name.
-func (p *Plan) In(state State) []NodeStatus {
-	var out []NodeStatus
-	for _, n := range p.Nodes {
-		if n.State == state {
-			out = append(out, n)
-		}
-	}
-	return out
-}
 
 // wakeAt sets Wake to t if that is earlier. The zero time is never.
 func (p *Plan) wakeAt(t time.Time) {

@@ -45,7 +45,7 @@ func (in *Input) stateOfPod(pod *corev1.Pod, minReadySeconds int32, p *Plan) (St
 		if in.rolledBack(pod) {
 			return RolledBack, reason
 		}
-		return WaitingForOwner, with(reason, imagesOn(pod, in.Revision))
+		return WaitingForOwner, with(reason, obstacleOn(pod, in.Revision))
 	case lost:
 		return Updated, "" // which is all that can be known
 	case !observed.ready():

@@ -45,6 +45,10 @@ func TestWhereThePodsOfAStatefulSetStand(t *testing.T) {
 		"an old pod whose images are pulled": {func(_ *appsv1.StatefulSet, in *Input) {
 			in.Pods[1].Status.Conditions = append(in.Pods[1].Status.Conditions, corev1.PodCondition{Type: upgrade.ImageCondition, Message: upgrade.Message(target)})
 		}, 1, "waiting_for_owner: its images are being pulled", two, ReasonWaitingForOwners},
+		"an old pod whose next one is refused": {func(_ *appsv1.StatefulSet, in *Input) {
+			in.Pods[1].Status.Conditions = append(in.Pods[1].Status.Conditions, corev1.PodCondition{Type: upgrade.NeedCondition, Reason: ReasonUpgradeBlocked})
+			in.Pods[1].Annotations = map[string]string{upgrade.TargetAnnotation: upgrade.Target{Revision: target, Containers: []upgrade.Image{{}}, Blocked: "no"}.Encode()}
+		}, 1, "waiting_for_owner: the upgrade is not offered: no", two, ReasonWaitingForOwners},
 		"an old pod on a lost node": {func(_ *appsv1.StatefulSet, in *Input) {
 			in.Nodes[1].Status.Conditions[0].Status = corev1.ConditionUnknown
 		},

@@ -17,10 +17,8 @@ import (
 // Reasons of the condition PodNeedUpgrade, and of the Events that sum it up.
 const (
 	ReasonUpgradeAvailable = "UpgradeAvailable"
-	// ReasonUpgradeBlocked is that of a pod that needs an upgrade, and whose node would not get
-	// the next pod. Target.Blocked has the words; the message of the condition is for programs.
-	ReasonUpgradeBlocked = "UpgradeBlocked"
-	ReasonUpToDate       = "UpToDate"
+	ReasonUpgradeBlocked   = rollout.ReasonUpgradeBlocked
+	ReasonUpToDate         = "UpToDate"
 )
 
 // Mark is what the controller writes on a pod: the condition PodNeedUpgrade, which lets

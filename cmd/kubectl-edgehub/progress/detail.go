@@ -1,13 +1,10 @@
 package progress
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/controller/workload"
 )
 
 // Limits of one line; --nodes shows all.
@@ -18,111 +15,100 @@ const (
 
 // name is what distinguishes n from the others in a line: its node, or its pod in a StatefulSet.
 func (n Node) name(r *Report) string {
-	if r.Kind == workload.StatefulSet {
+	if r.members() == "pod" {
 		return n.Pod
 	}
 	return n.Node
 }
 
-// names lists at most maxNames nodes.
-func names(r *Report, nodes []Node) string {
-	var out []string
-	for _, n := range nodes {
-		out = append(out, n.name(r))
-	}
-	return first(out, maxNames)
-}
-
-// first joins the first n of a list, and counts the others.
-func first(list []string, n int) string {
-	s := strings.Join(list[:min(len(list), n)], ", ")
-	if more := len(list) - n; more > 0 {
+// first joins the first n of a list of total entries, and counts the others.
+func first(list []string, n, total int) string {
+	n = min(len(list), n)
+	s := strings.Join(list[:n], ", ")
+	if more := total - n; more > 0 {
 		s += fmt.Sprintf(" and %d more", more)
 	}
 	return s
 }
 
-func byName(r *Report, nodes []Node) string { return names(r, nodes) }
+func names(g rollout.Group) string { return first(g.Nodes, maxNames, g.Count) }
+
+func byName(_ *Report, groups []rollout.Group) string {
+	var all rollout.Group
+	for _, g := range groups {
+		all.Nodes, all.Count = append(all.Nodes, g.Nodes...), all.Count+g.Count
+	}
+	return names(all)
+}
 
 // byReason lists the nodes of each reason, the most frequent reason first.
-func byReason(r *Report, nodes []Node) string {
-	groups := map[string][]Node{}
-	var reasons []string // in the order of the nodes
-	for _, n := range nodes {
-		if groups[n.Reason] == nil {
-			reasons = append(reasons, n.Reason)
-		}
-		groups[n.Reason] = append(groups[n.Reason], n)
-	}
-	slices.SortStableFunc(reasons, func(a, b string) int { return cmp.Compare(len(groups[b]), len(groups[a])) })
+func byReason(_ *Report, groups []rollout.Group) string {
 	var out []string
-	for _, reason := range reasons[:min(len(reasons), maxReasons)] {
-		s := names(r, groups[reason])
-		if reason != "" {
-			s = reason + " (" + s + ")"
+	for _, g := range groups[:min(len(groups), maxReasons)] {
+		s := names(g)
+		if g.Reason != "" {
+			s = g.Reason + " (" + s + ")"
 		}
 		out = append(out, s)
 	}
-	if more := len(reasons) - maxReasons; more > 0 {
+	if more := len(groups) - maxReasons; more > 0 {
 		out = append(out, fmt.Sprintf("%d more reasons, see --nodes", more))
 	}
 	return strings.Join(out, "; ")
 }
 
 // byLimit describes what pending nodes wait for: their turn, or their images.
-func byLimit(r *Report, nodes []Node) string {
-	if r.Limits == nil {
+func byLimit(r *Report, groups []rollout.Group) string {
+	awaiting, pending := 0, 0
+	for _, g := range groups {
+		pending += g.Count
+		if g.AwaitsImages {
+			awaiting += g.Count
+		}
+	}
+	switch {
+	case awaiting == pending:
+		return "until their images are there"
+	case r.Limits == nil:
 		return ""
 	}
 	limit := fmt.Sprintf("%d of at most %d unavailable (%s of %d Ready nodes)",
 		r.Limits.UnavailableNodes, r.Limits.MaxUnavailableNodes, r.Limits.MaxUnavailable, r.Limits.ReadyNodes)
-	switch n := awaitImages(nodes); n {
-	case 0:
+	if awaiting == 0 {
 		return limit
-	case len(nodes):
-		return "until their images are there"
-	default:
-		return fmt.Sprintf("%d until their images are there; %s", n, limit)
 	}
-}
-
-// awaitImages counts the nodes whose old pod is kept for the images of the new one.
-func awaitImages(nodes []Node) int {
-	count := 0
-	for _, n := range nodes {
-		if n.AwaitsImages {
-			count++
-		}
-	}
-	return count
+	return fmt.Sprintf("%d until their images are there; %s", awaiting, limit)
 }
 
 // byHolder describes what holds the nodes.
-func byHolder(_ *Report, nodes []Node) string {
-	counts := map[rollout.State]int{}
-	for _, n := range nodes {
-		counts[n.State]++
-	}
+func byHolder(r *Report, _ []rollout.Group) string {
 	var out []string
-	for _, h := range []struct {
-		state rollout.State
-		words string
-	}{
-		{rollout.HeldByBreaker, "by the circuit breaker"},
-		{rollout.HeldByPause, "by the pause"},
-		{rollout.HeldByOwner, "by the owners of the nodes"},
-		{rollout.HeldByPartition, "by annotation " + rollout.PartitionAnnotation},
-		{rollout.HeldBySelector, "by annotation " + rollout.NodeSelectorAnnotation},
-		{rollout.HeldByPlacement, "by placement"},
-		{rollout.RolledBack, "by owners who went back"},
-	} {
-		switch n := counts[h.state]; n {
+	total := 0
+	for _, h := range holders {
+		total += r.Counts[h.state]
+	}
+	for _, h := range holders {
+		switch n := r.Counts[h.state]; n {
 		case 0:
-		case len(nodes):
+		case total:
 			return h.words
 		default:
 			out = append(out, fmt.Sprintf("%d %s", n, h.words))
 		}
 	}
 	return strings.Join(out, ", ")
+}
+
+// holders are the states of nodes that something holds.
+var holders = []struct {
+	state rollout.State
+	words string
+}{
+	{rollout.HeldByBreaker, "by the circuit breaker"},
+	{rollout.HeldByPause, "by the pause"},
+	{rollout.HeldByOwner, "by the owners of the nodes"},
+	{rollout.HeldByPartition, "by annotation " + rollout.PartitionAnnotation},
+	{rollout.HeldBySelector, "by annotation " + rollout.NodeSelectorAnnotation},
+	{rollout.HeldByPlacement, "by placement"},
+	{rollout.RolledBack, "by owners who went back"},
 }

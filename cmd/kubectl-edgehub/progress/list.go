@@ -43,7 +43,7 @@ func Table(reports []*Report) string {
 func (r *Report) cells() []string {
 	cells := []string{r.Namespace, r.shortName(), string(r.State), "", "", r.countOwners()}
 	if r.Revision != "" { // else nothing is known of its nodes
-		cells[3], cells[4] = fmt.Sprintf("%d/%d", r.Counts[rollout.Updated], len(r.Nodes)), fmt.Sprint(r.Counts[rollout.Unavailable])
+		cells[3], cells[4] = fmt.Sprintf("%d/%d", r.Counts[rollout.Updated], r.total()), fmt.Sprint(r.Counts[rollout.Unavailable])
 	}
 	return cells
 }

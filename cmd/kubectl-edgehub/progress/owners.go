@@ -118,10 +118,10 @@ const defaultWidth = 80
 // fitting is first with as many, up to maxNames, as fit into width, one at least.
 func fitting(list []string, width int) string {
 	n := maxNames
-	for n > 1 && utf8.RuneCountInString(first(list, n)) > width {
+	for n > 1 && utf8.RuneCountInString(first(list, n, len(list))) > width {
 		n--
 	}
-	return first(list, n)
+	return first(list, n, len(list))
 }
 
 // countOwners counts the decisions of owners in a few words, "" for none.

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
@@ -32,15 +33,12 @@ func mark(pod *corev1.Pod, t corev1.PodConditionType, status corev1.ConditionSta
 // decided has a node whose owner holds its pod, two where an upgrade waits for its time, one that was
 // rolled back, and one whose rollback is refused. The last has done nothing.
 func decided(strategy string) *world {
-	w := newWorld(strategy, nil).fleet("a", 6, oldRevision)
-	for _, pod := range w.Pods {
-		mark(pod, upgrade.NeedCondition, corev1.ConditionTrue, upgrade.Message(newRevision))
-	}
-	annotate(w.Pods[0], upgrade.HoldAnnotation, holdFor(-time.Hour, 3*time.Hour, "unloading"))
-	annotate(w.Pods[1], upgrade.WaitingAnnotation, upgrade.Waiting{Revision: newRevision, At: &metav1.Time{Time: start.Add(9 * time.Hour)}}.Encode())
-	annotate(w.Pods[2], upgrade.WaitingAnnotation, upgrade.Waiting{Revision: newRevision, Window: "02:00-05:00", TimeZone: "Europe/Berlin"}.Encode())
-	mark(w.Pods[3], upgrade.RolledBackCondition, corev1.ConditionTrue, "")
-	mark(w.Pods[4], upgrade.RolledBackCondition, corev1.ConditionFalse, "more than images differs")
+	w := newWorld(strategy, nil).fleet("a", 6, rollout.WaitingForOwner, "").because(rollout.ReasonWaitingForOwners, "")
+	annotate(w.pods[0], upgrade.HoldAnnotation, holdFor(-time.Hour, 3*time.Hour, "unloading"))
+	annotate(w.pods[1], upgrade.WaitingAnnotation, upgrade.Waiting{Revision: newRevision, At: &metav1.Time{Time: start.Add(9 * time.Hour)}}.Encode())
+	annotate(w.pods[2], upgrade.WaitingAnnotation, upgrade.Waiting{Revision: newRevision, Window: "02:00-05:00", TimeZone: "Europe/Berlin"}.Encode())
+	mark(w.pods[3], upgrade.RolledBackCondition, corev1.ConditionTrue, "")
+	mark(w.pods[4], upgrade.RolledBackCondition, corev1.ConditionFalse, "more than images differs")
 	return w
 }
 
@@ -90,12 +88,11 @@ func TestJSONHasWhatOwnersDecided(t *testing.T) {
 
 // Whoever writes to a pod's status must not write lines of this text, nor fill the screen.
 func TestTextsOfANodeAreQuoted(t *testing.T) {
-	w := newWorld("OTA", nil).fleet("a", 1, oldRevision)
-	mark(w.Pods[0], upgrade.NeedCondition, corev1.ConditionTrue, upgrade.Message(newRevision))
+	w := newWorld("OTA", nil).fleet("a", 1, rollout.WaitingForOwner, "").because(rollout.ReasonWaitingForOwners, "")
 	long := "\nupdated 1 of 1\x1b[2J" + strings.Repeat("x", 10_000)
-	annotate(w.Pods[0], upgrade.HoldAnnotation, holdFor(-time.Hour, 3*time.Hour, long))
-	annotate(w.Pods[0], upgrade.WaitingAnnotation, upgrade.Waiting{Revision: long, Window: long, TimeZone: long}.Encode())
-	mark(w.Pods[0], upgrade.RolledBackCondition, corev1.ConditionFalse, long)
+	annotate(w.pods[0], upgrade.HoldAnnotation, holdFor(-time.Hour, 3*time.Hour, long))
+	annotate(w.pods[0], upgrade.WaitingAnnotation, upgrade.Waiting{Revision: long, Window: long, TimeZone: long}.Encode())
+	mark(w.pods[0], upgrade.RolledBackCondition, corev1.ConditionFalse, long)
 	r := w.evaluate(t)
 	text := r.text(0) + r.table()
 	if strings.ContainsAny(text, "\x1b") || strings.Count(text, "\n") != 10 || len(text) > 2000 {
@@ -123,53 +120,20 @@ func TestALineOfOwnersFitsTheTerminal(t *testing.T) {
 	}
 }
 
-func TestARolloutWaitsForOwners(t *testing.T) {
-	w := newWorld(advanced, nil).fleet("a", 1, newRevision).fleet("b", 1, oldRevision)
-	annotate(w.Pods[1], upgrade.HoldAnnotation, holdFor(-time.Hour, 2*time.Hour, "charging"))
+// The controller's reason has the hold already.
+func TestAHoldIsToldOnce(t *testing.T) {
+	const reason = "held by its owner until 2026-01-01T11:00:00Z, at most until 2026-01-02T09:00:00Z"
+	w := newWorld(advanced, nil).fleet("b", 1, rollout.HeldByOwner, reason).because(rollout.ReasonHeldByOwner, "")
+	annotate(w.pods[0], upgrade.HoldAnnotation, holdFor(-time.Hour, 2*time.Hour, "charging"))
 	r := w.evaluate(t)
-	if r.State != Waiting || r.OnlyNotReadyLeft() {
-		t.Errorf("got %s, only NotReady left: %t; want waiting for the owner", r.State, r.OnlyNotReadyLeft())
-	}
 	text := r.text(0)
 	for _, want := range []string{"held             1  by the owners of the nodes\n", "on hold          1  b1 until 2026-01-01T11:00:00Z (\"charging\")\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("got\n%s\nwant %q in it", text, want)
 		}
 	}
-	if reason := r.Nodes[1].reasons(); strings.Count(reason, "until 2026-01-01T11:00:00Z") != 1 || !strings.Contains(reason, "held by its owner") {
-		t.Errorf("got %q, want the reason of the plan once", reason)
-	}
-}
-
-func TestARolloutIsDoneButForOwnersWhoWentBack(t *testing.T) {
-	back := func(w *world, pod int, from string) *world {
-		mark(w.Pods[pod], upgrade.RolledBackCondition, corev1.ConditionTrue, upgrade.Message(oldRevision))
-		annotate(w.Pods[pod], upgrade.RollbackAnnotation, upgrade.Rollback{Revision: oldRevision, From: from}.Encode())
-		return w
-	}
-	rolling := func() *world {
-		return newWorld(daemonset.AdvancedRollingUpdate.String(), nil).fleet("a", 1, oldRevision).fleet("b", 1, newRevision)
-	}
-	r := back(rolling(), 0, newRevision).evaluate(t)
-	if text := r.text(0); r.State != Held || r.State.ExitCode() != ExitDone ||
-		!strings.Contains(text, "held             1  by owners who went back\nrolled back      1  a1\nheld: the owners of the others went back") {
-		t.Errorf("got %s\n%s", r.State, text)
-	}
-	ota := back(newWorld("OTA", nil).fleet("a", 1, oldRevision).fleet("b", 1, newRevision), 0, newRevision)
-	if r := ota.evaluate(t); r.State != Held || r.Message != "1 of 2 nodes updated, 1 rolled back by their owners (a1)" || r.Nodes[0].reasons() != "rolled back" ||
-		!strings.Contains(r.text(0), "\nfor owners       0\nheld             1  a1\nrolled back      1  a1\nheld: the owners of the others went back") {
-		t.Errorf("with OTA: got %s: %s\n%s", r.State, r.Message, r.text(0))
-	}
-	if r := ota.fleet("c", 1, oldRevision).evaluate(t); r.State != Waiting {
-		t.Errorf("got %s, though another owner has yet to upgrade", r.State)
-	}
-	if r := back(rolling(), 0, "before").evaluate(t); r.State != Updating {
-		t.Errorf("the rollback was from an earlier revision than the target, and the rollout is %s", r.State)
-	}
-	w := back(rolling().fleet("c", 1, oldRevision), 0, newRevision)
-	broken(w.Pods[0])
-	if r := w.evaluate(t); r.State != Updating || !strings.Contains(r.Advice, "fewer than 1 Ready nodes are unavailable") {
-		t.Errorf("c1 waits until a1 serves again: got %s: %s", r.State, r.Advice)
+	if got := r.Nodes[0].reasons(); got != reason {
+		t.Errorf("got %q", got)
 	}
 }
 
@@ -188,8 +152,8 @@ func TestHoldsThatAreOverAreNotShown(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld("OTA", tt.annotations).fleet("a", 1, oldRevision)
-			annotate(w.Pods[0], upgrade.HoldAnnotation, tt.hold)
+			w := newWorld("OTA", tt.annotations).fleet("a", 1, rollout.WaitingForOwner, "")
+			annotate(w.pods[0], upgrade.HoldAnnotation, tt.hold)
 			got := ""
 			if until := w.evaluate(t).Nodes[0].HeldUntil; until != nil {
 				got = until.UTC().Format(time.RFC3339)

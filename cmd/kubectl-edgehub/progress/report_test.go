@@ -7,220 +7,157 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
-func TestWhereARolloutStands(t *testing.T) {
-	annotated := func(key, value string) *world {
-		return newWorld(advanced, map[string]string{key: value}).fleet("a", 2, newRevision)
-	}
-	halfDone := func(annotations map[string]string) *world {
-		return newWorld(advanced, annotations).fleet("a", 2, newRevision).fleet("b", 2, oldRevision)
-	}
+// Scripts branch on the exit code, and people read what to do.
+func TestWhatTheControllersReasonMeans(t *testing.T) {
+	const message = "1 of 2 nodes updated"
+	of := func(strategy, reason string) *world { return newWorld(strategy, nil).because(reason, message) }
 	tests := map[string]struct {
 		world *world
 		want  Phase
 		code  ExitCode
-		says  string // in message or advice
+		says  string // in the advice
 	}{
-		"all nodes updated":                  {newWorld(advanced, nil).fleet("a", 3, newRevision), Complete, ExitDone, "3 of 3 nodes updated"},
-		"no node at all":                     {newWorld(advanced, nil), Complete, ExitDone, "no node should run this daemon"},
-		"old pods that wait for their turn":  {halfDone(nil), Updating, ExitUnderWay, "2 of 4 nodes updated"},
-		"a broken new pod":                   {mixed(), Updating, ExitUnderWay, "ImagePullBackOff"},
-		"only a NotReady node is left":       {withNotReady(newWorld(advanced, nil).fleet("a", 2, newRevision)), Waiting, ExitUnderWay, "follow by themselves"},
-		"NotReady, and others held":          {withNotReady(halfDone(map[string]string{rollout.PartitionAnnotation: "3"})), Waiting, ExitUnderWay, "that the annotations let go is updated"},
-		"paused":                             {halfDone(map[string]string{rollout.PausedAnnotation: "true"}), Paused, ExitHeldUp, "kubectl edgehub resume ds/web -n shop"},
-		"paused when all was done":           {annotated(rollout.PausedAnnotation, "true"), Complete, ExitDone, ""},
-		"held by the partition":              {halfDone(map[string]string{rollout.PartitionAnnotation: "2"}), Held, ExitDone, rollout.PartitionAnnotation},
-		"held by the node selector":          {halfDone(map[string]string{rollout.NodeSelectorAnnotation: "zone=test"}), Held, ExitDone, rollout.NodeSelectorAnnotation},
-		"a wrong option":                     {annotated(rollout.MaxUnavailableAnnotation, "abc"), Invalid, ExitHeldUp, `max-unavailable is "abc"`},
-		"a wrong strategy":                   {newWorld("advanced", nil), Invalid, ExitHeldUp, `is "advanced"`},
-		"a revision that is not there yet":   {notObserved(), Updating, ExitUnderWay, "its revision is not known yet"},
-		"halted, in the controller's words":  {haltedWorld(nil), Halted, ExitHeldUp, "n1 and n2 are lost"},
-		"halted, and told to go on":          {haltedWorld(map[string]string{rollout.ContinueAnnotation: newRevision}), Updating, ExitUnderWay, ""},
-		"halted for another revision before": {haltedWorld(map[string]string{rollout.ContinueAnnotation: oldRevision}), Halted, ExitHeldUp, "n1 and n2 are lost"},
-		"pods that may not be deleted":       {refusedWorld(newRevision), Refused, ExitHeldUp, "not today"},
-		"refused for the revision before":    {refusedWorld(oldRevision), Updating, ExitUnderWay, ""},
-		"held by a taint":                    {withTainted(newWorld(advanced, nil).fleet("a", 2, newRevision)), Complete, ExitDone, "2 of 3 nodes updated, 1 pod held by placement (node z has the taint line=3:NoSchedule"},
-		"taint and partition hold":           {withTainted(halfDone(map[string]string{rollout.PartitionAnnotation: "2"})), Held, ExitDone, "2 held by annotation " + rollout.PartitionAnnotation + ", 1 pod held by placement (node z has"},
-		"OTA, held by a taint":               {withTainted(newWorld("OTA", nil).fleet("a", 2, newRevision)), Complete, ExitDone, "2 of 3 nodes updated, 1 pod held by placement (node z has the taint line=3:NoSchedule"},
-		"OTA, all upgraded":                  {newWorld("OTA", nil).fleet("a", 2, newRevision), Complete, ExitDone, "2 of 2 nodes updated"},
-		"OTA, some not":                      {newWorld("ota", nil).fleet("a", 1, newRevision).fleet("b", 2, oldRevision), Waiting, ExitUnderWay, "2 waiting for their owner"},
-		"OTA, a pod that is starting":        {withNoPod(newWorld("OTA", nil).fleet("a", 1, newRevision)), Updating, ExitUnderWay, "1 unavailable"},
-		"OTA, an old pod on no node":         {withUnscheduled(newWorld("OTA", nil).fleet("a", 2, newRevision)), Waiting, ExitUnderWay, "1 pods are not scheduled"},
-		"OTA does not read the options":      {newWorld("OTA", map[string]string{rollout.MaxUnavailableAnnotation: "abc"}).fleet("a", 1, newRevision), Complete, ExitDone, ""},
+		"all nodes updated": {of(advanced, rollout.ReasonComplete), Complete, ExitDone, "every node runs the target revision"},
+		"all but one that a taint holds": {of(advanced, rollout.ReasonHeldByPlacement).
+			condition(rollout.CompleteCondition, "complete, 1 pod held by placement (node z has a taint)"), Complete, ExitDone, "1 pod held by placement (node z has a taint)"},
+		"it goes on":                              {of(advanced, rollout.ReasonUpdating), Updating, ExitUnderWay, "it goes on by itself"},
+		"its revision is made":                    {of(advanced, rollout.ReasonNewTemplate), Updating, ExitUnderWay, "Kubernetes makes the revision"},
+		"only NotReady nodes left":                {of(advanced, rollout.ReasonWaiting).fleet("z", 1, rollout.WaitingNotReady, ""), Waiting, ExitUnderWay, "every Ready node is updated"},
+		"NotReady, and others held":               {of(advanced, rollout.ReasonWaiting).fleet("z", 1, rollout.HeldByPartition, ""), Waiting, ExitUnderWay, "that the annotations let go"},
+		"owners hold the rest":                    {of(advanced, rollout.ReasonHeldByOwner), Waiting, ExitUnderWay, "after 24h0m0s at most"},
+		"owners have yet to upgrade":              {of("OTA", rollout.ReasonWaitingForOwners), Waiting, ExitUnderWay, "by a POST to the node's own API"},
+		"owners went back":                        {of("OTA", rollout.ReasonRolledBack), Held, ExitDone, "the owners of the others went back"},
+		"and others wait for a turn":              {of(advanced, rollout.ReasonRolledBack).fleet("b", 1, rollout.Pending, ""), Updating, ExitUnderWay, "it goes on by itself"},
+		"held by the partition":                   {of(advanced, rollout.ReasonHeldByPartition), Held, ExitDone, "that the annotations let go is updated"},
+		"held by the node selector":               {of(advanced, rollout.ReasonHeldBySelector), Held, ExitDone, "that the annotations let go is updated"},
+		"paused":                                  {of(advanced, rollout.ReasonPaused), Paused, ExitHeldUp, "kubectl edgehub resume ds/web -n shop"},
+		"halted":                                  {of(advanced, rollout.ReasonHalted).condition(rollout.HaltedCondition, "n1 and n2 are lost"), Halted, ExitHeldUp, "n1 and n2 are lost. To go on all the same: kubectl edgehub resume"},
+		"deletions are refused":                   {of(advanced, rollout.ReasonRefused).condition(rollout.ProgressingCondition, "not today"), Refused, ExitHeldUp, "not today"},
+		"the next pods are refused":               {of(advanced, rollout.ReasonSuccessorRefused).condition(rollout.ProgressingCondition, "violates"), Refused, ExitHeldUp, "violates"},
+		"Kubernetes makes no pod":                 {of(advanced, rollout.ReasonLacking), Missing, ExitHeldUp, "kubectl describe daemonset web -n shop"},
+		"a word of a later release":               {of(advanced, "Other"), Unknown, ExitUnderWay, "the controller's word for it, Other"},
+		"a StatefulSet of which a pod is missing": {database(), Waiting, ExitUnderWay, "by a POST"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := tt.world.evaluate(t)
-			if r.State != tt.want || r.State.ExitCode() != tt.code {
-				t.Errorf("got %s with exit code %d, want %s with %d; message: %s", r.State, r.State.ExitCode(), tt.want, tt.code, r.Message)
-			}
-			if !strings.Contains(r.Message+" "+r.Advice, tt.says) {
-				t.Errorf("got %q and %q, want %q in one of them", r.Message, r.Advice, tt.says)
+			if r.State != tt.want || r.State.ExitCode() != tt.code || !strings.Contains(r.Advice, tt.says) || r.Message != tt.world.says.Message || !r.Spoke {
+				t.Errorf("got %s with exit code %d: %s; %s\nwant %s with %d, and %s", r.State, r.State.ExitCode(), r.Message, r.Advice, tt.want, tt.code, tt.says)
 			}
 		})
 	}
 }
 
-func withNotReady(w *world) *world {
-	w.node("z", corev1.ConditionUnknown)
-	w.pod("z", oldRevision, corev1.ConditionFalse)
-	return w
-}
-
-// withTainted adds a node with an old pod that would get no new one.
-func withTainted(w *world) *world {
-	w.node("z", corev1.ConditionTrue).Spec.Taints = []corev1.Taint{{Key: "line", Value: "3", Effect: corev1.TaintEffectNoSchedule}}
-	w.pod("z", oldRevision, corev1.ConditionTrue)
-	return w
-}
-
-func withNoPod(w *world) *world {
-	w.node("z", corev1.ConditionTrue)
-	return w
-}
-
-// refusedWorld returns a world in which the controller reports that deletions of pods are
-// refused, for a revision.
-func refusedWorld(revision string) *world {
-	w := newWorld(advanced, nil).fleet("a", 2, newRevision).fleet("b", 2, oldRevision)
-	w.daemonSet.Status.Conditions = append(w.daemonSet.Status.Conditions, appsv1.DaemonSetCondition{
-		Type: rollout.ProgressingCondition, Status: corev1.ConditionFalse, Reason: rollout.ReasonRefused,
-		Message: "controllerrevision " + revision + ": 2 of 4 nodes updated, 2 keep their pods: not today",
-	})
-	return w
-}
-
-// withUnscheduled adds an old pod that the scheduler finds no room for.
-func withUnscheduled(w *world) *world {
-	w.fleet("z", 1, oldRevision)
-	pod := w.Pods[len(w.Pods)-1]
-	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchFields: []corev1.NodeSelectorRequirement{
-				{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{pod.Spec.NodeName}},
-			},
-		}}},
-	}}
-	pod.Spec.NodeName, pod.Status = "", corev1.PodStatus{Phase: corev1.PodPending}
-	return w
-}
-
-func notObserved() *world {
-	w := newWorld(advanced, nil).fleet("a", 1, oldRevision)
-	w.daemonSet.Generation++
-	return w
-}
-
-// haltedWorld has three nodes with the new revision, two of them lost.
-func haltedWorld(annotations map[string]string) *world {
-	w := newWorld(advanced, annotations).fleet("a", 2, oldRevision).fleet("n", 3, newRevision)
-	for _, n := range w.Nodes[2:4] {
-		n.Status.Conditions[0].Status = corev1.ConditionUnknown
+func TestWhatIsNext(t *testing.T) {
+	limited := func(unavailable int) *world {
+		w := newWorld(advanced, nil).fleet("b", 1, rollout.Pending, "")
+		w.says.Limits = &rollout.Limits{Ready: 4, Unavailable: unavailable, Max: 1}
+		return w
 	}
-	w.said(rollout.HaltedCondition, corev1.ConditionTrue, "n1 and n2 are lost")
-	return w
+	awaiting := limited(1)
+	awaiting.says.Groups[0].AwaitsImages = true
+	for want, w := range map[string]*world{
+		"it goes on by itself": limited(0),
+		"the next pods follow when fewer than 1 Ready nodes are unavailable":            limited(1),
+		"the next pods follow when their images are there, or after 30m0s without them": awaiting,
+	} {
+		if r := w.evaluate(t); r.Advice != want {
+			t.Errorf("got %q, want %q", r.Advice, want)
+		}
+	}
 }
 
-// Nobody has deleted yet what the controller would delete next.
-func TestWhatIsNextIsNotGoneYet(t *testing.T) {
-	tests := map[string]struct {
-		pod    func(*corev1.Pod)
-		want   rollout.State
-		reason string
-		absent int // nodes that have no available pod
-	}{
-		"an available pod":        {func(*corev1.Pod) {}, rollout.Pending, "it is next", 0},
-		"a pod that is not Ready": {broken, rollout.Unavailable, "container web: ImagePullBackOff", 1},
-		"a pod that was not Ready for long": {func(p *corev1.Pod) {
-			p.Status.Conditions[0].LastTransitionTime.Time = start.Add(-time.Second)
-		}, rollout.Unavailable, "Ready for less than minReadySeconds, 1m0s", 1},
+// What is wrong with the annotations is known without the controller.
+func TestAnnotationsThatCannotBeCarriedOut(t *testing.T) {
+	for words, w := range map[string]*world{
+		`max-unavailable is "abc"`:                      newWorld(advanced, map[string]string{rollout.MaxUnavailableAnnotation: "abc"}),
+		`is "advanced"`:                                 newWorld("advanced", nil),
+		`image-prepull is "yes": write true or false`:   newWorld(advanced, map[string]string{upgrade.PrepullAnnotation: "yes"}),
+		`image-prepull is "maybe": write true or false`: newWorld("OTA", map[string]string{upgrade.PrepullAnnotation: "maybe"}),
+		"no update strategy for a StatefulSet: set it to OTA": func() *world {
+			w := database()
+			w.workload.GetAnnotations()[daemonset.StrategyAnnotation] = advanced
+			return w
+		}(),
+	} {
+		if r := w.evaluate(t); r.State != Invalid || r.State.ExitCode() != ExitHeldUp || !strings.Contains(r.Advice, words) || len(r.Nodes) > 0 {
+			t.Errorf("got %s: %s, want %q", r.State, r.Advice, words)
+		}
 	}
-	for name, tt := range tests {
+	if r := newWorld("OTA", map[string]string{rollout.MaxUnavailableAnnotation: "abc"}).because(rollout.ReasonComplete, "").evaluate(t); r.State != Complete {
+		t.Errorf("OTA does not read the options of a rollout, and it is %s", r.State)
+	}
+}
+
+// A script that changes something and asks at once must not take an answer of before for one to the change.
+func TestAnAnswerOfBeforeAChangeIsNotShown(t *testing.T) {
+	for name, change := range map[string]func(w *world){
+		"of the template":  func(w *world) { w.workload.SetGeneration(3) },
+		"of an annotation": func(w *world) { w.workload.GetAnnotations()[rollout.PartitionAnnotation] = "0" },
+	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(advanced, nil).fleet("a", 1, newRevision).fleet("b", 1, oldRevision)
-			w.daemonSet.Spec.MinReadySeconds = 60
-			tt.pod(w.Pods[1])
-			r := w.evaluate(t)
-			want := Node{Node: "b1", State: tt.want, Reason: tt.reason, Pod: "web-b1", Revision: oldRevision}
-			got := r.Nodes[1]
-			want.Containers, want.ReadyContainers, want.PodStatus = 1, got.ReadyContainers, got.PodStatus // others test them
-			if got != want || r.Counts[tt.want] != 1 || r.Limits.UnavailableNodes != tt.absent {
-				t.Errorf("got %+v, counts %v, %d unavailable; want %+v", got, r.Counts, r.Limits.UnavailableNodes, want)
+			w := newWorld(advanced, nil).fleet("a", 1, rollout.Updated, "").fleet("b", 1, rollout.HeldBySelector, "").because(rollout.ReasonComplete, "done").say()
+			change(w)
+			r := w.look(t)
+			if r.State != Updating || r.Spoke || r.Revision != "" || r.Message != "the controller has yet to see the last change" || r.Nodes[0].State != "" {
+				t.Errorf("got %+v", r)
 			}
 		})
 	}
 }
 
-// The controller has seen when nodes went NotReady, and this program has not.
-func TestTheControllersWordOnTheBreakerCounts(t *testing.T) {
-	w := haltedWorld(nil)
-	for i := range w.Pods { // young enough to be in doubt
-		w.Pods[i].CreationTimestamp.Time = start.Add(-rollout.BreakerWindow)
+// A controller of an earlier release says nothing that this program could repeat, and what it said in conditions may be of before
+// a change.
+func TestAControllerThatSaysNothing(t *testing.T) {
+	w := newWorld(advanced, nil).fleet("a", 2, rollout.Updated, "").condition(rollout.CompleteCondition, "2 of 2 nodes updated")
+	annotate(w.pods[0], upgrade.HoldAnnotation, holdFor(-time.Hour, 3*time.Hour, "unloading"))
+	ds := w.workload.(*appsv1.DaemonSet)
+	ds.Status.ObservedGeneration, ds.Status.UpdatedNumberScheduled, ds.Status.DesiredNumberScheduled, ds.Status.NumberAvailable = 2, 1, 4, 3
+	r := w.look(t)
+	want := strings.TrimPrefix(`
+daemonset.apps/web in shop: AdvancedRollingUpdate
+on hold          1  a1 until 2026-01-01T12:00:00Z ("unloading")
+it is not known where the nodes stand; Kubernetes counts 1 of 4 pods of the newest revision, and 3 available ones of any
+unknown: the controller has said nothing yet, or it is of an earlier release, which does not say it
+`, "\n")
+	if got := r.text(0); got != want || r.State.ExitCode() != ExitUnderWay || r.Spoke {
+		t.Errorf("got %s\nwant %s", got, want)
 	}
-	for i := range w.Nodes {
-		w.Nodes[i].Status.Conditions[0].LastTransitionTime.Time = start
+	if got := r.table(); !strings.Contains(got, "\na2     -       web-a2   1/1     Running   0          7c9b       -\n") {
+		t.Errorf("got\n%s", got)
 	}
-	w.daemonSet.Status.Conditions = nil
-	if r := w.evaluate(t); r.State != Halted {
-		t.Errorf("got %s, want halted while nobody knows better", r.State)
+	if got := Table([]*Report{r}); !strings.Contains(got, "shop        ds/web   unknown   -         -             1 on hold\n") {
+		t.Errorf("got\n%s", got)
 	}
-	w.said(rollout.HaltedCondition, corev1.ConditionFalse, "the nodes that were updated stay Ready")
-	if r := w.evaluate(t); r.State == Halted {
-		t.Errorf("got %s, though the controller says that it is not: %s", r.State, r.Advice)
+	ds.Generation++
+	if r := w.look(t); strings.Contains(r.Message, "counts") {
+		t.Errorf("Kubernetes has yet to count what is there after the change: %s", r.Message)
+	}
+	set := database()
+	set.workload.(*appsv1.StatefulSet).Status = appsv1.StatefulSetStatus{ObservedGeneration: 2, UpdatedReplicas: 1, Replicas: 3, AvailableReplicas: 2}
+	if r := set.look(t); r.State != Unknown || !strings.Contains(r.Message, "counts 1 of 3 pods of the newest revision, and 2 available") {
+		t.Errorf("got %s: %s", r.State, r.Message)
 	}
 }
 
 func TestOneThatNeverOptedIn(t *testing.T) {
 	w := newWorld(advanced, nil)
-	w.daemonSet.Annotations = nil
-	_, err := Evaluate(w.Objects, start)
+	w.workload.SetAnnotations(nil)
+	_, err := Evaluate(w.workload, nil, start)
 	var notOptedIn NotOptedIn
 	if !errors.As(err, &notOptedIn) || !strings.Contains(err.Error(), "shop/web") {
 		t.Errorf("got %v, want an error that says that shop/web did not opt in", err)
 	}
 }
 
-func TestOTASaysHowFarOwnersAre(t *testing.T) {
-	w := newWorld(daemonset.OTA.String(), nil).fleet("a", 4, oldRevision)
-	for i, pod := range w.Pods {
-		mark := func(kind corev1.PodConditionType, status corev1.ConditionStatus, revision, reason string) {
-			pod.Status.Conditions = append(pod.Status.Conditions,
-				corev1.PodCondition{Type: kind, Status: status, Message: upgrade.Message(revision), Reason: reason})
-		}
-		switch i {
-		case 0:
-			mark(upgrade.NeedCondition, corev1.ConditionTrue, newRevision, "")
-			mark(upgrade.ImageCondition, corev1.ConditionTrue, newRevision, "")
-		case 1:
-			mark(upgrade.NeedCondition, corev1.ConditionTrue, newRevision, "")
-			mark(upgrade.ImageCondition, corev1.ConditionFalse, newRevision, upgrade.ReasonPulling)
-		case 2: // pulled for an earlier revision
-			mark(upgrade.NeedCondition, corev1.ConditionTrue, newRevision, "")
-			mark(upgrade.ImageCondition, corev1.ConditionTrue, "other", "")
-		case 3: // not marked yet
-			mark(upgrade.NeedCondition, corev1.ConditionFalse, oldRevision, "")
-		}
-	}
-	w.Nodes[3].Status.Conditions[0].Status = corev1.ConditionUnknown
-	r := w.evaluate(t)
-	for i, want := range []string{"its images are there", "its images are being pulled", "", "node is not Ready"} {
-		if n := r.Nodes[i]; n.State != rollout.WaitingForOwner || n.Reason != want {
-			t.Errorf("node %s is %s (%q), want %s (%q)", n.Node, n.State, n.Reason, rollout.WaitingForOwner, want)
-		}
-	}
-	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "not yet told 1 pods") || r.Spoke {
-		t.Errorf("got warnings %q, want one about the pod that has not been told", r.Warnings)
-	}
-}
-
 func TestAWarningAndTheAdviceAgree(t *testing.T) {
-	r := newWorld(advanced, nil).fleet("a", 2, oldRevision).evaluate(t)
+	r := newWorld(advanced, nil).fleet("a", 2, rollout.Pending, "").evaluate(t)
 	r.Warn("the controller seems not to run")
 	if r.Advice != "it goes on when the controller runs" {
 		t.Errorf("the advice is %q beside a warning that nothing will happen", r.Advice)
@@ -232,9 +169,10 @@ func TestReadyOnly(t *testing.T) {
 		world *world
 		want  bool
 	}{
-		"one node is NotReady, the others are updated": {withNotReady(newWorld(advanced, nil).fleet("a", 2, newRevision)), true},
-		"one node is NotReady, another one pending":    {withNotReady(newWorld(advanced, nil).fleet("a", 2, oldRevision)), false},
-		"OTA, an owner has not upgraded":               {newWorld("OTA", nil).fleet("a", 2, oldRevision), false},
+		"one node is NotReady, the others are updated": {newWorld(advanced, nil).fleet("z", 1, rollout.WaitingNotReady, "").because(rollout.ReasonWaiting, ""), true},
+		"one node is NotReady, another one pending":    {newWorld(advanced, nil).fleet("z", 1, rollout.Pending, ""), false},
+		"an owner has not upgraded":                    {newWorld("OTA", nil).fleet("a", 2, rollout.WaitingForOwner, "").because(rollout.ReasonWaitingForOwners, ""), false},
+		"an owner holds a pod":                         {newWorld(advanced, nil).fleet("a", 2, rollout.HeldByOwner, "").because(rollout.ReasonHeldByOwner, ""), false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -1,7 +1,6 @@
 package progress
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,7 +16,7 @@ type line struct {
 	mark   byte // stands for a node of these states in the bar
 	label  string
 	states []rollout.State
-	detail func(r *Report, nodes []Node) string
+	detail func(r *Report, groups []rollout.Group) string
 }
 
 func linesFor(strategy string) []line {
@@ -65,7 +64,10 @@ func (r *Report) text(width int) string {
 		for _, l := range lines {
 			out.WriteString(format.OneLine(r.line(l, width > 0)) + "\n")
 		}
-		out.WriteString(r.ownerLines(width))
+	}
+	out.WriteString(r.ownerLines(width))
+	if r.State == Unknown {
+		out.WriteString(format.OneLine(r.Message) + "\n")
 	}
 	out.WriteString(format.OneLine(fmt.Sprintf("%s: %s", r.State, r.Advice)) + "\n")
 	for _, w := range r.Warnings {
@@ -76,31 +78,37 @@ func (r *Report) text(width int) string {
 
 // line counts the nodes in l's states, and names them or the reason.
 func (r *Report) line(l line, marked bool) string {
-	nodes := r.in(l.states)
-	out := countLine(l.label, len(nodes))
+	count := r.count(l.states)
+	out := countLine(l.label, count)
 	if marked {
 		out = "  " + string(l.mark) + " " + out
 	}
-	if len(nodes) > 0 && l.detail != nil {
-		if detail := l.detail(r, nodes); detail != "" {
+	if count > 0 && l.detail != nil {
+		if detail := l.detail(r, r.in(l.states)); detail != "" {
 			out += "  " + detail
 		}
 	} else if l.states[0] == rollout.Updated {
-		out += fmt.Sprintf("  of %d", len(r.Nodes))
+		out += fmt.Sprintf("  of %d", r.total())
 	}
 	return out
 }
 
 func countLine(label string, count int) string { return fmt.Sprintf("%-12s %5d", label, count) }
 
-func (r *Report) in(states []rollout.State) []Node {
-	var out []Node
-	for _, n := range r.Nodes {
-		if slices.Contains(states, n.State) {
-			out = append(out, n)
+func (r *Report) in(states []rollout.State) (groups []rollout.Group) {
+	for _, g := range r.groups {
+		if slices.Contains(states, g.State) {
+			groups = append(groups, g)
 		}
 	}
-	return out
+	return groups
+}
+
+func (r *Report) count(states []rollout.State) (n int) {
+	for _, state := range states {
+		n += r.Counts[state]
+	}
+	return n
 }
 
 // Sizes of the bar, in columns.
@@ -115,13 +123,13 @@ const (
 // 100 % only when all nodes are updated.
 func (r *Report) bar(lines []line, width int) string {
 	width = min(maxBar, max(minBar, width-barFrame))
-	total := len(r.Nodes)
+	total := r.total()
 	if total == 0 {
 		return "  [" + strings.Repeat(" ", width) + "]"
 	}
 	counts := make([]int, len(lines))
 	for i, l := range lines {
-		counts[i] = len(r.in(l.states))
+		counts[i] = r.count(l.states)
 	}
 	var out strings.Builder
 	for i, n := range shares(counts, width) {
@@ -130,32 +138,20 @@ func (r *Report) bar(lines []line, width int) string {
 	return fmt.Sprintf("  [%s] %3d%%", out.String(), counts[0]*100/total)
 }
 
-// shares divides width in proportion to counts, by largest remainder. A count above 0 gets at
-// least 1, at the expense of the largest share.
+// shares divides width in proportion to counts, rounded up in favour of the smaller ones: the largest gets the rest.
 func shares(counts []int, width int) []int {
 	total := 0
 	for _, n := range counts {
 		total += n
 	}
-	out := make([]int, len(counts))
+	out, largest := make([]int, len(counts)), slices.Index(counts, slices.Max(counts))
 	left := width
-	order := make([]int, 0, len(counts)) // by remainder, largest first
 	for i, n := range counts {
-		out[i] = n * width / total
-		left -= out[i]
-		order = append(order, i)
-	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Compare(counts[b]*width%total, counts[a]*width%total)
-	})
-	for _, i := range order[:left] {
-		out[i]++
-	}
-	for i, n := range counts {
-		if n > 0 && out[i] == 0 {
-			out[slices.Index(out, slices.Max(out))]--
-			out[i] = 1
+		if i != largest {
+			out[i] = (n*width + total - 1) / total
+			left -= out[i]
 		}
 	}
+	out[largest] = left
 	return out
 }

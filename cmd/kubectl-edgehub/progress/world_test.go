@@ -13,6 +13,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/controller/workload"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -20,111 +21,127 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	oldRevision = "5d8f"
 	newRevision = "7c9b"
+	advanced    = "AdvancedRollingUpdate"
 )
 
 var start = time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC)
 
-// world is a DaemonSet web with a revision to roll out, as a test describes it.
+// world is a DaemonSet web, or StatefulSet db, with a revision to roll out, and what the controller says about it.
 type world struct {
-	Objects
-	daemonSet *appsv1.DaemonSet // Objects.Workload
+	workload workload.Object
+	pods     []*corev1.Pod
+	says     rollout.Report
 }
 
 func newWorld(strategy string, annotations map[string]string) *world {
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "shop", Name: "web", UID: "ds-uid", Generation: 2,
-		Annotations: map[string]string{daemonset.StrategyAnnotation: strategy},
+		Namespace: "shop", Name: "web", UID: "ds-uid", Generation: 2, Annotations: map[string]string{daemonset.StrategyAnnotation: strategy},
 	}}
 	for key, value := range annotations {
 		ds.Annotations[key] = value
 	}
 	ds.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
-	ds.Status.ObservedGeneration = 2
-	w := &world{Objects: Objects{Workload: ds}, daemonSet: ds}
-	for i, hash := range []string{oldRevision, newRevision} {
-		r := &appsv1.ControllerRevision{Revision: int64(i + 1)}
-		r.Name, r.OwnerReferences = "web-"+hash, owned()
-		r.Labels = map[string]string{appsv1.ControllerRevisionHashLabelKey: hash}
-		w.Revisions = append(w.Revisions, r)
-	}
-	return w
+	return &world{workload: ds, says: rollout.Report{Reason: rollout.ReasonUpdating}}
 }
 
-func owned() []metav1.OwnerReference {
-	yes := true
-	return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "web", UID: "ds-uid", Controller: &yes}}
-}
-
-// node adds one that has been Ready, or not, for an hour, and returns it.
-func (w *world) node(name string, ready corev1.ConditionStatus) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name), Labels: map[string]string{}}}
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.NewTime(start.Add(-time.Hour))}}
-	w.Nodes = append(w.Nodes, n)
-	return n
-}
-
-// pod adds one to a node and returns it.
-func (w *world) pod(node, revision string, ready corev1.ConditionStatus) *corev1.Pod {
+// pod adds one that is Ready to a node, and returns it.
+func (w *world) pod(name, node, revision string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Name: "web-" + node, UID: types.UID("pod-" + node), OwnerReferences: owned(),
-		Labels:            map[string]string{appsv1.ControllerRevisionHashLabelKey: revision},
+		Name: name, UID: types.UID(name), Labels: map[string]string{appsv1.ControllerRevisionHashLabelKey: revision},
 		CreationTimestamp: metav1.NewTime(start.Add(-2 * time.Hour)),
 	}}
 	p.Spec.NodeName = node
 	p.Spec.Containers = []corev1.Container{{Name: "web"}}
 	p.Status.Phase = corev1.PodRunning
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
-	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.NewTime(start.Add(-time.Hour))}}
-	w.Pods = append(w.Pods, p)
+	w.pods = append(w.pods, p)
 	return p
 }
 
-// fleet adds n Ready nodes with a Ready pod each.
-func (w *world) fleet(prefix string, n int, revision string) *world {
+// fleet adds n nodes with a pod each, of which the controller says this.
+func (w *world) fleet(prefix string, n int, state rollout.State, reason string) *world {
+	g := rollout.Group{State: state, Reason: reason, Count: n}
 	for i := range n {
-		name := fmt.Sprintf("%s%d", prefix, i+1)
-		w.node(name, corev1.ConditionTrue)
-		w.pod(name, revision, corev1.ConditionTrue)
+		node, revision := fmt.Sprintf("%s%d", prefix, i+1), oldRevision
+		if state == rollout.Updated || reason == pullBackOff {
+			revision = newRevision
+		}
+		if state != rollout.Updated {
+			g.Nodes = append(g.Nodes, node)
+		}
+		broken := w.pod("web-"+node, node, revision)
+		if reason == pullBackOff {
+			broken.Status.Phase = corev1.PodPending
+			broken.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", State: corev1.ContainerState{
+				Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
+		}
 	}
+	w.says.Groups = append(w.says.Groups, g)
 	return w
 }
 
-// broken makes pod one whose image cannot be pulled.
-func broken(pod *corev1.Pod) {
-	pod.Status.Phase = corev1.PodPending
-	pod.Status.Conditions[0].Status = corev1.ConditionFalse
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", State: corev1.ContainerState{
-		Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
+const pullBackOff = "container web: ImagePullBackOff"
+
+// because sets the reason and the message.
+func (w *world) because(reason, message string) *world {
+	w.says.Reason, w.says.Message = reason, message
+	return w
 }
 
-// said adds a condition in the controller's words.
-func (w *world) said(t appsv1.DaemonSetConditionType, status corev1.ConditionStatus, words string) {
-	w.daemonSet.Status.Conditions = append(w.daemonSet.Status.Conditions, appsv1.DaemonSetCondition{
-		Type: t, Status: status, Message: "controllerrevision " + newRevision + ": " + words})
+// condition adds a condition of the controller's.
+func (w *world) condition(t appsv1.DaemonSetConditionType, message string) *world {
+	ds := w.workload.(*appsv1.DaemonSet)
+	ds.Status.Conditions = append(ds.Status.Conditions, appsv1.DaemonSetCondition{Type: t, Message: "controllerrevision " + newRevision + ": " + message})
+	return w
 }
 
-func (w *world) evaluate(t *testing.T) *Report {
+// say writes the report to the workload.
+func (w *world) say() *world {
+	r := rollout.NewAwaitReport(w.workload)
+	r.Revision, r.Reason, r.Message, r.Groups, r.Limits, r.Missing = newRevision, w.says.Reason, w.says.Message, w.says.Groups, w.says.Limits, w.says.Missing
+	r.Counts = map[rollout.State]int{}
+	for _, g := range r.Groups {
+		r.Counts[g.State] += g.Count
+	}
+	w.workload.GetAnnotations()[rollout.ReportAnnotation] = r.Encode()
+	return w
+}
+
+func (w *world) look(t *testing.T) *Report {
 	t.Helper()
-	r, err := Evaluate(w.Objects, start)
+	r, err := Evaluate(w.workload, w.pods, start)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-const advanced = "AdvancedRollingUpdate"
+func (w *world) evaluate(t *testing.T) *Report {
+	t.Helper()
+	return w.say().look(t)
+}
 
 // mixed has nodes in every state that a rollout has by itself.
 func mixed() *world {
 	w := newWorld(advanced, map[string]string{rollout.MaxUnavailableAnnotation: "20%"})
-	w.fleet("a", 5, newRevision).fleet("b", 2, oldRevision)
-	w.node("c1", corev1.ConditionUnknown)
-	w.pod("c1", oldRevision, corev1.ConditionFalse)
-	w.node("c2", corev1.ConditionUnknown)
-	w.pod("c2", oldRevision, corev1.ConditionFalse)
-	w.node("d1", corev1.ConditionTrue)
-	broken(w.pod("d1", newRevision, corev1.ConditionFalse))
-	w.node("d2", corev1.ConditionTrue)
-	broken(w.pod("d2", newRevision, corev1.ConditionFalse))
-	return w
+	w.fleet("a", 5, rollout.Updated, "").fleet("b", 2, rollout.Pending, "").fleet("c", 2, rollout.WaitingNotReady, "node is not Ready")
+	w.fleet("d", 2, rollout.Unavailable, pullBackOff)
+	w.says.Limits = &rollout.Limits{Ready: 9, Unavailable: 2, Max: 2}
+	return w.because(rollout.ReasonUpdating, "5 of 11 nodes updated")
+}
+
+// database is a StatefulSet with a pod that is updated, one that waits for its owner, and one that is missing.
+func database() *world {
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: "db", Generation: 2, Annotations: map[string]string{daemonset.StrategyAnnotation: "OTA"},
+	}}
+	set.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
+	w := &world{workload: set}
+	w.pod("db-0", "a", newRevision)
+	w.pod("db-1", "b", oldRevision)
+	w.says.Groups = []rollout.Group{
+		{State: rollout.Unavailable, Reason: "no pod", Count: 1, Nodes: []string{"db-2"}}, {State: rollout.Updated, Count: 1},
+		{State: rollout.WaitingForOwner, Count: 1, Nodes: []string{"db-1"}},
+	}
+	return w.because(rollout.ReasonWaitingForOwners, "1 of 3 pods updated, 1 unavailable (db-2: no pod), 1 waiting for their owner")
 }

@@ -19,7 +19,7 @@ func runController(t *testing.T) {
 	}, nil)
 }
 
-// The plugin's report, the conditions and what happens are the same.
+// The plugin says what the controller does, also right after a change, and what happens is the same.
 func TestARolloutByTheController(t *testing.T) {
 	f := newDaemonSet(t)
 	runController(t)
@@ -32,6 +32,7 @@ func TestARolloutByTheController(t *testing.T) {
 	edgehub(t, "pause", "ds/web", ns).expect(t, 0, "paused")
 	f.change("app:2")
 	wait("RolloutProgressing=False")
+	start(t, "status", "ds/web", ns, "-w", "--timeout=60s").sees("paused: ")
 	status := edgehub(t, "status", "ds/web", ns)
 	status.expect(t, 3, "held             4  by the pause")
 	if strings.Contains(status.out, "warning") {
@@ -47,5 +48,12 @@ func TestARolloutByTheController(t *testing.T) {
 	wait("RolloutComplete")
 
 	kubectl(t, "rollout", "undo", "ds/web", ns).expect(t, 0, "rolled back")
+	edgehub(t, "status", "ds/web", ns, "-w", "--timeout=60s").expect(t, 0, "complete: 4 of 4")
+
+	// A script asks at once, and must not get the answer of before.
+	kubectl(t, "annotate", "ds/web", ns, rollout.PartitionAnnotation+"=2").expect(t, 0, "annotated")
+	f.change("app:3")
+	edgehub(t, "status", "ds/web", ns, "-w", "--timeout=60s").expect(t, 0, "held: 2 of 4")
+	kubectl(t, "annotate", "ds/web", ns, rollout.PartitionAnnotation+"=0", "--overwrite").expect(t, 0, "annotated")
 	edgehub(t, "status", "ds/web", ns, "-w", "--timeout=60s").expect(t, 0, "complete: 4 of 4")
 }

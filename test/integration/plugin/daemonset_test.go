@@ -3,8 +3,6 @@ package plugin
 import (
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
@@ -35,19 +33,5 @@ func (f *fixture) change(image string) {
 	poll.Eventually(f.t, "Kubernetes has taken note of the new template", func() bool {
 		ds := f.Get()
 		return ds.Status.ObservedGeneration == ds.Generation
-	})
-}
-
-// replace deletes a node's pod, and waits until its successor has been seen to by
-// the node.
-func (f *fixture) replace(node string) {
-	f.t.Helper()
-	old := f.Pods()[node]
-	if err := env.admin.CoreV1().Pods(f.Namespace).Delete(f.t.Context(), old.Name, metav1.DeleteOptions{}); err != nil {
-		f.t.Fatal(err)
-	}
-	poll.Eventually(f.t, "node "+node+" runs another pod", func() bool {
-		pod := f.Pods()[node]
-		return pod != nil && pod.UID != old.UID && len(pod.Status.ContainerStatuses) > 0
 	})
 }

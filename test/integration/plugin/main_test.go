@@ -1,7 +1,6 @@
 // Package plugin tests kubectl edgehub as its users meet it: kubectl finds the
 // program in PATH and runs it against a real apiserver. Nodes and their pods are
-// played by package fleet, and no controller runs but in the test that starts one:
-// a test deletes pods in its place.
+// played by package fleet, and the controller runs in the tests that start it.
 package plugin
 
 import (

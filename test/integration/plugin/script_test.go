@@ -14,6 +14,8 @@ import (
 // else: whatever selects the cluster for kubectl has to reach the plugin as well.
 func TestTheKubectlOfATestClusterFindsPlugins(t *testing.T) {
 	f := newDaemonSet(t)
+	runController(t)
+	kubectl(t, "wait", "-n="+f.Namespace, "--for=condition=RolloutComplete", "--timeout=60s", "ds/web").expect(t, 0, "condition met")
 	run := func(args ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), env.cluster.KubectlPath(), args...)

@@ -56,12 +56,12 @@ func openTerminal(t *testing.T) (person, program *os.File) {
 
 func TestATerminalHasABarThatMoves(t *testing.T) {
 	f := newDaemonSet(t)
+	runController(t)
+	edgehub(t, "pause", "ds/web", "-n", f.Namespace).expect(t, 0, "paused")
 	f.change("app:2")
 	w := onTerminal(t, "status", "ds/web", "-n", f.Namespace, "-w")
-	w.sees("[" + strings.Repeat(".", 51) + "]   0%")
-	for _, node := range nodeNames {
-		f.replace(node)
-	}
+	w.sees("[" + strings.Repeat("=", 51) + "]   0%")
+	edgehub(t, "resume", "ds/web", "-n", f.Namespace).expect(t, 0, "resumed")
 	w.sees("[" + strings.Repeat("#", 51) + "] 100%")
 	w.ends(0)
 	if !strings.Contains(w.out.String(), "A\r\x1b[J") {
