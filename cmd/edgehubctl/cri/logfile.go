@@ -20,8 +20,10 @@ import (
 const logBlock = 64 << 10
 
 // logFile is the log of a container in CRI's format: a line has the time, the stream, a tag and
-// what the app wrote. k8s.io/cri-client/pkg/logs reads the same, but follows symbolic links, waits
-// for ever at a pipe, prints lines that it does not understand, and loses the end of a rotated file.
+// what the app wrote. k8s.io/cri-client/pkg/logs reads the same, but when kubelet rotates the file while
+// the reader of the output pauses (less), it follows the old one for ever; it needs an inotify instance,
+// of which root may have none left; and after a rotation it opens whatever is at the path, a link to
+// another file or a pipe, at which it waits for ever.
 type logFile struct {
 	path   string
 	file   *os.File

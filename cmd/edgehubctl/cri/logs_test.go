@@ -233,6 +233,68 @@ func TestFollowAcrossRotationAndRestart(t *testing.T) {
 	out.await(t, "one\ntwo\nthree\nfour\nlast words\nhello\nbye\n")
 }
 
+// pager is a program that does not read on until somebody presses a key.
+type pager struct {
+	*buffer
+	full, key chan struct{}
+}
+
+func (p pager) Write(b []byte) (int, error) {
+	select {
+	case <-p.full:
+	default:
+		close(p.full)
+		<-p.key
+	}
+	return p.buffer.Write(b)
+}
+
+func TestFollowAcrossARotationWhileThePagerPauses(t *testing.T) {
+	f := newFake(t)
+	f.addPod("uid", nil)
+	c := f.start(t, "uid", "app", line("one"))
+	out := pager{&buffer{}, make(chan struct{}), make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1) // the result
+	go func() { done <- f.Logs(ctx, web, LogOptions{Tail: -1, Follow: true, Notes: io.Discard}, out) }()
+	<-out.full
+	if err := os.Rename(c.LogPath, c.LogPath+".1"); err != nil {
+		t.Fatal(err)
+	}
+	write(t, c.LogPath, line("two"))
+	close(out.key)
+	out.await(t, "one\ntwo\n")
+	write(t, c.LogPath, line("three"))
+	out.await(t, "one\ntwo\nthree\n")
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// A pod that may write below /var/log need not replace a log before somebody looks.
+func TestALogThatSomebodyReplacesWhileItIsFollowed(t *testing.T) {
+	for name, put := range map[string]func(path string) error{
+		"a link": func(path string) error { return os.Symlink(path+".1", path) },
+		"a pipe": func(path string) error { return syscall.Mkfifo(path, 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t)
+			f.addPod("uid", nil)
+			c := f.start(t, "uid", "app", line("one"))
+			out, done := f.followIn(t.Context(), io.Discard)
+			out.await(t, "one\n")
+			if err := os.Rename(c.LogPath, c.LogPath+".1"); err != nil {
+				t.Fatal(err)
+			}
+			if err := put(c.LogPath); err != nil {
+				t.Fatal(err)
+			}
+			expect(t, <-done, Failed, "is no file, as containerd writes it")
+		})
+	}
+}
+
 // Between two looks, an app may restart more than once.
 func TestFollowLosesNoRun(t *testing.T) {
 	f := newFake(t)
