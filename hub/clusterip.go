@@ -4,7 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/edgehub-io/edgehub/hub/config"
@@ -22,8 +22,7 @@ const (
 
 // clusterIP has the cluster IP of the apiservers lead to the hub while the cloud is there, too, as long as no
 // pod of the node distrusts the hub (--cluster-ip=always). A container trusts the hub from its start to its
-// end, or never: it is decided anew when other containers run that might not. No pod changes that by how it
-// starts or what it connects to.
+// end, or never: it is decided anew when other containers run that might not. No pod changes that by how it starts.
 type clusterIP struct {
 	suspects    func(context.Context) ([]string, error) // containers that may distrust the hub, in order
 	distrusting func() ([]string, error)                // the pods that do
@@ -32,12 +31,10 @@ type clusterIP struct {
 
 	decided bool
 	before  []string // suspects at the last decision
-
-	mu    sync.Mutex
-	state nodeapi.ClusterIP
+	inForce atomic.Bool
 }
 
-// newClusterIP returns nil unless the configuration asks for it. It needs h.routes and h.upgrades.
+// newClusterIP returns nil unless the configuration asks for it. It needs h.podList and h.upgrades.
 func newClusterIP(h *Hub) *clusterIP {
 	if h.config.ClusterIP != config.ClusterIPAlways {
 		return nil
@@ -66,8 +63,12 @@ func (c *clusterIP) run(ctx context.Context) {
 	if c == nil {
 		return
 	}
-	for {
-		c.failed(c.look(ctx))
+	for failing := false; ; {
+		err := c.look(ctx)
+		if err != nil && !failing {
+			c.log.Warn("it is not known which pods trust the hub; the cluster IP of the apiserver leads where it did", "err", err)
+		}
+		failing = err != nil
 		wait := trustInterval
 		if !c.decided {
 			wait = trustRetry
@@ -93,10 +94,7 @@ func (c *clusterIP) look(ctx context.Context) error {
 		}
 	}
 	toHub := len(pods) == 0
-	c.mu.Lock()
-	changed := !c.decided || c.state.InForce != toHub
-	c.state.InForce = toHub
-	c.mu.Unlock()
+	changed := c.inForce.Swap(toHub) != toHub || !c.decided
 	c.before, c.decided = suspects, true
 	c.lead(toHub)
 	switch {
@@ -109,22 +107,10 @@ func (c *clusterIP) look(ctx context.Context) error {
 	return nil
 }
 
-// failed keeps why it is not known which pods trust the hub, or that it is.
-func (c *clusterIP) failed(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.state.Unknown = ""; err != nil {
-		c.state.Unknown = err.Error()
-	}
-}
-
-// current returns nil for a nil clusterIP.
-func (c *clusterIP) current() *nodeapi.ClusterIP {
+// state returns nil for a nil clusterIP.
+func (c *clusterIP) state() *nodeapi.ClusterIP {
 	if c == nil {
 		return nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	state := c.state
-	return &state
+	return &nodeapi.ClusterIP{InForce: c.inForce.Load()}
 }

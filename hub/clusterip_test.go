@@ -16,8 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/hub/config"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
+
+const known, unknown = true, false
 
 // trusting is what a clusterIP knows of containers and pods, and what it decides.
 type trusting struct {
@@ -43,13 +44,15 @@ func newTrusting() *trusting {
 	return c
 }
 
-// is looks once, and checks what that decides.
-func (c *trusting) is(t *testing.T, state nodeapi.ClusterIP, decisions ...bool) {
+// is looks once, and checks whether that can be found out, and what it decides.
+func (c *trusting) is(t *testing.T, known, inForce bool, decisions ...bool) {
 	t.Helper()
 	c.decisions = nil
-	c.failed(c.look(t.Context()))
-	if got := *c.current(); got != state {
-		t.Errorf("it is %+v, want %+v", got, state)
+	if err := c.look(t.Context()); (err == nil) != known {
+		t.Errorf("the error is %v", err)
+	}
+	if got := c.state().InForce; got != inForce {
+		t.Errorf("in force is %t, want %t", got, inForce)
 	}
 	if !slices.Equal(c.decisions, decisions) {
 		t.Errorf("decided was %v, want %v", c.decisions, decisions)
@@ -59,39 +62,39 @@ func (c *trusting) is(t *testing.T, state nodeapi.ClusterIP, decisions ...bool) 
 func TestTheClusterIPLeadsToTheHubOnceAllPodsTrustIt(t *testing.T) {
 	c := newTrusting()
 	c.containers, c.pods = []string{"c1", "c2"}, []string{"shop/web", "shop/db"}
-	c.is(t, nodeapi.ClusterIP{}, false)
+	c.is(t, known, false, false)
 	if !strings.Contains(c.logs.String(), `pods="[shop/web shop/db]"`) {
 		t.Errorf("the log is %s", &c.logs)
 	}
-	c.is(t, nodeapi.ClusterIP{})
+	c.is(t, known, false)
 	if c.asked != 1 {
 		t.Errorf("pods were read %d times, though no other container runs", c.asked)
 	}
 	c.containers, c.pods = []string{"c2"}, []string{"shop/db"}
-	c.is(t, nodeapi.ClusterIP{}, false)
+	c.is(t, known, false, false)
 	c.containers, c.pods = []string{"c3"}, nil // a static pod's
-	c.is(t, nodeapi.ClusterIP{InForce: true}, true)
+	c.is(t, known, true, true)
 	c.containers = nil
-	c.is(t, nodeapi.ClusterIP{InForce: true}, true)
+	c.is(t, known, true, true)
 	if c.asked != 3 {
 		t.Errorf("pods were read %d times, and once without a reason", c.asked)
 	}
 	c.containers, c.pods = []string{"c4"}, []string{"shop/new"}
-	c.is(t, nodeapi.ClusterIP{}, false)
+	c.is(t, known, false, false)
 }
 
 func TestTheClusterIPStaysWhereItLeadsWhileThatIsNotKnown(t *testing.T) {
 	c := newTrusting()
 	c.err = errors.New("containerd is away")
-	c.is(t, nodeapi.ClusterIP{Unknown: "containerd is away"})
+	c.is(t, unknown, false)
 	c.err = nil
-	c.is(t, nodeapi.ClusterIP{InForce: true}, true)
+	c.is(t, known, true, true)
 	c.err = errors.New("containerd is away")
-	c.is(t, nodeapi.ClusterIP{InForce: true, Unknown: "containerd is away"})
+	c.is(t, unknown, true)
 	c.err, c.containers, c.pods, c.podsErr = nil, []string{"c1"}, []string{"shop/web"}, errors.New("no list")
-	c.is(t, nodeapi.ClusterIP{InForce: true, Unknown: "no list"})
+	c.is(t, unknown, true)
 	c.podsErr = nil
-	c.is(t, nodeapi.ClusterIP{}, false)
+	c.is(t, known, false, false)
 }
 
 // kube-proxy reads the slice as the hub decides, and as the apiserver sent it when the flag is gone.

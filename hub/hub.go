@@ -49,7 +49,7 @@ type Hub struct {
 	cert       *servertls.Certificate // nil until a port needs it
 	pods       *podAccess             // nil: pods do not use the hub
 	podList    *ota.Pods              // of this node
-	routes     *podRoutes             // of these pods; nil if pods is
+	routes     podRoutes              // of these pods
 	page       *page.Page
 	events     eventlog.Log
 	node       *ownnode.Node
@@ -156,11 +156,6 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 		return err
 	}
 	h.podList = pods
-	if h.pods != nil {
-		if h.routes, err = newPodRoutes(h, cloud); err != nil {
-			return err
-		}
-	}
 	options := ota.Options{
 		NodeName:     h.config.NodeName,
 		Pods:         pods,

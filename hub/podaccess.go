@@ -6,9 +6,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,10 +29,6 @@ type podAccess struct {
 	config *config.Config
 	log    *slog.Logger
 	issued atomic.Pointer[issued]
-
-	mu sync.Mutex
-	// replaced are the cluster IPs of the apiservers for which kubelet got the hub's addresses.
-	replaced []netip.Addr
 }
 
 // issued is the CA in use, with certificates of it.
@@ -121,26 +115,10 @@ func (p *podAccess) keep() error {
 // hub verifies the apiserver, in PEM.
 func (p *podAccess) transforms(clusterCAs func() []byte) []transform.Transform {
 	return slices.Concat(
-		transform.NewAPIServerService(p.config.PodAddresses, uint16(p.config.ProxySecurePort), p.noteReplaced),
+		transform.NewAPIServerService(p.config.PodAddresses, uint16(p.config.ProxySecurePort)),
 		transform.NewRootCA(func() []byte { return p.issued.Load().ca }, clusterCAs),
 		[]transform.Transform{transform.NewKubeProxy(fmt.Sprintf("https://%s", p.config.PodServers()[0]))},
 	)
-}
-
-// noteReplaced is called for each read of the Service, the hub's own among them.
-func (p *podAccess) noteReplaced(clusterIP netip.Addr) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !slices.Contains(p.replaced, clusterIP) {
-		p.replaced = append(p.replaced, clusterIP)
-	}
-}
-
-// clusterIPs returns the cluster IPs of the apiservers that have been replaced so far.
-func (p *podAccess) clusterIPs() []netip.Addr {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.replaced)
 }
 
 // serverConfig is that of the ports at the addresses for pods. It requests no client certificates:

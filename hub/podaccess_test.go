@@ -284,23 +284,6 @@ func TestTheStateOfPodAccessIsShown(t *testing.T) {
 	}
 }
 
-// The hub reads the Service as kubelet does, whose answer names the hub.
-func TestTheAddressesPastTheHubAreTheAPIServers(t *testing.T) {
-	n := newNode(t, serveCluster)
-	n.config.PodAddresses = podAddress
-	h, _ := n.start(t)
-	want := []netip.AddrPort{netip.MustParseAddrPort("10.96.0.1:0"), netip.MustParseAddrPort(n.api.Listener.Addr().String())}
-	for _, when := range []string{"with the cloud", "again", "without the cloud"} {
-		if when == "without the cloud" {
-			n.api.CloseClientConnections()
-			n.api.Close()
-		}
-		if got, err := h.routes.past(t.Context(), h); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: got %v, %v; want %v", when, got, err, want)
-		}
-	}
-}
-
 // TestPodAddressesLendNobodyTheNodesIdentity is as a program of the node's root, which gets that
 // identity on the plain port.
 func TestPodAddressesLendNobodyTheNodesIdentity(t *testing.T) {

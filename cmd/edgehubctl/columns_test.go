@@ -50,8 +50,8 @@ func busy(t *testing.T, namespace, short, long, revision, image, text string) *f
 	lagging := pod(namespace, long, oldRevision, targetOf("web="+image+":v2"), needs(yes, newRevision), images(corev1.ConditionFalse, "PrepullRegistryUnreachable", newRevision), crashes(12, ""))
 	lagging.Spec.Containers[0].Image = image + ":v1"
 	next := time.Now().Add(time.Hour)
-	access := nodeapi.PodAccess{Addresses: []string{"169.254.2.1:10268", "[fd00::2:1]:10268"}, ClusterIP: &nodeapi.ClusterIP{Unknown: text},
-		Pods: []nodeapi.PodRoute{{Namespace: namespace, Name: long, Route: nodeapi.Bypass}, {Namespace: namespace, Name: long, Route: nodeapi.Unknown, Reason: text}}}
+	access := nodeapi.PodAccess{Addresses: []string{"169.254.2.1:10268", "[fd00::2:1]:10268"}, ClusterIP: &nodeapi.ClusterIP{},
+		Pods: []nodeapi.PodRoute{{Namespace: namespace, Name: long, Route: nodeapi.Bypass}, {Namespace: namespace, Name: long, Route: nodeapi.Proxied, Proxy: text}}}
 	pull := nodeapi.ImagePull{Namespace: namespace, Pod: long, UID: "u", Revision: revision, State: nodeapi.Failed,
 		Images: []nodeapi.Image{{Image: image + "@sha256:" + strings.Repeat("0123456789abcdef", 4), State: nodeapi.Failed, LastError: text, NextRetry: &next, Attempts: 3}}}
 	upgrade := func(state nodeapi.UpgradeState) nodeapi.Upgrade {

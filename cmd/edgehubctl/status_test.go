@@ -141,30 +141,12 @@ shop/proxied               ReplicaSet/p   because
 	h.edgehubctl(t, "status", "-o", "json").has(t, exitDone, `"name": "web-1"`, "")
 }
 
-func TestStatusShowsWhichPodsConnectPastTheHub(t *testing.T) {
-	h := leading(t, nodeapi.PodAccess{Pods: []nodeapi.PodRoute{
-		{Namespace: "kube-system", Name: "kube-proxy-x", Route: nodeapi.Unknown, Owner: "DaemonSet/kube-proxy", Reason: "its connections cannot be read: permission denied"},
-		{Namespace: "shop", Name: "shipper-1", Route: nodeapi.Mixed, Owner: "DaemonSet/shipper", Reason: "it is connected to 10.96.0.1:443"},
-		{Namespace: "shop", Name: "web-1", Route: nodeapi.ThroughHub, Owner: "ReplicaSet/web"},
-	}})
-	const line = "pods        1 use the hub at 169.254.2.1:10268, [fd00::2:1]:10268; 0 bypass it until they restart; " +
-		"1 should use it, but connect past it; of 1 it is not known; -o wide says why\n"
-	h.edgehubctl(t, "status", "-o", "wide").has(t, exitDone, line, "")
-	h.edgehubctl(t, "status", "-o", "wide").has(t, exitDone, `
-CONNECTS PAST THE HUB   OWNER               WHERE, AND WHAT TO DO
-shop/shipper-1          DaemonSet/shipper   it is connected to 10.96.0.1:443
-
-ROUTE NOT KNOWN            OWNER                  WHY
-kube-system/kube-proxy-x   DaemonSet/kube-proxy   its connections cannot be read: permission denied
-`, "")
-	h.edgehubctl(t, "status", "-o", "json").has(t, exitDone, `"route": "Mixed"`, "")
-}
-
 func TestStatusShowsWhereTheClusterIPLeads(t *testing.T) {
+	past, toHub := &nodeapi.ClusterIP{}, &nodeapi.ClusterIP{InForce: true}
 	pods := []nodeapi.PodRoute{
 		{Namespace: "shop", Name: "bare", Route: nodeapi.Bypass, Keep: "it has no controller that would replace it", Distrusts: true},
 		{Namespace: "shop", Name: "script", Route: nodeapi.Bypass, Owner: "ReplicaSet/script", Keep: "it sets it", SetsAddress: true, Distrusts: true},
-		{Namespace: "shop", Name: "shipper", Route: nodeapi.Mixed, Owner: "DaemonSet/shipper"},
+		{Namespace: "shop", Name: "shipper", Route: nodeapi.ThroughHub, Owner: "DaemonSet/shipper"},
 		{Namespace: "shop", Name: "web-1", Route: nodeapi.Bypass, Owner: "ReplicaSet/web", Distrusts: true},
 	}
 	const table = `
@@ -174,26 +156,23 @@ shop/script              ReplicaSet/script   a restart is enough, whatever addre
 shop/web-1               ReplicaSet/web      edgehub install --restart-pods=shop restarts it
 `
 	for name, tt := range map[string]struct {
-		state *nodeapi.ClusterIP
-		pods  []nodeapi.PodRoute
-		line  string
-		table bool
+		access nodeapi.PodAccess
+		line   string
+		table  bool
 	}{
-		"not asked for":        {nil, pods, "", false},
-		"not in force":         {&nodeapi.ClusterIP{}, pods, "leads past the hub while the cloud is there, until pods restart that do not trust it (3); -o wide names them", true},
-		"about to be in force": {&nodeapi.ClusterIP{}, pods[2:3], "leads past the hub while the cloud is there; all pods trust it, so that ends within seconds", false},
-		"in force":             {&nodeapi.ClusterIP{InForce: true}, pods[2:3], "leads to the hub: all pods trust it", false},
+		"not asked for":        {nodeapi.PodAccess{Pods: pods}, "", false},
+		"not in force":         {nodeapi.PodAccess{Pods: pods, ClusterIP: past}, "leads past the hub while the cloud is there, until pods restart that do not trust it (3); -o wide names them", true},
+		"about to be in force": {nodeapi.PodAccess{Pods: pods[2:3], ClusterIP: past}, "leads past the hub while the cloud is there; all pods trust it, so that ends within seconds", false},
+		"in force":             {nodeapi.PodAccess{Pods: pods[2:3], ClusterIP: toHub}, "leads to the hub: all pods trust it", false},
 		"in force, and not known any more": {
-			&nodeapi.ClusterIP{InForce: true, Unknown: "containerd is away"}, pods[2:3],
-			"leads to the hub; it is not known whether all pods still trust it: containerd is away", false,
+			nodeapi.PodAccess{ClusterIP: toHub, Unknown: "containerd is away"}, "leads to the hub; it is not known whether all pods still trust it", false,
 		},
 		"not known": {
-			&nodeapi.ClusterIP{Unknown: "containerd is away"}, nil,
-			"leads past the hub while the cloud is there; it is not known which pods trust it: containerd is away", false,
+			nodeapi.PodAccess{ClusterIP: past, Unknown: "containerd is away"}, "leads past the hub while the cloud is there; it is not known which pods trust it", false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := leading(t, nodeapi.PodAccess{Pods: tt.pods, ClusterIP: tt.state})
+			h := leading(t, tt.access)
 			out := h.edgehubctl(t, "status", "-o", "wide")
 			out.has(t, exitDone, "transforms  ", "")
 			if tt.line != "" {

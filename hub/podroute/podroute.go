@@ -22,9 +22,9 @@
 // A proxy in a container's environment gets what the container sends to the hub, unless NO_PROXY covers
 // the hub's address. Package proxy/transform sees to that where the settings are the pod's own.
 //
-// A program may know its apiserver from elsewhere than its environment, as https://kubernetes.default.svc.
-// Where that leads past the hub shows in the connections of its pod: see [Observer]. Whether a pod would trust the
-// hub there depends on when its containers were started, and not on its route: see [Suspects].
+// What a program knows from elsewhere than its environment is not seen: one that dials https://kubernetes.default.svc
+// counts as its environment says. Whether a pod would trust the hub there depends on when its containers were started,
+// and not on its route: see [Suspects].
 package podroute
 
 import (
@@ -101,17 +101,11 @@ func givenHost(e engine.Environment) string {
 // the hub's servers for pods. kubelet is the version of the node's, as its Node has it: what becomes of a
 // proxy in a restart depends on it.
 func Of(ctx context.Context, pods []corev1.Pod, r Runtime, hub []netip.AddrPort, kubelet string) ([]nodeapi.PodRoute, error) {
-	routes, _, err := of(ctx, pods, r, hub, kubelet)
-	return routes, err
-}
-
-// of returns the running containers of pods, too, by the pods' UIDs.
-func of(ctx context.Context, pods []corev1.Pod, r Runtime, hub []netip.AddrPort, kubelet string) ([]nodeapi.PodRoute, map[string][]engine.Environment, error) {
 	environments, err := r.Environments(ctx, Variables()...)
 	if err != nil {
-		return nil, nil, fmt.Errorf("find out which pods use the hub: %w", err)
+		return nil, fmt.Errorf("find out which pods use the hub: %w", err)
 	}
-	running := map[string][]engine.Environment{}
+	running := map[string][]engine.Environment{} // by pods' UIDs
 	for _, e := range environments {
 		if _, ok := e.Values[hostVariable]; ok {
 			running[e.PodUID] = append(running[e.PodUID], e)
@@ -144,7 +138,7 @@ func of(ctx context.Context, pods []corev1.Pod, r Runtime, hub []netip.AddrPort,
 	slices.SortFunc(routes, func(a, b nodeapi.PodRoute) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	return routes, running, nil
+	return routes, nil
 }
 
 func addressesOf(servers []netip.AddrPort) (all []netip.Addr) {

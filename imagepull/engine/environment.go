@@ -15,8 +15,7 @@ import (
 
 // Environment has some environment variables of a running container.
 type Environment struct {
-	ID        string // of the container in CRI, which its control group has in its name
-	PID       uint32 // of its first process, as containerd sees processes
+	ID        string // of the container in CRI
 	PodUID    string
 	Container string            // its name in the pod
 	Values    map[string]string // by name; those that it has
@@ -32,11 +31,9 @@ func (e *Engine) Environments(ctx context.Context, names ...string) ([]Environme
 	if err != nil {
 		return nil, fmt.Errorf("list the containers that run: %w", errgrpc.ToNative(err))
 	}
-	running := map[string]uint32{} // PIDs
+	running := map[string]bool{}
 	for _, t := range listed.Tasks {
-		if t.Status == task.Status_RUNNING {
-			running[t.ID] = t.Pid
-		}
+		running[t.ID] = t.Status == task.Status_RUNNING
 	}
 	containers, err := e.client.Containers(ctx, `labels."io.cri-containerd.kind"==container`)
 	if err != nil {
@@ -44,8 +41,7 @@ func (e *Engine) Environments(ctx context.Context, names ...string) ([]Environme
 	}
 	var all []Environment
 	for _, c := range containers {
-		pid, runs := running[c.ID()]
-		if !runs {
+		if !running[c.ID()] {
 			continue
 		}
 		info, err := c.Info(ctx, containerd.WithoutRefreshedMetadata) // as it was listed: without another call
@@ -58,27 +54,11 @@ func (e *Engine) Environments(ctx context.Context, names ...string) ([]Environme
 		}
 		if len(values) > 0 {
 			all = append(all, Environment{
-				ID: c.ID(), PID: pid,
-				PodUID: info.Labels["io.kubernetes.pod.uid"], Container: info.Labels["io.kubernetes.container.name"], Values: values,
+				ID: c.ID(), PodUID: info.Labels["io.kubernetes.pod.uid"], Container: info.Labels["io.kubernetes.container.name"], Values: values,
 			})
 		}
 	}
 	return all, nil
-}
-
-// Processes returns the processes that run in one of CRI's containers, as containerd sees them.
-func (e *Engine) Processes(ctx context.Context, container string) ([]uint32, error) {
-	ctx, cancel := briefContext(ctx)
-	defer cancel()
-	listed, err := e.client.TaskService().ListPids(ctx, &tasks.ListPidsRequest{ContainerID: container})
-	if err != nil {
-		return nil, fmt.Errorf("list the processes of container %s: %w", container, errgrpc.ToNative(err))
-	}
-	var pids []uint32
-	for _, p := range listed.Processes {
-		pids = append(pids, p.Pid)
-	}
-	return pids, nil
 }
 
 // environmentValues returns the values of variables in an OCI runtime spec, in JSON.

@@ -21,26 +21,18 @@ type PodAccess struct {
 type ClusterIP struct {
 	// InForce means to the hub. Otherwise it leads past it, because there are pods that do not trust the hub:
 	// see PodRoute.Distrusts.
+	// While that is not known, as PodAccess.Unknown says, what was decided before stays.
 	InForce bool `json:"inForce"`
-	// Unknown is why it is not known which pods trust the hub; what was decided before stays.
-	Unknown string `json:"unknown,omitempty"`
 }
 
-// Route is how a pod's containers reach the apiserver.
+// Route is where a pod's containers look for the apiserver.
 type Route string
 
-// The routes of pods. ThroughHub and Bypass say which address the containers have in their
-// environment, from their start to their end. Mixed and Unknown are of pods that have the hub's
-// there, and say what their connections add to it.
+// The routes of pods, by what the containers have in their environment, from their start to their end.
 const (
 	ThroughHub Route = "Hub"
 	Bypass     Route = "Bypass" // of at least one container
 	Proxied    Route = "Proxy"  // the hub's address, for which at least one container uses a proxy
-	// Mixed means that the pod was also seen connected to an apiserver, or to the cluster IP of the
-	// Service default/kubernetes, which leads past the hub while the cloud is there.
-	Mixed Route = "Mixed"
-	// Unknown means that the pod's connections could not be read.
-	Unknown Route = "Unknown"
 )
 
 // PodRoute is the route of a pod.
@@ -49,8 +41,6 @@ type PodRoute struct {
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
 	Route     Route  `json:"route"`
-	// Reason is why the route is Mixed, and what to do, or why it is Unknown.
-	Reason string `json:"reason,omitempty"`
 	// Owner is the kind and name of the pod's controlling owner, as DaemonSet/kube-proxy, or empty.
 	Owner string `json:"owner,omitempty"`
 	// SetsAddress is true if the containers have the address from the pod itself, by its spec, a

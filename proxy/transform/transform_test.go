@@ -33,7 +33,7 @@ const (
 
 func transforms() []transform.Transform {
 	return slices.Concat(
-		transform.NewAPIServerService([]netip.Addr{netip.MustParseAddr("169.254.2.1"), netip.MustParseAddr("fd00::2:1")}, hubPort, func(netip.Addr) {}),
+		transform.NewAPIServerService([]netip.Addr{netip.MustParseAddr("169.254.2.1"), netip.MustParseAddr("fd00::2:1")}, hubPort),
 		transform.NewRootCA(func() []byte { return []byte(hubCA) }, func() []byte { return []byte(clusterCA) }),
 		[]transform.Transform{transform.NewKubeProxy(hubServer)},
 	)

@@ -65,12 +65,11 @@ func Names() []string {
 // the Service default/kubernetes become the hub's: kubelet derives KUBERNETES_SERVICE_HOST and _PORT
 // of pods from it. Containers with a proxy reach the hub without it: see [newNoProxy].
 // hub is the address for a cluster IP of the same family; a family without one is left as it is.
-// replaced is called with each cluster IP that a reader gets another address for, by many goroutines.
-func NewAPIServerService(hub []netip.Addr, port uint16, replaced func(clusterIP netip.Addr)) []Transform {
-	return []Transform{newAPIServerAddress(hub, port, replaced), newNoProxy(hub)}
+func NewAPIServerService(hub []netip.Addr, port uint16) []Transform {
+	return []Transform{newAPIServerAddress(hub, port), newNoProxy(hub)}
 }
 
-func newAPIServerAddress(hub []netip.Addr, port uint16, replaced func(netip.Addr)) Transform {
+func newAPIServerAddress(hub []netip.Addr, port uint16) Transform {
 	address := func(v value) value {
 		cluster, err := netip.ParseAddr(v.text)
 		if err != nil {
@@ -78,7 +77,6 @@ func newAPIServerAddress(hub []netip.Addr, port uint16, replaced func(netip.Addr
 		}
 		for _, a := range hub {
 			if a.Is4() == cluster.Is4() {
-				replaced(cluster)
 				return value{text: a.String()}
 			}
 		}

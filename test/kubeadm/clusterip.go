@@ -20,7 +20,7 @@ func (c *Cluster) clusterIPWaits(ctx context.Context, say Say) error {
 			return err
 		}
 		for _, p := range access.Pods {
-			if strings.HasPrefix(p.Name, "kube-proxy-") && p.Distrusts && access.ClusterIP != nil && !access.ClusterIP.InForce && access.ClusterIP.Unknown == "" {
+			if strings.HasPrefix(p.Name, "kube-proxy-") && p.Distrusts && access.ClusterIP != nil && !access.ClusterIP.InForce {
 				return nil
 			}
 		}

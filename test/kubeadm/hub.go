@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"strings"
 
@@ -91,38 +90,11 @@ func (c *Cluster) hubUsers(ctx context.Context) (readers, error) {
 	return users, nil
 }
 
-// routesAreTold has a pod connect to the cluster IP of the apiserver, as clients do that know only
-// https://kubernetes.default.svc: the hub tells it from all others.
-func (c *Cluster) routesAreTold(ctx context.Context, say Say) error {
-	if err := c.usesHubAlone(ctx, say); err != nil {
-		return err
-	}
-	web, err := c.podIP(ctx, "web")
-	if err != nil {
-		return err
-	}
-	route := nodeapi.Mixed
-	if c.options.ClusterIP {
-		route = nodeapi.ThroughHub
-	}
-	return c.eventually(ctx, say, fmt.Sprintf("a pod that connects to %s is %s", serviceIP, route), func(ctx context.Context) error {
-		_, _ = c.get(ctx, "http://"+net.JoinHostPort(web, "8080")+"/ask?url=https://"+serviceIP) // it does not trust the answer
-		return c.routesAre(ctx, func(pod string) nodeapi.Route {
-			if strings.HasPrefix(pod, "web-") {
-				return route
-			}
-			return nodeapi.ThroughHub
-		})
-	})
+func (c *Cluster) everyPodUsesHub(ctx context.Context, say Say) error {
+	return c.eventually(ctx, say, "every pod uses the hub, by its /debug/cache", c.routesAreHub)
 }
 
-func (c *Cluster) usesHubAlone(ctx context.Context, say Say) error {
-	return c.eventually(ctx, say, "every pod uses the hub alone, by its /debug/cache", func(ctx context.Context) error {
-		return c.routesAre(ctx, func(string) nodeapi.Route { return nodeapi.ThroughHub })
-	})
-}
-
-func (c *Cluster) routesAre(ctx context.Context, want func(pod string) nodeapi.Route) error {
+func (c *Cluster) routesAreHub(ctx context.Context) error {
 	access, err := c.podAccess(ctx)
 	if err != nil {
 		return err
@@ -131,8 +103,8 @@ func (c *Cluster) routesAre(ctx context.Context, want func(pod string) nodeapi.R
 		return fmt.Errorf("%d pods have a route: %s", len(access.Pods), access.Unknown)
 	}
 	for _, p := range access.Pods {
-		if p.Route != want(p.Name) {
-			return fmt.Errorf("the route of pod %s is %s: %s", p.Name, p.Route, p.Reason)
+		if p.Route != nodeapi.ThroughHub {
+			return fmt.Errorf("the route of pod %s is %s", p.Name, p.Route)
 		}
 	}
 	return nil

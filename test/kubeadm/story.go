@@ -190,7 +190,7 @@ func (c *Cluster) restartPods(ctx context.Context, say Say) error {
 	if err := c.clusterIPLeads(ctx, say); err != nil {
 		return err
 	}
-	if err := c.routesAreTold(ctx, say); err != nil {
+	if err := c.everyPodUsesHub(ctx, say); err != nil {
 		return err
 	}
 	if err := c.eventually(ctx, say, "pods that have a proxy use the hub, and not the proxy, by its /debug/cache", c.proxiesAreUnused); err != nil {
@@ -262,7 +262,7 @@ func (c *Cluster) podsComeBack(ctx context.Context, say Say) error {
 	if err := c.sayElapsed(ctx, say, "all pods Ready"); err != nil {
 		return err
 	}
-	return c.usesHubAlone(ctx, say)
+	return c.everyPodUsesHub(ctx, say)
 }
 
 func (c *Cluster) servicesAnswer(ctx context.Context, say Say) error {

@@ -191,12 +191,12 @@ func (r *Report) accessLines(line func(label, format string, args ...any)) {
 func clusterIPLine(a *nodeapi.PodAccess) string {
 	n := len(distrusting(a))
 	switch {
-	case a.ClusterIP.InForce && a.ClusterIP.Unknown != "":
-		return "leads to the hub; it is not known whether all pods still trust it: " + a.ClusterIP.Unknown
+	case a.ClusterIP.InForce && a.Unknown != "":
+		return "leads to the hub; it is not known whether all pods still trust it"
 	case a.ClusterIP.InForce:
 		return "leads to the hub: all pods trust it"
-	case a.ClusterIP.Unknown != "":
-		return "leads past the hub while the cloud is there; it is not known which pods trust it: " + a.ClusterIP.Unknown
+	case a.Unknown != "":
+		return "leads past the hub while the cloud is there; it is not known which pods trust it"
 	case n == 0:
 		return "leads past the hub while the cloud is there; all pods trust it, so that ends within seconds"
 	}
@@ -216,25 +216,16 @@ func routesLine(pods []nodeapi.PodRoute, servers string) string {
 	out := fmt.Sprintf("%d use the hub at %s; %d bypass it until they restart",
 		len(withRoute(pods, nodeapi.ThroughHub)), servers, len(withRoute(pods, nodeapi.Bypass)))
 	if n := len(withRoute(pods, nodeapi.Proxied)); n > 0 {
-		out += fmt.Sprintf("; %d use a proxy for its address", n)
-	}
-	if n := len(withRoute(pods, nodeapi.Mixed)); n > 0 {
-		out += fmt.Sprintf("; %d should use it, but connect past it", n)
-	}
-	if n := len(withRoute(pods, nodeapi.Unknown)); n > 0 {
-		out += fmt.Sprintf("; of %d it is not known", n)
-	}
-	if len(withRoute(pods, nodeapi.Proxied, nodeapi.Mixed, nodeapi.Unknown)) > 0 {
-		out += "; -o wide says why"
+		out += fmt.Sprintf("; %d use a proxy for its address; -o wide says why", n)
 	}
 	return out
 }
 
-func withRoute(pods []nodeapi.PodRoute, routes ...nodeapi.Route) []nodeapi.PodRoute {
-	return slices.DeleteFunc(slices.Clone(pods), func(p nodeapi.PodRoute) bool { return !slices.Contains(routes, p.Route) })
+func withRoute(pods []nodeapi.PodRoute, route nodeapi.Route) []nodeapi.PodRoute {
+	return slices.DeleteFunc(slices.Clone(pods), func(p nodeapi.PodRoute) bool { return p.Route != route })
 }
 
-// RouteTables lists the pods that do not use the hub alone, or of which that is not known.
+// RouteTables lists the pods that do not use the hub, or do not trust it.
 func (r *Report) RouteTables() string {
 	if r.PodAccess == nil {
 		return ""
@@ -244,10 +235,6 @@ func (r *Report) RouteTables() string {
 		return cmp.Or(p.Keep, "edgehub install --restart-pods="+p.Namespace+" restarts it")
 	}) + routeTable(withRoute(pods, nodeapi.Proxied), "USES A PROXY FOR THE HUB", "WHERE, AND WHAT TO DO", func(p *nodeapi.PodRoute) string {
 		return p.Proxy
-	}) + routeTable(withRoute(pods, nodeapi.Mixed), "CONNECTS PAST THE HUB", "WHERE, AND WHAT TO DO", func(p *nodeapi.PodRoute) string {
-		return p.Reason
-	}) + routeTable(withRoute(pods, nodeapi.Unknown), "ROUTE NOT KNOWN", "WHY", func(p *nodeapi.PodRoute) string {
-		return p.Reason
 	}) + routeTable(distrusting(r.PodAccess), "DOES NOT TRUST THE HUB", "UNTIL IT RESTARTS", func(p *nodeapi.PodRoute) string {
 		if p.SetsAddress {
 			return "a restart is enough, whatever address it sets"
