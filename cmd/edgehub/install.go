@@ -22,14 +22,13 @@ back if the node does not come back.
 
   edgehub install --dry-run
   edgehub install
-  edgehub install --restart-pods=kube-system         and have those pods use the hub now
   edgehub install -- --cache-max-bytes=536870912     further flags of the hub
 
 Flags:
 `
 
 const uninstallUsage = `edgehub uninstall puts everything back that edgehub install has changed. Pods that use
-the hub need it until they restart: --restart-pods=all restarts them.
+the hub need it until they restart: it says how, and has to be run again then.
 
 Flags:
 `

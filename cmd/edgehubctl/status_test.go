@@ -133,7 +133,7 @@ images      none are pulled ahead
 	h.edgehubctl(t, "status", "-o", "wide").has(t, exitDone, lines+`
 BYPASSES THE HUB   OWNER            UNTIL IT RESTARTS
 shop/bare          -                it has no controller that would replace it
-shop/web-1         ReplicaSet/web   edgehub install --restart-pods=shop restarts it
+shop/web-1         ReplicaSet/web   kubectl delete pod --namespace=shop web-1
 
 USES A PROXY FOR THE HUB   OWNER          WHERE, AND WHAT TO DO
 shop/proxied               ReplicaSet/p   because
@@ -153,7 +153,7 @@ func TestStatusShowsWhereTheClusterIPLeads(t *testing.T) {
 DOES NOT TRUST THE HUB   OWNER               UNTIL IT RESTARTS
 shop/bare                -                   it has no controller that would replace it
 shop/script              ReplicaSet/script   a restart is enough, whatever address it sets
-shop/web-1               ReplicaSet/web      edgehub install --restart-pods=shop restarts it
+shop/web-1               ReplicaSet/web      kubectl delete pod --namespace=shop web-1
 `
 	for name, tt := range map[string]struct {
 		access nodeapi.PodAccess

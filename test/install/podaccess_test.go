@@ -39,24 +39,24 @@ func TestPodAccess(t *testing.T) {
 		run  func(n *node)
 	}{
 		{"a dry run lists the pods that would bypass the hub", func(n *node) {
-			out := n.must(hub, "install", "--dry-run", "--restart-pods=kube-system")
-			n.contains(out, "restart  kube-system/agent-", "restart  kube-system/cni-", "keep     default/app: it has no controller",
-				"keep     default/web-", "--restart-pods=default restarts it", "nothing was changed", "link add "+dummy+" type ")
+			out := n.must(hub, "install", "--dry-run")
+			n.contains(out, deletion(agent), deletion(cni), deletion(web), "not default/app: it has no controller", "nothing was changed", "link add "+dummy+" type ")
 			n.lacks(out, "default/tokenless")
 			n.hasInterface(false)
 		}},
-		{"an install restarts the pods of a namespace, and they use the hub", func(n *node) {
-			out := n.must(hub, "install", "--restart-pods=kube-system")
-			n.contains(out, "restarting pod kube-system/agent-", "restarting pod kube-system/cni-")
-			n.lacks(out, "restarting pod default/")
+		{"an install says how to restart pods, and those that are use the hub", func(n *node) {
+			n.contains(n.must(hub, "install"), deletion(agent), deletion(cni), deletion(web))
 			n.hasInterface(true)
 			for _, d := range []*workload{agent, cni} {
+				n.restart(d)
 				n.usesHub(d)
 			}
 			if got := web.get(n, "/env/KUBERNETES_SERVICE_HOST"); got != apiserverIP {
-				n.t.Errorf("a pod that was not to be restarted has %s", got)
+				n.t.Errorf("a pod that was not restarted has %s", got)
 			}
-			n.contains(n.must(hub, "install"), "nothing was changed", "keep     default/app")
+			out := n.must(hub, "install")
+			n.contains(out, "nothing was changed", deletion(web), "not default/app")
+			n.lacks(out, deletion(cni))
 		}},
 		{"pods reach the hub by IPv6, too", func(n *node) {
 			n.readsSecret(agent, "https://["+hubIPv6+"]:10268")
@@ -111,26 +111,28 @@ func TestPodAccess(t *testing.T) {
 			out := n.must("/usr/local/bin/edgehub", "install", "--", "--transforms=root-ca")
 			n.contains(out, "restarting kubelet")
 			n.contains(string(n.read(n.Path(env))), "EDGEHUB_ARGS=--transforms=root-ca\n", mine)
-			n.deletePod(cni)
+			n.restart(cni)
 			if got := cni.get(n, "/env/KUBERNETES_SERVICE_HOST"); got != apiserverIP {
 				n.t.Errorf("a pod that started without the transform has %s", got)
 			}
-			n.contains(n.must("/usr/local/bin/edgehub", "install", "--restart-pods-selector=app=cni", "--"), "restarting kubelet", "restarting pod kube-system/cni-")
+			n.contains(n.must("/usr/local/bin/edgehub", "install", "--"), "restarting kubelet", deletion(cni))
+			n.restart(cni)
 			n.usesHub(cni)
 			n.usesHub(agent)
 		}},
-		{"uninstall strands no pod", func(n *node) {
-			out, err := n.edgehub(hub, "uninstall")
-			n.fails(err, "exit status 1")
-			n.contains(out, "pod kube-system/agent-", "uses the hub and would lose its apiserver: --restart-pods=kube-system restarts it", "nothing was changed")
-			n.contains(n.must(hub, "uninstall", "--dry-run", "--restart-pods=all"), "restart  kube-system/cni-", "ip link delete dev "+dummy, "nothing was changed")
+		{"an uninstall leaves the hub to the pods that use it, and an install takes that back", func(n *node) {
+			n.contains(n.must(hub, "uninstall", "--dry-run"), deletion(cni), "ip link delete dev "+dummy, "nothing was changed")
+			n.uninstallWaits(hub, agent, cni)
 			n.usesHub(agent)
+			n.hasInterface(true)
+			n.contains(n.must(hub, "install"), "the hub is still there", "restarting kubelet")
+			n.restart(cni)
+			n.usesHub(cni)
 		}},
-		{"uninstall restarts the pods that use the hub, and leaves nothing", func(n *node) {
-			n.contains(n.must(hub, "uninstall", "--restart-pods=all", "--purge"), "restarting pod kube-system/agent-", "restarting pod kube-system/cni-", "done: the node lives on its own")
-			n.hasInterface(false)
-			n.unchanged(before)
+		{"an uninstall goes on when no pod uses the hub, and leaves nothing", func(n *node) {
+			n.uninstallWaits(hub, agent, cni, "--purge")
 			for _, d := range []*workload{agent, cni} {
+				n.restart(d)
 				if got := d.get(n, "/env/KUBERNETES_SERVICE_HOST"); got != apiserverIP {
 					n.t.Errorf("pod %s has %s", d.name, got)
 				}
@@ -138,17 +140,15 @@ func TestPodAccess(t *testing.T) {
 					n.t.Errorf("pod %s trusts %d CAs", d.name, got)
 				}
 			}
+			n.contains(n.must(hub, "uninstall"), "done: the node lives on its own")
+			n.hasInterface(false)
+			n.unchanged(before)
 		}},
-		{"a pod that does not come back stops the restarts, and the hub stays for it", func(n *node) {
-			n.must(hub, "install", "--restart-pods-selector=app=cni")
+		{"an uninstall by force leaves pods without an apiserver", func(n *node) {
+			n.must(hub, "install")
+			n.restart(cni)
 			n.usesHub(cni)
-			n.breakDaemonSet("kube-system", "cni")
-			out, err := n.edgehub(hub, "uninstall", "--restart-pods=all", "--restart-pods-timeout=5s")
-			n.fails(err, "exit status 1")
-			n.contains(out, "restart pod kube-system/cni-", "is not Ready", "5s have passed", "run uninstall again")
-			n.systemctl("is-active", "edgehub.socket")
-			n.hasInterface(true)
-			n.must(hub, "uninstall", "--force", "--purge")
+			n.contains(n.must(hub, "uninstall", "--force", "--purge"), "loses its apiserver", deletion(cni))
 			n.hasInterface(false)
 			n.unchanged(before)
 		}},
@@ -160,6 +160,20 @@ func TestPodAccess(t *testing.T) {
 		}
 		t.Logf("%v: %s", time.Since(began).Round(time.Millisecond), part.name)
 	}
+}
+
+// deletion is how the command begins by which a workload's pod is restarted.
+func deletion(w *workload) string {
+	return "kubectl delete pod --namespace=" + w.namespace + " " + w.name + "-"
+}
+
+// uninstallWaits has an uninstall lead kubelet to the apiserver, and leave the hub to the pods of two workloads.
+func (n *node) uninstallWaits(hub string, a, b *workload, flags ...string) {
+	n.t.Helper()
+	out, err := n.edgehub(hub, append([]string{"uninstall"}, flags...)...)
+	n.fails(err, "exit status 1")
+	n.contains(out, "which stays until it is gone", deletion(a), deletion(b), "run uninstall again when they have restarted")
+	n.systemctl("is-active", "edgehub.socket")
 }
 
 func (n *node) lacks(text, word string) {

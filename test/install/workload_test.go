@@ -6,13 +6,12 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
@@ -82,16 +81,6 @@ func (n *node) startWithoutToken() {
 	w.get(n, "/")
 }
 
-// breakDaemonSet has the next pod of a DaemonSet wait for an image that does not exist.
-func (n *node) breakDaemonSet(namespace, name string) {
-	n.t.Helper()
-	const patch = `{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null},"template":{"spec":{"containers":[{"name":"app","image":"none.invalid/none:1"}]}}}}`
-	_, err := n.client.AppsV1().DaemonSets(namespace).Patch(n.t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
-	if err != nil {
-		n.t.Fatal(err)
-	}
-}
-
 // allowSecrets makes a Secret that the service accounts of kube-system may read. A node may not: no
 // pod of it mounts the Secret.
 func (n *node) allowSecrets() {
@@ -131,24 +120,31 @@ func (w *workload) address(ctx context.Context, n *node) (string, error) {
 	return "", fmt.Errorf("%d pods of %s, and none has an address", len(pods.Items), w.name)
 }
 
-// deletePod deletes the workload's pod, and waits until it is gone.
-func (n *node) deletePod(w *workload) {
+// restart deletes the workload's pod, and waits until another one is Ready. With the grace period of its spec, 0, the
+// apiserver would forget the pod at once, while it still answers.
+func (n *node) restart(w *workload) {
 	n.t.Helper()
 	pods := n.client.CoreV1().Pods(w.namespace)
 	list, err := pods.List(n.t.Context(), metav1.ListOptions{LabelSelector: "app=" + w.name})
 	if err != nil || len(list.Items) != 1 {
 		n.t.Fatalf("%d pods of %s: %v", len(list.Items), w.name, err)
 	}
-	old := list.Items[0].Name
-	if err := pods.Delete(n.t.Context(), old, metav1.DeleteOptions{}); err != nil {
+	old, grace := &list.Items[0], int64(1)
+	if err := pods.Delete(n.t.Context(), old.Name, metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
 		n.t.Fatal(err)
 	}
-	poll.Check(n.t.Context(), n.t, "pod "+old+" is gone", func(ctx context.Context) error {
-		_, err := pods.Get(ctx, old, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
+	poll.Check(n.t.Context(), n.t, "another pod takes the place of "+old.Name, func(ctx context.Context) error {
+		list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: "app=" + w.name})
+		if err != nil {
+			return err
 		}
-		return fmt.Errorf("it is there: %w", err)
+		isReady := func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		}
+		if len(list.Items) != 1 || list.Items[0].UID == old.UID || !slices.ContainsFunc(list.Items[0].Status.Conditions, isReady) {
+			return fmt.Errorf("there are %d pods, and none is another one that is Ready", len(list.Items))
+		}
+		return nil
 	})
 }
 

@@ -141,7 +141,6 @@ func (c *Cluster) install(ctx context.Context, say Say) error {
 		if err := c.refuseInput(ctx, say); err != nil {
 			return err
 		}
-		command = append(command, "--open-firewall")
 	}
 	command = append(command, "--", "--image-pull-min-free=1") // percent: the disk is the host's, and may be fuller
 	if c.options.ClusterIP {

@@ -47,7 +47,7 @@ func tell(t *testing.T, o Options) {
 			t.Error(err)
 		}
 	})
-	steps := append(Story(), Step{"edgehub uninstall puts everything back, the firewall too", (*Cluster).uninstall})
+	steps := append(Story(), Step{"edgehub uninstall puts everything back", (*Cluster).uninstall})
 	if o.Rejoin {
 		steps = append(steps, Step{"kubeadm reset and join with the hub installed: kubelet comes back behind it, in another cluster", (*Cluster).rejoin})
 	}

@@ -11,27 +11,26 @@ var layers = map[string][]string{
 	"cmd/edgehub": {"cmd/edgehub/install", "cmd/internal", "hub", "hub/bundle", "hub/config"},
 	"cmd/edgehub/install": { // not hub: it checks flags, and starts nothing
 		"cmd/edgehub/install/apiserver", "cmd/edgehub/install/dummyif", "cmd/edgehub/install/files", "cmd/edgehub/install/firewall",
-		"cmd/edgehub/install/kubelet", "cmd/edgehub/install/podrestart", "cmd/edgehub/install/systemctl", "hub/binding", "hub/config", "hub/durable", "hub/heldimages", "hub/kubeconfig", "hub/nodeca", "imagepull/engine", "ota/nodeapi", "proxy/transform",
+		"cmd/edgehub/install/kubelet", "cmd/edgehub/install/systemctl", "hub/binding", "hub/config", "hub/durable", "hub/heldimages", "hub/kubeconfig", "hub/nodeca", "hub/podroute", "imagepull/engine", "ota/nodeapi", "proxy/transform",
 	},
-	"cmd/edgehub/install/dummyif":    {},
-	"cmd/edgehub/install/firewall":   {},
-	"cmd/edgehub/install/kubelet":    {"cmd/edgehub/install/systemctl"},
-	"cmd/edgehub/install/podrestart": {"hub/podroute", "imagepull/engine", "ota/nodeapi"},
-	"cmd/edgehub/install/apiserver":  {"hub/kubeconfig"},
-	"cmd/edgehub/install/files":      {"hub/durable"},
-	"cmd/edgehub/install/systemctl":  {},
-	"cmd/edgehub-controller":         {"cmd/internal", "controller", "controller/autonomy"},
-	"cmd/edgehubctl":                 {"cmd/edgehubctl/bundlefile", "cmd/edgehubctl/container", "cmd/edgehubctl/cri", "cmd/edgehubctl/helptext", "cmd/edgehubctl/hubclient", "cmd/edgehubctl/podview", "cmd/edgehubctl/pullview", "cmd/edgehubctl/statusview", "cmd/internal", "ota/nodeapi", "ota/upgrade"},
-	"cmd/edgehubctl/bundlefile":      {},
-	"cmd/edgehubctl/helptext":        {},
-	"cmd/edgehubctl/hubclient":       {"cmd/internal", "ota/nodeapi"},
-	"cmd/edgehubctl/podview":         {"cmd/internal", "ota/nodeapi", "ota/podstatus", "ota/upgrade"},                      // it describes, and sends no requests
-	"cmd/edgehubctl/pullview":        {"cmd/edgehubctl/podview", "cmd/internal", "ota/nodeapi"},                            // as above
-	"cmd/edgehubctl/statusview":      {"cmd/edgehubctl/podview", "cmd/edgehubctl/pullview", "cmd/internal", "ota/nodeapi"}, // as above
-	"cmd/edgehubctl/container":       {"cmd/edgehubctl/cri", "cmd/internal"},
-	"cmd/edgehubctl/cri":             {}, // it asks containerd, and neither hub nor cloud
-	"cmd/kubectl-edgehub":            {"cmd/internal", "controller/autonomy", "controller/daemonset", "controller/rollout", "controller/workload", "ota/podstatus", "ota/upgrade"},
-	"cmd/internal":                   {},
+	"cmd/edgehub/install/dummyif":   {},
+	"cmd/edgehub/install/firewall":  {},
+	"cmd/edgehub/install/kubelet":   {"cmd/edgehub/install/systemctl"},
+	"cmd/edgehub/install/apiserver": {"hub/kubeconfig"},
+	"cmd/edgehub/install/files":     {"hub/durable"},
+	"cmd/edgehub/install/systemctl": {},
+	"cmd/edgehub-controller":        {"cmd/internal", "controller", "controller/autonomy"},
+	"cmd/edgehubctl":                {"cmd/edgehubctl/bundlefile", "cmd/edgehubctl/container", "cmd/edgehubctl/cri", "cmd/edgehubctl/helptext", "cmd/edgehubctl/hubclient", "cmd/edgehubctl/podview", "cmd/edgehubctl/pullview", "cmd/edgehubctl/statusview", "cmd/internal", "ota/nodeapi", "ota/upgrade"},
+	"cmd/edgehubctl/bundlefile":     {},
+	"cmd/edgehubctl/helptext":       {},
+	"cmd/edgehubctl/hubclient":      {"cmd/internal", "ota/nodeapi"},
+	"cmd/edgehubctl/podview":        {"cmd/internal", "ota/nodeapi", "ota/podstatus", "ota/upgrade"},                      // it describes, and sends no requests
+	"cmd/edgehubctl/pullview":       {"cmd/edgehubctl/podview", "cmd/internal", "ota/nodeapi"},                            // as above
+	"cmd/edgehubctl/statusview":     {"cmd/edgehubctl/podview", "cmd/edgehubctl/pullview", "cmd/internal", "ota/nodeapi"}, // as above
+	"cmd/edgehubctl/container":      {"cmd/edgehubctl/cri", "cmd/internal"},
+	"cmd/edgehubctl/cri":            {}, // it asks containerd, and neither hub nor cloud
+	"cmd/kubectl-edgehub":           {"cmd/internal", "controller/autonomy", "controller/daemonset", "controller/rollout", "controller/workload", "ota/podstatus", "ota/upgrade"},
+	"cmd/internal":                  {},
 	"hub": {
 		"cache", "cache/identity", "cache/localendpoints", "hub/access", "hub/binding", "hub/bundle", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/eventlog", "hub/feed", "hub/heldimages", "hub/nodeca", "hub/nodestate", "hub/ownnode", "hub/podroute", "hub/servertls", "hub/systemd", "hub/traffic",
 		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/apps", "ota/coreclient", "ota/history", "ota/hold", "ota/missing", "ota/nodeapi", "ota/nodepods", "ota/page", "ota/podfiles", "ota/podreport", "ota/queue", "ota/rollback", "ota/upgrade", "ota/webtoken", "proxy", "proxy/authn", "proxy/topology", "proxy/transform", "proxy/upstream",

@@ -155,7 +155,7 @@ func (c *checks) checkRuntime(ctx context.Context, k *kubelet.Kubelet, runtime *
 	case err != nil:
 		c.warn("the container runtime at %s does not say which it is: %v", k.Endpoint, err)
 	case name != "containerd":
-		c.warn("the container runtime at %s is %s, and edgehub knows containerd: the node and its pods live behind the hub, but which pods use it is not known, --restart-pods restarts none, --cluster-ip=always is refused, no image is pulled ahead or held, and uninstall needs --force (docs/install.md#other-container-runtimes)", k.Endpoint, name)
+		c.warn("the container runtime at %s is %s, and edgehub knows containerd: the node and its pods live behind the hub, but which pods use it is not known, --cluster-ip=always is refused, no image is pulled ahead or held, and uninstall needs --force (docs/install.md#other-container-runtimes)", k.Endpoint, name)
 		return false
 	default:
 		c.ok("container runtime at %s", k.Endpoint)

@@ -5,7 +5,6 @@
 //
 //	/usr/local/bin/edgehub                                this very program
 //	/etc/systemd/system/edgehub.service, edgehub.socket   and the links that enable them
-//	/etc/systemd/system/edgehub-firewall.service          with --open-firewall only
 //	/etc/systemd/network/00-edgehub.network               systemd-networkd leaves the dummy interface alone, and
 //	/etc/NetworkManager/conf.d/00-edgehub.conf            so does NetworkManager, where there is one
 //	/etc/edgehub/edgehub.env                              the administrator's flags

@@ -5,30 +5,17 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/apiserver"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/firewall"
-	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
-)
-
-// The unit with the firewall's rule, which there is with --open-firewall only.
-const (
-	firewallService = "edgehub-firewall.service"
-	firewallFile    = unitFolder + "/" + firewallService
-	firewallLink    = unitFolder + "/multi-user.target.wants/" + firewallService
 )
 
 // readNetwork notes what the cluster says about the addresses of pods and of its apiserver. An upgrade
@@ -66,86 +53,16 @@ func (p *plan) add(path string, e files.Entry, content []byte) {
 	p.all = slices.Insert(p.all, len(p.all)-1, plannedFile{path, e, content})
 }
 
-// addFirewall plans the unit and the links by which systemd starts it.
-func (p *plan) addFirewall(ctx context.Context) error {
-	if !p.options.OpenFirewall {
-		return nil
-	}
-	there, err := os.ReadFile(firewallFile)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	unit, err := firewall.NewUnit(ctx, p.ledServers(), p.options.PodCIDRs, there)
-	if err != nil {
-		return err
-	}
-	content, err := render(firewallService, []string{"{{FOLLOWS}}", strings.Join(append([]string{""}, unit.Follows...), "\n"), "{{COMMANDS}}", strings.Join(unit.Commands, "\n")})
-	if err != nil {
-		return err
-	}
-	p.add(firewallFile, files.Entry{Kind: files.KindFile, Mode: 0o644, Sum: files.Sum(content)}, content)
-	for _, link := range firewallLinks(ctx, unit.Services) {
-		p.add(link, files.Entry{Kind: files.KindLink, Target: firewallFile}, nil)
-	}
-	return nil
-}
-
 // dropOptional plans that those optional files go which an earlier install has written and this one does not.
 func (p *plan) dropOptional(earlier *installed) {
 	if earlier == nil {
 		return
 	}
 	for _, path := range slices.Sorted(maps.Keys(earlier.Written)) {
-		isOptional := filepath.Base(path) == firewallService || slices.Contains(networkFiles(), path)
-		if isOptional && earlier.Written[path].Kind != "" && !slices.ContainsFunc(p.all, func(f plannedFile) bool { return f.path == path }) {
+		if slices.Contains(networkFiles(), path) && earlier.Written[path].Kind != "" && !slices.ContainsFunc(p.all, func(f plannedFile) bool { return f.path == path }) {
 			p.add(path, files.Entry{}, nil)
 		}
 	}
-}
-
-// firewallLinks are where the unit is linked to be started: at boot, and with each of the services that the
-// node has. PartOf= restarts and stops it with them, and does not start it again.
-func firewallLinks(ctx context.Context, services []string) []string {
-	links := []string{firewallLink}
-	for _, service := range services {
-		if values, err := systemctl.Properties(ctx, service, "LoadState"); err == nil && values["LoadState"] == "loaded" {
-			links = append(links, unitFolder+"/"+service+".wants/"+firewallService)
-		}
-	}
-	return links
-}
-
-// firewallIsOpen reports whether systemd has run the unit's commands.
-func firewallIsOpen(ctx context.Context) bool {
-	values, err := systemctl.Properties(ctx, firewallService, "ActiveState")
-	return err == nil && values["ActiveState"] == "active"
-}
-
-// openFirewall adds the rule, if that was asked for.
-func (p *plan) openFirewall(ctx context.Context) error {
-	if !p.options.OpenFirewall || !p.firewall {
-		return nil
-	}
-	if _, err := systemctl.Run(ctx, "start", firewallService); err != nil {
-		return fmt.Errorf("add the firewall's rule: %w%s", err, systemctl.Journal(context.WithoutCancel(ctx), firewallService))
-	}
-	return nil
-}
-
-// reachByPods returns an error if the node's pods do not reach the hub. What it has found out once is
-// not tried again.
-func (p *plan) reachByPods(ctx context.Context, out io.Writer) error {
-	if p.reached {
-		return nil
-	}
-	roots, err := podRoots(p.config.PodCAFile())
-	if err != nil {
-		return err
-	}
-	ask := func(ctx context.Context, conn net.Conn) error { return askHub(ctx, conn, roots) }
-	err = firewall.Reach(ctx, p.ledServers(), ask, p.options.PodCIDRs, p.options.OpenFirewall, out)
-	p.reached = err == nil
-	return err
 }
 
 // askHub sends a request as a pod does, and returns nil if whoever proves to be the hub answers, whatever.
@@ -178,7 +95,12 @@ func (p *plan) checkReach(ctx context.Context, out io.Writer) error {
 	if !p.leadsPods() {
 		return nil
 	}
-	err := p.reachByPods(ctx, out)
+	roots, err := podRoots(p.config.PodCAFile())
+	if err != nil {
+		return err
+	}
+	ask := func(ctx context.Context, conn net.Conn) error { return askHub(ctx, conn, roots) }
+	err = firewall.Reach(ctx, p.ledServers(), ask, p.options.PodCIDRs, out)
 	if err != nil && !p.leadsAnew && ctx.Err() == nil {
 		fmt.Fprintf(out, "note: %v\n", err)
 		return nil

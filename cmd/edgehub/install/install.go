@@ -44,6 +44,9 @@ func Install(ctx context.Context, o *Options, given func(string) bool, version s
 		return err
 	}
 	defer j.close()
+	if err := j.keepHub(out); err != nil {
+		return err
+	}
 	if err := j.recoverChange(ctx, max(o.Wait, DefaultWait), out); err != nil {
 		return err
 	}
@@ -56,7 +59,8 @@ func Install(ctx context.Context, o *Options, given func(string) bool, version s
 		if err := p.checkReach(ctx, out); err != nil { // somebody may have changed the firewall
 			return err
 		}
-		return p.restartPods(ctx, out)
+		p.printPods(ctx, out)
+		return nil
 	}
 	p.print(out, false)
 	fmt.Fprintln(out)
@@ -75,7 +79,8 @@ func Install(ctx context.Context, o *Options, given func(string) bool, version s
 		return err
 	}
 	fmt.Fprintf(out, "done: node %s lives behind edgehub %s\n", o.NodeName, version)
-	return p.restartPods(ctx, out)
+	p.printPods(ctx, out)
+	return nil
 }
 
 // begin backs up the files that the plan replaces, and records the change.
@@ -128,9 +133,6 @@ func (j *journal) commit(p *plan) error {
 // apply writes the files and restarts the services. Kubelet's drop-in comes last: until the hub
 // answers, kubelet is not affected if this program or the machine fails.
 func (p *plan) apply(ctx context.Context, j *journal, out io.Writer) error {
-	if p.firewall {
-		_, _ = systemctl.Run(ctx, "stop", firewallService) // as it was written; it may not exist
-	}
 	if p.sockets && p.onPlain {
 		// It would talk to whoever takes the port meanwhile.
 		if err := j.stopKubelet(ctx); err != nil {
@@ -152,9 +154,6 @@ func (p *plan) apply(ctx context.Context, j *journal, out io.Writer) error {
 		}
 	}
 	if err := p.writeFiles(ctx, func(path string) bool { return !leadsKubelet(path) }); err != nil {
-		return err
-	}
-	if err := p.openFirewall(ctx); err != nil {
 		return err
 	}
 	if p.restart {

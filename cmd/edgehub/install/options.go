@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/edgehub-io/edgehub/cmd/edgehub/install/podrestart"
 	"github.com/edgehub-io/edgehub/hub/config"
 )
 
@@ -29,12 +28,9 @@ type Options struct {
 	KubeletOnly   bool   `json:"kubeletOnly,omitempty"`
 	DummyIfName   string `json:"dummyIfName,omitempty"`
 	DummyIfIP     string `json:"dummyIfIP,omitempty"`
-	OpenFirewall  bool   `json:"openFirewall,omitempty"`
 
 	PodCIDRs   []string `json:"podCIDRs,omitempty"`   // of the Node
 	ServiceIPs []string `json:"serviceIPs,omitempty"` // of default/kubernetes
-
-	Restart podrestart.Options `json:"-"` // of pods that bypass the hub
 
 	Extra []string `json:"-"` // flags of the hub, kept in the environment file
 
@@ -72,8 +68,6 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.KubeletOnly, "kubelet-only", false, "lead only kubelet to the hub: pods go on using the apiserver, and what runs in them does not survive a reboot without the cloud")
 	fs.StringVar(&o.DummyIfName, "dummy-if-name", o.DummyIfName, "dummy interface, which the install sets up, with the addresses at which pods reach the hub")
 	fs.StringVar(&o.DummyIfIP, "dummy-if-ip", "", "these addresses, as a comma list; empty: 169.254.2.1 and, where the node has IPv6, fd00::2:1")
-	fs.BoolVar(&o.OpenFirewall, "open-firewall", false, "add a rule to the node's firewall that accepts what its pods send to these addresses, at each boot and until edgehub uninstall; without it the firewall is not touched")
-	o.Restart.AddFlags(fs, "started before, and so bypass the hub")
 	fs.IntVar(&o.ProxyPort, "proxy-port", o.ProxyPort, "10261: also offer the apiserver over plain HTTP to the node's own programs, which cannot tell the hub there from any other program; 0: do not")
 }
 
@@ -89,14 +83,10 @@ func (o *Options) inherit(earlier Options, given func(string) bool) {
 		"kubelet-only":   func() { o.KubeletOnly = earlier.KubeletOnly },
 		"dummy-if-name":  func() { o.DummyIfName = cmp.Or(earlier.DummyIfName, o.DummyIfName) },
 		"dummy-if-ip":    func() { o.DummyIfIP = earlier.DummyIfIP },
-		"open-firewall":  func() { o.OpenFirewall = earlier.OpenFirewall },
 	} {
 		if !given(name) {
 			take()
 		}
-	}
-	if o.KubeletOnly && !given("open-firewall") {
-		o.OpenFirewall = false // there is nothing left to open
 	}
 	o.PodCIDRs, o.ServiceIPs = earlier.PodCIDRs, earlier.ServiceIPs
 }
@@ -116,13 +106,6 @@ func (o *Options) validate() error {
 	if !interfaceName.MatchString(o.DummyIfName) {
 		errs = append(errs, fmt.Errorf("--dummy-if-name: %q is no name of an interface: up to 15 letters, digits, dots, dashes and underscores", o.DummyIfName))
 	}
-	if o.KubeletOnly && o.Restart.Given() {
-		errs = append(errs, errors.New("--restart-pods has pods use the hub, and --kubelet-only has them not: leave one of them out"))
-	}
-	if o.KubeletOnly && o.OpenFirewall {
-		errs = append(errs, errors.New("--open-firewall is for pods that use the hub, and --kubelet-only has them not: leave one of them out"))
-	}
-	errs = append(errs, o.Restart.Validate())
 	if o.Wait <= 0 {
 		errs = append(errs, fmt.Errorf("--wait: %v is no time to wait", o.Wait))
 	}

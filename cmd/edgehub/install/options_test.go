@@ -21,7 +21,6 @@ func TestInvalidOptionsAreRejected(t *testing.T) {
 	}{
 		"a port where kubelet trusts whoever listens": {func(o *Options) { o.KubeletPort = plainPort }, "cannot tell the hub from another program"},
 		"a port that the hub does not have":           {func(o *Options) { o.KubeletPort = 6443 }, "--kubelet-port: 6443"},
-		"a firewall opened for nobody":                {func(o *Options) { o.KubeletOnly, o.OpenFirewall = true, true }, "--open-firewall"},
 		"no time to wait":                             {func(o *Options) { o.Wait = 0 }, "--wait"},
 		"a flag that an environment file would break": {func(o *Options) { o.Extra = []string{"--root-dir=/a b"} }, "spaces"},
 	} {
@@ -41,14 +40,8 @@ func TestInvalidOptionsAreRejected(t *testing.T) {
 func TestAnUpgradeKeepsTheOptionsOfTheInstall(t *testing.T) {
 	o := NewOptions()
 	o.ServerAddr = "https://new.example.com"
-	o.inherit(Options{NodeName: "edge1", KubeletPort: plainPort, ProxyPort: plainPort, ServerAddr: "https://old.example.com", OpenFirewall: true}, func(name string) bool { return name == "server-addr" })
-	only := NewOptions()
-	only.KubeletOnly = true
-	only.inherit(Options{OpenFirewall: true}, func(name string) bool { return name == "kubelet-only" })
-	if only.OpenFirewall {
-		t.Error("the firewall is open for pods, which do not use the hub any more")
-	}
-	if o.NodeName != "edge1" || !o.OpenFirewall || o.KubeletPort != securePort || o.ProxyPort != plainPort || o.ServerAddr != "https://new.example.com" {
+	o.inherit(Options{NodeName: "edge1", KubeletPort: plainPort, ProxyPort: plainPort, ServerAddr: "https://old.example.com"}, func(name string) bool { return name == "server-addr" })
+	if o.NodeName != "edge1" || o.KubeletPort != securePort || o.ProxyPort != plainPort || o.ServerAddr != "https://new.example.com" {
 		t.Errorf("%+v", o)
 	}
 }

@@ -23,10 +23,10 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/dummyif"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/kubelet"
-	"github.com/edgehub-io/edgehub/cmd/edgehub/install/podrestart"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/kubeconfig"
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
 const (
@@ -72,14 +72,12 @@ type plan struct {
 	first   bool              // no hub is installed
 	uid     types.UID         // of the Node in the cloud; empty: it is not known
 
-	endpoint  string           // of containerd
-	bypass    []podrestart.Pod // that bypass the hub, or will
-	oldIf     string           // an interface of the hub that is installed, which is removed first
-	proxy     bool             // the hub is given kubelet's variables that name a proxy
-	leadsAnew bool             // kubelet does not lead pods to these addresses so far
-	firewall  bool             // the firewall's rule is added or taken back
-	reached   bool             // pods were found to reach the hub
-	onPlain   bool             // kubelet is to leave the plain port, which earlier versions had it use
+	endpoint  string             // of containerd
+	bypass    []nodeapi.PodRoute // of pods that bypass the hub, or will
+	oldIf     string             // an interface of the hub that is installed, which is removed first
+	proxy     bool               // the hub is given kubelet's variables that name a proxy
+	leadsAnew bool               // kubelet does not lead pods to these addresses so far
+	onPlain   bool               // kubelet is to leave the plain port, which earlier versions had it use
 }
 
 // newPlan renders all files, and compares them with those on the node.
@@ -109,7 +107,7 @@ func newPlan(ctx context.Context, o *Options, k *kubelet.Kubelet, earlier *insta
 	if err := p.addFiles(values, env, k.Proxy); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(p.addNetworkFiles(), p.addFirewall(ctx)); err != nil {
+	if err := p.addNetworkFiles(); err != nil {
 		return nil, err
 	}
 	p.dropOptional(earlier)
@@ -118,7 +116,7 @@ func newPlan(ctx context.Context, o *Options, k *kubelet.Kubelet, earlier *insta
 	}
 	err = p.compare(ctx)
 	// kubelet reads what leads pods to the hub once, and then only what changes in the cloud.
-	p.leadsAnew = earlier == nil || !slices.Equal(earlier.PodServers, p.config.PodServers()) || !slices.Equal(earlier.Transforms, p.config.Transforms)
+	p.leadsAnew = earlier == nil || earlier.Written[dropInFile].Kind == "" || !slices.Equal(earlier.PodServers, p.config.PodServers()) || !slices.Equal(earlier.Transforms, p.config.Transforms)
 	if earlier != nil && p.leadsAnew {
 		p.kubelet = true
 	}
@@ -296,8 +294,7 @@ func (p *plan) compare(ctx context.Context) error {
 			p.sockets = true
 		case networkFiles()[0], networkFiles()[1]: // they are read at the next boot
 		default:
-			ofFirewall := filepath.Base(f.path) == firewallService // the unit, or a link to it
-			p.firewall, p.restart = p.firewall || ofFirewall, p.restart || !ofFirewall
+			p.restart = true
 		}
 	}
 	pid, err := systemctl.MainPID(ctx, hubService)
@@ -309,12 +306,11 @@ func (p *plan) compare(ctx context.Context) error {
 		p.restart = true
 	}
 	p.sockets = p.sockets || !socketsAreOpen(ctx)
-	p.firewall = p.firewall || p.options.OpenFirewall && !firewallIsOpen(ctx)
 	p.restart = p.restart || p.sockets
 	return nil
 }
 
-func (p *plan) upToDate() bool { return len(p.changed) == 0 && !p.restart && !p.kubelet && !p.firewall }
+func (p *plan) upToDate() bool { return len(p.changed) == 0 && !p.restart && !p.kubelet }
 
 // print lists files and commands. With texts, it also prints the new contents.
 func (p *plan) print(w io.Writer, texts bool) {
@@ -369,12 +365,6 @@ func (p *plan) commands() []string {
 	}
 	if p.sockets && p.onPlain {
 		all = append(all, "systemctl stop "+kubeletService)
-	}
-	switch {
-	case p.firewall && p.options.OpenFirewall:
-		all = append(all, "systemctl restart "+firewallService+", which adds a rule to the firewall")
-	case p.firewall:
-		all = append(all, "systemctl stop "+firewallService+", which takes the firewall's rule back")
 	}
 	if p.sockets && !p.first {
 		all = append(all, "systemctl stop "+hubService+" "+hubSocket)

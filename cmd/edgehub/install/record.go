@@ -12,7 +12,6 @@ import (
 	"syscall"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
-	"github.com/edgehub-io/edgehub/cmd/edgehub/install/podrestart"
 	"github.com/edgehub-io/edgehub/hub/durable"
 )
 
@@ -54,9 +53,10 @@ type change struct {
 	FreshRoot string `json:"freshRoot,omitempty"`
 	// Interface is the dummy interface that an install sets up, if there was none.
 	Interface string `json:"interface,omitempty"`
-	// Restart are the pods that an uninstall restarts; with Strand, it does not care for others.
-	Restart podrestart.Options `json:"restart,omitzero"`
-	Strand  bool               `json:"strand,omitempty"`
+	// Removing means that an uninstall removes the hub, which until then stays for the pods that use it. With Strand,
+	// it does not care for them.
+	Removing bool `json:"removing,omitempty"`
+	Strand   bool `json:"strand,omitempty"`
 }
 
 // errBusy is returned while another install or uninstall is running.

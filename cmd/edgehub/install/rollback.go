@@ -28,6 +28,17 @@ func (j *journal) recoverChange(ctx context.Context, wait time.Duration, out io.
 	return j.rollback(ctx, cloud, name, wait, out)
 }
 
+// keepHub has an install go on with a hub that an earlier uninstall has not begun to remove.
+func (j *journal) keepHub(out io.Writer) error {
+	if j.Change == nil || !j.Change.Uninstall || j.Change.Removing {
+		return nil
+	}
+	fmt.Fprintln(out, "an earlier uninstall has led kubelet to the apiserver; the hub is still there")
+	delete(j.Installed.Written, dropInFile) // it is not somebody's change
+	j.Change = nil
+	return j.save()
+}
+
 // originalNode returns the node's name and a client with its own credentials, or nil if there are none.
 func (j *journal) originalNode(ctx context.Context) (name string, c *apiserver.Client, endpoint string) {
 	o := NewOptions()
@@ -60,7 +71,6 @@ func (j *journal) rollback(ctx context.Context, c *apiserver.Client, name string
 			return err
 		}
 	}
-	_, _ = systemctl.Run(ctx, "stop", firewallService) // it may not exist
 	if first || ch.Sockets {
 		forHubUnits(ctx, "stop")
 	}
@@ -78,10 +88,6 @@ func (j *journal) rollback(ctx context.Context, c *apiserver.Client, name string
 		return err
 	}
 	var errs []error
-	if !first && j.Installed.Options.OpenFirewall {
-		_, err := systemctl.Run(ctx, "start", firewallService)
-		errs = append(errs, err)
-	}
 	if first {
 		forHubUnits(ctx, "reset-failed")
 		if ch.FreshRoot != "" {
@@ -121,7 +127,7 @@ func (j *journal) bypassHub(ctx context.Context, out io.Writer) error {
 // forHubUnits runs a command of systemctl for the hub's units, which may not exist: stop, or
 // reset-failed, after which systemd forgets the failures of units that are gone.
 func forHubUnits(ctx context.Context, command string) {
-	units := []string{hubService, hubSocket, firewallService}
+	units := []string{hubService, hubSocket}
 	if command != "stop" { // which edgehub-rejoin.service itself may run
 		units = append(units, rejoinService)
 	}

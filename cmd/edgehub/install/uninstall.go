@@ -15,11 +15,11 @@ import (
 
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/dummyif"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
-	"github.com/edgehub-io/edgehub/cmd/edgehub/install/podrestart"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/durable"
 	"github.com/edgehub-io/edgehub/hub/heldimages"
+	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
 // UninstallOptions are the options of an uninstall.
@@ -28,8 +28,6 @@ type UninstallOptions struct {
 	DryRun bool
 	Force  bool
 	Purge  bool
-
-	Restart podrestart.Options // of pods that use the hub
 }
 
 // AddFlags binds o to fs.
@@ -38,14 +36,14 @@ func (o *UninstallOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Wait, "wait", DefaultWait, "how long the node may take to be Ready on its own")
 	fs.BoolVar(&o.Force, "force", false, "also where a file was changed since edgehub wrote it, while the apiserver cannot be reached, and where pods lose their apiserver")
 	fs.BoolVar(&o.Purge, "purge", false, "also remove the hub's folder: its cache and its certificates")
-	o.Restart.AddFlags(fs, "started behind the hub, and so would lose their apiserver")
 }
 
 // Uninstall restores every file as it was before the first install, byte for byte, and removes
-// what was not there. It then waits until the node is Ready without the hub; if that fails, it
-// returns an error, but does not undo the uninstall.
+// what was not there. It first has kubelet use the apiserver, and waits until the node is Ready without the hub; if
+// that fails, it returns an error, but does not undo the uninstall. The hub stays as long as pods use it: pods that
+// start from then on do not, and another Uninstall goes on when there are none left.
 func Uninstall(ctx context.Context, o UninstallOptions, out io.Writer) error {
-	if err := errors.Join(checkPrerequisites(), o.Restart.Validate()); err != nil {
+	if err := checkPrerequisites(); err != nil {
 		return err
 	}
 	r, err := readRecord()
@@ -57,15 +55,16 @@ func Uninstall(ctx context.Context, o UninstallOptions, out io.Writer) error {
 		return nil
 	}
 	if o.DryRun {
-		return r.describe(ctx, &o, out)
+		r.describe(ctx, out)
+		return nil
 	}
 	j, err := openJournal()
 	if err != nil {
 		return err
 	}
 	defer j.close()
-	if err := j.setRestart(&o); err != nil {
-		return err
+	if c := j.Change; c != nil && c.Uninstall { // it goes on with the options of this one, too
+		c.Purge, c.Strand = c.Purge || o.Purge, c.Strand || o.Force
 	}
 	if err := j.recoverChange(ctx, max(o.Wait, DefaultWait), out); err != nil {
 		return err
@@ -77,31 +76,19 @@ func Uninstall(ctx context.Context, o UninstallOptions, out io.Writer) error {
 	if err := j.checkUninstall(ctx, &o, out); err != nil {
 		return err
 	}
-	j.Change = &change{Uninstall: true, Purge: o.Purge, Restart: o.Restart, Strand: o.Force}
+	j.Change = &change{Uninstall: true, Purge: o.Purge, Strand: o.Force}
 	if err := j.save(); err != nil {
 		return err
 	}
 	return j.uninstall(ctx, o.Wait, out)
 }
 
-// setRestart has an uninstall that was broken off go on with the options of this one.
-func (j *journal) setRestart(o *UninstallOptions) error {
-	if j.Change == nil || !j.Change.Uninstall {
-		return nil
-	}
-	j.Change.Purge = j.Change.Purge || o.Purge
-	if o.Restart.Given() || o.Force {
-		j.Change.Restart, j.Change.Strand = o.Restart, o.Force
-	}
-	return j.save()
-}
-
-func (r record) describe(ctx context.Context, o *UninstallOptions, out io.Writer) error {
+func (r record) describe(ctx context.Context, out io.Writer) {
 	if r.Change != nil {
 		fmt.Fprintln(out, "an earlier change was broken off; it would be cleared up first")
 	}
 	if r.Installed == nil {
-		return nil
+		return
 	}
 	fmt.Fprintln(out, "files:")
 	for _, path := range slices.Sorted(maps.Keys(r.Installed.Originals)) {
@@ -112,32 +99,25 @@ func (r record) describe(ctx context.Context, o *UninstallOptions, out io.Writer
 		fmt.Fprintf(out, "  %s  %s\n", word, path)
 	}
 	fmt.Fprintln(out, "commands:\n  systemctl restart "+kubeletService+", and wait until the node is Ready")
-	restart, stop := "", "  systemctl stop "+hubService+" "+hubSocket
-	if o.Restart.Given() {
-		restart = "  restart pods that use the hub, one at a time\n"
-	}
-	if r.Installed.Options.OpenFirewall {
-		stop += "\n  systemctl stop " + firewallService + ", which takes the firewall's rule back"
-	}
+	stop := "  when no pod uses the hub any more: systemctl stop " + hubService + " " + hubSocket
 	if r.Installed.Interface != "" {
 		stop += "\n  ip link delete dev " + r.Installed.Interface
 	}
-	fmt.Fprintln(out, restart+stop+"\n  release the images that the hub holds in containerd")
+	fmt.Fprintln(out, stop+"\n  release the images that the hub holds in containerd")
 	j := &journal{record: r}
 	name, cloud, endpoint := j.originalNode(ctx)
-	behind, err := podsBehind(ctx, name, cloud, endpoint, r.Installed, &o.Restart)
+	behind, err := podsBehind(ctx, name, cloud, endpoint, r.Installed)
 	if err != nil {
 		fmt.Fprintf(out, "\nit is not known which pods use the hub: %v\n", err)
 	} else if len(behind) > 0 {
-		fmt.Fprintln(out, "\npods that started behind the hub, and need it until they restart:")
-		podrestart.Print(out, behind)
+		fmt.Fprintln(out, "\npods that use the hub, until they are deleted once kubelet does not:")
+		printRestarts(out, behind)
 	}
 	fmt.Fprintln(out, "\nnothing was changed: --dry-run")
-	return nil
 }
 
 // checkUninstall returns an error if files were modified, if the node cannot reach the apiserver
-// and depends on the hub, or if pods do that are not to be restarted.
+// and depends on the hub, or if it is not known which pods do, or some would after each restart.
 func (j *journal) checkUninstall(ctx context.Context, o *UninstallOptions, out io.Writer) error {
 	force := o.Force
 	fmt.Fprintln(out, "checks:")
@@ -160,69 +140,41 @@ func (j *journal) checkUninstall(ctx context.Context, o *UninstallOptions, out i
 	default:
 		c.fail("the apiserver does not answer, and without the hub the node would have nothing to live on: wait until it is back, or say --force: %v", err)
 	}
-	behind, err := podsBehind(ctx, name, cloud, endpoint, j.Installed, &o.Restart)
+	behind, err := podsBehind(ctx, name, cloud, endpoint, j.Installed)
 	c.checkBehind(behind, err, force)
 	return c.result()
 }
 
-// checkBehind checks that all pods that use the hub will be restarted.
-func (c *checks) checkBehind(behind []podrestart.Pod, err error, force bool) {
+// checkBehind checks what becomes of the pods that use the hub.
+func (c *checks) checkBehind(behind []nodeapi.PodRoute, err error, force bool) {
 	switch {
 	case err != nil && force:
 		c.warn("it is not known which pods use the hub: %v", err)
 	case err != nil:
 		c.fail("it is not known which pods use the hub, and would lose their apiserver; --force leaves all the same: %v", err)
 	}
-	for i := range behind {
-		p := &behind[i]
+	for _, p := range behind {
 		switch {
-		case p.Selected:
-			c.ok("pod %s uses the hub, and will be restarted", p)
 		case force:
-			c.warn("pod %s uses the hub, and loses its apiserver: delete it", p)
+			c.warn("pod %s/%s uses the hub, and loses its apiserver: delete it", p.Namespace, p.Name)
 		case p.SetsAddress:
-			c.fail("pod %s uses the hub and would lose its apiserver: %s. Do that first, or say --force to leave it without", p, p.Keep)
-		case p.Keep != "":
-			c.fail("pod %s uses the hub and would lose its apiserver, and edgehub does not restart it: %s. Delete it first, or say --force to leave it without", p, p.Keep)
+			c.fail("pod %s/%s uses the hub, also after a restart: %s. Do that first, or say --force to leave it without an apiserver", p.Namespace, p.Name, p.Keep)
 		default:
-			c.fail("pod %s uses the hub and would lose its apiserver: --restart-pods=%s restarts it, --restart-pods=all all, and --force leaves it without", p, p.Namespace)
+			c.ok("pod %s/%s uses the hub, which stays until it is gone", p.Namespace, p.Name)
 		}
 	}
 }
 
-// restartBehind restarts the pods that use the hub, now that kubelet does not. It returns an error
-// if the hub has to stay for some.
-func (j *journal) restartBehind(ctx context.Context, out io.Writer) error {
+// stillUsed returns an error if pods use the hub, and prints what to do.
+func (j *journal) stillUsed(ctx context.Context, out io.Writer) error {
 	name, cloud, endpoint := j.originalNode(ctx)
-	o := &j.Change.Restart
-	behind, err := podsBehind(ctx, name, cloud, endpoint, j.Installed, o)
-	if err == nil && o.Given() && len(behind) > 0 {
-		var pods *nodePods
-		if pods, err = openNodePods(name, cloud, endpoint, out); err == nil {
-			defer pods.close()
-			err = pods.Restart(ctx, behind, o.Timeout)
-		}
-		before := behind
-		if err == nil {
-			behind, err = podsBehind(ctx, name, cloud, endpoint, j.Installed, o)
-			podrestart.MarkNew(behind, before)
-		}
+	behind, err := podsBehind(ctx, name, cloud, endpoint, j.Installed)
+	if err != nil || len(behind) == 0 {
+		return err
 	}
-	if err == nil {
-		err = needed(behind)
-	}
-	return err
-}
-
-// needed returns an error if pods need the hub, which says what to do.
-func needed(behind []podrestart.Pod) error {
-	if len(behind) == 0 {
-		return nil
-	}
-	if itself := slices.IndexFunc(behind, func(p podrestart.Pod) bool { return p.SetsAddress }); itself >= 0 {
-		return fmt.Errorf("pod %s and %d others use it, and a restart changes nothing: %s, or say --force to leave it without", &behind[itself], len(behind)-1, behind[itself].Keep)
-	}
-	return fmt.Errorf("pod %s and %d others use it, and were not to be restarted; --restart-pods=all restarts them", &behind[0], len(behind)-1)
+	fmt.Fprintln(out, "pods use the hub until they restart. Delete one when the one before is Ready again:")
+	printRestarts(out, behind)
+	return fmt.Errorf("pod %s/%s and %d others use it", behind[0].Namespace, behind[0].Name, len(behind)-1)
 }
 
 // uninstall switches kubelet to the apiserver, and then removes the hub. Each step may be repeated
@@ -241,10 +193,14 @@ func (j *journal) uninstall(ctx context.Context, wait time.Duration, out io.Writ
 	if ctx.Err() != nil {
 		return fmt.Errorf("uninstall was broken off; run it again to finish: %w", context.Cause(ctx))
 	}
-	if err := j.restartBehind(ctx, out); err != nil && !j.Change.Strand {
-		return fmt.Errorf("kubelet uses the apiserver again, but the hub stays, because pods use it; run uninstall again to finish: %w", errors.Join(err, notReady))
+	if err := j.stillUsed(ctx, out); err != nil && !j.Change.Strand {
+		return fmt.Errorf("kubelet uses the apiserver again, but the hub stays, because pods use it; run uninstall again when they have restarted, or install to go back: %w", errors.Join(err, notReady))
 	} else if err != nil {
 		fmt.Fprintf(out, "pods lose their apiserver, by --force: %v\n", err)
+	}
+	j.Change.Removing = true
+	if err := j.save(); err != nil {
+		return err
 	}
 	forHubUnits(ctx, "stop")
 	if err := dummyif.Remove(ctx, j.Installed.Interface); err != nil {

@@ -55,44 +55,24 @@ func writeUnits(t *testing.T) (folder string) {
 			t.Fatal(err)
 		}
 	}
-	if os.Geteuid() == 0 {
-		writeFirewallUnit(t, p, folder)
-	}
 	return folder
 }
 
-// writeFirewallUnit writes the unit of --open-firewall, whose commands name this machine's interfaces.
-func writeFirewallUnit(t *testing.T, p *plan, folder string) {
-	t.Helper()
-	p.options.OpenFirewall = true
-	p.all = make([]plannedFile, 1) // kubelet's drop-in, which stays the last
-	if err := p.addFirewall(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	unit, link := p.all[0], p.all[1]
-	if unit.path != firewallFile || link.path != firewallLink || link.Target != firewallFile || p.all[2].path != "" {
-		t.Errorf("%s, %s -> %s", unit.path, link.path, link.Target)
-	}
-	if err := os.WriteFile(filepath.Join(folder, firewallService), unit.content, 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// What an install has opened, one with --open-firewall=false closes; who never asked for it has no unit.
-func TestTheUnitOfTheFirewallGoes(t *testing.T) {
-	p := &plan{options: NewOptions(), all: make([]plannedFile, 1)}
+// With --kubelet-only there is no interface for network managers to leave alone.
+func TestTheFilesOfNetworkManagersGoWithTheInterface(t *testing.T) {
+	p := &plan{options: NewOptions(), all: make([]plannedFile, 1)} // kubelet's drop-in, which stays the last
 	if p.dropOptional(nil); len(p.all) != 1 {
-		t.Errorf("a first install without the flag: %v", p.all)
+		t.Errorf("a first install: %v", p.all)
 	}
-	const follows = unitFolder + "/ufw.service.wants/" + firewallService
-	earlier := &installed{Written: map[string]files.Entry{serviceFile: {Kind: files.KindFile}, firewallFile: {Kind: files.KindFile}, firewallLink: {Kind: files.KindLink}, follows: {Kind: files.KindLink}}}
-	if p.dropOptional(earlier); len(p.all) != 4 || p.all[0].path != firewallFile || p.all[0].Kind != "" || p.all[2].path != follows || p.all[2].Kind != "" {
-		t.Errorf("it was opened: %v", p.all)
+	networkd := networkFiles()[0]
+	earlier := &installed{Written: map[string]files.Entry{serviceFile: {Kind: files.KindFile}, networkd: {Kind: files.KindFile}}}
+	if p.dropOptional(earlier); len(p.all) != 2 || p.all[0].path != networkd || p.all[0].Kind != "" {
+		t.Errorf("one was written: %v", p.all)
 	}
-	earlier.Written[firewallFile], earlier.Written[firewallLink], earlier.Written[follows] = files.Entry{}, files.Entry{}, files.Entry{}
+	earlier.Written[networkd] = files.Entry{}
 	p.all = make([]plannedFile, 1)
 	if p.dropOptional(earlier); len(p.all) != 1 {
-		t.Errorf("it was closed again: %v", p.all)
+		t.Errorf("it has gone: %v", p.all)
 	}
 }
 

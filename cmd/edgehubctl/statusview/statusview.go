@@ -232,15 +232,19 @@ func (r *Report) RouteTables() string {
 	}
 	pods := r.PodAccess.Pods
 	return routeTable(withRoute(pods, nodeapi.Bypass), "BYPASSES THE HUB", "UNTIL IT RESTARTS", func(p *nodeapi.PodRoute) string {
-		return cmp.Or(p.Keep, "edgehub install --restart-pods="+p.Namespace+" restarts it")
+		return cmp.Or(p.Keep, restart(p))
 	}) + routeTable(withRoute(pods, nodeapi.Proxied), "USES A PROXY FOR THE HUB", "WHERE, AND WHAT TO DO", func(p *nodeapi.PodRoute) string {
 		return p.Proxy
 	}) + routeTable(distrusting(r.PodAccess), "DOES NOT TRUST THE HUB", "UNTIL IT RESTARTS", func(p *nodeapi.PodRoute) string {
 		if p.SetsAddress {
 			return "a restart is enough, whatever address it sets"
 		}
-		return cmp.Or(p.Keep, "edgehub install --restart-pods="+p.Namespace+" restarts it")
+		return cmp.Or(p.Keep, restart(p))
 	})
+}
+
+func restart(p *nodeapi.PodRoute) string {
+	return "kubectl delete pod --namespace=" + p.Namespace + " " + p.Name
 }
 
 func routeTable(pods []nodeapi.PodRoute, title, column string, of func(*nodeapi.PodRoute) string) string {

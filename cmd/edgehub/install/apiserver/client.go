@@ -1,5 +1,5 @@
 // Package apiserver reads a node, its lease and its pods from an apiserver, or from a hub in its
-// place, and deletes pods. edgehub install waits with it. It needs no clientset.
+// place. edgehub install waits with it. It needs no clientset.
 package apiserver
 
 import (
@@ -12,13 +12,10 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/hub/kubeconfig"
@@ -66,21 +63,14 @@ func (c *Client) get(ctx context.Context, path string, into any) error {
 // Get returns the body of a response, at most 16 MiB. It is an error if the status is not 200, or the
 // request takes 5 s.
 func Get(ctx context.Context, client *http.Client, address string) ([]byte, error) {
-	return send(ctx, client, http.MethodGet, address, nil)
-}
-
-func send(ctx context.Context, client *http.Client, method, address string, content []byte) ([]byte, error) {
 	const timeout, most, mostQuoted = 5 * time.Second, 16 << 20, 500
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(content))
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Accept", "application/json")
-	if content != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
 	res, err := client.Do(req)
 	if err != nil {
 		return nil, err
@@ -88,18 +78,10 @@ func send(ctx context.Context, client *http.Client, method, address string, cont
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, most))
 	if err == nil && res.StatusCode != http.StatusOK {
-		err = &statusError{res.StatusCode, fmt.Sprintf("%s answers %s: %.*s", address, res.Status, mostQuoted, bytes.TrimSpace(body))}
+		err = fmt.Errorf("%s answers %s: %.*s", address, res.Status, mostQuoted, bytes.TrimSpace(body))
 	}
 	return body, err
 }
-
-// statusError is a response with a status other than 200.
-type statusError struct {
-	code int
-	text string
-}
-
-func (e *statusError) Error() string { return e.text }
 
 // Node returns the node of this name.
 func (c *Client) Node(ctx context.Context, name string) (*corev1.Node, error) {
@@ -127,26 +109,6 @@ func (c *Client) APIServerIPs(ctx context.Context) ([]net.IP, error) {
 		}
 	}
 	return ips, nil
-}
-
-// DeletePod deletes a pod, with its own grace period, unless another one has its name by now. It
-// returns nil if the pod is gone already.
-func (c *Client) DeletePod(ctx context.Context, namespace, name, uid string) error {
-	id := types.UID(uid)
-	content, err := json.Marshal(metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &id}})
-	if err != nil {
-		return err
-	}
-	path := "/api/v1/namespaces/" + url.PathEscape(namespace) + "/pods/" + url.PathEscape(name)
-	var errs []error
-	for _, server := range c.Servers {
-		_, err := send(ctx, c.client, http.MethodDelete, server+path, content)
-		if refused, ok := errors.AsType[*statusError](err); err == nil || ok && (slices.Contains([]int{http.StatusAccepted, http.StatusNotFound, http.StatusConflict}, refused.code)) {
-			return nil
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
 }
 
 // Ready returns nil if the node is Ready, as reported by kubelet after since. Kubelet sets the times in

@@ -2,9 +2,8 @@
 //
 // systemd sets it up, by commands in the unit of the hub's sockets, before it binds the addresses,
 // and so before kubelet starts. It outlives that unit: neither a restart nor an upgrade of the hub
-// takes the addresses away. Of all that edgehub runs, these commands, and with
-// --open-firewall those of another unit, alone may change the node's network; an install may have a
-// wire to a network namespace of its own for some seconds (package firewall).
+// takes the addresses away. Of all that edgehub runs, these commands alone may change the node's
+// network; an install may have a wire to a network namespace of its own for some seconds (package firewall).
 package dummyif
 
 import (

@@ -10,42 +10,20 @@ import (
 	"strings"
 )
 
-// wayOut returns the rest of an error: the rule that probably refuses pods, and what to do.
-func wayOut(ctx context.Context, server netip.AddrPort, podCIDRs []string, opened bool) string {
-	rule, chain := cause(ctx, server)
-	if rule == "" {
-		rule = "no rule of INPUT was found that could be the cause: see nft list ruleset, and what the CNI plugin does with packets from pods to the node"
-	} else {
-		rule = "probably by the rule " + rule
-	}
-	manual := byHand(ctx, server, podCIDRs, chain)
-	switch {
-	case chain != "" && !firewalld(ctx): // it refuses what another chain has accepted
-		return fmt.Sprintf("; %s. --open-firewall does not change nftables' own rules; by hand, and in the file that they are loaded from: %s", rule, manual)
-	case opened:
-		return fmt.Sprintf("; %s. edgehub's own rule (--open-firewall) is not there or does not help: systemctl restart edgehub-firewall.service adds it again if it was flushed\nor by hand: %s", rule, manual)
-	}
-	return fmt.Sprintf("; %s. edgehub install --open-firewall adds a rule that accepts it\nor by hand: %s", rule, manual)
-}
-
-// cause returns the rule or policy that most probably refuses input to the server, and for one of
-// nftables' own, which iptables does not change, its family, table and chain.
+// cause returns the rule or policy that most probably refuses input to the server, as one read of iptables' and one of
+// nftables' rules shows it, and for one of nftables' own, which iptables does not change, its family, table and chain.
 func cause(ctx context.Context, server netip.AddrPort) (rule, nftChain string) {
-	for _, program := range []string{"iptables-save", "iptables-legacy-save"} {
-		if server.Addr().Is6() {
-			program = "ip6" + strings.TrimPrefix(program, "ip")
-		}
-		out, _ := exec.CommandContext(ctx, program, "-t", "filter").Output() // not there, or without this table
-		if rule := iptablesRule(string(out), server.Port()); rule != "" {
-			return fmt.Sprintf("%q (%s)", rule, program), ""
-		}
+	program := family(server) + "tables-save"
+	out, _ := exec.CommandContext(ctx, program, "-t", "filter").Output() // not there, or without this table
+	if rule := iptablesRule(string(out), server.Port()); rule != "" {
+		return fmt.Sprintf("%q (%s)", rule, program), ""
 	}
-	out, _ := exec.CommandContext(ctx, "nft", "list", "ruleset").Output()
+	out, _ = exec.CommandContext(ctx, "nft", "list", "ruleset").Output()
 	rule, nftChain = nftRule(string(out), server)
 	if rule != "" {
 		rule = fmt.Sprintf("%q of nftables' chain %s", rule, nftChain)
 	}
-	if nftChain == family(server.Addr())+" filter INPUT" {
+	if nftChain == family(server)+" filter INPUT" {
 		nftChain = "" // iptables' own, though iptables-save may not show what nft has loaded into it
 	}
 	return rule, nftChain
@@ -103,41 +81,4 @@ func nftRule(ruleset string, server netip.AddrPort) (rule, chain string) {
 		}
 	}
 	return rule, chain
-}
-
-// byHand returns the command that adds a rule to the firewall that the node has.
-func byHand(ctx context.Context, server netip.AddrPort, podCIDRs []string, nftChain string) string {
-	address, number := server.Addr(), server.Port()
-	from := "POD-CIDR"
-	if cidr, ok := podCIDR(address, podCIDRs); ok {
-		from = cidr.String()
-	}
-	status, _ := exec.CommandContext(ctx, "ufw", "status").Output()
-	uplink := "UPLINK"
-	if interfaces, err := outside(ctx); err == nil && len(interfaces) > 0 {
-		uplink = interfaces[0]
-	}
-	switch {
-	case firewalld(ctx):
-		rule := richRule(server, from)
-		return fmt.Sprintf("firewall-cmd --permanent '%s'; firewall-cmd '%s'", "--add-rich-rule="+rule, "--add-rich-rule="+rule)
-	case strings.Contains(string(status), "Status: active"):
-		return fmt.Sprintf("ufw allow proto tcp from %s to %s port %d", from, address, number)
-	case nftChain != "":
-		return fmt.Sprintf("nft 'insert rule %s iifname != %q %s daddr %s tcp dport %d accept'", nftChain, uplink, family(address), address, number)
-	}
-	return fmt.Sprintf("%s -I INPUT ! -i %s -d %s -p tcp --dport %d -j ACCEPT", iptables(address), uplink, address, number)
-}
-
-// family is nftables' word for an address' family.
-func family(address netip.Addr) string {
-	if address.Is4() {
-		return "ip"
-	}
-	return "ip6"
-}
-
-// firewalld reports whether firewalld runs.
-func firewalld(ctx context.Context) bool {
-	return exec.CommandContext(ctx, "firewall-cmd", "--state").Run() == nil
 }

@@ -2,10 +2,9 @@
 //
 // A pod's packets to a ClusterIP are forwarded. Those to an address of the node itself, as the hub's
 // is, are input, which many firewalls reject unless it was asked for (RHEL's rules, firewalld, ufw).
-// [Reach] connects from network namespaces of pods, before kubelet leads any pod to the hub, and its
-// error names the rule that is probably the cause. [NewUnit] is for a unit of systemd's with a
-// rule that accepts these connections, from the node's own pods alone. Nothing here but that unit
-// changes the firewall.
+// [Reach] connects from network namespaces of pods, before kubelet leads any pod to the hub. Its
+// error names the rule that is probably the cause, and the commands that accept these connections, from
+// the node's own pods alone. Nothing here changes the firewall.
 package firewall
 
 import (
@@ -17,6 +16,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -47,9 +47,8 @@ type answerError struct{ error }
 // Reach returns nil if the servers, which must be listening, answer ask from the network
 // namespaces of pods, or from one made for this if no pod runs that has its own. It prints to out what
 // it tried. A pod that does not get through while others do is the matter of its own network, such as a
-// NetworkPolicy or a service mesh, and printed only. podCIDRs are those of the Node, if it has any. opened is
-// whether the node has the unit of [NewUnit].
-func Reach(ctx context.Context, servers []netip.AddrPort, ask Ask, podCIDRs []string, opened bool, out io.Writer) error {
+// NetworkPolicy or a service mesh, and printed only. podCIDRs are those of the Node, if it has any.
+func Reach(ctx context.Context, servers []netip.AddrPort, ask Ask, podCIDRs []string, out io.Writer) error {
 	for _, server := range servers {
 		if err := retry(ctx, func() error { return dial(ctx, server, ask) }); err != nil {
 			return fmt.Errorf("the node itself does not reach the hub at %s: %w", server, err)
@@ -69,16 +68,33 @@ func Reach(ctx context.Context, servers []netip.AddrPort, ask Ask, podCIDRs []st
 			n.ns.Close()
 		}
 	}()
+	var errs []error
+	var all []refused
 	for _, server := range servers {
 		err := reachFrom(ctx, networks, server, ask, out)
-		if _, ok := errors.AsType[*answerError](err); ok { // no rule of a firewall's has refused it
-			return err
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
-		if err != nil {
-			return fmt.Errorf("%w%s", err, wayOut(ctx, server, podCIDRs, opened))
+		errs = append(errs, err)
+		if _, connected := errors.AsType[*answerError](err); err != nil && !connected { // a rule has refused it
+			all = append(all, refused{server, podRange(ctx, networks, server, podCIDRs)})
 		}
 	}
-	return nil
+	err := errors.Join(errs...)
+	if len(all) > 0 {
+		return fmt.Errorf("%w%s", err, wayOut(ctx, all, "/"))
+	}
+	return err
+}
+
+// podRange returns the node's range of pods' addresses, if a pod that was tried has one of these: some CNI plugins give
+// out others.
+func podRange(ctx context.Context, networks []network, server netip.AddrPort, podCIDRs []string) string {
+	cidr, ok := podCIDR(server.Addr(), podCIDRs)
+	if ok && slices.ContainsFunc(networks, func(n network) bool { return cidr.Contains(n.addressFor(ctx, server)) }) {
+		return cidr.String()
+	}
+	return unknownPods
 }
 
 // reachFrom tries one server from all networks, and fails if none gets through: with an answerError if all were
@@ -101,9 +117,6 @@ func reachFrom(ctx context.Context, networks []network, server netip.AddrPort, a
 			connected = connected && answer
 		}
 	}
-	if err := ctx.Err(); err != nil {
-		return context.Cause(ctx)
-	}
 	if len(reached) == 0 {
 		err := fmt.Errorf("pods do not reach the hub at %s, as tried from %s", server, strings.Join(failed, "; "))
 		if connected {
@@ -124,6 +137,19 @@ func (n *network) connect(ctx context.Context, server netip.AddrPort, ask Ask) e
 		var dialErr error
 		return errors.Join(inside(n.ns, func() { dialErr = dial(ctx, server, ask) }), dialErr)
 	})
+}
+
+// addressFor returns the address from which the network sends to a server, or the zero Addr.
+func (n *network) addressFor(ctx context.Context, server netip.AddrPort) (own netip.Addr) {
+	_ = inside(n.ns, func() {
+		var dialer net.Dialer
+		conn, err := dialer.DialContext(ctx, "udp", server.String()) // which sends nothing
+		if err == nil {
+			own = conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr()
+			conn.Close()
+		}
+	})
+	return own
 }
 
 // retry calls try a few times, until it returns nil.
