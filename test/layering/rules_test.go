@@ -126,6 +126,8 @@ var layers = map[string][]string{
 	"cache/disk":        {"cache/pause", "cache/store", "cache/store/writeback"},
 	"cache/fairqueue":   {},
 	"cache/identity":    {"cache/fairqueue", "cache/quota", "cache/store", "cache/table"},
+	"cache/log":         {"cache/log/seal", "cache/pause"}, // it knows no views
+	"cache/log/seal":    {},
 	"cache/negotiation": {"cache/wire"},
 	"cache/offline": {
 		"cache/convert", "cache/derived", "cache/fairqueue", "cache/negotiation", "cache/query", "cache/quota",
