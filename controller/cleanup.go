@@ -14,7 +14,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/status"
 	"github.com/edgehub-io/edgehub/controller/workload"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // cleanup undoes everything on an unmanaged DaemonSet. problem is "" unless it asks for a
@@ -25,7 +25,7 @@ func (s *scope) cleanup(ctx context.Context, problem string) error {
 		return err
 	}
 	s.state.stopOwned()
-	want := status.Conditions{rollout.InvalidCondition: nil}
+	want := status.Conditions{api.InvalidCondition: nil}
 	if problem != "" {
 		want.Set(rollout.Invalid(problem))
 	}
@@ -84,7 +84,7 @@ func (s *scope) unmarkPatches(ctx context.Context, keepTargets bool, policy stri
 		}
 		want := status.Mark{Policy: policy}
 		if keepTargets {
-			want.Target = pod.Annotations[upgrade.TargetAnnotation]
+			want.Target = pod.Annotations[api.TargetAnnotation]
 		}
 		if patch := status.PatchMark(want, pod, now); patch != nil {
 			patches = append(patches, status.PodPatch{

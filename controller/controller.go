@@ -5,7 +5,7 @@
 // itself leaves its pods alone, and the annotation apps.openyurt.io/update-strategy.
 // With OTA, a condition and an annotation on every pod show whether its workload has
 // a newer revision, and the owner of the node decides when to take it: the controller
-// deletes nothing. Package ota/upgrade defines both. With AdvancedRollingUpdate, which
+// deletes nothing. Package ota/api defines both. With AdvancedRollingUpdate, which
 // only DaemonSets can have, the controller deletes pods, so that Kubernetes creates new ones,
 // on nodes that are Ready and as fast as the DaemonSet allows. Package rollout decides which. With
 // either, nodes may be asked to pull the images of the newer revision first.

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // lenience is for how long after a fault the controller cannot be blamed for not knowing
@@ -55,7 +55,7 @@ func (m *model) judgePatch(before, after *corev1.Pod) {
 	if image == before.Spec.Containers[0].Image && hash == before.Labels[appsv1.ControllerRevisionHashLabelKey] {
 		return
 	}
-	wish, _, _ := upgrade.RollbackOf(before)
+	wish, _, _ := api.RollbackOf(before)
 	late := time.Since(m.changed) < lenience || time.Since(m.api.disturbed) < lenience
 	if hash != wish.Revision || hash != hashOf(image) || wish.From != m.targetLocked() && !late {
 		m.wrong = append(m.wrong, fmt.Sprintf("the pod on %s got %s and hash %s, for the wish %+v", rollout.NodeOf(before), image, hash, wish))
@@ -132,7 +132,7 @@ func (m *model) check(words string, stays func(*corev1.Pod) bool) (wrong []strin
 	if len(want.stuck) > 0 {
 		wrong = append(wrong, fmt.Sprintf("nothing is done about the pods on %v", want.stuck))
 	}
-	progressing, complete := m.conditionLocked(rollout.ProgressingCondition), m.conditionLocked(rollout.CompleteCondition)
+	progressing, complete := m.conditionLocked(api.ProgressingCondition), m.conditionLocked(api.CompleteCondition)
 	if string(progressing.Status) != want.status || progressing.Reason != want.reason {
 		wrong = append(wrong, fmt.Sprintf("Progressing is %s because of %s, and it is %+v: %s", progressing.Status, progressing.Reason, want, progressing.Message))
 	}

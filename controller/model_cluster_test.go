@@ -19,7 +19,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller"
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // model is a cluster with one DaemonSet: an apiserver, Kubernetes' part in a rollout
@@ -92,7 +92,7 @@ func (m *model) makeLocked(strategy, image string) {
 		Namespace: namespace, Name: daemonSetName, UID: types.UID(fmt.Sprintf("ds%d", m.last)), Generation: 1,
 		CreationTimestamp: metav1.Now(),
 		Annotations: map[string]string{
-			"apps.openyurt.io/update-strategy": strategy, rollout.MaxUnavailableAnnotation: fmt.Sprint(m.max),
+			"apps.openyurt.io/update-strategy": strategy, api.MaxUnavailableAnnotation: fmt.Sprint(m.max),
 		},
 	}}
 	m.changed = time.Now()
@@ -384,7 +384,7 @@ func nodeReady(node *corev1.Node) bool {
 }
 
 func podReady(pod *corev1.Pod) bool {
-	c := upgrade.Condition(pod, corev1.PodReady)
+	c := api.Condition(pod, corev1.PodReady)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 

@@ -9,17 +9,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 func TestModelAHeldPodHoldsUpNoOtherAndIsUpdatedInTheEnd(t *testing.T) {
 	simulate(t, func(t *testing.T) {
 		m := startModel(t, 5, 1, rolling)
-		m.annotate(upgrade.MaxHoldAnnotation, "1h")
+		m.annotate(api.MaxHoldAnnotation, "1h")
 		hold := func() { // by the clock of its node, which is ten years fast
 			since := metav1.NewTime(time.Now().AddDate(10, 0, 0).Truncate(time.Second))
 			m.touch("n1", func(pod *corev1.Pod) {
-				metav1.SetMetaDataAnnotation(&pod.ObjectMeta, upgrade.HoldAnnotation, upgrade.Hold{Since: since, Until: metav1.NewTime(since.Add(2 * time.Hour))}.Encode())
+				metav1.SetMetaDataAnnotation(&pod.ObjectMeta, api.HoldAnnotation, api.PodHold{Since: since, Until: metav1.NewTime(since.Add(2 * time.Hour))}.Encode())
 			})
 		}
 		hold()

@@ -4,21 +4,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 func TestModelPodsGetThePolicyAndLoseIt(t *testing.T) {
 	simulate(t, func(t *testing.T) {
 		m := startModel(t, 5, 1, rolling)
-		expect := func(want upgrade.Policy) {
+		expect := func(want api.Policy) {
 			t.Helper()
 			time.Sleep(time.Minute)
 			m.api.mu.Lock()
 			defer m.api.mu.Unlock()
 			got := map[string]int{}
 			for _, pods := range m.podsLocked() {
-				policy, err := upgrade.PolicyOf(pods[0])
-				if _, annotated := pods[0].Annotations[upgrade.PolicyAnnotation]; err != nil || annotated != (policy.Encode() != "") {
+				policy, err := api.PolicyOf(pods[0])
+				if _, annotated := pods[0].Annotations[api.PolicyAnnotation]; err != nil || annotated != (policy.Encode() != "") {
 					t.Errorf("got %v, %v", pods[0].Annotations, err)
 				}
 				got[policy.Encode()]++
@@ -27,19 +27,19 @@ func TestModelPodsGetThePolicyAndLoseIt(t *testing.T) {
 				t.Errorf("got %v, want 5 with %q", got, want.Encode())
 			}
 		}
-		expect(upgrade.DefaultPolicy())
-		m.annotate(upgrade.MaxHoldAnnotation, "1h")
-		expect(upgrade.Policy{MaxHold: time.Hour, History: 1})
+		expect(api.DefaultPolicy())
+		m.annotate(api.MaxHoldAnnotation, "1h")
+		expect(api.Policy{MaxHold: time.Hour, History: 1})
 		m.rollsOut("app:2") // the new pods get it as well
-		expect(upgrade.Policy{MaxHold: time.Hour, History: 1})
+		expect(api.Policy{MaxHold: time.Hour, History: 1})
 		m.annotate(strategyKey, "OTA")
-		expect(upgrade.Policy{MaxHold: time.Hour, History: 1, Rollback: true})
+		expect(api.Policy{MaxHold: time.Hour, History: 1, Rollback: true})
 		m.annotate(strategyKey, rolling)
-		expect(upgrade.Policy{MaxHold: time.Hour, History: 1})
+		expect(api.Policy{MaxHold: time.Hour, History: 1})
 		m.start() // it does not know what an earlier one did
-		expect(upgrade.Policy{MaxHold: time.Hour, History: 1})
+		expect(api.Policy{MaxHold: time.Hour, History: 1})
 		m.annotate(strategyKey, "")
-		expect(upgrade.DefaultPolicy())
+		expect(api.DefaultPolicy())
 
 	})
 }

@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // admitNot has admission refuse new pods on these nodes from now on.
@@ -29,7 +29,7 @@ func (m *model) admitNot(nodes ...string) {
 func (m *model) missing(node string) string {
 	m.api.mu.Lock()
 	defer m.api.mu.Unlock()
-	list, err := upgrade.MissingOn(m.api.objects["nodes"]["/"+node])
+	list, err := api.MissingOn(m.api.objects["nodes"]["/"+node])
 	if err != nil {
 		m.t.Error(err)
 	}
@@ -167,7 +167,7 @@ func TestModelWhatNodesAreToldOutlivesTheController(t *testing.T) {
 		m := newAskingModel(t, 3, 1, "OTA")
 		m.api.with(func() {
 			node := m.api.objects["nodes"]["/n3"].DeepCopyObject().(*corev1.Node)
-			node.Annotations = map[string]string{upgrade.MissingAnnotation: upgrade.EncodeMissing([]upgrade.Missing{{Kind: "DaemonSet", Namespace: "default", Name: "gone"}})}
+			node.Annotations = map[string]string{api.MissingAnnotation: api.EncodeMissing([]api.MissingWorkload{{Kind: "DaemonSet", Namespace: "default", Name: "gone"}})}
 			m.api.putLocked("nodes", node)
 		})
 		m.start()

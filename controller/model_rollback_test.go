@@ -10,12 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // permitRollbacks lets owners go back.
 func (m *model) permitRollbacks() {
-	m.annotate(upgrade.OwnerRollbackAnnotation, upgrade.RollbackAllowed)
+	m.annotate(api.OwnerRollbackAnnotation, api.RollbackAllowed)
 }
 
 // wish annotates the pods on a node as its hub does when the owner goes back to an image.
@@ -26,8 +26,8 @@ func (m *model) wish(node, image string) {
 				continue
 			}
 			pod = pod.DeepCopy()
-			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, upgrade.RollbackAnnotation,
-				upgrade.Rollback{Revision: hashOf(image), From: m.targetLocked(), Requested: metav1.Now()}.Encode())
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, api.RollbackAnnotation,
+				api.Rollback{Revision: hashOf(image), From: m.targetLocked(), Requested: metav1.Now()}.Encode())
 			m.api.putLocked("pods", pod)
 		}
 	})
@@ -38,7 +38,7 @@ func (m *model) report(node string, ready corev1.ConditionStatus) {
 	m.api.with(func() {
 		for _, pod := range m.podsLocked()[node] {
 			pod = pod.DeepCopy()
-			c := upgrade.Condition(pod, corev1.PodReady)
+			c := api.Condition(pod, corev1.PodReady)
 			c.Status, c.LastTransitionTime = ready, metav1.Now()
 			m.failing[pod.UID] = ready != corev1.ConditionTrue
 			m.api.putLocked("pods", pod)
@@ -64,7 +64,7 @@ func (m *model) has(node string, before *corev1.Pod, image string) {
 
 func (m *model) expectRolledBack(node string, status corev1.ConditionStatus, reason string) {
 	m.t.Helper()
-	if c := upgrade.Condition(m.pod(node), upgrade.RolledBackCondition); c == nil || c.Status != status || c.Reason != reason {
+	if c := api.Condition(m.pod(node), api.RolledBackCondition); c == nil || c.Status != status || c.Reason != reason {
 		m.t.Errorf("PodRolledBack on %s is %+v, want %s, %s", node, c, status, reason)
 	}
 }
@@ -95,9 +95,9 @@ func TestModelAnOwnerGoesBackUntilTheNextRevision(t *testing.T) {
 				time.Sleep(10 * time.Minute)
 				m.has("n1", before, "app:1")
 				m.expectRolledBack("n1", corev1.ConditionTrue, "RolledBackByOwner")
-				need := upgrade.Condition(m.pod("n1"), upgrade.NeedCondition)
-				if target, ok, err := upgrade.TargetOf(m.pod("n1")); need == nil || need.Status != corev1.ConditionTrue ||
-					need.Reason != "RolledBackByOwner" || upgrade.RevisionOf(need) != "app-2" || !ok || err != nil || target.Revision != "app-2" {
+				need := api.Condition(m.pod("n1"), api.NeedCondition)
+				if target, ok, err := api.TargetOf(m.pod("n1")); need == nil || need.Status != corev1.ConditionTrue ||
+					need.Reason != "RolledBackByOwner" || api.RevisionOf(need) != "app-2" || !ok || err != nil || target.Revision != "app-2" {
 					t.Errorf("the owner cannot upgrade again: %+v, target %+v", need, target)
 				}
 				if all := m.eventsOf(string(before.UID), "RolledBack"); len(all) != 1 || !strings.Contains(all[0], "controllerrevision app-1") {
@@ -118,7 +118,7 @@ func TestModelAnOwnerGoesBackUntilTheNextRevision(t *testing.T) {
 				if strategy == "OTA" {
 					m.has("n1", before, "app:1")
 					m.expectRolledBack("n1", corev1.ConditionFalse, "NewerRevision")
-					if c := upgrade.Condition(m.pod("n1"), upgrade.NeedCondition); c.Reason != "UpgradeAvailable" {
+					if c := api.Condition(m.pod("n1"), api.NeedCondition); c.Reason != "UpgradeAvailable" {
 						t.Errorf("got %+v", c)
 					}
 				} else {
@@ -206,7 +206,7 @@ func TestModelAnOwnerGoesBackToTheImageThatIsAdmitted(t *testing.T) {
 					if got := after.Spec.Containers[0].Image; after.UID != before.UID || got != tt.image {
 						t.Errorf("pod %s on n1 has %s, want pod %s and %s", after.UID, got, before.UID, tt.image)
 					}
-					c := upgrade.Condition(after, upgrade.RolledBackCondition)
+					c := api.Condition(after, api.RolledBackCondition)
 					if c == nil || c.Reason != tt.reason || !strings.Contains(c.Message, tt.words) {
 						t.Errorf("PodRolledBack is %+v, want %s, %q", c, tt.reason, tt.words)
 					}
@@ -227,7 +227,7 @@ func TestModelNodesKnowWhatTheyCannotGoBackTo(t *testing.T) {
 		m.start()
 		m.rollsOut("app:2")
 		time.Sleep(time.Minute)
-		if problem := upgrade.NoWayBack(m.pod("n1"), hashOf("app:1")); problem != "" {
+		if problem := api.NoWayBack(m.pod("n1"), hashOf("app:1")); problem != "" {
 			t.Errorf("to the revision before: %q", problem)
 		}
 		begin := time.Now()
@@ -235,7 +235,7 @@ func TestModelNodesKnowWhatTheyCannotGoBackTo(t *testing.T) {
 			m.api.removeLocked("controllerrevisions", m.api.objects["controllerrevisions"][namespace+"/"+daemonSetName+"-"+hashOf("app:1")])
 		})
 		time.Sleep(time.Minute)
-		if problem := upgrade.NoWayBack(m.pod("n1"), hashOf("app:1")); !strings.Contains(problem, "revisionHistoryLimit") {
+		if problem := api.NoWayBack(m.pod("n1"), hashOf("app:1")); !strings.Contains(problem, "revisionHistoryLimit") {
 			t.Errorf("once the cluster has it no more: %q", problem)
 		}
 		m.fewer(3, begin, "PATCH", "pods/status")
@@ -279,7 +279,7 @@ func TestModelAPodThatItsOwnerRollsBackCountsWhileItRestarts(t *testing.T) {
 				m := newModel(t, 3, 1, rolling)
 				m.api.with(func() { m.slow = true })
 				m.permitRollbacks()
-				m.annotate(rollout.PartitionAnnotation, "1")
+				m.annotate(api.PartitionAnnotation, "1")
 				m.start()
 				m.setImage("app:2")
 				time.Sleep(time.Minute)
@@ -293,7 +293,7 @@ func TestModelAPodThatItsOwnerRollsBackCountsWhileItRestarts(t *testing.T) {
 				begin := time.Now()
 				m.wish(back, "app:1")
 				time.Sleep(tick)
-				m.annotate(rollout.PartitionAnnotation, "") // the rest may go
+				m.annotate(api.PartitionAnnotation, "") // the rest may go
 				for m.api.count(begin, "DELETE", "pods") == 0 && time.Since(begin) < 2*time.Minute {
 					time.Sleep(tick)
 					switch time.Since(begin) {

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // gauge returns a metric of the DaemonSet, or of the StatefulSet of the same name, of one state where it has a series for each; -1 if there is none.
@@ -42,7 +42,7 @@ func (m *model) needs(want int) {
 	defer m.api.mu.Unlock()
 	got := 0
 	for _, pods := range m.podsLocked() {
-		if c := upgrade.Condition(pods[0], upgrade.NeedCondition); c != nil && c.Status == corev1.ConditionTrue {
+		if c := api.Condition(pods[0], api.NeedCondition); c != nil && c.Status == corev1.ConditionTrue {
 			got++
 		}
 	}
@@ -52,13 +52,13 @@ func (m *model) needs(want int) {
 }
 
 // targets returns the targets of pods, by node.
-func (m *model) targets() map[string]upgrade.Target {
+func (m *model) targets() map[string]api.Target {
 	m.t.Helper()
 	m.api.mu.Lock()
 	defer m.api.mu.Unlock()
-	out := map[string]upgrade.Target{}
+	out := map[string]api.Target{}
 	for node, pods := range m.podsLocked() {
-		target, ok, err := upgrade.TargetOf(pods[0])
+		target, ok, err := api.TargetOf(pods[0])
 		if err != nil {
 			m.t.Fatal(err)
 		}
@@ -113,18 +113,18 @@ func (m *model) isProgressing(status corev1.ConditionStatus, reason string, word
 func TestModelWhatARolloutWaitsForIsReported(t *testing.T) {
 	simulate(t, func(t *testing.T) {
 		m := startModel(t, 5, 1, rolling)
-		m.annotate(rollout.PausedAnnotation, "true")
+		m.annotate(api.PausedAnnotation, "true")
 		m.setImage("app:2")
 		time.Sleep(time.Minute)
 		m.isProgressing(corev1.ConditionFalse, rollout.ReasonPaused, "5 held")
 		m.reports("RolloutStarted", "0 of 5 nodes updated", "at most 1 of 5 Ready nodes")
-		m.reports("RolloutHeld", rollout.PausedAnnotation)
+		m.reports("RolloutHeld", api.PausedAnnotation)
 		if got := m.gauge("rollout_nodes", string(rollout.HeldByPause)); got != 5 || len(m.gone()) > 0 {
 			t.Errorf("the metric has %v nodes, and pods were deleted on %v", got, m.gone())
 		}
 
 		m.turn("n4", corev1.ConditionUnknown)
-		m.annotate(rollout.PausedAnnotation, "")
+		m.annotate(api.PausedAnnotation, "")
 		time.Sleep(time.Minute)
 		m.reports("RolloutResumed", "0 of 5 nodes updated")
 		m.isProgressing(corev1.ConditionFalse, rollout.ReasonWaiting, "4 of 5 nodes updated", "1 waiting until their node is Ready (n4)")
@@ -143,19 +143,19 @@ func TestModelAHaltedRolloutStaysSoUntilAnAdminContinuesIt(t *testing.T) {
 		m.setImage("broken:1")
 		time.Sleep(time.Minute)
 		lost := m.gone()
-		m.annotate(rollout.PausedAnnotation, "true") // they do not go at the very same moment
+		m.annotate(api.PausedAnnotation, "true") // they do not go at the very same moment
 		time.Sleep(time.Second)
 		for _, node := range lost {
 			m.turn(node, corev1.ConditionUnknown)
 		}
 		time.Sleep(time.Minute)
-		m.annotate(rollout.PausedAnnotation, "")
+		m.annotate(api.PausedAnnotation, "")
 		time.Sleep(time.Minute)
 		m.start() // another process knows
 		time.Sleep(time.Hour)
 		m.isProgressing(corev1.ConditionFalse, rollout.ReasonHalted)
-		halted := m.condition(rollout.HaltedCondition)
-		for _, words := range append(lost, "2 of the 2 nodes", rollout.ContinueAnnotation+" is set to broken-1") {
+		halted := m.condition(api.HaltedCondition)
+		for _, words := range append(lost, "2 of the 2 nodes", api.ContinueAnnotation+" is set to broken-1") {
 			if halted.Status != corev1.ConditionTrue || !strings.Contains(halted.Message, words) {
 				t.Errorf("Halted is %s: %s; want %q in it", halted.Status, halted.Message, words)
 			}
@@ -164,7 +164,7 @@ func TestModelAHaltedRolloutStaysSoUntilAnAdminContinuesIt(t *testing.T) {
 		if len(m.gone()) != 2 {
 			t.Errorf("pods were deleted on %v, though the nodes %v were lost", m.gone(), lost)
 		}
-		m.annotate(rollout.ContinueAnnotation, "broken-1")
+		m.annotate(api.ContinueAnnotation, "broken-1")
 		time.Sleep(time.Minute)
 		m.reports("RolloutResumed", "controllerrevision broken-1")
 		if len(m.gone()) != 4 || len(m.violations()) > 0 {
@@ -183,11 +183,11 @@ func TestModelWhatIsInvalidIsReportedAndNothingIsDeleted(t *testing.T) {
 		spoil    func(*appsv1.DaemonSet)
 		words    string
 	}{
-		"a maximum":             {rolling, annotation(rollout.MaxUnavailableAnnotation, "101%"), `max-unavailable is "101%"`},
-		"a timeout":             {rolling, annotation(rollout.PrepullTimeoutAnnotation, "0"), `image-prepull-timeout is "0"`},
-		"a hold":                {rolling, annotation(upgrade.MaxHoldAnnotation, "a day"), `max-hold is "a day": write a duration`},
+		"a maximum":             {rolling, annotation(api.MaxUnavailableAnnotation, "101%"), `max-unavailable is "101%"`},
+		"a timeout":             {rolling, annotation(api.PrepullTimeoutAnnotation, "0"), `image-prepull-timeout is "0"`},
+		"a hold":                {rolling, annotation(api.MaxHoldAnnotation, "a day"), `max-hold is "a day": write a duration`},
 		"a strategy":            {rolling, annotation(strategyKey, "OTAA"), `"OTAA"`},
-		"images first with OTA": {"OTA", annotation(upgrade.PrepullAnnotation, "yes"), `image-prepull is "yes": write true or false`},
+		"images first with OTA": {"OTA", annotation(api.PrepullAnnotation, "yes"), `image-prepull is "yes": write true or false`},
 		"an update strategy of Kubernetes": {rolling, func(ds *appsv1.DaemonSet) {
 			ds.Spec.UpdateStrategy.Type = appsv1.RollingUpdateDaemonSetStrategyType
 		}, "to OnDelete"},
@@ -202,7 +202,7 @@ func TestModelWhatIsInvalidIsReportedAndNothingIsDeleted(t *testing.T) {
 				m.setImage("app:2")
 				time.Sleep(time.Hour)
 				m.reports("InvalidUpdateStrategy", tt.words)
-				if c := m.condition(rollout.InvalidCondition); c.Status != corev1.ConditionTrue {
+				if c := m.condition(api.InvalidCondition); c.Status != corev1.ConditionTrue {
 					t.Errorf("Invalid is %q: %s", c.Status, c.Message)
 				}
 				m.needs(0)
@@ -214,7 +214,7 @@ func TestModelWhatIsInvalidIsReportedAndNothingIsDeleted(t *testing.T) {
 					ds.Annotations, ds.Spec.UpdateStrategy = right.Annotations, right.Spec.UpdateStrategy
 				})
 				time.Sleep(time.Minute)
-				if c := m.condition(rollout.InvalidCondition); c.Status == corev1.ConditionTrue {
+				if c := m.condition(api.InvalidCondition); c.Status == corev1.ConditionTrue {
 					t.Errorf("corrected, Invalid is still True: %s", c.Message)
 				}
 				if tt.strategy == rolling {
@@ -234,7 +234,7 @@ func TestModelFromOTAToARolloutAndAway(t *testing.T) {
 		m.change(func(ds *appsv1.DaemonSet) { ds.Spec.MinReadySeconds = 7 }) // which is no part of the revision
 		time.Sleep(time.Minute)
 		m.needs(4)
-		m.touch("n2", func(pod *corev1.Pod) { delete(pod.Annotations, upgrade.TargetAnnotation) })
+		m.touch("n2", func(pod *corev1.Pod) { delete(pod.Annotations, api.TargetAnnotation) })
 		m.annotate(strategyKey, "OTAA") // a typo undoes nothing
 		time.Sleep(time.Minute)
 		m.needs(4)
@@ -245,7 +245,7 @@ func TestModelFromOTAToARolloutAndAway(t *testing.T) {
 				t.Errorf("the target on %s is %+v", node, target)
 			}
 		}
-		if c := m.condition(rollout.CompleteCondition); len(m.targets()) != 4 || c.Status != corev1.ConditionFalse || c.Reason != rollout.ReasonWaitingForOwners || m.progressing().Type != "" {
+		if c := m.condition(api.CompleteCondition); len(m.targets()) != 4 || c.Status != corev1.ConditionFalse || c.Reason != rollout.ReasonWaitingForOwners || m.progressing().Type != "" {
 			t.Errorf("with OTA, %d pods have a target, Complete is %+v and Progressing %+v", len(m.targets()), c, m.progressing())
 		}
 		if pods, nodes := m.gauge("daemonset_pods", "needs_upgrade"), m.gauge("rollout_nodes", "pending"); pods != 4 || nodes != -1 {
@@ -267,7 +267,7 @@ func TestModelFromOTAToARolloutAndAway(t *testing.T) {
 		m.annotate(strategyKey, "")
 		m.start()
 		time.Sleep(time.Minute)
-		if left := m.daemonSet(); len(left.Status.Conditions) > 0 || left.Annotations[rollout.ReportAnnotation] != "" {
+		if left := m.daemonSet(); len(left.Status.Conditions) > 0 || left.Annotations[api.ReportAnnotation] != "" {
 			t.Errorf("conditions are left, or a report: %+v, %v", left.Status.Conditions, left.Annotations)
 		}
 	})
@@ -276,14 +276,14 @@ func TestModelFromOTAToARolloutAndAway(t *testing.T) {
 func TestModelAPodIsKeptUntilItsImagesAreThere(t *testing.T) {
 	simulate(t, func(t *testing.T) {
 		m := newModel(t, 4, 2, rolling)
-		m.annotate(upgrade.PrepullAnnotation, "true")
-		m.annotate(rollout.PrepullTimeoutAnnotation, "12h")
+		m.annotate(api.PrepullAnnotation, "true")
+		m.annotate(api.PrepullTimeoutAnnotation, "12h")
 		m.start()
 		m.api.with(func() { m.api.faults.late = map[string]time.Duration{"pods": 30 * time.Second} })
 		begin := time.Now()
 		m.setImage("app:2")
 		time.Sleep(10 * time.Second)
-		m.annotate(rollout.MaxUnavailableAnnotation, "1") // a step, before the watch shows that the pods have targets
+		m.annotate(api.MaxUnavailableAnnotation, "1") // a step, before the watch shows that the pods have targets
 		time.Sleep(time.Minute)
 		first := m.targets()
 		pulling := func(when string, want int, image string) {
@@ -318,7 +318,7 @@ func TestModelAPodIsKeptUntilItsImagesAreThere(t *testing.T) {
 			for _, node := range nodes {
 				m.touch(node, func(pod *corev1.Pod) {
 					pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
-						Type: upgrade.ImageCondition, Status: corev1.ConditionTrue, Message: upgrade.Message(m.targetLocked()),
+						Type: api.ImageCondition, Status: corev1.ConditionTrue, Message: api.Message(m.targetLocked()),
 					})
 				})
 			}

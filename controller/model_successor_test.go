@@ -17,7 +17,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/successor"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 const violates = `violates PodSecurity "baseline:latest": hostPath volumes (volume "h")`
@@ -142,7 +142,7 @@ func TestModelOwnersSeeThatTheSuccessorIsRefused(t *testing.T) {
 		blocked := func() string {
 			m.api.mu.Lock()
 			defer m.api.mu.Unlock()
-			target, _, err := upgrade.TargetOf(m.podsLocked()["n2"][0])
+			target, _, err := api.TargetOf(m.podsLocked()["n2"][0])
 			if err != nil {
 				t.Error(err)
 			}
@@ -180,7 +180,7 @@ func TestModelTheTargetIsWhatIsAdmitted(t *testing.T) {
 		m.start()
 		m.setImage("app:2")
 		time.Sleep(time.Minute)
-		target, _, err := upgrade.TargetOf(m.pod("n2"))
+		target, _, err := api.TargetOf(m.pod("n2"))
 		if err != nil || target.Containers[0].Image != "site.example.com/app:2" || len(target.Containers) != 2 || target.Containers[1].Image != "mesh:1" ||
 			target.Requests.Memory().String() != "4Gi" || len(target.ImagePullSecrets) != 1 || !target.Admitted {
 			t.Errorf("the node sees %+v, %v", target, err)
@@ -225,7 +225,7 @@ func TestModelAPodThatIsNotMadeBlocksOtherUpgrades(t *testing.T) {
 		m.admit("app:2")
 		blocked := func() string {
 			time.Sleep(time.Minute)
-			target, _, err := upgrade.TargetOf(m.pod("n2"))
+			target, _, err := api.TargetOf(m.pod("n2"))
 			if err != nil {
 				t.Error(err)
 			}
@@ -235,11 +235,11 @@ func TestModelAPodThatIsNotMadeBlocksOtherUpgrades(t *testing.T) {
 		if got := blocked(); !strings.Contains(got, "no pod for 30s on n1") {
 			t.Errorf("n2 sees %q", got)
 		}
-		m.annotate(rollout.ContinueAnnotation, hashOf("app:2"))
+		m.annotate(api.ContinueAnnotation, hashOf("app:2"))
 		if got := blocked(); got != "" {
 			t.Errorf("with the admin's leave n2 sees %q", got)
 		}
-		m.annotate(rollout.ContinueAnnotation, "")
+		m.annotate(api.ContinueAnnotation, "")
 		if got := blocked(); got == "" {
 			t.Error("without it n2 is offered the upgrade")
 		}
@@ -268,7 +268,7 @@ func TestModelAPodThatIsMadeOutvotesARefusal(t *testing.T) {
 				})
 				m.setImage("app:2")
 				blocked := func() bool {
-					target, _, err := upgrade.TargetOf(m.pod("n3"))
+					target, _, err := api.TargetOf(m.pod("n3"))
 					return err == nil && strings.Contains(target.Blocked, violates)
 				}
 				time.Sleep(time.Minute)
@@ -309,15 +309,15 @@ func TestModelWhatIsAskedForIsTheSuccessor(t *testing.T) {
 }
 
 // ask has the owner of a node ask whether the upgrade of its pod is blocked, and returns the answer.
-func (m *model) ask(node, question string) upgrade.Target {
+func (m *model) ask(node, question string) api.Target {
 	m.t.Helper()
 	m.api.with(func() {
 		pod := m.podsLocked()[node][0].DeepCopy()
-		pod.Annotations[upgrade.QuestionAnnotation] = question
+		pod.Annotations[api.QuestionAnnotation] = question
 		m.api.putLocked("pods", pod)
 	})
 	time.Sleep(3 * time.Second)
-	target, _, err := upgrade.TargetOf(m.pod(node))
+	target, _, err := api.TargetOf(m.pod(node))
 	if err != nil || target.Answered != question || !target.Asks {
 		m.t.Errorf("the answer to %s is %+v, %v", question, target, err)
 	}
@@ -338,7 +338,7 @@ func TestModelManyOwnersAskWhileAPodWaits(t *testing.T) {
 			for _, pods := range m.podsLocked() {
 				if pods[0].Labels["app"] == daemonSetName {
 					pod := pods[0].DeepCopy()
-					pod.Annotations[upgrade.QuestionAnnotation] = "now"
+					pod.Annotations[api.QuestionAnnotation] = "now"
 					m.api.putLocked("pods", pod)
 				}
 			}
@@ -346,7 +346,7 @@ func TestModelManyOwnersAskWhileAPodWaits(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		for i := range nodes {
 			node := fmt.Sprintf("n%d", i+1)
-			if target, _, err := upgrade.TargetOf(m.pod(node)); err != nil || target.Answered != "now" || !strings.Contains(target.Blocked, "pod batch/waits") {
+			if target, _, err := api.TargetOf(m.pod(node)); err != nil || target.Answered != "now" || !strings.Contains(target.Blocked, "pod batch/waits") {
 				t.Errorf("%s is answered %+v, %v", node, target, err)
 			}
 		}
@@ -393,7 +393,7 @@ func TestModelAPodThatWaitsWouldTakeTheRoom(t *testing.T) {
 		}
 		begin := time.Now()
 		time.Sleep(10 * time.Minute)
-		if target, _, err := upgrade.TargetOf(m.pod("n2")); err != nil || target.Blocked == "" {
+		if target, _, err := api.TargetOf(m.pod("n2")); err != nil || target.Blocked == "" {
 			t.Errorf("it waits on: %+v, %v", target, err)
 		}
 		m.fewer(3*21, begin, "GET", "pods")
@@ -406,19 +406,19 @@ func TestModelAPodThatWaitsWouldTakeTheRoom(t *testing.T) {
 			}
 		})
 		time.Sleep(time.Minute)
-		if target, _, err := upgrade.TargetOf(m.pod("n2")); err != nil || target.Blocked == "" {
+		if target, _, err := api.TargetOf(m.pod("n2")); err != nil || target.Blocked == "" {
 			t.Errorf("a look that fails takes the refusal back: %+v, %v", target, err)
 		}
 		if target := m.ask("n1", "lost"); target.Blocked != "" || !strings.Contains(target.Unknown, "etcd") {
 			t.Errorf("nobody can say: %+v", target)
 		}
 		m.api.with(func() { m.api.faults.answer = nil })
-		if target, _, err := upgrade.TargetOf(m.pod("n3")); err != nil || target.Blocked != "" {
+		if target, _, err := api.TargetOf(m.pod("n3")); err != nil || target.Blocked != "" {
 			t.Errorf("nobody has asked for n3: %+v, %v", target, err)
 		}
 		m.api.with(func() { m.api.removeLocked("pods", waits) })
 		time.Sleep(time.Minute)
-		if target, _, err := upgrade.TargetOf(m.pod("n2")); err != nil || target.Blocked != "" {
+		if target, _, err := api.TargetOf(m.pod("n2")); err != nil || target.Blocked != "" {
 			t.Errorf("it waits no more: %+v, %v", target, err)
 		}
 		m.api.with(func() { m.api.putLocked("pods", waits) })
@@ -480,7 +480,7 @@ func TestModelOwnersAreAnsweredNow(t *testing.T) {
 		for i := range 200 {
 			m.api.with(func() {
 				pod := m.podsLocked()["n2"][0].DeepCopy()
-				pod.Annotations[upgrade.QuestionAnnotation] = fmt.Sprint(i)
+				pod.Annotations[api.QuestionAnnotation] = fmt.Sprint(i)
 				m.api.putLocked("pods", pod)
 			})
 			time.Sleep(50 * time.Millisecond)

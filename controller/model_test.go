@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 const rolling = "AdvancedRollingUpdate"
@@ -110,7 +111,7 @@ func (m *model) condition(t appsv1.DaemonSetConditionType) appsv1.DaemonSetCondi
 }
 
 func (m *model) progressing() appsv1.DaemonSetCondition {
-	return m.condition(rollout.ProgressingCondition)
+	return m.condition(api.ProgressingCondition)
 }
 
 // annotate sets an annotation of the DaemonSet; "" removes it.
@@ -240,7 +241,7 @@ func TestModelALateWatchOfPodsCausesNoStormOfDeletions(t *testing.T) {
 		m := newModel(t, nodes, 1, rolling)
 		m.setImage("broken:1")
 		m.start()
-		m.annotate(rollout.MaxUnavailableAnnotation, fmt.Sprint(nodes))
+		m.annotate(api.MaxUnavailableAnnotation, fmt.Sprint(nodes))
 		m.api.with(func() { m.max = nodes })
 		time.Sleep(2 * time.Minute)
 		begin := time.Now()
@@ -372,7 +373,7 @@ func TestModelARolloutIsCompleteWithoutPodsHeldByPlacement(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		const held = "controllerrevision app-2: complete, 1 pod held by placement (node n2 has the taint dedicated=line3:NoSchedule, " +
 			"which the new version does not tolerate)"
-		complete := m.condition(rollout.CompleteCondition)
+		complete := m.condition(api.CompleteCondition)
 		if complete.Status != corev1.ConditionTrue || complete.Reason != rollout.ReasonHeldByPlacement || complete.Message != held {
 			t.Errorf("RolloutComplete is %s because of %s: %s", complete.Status, complete.Reason, complete.Message)
 		}

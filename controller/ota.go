@@ -18,7 +18,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/status"
 	"github.com/edgehub-io/edgehub/controller/workload"
-	"github.com/edgehub-io/edgehub/ota/placement"
+	"github.com/edgehub-io/edgehub/ota/api/placement"
 )
 
 // markPods carries out the strategy OTA. With Options.Prepull, nodes pull the images

@@ -17,6 +17,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/status"
 	"github.com/edgehub-io/edgehub/controller/successor"
 	"github.com/edgehub-io/edgehub/controller/workload"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // reconciler is a running Controller.
@@ -62,7 +63,7 @@ func (r *reconciler) reconcile(ctx context.Context, key key) error {
 	wanted, problem := workload.StrategyOf(o)
 	ds, isDaemonSet := o.(*appsv1.DaemonSet)
 	if wanted == daemonset.Unmanaged && problem == "" && r.states.get(key) == nil &&
-		o.GetAnnotations()[rollout.ReportAnnotation] == "" && (!isDaemonSet || status.OwnedConditions(ds) == nil) {
+		o.GetAnnotations()[api.ReportAnnotation] == "" && (!isDaemonSet || status.OwnedConditions(ds) == nil) {
 		return nil // by far the most of them
 	}
 	s := &scope{reconciler: r, key: key, object: o, ds: ds, state: r.states.getOrAdd(key)}

@@ -15,11 +15,8 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/successor"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
-
-// RetriedAnnotation on a DaemonSet or StatefulSet has the time at which its controller was made to try again.
-const RetriedAnnotation = "apps.openyurt.io/retried-at"
 
 const (
 	// kickAfter is how long Kubernetes has to make a pod by itself.
@@ -141,7 +138,7 @@ func (s *scope) askForLacking(ctx context.Context, revision *appsv1.ControllerRe
 // kick changes the workload, so that its controller tries again.
 func (s *scope) kick(ctx context.Context, now time.Time) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": s.object.GetUID(), "annotations": map[string]string{RetriedAnnotation: now.UTC().Format(time.RFC3339Nano)},
+		"uid": s.object.GetUID(), "annotations": map[string]string{api.RetriedAnnotation: now.UTC().Format(time.RFC3339Nano)},
 	}})
 	if err != nil {
 		return err
@@ -159,7 +156,7 @@ func (s *scope) kick(ctx context.Context, now time.Time) error {
 
 // annotateNodes has the Nodes annotated that have lacked their pod of a DaemonSet for LackGrace, and returns them.
 func (s *scope) annotateNodes(missing []rollout.Missing, now time.Time) (late []rollout.MissingPod) {
-	by := map[string]upgrade.Missing{}
+	by := map[string]api.MissingWorkload{}
 	for i := range missing {
 		m := &missing[i]
 		if !m.Late(now) {
@@ -172,7 +169,7 @@ func (s *scope) annotateNodes(missing []rollout.Missing, now time.Time) (late []
 		case why == "":
 			why = "Kubernetes has not made the pod yet"
 		}
-		by[m.Node] = upgrade.Missing{
+		by[m.Node] = api.MissingWorkload{
 			Kind: string(s.key.kind), Namespace: s.key.Namespace, Name: s.key.Name, Since: m.Since.UTC().Truncate(time.Second), Why: why,
 		}
 		late = append(late, rollout.MissingPod{Node: m.Node, Since: by[m.Node].Since, Why: why})

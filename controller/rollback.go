@@ -14,7 +14,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/status"
 	"github.com/edgehub-io/edgehub/controller/successor"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // revisionsOf returns the revisions to which owners may want to go back. They are those of the last reconcile unless
@@ -114,7 +114,7 @@ func (s *step) restarting(pod *corev1.Pod) time.Time {
 }
 
 func readySince(pod *corev1.Pod) metav1.Time {
-	if c := upgrade.Condition(pod, corev1.PodReady); c != nil {
+	if c := api.Condition(pod, corev1.PodReady); c != nil {
 		return c.LastTransitionTime
 	}
 	return metav1.Time{}

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/ota/placement"
-	"github.com/edgehub-io/edgehub/ota/room"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
+	"github.com/edgehub-io/edgehub/ota/api/placement"
+	"github.com/edgehub-io/edgehub/ota/api/room"
 )
 
 const (
@@ -42,7 +42,7 @@ type nodeRoom struct {
 // lookForRoom looks whether there is room for the next pod, where the owner of one in asking waits for an answer, or there was
 // none some time ago. A node sees its own pods; this is about those that wait for a node, too. It returns whether it has no
 // answer for a pod yet.
-func (s *scope) lookForRoom(ctx context.Context, target upgrade.Target, asking []*corev1.Pod, answers bool) (postponed func(*corev1.Pod) bool) {
+func (s *scope) lookForRoom(ctx context.Context, target api.Target, asking []*corev1.Pod, answers bool) (postponed func(*corev1.Pod) bool) {
 	known, looked, late := map[types.UID]nodeRoom{}, 0, map[types.UID]bool{}
 	waiting := sync.OnceValues(func() ([]corev1.Pod, error) { return s.waitingPods(ctx) })
 	nodes := s.nodesByName()
@@ -51,7 +51,7 @@ func (s *scope) lookForRoom(ctx context.Context, target upgrade.Target, asking [
 		asks := answers && isUnanswered(pod)
 		switch {
 		case !asks && (was.why == "" || time.Now().Before(was.next)):
-			if ok && (was.why != "" || upgrade.QuestionOf(pod) != "") {
+			if ok && (was.why != "" || api.QuestionOf(pod) != "") {
 				known[pod.UID] = was // what it was answered
 			}
 			continue
@@ -95,7 +95,7 @@ func (s *scope) roomAskers(asking []*corev1.Pod, refused, hash string) []*corev1
 
 // noRoomFor returns why there would be no room for the next pod on a node, as the informer has it; "" if there is, or nobody
 // waits who could take it. requests is whether it had to ask for the node.
-func (s *scope) noRoomFor(ctx context.Context, target upgrade.Target, pod *corev1.Pod, node *corev1.Node, waiting func() ([]corev1.Pod, error)) (why string, requests bool, err error) {
+func (s *scope) noRoomFor(ctx context.Context, target api.Target, pod *corev1.Pod, node *corev1.Node, waiting func() ([]corev1.Pod, error)) (why string, requests bool, err error) {
 	all, err := waiting()
 	if err != nil || node == nil {
 		return "", false, err
@@ -151,11 +151,11 @@ func (s *scope) podsOf(ctx context.Context, by fields.Set, most int64) (*corev1.
 
 // isUnanswered reports whether the owner of a pod's node waits for an answer.
 func isUnanswered(pod *corev1.Pod) bool {
-	question := upgrade.QuestionOf(pod)
+	question := api.QuestionOf(pod)
 	if question == "" {
 		return false
 	}
-	target, _, err := upgrade.TargetOf(pod)
+	target, _, err := api.TargetOf(pod)
 	return err != nil || target.Answered != question
 }
 
@@ -168,7 +168,7 @@ func (s *scope) orNoRoom(obstacles func(*corev1.Pod) string) func(*corev1.Pod) s
 func (s *scope) answerTo(answers bool, postponed func(*corev1.Pod) bool) func(*corev1.Pod) (bool, string) {
 	unknown := s.unknown()
 	return func(pod *corev1.Pod) (bool, string) {
-		return answers && !postponed(pod), upgrade.OneLine(cmp.Or(unknown, s.state.rooms[pod.UID].unknown), maxUnknown)
+		return answers && !postponed(pod), api.OneLine(cmp.Or(unknown, s.state.rooms[pod.UID].unknown), maxUnknown)
 	}
 }
 

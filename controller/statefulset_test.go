@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 const strategyKey = "apps.openyurt.io/update-strategy"
@@ -123,16 +123,16 @@ func (db database) marks() map[string]string {
 			continue
 		}
 		out[pod.Name] = "unmarked"
-		if c := upgrade.Condition(pod, upgrade.NeedCondition); c != nil {
-			out[pod.Name] = fmt.Sprintf("%s %s", c.Status, upgrade.RevisionOf(c))
+		if c := api.Condition(pod, api.NeedCondition); c != nil {
+			out[pod.Name] = fmt.Sprintf("%s %s", c.Status, api.RevisionOf(c))
 		}
-		policy, err := upgrade.PolicyOf(pod)
-		annotation, annotated := pod.Annotations[upgrade.PolicyAnnotation]
-		want := upgrade.Policy{MaxHold: upgrade.DefaultMaxHold, Rollback: true, History: 1}
+		policy, err := api.PolicyOf(pod)
+		annotation, annotated := pod.Annotations[api.PolicyAnnotation]
+		want := api.Policy{MaxHold: api.DefaultMaxHold, Rollback: true, History: 1}
 		if marked := out[pod.Name] != "unmarked"; err != nil || marked != annotated || marked && policy != want {
 			out[pod.Name] += ", policy " + annotation
 		}
-		if t, ok, err := upgrade.TargetOf(pod); err != nil {
+		if t, ok, err := api.TargetOf(pod); err != nil {
 			db.t.Error(err)
 		} else if ok {
 			out[pod.Name] += fmt.Sprintf(" to %s, %d s", t.Containers[0].Image, t.MinReadySeconds)
@@ -220,7 +220,7 @@ func TestModelAStatefulSetIsMarked(t *testing.T) {
 		db.expect("undone", "False "+one, "True "+one+" to app:1, 7 s")
 
 		db.change(func(sts *appsv1.StatefulSet) {
-			sts.Annotations = map[string]string{rollout.ReportAnnotation: sts.Annotations[rollout.ReportAnnotation]}
+			sts.Annotations = map[string]string{api.ReportAnnotation: sts.Annotations[api.ReportAnnotation]}
 		})
 		db.expect("opted out", "unmarked", "unmarked")
 		db.reports("", "")
@@ -248,7 +248,7 @@ func TestModelAStatefulSetWithoutUseForOTA(t *testing.T) {
 				Type: appsv1.RollingUpdateStatefulSetStrategyType, RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: &partition},
 			}
 		}, "set spec.updateStrategy.type to OnDelete"},
-		"with words that have no meaning": {func(sts *appsv1.StatefulSet) { sts.Annotations[upgrade.PrepullAnnotation] = "maybe" }, "maybe"},
+		"with words that have no meaning": {func(sts *appsv1.StatefulSet) { sts.Annotations[api.PrepullAnnotation] = "maybe" }, "maybe"},
 		"without an annotation":           {func(sts *appsv1.StatefulSet) { sts.Annotations = nil }, ""},
 	}
 	for name, tt := range tests {
@@ -305,11 +305,11 @@ func goesBackInAStatefulSet(t *testing.T, site string) {
 	var uid types.UID
 	db.changePod(0, func(pod *corev1.Pod) {
 		uid, pod.Spec.Containers[0].Image = pod.UID, site+"app:2"
-		pod.Annotations[upgrade.RollbackAnnotation] = upgrade.Rollback{Revision: one, From: two, Requested: metav1.Now()}.Encode()
+		pod.Annotations[api.RollbackAnnotation] = api.Rollback{Revision: one, From: two, Requested: metav1.Now()}.Encode()
 	})
 	db.expect("its owner went back", need, need)
 	db.changePod(0, func(pod *corev1.Pod) {
-		c := upgrade.Condition(pod, upgrade.RolledBackCondition)
+		c := api.Condition(pod, api.RolledBackCondition)
 		if pod.Spec.Containers[0].Image != site+"app:1" || pod.UID != uid || pod.Labels[appsv1.ControllerRevisionHashLabelKey] != one || c == nil || c.Status != corev1.ConditionTrue {
 			t.Errorf("pod %s has %s, labels %v and %v, want the same pod with %sapp:1, rolled back", pod.UID, pod.Spec.Containers[0].Image, pod.Labels, c, site)
 		}

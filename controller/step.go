@@ -18,7 +18,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/rollback"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/status"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // rolloutState is what is remembered of a DaemonSet with AdvancedRollingUpdate.
@@ -42,7 +42,7 @@ type step struct {
 	now     time.Time
 	pods    []*corev1.Pod // all that the DaemonSet controls
 	newest  *appsv1.ControllerRevision
-	target  upgrade.Target
+	target  api.Target
 	answers bool          // owners' questions
 	asking  []*corev1.Pod // those that owners may upgrade
 	// revisions are those of the DaemonSet.
@@ -116,7 +116,7 @@ func (s *step) run(ctx context.Context) error {
 	restoreErr := s.restore(ctx, s.newest, lackingOn(s.plan.Missing))
 	late := s.annotateNodes(s.plan.Missing, s.now)
 	want := status.ForRollout(s.ds, rollout.Conditions(&s.plan)...)
-	report := rollout.NewReport(s.object, &s.plan, want[rollout.ProgressingCondition].Reason, late)
+	report := rollout.NewReport(s.object, &s.plan, want[api.ProgressingCondition].Reason, late)
 	return errors.Join(deleted.Err(), markErr, restoreErr, s.say(ctx, want, report))
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/successor"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // successorState is what the apiserver has said of the pod that a workload gets after one is deleted.
@@ -26,7 +26,7 @@ type successorState struct {
 	asked    time.Time
 	until    time.Time // when it is asked again, so that people see what is so
 	// target and nodeSelector are as they were admitted; empty if no pod was returned.
-	target       upgrade.Target
+	target       api.Target
 	nodeSelector map[string]string
 	answers      bool // the apiserver can be asked, whatever it says
 }
@@ -87,7 +87,7 @@ func (s *scope) successorOf(ctx context.Context, revision *appsv1.ControllerRevi
 		t.retry, t.refused, t.outvoted = backoff.Retry{}, time.Time{}, ""
 	}
 	if admitted := t.verdict.Pod; admitted != nil {
-		if target := upgrade.NewTarget(daemonset.HashOf(revision), &admitted.Spec); !target.SameButNames(t.target) {
+		if target := api.NewTarget(daemonset.HashOf(revision), &admitted.Spec); !target.SameButNames(t.target) {
 			t.target = target
 		}
 		t.nodeSelector, t.verdict.Pod = admitted.Spec.NodeSelector, nil // the rest of it is large
@@ -101,7 +101,7 @@ func (s *scope) successorOf(ctx context.Context, revision *appsv1.ControllerRevi
 
 // admitted returns target with what admission makes of it: webhooks and policies rewrite images and add containers,
 // and LimitRanges requests. As long as nobody has been asked, it is the template's.
-func (s *scope) admitted(target upgrade.Target) upgrade.Target {
+func (s *scope) admitted(target api.Target) api.Target {
 	t := &s.state.successor
 	if t.target.Revision == target.Revision {
 		target = t.target

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/edgehub-io/edgehub/hub/ownnode"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // A copy of the node's disk that boots under the same name is found by its boot ID, which takes turns with ours, and is told of
@@ -39,7 +39,7 @@ func TestACloneOfTheNodeIsToldOf(t *testing.T) {
 			w.WriteHeader(http.StatusConflict)
 			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409}`)
 			return
-		case r.URL.Path == node+"/status" && strings.Contains(text, string(ownnode.ClonedCondition)):
+		case r.URL.Path == node+"/status" && strings.Contains(text, string(api.ClonedCondition)):
 			condition.Store(&text)
 		case r.URL.Path == node && r.Method == http.MethodGet:
 			id = "1b4e28ba-2fa1-11d2-883f-0016d3cca427" // what the other one has written meanwhile
@@ -56,7 +56,7 @@ func TestACloneOfTheNodeIsToldOf(t *testing.T) {
 	}
 	known := func() string {
 		t.Helper()
-		_, text := n.ask(t, http.MethodGet, nodeapi.Cache, "")
+		_, text := n.ask(t, http.MethodGet, api.Cache, "")
 		var state struct{ Clone string }
 		if err := json.Unmarshal([]byte(text), &state); err != nil {
 			t.Fatal(err)
@@ -75,7 +75,7 @@ func TestACloneOfTheNodeIsToldOf(t *testing.T) {
 	if got := known(); !strings.Contains(got, "another machine runs as node n1") || !strings.Contains(got, boot) || h.status() != got {
 		t.Errorf("the hub knows %q, and its status is %q", got, h.status())
 	}
-	if _, metrics := n.ask(t, http.MethodGet, nodeapi.Metrics, ""); !strings.Contains(metrics, "\nedgehub_node_cloned 1\n") {
+	if _, metrics := n.ask(t, http.MethodGet, api.Metrics, ""); !strings.Contains(metrics, "\nedgehub_node_cloned 1\n") {
 		t.Error("the metric does not say so")
 	}
 	send(http.MethodGet, node, 200) // has no condition

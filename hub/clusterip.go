@@ -9,7 +9,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/podroute"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 const (
@@ -108,9 +108,9 @@ func (c *clusterIP) look(ctx context.Context) error {
 }
 
 // state returns nil for a nil clusterIP.
-func (c *clusterIP) state() *nodeapi.ClusterIP {
+func (c *clusterIP) state() *api.ClusterIP {
 	if c == nil {
 		return nil
 	}
-	return &nodeapi.ClusterIP{InForce: c.inForce.Load()}
+	return &api.ClusterIP{InForce: c.inForce.Load()}
 }

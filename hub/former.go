@@ -17,7 +17,7 @@ import (
 	"github.com/edgehub-io/edgehub/hub/binding"
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/systemd"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/podfiles"
 )
 
@@ -104,7 +104,7 @@ func waiting(dir string, log *slog.Logger) (queued, holds []types.NamespacedName
 	if _, err := os.Stat(dir); err != nil {
 		return nil, nil
 	}
-	_, upgrades, _ := podfiles.Open[nodeapi.Upgrade](filepath.Join(dir, "queue"), log) // what cannot be read is not counted
+	_, upgrades, _ := podfiles.Open[api.Upgrade](filepath.Join(dir, "queue"), log) // what cannot be read is not counted
 	for pod, u := range upgrades {
 		if !u.State.Final() {
 			queued = append(queued, pod)

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/edgehub-io/edgehub/cache/durable"
 	"github.com/edgehub-io/edgehub/hub/binding"
 	"github.com/edgehub-io/edgehub/hub/config"
-	"github.com/edgehub-io/edgehub/hub/durable"
 	"github.com/edgehub-io/edgehub/hub/systemd"
 )
 

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/edgehub-io/edgehub/hub/durable"
+	"github.com/edgehub-io/edgehub/cache/durable"
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 

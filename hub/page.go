@@ -16,10 +16,9 @@ import (
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/nodestate"
 	"github.com/edgehub-io/edgehub/hub/traffic"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/apps"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/page"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
 	"github.com/edgehub-io/edgehub/ota/webtoken"
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
@@ -32,7 +31,7 @@ func (h *Hub) newPage(version string, metrics http.Handler) *page.Page {
 	shown := h.upgrades.apps()
 	return page.New(page.Options{
 		NodeName: h.config.NodeName,
-		Apps:     func() nodeapi.AppList { return apps.List(shown) },
+		Apps:     func() api.AppList { return apps.List(shown) },
 		Node:     node.State,
 		Events:   h.events.List,
 		Bundle: func(ctx context.Context, w io.Writer) error {
@@ -56,19 +55,19 @@ func (h *Hub) nodeState(version string) *nodestate.Node {
 }
 
 // certificates are those that expire. The hub's own do not: that of the node's CA, and a self-signed one.
-func (h *Hub) certificates() (list []nodeapi.Certificate) {
+func (h *Hub) certificates() (list []api.Certificate) {
 	if end, ok := h.creds.Expires(); ok {
-		list = append(list, nodeapi.Certificate{Name: "node", Expires: end})
+		list = append(list, api.Certificate{Name: "node", Expires: end})
 	}
 	if h.cert == nil {
 		return list
 	}
 	end, ok := h.cert.Expires()
 	if ok && h.config.SecureAddress != "" {
-		list = append(list, nodeapi.Certificate{Name: "pods", Expires: end})
+		list = append(list, api.Certificate{Name: "pods", Expires: end})
 	}
 	if ok && h.config.ServeClientCAFile != "" {
-		list = append(list, nodeapi.Certificate{Name: "api", Expires: end})
+		list = append(list, api.Certificate{Name: "api", Expires: end})
 	}
 	return list
 }
@@ -93,8 +92,8 @@ func (h *Hub) cloud() (online bool, since time.Time) {
 func (u *upgrades) apps() *apps.Options {
 	options := &apps.Options{
 		Pods: u.pods.All, Upgrade: u.api.Last, Hold: u.holds.Of, Refused: u.api.Refused, Seconds: u.history.StartSeconds,
-		Previous: func(pod *corev1.Pod) (upgrade.Target, bool) { return u.rollbacks.Previous(pod, "") },
-		Pull:     func(types.NamespacedName) (nodeapi.ImagePull, bool) { return nodeapi.ImagePull{}, false },
+		Previous: func(pod *corev1.Pod) (api.Target, bool) { return u.rollbacks.Previous(pod, "") },
+		Pull:     func(types.NamespacedName) (api.ImagePull, bool) { return api.ImagePull{}, false },
 	}
 	if u.images != nil {
 		options.Pull, options.Size = u.images.puller.State, u.images.puller.Size

@@ -21,19 +21,19 @@ import (
 
 	"github.com/edgehub-io/edgehub/hub/bundle"
 	"github.com/edgehub-io/edgehub/hub/config"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 func TestThePageIsForItsOwnOriginAlone(t *testing.T) {
 	n := newNode(t, echoToken)
 	n.start(t)
-	if code, body := n.ask(t, http.MethodGet, nodeapi.Page, "", "Sec-Fetch-Site", "none"); code != 200 || !strings.Contains(body, "/page/app.js") {
+	if code, body := n.ask(t, http.MethodGet, api.Page, "", "Sec-Fetch-Site", "none"); code != 200 || !strings.Contains(body, "/page/app.js") {
 		t.Errorf("the page: %d %.100q", code, body)
 	}
 	for method, paths := range map[string][]string{
-		http.MethodHead: {nodeapi.Page, nodeapi.Apps},
-		http.MethodGet:  {nodeapi.Page, "/page/app.js", nodeapi.Pods, nodeapi.Apps, nodeapi.Node, nodeapi.Events, nodeapi.Stream, nodeapi.Bundle},
-		http.MethodPost: {nodeapi.WebCodes, nodeapi.WebTokens},
+		http.MethodHead: {api.Page, api.Apps},
+		http.MethodGet:  {api.Page, "/page/app.js", api.Pods, api.Apps, api.Node, api.Events, api.Stream, api.Bundle},
+		http.MethodPost: {api.WebCodes, api.WebTokens},
 	} {
 		for _, path := range paths {
 			for name, headers := range map[string][]string{ // package csrf knows more
@@ -62,37 +62,37 @@ func TestABrowserNeedsATokenAndAProgramNone(t *testing.T) {
 	if code := change(); code == 401 || code == 403 {
 		t.Errorf("a program: %d", code)
 	}
-	if code := change("Origin", own, nodeapi.TokenHeader, "guessed"); code != 401 {
+	if code := change("Origin", own, api.TokenHeader, "guessed"); code != 401 {
 		t.Errorf("a browser with a guessed token: %d", code)
 	}
 	if code := change("User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:52.0) Gecko/20100101 Firefox/52.0"); code != 401 {
 		t.Errorf("a browser that sends neither Origin nor Sec-Fetch-Site: %d", code)
 	}
-	for method, path := range map[string]string{http.MethodDelete: "/openyurt.io/v1/namespaces/d/pods/p/hold", http.MethodGet: nodeapi.Bundle} {
+	for method, path := range map[string]string{http.MethodDelete: "/openyurt.io/v1/namespaces/d/pods/p/hold", http.MethodGet: api.Bundle} {
 		if code, _ := n.ask(t, method, path, "", "Sec-Fetch-Site", "same-origin"); code != 401 {
 			t.Errorf("%s %s of a browser without a token: %d", method, path, code)
 		}
 	}
-	status, code := n.ask(t, http.MethodPost, nodeapi.WebCodes, "")
+	status, code := n.ask(t, http.MethodPost, api.WebCodes, "")
 	if status != 200 {
 		t.Fatalf("a code: %d %s", status, code)
 	}
-	status, body := n.ask(t, http.MethodPost, nodeapi.WebTokens, code, "Origin", own)
-	var token nodeapi.Token
+	status, body := n.ask(t, http.MethodPost, api.WebTokens, code, "Origin", own)
+	var token api.Token
 	if err := json.Unmarshal([]byte(body), &token); err != nil || status != 200 {
 		t.Fatalf("the token: %d %s", status, body)
 	}
-	if status, body := n.ask(t, http.MethodPost, nodeapi.WebTokens, code, "Origin", own); status != 403 || strings.Contains(body, token.Token) {
+	if status, body := n.ask(t, http.MethodPost, api.WebTokens, code, "Origin", own); status != 403 || strings.Contains(body, token.Token) {
 		t.Errorf("the code again: %d %s", status, body)
 	}
-	if code := change("Origin", own, nodeapi.TokenHeader, token.Token); code == 401 || code == 403 {
+	if code := change("Origin", own, api.TokenHeader, token.Token); code == 401 || code == 403 {
 		t.Errorf("a browser with a token: %d", code)
 	}
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	n.start(t)
-	if code := change("Origin", own, nodeapi.TokenHeader, token.Token); code == 401 || code == 403 {
+	if code := change("Origin", own, api.TokenHeader, token.Token); code == 401 || code == 403 {
 		t.Errorf("after a restart: %d", code)
 	}
 	// edgehub install takes no folder with other files in it.
@@ -116,8 +116,8 @@ func TestABrowserOverTLS(t *testing.T) {
 	own := "https://" + n.config.ServeAddress
 	stranger, owner := n.clientOf(t, nil), n.clientOf(t, ca.client(t, x509.ExtKeyUsageClientAuth, time.Hour))
 	for method, paths := range map[string][]string{
-		http.MethodGet:  {nodeapi.Page, "/page/app.js", nodeapi.Apps, nodeapi.Node, nodeapi.Events, nodeapi.Stream, nodeapi.Bundle},
-		http.MethodPost: {nodeapi.WebCodes, nodeapi.WebTokens},
+		http.MethodGet:  {api.Page, "/page/app.js", api.Apps, api.Node, api.Events, api.Stream, api.Bundle},
+		http.MethodPost: {api.WebCodes, api.WebTokens},
 	} {
 		for _, path := range paths {
 			if code, body := sendTo(t, stranger, method, own+path, ""); code != 401 || strings.Count(body, "\n") != 1 {
@@ -128,20 +128,20 @@ func TestABrowserOverTLS(t *testing.T) {
 			}
 		}
 	}
-	if code, body := sendTo(t, owner, http.MethodGet, own+nodeapi.Page, "", "Sec-Fetch-Site", "none"); code != 200 || !strings.Contains(body, "/page/app.js") {
+	if code, body := sendTo(t, owner, http.MethodGet, own+api.Page, "", "Sec-Fetch-Site", "none"); code != 200 || !strings.Contains(body, "/page/app.js") {
 		t.Errorf("the page: %d %.100q", code, body)
 	}
 	const upgrade = "/openyurt.io/v1/namespaces/d/pods/p/upgrade"
 	if code, _ := sendTo(t, owner, http.MethodPost, own+upgrade, "", "Origin", own, "Sec-Fetch-Site", "same-origin"); code != 401 {
 		t.Errorf("a change without a token: %d", code)
 	}
-	_, code := sendTo(t, owner, http.MethodPost, own+nodeapi.WebCodes, "")
-	_, body := sendTo(t, owner, http.MethodPost, own+nodeapi.WebTokens, code, "Origin", own)
-	var token nodeapi.Token
+	_, code := sendTo(t, owner, http.MethodPost, own+api.WebCodes, "")
+	_, body := sendTo(t, owner, http.MethodPost, own+api.WebTokens, code, "Origin", own)
+	var token api.Token
 	if err := json.Unmarshal([]byte(body), &token); err != nil {
 		t.Fatalf("the token: %s", body)
 	}
-	if code, _ := sendTo(t, owner, http.MethodPost, own+upgrade, "", "Origin", own, nodeapi.TokenHeader, token.Token); code == 401 || code == 403 {
+	if code, _ := sendTo(t, owner, http.MethodPost, own+upgrade, "", "Origin", own, api.TokenHeader, token.Token); code == 401 || code == 403 {
 		t.Errorf("a change with a token: %d", code)
 	}
 }
@@ -165,8 +165,8 @@ func TestEventsOnThePageAreTheNodes(t *testing.T) {
 	}
 	report("of-a-pod", "Authorization", "Bearer pods-token")
 	report("of-the-node")
-	_, body := n.ask(t, http.MethodGet, nodeapi.Events, "")
-	var list nodeapi.EventList
+	_, body := n.ask(t, http.MethodGet, api.Events, "")
+	var list api.EventList
 	if err := json.Unmarshal([]byte(body), &list); err != nil || len(list.Items) != 1 || list.Items[0].Message != "<script>alert(1)</script>" {
 		t.Errorf("%v: %s", err, body)
 	}
@@ -179,7 +179,7 @@ func TestAStreamDoesNotKeepTheHubFromStopping(t *testing.T) {
 	n := newNode(t, echoToken)
 	n.config.ShutdownGrace = time.Hour // longer than any test may take
 	_, stop := n.start(t)
-	res, err := http.Get("http://" + n.config.ServeAddress + nodeapi.Stream)
+	res, err := http.Get("http://" + n.config.ServeAddress + api.Stream)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,12 +259,12 @@ func TestASupportBundleHasTheStateAndNoSecrets(t *testing.T) {
 		t.Fatalf("the Secret: %s", secret)
 	}
 	read("?token=query-token", "Authorization", "Bearer pods-token")
-	_, code := n.ask(t, http.MethodPost, nodeapi.WebCodes, "")
-	_, token := n.ask(t, http.MethodPost, nodeapi.WebTokens, code)
-	_, unused := n.ask(t, http.MethodPost, nodeapi.WebCodes, "")
-	n.ask(t, http.MethodPost, nodeapi.WebTokens, `{"code":"guessed-code"}`)
-	n.ask(t, http.MethodDelete, "/openyurt.io/v1/namespaces/d/pods/p/hold", "", "Origin", "http://"+n.config.ServeAddress, nodeapi.TokenHeader, "guessed-token")
-	_, content := n.ask(t, http.MethodGet, nodeapi.Bundle, "")
+	_, code := n.ask(t, http.MethodPost, api.WebCodes, "")
+	_, token := n.ask(t, http.MethodPost, api.WebTokens, code)
+	_, unused := n.ask(t, http.MethodPost, api.WebCodes, "")
+	n.ask(t, http.MethodPost, api.WebTokens, `{"code":"guessed-code"}`)
+	n.ask(t, http.MethodDelete, "/openyurt.io/v1/namespaces/d/pods/p/hold", "", "Origin", "http://"+n.config.ServeAddress, api.TokenHeader, "guessed-token")
+	_, content := n.ask(t, http.MethodGet, api.Bundle, "")
 	unzipped, err := gzip.NewReader(strings.NewReader(content))
 	if err != nil {
 		t.Fatal(err)
@@ -291,8 +291,8 @@ func TestASupportBundleHasTheStateAndNoSecrets(t *testing.T) {
 			t.Errorf("%s lacks %q: %.300s", name, want, parts[name])
 		}
 	}
-	var given nodeapi.Token
-	var used, waits nodeapi.Code
+	var given api.Token
+	var used, waits api.Code
 	for text, into := range map[string]any{token: &given, code: &used, unused: &waits} {
 		if err := json.Unmarshal([]byte(text), into); err != nil {
 			t.Fatal(err)

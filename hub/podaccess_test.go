@@ -27,7 +27,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/nodeca"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 var podAddress = []netip.Addr{netip.MustParseAddr("127.0.0.2")} //nolint:gochecknoglobals // a constant
@@ -272,7 +272,7 @@ func TestTheStateOfPodAccessIsShown(t *testing.T) {
 	n.config.PodAddresses = podAddress
 	n.start(t)
 	var state struct {
-		PodAccess *nodeapi.PodAccess `json:"podAccess"`
+		PodAccess *api.PodAccess `json:"podAccess"`
 	}
 	if err := json.Unmarshal([]byte(n.debugCache(t)), &state); err != nil {
 		t.Fatal(err)

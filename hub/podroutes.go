@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/hub/podroute"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 const (
@@ -23,16 +23,16 @@ const (
 type podRoutes struct {
 	mu     sync.Mutex // held while the routes are found out, which others wait for
 	found  time.Time  // zero: not yet
-	routes []nodeapi.PodRoute
+	routes []api.PodRoute
 	err    error
 }
 
 // podAccessState returns nil if pods are not led to the hub.
-func (h *Hub) podAccessState() *nodeapi.PodAccess {
+func (h *Hub) podAccessState() *api.PodAccess {
 	if h.pods == nil {
 		return nil
 	}
-	state := &nodeapi.PodAccess{Addresses: h.config.PodServers(), CACreated: h.pods.issued.Load().created.UTC().Truncate(time.Second)}
+	state := &api.PodAccess{Addresses: h.config.PodServers(), CACreated: h.pods.issued.Load().created.UTC().Truncate(time.Second)}
 	state.ClusterIP = h.clusterIP.state()
 	var err error
 	if state.Pods, err = h.routes.of(h, routesMaxAge); err != nil {
@@ -42,7 +42,7 @@ func (h *Hub) podAccessState() *nodeapi.PodAccess {
 }
 
 // of returns the routes of the node's pods, which are read-only, as they were maxAge ago or later.
-func (p *podRoutes) of(h *Hub, maxAge time.Duration) ([]nodeapi.PodRoute, error) {
+func (p *podRoutes) of(h *Hub, maxAge time.Duration) ([]api.PodRoute, error) {
 	if h.upgrades.images == nil {
 		return nil, errors.New("--container-runtime-endpoint is empty, and only the container runtime knows which pods use the hub")
 	}
@@ -55,7 +55,7 @@ func (p *podRoutes) of(h *Hub, maxAge time.Duration) ([]nodeapi.PodRoute, error)
 	return p.routes, p.err
 }
 
-func (h *Hub) findRoutes() ([]nodeapi.PodRoute, error) {
+func (h *Hub) findRoutes() ([]api.PodRoute, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), routesTimeout)
 	defer cancel()
 	list, err := h.podList.List(ctx, h.config.NodeName)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache"
 	"github.com/edgehub-io/edgehub/hub/access"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/proxy/authn"
 	"github.com/edgehub-io/edgehub/proxy/topology"
 )
@@ -66,7 +66,7 @@ func (h *Hub) alive(ctx context.Context) error {
 	if secure {
 		scheme = "https"
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+h.config.ServeAddress+nodeapi.Healthz, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+h.config.ServeAddress+api.Healthz, http.NoBody)
 	if err != nil {
 		return err
 	}
@@ -107,20 +107,20 @@ func (h *Hub) nodeIsAway() bool {
 
 // cacheState is the answer to GET /debug/cache.
 type cacheState struct {
-	Cloud      nodeapi.CloudState `json:"cloud"`
-	Clone      string             `json:"clone,omitempty"`      // another machine runs as this node, and what to do
-	Transforms []string           `json:"transforms,omitempty"` // that are active
-	PodAccess  *nodeapi.PodAccess `json:"podAccess,omitempty"`
-	Services   *topology.Summary  `json:"serviceFilters,omitempty"`
-	Views      []cache.ViewState  `json:"views"`
+	Cloud      api.CloudState    `json:"cloud"`
+	Clone      string            `json:"clone,omitempty"`      // another machine runs as this node, and what to do
+	Transforms []string          `json:"transforms,omitempty"` // that are active
+	PodAccess  *api.PodAccess    `json:"podAccess,omitempty"`
+	Services   *topology.Summary `json:"serviceFilters,omitempty"`
+	Views      []cache.ViewState `json:"views"`
 }
 
 func (h *Hub) cacheState() cacheState {
 	up := h.upstream.State()
-	state := cacheState{Cloud: nodeapi.CloudState{Up: up.Up, Since: up.Since}, Clone: h.node.Clone(), Views: h.cache.State(), PodAccess: h.podAccessState()}
+	state := cacheState{Cloud: api.CloudState{Up: up.Up, Since: up.Since}, Clone: h.node.Clone(), Views: h.cache.State(), PodAccess: h.podAccessState()}
 	state.Transforms, state.Services = h.transforms.names, h.transforms.topology.Summary()
 	for _, s := range up.Servers {
-		one := nodeapi.APIServerState{Address: s.Address, Up: s.Up, Since: s.Since}
+		one := api.APIServerState{Address: s.Address, Up: s.Up, Since: s.Since}
 		if s.Err != nil {
 			one.Error = s.Err.Error()
 		} else if s.Refused != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // podCloud has one pod, d/p, for the node's hub to follow.
@@ -81,7 +81,7 @@ func newPodNode(t *testing.T) (*node, *podCloud) {
 func TestUpgradesWait(t *testing.T) {
 	n, cloud := newPodNode(t)
 	h, stop := n.start(t)
-	upgrade := nodeapi.UpgradePath("d", "p")
+	upgrade := api.UpgradePath("d", "p")
 	at := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	if code, body := n.ask(t, http.MethodPost, upgrade+"?at="+at, ""); code != http.StatusAccepted || body != "Upgrade of pod d/p scheduled for "+at+"\n" {
 		t.Fatalf("%d %s", code, body)
@@ -115,7 +115,7 @@ func TestUpgradesWait(t *testing.T) {
 func TestAHoldIsKeptAndReported(t *testing.T) {
 	n, cloud := newPodNode(t)
 	_, stop := n.start(t)
-	hold := nodeapi.HoldPath("d", "p")
+	hold := api.HoldPath("d", "p")
 	if code, body := n.ask(t, http.MethodPost, hold+"?for=2h&reason=driving", ""); code != http.StatusOK || !strings.HasPrefix(body, "Hold of pod d/p until ") {
 		t.Fatalf("%d %s", code, body)
 	}
@@ -124,7 +124,7 @@ func TestAHoldIsKeptAndReported(t *testing.T) {
 		t.Errorf("the cloud gets %s", got)
 	}
 	// An upgrade that is due waits for the hold.
-	upgrade, clock := nodeapi.UpgradePath("d", "p"), time.Now()
+	upgrade, clock := api.UpgradePath("d", "p"), time.Now()
 	window := clock.Add(-time.Hour).Format("15:04") + "-" + clock.Add(time.Hour).Format("15:04")
 	if code, body := n.ask(t, http.MethodPost, upgrade+"?window="+window, ""); code != http.StatusAccepted {
 		t.Fatalf("%d %s", code, body)
@@ -147,7 +147,7 @@ func TestARollbackIsReported(t *testing.T) {
 	awaitHistory := func(revisions int) {
 		t.Helper()
 		until(t, fmt.Sprintf("the history has %d revisions", revisions), func() bool {
-			_, body := n.ask(t, http.MethodGet, nodeapi.HistoryPath("d", "p"), "")
+			_, body := n.ask(t, http.MethodGet, api.HistoryPath("d", "p"), "")
 			return strings.Count(body, `"revision"`) == revisions
 		})
 	}
@@ -155,7 +155,7 @@ func TestARollbackIsReported(t *testing.T) {
 	cloud.revisions <- "v2"
 	// The cloud's list has v1 still, which the history shows as current.
 	awaitHistory(2)
-	if code, body := n.ask(t, http.MethodPost, nodeapi.RollbackPath("d", "p")+"?revision=v2", ""); code != http.StatusAccepted || body != "Rollback of pod d/p to revision v2 requested\n" {
+	if code, body := n.ask(t, http.MethodPost, api.RollbackPath("d", "p")+"?revision=v2", ""); code != http.StatusAccepted || body != "Rollback of pod d/p to revision v2 requested\n" {
 		t.Fatalf("%d %s", code, body)
 	}
 	if got := cloud.awaitPatch(t, `"apps.openyurt.io/rollback"`); !strings.Contains(got, `\"revision\":\"v2\"`) || !strings.Contains(got, "PodRolledBack") {
@@ -168,8 +168,8 @@ func TestARollbackIsReported(t *testing.T) {
 func TestPodsAreFollowedWithoutTheCloud(t *testing.T) {
 	n, _ := newPodNode(t)
 	h, stop := n.start(t)
-	api := "http://" + n.config.ServeAddress + nodeapi.Pods
-	res, err := http.Get(api + "?watch=true")
+	address := "http://" + n.config.ServeAddress + api.Pods
+	res, err := http.Get(address + "?watch=true")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,13 +180,13 @@ func TestPodsAreFollowedWithoutTheCloud(t *testing.T) {
 	}
 
 	n.loseCloud(t, h)
-	list, err := http.Get(api)
+	list, err := http.Get(address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	list.Body.Close()
 	_, since := h.cloud()
-	if got := list.Header.Get(nodeapi.OfflineSinceHeader); list.StatusCode != http.StatusOK || got != since.UTC().Format(time.RFC3339) {
+	if got := list.Header.Get(api.OfflineSinceHeader); list.StatusCode != http.StatusOK || got != since.UTC().Format(time.RFC3339) {
 		t.Errorf("%s, offline since %q, want %v", list.Status, got, since)
 	}
 	if err := stop(); err != nil {

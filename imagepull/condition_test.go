@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/imagepull/condition"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Invariant 6, as far as it is ours.
@@ -41,7 +41,7 @@ func TestConditionsOfOthersStay(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		pod := oldPod("web-1", "v2", "app")
 		pod.Status.Conditions = []corev1.PodCondition{{
-			Type: upgrade.ImageCondition, Status: corev1.ConditionFalse, Reason: "Somebody", Message: upgrade.Message("v2"),
+			Type: api.ImageCondition, Status: corev1.ConditionFalse, Reason: "Somebody", Message: api.Message("v2"),
 		}}
 		n.cloud.set(pod)
 		pass(time.Minute)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // The lines of a watch, until its last.
@@ -42,7 +42,7 @@ func TestFollow(t *testing.T) {
 				ended := make(chan struct{})
 				go func() {
 					defer close(ended)
-					n.Follow(context.Background(), web1, time.Millisecond, func(s nodeapi.ImagePull) bool {
+					n.Follow(context.Background(), web1, time.Millisecond, func(s api.ImagePull) bool {
 						if line := describe(s); !slices.Contains(lines, line) {
 							lines = append(lines, line)
 						}

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/edgehub-io/edgehub/imagepull/queue"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // metrics counts pulls by their results, and exposes the queue.
@@ -56,7 +56,7 @@ func CountBytes(r prometheus.Registerer) (func(bytes int), error) {
 // pulled counts one attempt.
 func (m *metrics) pulled(result string, took time.Duration) {
 	m.pulls.WithLabelValues(result).Inc()
-	if result == string(nodeapi.Ready) {
+	if result == string(api.Ready) {
 		m.seconds.Observe(took.Seconds())
 	}
 }
@@ -71,7 +71,7 @@ func (queueCollector) Describe(out chan<- *prometheus.Desc) { out <- queueDesc }
 
 func (c queueCollector) Collect(out chan<- prometheus.Metric) {
 	count := c.queue.Count()
-	for _, s := range []nodeapi.State{nodeapi.Queued, nodeapi.Pulling, nodeapi.Ready, nodeapi.Failed} {
+	for _, s := range []api.PullState{api.Queued, api.Pulling, api.Ready, api.Failed} {
 		out <- prometheus.MustNewConstMetric(queueDesc, prometheus.GaugeValue, float64(count[s]), string(s))
 	}
 }

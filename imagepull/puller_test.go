@@ -13,7 +13,7 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/condition"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/imagepull/retention"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 func TestImagesArePulledOneAfterTheOther(t *testing.T) {
@@ -163,7 +163,7 @@ func TestWhatCannotHelpIsNotTriedAgain(t *testing.T) {
 		pass(time.Hour)
 		want(t, "the engine", n.engine.took(), "pull A:B")
 		s, _ := n.State(web1)
-		if s.State != nodeapi.Failed || s.Images[0].NextRetry != nil {
+		if s.State != api.Failed || s.Images[0].NextRetry != nil {
 			t.Errorf("got %+v", s)
 		}
 	})

@@ -11,8 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/imagepull/job"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // orphaned is how long images are retained for a pod that is gone and has no successor. A
@@ -71,21 +70,21 @@ func (p *Puller) isNewError(pod types.NamespacedName, err error) bool {
 }
 
 // evaluate returns why and how j has to end, or "" if it goes on. p.disk is held.
-func (p *Puller) evaluate(j *job.Job, pods map[types.UID]*corev1.Pod) (why string, how nodeapi.State) {
+func (p *Puller) evaluate(j *job.Job, pods map[types.UID]*corev1.Pod) (why string, how api.PullState) {
 	if pod := pods[j.UID]; pod != nil {
 		delete(p.missing, j.UID)
-		switch t, ok, err := upgrade.TargetOf(pod); {
+		switch t, ok, err := api.TargetOf(pod); {
 		case err != nil, !j.IsNewer(pod): // its next state may have the job's target
 		case !ok:
-			return "the pod has no target any more", nodeapi.Superseded
+			return "the pod has no target any more", api.Superseded
 		case t.Revision != j.Revision:
-			return "the pod has another target, revision " + t.Revision, nodeapi.Superseded
+			return "the pod has another target, revision " + t.Revision, api.Superseded
 		}
 		return "", ""
 	}
 	for _, pod := range pods {
 		if isUpgraded(pod, j) {
-			return "pod " + pod.Name + " of the new revision runs", nodeapi.Superseded
+			return "pod " + pod.Name + " of the new revision runs", api.Superseded
 		}
 	}
 	if !p.opts.Online() { // nobody could create its successor
@@ -96,7 +95,7 @@ func (p *Puller) evaluate(j *job.Job, pods map[types.UID]*corev1.Pod) (why strin
 	if !known {
 		p.missing[j.UID] = time.Now()
 	} else if time.Since(since) >= orphaned {
-		return "the pod is gone, and none of the new revision came in its place for " + orphaned.String(), nodeapi.Superseded
+		return "the pod is gone, and none of the new revision came in its place for " + orphaned.String(), api.Superseded
 	}
 	return "", ""
 }
@@ -125,7 +124,7 @@ func isSuccessor(pod *corev1.Pod, j *job.Job) bool {
 
 // startAutomatic creates the job that a rollout asks for. p.disk is held.
 func (p *Puller) startAutomatic(pod *corev1.Pod) {
-	t, ok, err := upgrade.TargetOf(pod)
+	t, ok, err := api.TargetOf(pod)
 	if !ok || err != nil || t.Prepull == nil || pod.DeletionTimestamp != nil || !isManaged(pod) {
 		return
 	}

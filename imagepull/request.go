@@ -10,14 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/imagepull/job"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Request starts a pre-pull of the target's images. When it returns nil, the request survives a
 // crash. A repeated request retries failed images at once, unless the registry has asked to wait,
 // and resolves tags again.
-func (p *Puller) Request(pod *corev1.Pod, t upgrade.Target) error {
+func (p *Puller) Request(pod *corev1.Pod, t api.Target) error {
 	p.disk.Lock()
 	defer p.disk.Unlock()
 	have := p.queue.Job(pod.UID)
@@ -33,7 +32,7 @@ func (p *Puller) Request(pod *corev1.Pod, t upgrade.Target) error {
 }
 
 // start creates a job and replaces any other of the same pod. p.disk is held.
-func (p *Puller) start(pod *corev1.Pod, t upgrade.Target, automatic bool) error {
+func (p *Puller) start(pod *corev1.Pod, t api.Target, automatic bool) error {
 	j := job.New(pod, t, automatic, time.Now())
 	p.queue.FillReady(j)
 	j.PodsGeneration = p.pods.generation()
@@ -44,7 +43,7 @@ func (p *Puller) start(pod *corev1.Pod, t upgrade.Target, automatic bool) error 
 	if before := p.queue.Job(pod.UID); before != nil {
 		p.retention.StartGracePeriod(before)
 	}
-	p.queue.Replace(j, nodeapi.Superseded)
+	p.queue.Replace(j, api.Superseded)
 	p.conditions.Unsuppress(pod.UID)
 	return nil
 }
@@ -60,7 +59,7 @@ func (p *Puller) Cancel(pod types.NamespacedName) (bool, error) {
 	}
 	p.log.Info("pre-pull is cancelled", "pod", pod.String(), "revision", j.Revision)
 	if !j.Automatic {
-		return true, p.end(j, nodeapi.Cancelled)
+		return true, p.end(j, api.Cancelled)
 	}
 	// The cancelled job stays on disk, or the next reconciliation would create it again.
 	next := j.Clone()
@@ -71,16 +70,16 @@ func (p *Puller) Cancel(pod types.NamespacedName) (bool, error) {
 	if err := p.store.Save(next); err != nil {
 		return true, err
 	}
-	p.queue.Replace(next, nodeapi.Cancelled)
+	p.queue.Replace(next, api.Cancelled)
 	return true, nil
 }
 
 // end removes a job. p.disk is held.
-func (p *Puller) end(j *job.Job, how nodeapi.State) error {
+func (p *Puller) end(j *job.Job, how api.PullState) error {
 	if err := p.store.Remove(j.UID); err != nil {
 		return fmt.Errorf("pod %s: %w", j.Name(), err)
 	}
-	if how == nodeapi.Superseded && p.pods.all()[j.UID] != nil {
+	if how == api.Superseded && p.pods.all()[j.UID] != nil {
 		p.retention.StartGracePeriod(j)
 	}
 	p.queue.End(j, how)
@@ -89,20 +88,20 @@ func (p *Puller) end(j *job.Job, how nodeapi.State) error {
 }
 
 // State returns the state of a pod's pre-pull, and false if the pod has none.
-func (p *Puller) State(pod types.NamespacedName) (nodeapi.ImagePull, bool) { return p.queue.State(pod) }
+func (p *Puller) State(pod types.NamespacedName) (api.ImagePull, bool) { return p.queue.State(pod) }
 
 // States returns all pre-pulls, in the order of their requests.
-func (p *Puller) States() []nodeapi.ImagePull { return p.queue.States() }
+func (p *Puller) States() []api.ImagePull { return p.queue.States() }
 
 // Follow calls each with the current state of a pod's pre-pull and after each change, at most once
 // every pause, except for the last state. It returns when the pre-pull, ctx or Run has ended, when
 // each returns false, or when there is no pre-pull.
-func (p *Puller) Follow(ctx context.Context, pod types.NamespacedName, pause time.Duration, each func(nodeapi.ImagePull) bool) {
+func (p *Puller) Follow(ctx context.Context, pod types.NamespacedName, pause time.Duration, each func(api.ImagePull) bool) {
 	j := p.queue.Find(pod)
 	if j == nil {
 		return
 	}
-	var sent nodeapi.ImagePull
+	var sent api.ImagePull
 	var sentAt time.Time
 	for {
 		changed := p.queue.Changed()

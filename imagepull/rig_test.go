@@ -28,8 +28,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/imagepull/job"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -334,11 +333,11 @@ func (s *sky) Event(pod *corev1.ObjectReference, eventType, reason, message stri
 func (s *sky) condition(name string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := upgrade.Condition(s.pods[name], upgrade.ImageCondition)
+	c := api.Condition(s.pods[name], api.ImageCondition)
 	if c == nil {
 		return "nothing"
 	}
-	return fmt.Sprintf("%s %s %s", c.Status, c.Reason, upgrade.RevisionOf(c))
+	return fmt.Sprintf("%s %s %s", c.Status, c.Reason, api.RevisionOf(c))
 }
 
 // node is a Puller with its engine and cloud.
@@ -405,7 +404,7 @@ func (n *node) ask(t *testing.T, pod string) {
 	n.cloud.mu.Lock()
 	p := n.cloud.pods[pod]
 	n.cloud.mu.Unlock()
-	target, _, err := upgrade.TargetOf(p)
+	target, _, err := api.TargetOf(p)
 	if err == nil {
 		err = n.Request(p, target)
 	}
@@ -430,7 +429,7 @@ func (n *node) shows(pod string) string {
 	return describe(s)
 }
 
-func describe(s nodeapi.ImagePull) string {
+func describe(s api.ImagePull) string {
 	out := string(s.State) + ":"
 	for _, i := range s.Images {
 		out += " " + i.Image + "=" + string(i.State)
@@ -443,20 +442,20 @@ func oldPod(name, revision string, images ...string) *corev1.Pod {
 	return podWith(name, target(revision, images...))
 }
 
-func target(revision string, images ...string) upgrade.Target {
-	t := upgrade.Target{Revision: revision, ImagePullSecrets: []string{"registry"}}
+func target(revision string, images ...string) api.Target {
+	t := api.Target{Revision: revision, ImagePullSecrets: []string{"registry"}}
 	for _, i := range images {
-		t.Containers = append(t.Containers, upgrade.Image{Name: "c", Image: i})
+		t.Containers = append(t.Containers, api.TargetImage{Name: "c", Image: i})
 	}
 	return t
 }
 
-func podWith(name string, t upgrade.Target) *corev1.Pod {
+func podWith(name string, t api.Target) *corev1.Pod {
 	controller := true
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: name, UID: types.UID("uid-" + name),
 		Labels:      map[string]string{appsv1.ControllerRevisionHashLabelKey: "old"},
-		Annotations: map[string]string{upgrade.TargetAnnotation: t.Encode()},
+		Annotations: map[string]string{api.TargetAnnotation: t.Encode()},
 		OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: "apps/v1", Kind: "DaemonSet", Name: "web", UID: "uid-web", Controller: &controller,
 		}},
@@ -465,7 +464,7 @@ func podWith(name string, t upgrade.Target) *corev1.Pod {
 
 // newPod returns a pod of a revision, with containers if it runs.
 func newPod(name, revision string, runs bool) *corev1.Pod {
-	p := podWith(name, upgrade.Target{})
+	p := podWith(name, api.Target{})
 	p.Annotations = nil
 	p.Labels[appsv1.ControllerRevisionHashLabelKey] = revision
 	status := corev1.ContainerStatus{Name: "c"}

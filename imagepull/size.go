@@ -11,7 +11,7 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/backoff"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/imagepull/job"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 const (
@@ -51,7 +51,7 @@ func keyOf(j *job.Job, image job.Image) sizeKey { return sizeKey{j.Namespace, j.
 
 // Size returns how many bytes a pull of a pod's target would fetch, or 0 while that is unknown. It does not
 // block: Run asks the registry for manifests, for one pod at a time, and only for those that Size was called for.
-func (p *Puller) Size(pod *corev1.Pod, t upgrade.Target) int64 {
+func (p *Puller) Size(pod *corev1.Pod, t api.Target) int64 {
 	j := job.New(pod, t, false, time.Now())
 	bytes, due := p.sizes.of(j)
 	if due {

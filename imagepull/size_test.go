@@ -8,7 +8,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/imagepull/job"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Measure asks the registry, and finds 100 bytes of each image.
@@ -35,7 +35,7 @@ func TestAPullIsMeasuredForThoseWhoLook(t *testing.T) {
 		n.cloud.set(pod)
 		pass(time.Hour)
 		want(t, "nobody looks", n.engine.took(), "")
-		size := func(what string, next upgrade.Target, at, later int64, calls string) {
+		size := func(what string, next api.Target, at, later int64, calls string) {
 			t.Helper()
 			if got := n.Size(pod, next); got != at {
 				t.Errorf("%s: %d bytes at once, want %d", what, got, at)

@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 const (
@@ -23,12 +23,12 @@ const (
 // or room for it. unknown is why it is not known what admission says, "" if it is. pods are the node's. The error of a request
 // that reached no apiserver is returned as it is.
 func (s *server) checkSuccessor(ctx, caller context.Context, pods []corev1.Pod, pod *corev1.Pod) (unknown string, err error) {
-	target, ok := upgrade.NextOf(pod)
+	target, ok := api.NextOf(pod)
 	if !ok || !target.Asks {
 		return "", s.checkNode(ctx, caller, pods, pod)
 	}
 	question := rand.Text()
-	switch err := s.Pods.annotate(ctx, pod, upgrade.QuestionAnnotation, question); {
+	switch err := s.Pods.annotate(ctx, pod, api.QuestionAnnotation, question); {
 	case err == nil:
 	case notSent(err):
 		return "", err
@@ -49,8 +49,8 @@ func (s *server) checkSuccessor(ctx, caller context.Context, pods []corev1.Pod, 
 	if err := checkPlacement(now); err != nil {
 		return "", err
 	}
-	if target, _ := upgrade.NextOf(now); target.Unknown != "" {
-		unknown = s.unanswered(pod, upgrade.OneLine(target.Unknown, maxUnknown))
+	if target, _ := api.NextOf(now); target.Unknown != "" {
+		unknown = s.unanswered(pod, api.OneLine(target.Unknown, maxUnknown))
 	}
 	return unknown, s.checkNode(ctx, caller, pods, now) // admission decides what it requests
 }
@@ -76,7 +76,7 @@ func (s *server) awaitAnswer(ctx, caller context.Context, pod *corev1.Pod, quest
 		case now == nil || now.UID != pod.UID:
 			return nil, true, nil
 		}
-		if target, ok := upgrade.NextOf(now); ok && target.Answered == question {
+		if target, ok := api.NextOf(now); ok && target.Answered == question {
 			return now, true, nil
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Right before the deletion, the hub asks the controller whether admission lets the next pod in, and does what it answers. It
@@ -46,7 +46,7 @@ func TestAdmissionIsAskedBeforeADeletion(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				p := upgradable()
-				target := upgrade.NewTarget("new", &corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:v2"}}})
+				target := api.NewTarget("new", &corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:v2"}}})
 				target.Asks = tt.asks
 				if tt.answer != "-" && question != "" {
 					target.Answered, target.Blocked, target.Unknown = question, tt.blocked, tt.answer
@@ -54,7 +54,7 @@ func TestAdmissionIsAskedBeforeADeletion(t *testing.T) {
 						target.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5")}
 					}
 				}
-				p.Annotations = map[string]string{upgrade.TargetAnnotation: target.Encode()}
+				p.Annotations = map[string]string{api.TargetAnnotation: target.Encode()}
 				return p
 			}
 			c := &cloud{delete: accept, cpus: "4", list: func(w http.ResponseWriter, r *http.Request) {
@@ -71,7 +71,7 @@ func TestAdmissionIsAskedBeforeADeletion(t *testing.T) {
 					t.Errorf("patch of %s: %+v, %v", r.URL.Path, patch, err)
 				}
 				mu.Lock()
-				question = upgrade.QuestionOf(&patch)
+				question = api.QuestionOf(&patch)
 				mu.Unlock()
 				sendJSON(w, http.StatusOK, pod())
 			}}

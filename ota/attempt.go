@@ -8,8 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Attempt is one attempt to carry out an upgrade that has waited in a Queue.
@@ -88,7 +87,7 @@ func (a *API) Upgrade(ctx context.Context, attempt Attempt) error {
 func (a *API) Refused(pod *corev1.Pod) error { return a.server.checkUpgrade(pod) }
 
 // Last returns the newest of a pod's upgrades and rollbacks.
-func (a *API) Last(pod types.NamespacedName) (nodeapi.Upgrade, bool) { return a.server.upgradeOf(pod) }
+func (a *API) Last(pod types.NamespacedName) (api.Upgrade, bool) { return a.server.upgradeOf(pod) }
 
 func (a Attempt) checkUID(pod *corev1.Pod) error {
 	if pod.UID == a.UID {
@@ -99,7 +98,7 @@ func (a Attempt) checkUID(pod *corev1.Pod) error {
 
 // checkRevision relies on checkNeed.
 func (a Attempt) checkRevision(pod *corev1.Pod) error {
-	revision := upgrade.RevisionOf(upgrade.Condition(pod, upgrade.NeedCondition))
+	revision := api.RevisionOf(api.Condition(pod, api.NeedCondition))
 	if revision == a.Revision {
 		return nil
 	}

@@ -10,22 +10,21 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 func TestVerdictsOfAttempts(t *testing.T) {
 	unmarked := func(p *corev1.Pod) { p.Status.Conditions = nil }
 	other := func(p *corev1.Pod) { p.UID = "other" }
-	newer := condition(upgrade.NeedCondition, corev1.ConditionTrue, upgrade.Message("newer"))
+	newer := condition(api.NeedCondition, corev1.ConditionTrue, api.Message("newer"))
 	blocked := func(p *corev1.Pod) {
-		p.Annotations = map[string]string{upgrade.TargetAnnotation: upgrade.Target{
-			Revision: "new", Containers: []upgrade.Image{{Name: "app", Image: "app:2"}}, Blocked: "the node has a taint",
+		p.Annotations = map[string]string{api.TargetAnnotation: api.Target{
+			Revision: "new", Containers: []api.TargetImage{{Name: "app", Image: "app:2"}}, Blocked: "the node has a taint",
 		}.Encode()}
 	}
 	large := func(p *corev1.Pod) {
-		p.Annotations = map[string]string{upgrade.TargetAnnotation: upgrade.Target{
-			Revision: "new", Containers: []upgrade.Image{{Name: "app", Image: "app:2"}},
+		p.Annotations = map[string]string{api.TargetAnnotation: api.Target{
+			Revision: "new", Containers: []api.TargetImage{{Name: "app", Image: "app:2"}},
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5")},
 		}.Encode()}
 	}
@@ -35,7 +34,7 @@ func TestVerdictsOfAttempts(t *testing.T) {
 	for name, tt := range map[string]struct {
 		list    http.HandlerFunc
 		delete  http.HandlerFunc // nil: it must not come to that
-		pull    nodeapi.State
+		pull    api.PullState
 		begin   error
 		want    Verdict
 		success bool
@@ -51,14 +50,14 @@ func TestVerdictsOfAttempts(t *testing.T) {
 		"the pod is being deleted":                     {list: podList(upgradable(deleting)), want: Gone},
 		"the pod goes away meanwhile":                  {list: podList(upgradable()), delete: notFound, want: Gone, begun: true},
 		"the deletion conflicts":                       {list: podList(upgradable()), delete: conflict, want: Unknown, begun: true},
-		"no upgrade is needed":                         {list: podList(upgradable(condition(upgrade.NeedCondition, corev1.ConditionFalse, upgrade.Message("new")))), want: Void},
+		"no upgrade is needed":                         {list: podList(upgradable(condition(api.NeedCondition, corev1.ConditionFalse, api.Message("new")))), want: Void},
 		"the pod is not marked":                        {list: podList(upgradable(unmarked)), want: Void},
 		"the target moved on":                          {list: podList(upgradable(newer)), want: Void},
-		"the target moved on, and so did the images":   {list: podList(upgradable(newer, condition(upgrade.ImageCondition, corev1.ConditionFalse, upgrade.Message("newer")))), want: Void},
+		"the target moved on, and so did the images":   {list: podList(upgradable(newer, condition(api.ImageCondition, corev1.ConditionFalse, api.Message("newer")))), want: Void},
 		"nothing would replace it":                     {list: podList(upgradable(ownedBy())), want: Void},
-		"its images are being pulled":                  {list: podList(upgradable(condition(upgrade.ImageCondition, corev1.ConditionFalse, upgrade.Message("new")))), want: NoImages},
-		"its images are being pulled, unreported":      {list: podList(upgradable()), pull: nodeapi.Pulling, want: NoImages},
-		"its images are there, unreported":             {list: podList(upgradable()), pull: nodeapi.Ready, delete: accept, success: true, begun: true},
+		"its images are being pulled":                  {list: podList(upgradable(condition(api.ImageCondition, corev1.ConditionFalse, api.Message("new")))), want: NoImages},
+		"its images are being pulled, unreported":      {list: podList(upgradable()), pull: api.Pulling, want: NoImages},
+		"its images are there, unreported":             {list: podList(upgradable()), pull: api.Ready, delete: accept, success: true, begun: true},
 		"it would not come back":                       {list: podList(upgradable(blocked))},
 		"it has no room":                               {list: podList(upgradable(large))},
 		"the queue does not want it any more":          {list: podList(upgradable()), begin: errors.New("not now"), begun: true},
@@ -77,7 +76,7 @@ func TestVerdictsOfAttempts(t *testing.T) {
 			}
 			pulls := new(queue)
 			if tt.pull != "" {
-				pulls.states = []nodeapi.ImagePull{{UID: "uid-1", Revision: "new", State: tt.pull}}
+				pulls.states = []api.ImagePull{{UID: "uid-1", Revision: "new", State: tt.pull}}
 			}
 			api, err := New((&cloud{list: tt.list, delete: tt.delete, cpus: "4"}).options(t, Options{ImagePulls: pulls, Unregistered: func() string {
 				if tt.missing {

@@ -8,8 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // checkUpgrade returns nil if a pod of this node may be upgraded now, and otherwise the failure
@@ -36,16 +35,16 @@ func checkNotDeleting(pod *corev1.Pod) error {
 }
 
 func checkNeed(pod *corev1.Pod) error {
-	need := upgrade.Condition(pod, upgrade.NeedCondition)
+	need := api.Condition(pod, api.NeedCondition)
 	switch {
 	case need == nil:
 		return failf(http.StatusForbidden,
 			"pod %s/%s has no condition %s: it is not known to need an upgrade; if its DaemonSet or StatefulSet was just changed, wait for edgehub-controller to mark the pod, GET /pods shows it",
-			pod.Namespace, pod.Name, upgrade.NeedCondition)
+			pod.Namespace, pod.Name, api.NeedCondition)
 	case need.Status != corev1.ConditionTrue:
 		return failf(http.StatusForbidden,
 			"pod %s/%s needs no upgrade: its condition %s is %s (%s); there is nothing to do",
-			pod.Namespace, pod.Name, upgrade.NeedCondition, need.Status, need.Message)
+			pod.Namespace, pod.Name, api.NeedCondition, need.Status, need.Message)
 	}
 	return nil
 }
@@ -54,11 +53,11 @@ func checkNeed(pod *corev1.Pod) error {
 // the condition, if it has no pre-pull, and a pod whose condition is left from a time when this
 // hub still pulled images. It relies on checkNeed.
 func (s *server) checkImage(pod *corev1.Pod) error {
-	image := upgrade.Condition(pod, upgrade.ImageCondition)
-	want := upgrade.RevisionOf(upgrade.Condition(pod, upgrade.NeedCondition))
+	image := api.Condition(pod, api.ImageCondition)
+	want := api.RevisionOf(api.Condition(pod, api.NeedCondition))
 	pull, pulls := s.pullOf(pod, want)
 	switch { // the condition shows a pre-pull later, without the cloud much later
-	case pull.State == nodeapi.Ready, image != nil && s.ImagePulls == nil && strings.HasPrefix(image.Reason, upgrade.ImageReasonPrefix):
+	case pull.State == api.Ready, image != nil && s.ImagePulls == nil && strings.HasPrefix(image.Reason, api.ImageReasonPrefix):
 		return nil
 	case image == nil && pulls:
 		return failf(http.StatusForbidden,
@@ -67,32 +66,32 @@ func (s *server) checkImage(pod *corev1.Pod) error {
 	case image == nil:
 		return nil
 	}
-	got := upgrade.RevisionOf(image)
+	got := api.RevisionOf(image)
 	switch {
-	case image.Reason == upgrade.ReasonTargetChanged:
+	case image.Reason == api.ReasonTargetChanged:
 		return failf(http.StatusForbidden,
 			"the images that were pulled for pod %s/%s are of another revision than the upgrade would be to by now: POST …/imagepull pulls those of the new one, DELETE …/imagepull lets the upgrade go without",
 			pod.Namespace, pod.Name)
 	case image.Status != corev1.ConditionTrue:
 		return failf(http.StatusForbidden,
 			"the images for pod %s/%s are not on this node yet: its condition %s is %s (%s %s); wait until it is True, which GET /pods shows, or DELETE …/imagepull to upgrade without",
-			pod.Namespace, pod.Name, upgrade.ImageCondition, image.Status, image.Reason, image.Message)
+			pod.Namespace, pod.Name, api.ImageCondition, image.Status, image.Reason, image.Message)
 	case got != want:
 		return failf(http.StatusForbidden,
 			"the images on this node for pod %s/%s are of revision %q, the upgrade is to revision %q: POST …/imagepull to pull those, and wait until condition %s names that revision, or DELETE …/imagepull to upgrade without",
-			pod.Namespace, pod.Name, got, want, upgrade.ImageCondition)
+			pod.Namespace, pod.Name, got, want, api.ImageCondition)
 	}
 	return nil
 }
 
 // pullOf returns this hub's pre-pull of a revision of pod, and false if there is none.
-func (s *server) pullOf(pod *corev1.Pod, revision string) (nodeapi.ImagePull, bool) {
+func (s *server) pullOf(pod *corev1.Pod, revision string) (api.ImagePull, bool) {
 	if s.ImagePulls == nil {
-		return nodeapi.ImagePull{}, false
+		return api.ImagePull{}, false
 	}
 	state, ok := s.ImagePulls.State(nameOf(pod))
 	if !ok || state.UID != string(pod.UID) || state.Revision != revision {
-		return nodeapi.ImagePull{}, false
+		return api.ImagePull{}, false
 	}
 	return state, true
 }
@@ -118,7 +117,7 @@ func checkOwner(pod *corev1.Pod) error {
 // checkPlacement fails if Kubernetes would place no pod of the new version on this node, so that
 // the node would lose the app.
 func checkPlacement(pod *corev1.Pod) error {
-	target, ok := upgrade.NextOf(pod)
+	target, ok := api.NextOf(pod)
 	if !ok || target.Blocked == "" {
 		return nil
 	}

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/ota/placement"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
+	"github.com/edgehub-io/edgehub/ota/api/placement"
 )
 
 // upgradable returns a pod that passes every check, after changing it.
@@ -26,7 +26,7 @@ func upgradable(change ...func(*corev1.Pod)) *corev1.Pod {
 		},
 		Spec: corev1.PodSpec{NodeName: "node-1"},
 		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
-			{Type: upgrade.NeedCondition, Status: corev1.ConditionTrue, Message: upgrade.Message("new")},
+			{Type: api.NeedCondition, Status: corev1.ConditionTrue, Message: api.Message("new")},
 		}},
 	}
 	for _, c := range change {
@@ -39,7 +39,7 @@ func upgradable(change ...func(*corev1.Pod)) *corev1.Pod {
 func condition(t corev1.PodConditionType, status corev1.ConditionStatus, message string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		c := corev1.PodCondition{Type: t, Status: status, Message: message}
-		if old := upgrade.Condition(pod, t); old != nil {
+		if old := api.Condition(pod, t); old != nil {
 			*old = c
 			return
 		}
@@ -62,22 +62,22 @@ func TestChecks(t *testing.T) {
 	yes := true
 	unmarked := func(pod *corev1.Pod) { pod.Status.Conditions = nil }
 	need := func(status corev1.ConditionStatus) func(*corev1.Pod) {
-		return condition(upgrade.NeedCondition, status, upgrade.Message("new"))
+		return condition(api.NeedCondition, status, api.Message("new"))
 	}
 	images := func(status corev1.ConditionStatus, message string) func(*corev1.Pod) {
-		return condition(upgrade.ImageCondition, status, message)
+		return condition(api.ImageCondition, status, message)
 	}
 	owner := func(apiVersion, kind string, controller *bool) func(*corev1.Pod) {
 		return ownedBy(metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: "web", Controller: controller})
 	}
 	target := func(revision, blocked string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
-			t := upgrade.NewTarget(revision, &corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:v2"}}})
+			t := api.NewTarget(revision, &corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:v2"}}})
 			t.Blocked = blocked
-			pod.Annotations = map[string]string{upgrade.TargetAnnotation: t.Encode()}
+			pod.Annotations = map[string]string{api.TargetAnnotation: t.Encode()}
 		}
 	}
-	ready := upgrade.Message("new")
+	ready := api.Message("new")
 	tests := map[string]struct {
 		change func(*corev1.Pod)
 		code   int
@@ -91,7 +91,7 @@ func TestChecks(t *testing.T) {
 		"a pod whose need is unknown needs no upgrade":                  {need(corev1.ConditionUnknown), http.StatusForbidden, "needs no upgrade"},
 		"images being pulled hold the upgrade back":                     {images(corev1.ConditionFalse, ready), http.StatusForbidden, "not on this node yet"},
 		"images in an unknown state hold the upgrade back":              {images(corev1.ConditionUnknown, ready), http.StatusForbidden, "not on this node yet"},
-		"images of another revision hold the upgrade back":              {images(corev1.ConditionTrue, upgrade.Message("old")), http.StatusForbidden, `of revision "old"`},
+		"images of another revision hold the upgrade back":              {images(corev1.ConditionTrue, api.Message("old")), http.StatusForbidden, `of revision "old"`},
 		"images of an unnamed revision hold the upgrade back":           {images(corev1.ConditionTrue, "ready"), http.StatusForbidden, `of revision ""`},
 		"a pod without owner would not be replaced":                     {ownedBy(), http.StatusBadRequest, "no controlling owner"},
 		"a pod whose node would get no other is kept":                   {target("new", "node n has the taint a"), http.StatusForbidden, "would not come back: node n has the taint a"},
@@ -121,8 +121,8 @@ func TestChecks(t *testing.T) {
 func TestChecksRunInOrder(t *testing.T) {
 	pod := upgradable(
 		deleting,
-		condition(upgrade.NeedCondition, corev1.ConditionFalse, upgrade.Message("new")),
-		condition(upgrade.ImageCondition, corev1.ConditionFalse, upgrade.Message("new")),
+		condition(api.NeedCondition, corev1.ConditionFalse, api.Message("new")),
+		condition(api.ImageCondition, corev1.ConditionFalse, api.Message("new")),
 		ownedBy(),
 	)
 	steps := []struct {
@@ -130,9 +130,9 @@ func TestChecksRunInOrder(t *testing.T) {
 		correct func(*corev1.Pod)
 	}{
 		{"deleted already", func(pod *corev1.Pod) { pod.DeletionTimestamp = nil }},
-		{"needs no upgrade", condition(upgrade.NeedCondition, corev1.ConditionTrue, upgrade.Message("new"))},
-		{"not on this node yet", condition(upgrade.ImageCondition, corev1.ConditionTrue, upgrade.Message("old"))},
-		{`of revision "old"`, condition(upgrade.ImageCondition, corev1.ConditionTrue, upgrade.Message("new"))},
+		{"needs no upgrade", condition(api.NeedCondition, corev1.ConditionTrue, api.Message("new"))},
+		{"not on this node yet", condition(api.ImageCondition, corev1.ConditionTrue, api.Message("old"))},
+		{`of revision "old"`, condition(api.ImageCondition, corev1.ConditionTrue, api.Message("new"))},
 		{"no controlling owner", ownedBy(upgradable().OwnerReferences...)},
 	}
 	for _, step := range steps {
@@ -175,7 +175,7 @@ func TestAPodWithoutRoomForItsSuccessorIsKept(t *testing.T) {
 		requests corev1.ResourceRequirements
 		other    *corev1.Pod
 		says     string
-		change   func(pod *corev1.Pod, target *upgrade.Target)
+		change   func(pod *corev1.Pod, target *api.Target)
 	}{
 		"it requests what the old one has":   {corev1.ResourceRequirements{Requests: cpu("1")}, other("3", same), "", nil},
 		"it requests more than is free":      {corev1.ResourceRequirements{Requests: cpu("1500m")}, other("3", same), "requests 1500m of cpu, and node node-1 has 1 of 4 for it", nil},
@@ -191,8 +191,8 @@ func TestAPodWithoutRoomForItsSuccessorIsKept(t *testing.T) {
 		"another ends, and comes back as a larger one": {corev1.ResourceRequirements{Requests: cpu("1")}, other("1", func(p *corev1.Pod) {
 			deleting(p)
 			p.OwnerReferences, p.Status = upgradable().OwnerReferences, upgradable().Status
-			larger := upgrade.NewTarget("new", &corev1.PodSpec{Containers: []corev1.Container{{Name: "x", Resources: corev1.ResourceRequirements{Requests: cpu("3500m")}}}})
-			p.Annotations = map[string]string{upgrade.TargetAnnotation: larger.Encode()}
+			larger := api.NewTarget("new", &corev1.PodSpec{Containers: []corev1.Container{{Name: "x", Resources: corev1.ResourceRequirements{Requests: cpu("3500m")}}}})
+			p.Annotations = map[string]string{api.TargetAnnotation: larger.Encode()}
 		}), "has 500m of 4 for it", nil},
 		"another ends":                                {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", deleting), "", nil},
 		"another has ended":                           {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), "", nil},
@@ -201,44 +201,44 @@ func TestAPodWithoutRoomForItsSuccessorIsKept(t *testing.T) {
 		"another has more than it wants, for a while": {corev1.ResourceRequirements{Requests: cpu("4")}, other("0", resizing("")), "has 3 of 4 for it", nil},
 		"another has to go, having a lower priority":  {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", func(p *corev1.Pod) { p.Spec.Priority = new(int32(-1)) }), "", nil},
 		"it evicts nobody": {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", func(p *corev1.Pod) { p.Spec.Priority = new(int32(-1)) }), "has 1 of 4 for it",
-			func(pod *corev1.Pod, _ *upgrade.Target) { pod.Spec.PreemptionPolicy = &never }},
+			func(pod *corev1.Pod, _ *api.Target) { pod.Spec.PreemptionPolicy = &never }},
 		"the new version has another priority": {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", same), "",
-			func(_ *corev1.Pod, target *upgrade.Target) { target.PriorityClassName = "high" }},
+			func(_ *corev1.Pod, target *api.Target) { target.PriorityClassName = "high" }},
 		"there is place for no more pods": {corev1.ResourceRequirements{Requests: cpu("0")}, other("0", func(p *corev1.Pod) { p.Name = "three" }), "node node-1 has all of its 3 pods", nil},
 		"another has its port": {corev1.ResourceRequirements{}, other("0", ports(corev1.ContainerPort{HostPort: 80, Protocol: corev1.ProtocolTCP})), "pod default/other has port 80 of node node-1",
-			func(_ *corev1.Pod, target *upgrade.Target) {
-				target.HostPorts = []upgrade.HostPort{{Port: 80, IP: "127.0.0.1"}}
+			func(_ *corev1.Pod, target *api.Target) {
+				target.HostPorts = []api.HostPort{{Port: 80, IP: "127.0.0.1"}}
 			}},
 		"another has its port at another address, and by another protocol": {corev1.ResourceRequirements{}, other("0", ports(
 			corev1.ContainerPort{HostPort: 80, HostIP: "10.0.0.1"}, corev1.ContainerPort{HostPort: 80, Protocol: corev1.ProtocolUDP}, corev1.ContainerPort{ContainerPort: 80})), "",
-			func(_ *corev1.Pod, target *upgrade.Target) {
-				target.HostPorts = []upgrade.HostPort{{Port: 80, IP: "127.0.0.1"}}
+			func(_ *corev1.Pod, target *api.Target) {
+				target.HostPorts = []api.HostPort{{Port: 80, IP: "127.0.0.1"}}
 			}},
 		"another has its port, and has to go": {corev1.ResourceRequirements{}, other("0", func(p *corev1.Pod) {
 			ports(corev1.ContainerPort{HostPort: 80})(p)
 			p.Spec.Priority = new(int32(-1))
-		}), "", func(_ *corev1.Pod, target *upgrade.Target) { target.HostPorts = []upgrade.HostPort{{Port: 80}} }},
+		}), "", func(_ *corev1.Pod, target *api.Target) { target.HostPorts = []api.HostPort{{Port: 80}} }},
 		"the node has got a taint": {corev1.ResourceRequirements{}, other("0", same), "node node-1 has the taint wet:NoSchedule, which the new version does not tolerate",
-			func(_ *corev1.Pod, target *upgrade.Target) { target.Placement = &placement.Rule{} }},
+			func(_ *corev1.Pod, target *api.Target) { target.Placement = &placement.Rule{} }},
 		"the node has got another label": {corev1.ResourceRequirements{}, other("0", same), "the labels of node node-1 do not match",
-			func(_ *corev1.Pod, target *upgrade.Target) {
+			func(_ *corev1.Pod, target *api.Target) {
 				target.Placement = &placement.Rule{Tolerations: wet, NodeSelector: map[string]string{"disk": "none"}}
 			}},
 		"the node suits it": {corev1.ResourceRequirements{}, other("0", same), "",
-			func(_ *corev1.Pod, target *upgrade.Target) {
+			func(_ *corev1.Pod, target *api.Target) {
 				target.Placement = &placement.Rule{Tolerations: wet, NodeSelector: map[string]string{"disk": "ssd"}}
 			}},
 		"the template names no priority class, and the cluster gives all pods one": {corev1.ResourceRequirements{Requests: cpu("2")}, other("3", same), "has 1 of 4 for it",
-			func(pod *corev1.Pod, _ *upgrade.Target) { pod.Spec.PriorityClassName = "everybodys" }},
+			func(pod *corev1.Pod, _ *api.Target) { pod.Spec.PriorityClassName = "everybodys" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := upgradable()
 			pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: cpu("1")}}}
-			target := upgrade.NewTarget("new", &corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:v2", Resources: tt.requests}}})
+			target := api.NewTarget("new", &corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:v2", Resources: tt.requests}}})
 			if tt.change != nil {
 				tt.change(pod, &target)
 			}
-			pod.Annotations = map[string]string{upgrade.TargetAnnotation: target.Encode()}
+			pod.Annotations = map[string]string{api.TargetAnnotation: target.Encode()}
 			pods := []*corev1.Pod{pod, tt.other}
 			if tt.other.Name == "three" {
 				pods = append(pods, other("0", same), other("0", same))

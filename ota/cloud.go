@@ -19,8 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/coreclient"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
 )
 
 // cloudTimeout bounds all calls to the cloud for one request, so that a network that drops
@@ -101,7 +101,7 @@ func (s *server) cloudFailure(caller context.Context, err error, doing string) e
 		return failf(statusClientGone, "%s: the caller hung up: %w", doing, err)
 	case isUnreachable(err):
 		if offline := s.Offline(); offline != "" {
-			return failf(http.StatusServiceUnavailable, "%s: %s; send the request again once the cloud is back, which GET %s tells", doing, offline, nodeapi.Readyz)
+			return failf(http.StatusServiceUnavailable, "%s: %s; send the request again once the cloud is back, which GET %s tells", doing, offline, api.Readyz)
 		}
 		if strings.Contains(err.Error(), "the cloud cannot be reached") {
 			return failf(http.StatusServiceUnavailable, "%s: try again once the cloud can be reached: %w", doing, err)

@@ -13,9 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/params"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // Holds are the holds of pods. It must be safe for concurrent use.
@@ -23,11 +22,11 @@ type Holds interface {
 	// Set holds a pod for some time from now, or changes its hold; the policy may make it end
 	// earlier. When it returns nil, the hold survives a crash. It returns ErrHeldTooLong, with since
 	// when, if the pod may not be held any longer.
-	Set(pod *corev1.Pod, policy upgrade.Policy, length time.Duration, reason string) (nodeapi.Hold, error)
+	Set(pod *corev1.Pod, policy api.Policy, length time.Duration, reason string) (api.Hold, error)
 	// Of returns the hold of a pod, and false if it has none or it is over.
-	Of(pod *corev1.Pod) (nodeapi.Hold, bool)
+	Of(pod *corev1.Pod) (api.Hold, bool)
 	// State returns the hold of the pod that has this name now, as far as the node knows.
-	State(pod types.NamespacedName) (nodeapi.Hold, bool)
+	State(pod types.NamespacedName) (api.Hold, bool)
 	// Remove ends the hold of a pod, and reports whether there was one.
 	Remove(pod types.NamespacedName) (bool, error)
 }
@@ -38,7 +37,7 @@ var ErrHeldTooLong = errors.New("it has been held for as long as its policy perm
 // hold keeps a pod from being upgraded for some time. It works offline: it reads only the cache.
 func (s *server) hold(w http.ResponseWriter, r *http.Request) error {
 	name, err := podOf(r)
-	var state nodeapi.Hold
+	var state api.Hold
 	if err == nil {
 		state, err = s.holdPod(r, name)
 	}
@@ -53,7 +52,7 @@ func (s *server) hold(w http.ResponseWriter, r *http.Request) error {
 	return writeLine(w, http.StatusOK, fmt.Sprintf("Hold of pod %s until %s", name, state.Until.UTC().Format(time.RFC3339)))
 }
 
-func (s *server) holdPod(r *http.Request, name types.NamespacedName) (state nodeapi.Hold, err error) {
+func (s *server) holdPod(r *http.Request, name types.NamespacedName) (state api.Hold, err error) {
 	err = s.withPodOffline(r.Context(), name, func(pod *corev1.Pod) error {
 		state, err = s.setHold(pod, r.URL.RawQuery)
 		return err
@@ -81,46 +80,46 @@ func (s *server) withPodOffline(caller context.Context, name types.NamespacedNam
 	return f(pod)
 }
 
-func (s *server) setHold(pod *corev1.Pod, query string) (nodeapi.Hold, error) {
+func (s *server) setHold(pod *corev1.Pod, query string) (api.Hold, error) {
 	if err := check(pod, checkNotDeleting, checkOwner); err != nil {
-		return nodeapi.Hold{}, err
+		return api.Hold{}, err
 	}
 	name := nameOf(pod)
-	policy, err := upgrade.PolicyOf(pod)
+	policy, err := api.PolicyOf(pod)
 	switch {
 	case err != nil:
-		return nodeapi.Hold{}, failf(http.StatusForbidden, "it is not known whether pod %s may be held: %w; edgehub-controller writes that annotation, see its log", name, err)
+		return api.Hold{}, failf(http.StatusForbidden, "it is not known whether pod %s may be held: %w; edgehub-controller writes that annotation, see its log", name, err)
 	case policy.MaxHold == 0:
-		return nodeapi.Hold{}, failf(http.StatusForbidden, "pod %s may not be held: annotation %s of its DaemonSet or StatefulSet forbids it", name, upgrade.MaxHoldAnnotation)
+		return api.Hold{}, failf(http.StatusForbidden, "pod %s may not be held: annotation %s of its DaemonSet or StatefulSet forbids it", name, api.MaxHoldAnnotation)
 	}
 	length, reason, err := holdParams(query, policy.MaxHold)
 	if err != nil {
-		return nodeapi.Hold{}, err
+		return api.Hold{}, err
 	}
 	state, err := s.Holds.Set(pod, policy, length, reason)
 	switch {
 	case errors.Is(err, ErrHeldTooLong):
-		return nodeapi.Hold{}, failf(http.StatusForbidden, "pod %s may not be held any longer: %w; it can be held again %v after its last hold, or when it was upgraded",
-			name, err, upgrade.HoldPause)
+		return api.Hold{}, failf(http.StatusForbidden, "pod %s may not be held any longer: %w; it can be held again %v after its last hold, or when it was upgraded",
+			name, err, api.HoldPause)
 	case err != nil:
-		return nodeapi.Hold{}, fmt.Errorf("pod %s is not held, since that could not be written down: %w", name, err)
+		return api.Hold{}, fmt.Errorf("pod %s is not held, since that could not be written down: %w", name, err)
 	}
 	return state, nil
 }
 
 // holdParams reads the query of POST hold.
 func holdParams(query string, longest time.Duration) (length time.Duration, reason string, _ error) {
-	values, err := params.Parse(query, nodeapi.ForParam, nodeapi.ReasonParam)
+	values, err := params.Parse(query, api.ForParam, api.ReasonParam)
 	if err != nil {
 		return 0, "", failf(http.StatusBadRequest, "%w", err)
 	}
-	value, reason := values.Get(nodeapi.ForParam), values.Get(nodeapi.ReasonParam)
+	value, reason := values.Get(api.ForParam), values.Get(api.ReasonParam)
 	length, err = time.ParseDuration(value)
 	if err != nil || length < time.Second || length > longest {
-		return 0, "", failf(http.StatusBadRequest, "%s=%.50q is not how long this pod can be held: write a duration such as 2h or 30m, from 1s to %v", nodeapi.ForParam, value, longest)
+		return 0, "", failf(http.StatusBadRequest, "%s=%.50q is not how long this pod can be held: write a duration such as 2h or 30m, from 1s to %v", api.ForParam, value, longest)
 	}
-	if len(reason) > upgrade.MaxHoldReason || strings.ContainsFunc(reason, unprintable) {
-		return 0, "", failf(http.StatusBadRequest, "%s is not one line of printable text of at most %d bytes", nodeapi.ReasonParam, upgrade.MaxHoldReason)
+	if len(reason) > api.MaxHoldReason || strings.ContainsFunc(reason, unprintable) {
+		return 0, "", failf(http.StatusBadRequest, "%s is not one line of printable text of at most %d bytes", api.ReasonParam, api.MaxHoldReason)
 	}
 	return length, reason, nil
 }

@@ -18,11 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
-var holdWeb1 = nodeapi.HoldPath("default", "web-1")
+var holdWeb1 = api.HoldPath("default", "web-1")
 
 // holds stands for package hold, which has its own tests.
 type holds struct {
@@ -33,22 +32,22 @@ type holds struct {
 
 var heldUntil = time.Date(2026, 5, 6, 9, 8, 9, 0, time.UTC)
 
-func (h *holds) Set(pod *corev1.Pod, policy upgrade.Policy, length time.Duration, reason string) (nodeapi.Hold, error) {
+func (h *holds) Set(pod *corev1.Pod, policy api.Policy, length time.Duration, reason string) (api.Hold, error) {
 	h.asks = append(h.asks, fmt.Sprintf("%s %v of %v %q", pod.Name, length, policy.MaxHold, reason))
-	return nodeapi.Hold{Namespace: pod.Namespace, Pod: pod.Name, Until: heldUntil.In(time.FixedZone("", 3600))}, h.err
+	return api.Hold{Namespace: pod.Namespace, Pod: pod.Name, Until: heldUntil.In(time.FixedZone("", 3600))}, h.err
 }
 
-func (h *holds) State(pod types.NamespacedName) (nodeapi.Hold, bool) {
-	return nodeapi.Hold{Namespace: pod.Namespace, Pod: pod.Name, Until: heldUntil, Reason: "driving"}, h.held
+func (h *holds) State(pod types.NamespacedName) (api.Hold, bool) {
+	return api.Hold{Namespace: pod.Namespace, Pod: pod.Name, Until: heldUntil, Reason: "driving"}, h.held
 }
 
-func (h *holds) Of(pod *corev1.Pod) (nodeapi.Hold, bool) { return h.State(nameOf(pod)) }
+func (h *holds) Of(pod *corev1.Pod) (api.Hold, bool) { return h.State(nameOf(pod)) }
 
 func (h *holds) Remove(types.NamespacedName) (bool, error) { return h.held, h.err }
 
 func TestHoldAnswers(t *testing.T) {
 	withPolicy := func(value string) func(*corev1.Pod) {
-		return func(p *corev1.Pod) { p.Annotations = map[string]string{upgrade.PolicyAnnotation: value} }
+		return func(p *corev1.Pod) { p.Annotations = map[string]string{api.PolicyAnnotation: value} }
 	}
 	upToDate := func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }
 	tooLong := fmt.Errorf("%w, 24h0m0s, since yesterday", ErrHeldTooLong)
@@ -114,7 +113,7 @@ func TestAHoldIsShownAndRemoved(t *testing.T) {
 	h := &holds{held: true}
 	url := (&cloud{list: podList()}).start(t, Options{Holds: h}) + holdWeb1
 	got := call(t, "GET", url)
-	var state nodeapi.Hold
+	var state api.Hold
 	if err := json.Unmarshal([]byte(got.body), &state); err != nil || got.code != http.StatusOK || state.Reason != "driving" || !state.Until.Equal(heldUntil) {
 		t.Errorf("got %d %s, %v", got.code, got.body, err)
 	}

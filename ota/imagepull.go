@@ -11,23 +11,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/params"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // ImagePulls is the queue of pre-pulls. It must be safe for concurrent use.
 type ImagePulls interface {
 	// Request starts a pre-pull of the target's images. When it returns nil, the request survives
 	// a crash.
-	Request(pod *corev1.Pod, target upgrade.Target) error
+	Request(pod *corev1.Pod, target api.Target) error
 	// State returns the state of a pod's pre-pull, and false if the pod has none.
-	State(pod types.NamespacedName) (nodeapi.ImagePull, bool)
+	State(pod types.NamespacedName) (api.ImagePull, bool)
 	// States returns all pre-pulls, in the order of their requests.
-	States() []nodeapi.ImagePull
+	States() []api.ImagePull
 	// Follow calls each with the current state and after each change, at most once every pause,
 	// until the pre-pull or ctx has ended, or each returns false.
-	Follow(ctx context.Context, pod types.NamespacedName, pause time.Duration, each func(nodeapi.ImagePull) bool)
+	Follow(ctx context.Context, pod types.NamespacedName, pause time.Duration, each func(api.ImagePull) bool)
 	// Cancel ends the pre-pull of a pod, and reports whether there was one.
 	Cancel(pod types.NamespacedName) (bool, error)
 }
@@ -68,7 +67,7 @@ func (s *server) pullFor(caller context.Context, name types.NamespacedName) erro
 	if err := check(pod, checkNotDeleting, checkNeed, checkTarget, checkOwner); err != nil {
 		return err
 	}
-	target, _, err := upgrade.TargetOf(pod)
+	target, _, err := api.TargetOf(pod)
 	if err != nil {
 		return err
 	}
@@ -80,14 +79,14 @@ func (s *server) pullFor(caller context.Context, name types.NamespacedName) erro
 
 // checkTarget fails if the pod does not name the images of its upgrade. It relies on checkNeed.
 func checkTarget(pod *corev1.Pod) error {
-	_, ok, err := upgrade.TargetOf(pod)
+	_, ok, err := api.TargetOf(pod)
 	switch {
 	case err != nil:
 		return failf(http.StatusForbidden, "it is not known which images the upgrade of pod %s/%s takes: %w; edgehub-controller writes that annotation, see its log", pod.Namespace, pod.Name, err)
 	case !ok:
 		return failf(http.StatusForbidden,
 			"it is not known which images the upgrade of pod %s/%s takes: it has no annotation %s, which edgehub-controller sets together with condition %s; is it another controller that set the condition?",
-			pod.Namespace, pod.Name, upgrade.TargetAnnotation, upgrade.NeedCondition)
+			pod.Namespace, pod.Name, api.TargetAnnotation, api.NeedCondition)
 	}
 	return nil
 }
@@ -99,7 +98,7 @@ func (s *server) showPull(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	watch, err := params.Bool(r.URL.Query(), nodeapi.WatchParam)
+	watch, err := params.Bool(r.URL.Query(), api.WatchParam)
 	if err != nil {
 		return failf(http.StatusBadRequest, "%w", err)
 	}
@@ -120,9 +119,9 @@ func (s *server) showPull(w http.ResponseWriter, r *http.Request) error {
 
 // watchPull writes a line for each state. If the pre-pull has ended since its state was known,
 // it writes only that state.
-func (s *server) watchPull(w http.ResponseWriter, r *http.Request, name types.NamespacedName, known nodeapi.ImagePull) {
+func (s *server) watchPull(w http.ResponseWriter, r *http.Request, name types.NamespacedName, known api.ImagePull) {
 	out := newLines(w)
-	s.ImagePulls.Follow(r.Context(), name, watchPause, func(state nodeapi.ImagePull) bool { return out.write(state) })
+	s.ImagePulls.Follow(r.Context(), name, watchPause, func(state api.ImagePull) bool { return out.write(state) })
 	if out.empty {
 		out.write(known)
 	}
@@ -152,7 +151,7 @@ func (s *server) cancelPull(w http.ResponseWriter, r *http.Request) error {
 
 // listPulls answers with all pre-pulls.
 func (s *server) listPulls(w http.ResponseWriter, _ *http.Request) error {
-	list := nodeapi.ImagePullList{Items: []nodeapi.ImagePull{}}
+	list := api.ImagePullList{Items: []api.ImagePull{}}
 	if s.ImagePulls != nil {
 		list.Items = s.ImagePulls.States()
 	}

@@ -14,36 +14,35 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
-var pullWeb1 = nodeapi.ImagePullPath("default", "web-1")
+var pullWeb1 = api.ImagePullPath("default", "web-1")
 
 // queue stands for package imagepull, which has its own tests.
 type queue struct {
 	full     error // why nothing can be kept
 	requests []string
-	states   []nodeapi.ImagePull // of web-1, one after the other
+	states   []api.ImagePull // of web-1, one after the other
 }
 
-func (q *queue) Request(pod *corev1.Pod, t upgrade.Target) error {
+func (q *queue) Request(pod *corev1.Pod, t api.Target) error {
 	if q.full == nil {
 		q.requests = append(q.requests, pod.Namespace+"/"+pod.Name+" "+t.Revision)
 	}
 	return q.full
 }
 
-func (q *queue) State(pod types.NamespacedName) (nodeapi.ImagePull, bool) {
+func (q *queue) State(pod types.NamespacedName) (api.ImagePull, bool) {
 	if pod.Name != "web-1" || len(q.states) == 0 {
-		return nodeapi.ImagePull{}, false
+		return api.ImagePull{}, false
 	}
 	return q.states[0], true
 }
 
-func (q *queue) States() []nodeapi.ImagePull { return q.states }
+func (q *queue) States() []api.ImagePull { return q.states }
 
-func (q *queue) Follow(_ context.Context, _ types.NamespacedName, _ time.Duration, each func(nodeapi.ImagePull) bool) {
+func (q *queue) Follow(_ context.Context, _ types.NamespacedName, _ time.Duration, each func(api.ImagePull) bool) {
 	for _, s := range q.states {
 		if !each(s) {
 			return
@@ -59,7 +58,7 @@ func (q *queue) Cancel(pod types.NamespacedName) (bool, error) {
 // pullable is upgradable, and has its target.
 func pullable(change ...func(*corev1.Pod)) *corev1.Pod {
 	return upgradable(append([]func(*corev1.Pod){func(p *corev1.Pod) {
-		p.Annotations = map[string]string{upgrade.TargetAnnotation: `{"revision":"new","containers":[{"name":"app","image":"app:2"}]}`}
+		p.Annotations = map[string]string{api.TargetAnnotation: `{"revision":"new","containers":[{"name":"app","image":"app:2"}]}`}
 	}}, change...)...)
 }
 
@@ -68,10 +67,10 @@ func TestImagePullAnswers(t *testing.T) {
 	upToDate := func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }
 	orphan := func(p *corev1.Pod) { p.OwnerReferences = nil }
 	unready := func(p *corev1.Pod) {
-		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: upgrade.ImageCondition, Status: corev1.ConditionFalse})
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: api.ImageCondition, Status: corev1.ConditionFalse})
 	}
 	noTarget := func(p *corev1.Pod) { p.Annotations = nil }
-	badTarget := func(p *corev1.Pod) { p.Annotations[upgrade.TargetAnnotation] = "{" }
+	badTarget := func(p *corev1.Pod) { p.Annotations[api.TargetAnnotation] = "{" }
 
 	tests := map[string]struct {
 		list, delete http.HandlerFunc
@@ -108,14 +107,14 @@ func TestImagePullAnswers(t *testing.T) {
 }
 
 func TestTheStateOfAPull(t *testing.T) {
-	pulling := nodeapi.ImagePull{Namespace: "default", Pod: "web-1", Revision: "new", State: nodeapi.Pulling}
+	pulling := api.ImagePull{Namespace: "default", Pod: "web-1", Revision: "new", State: api.Pulling}
 	ready := pulling
-	ready.State = nodeapi.Ready
-	url := (&cloud{}).start(t, Options{ImagePulls: &queue{states: []nodeapi.ImagePull{pulling, ready}}})
+	ready.State = api.Ready
+	url := (&cloud{}).start(t, Options{ImagePulls: &queue{states: []api.ImagePull{pulling, ready}}})
 
-	var got nodeapi.ImagePull
+	var got api.ImagePull
 	a := call(t, "GET", url+pullWeb1)
-	if err := json.Unmarshal([]byte(a.body), &got); err != nil || a.code != 200 || got.State != nodeapi.Pulling {
+	if err := json.Unmarshal([]byte(a.body), &got); err != nil || a.code != 200 || got.State != api.Pulling {
 		t.Errorf("got %d %q", a.code, a.body)
 	}
 	a = call(t, "GET", url+pullWeb1+"?watch=true")
@@ -123,13 +122,13 @@ func TestTheStateOfAPull(t *testing.T) {
 	if len(lines) != 2 || !strings.Contains(lines[0], `"Pulling"`) || !strings.Contains(lines[1], `"Ready"`) {
 		t.Errorf("watched: %q", a.body)
 	}
-	a = call(t, "GET", url+nodeapi.ImagePulls)
-	var list nodeapi.ImagePullList
+	a = call(t, "GET", url+api.ImagePulls)
+	var list api.ImagePullList
 	if err := json.Unmarshal([]byte(a.body), &list); err != nil || len(list.Items) != 2 {
 		t.Errorf("the queue: %d %q", a.code, a.body)
 	}
 	checkErrorBody(t, call(t, "GET", url+pullWeb1+"?watch=perhaps"), "neither true nor false")
-	other := nodeapi.ImagePullPath("default", "web-2")
+	other := api.ImagePullPath("default", "web-2")
 	for _, method := range []string{"GET", "DELETE"} {
 		if a := call(t, method, url+other); a.code != 404 || !strings.Contains(a.body, "default/web-2") {
 			t.Errorf("%s of none: %d %q", method, a.code, a.body)
@@ -148,7 +147,7 @@ func TestAHubThatPullsNothingSaysSo(t *testing.T) {
 			t.Errorf("%s: %d %q", method, a.code, a.body)
 		}
 	}
-	if a := call(t, "GET", url+nodeapi.ImagePulls); a.code != 200 || !strings.Contains(a.body, `"items": []`) {
+	if a := call(t, "GET", url+api.ImagePulls); a.code != 200 || !strings.Contains(a.body, `"items": []`) {
 		t.Errorf("the queue: %d %q", a.code, a.body)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/podlist"
 )
 
@@ -143,7 +143,7 @@ func (s *server) listPods(w http.ResponseWriter, r *http.Request) error {
 
 func (s *server) setOfflineSince(w http.ResponseWriter) {
 	if online, since := s.Cloud(); !online {
-		w.Header().Set(nodeapi.OfflineSinceHeader, since.UTC().Format(time.RFC3339))
+		w.Header().Set(api.OfflineSinceHeader, since.UTC().Format(time.RFC3339))
 	}
 }
 

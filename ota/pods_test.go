@@ -19,8 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 func TestPods(t *testing.T) {
@@ -44,7 +43,7 @@ func TestPods(t *testing.T) {
 		if list.APIVersion != "v1" || list.Kind != "PodList" || len(list.Items) != 1 {
 			t.Fatalf("got %s %s with %d pods, want v1 PodList with one", list.APIVersion, list.Kind, len(list.Items))
 		}
-		if c := upgrade.Condition(&list.Items[0], upgrade.NeedCondition); c == nil || c.Message != upgrade.Message("new") {
+		if c := api.Condition(&list.Items[0], api.NeedCondition); c == nil || c.Message != api.Message("new") {
 			t.Errorf("got condition %v, want the pod's own", c)
 		}
 	})
@@ -81,7 +80,7 @@ func TestUnknownParameters(t *testing.T) {
 		Metrics: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
 	})
 	for _, request := range []string{
-		"GET " + nodeapi.Pods, "HEAD " + nodeapi.Pods, "GET " + nodeapi.ImagePulls, "GET " + nodeapi.Upgrades, "GET " + nodeapi.Cache,
+		"GET " + api.Pods, "HEAD " + api.Pods, "GET " + api.ImagePulls, "GET " + api.Upgrades, "GET " + api.Cache,
 		"POST " + pullWeb1, "GET " + pullWeb1, "DELETE " + pullWeb1, "POST " + upgradeWeb1, "GET " + upgradeWeb1, "DELETE " + upgradeWeb1,
 		"POST " + holdWeb1, "GET " + holdWeb1, "DELETE " + holdWeb1, "POST " + rollbackWeb1, "GET " + historyWeb1,
 	} {
@@ -98,7 +97,7 @@ func TestUnknownParameters(t *testing.T) {
 	if got := call(t, "GET", url+pullWeb1+"?watch=true&watch=false"); got.code != http.StatusBadRequest || !strings.Contains(got.body, `"watch" is given 2 times`) {
 		t.Errorf("twice: %d %s", got.code, got.body)
 	}
-	for _, path := range []string{nodeapi.Healthz, nodeapi.Readyz, nodeapi.Metrics} { // for probes and scrapers, which may add theirs
+	for _, path := range []string{api.Healthz, api.Readyz, api.Metrics} { // for probes and scrapers, which may add theirs
 		if got := call(t, "GET", url+path+"?collect[]=a&collect[]=b"); got.code != http.StatusOK {
 			t.Errorf("%s: %d %s", path, got.code, got.body)
 		}
@@ -124,8 +123,8 @@ func TestSinceWhenPodsAreOffline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			online.Store(tt.before)
 			url := (&cloud{list: tt.list}).start(t, Options{Cloud: func() (bool, time.Time) { return online.Load(), since }})
-			if got := call(t, tt.method, url+nodeapi.Pods+tt.query); got.header.Get(nodeapi.OfflineSinceHeader) != tt.want {
-				t.Errorf("%d, %s: %q, want %q", got.code, nodeapi.OfflineSinceHeader, got.header.Get(nodeapi.OfflineSinceHeader), tt.want)
+			if got := call(t, tt.method, url+api.Pods+tt.query); got.header.Get(api.OfflineSinceHeader) != tt.want {
+				t.Errorf("%d, %s: %q, want %q", got.code, api.OfflineSinceHeader, got.header.Get(api.OfflineSinceHeader), tt.want)
 			}
 		})
 	}

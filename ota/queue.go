@@ -10,8 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Queue has the upgrades that begin later: when the cloud is back, at a time, or in a window. It
@@ -20,11 +19,11 @@ type Queue interface {
 	// Add puts an upgrade in place of the pod's last one, and returns it as it is now. When its error
 	// is nil, the request survives a crash. A request that differs in nothing is not a new one. It
 	// returns ErrBegun if the last one has begun, and not ended.
-	Add(pod *corev1.Pod, revision string, when When) (nodeapi.Upgrade, error)
+	Add(pod *corev1.Pod, revision string, when When) (api.Upgrade, error)
 	// State returns a pod's upgrade, also for some time after it has ended.
-	State(pod types.NamespacedName) (nodeapi.Upgrade, bool)
-	// States returns all, in the order of nodeapi.UpgradeList.
-	States() []nodeapi.Upgrade
+	State(pod types.NamespacedName) (api.Upgrade, bool)
+	// States returns all, in the order of api.UpgradeList.
+	States() []api.Upgrade
 	// Cancel ends the upgrade of a pod that waits, and reports whether there was one. It returns
 	// ErrBegun if that upgrade has begun.
 	Cancel(pod types.NamespacedName) (bool, error)
@@ -62,7 +61,7 @@ func (s *server) schedule(pod *corev1.Pod, when When) (accepted, error) {
 // pullAhead requests the images of a pod's upgrade, if this hub pulls images and knows which, and
 // nobody has requested them yet. It relies on checkNeed.
 func (s *server) pullAhead(pod *corev1.Pod) error {
-	target, known := upgrade.NextOf(pod)
+	target, known := api.NextOf(pod)
 	if s.ImagePulls == nil || !known {
 		return nil
 	}
@@ -83,8 +82,8 @@ func (s *server) queue(pod *corev1.Pod, when When) (accepted, error) {
 	return accepted{code: http.StatusAccepted, text: fmt.Sprintf("Upgrade of pod %s queued: it starts when the cloud can be reached", nameOf(pod))}, nil
 }
 
-func (s *server) enqueue(pod *corev1.Pod, when When) (nodeapi.Upgrade, error) {
-	state, err := s.Queue.Add(pod, upgrade.RevisionOf(upgrade.Condition(pod, upgrade.NeedCondition)), when)
+func (s *server) enqueue(pod *corev1.Pod, when When) (api.Upgrade, error) {
+	state, err := s.Queue.Add(pod, api.RevisionOf(api.Condition(pod, api.NeedCondition)), when)
 	switch {
 	case errors.Is(err, ErrBegun):
 		err = failf(http.StatusConflict, "pod %s is being upgraded already: GET …/upgrade shows its state", nameOf(pod))
@@ -109,7 +108,7 @@ func (s *server) withdrawQueued(pod *corev1.Pod) {
 }
 
 // upgradeOf returns the last upgrade or rollback of a pod: one that has not ended, or else the newer.
-func (s *server) upgradeOf(pod types.NamespacedName) (last nodeapi.Upgrade, ok bool) {
+func (s *server) upgradeOf(pod types.NamespacedName) (last api.Upgrade, ok bool) {
 	if s.Queue != nil {
 		last, ok = s.Queue.State(pod)
 	}
@@ -147,7 +146,7 @@ func (s *server) cancelUpgrade(w http.ResponseWriter, r *http.Request) error {
 		was, err = s.Queue.Cancel(name)
 	}
 	last, ok := s.upgradeOf(name)
-	if err == nil && !was && last.Action == nodeapi.RollbackAction && last.State == nodeapi.WaitingForCloud {
+	if err == nil && !was && last.Action == api.RollbackAction && last.State == api.WaitingForCloud {
 		was, err = true, s.Rollbacks.Withdraw(name)
 	}
 	switch {
@@ -165,13 +164,13 @@ func (s *server) cancelUpgrade(w http.ResponseWriter, r *http.Request) error {
 
 // listUpgrades answers with all upgrades and rollbacks.
 func (s *server) listUpgrades(w http.ResponseWriter, _ *http.Request) error {
-	all := []nodeapi.Upgrade{}
+	all := []api.Upgrade{}
 	if s.Queue != nil {
 		all = append(all, s.Queue.States()...)
 	}
 	if s.Rollbacks != nil {
 		all = append(all, s.Rollbacks.States()...)
 	}
-	slices.SortFunc(all, nodeapi.Upgrade.Compare)
-	return writeJSON(w, nodeapi.UpgradeList{Items: all}, "  ")
+	slices.SortFunc(all, api.Upgrade.Compare)
+	return writeJSON(w, api.UpgradeList{Items: all}, "  ")
 }

@@ -12,8 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 const (
@@ -24,18 +23,18 @@ const (
 // waiting stands for package ota/queue, which has its own tests.
 type waiting struct {
 	added     []When
-	states    []nodeapi.Upgrade
+	states    []api.Upgrade
 	err       error // of Add and Cancel
 	cancelled int
 	waits     bool // Cancel finds an upgrade
 }
 
-func (q *waiting) Add(pod *corev1.Pod, revision string, when When) (nodeapi.Upgrade, error) {
+func (q *waiting) Add(pod *corev1.Pod, revision string, when When) (api.Upgrade, error) {
 	if q.err != nil {
-		return nodeapi.Upgrade{}, q.err
+		return api.Upgrade{}, q.err
 	}
 	q.added = append(q.added, when)
-	u := nodeapi.Upgrade{Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Revision: revision, State: nodeapi.WaitingForCloud}
+	u := api.Upgrade{Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Revision: revision, State: api.WaitingForCloud}
 	if when.Window != "" {
 		u.Next = new(time.Date(2026, 11, 22, 2, 0, 0, 0, time.FixedZone("", 3600)))
 	}
@@ -45,14 +44,14 @@ func (q *waiting) Add(pod *corev1.Pod, revision string, when When) (nodeapi.Upgr
 	return u, nil
 }
 
-func (q *waiting) State(types.NamespacedName) (nodeapi.Upgrade, bool) {
+func (q *waiting) State(types.NamespacedName) (api.Upgrade, bool) {
 	if len(q.states) == 0 {
-		return nodeapi.Upgrade{}, false
+		return api.Upgrade{}, false
 	}
 	return q.states[0], true
 }
 
-func (q *waiting) States() []nodeapi.Upgrade { return append([]nodeapi.Upgrade{}, q.states...) }
+func (q *waiting) States() []api.Upgrade { return append([]api.Upgrade{}, q.states...) }
 
 func (q *waiting) Cancel(types.NamespacedName) (bool, error) {
 	q.cancelled++
@@ -62,7 +61,7 @@ func (q *waiting) Cancel(types.NamespacedName) (bool, error) {
 func TestUpgradesThatBeginLater(t *testing.T) {
 	inHub := refuse(apierrors.NewServiceUnavailable("edgehub: the cloud cannot be reached, and this cannot be done without it: connection refused"))
 	delivered := refuse(apierrors.NewTimeoutError("edgehub: the connection to the cloud broke after the request was sent, so it may have been carried out", 0))
-	pulling := condition(upgrade.ImageCondition, corev1.ConditionFalse, upgrade.Message("new"))
+	pulling := condition(api.ImageCondition, corev1.ConditionFalse, api.Message("new"))
 	at := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	for name, tt := range map[string]struct {
 		queue   waiting
@@ -95,9 +94,9 @@ func TestUpgradesThatBeginLater(t *testing.T) {
 		"its images are pulled before the time":  {pod: pullable(), pulls: new(queue), query: "at=" + at, code: 202, says: "Upgrade of pod default/web-1 scheduled for " + at, added: 1, pulled: 1},
 		"its images are pulled before the window, offline": {pod: pullable(), offline: true, pulls: new(queue), query: "window=02:00-05:00", code: 202,
 			says: "Upgrade of pod default/web-1 scheduled for 2026-11-22T02:00:00+01:00", added: 1, pulled: 1},
-		"its images were requested before": {pod: pullable(), pulls: &queue{states: []nodeapi.ImagePull{{UID: "uid-1", Revision: "new", State: nodeapi.Queued}}}, query: "at=" + at,
+		"its images were requested before": {pod: pullable(), pulls: &queue{states: []api.ImagePull{{UID: "uid-1", Revision: "new", State: api.Queued}}}, query: "at=" + at,
 			code: 202, says: "Upgrade of pod default/web-1 scheduled for " + at, added: 1},
-		"images of another revision were": {pod: pullable(), pulls: &queue{states: []nodeapi.ImagePull{{UID: "uid-1", Revision: "old", State: nodeapi.Ready}}}, query: "at=" + at,
+		"images of another revision were": {pod: pullable(), pulls: &queue{states: []api.ImagePull{{UID: "uid-1", Revision: "old", State: api.Ready}}}, query: "at=" + at,
 			code: 202, says: "Upgrade of pod default/web-1 scheduled for " + at, added: 1, pulled: 1},
 		"nobody knows its images":           {pod: upgradable(), pulls: new(queue), query: "at=" + at, code: 202, says: "Upgrade of pod default/web-1 scheduled for " + at, added: 1},
 		"the disk is full for the pre-pull": {pod: pullable(), pulls: &queue{full: errors.New("disk full")}, query: "at=" + at, code: 500, says: "the pre-pull of its images could not be written down: disk full"},
@@ -190,26 +189,26 @@ func TestParametersOfAnUpgrade(t *testing.T) {
 }
 
 func TestUpgradesAreShown(t *testing.T) {
-	dropped := nodeapi.Upgrade{Namespace: "default", Pod: "web-1", State: nodeapi.Dropped, Message: "there is no pod default/web-1"}
+	dropped := api.Upgrade{Namespace: "default", Pod: "web-1", State: api.Dropped, Message: "there is no pod default/web-1"}
 	t.Run("none", func(t *testing.T) {
 		o := unusedPods(t)
 		o.Queue = new(waiting)
 		url := serve(t, o)
 		call(t, "GET", url+upgradeWeb1).wants(t, http.StatusNotFound, "no upgrade of pod default/web-1 waits")
-		if got := call(t, "GET", url+nodeapi.Upgrades); got.code != http.StatusOK || !strings.Contains(got.body, `"items": []`) {
+		if got := call(t, "GET", url+api.Upgrades); got.code != http.StatusOK || !strings.Contains(got.body, `"items": []`) {
 			t.Errorf("%d %s", got.code, got.body)
 		}
 	})
 	t.Run("one", func(t *testing.T) {
 		o := unusedPods(t)
-		o.Queue, o.NoQueueing = &waiting{states: []nodeapi.Upgrade{dropped}}, true // they are visible all the same
+		o.Queue, o.NoQueueing = &waiting{states: []api.Upgrade{dropped}}, true // they are visible all the same
 		url := serve(t, o)
-		var one nodeapi.Upgrade
+		var one api.Upgrade
 		if got := call(t, "GET", url+upgradeWeb1); json.Unmarshal([]byte(got.body), &one) != nil || one != dropped {
 			t.Errorf("%d %s", got.code, got.body)
 		}
-		var list nodeapi.UpgradeList
-		if got := call(t, "GET", url+nodeapi.Upgrades); json.Unmarshal([]byte(got.body), &list) != nil || len(list.Items) != 1 || list.Items[0] != dropped {
+		var list api.UpgradeList
+		if got := call(t, "GET", url+api.Upgrades); json.Unmarshal([]byte(got.body), &list) != nil || len(list.Items) != 1 || list.Items[0] != dropped {
 			t.Errorf("%d %s", got.code, got.body)
 		}
 	})
@@ -225,7 +224,7 @@ func TestUpgradesAreCancelled(t *testing.T) {
 		"one that waits":             {waiting{waits: true}, false, 200, "Upgrade cancelled for pod default/web-1"},
 		"one that waits, as YurtHub": {waiting{waits: true}, true, 200, "Upgrade cancelled for pod default/web-1"},
 		"none":                       {waiting{}, false, 404, "no upgrade of pod default/web-1 waits"},
-		"one that has ended":         {waiting{states: []nodeapi.Upgrade{{State: nodeapi.Done}}}, false, 404, "the last one has ended as Done"},
+		"one that has ended":         {waiting{states: []api.Upgrade{{State: api.Done}}}, false, 404, "the last one has ended as Done"},
 		"one that has begun":         {waiting{err: ErrBegun}, false, 409, "has begun, and cannot be cancelled"},
 		"it cannot be written down":  {waiting{err: errors.New("disk full")}, false, 500, "is not cancelled, since that could not be written down: disk full"},
 	} {

@@ -13,36 +13,35 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/params"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // Rollbacks are wishes for earlier revisions, and what there is to go back to. It must be safe for
 // concurrent use.
 type Rollbacks interface {
 	// History returns the revisions that a pod's app has run on this node, the current one first.
-	History(pod *corev1.Pod) nodeapi.History
+	History(pod *corev1.Pod) api.History
 	// Previous returns the target to which a pod would be rolled back: revision, or the one before
 	// the current if it is empty. It returns false if the node has not run it.
-	Previous(pod *corev1.Pod, revision string) (upgrade.Target, bool)
+	Previous(pod *corev1.Pod, revision string) (api.Target, bool)
 	// Missing returns the images of a target that are certainly not on the node.
-	Missing(target upgrade.Target) []string
+	Missing(target api.Target) []string
 	// Request asks the cloud for an earlier revision. When it returns nil, that survives a crash.
-	Request(pod *corev1.Pod, target upgrade.Target) error
+	Request(pod *corev1.Pod, target api.Target) error
 	// Withdraw ends a request, because the owner upgrades the pod.
 	Withdraw(pod types.NamespacedName) error
 	// State returns the last rollback of a pod that was requested.
-	State(pod types.NamespacedName) (nodeapi.Upgrade, bool)
+	State(pod types.NamespacedName) (api.Upgrade, bool)
 	// States returns those of all pods.
-	States() []nodeapi.Upgrade
+	States() []api.Upgrade
 }
 
 // rollback goes back to an earlier revision of a pod.
 func (s *server) rollback(w http.ResponseWriter, r *http.Request) error {
 	var want rollbackRequest
 	var done accepted
-	var target upgrade.Target
+	var target api.Target
 	var uid types.UID
 	name, err := podOf(r)
 	if err == nil {
@@ -83,12 +82,12 @@ type rollbackRequest struct {
 // parseRollback reads the query of POST rollback. It fails with 400.
 func parseRollback(query string) (rollbackRequest, error) {
 	var r rollbackRequest
-	values, err := params.Parse(query, nodeapi.RevisionParam, nodeapi.ForceParam)
+	values, err := params.Parse(query, api.RevisionParam, api.ForceParam)
 	if err == nil {
-		r.force, err = params.Bool(values, nodeapi.ForceParam)
+		r.force, err = params.Bool(values, api.ForceParam)
 	}
-	if r.revision = values.Get(nodeapi.RevisionParam); err == nil && r.revision == "" && values.Has(nodeapi.RevisionParam) {
-		err = fmt.Errorf("%s is empty: GET …/history shows those that there are", nodeapi.RevisionParam)
+	if r.revision = values.Get(api.RevisionParam); err == nil && r.revision == "" && values.Has(api.RevisionParam) {
+		err = fmt.Errorf("%s is empty: GET …/history shows those that there are", api.RevisionParam)
 	}
 	if err != nil {
 		return rollbackRequest{}, failf(http.StatusBadRequest, "nothing was rolled back: %w", err)
@@ -98,21 +97,21 @@ func parseRollback(query string) (rollbackRequest, error) {
 
 // checkRollback fails if the admin does not let owners roll back.
 func checkRollback(pod *corev1.Pod) error {
-	policy, err := upgrade.PolicyOf(pod)
+	policy, err := api.PolicyOf(pod)
 	if err != nil {
 		return failf(http.StatusForbidden, "it is not known whether pod %s/%s may be rolled back: %w; edgehub-controller writes that annotation, see its log", pod.Namespace, pod.Name, err)
 	}
 	if !policy.Rollback {
 		return failf(http.StatusForbidden,
 			"pod %s/%s may not be rolled back by the node's owner: the admin of its DaemonSet or StatefulSet can permit it there, with the annotation %s: %s",
-			pod.Namespace, pod.Name, upgrade.OwnerRollbackAnnotation, upgrade.RollbackAllowed)
+			pod.Namespace, pod.Name, api.OwnerRollbackAnnotation, api.RollbackAllowed)
 	}
 	return nil
 }
 
 // previous returns the target of a rollback, and fails if there is none, if its images are not here, if
 // the cluster cannot take the pod back to it, or if the pod may not be rolled back now.
-func (s *server) previous(pod *corev1.Pod, want rollbackRequest) (target upgrade.Target, err error) {
+func (s *server) previous(pod *corev1.Pod, want rollbackRequest) (target api.Target, err error) {
 	if err := check(pod, checkNotDeleting, checkOwner, checkRollback); err != nil {
 		return target, err
 	}
@@ -128,10 +127,10 @@ func (s *server) previous(pod *corev1.Pod, want rollbackRequest) (target upgrade
 	case !ok:
 		return target, failf(http.StatusConflict, "pod %s/%s cannot go back to revision %.63q: this node has not run it, or runs it now; GET …/history shows what it has run", pod.Namespace, pod.Name, want.revision)
 	}
-	if t, marked, err := upgrade.TargetOf(pod); marked && err == nil && t.Revision == target.Revision {
+	if t, marked, err := api.TargetOf(pod); marked && err == nil && t.Revision == target.Revision {
 		return target, failf(http.StatusConflict, "revision %s is the one that pod %s/%s is to be upgraded to: POST …/upgrade starts that", target.Revision, pod.Namespace, pod.Name)
 	}
-	if problem := upgrade.NoWayBack(pod, target.Revision); problem != "" {
+	if problem := api.NoWayBack(pod, target.Revision); problem != "" {
 		return target, failf(http.StatusConflict, "pod %s/%s cannot go back to revision %s: %s", pod.Namespace, pod.Name, target.Revision, problem)
 	}
 	if missing := s.Rollbacks.Missing(target); len(missing) > 0 {
@@ -143,7 +142,7 @@ func (s *server) previous(pod *corev1.Pod, want rollbackRequest) (target upgrade
 
 // goBack requests a rollback. It holds the pod's lock, without which no queued upgrade begins; one that
 // waits is withdrawn once the rollback is accepted.
-func (s *server) goBack(pod *corev1.Pod, target upgrade.Target) (accepted, error) {
+func (s *server) goBack(pod *corev1.Pod, target api.Target) (accepted, error) {
 	if s.hasBegun(pod) {
 		return accepted{}, failf(http.StatusConflict, "pod %s is being upgraded, and its deletion may have been sent: wait until that has ended, GET …/upgrade shows it", nameOf(pod))
 	}
@@ -163,7 +162,7 @@ func (s *server) awaitRollback(ctx context.Context, name types.NamespacedName, u
 	for deadline := time.Now().Add(answerWithin); time.Now().Before(deadline) && s.Offline() == ""; {
 		last, ok := s.Rollbacks.State(name)
 		switch {
-		case !ok, last.UID != string(uid), last.State == nodeapi.Done:
+		case !ok, last.UID != string(uid), last.State == api.Done:
 			return nil
 		case last.State.Final():
 			return failf(http.StatusConflict, "pod %s was not rolled back to revision %s: %s", name, last.Revision, last.Message)
@@ -183,7 +182,7 @@ func (s *server) hasBegun(pod *corev1.Pod) bool {
 		return false
 	}
 	state, ok := s.Queue.State(nameOf(pod))
-	return ok && state.UID == string(pod.UID) && state.State == nodeapi.InProgress
+	return ok && state.UID == string(pod.UID) && state.State == api.InProgress
 }
 
 // withdrawUnanswered is called when an upgrade of a pod waits: a rollback that has not been carried out would
@@ -217,7 +216,7 @@ func (s *server) showHistory(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var list nodeapi.History
+	var list api.History
 	err = s.withPodOffline(r.Context(), name, func(pod *corev1.Pod) error {
 		list = s.Rollbacks.History(pod)
 		return checkOwner(pod)

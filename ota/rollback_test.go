@@ -17,13 +17,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 var (
-	rollbackWeb1 = nodeapi.RollbackPath("default", "web-1")
-	historyWeb1  = nodeapi.HistoryPath("default", "web-1")
+	rollbackWeb1 = api.RollbackPath("default", "web-1")
+	historyWeb1  = api.HistoryPath("default", "web-1")
 )
 
 // ran stands for package rollback, which has its own tests: of revisions v1 and v2 that the node has run.
@@ -31,27 +30,27 @@ type ran struct {
 	full    error // why nothing can be written
 	missing []string
 	noted   []string // what was asked of it
-	states  []nodeapi.Upgrade
+	states  []api.Upgrade
 }
 
-func (r *ran) History(*corev1.Pod) nodeapi.History {
-	return nodeapi.History{Items: []nodeapi.Revision{{Revision: "v3", Current: true}}}
+func (r *ran) History(*corev1.Pod) api.History {
+	return api.History{Items: []api.Revision{{Revision: "v3", Current: true}}}
 }
 
-func (r *ran) Previous(_ *corev1.Pod, revision string) (upgrade.Target, bool) {
+func (r *ran) Previous(_ *corev1.Pod, revision string) (api.Target, bool) {
 	switch revision {
 	case "":
 		revision = "v2"
 	case "v1", "v2", "new":
 	default:
-		return upgrade.Target{}, false
+		return api.Target{}, false
 	}
-	return upgrade.Target{Revision: revision}, true
+	return api.Target{Revision: revision}, true
 }
 
-func (r *ran) Missing(upgrade.Target) []string { return r.missing }
+func (r *ran) Missing(api.Target) []string { return r.missing }
 
-func (r *ran) Request(_ *corev1.Pod, t upgrade.Target) error {
+func (r *ran) Request(_ *corev1.Pod, t api.Target) error {
 	r.noted = append(r.noted, "request "+t.Revision)
 	return r.full
 }
@@ -61,21 +60,21 @@ func (r *ran) Withdraw(pod types.NamespacedName) error {
 	return r.full
 }
 
-func (r *ran) State(pod types.NamespacedName) (nodeapi.Upgrade, bool) { return stateOf(r.states, pod) }
-func (r *ran) States() []nodeapi.Upgrade                              { return r.states }
+func (r *ran) State(pod types.NamespacedName) (api.Upgrade, bool) { return stateOf(r.states, pod) }
+func (r *ran) States() []api.Upgrade                              { return r.states }
 
-func stateOf(states []nodeapi.Upgrade, pod types.NamespacedName) (nodeapi.Upgrade, bool) {
+func stateOf(states []api.Upgrade, pod types.NamespacedName) (api.Upgrade, bool) {
 	for _, u := range states {
 		if u.Namespace == pod.Namespace && u.Pod == pod.Name {
 			return u, true
 		}
 	}
-	return nodeapi.Upgrade{}, false
+	return api.Upgrade{}, false
 }
 
 // Its deletion may have been sent, so the pod would come back as the new revision.
 func TestNoRollbackOfAPodWhoseUpgradeHasBegun(t *testing.T) {
-	r, q := &ran{}, &waiting{states: []nodeapi.Upgrade{{UID: "uid-1", State: nodeapi.InProgress}}}
+	r, q := &ran{}, &waiting{states: []api.Upgrade{{UID: "uid-1", State: api.InProgress}}}
 	call(t, http.MethodPost, (&cloud{list: at()}).start(t, Options{Rollbacks: r, Queue: q})+rollbackWeb1).wants(t, http.StatusConflict, "is being upgraded")
 	if len(r.noted)+q.cancelled > 0 {
 		t.Errorf("done: %q, %d cancelled", r.noted, q.cancelled)
@@ -86,17 +85,17 @@ func TestNoRollbackOfAPodWhoseUpgradeHasBegun(t *testing.T) {
 func at(change ...func(*corev1.Pod)) http.HandlerFunc {
 	return podList(pullable(append([]func(*corev1.Pod){func(p *corev1.Pod) {
 		p.Labels = map[string]string{appsv1.ControllerRevisionHashLabelKey: "v3"}
-	}, allowed(upgrade.Policy{Rollback: true, History: 1})}, change...)...))
+	}, allowed(api.Policy{Rollback: true, History: 1})}, change...)...))
 }
 
-func allowed(p upgrade.Policy) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) { pod.Annotations[upgrade.PolicyAnnotation] = p.Encode() }
+func allowed(p api.Policy) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Annotations[api.PolicyAnnotation] = p.Encode() }
 }
 
 // told has the controller say which revisions the cluster has.
 func told(revisions map[string]string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
-		pod.Annotations[upgrade.PolicyAnnotation] = upgrade.Policy{Rollback: true, History: 1}.EncodeWith(revisions)
+		pod.Annotations[api.PolicyAnnotation] = api.Policy{Rollback: true, History: 1}.EncodeWith(revisions)
 	}
 }
 
@@ -104,20 +103,20 @@ func told(revisions map[string]string) func(*corev1.Pod) {
 func TestARollbackAnswersWhatTheControllerDoes(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		state nodeapi.Upgrade
+		state api.Upgrade
 		code  int
 		says  string
 	}{
-		"it is done":      {nodeapi.Upgrade{State: nodeapi.Done}, 202, "Rollback of pod default/web-1 to revision v2 requested"},
-		"it is refused":   {nodeapi.Upgrade{State: nodeapi.Dropped, Message: "not only images would change"}, 409, "pod default/web-1 was not rolled back to revision v2: not only images would change"},
-		"it is no more":   {nodeapi.Upgrade{UID: "another", State: nodeapi.Dropped}, 202, "Rollback of pod default/web-1 to revision v2 requested"},
-		"no answer comes": {nodeapi.Upgrade{State: nodeapi.InProgress}, 202, "Rollback of pod default/web-1 to revision v2 requested"},
+		"it is done":      {api.Upgrade{State: api.Done}, 202, "Rollback of pod default/web-1 to revision v2 requested"},
+		"it is refused":   {api.Upgrade{State: api.Dropped, Message: "not only images would change"}, 409, "pod default/web-1 was not rolled back to revision v2: not only images would change"},
+		"it is no more":   {api.Upgrade{UID: "another", State: api.Dropped}, 202, "Rollback of pod default/web-1 to revision v2 requested"},
+		"no answer comes": {api.Upgrade{State: api.InProgress}, 202, "Rollback of pod default/web-1 to revision v2 requested"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			u := tt.state
 			u.Namespace, u.Pod, u.UID, u.Revision = "default", "web-1", cmp.Or(u.UID, "uid-1"), "v2"
-			call(t, http.MethodPost, (&cloud{list: at()}).start(t, Options{Rollbacks: &ran{states: []nodeapi.Upgrade{u}}})+rollbackWeb1).wants(t, tt.code, tt.says)
+			call(t, http.MethodPost, (&cloud{list: at()}).start(t, Options{Rollbacks: &ran{states: []api.Upgrade{u}}})+rollbackWeb1).wants(t, tt.code, tt.says)
 		})
 	}
 }
@@ -125,7 +124,7 @@ func TestARollbackAnswersWhatTheControllerDoes(t *testing.T) {
 func TestRollbackAnswers(t *testing.T) {
 	deleting := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now()} }
 	orphan := func(p *corev1.Pod) { p.OwnerReferences = nil }
-	forged := func(p *corev1.Pod) { p.Annotations[upgrade.PolicyAnnotation] = "{" }
+	forged := func(p *corev1.Pod) { p.Annotations[api.PolicyAnnotation] = "{" }
 	const away = "offline since noon"
 	tests := map[string]struct {
 		list    http.HandlerFunc
@@ -145,7 +144,7 @@ func TestRollbackAnswers(t *testing.T) {
 		"no such pod":                          {podList(), "", away, ran{}, 404, "there is no pod default/web-1 on this node", ""},
 		"a pod that is being deleted":          {at(deleting), "", "", ran{}, 403, "being deleted", ""},
 		"a pod without an owner":               {at(orphan), "", "", ran{}, 400, "no controlling owner", ""},
-		"the admin does not permit it":         {at(allowed(upgrade.Policy{})), "", "", ran{}, 403, "apps.openyurt.io/owner-rollback: Allowed", ""},
+		"the admin does not permit it":         {at(allowed(api.Policy{})), "", "", ran{}, 403, "apps.openyurt.io/owner-rollback: Allowed", ""},
 		"the policy cannot be read":            {at(forged), "", "", ran{}, 403, "not known whether", ""},
 		"a revision that was never here":       {at(), "?revision=v0", "", ran{}, 409, "has not run it", ""},
 		"the target of the upgrade":            {at(), "?revision=new", "", ran{}, 409, "POST …/upgrade", ""},
@@ -186,7 +185,7 @@ func TestRollbackAnswers(t *testing.T) {
 func TestHistory(t *testing.T) {
 	c := &cloud{list: at()}
 	got := call(t, http.MethodGet, c.start(t, Options{Rollbacks: &ran{}})+historyWeb1)
-	var list nodeapi.History
+	var list api.History
 	if err := json.Unmarshal([]byte(got.body), &list); err != nil || got.code != 200 || len(list.Items) != 1 || !list.Items[0].Current {
 		t.Errorf("got %d %q", got.code, got.body)
 	}
@@ -223,13 +222,13 @@ func TestAnUpgradeEndsARollback(t *testing.T) {
 
 // A rollback that was carried out stays until the pod is upgraded, which may be in the night.
 func TestAnUpgradeThatWaitsEndsARollbackThatDoes(t *testing.T) {
-	for state, want := range map[nodeapi.UpgradeState]string{
-		nodeapi.WaitingForCloud: "withdraw default/web-1", nodeapi.InProgress: "withdraw default/web-1", nodeapi.Done: "", nodeapi.Dropped: "", "": "",
+	for state, want := range map[api.UpgradeState]string{
+		api.WaitingForCloud: "withdraw default/web-1", api.InProgress: "withdraw default/web-1", api.Done: "", api.Dropped: "", "": "",
 	} {
 		for _, query := range []string{"", "?window=02:00-05:00"} {
 			r := &ran{}
 			if state != "" {
-				r.states = []nodeapi.Upgrade{{Namespace: "default", Pod: "web-1", Action: nodeapi.RollbackAction, State: state}}
+				r.states = []api.Upgrade{{Namespace: "default", Pod: "web-1", Action: api.RollbackAction, State: state}}
 			}
 			o := Options{Rollbacks: r, Queue: new(waiting), Offline: func() string { return sinceWhen }}
 			got := call(t, http.MethodPost, (&cloud{list: at()}).start(t, o)+upgradeWeb1+query)
@@ -249,21 +248,21 @@ func TestAnUpgradeThatWaitsEndsARollbackThatDoes(t *testing.T) {
 }
 
 func TestRollbacksAreShownWithUpgrades(t *testing.T) {
-	one := func(pod string, action nodeapi.Action, state nodeapi.UpgradeState, second int64) nodeapi.Upgrade {
-		return nodeapi.Upgrade{Namespace: "default", Pod: pod, Action: action, State: state, Requested: time.Unix(second, 0).UTC()}
+	one := func(pod string, action api.Action, state api.UpgradeState, second int64) api.Upgrade {
+		return api.Upgrade{Namespace: "default", Pod: pod, Action: action, State: state, Requested: time.Unix(second, 0).UTC()}
 	}
-	const up, back = nodeapi.UpgradeAction, nodeapi.RollbackAction
-	type list = []nodeapi.Upgrade
+	const up, back = api.UpgradeAction, api.RollbackAction
+	type list = []api.Upgrade
 	for name, tt := range map[string]struct {
 		queued, rollbacks list
 		want              string // of web-1, and after a colon of all
 	}{
-		"a rollback":                             {nil, list{one("web-1", back, nodeapi.InProgress, 1)}, "Rollback InProgress: InProgress"},
-		"of another pod":                         {nil, list{one("web-2", back, nodeapi.InProgress, 1)}, "404: InProgress"},
-		"a newer rollback than the upgrade":      {list{one("web-1", up, nodeapi.Done, 1)}, list{one("web-1", back, nodeapi.Done, 2)}, "Rollback Done: Done Done"},
-		"a newer upgrade than the rollback":      {list{one("web-1", up, nodeapi.Dropped, 2)}, list{one("web-1", back, nodeapi.Done, 1)}, "Upgrade Dropped: Done Dropped"},
-		"the rollback has not ended":             {list{one("web-1", up, nodeapi.Withdrawn, 2)}, list{one("web-1", back, nodeapi.InProgress, 1)}, "Rollback InProgress: InProgress Withdrawn"},
-		"the upgrade waits, by a clock set back": {list{one("web-1", up, nodeapi.Scheduled, 1)}, list{one("web-1", back, nodeapi.Done, 2)}, "Upgrade Scheduled: Scheduled Done"},
+		"a rollback":                             {nil, list{one("web-1", back, api.InProgress, 1)}, "Rollback InProgress: InProgress"},
+		"of another pod":                         {nil, list{one("web-2", back, api.InProgress, 1)}, "404: InProgress"},
+		"a newer rollback than the upgrade":      {list{one("web-1", up, api.Done, 1)}, list{one("web-1", back, api.Done, 2)}, "Rollback Done: Done Done"},
+		"a newer upgrade than the rollback":      {list{one("web-1", up, api.Dropped, 2)}, list{one("web-1", back, api.Done, 1)}, "Upgrade Dropped: Done Dropped"},
+		"the rollback has not ended":             {list{one("web-1", up, api.Withdrawn, 2)}, list{one("web-1", back, api.InProgress, 1)}, "Rollback InProgress: InProgress Withdrawn"},
+		"the upgrade waits, by a clock set back": {list{one("web-1", up, api.Scheduled, 1)}, list{one("web-1", back, api.Done, 2)}, "Upgrade Scheduled: Scheduled Done"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := Options{Rollbacks: &ran{states: tt.rollbacks}}
@@ -273,13 +272,13 @@ func TestRollbacksAreShownWithUpgrades(t *testing.T) {
 			url := (&cloud{list: podList()}).start(t, o)
 			got := call(t, http.MethodGet, url+upgradeWeb1)
 			shown := strconv.Itoa(got.code)
-			var u nodeapi.Upgrade
+			var u api.Upgrade
 			if json.Unmarshal([]byte(got.body), &u) == nil {
 				shown = string(u.Action) + " " + string(u.State)
 			}
 			shown += ":"
-			var all nodeapi.UpgradeList
-			if err := json.Unmarshal([]byte(call(t, http.MethodGet, url+nodeapi.Upgrades).body), &all); err != nil {
+			var all api.UpgradeList
+			if err := json.Unmarshal([]byte(call(t, http.MethodGet, url+api.Upgrades).body), &all); err != nil {
 				t.Fatal(err)
 			}
 			for _, u := range all.Items {
@@ -293,8 +292,8 @@ func TestRollbacksAreShownWithUpgrades(t *testing.T) {
 }
 
 func TestOnlyARollbackThatWaitsCanBeCancelled(t *testing.T) {
-	for state, want := range map[nodeapi.UpgradeState]int{nodeapi.WaitingForCloud: 200, nodeapi.InProgress: 409, nodeapi.Done: 404} {
-		r := &ran{states: []nodeapi.Upgrade{{Namespace: "default", Pod: "web-1", Action: nodeapi.RollbackAction, State: state}}}
+	for state, want := range map[api.UpgradeState]int{api.WaitingForCloud: 200, api.InProgress: 409, api.Done: 404} {
+		r := &ran{states: []api.Upgrade{{Namespace: "default", Pod: "web-1", Action: api.RollbackAction, State: state}}}
 		got := call(t, http.MethodDelete, (&cloud{list: podList()}).start(t, Options{Rollbacks: r, Queue: new(waiting)})+upgradeWeb1)
 		if got.code != want || (want == 200) != (len(r.noted) == 1) {
 			t.Errorf("%s: got %d %q after %q, want %d", state, got.code, got.body, r.noted, want)

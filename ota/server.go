@@ -25,7 +25,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Options are the options of New. Its functions and interfaces must be safe for concurrent use.
@@ -145,32 +145,32 @@ func New(o Options) (*API, error) {
 // be configured to send some.
 func (s *server) routes() http.Handler {
 	r := mux.NewRouter().SkipClean(true).UseEncodedPath()
-	r.Handle(nodeapi.Healthz, methods{http.MethodGet: s.healthz})
-	r.Handle(nodeapi.Readyz, methods{http.MethodGet: s.readyz})
-	r.Handle(nodeapi.Pods, methods{http.MethodGet: s.listPods})
-	r.Handle(nodeapi.ImagePulls, methods{http.MethodGet: only(s.listPulls)})
+	r.Handle(api.Healthz, methods{http.MethodGet: s.healthz})
+	r.Handle(api.Readyz, methods{http.MethodGet: s.readyz})
+	r.Handle(api.Pods, methods{http.MethodGet: s.listPods})
+	r.Handle(api.ImagePulls, methods{http.MethodGet: only(s.listPulls)})
 	upgrade := methods{http.MethodPost: s.upgrade}
 	if s.Queue != nil || s.Rollbacks != nil {
 		upgrade[http.MethodGet], upgrade[http.MethodDelete] = only(s.showUpgrade), only(s.cancelUpgrade)
-		r.Handle(nodeapi.Upgrades, methods{http.MethodGet: only(s.listUpgrades)})
+		r.Handle(api.Upgrades, methods{http.MethodGet: only(s.listUpgrades)})
 	}
-	r.Handle(nodeapi.UpgradePattern, upgrade)
-	r.Handle(nodeapi.ImagePullPattern, methods{http.MethodPost: only(s.requestPull), http.MethodGet: only(s.showPull, nodeapi.WatchParam), http.MethodDelete: only(s.cancelPull)})
+	r.Handle(api.UpgradePattern, upgrade)
+	r.Handle(api.ImagePullPattern, methods{http.MethodPost: only(s.requestPull), http.MethodGet: only(s.showPull, api.WatchParam), http.MethodDelete: only(s.cancelPull)})
 	if s.Holds != nil {
-		r.Handle(nodeapi.HoldPattern, methods{http.MethodPost: s.hold, http.MethodGet: only(s.showHold), http.MethodDelete: only(s.removeHold)})
+		r.Handle(api.HoldPattern, methods{http.MethodPost: s.hold, http.MethodGet: only(s.showHold), http.MethodDelete: only(s.removeHold)})
 	}
 	if s.Rollbacks != nil {
-		r.Handle(nodeapi.RollbackPattern, methods{http.MethodPost: s.rollback})
-		r.Handle(nodeapi.HistoryPattern, methods{http.MethodGet: only(s.showHistory)})
+		r.Handle(api.RollbackPattern, methods{http.MethodPost: s.rollback})
+		r.Handle(api.HistoryPattern, methods{http.MethodGet: only(s.showHistory)})
 	}
 	if s.Metrics != nil {
-		r.Handle(nodeapi.Metrics, methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) error {
+		r.Handle(api.Metrics, methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) error {
 			s.Metrics.ServeHTTP(w, r)
 			return nil
 		}})
 	}
 	if s.Cache != nil {
-		r.Handle(nodeapi.Cache, methods{http.MethodGet: only(func(w http.ResponseWriter, _ *http.Request) error {
+		r.Handle(api.Cache, methods{http.MethodGet: only(func(w http.ResponseWriter, _ *http.Request) error {
 			return writeJSON(w, s.Cache(), "  ")
 		})})
 	}

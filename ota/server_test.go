@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // unusedPods is for tests in which no one asks the cloud.
@@ -138,8 +138,8 @@ func TestRoutes(t *testing.T) {
 func TestAnUnknownPathNamesAllThatThereAre(t *testing.T) {
 	got := call(t, "GET", serve(t, unusedPods(t))+"/nonsense")
 	for _, path := range []string{
-		nodeapi.Pods, nodeapi.Healthz, nodeapi.Readyz, nodeapi.Metrics, nodeapi.Cache, nodeapi.ImagePulls, nodeapi.Upgrades,
-		nodeapi.Page, nodeapi.Apps, nodeapi.Node, nodeapi.Events, nodeapi.Stream, nodeapi.Bundle, nodeapi.WebCodes, nodeapi.WebTokens,
+		api.Pods, api.Healthz, api.Readyz, api.Metrics, api.Cache, api.ImagePulls, api.Upgrades,
+		api.Page, api.Apps, api.Node, api.Events, api.Stream, api.Bundle, api.WebCodes, api.WebTokens,
 		upgradeWeb1, pullWeb1, holdWeb1, rollbackWeb1, historyWeb1,
 	} {
 		last := path[strings.LastIndex(path, "/"):]

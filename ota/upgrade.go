@@ -19,9 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
-	"github.com/edgehub-io/edgehub/ota/placement"
-	"github.com/edgehub-io/edgehub/ota/room"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
+	"github.com/edgehub-io/edgehub/ota/api/placement"
+	"github.com/edgehub-io/edgehub/ota/api/room"
 )
 
 // upgrade deletes a pod that needs an upgrade, so that its DaemonSet or StatefulSet replaces the pod by one of
@@ -144,7 +144,7 @@ func (s *server) checkNode(ctx, caller context.Context, pods []corev1.Pod, pod *
 	if err := s.checkRegistered(nameOf(pod)); err != nil {
 		return err
 	}
-	target, ok := upgrade.NextOf(pod)
+	target, ok := api.NextOf(pod)
 	if !ok || len(target.Requests)+len(target.HostPorts) == 0 && target.Placement == nil {
 		return nil
 	}
@@ -241,8 +241,8 @@ func (s *server) logUpgrade(ctx context.Context, name types.NamespacedName, pod 
 	}
 	if pod != nil {
 		attrs = append(attrs, slog.String("uid", string(pod.UID)))
-		if need := upgrade.Condition(pod, upgrade.NeedCondition); need != nil {
-			attrs = append(attrs, slog.String("revision", upgrade.RevisionOf(need)))
+		if need := api.Condition(pod, api.NeedCondition); need != nil {
+			attrs = append(attrs, slog.String("revision", api.RevisionOf(need)))
 		}
 	}
 	switch {

@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // watched is a cloud with the pod web-1 whose watches the test feeds, and the API in front of it, whose connections are
@@ -115,7 +115,7 @@ func modified(version, note string) string {
 // open opens a watch.
 func (w *watched) open(t *testing.T, query string) *http.Response {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://hub"+nodeapi.Pods+"?watch=true"+query, http.NoBody)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://hub"+api.Pods+"?watch=true"+query, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestAWatchOfPodsEnds(t *testing.T) {
 		w := newWatched(t, false)
 		began := time.Now()
 		res := w.open(t, "&timeoutSeconds=90")
-		if since := res.Header.Get(nodeapi.OfflineSinceHeader); since != "2026-05-06T09:08:09Z" {
+		if since := res.Header.Get(api.OfflineSinceHeader); since != "2026-05-06T09:08:09Z" {
 			t.Errorf("offline since %q", since)
 		}
 		lines := json.NewDecoder(res.Body)

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // crashes makes a pod one whose container has ended so many times.
@@ -189,9 +189,9 @@ func TestTheTimeOfTheQuestionCounts(t *testing.T) {
 func TestHowLongASuccessorHasToStayReady(t *testing.T) {
 	target := func(revision string, seconds int32) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
-			out := upgrade.NewTarget(revision, &corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:v2"}}})
+			out := api.NewTarget(revision, &corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:v2"}}})
 			out.MinReadySeconds = seconds
-			p.Annotations = map[string]string{upgrade.TargetAnnotation: out.Encode()}
+			p.Annotations = map[string]string{api.TargetAnnotation: out.Encode()}
 		}
 	}
 	tests := map[string]struct {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/helptext"
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // fits fails for lines of more than 80 columns, which a terminal wraps. Only a name may be longer, on a
@@ -50,30 +50,30 @@ func busy(t *testing.T, namespace, short, long, revision, image, text string) *f
 	lagging := pod(namespace, long, oldRevision, targetOf("web="+image+":v2"), needs(yes, newRevision), images(corev1.ConditionFalse, "PrepullRegistryUnreachable", newRevision), crashes(12, ""))
 	lagging.Spec.Containers[0].Image = image + ":v1"
 	next := time.Now().Add(time.Hour)
-	access := nodeapi.PodAccess{Addresses: []string{"169.254.2.1:10268", "[fd00::2:1]:10268"}, ClusterIP: &nodeapi.ClusterIP{},
-		Pods: []nodeapi.PodRoute{{Namespace: namespace, Name: long, Route: nodeapi.Bypass}, {Namespace: namespace, Name: long, Route: nodeapi.Proxied, Proxy: text}}}
-	pull := nodeapi.ImagePull{Namespace: namespace, Pod: long, UID: "u", Revision: revision, State: nodeapi.Failed,
-		Images: []nodeapi.Image{{Image: image + "@sha256:" + strings.Repeat("0123456789abcdef", 4), State: nodeapi.Failed, LastError: text, NextRetry: &next, Attempts: 3}}}
-	upgrade := func(state nodeapi.UpgradeState) nodeapi.Upgrade {
-		return nodeapi.Upgrade{Namespace: namespace, Pod: long, UID: "u", Action: nodeapi.UpgradeAction, Revision: revision, State: state, Next: &next, Message: text}
+	access := api.PodAccess{Addresses: []string{"169.254.2.1:10268", "[fd00::2:1]:10268"}, ClusterIP: &api.ClusterIP{},
+		Pods: []api.PodRoute{{Namespace: namespace, Name: long, Route: api.Bypass}, {Namespace: namespace, Name: long, Route: api.Proxied, Proxy: text}}}
+	pull := api.ImagePull{Namespace: namespace, Pod: long, UID: "u", Revision: revision, State: api.Failed,
+		Images: []api.Image{{Image: image + "@sha256:" + strings.Repeat("0123456789abcdef", 4), State: api.Failed, LastError: text, NextRetry: &next, Attempts: 3}}}
+	upgrade := func(state api.UpgradeState) api.Upgrade {
+		return api.Upgrade{Namespace: namespace, Pod: long, UID: "u", Action: api.UpgradeAction, Revision: revision, State: state, Next: &next, Message: text}
 	}
 	return newFakeHub(t).
 		on("GET", "/pods", podList(pod(namespace, short, newRevision, needs(corev1.ConditionFalse, newRevision)), lagging, pod("kube-system", "proxy-2", "x"))).
-		on("GET", nodeapi.Readyz, answersWith(200, "OK, offline since 2026-01-01T10:00:00Z: no apiserver can be reached, and the node is served from the cache")).
-		on("GET", nodeapi.ImagePulls, sends(nodeapi.ImagePullList{Items: []nodeapi.ImagePull{pull}})).
-		on("GET", nodeapi.Upgrades, sends(nodeapi.UpgradeList{Items: []nodeapi.Upgrade{upgrade(nodeapi.Scheduled), upgrade(nodeapi.Dropped)}})).
-		on("GET", nodeapi.Cache, sends(map[string]any{
-			"cloud":     nodeapi.CloudState{Since: ago(3 * time.Hour), APIServers: []nodeapi.APIServerState{{Address: "https://apiserver.edge.example.com:6443", Since: ago(time.Hour), Error: text}}},
+		on("GET", api.Readyz, answersWith(200, "OK, offline since 2026-01-01T10:00:00Z: no apiserver can be reached, and the node is served from the cache")).
+		on("GET", api.ImagePulls, sends(api.ImagePullList{Items: []api.ImagePull{pull}})).
+		on("GET", api.Upgrades, sends(api.UpgradeList{Items: []api.Upgrade{upgrade(api.Scheduled), upgrade(api.Dropped)}})).
+		on("GET", api.Cache, sends(map[string]any{
+			"cloud":     api.CloudState{Since: ago(3 * time.Hour), APIServers: []api.APIServerState{{Address: "https://apiserver.edge.example.com:6443", Since: ago(time.Hour), Error: text}}},
 			"views":     []map[string]any{{"user": "system:serviceaccount:" + namespace + ":default", "resource": "configmaps.v1", "complete": true, "objects": 7, "bytes": 5 * mib, "updated": ago(time.Hour)}, {"resource": "x"}},
 			"podAccess": access, "transforms": []string{"apiserver-service", "root-ca", "kubeconfig-of-kubelet", "default-namespace"},
 		})).
-		on("GET", nodeapi.HoldPath(namespace, long), sends(nodeapi.Hold{Namespace: namespace, Pod: long, Until: next, Reason: text})).
-		on("GET", nodeapi.HistoryPath(namespace, long), sends(nodeapi.History{Items: []nodeapi.Revision{{Revision: revision, Since: ago(99 * time.Hour), Current: true, Images: []string{image + ":v1", image + "-sidecar:v1"}}}})).
-		on("GET", nodeapi.Events, sends(nodeapi.EventList{Items: []nodeapi.Event{
+		on("GET", api.HoldPath(namespace, long), sends(api.Hold{Namespace: namespace, Pod: long, Until: next, Reason: text})).
+		on("GET", api.HistoryPath(namespace, long), sends(api.History{Items: []api.Revision{{Revision: revision, Since: ago(99 * time.Hour), Current: true, Images: []string{image + ":v1", image + "-sidecar:v1"}}}})).
+		on("GET", api.Events, sends(api.EventList{Items: []api.Event{
 			{Namespace: namespace, Kind: "Pod", Name: long, Type: "Warning", Reason: "FailedToRetrieveImagePullSecret", Message: text, Last: ago(time.Hour)},
 			{Kind: "Node", Name: "edge-1", Type: "Normal", Reason: revision, Message: "Node edge-1 status is now: NodeReady", Last: ago(99 * time.Hour)},
 		}})).
-		on("POST", nodeapi.WebCodes, sends(nodeapi.Code{Code: strings.Repeat("k", 26), Expires: next}))
+		on("POST", api.WebCodes, sends(api.Code{Code: strings.Repeat("k", 26), Expires: next}))
 }
 
 func TestOutputFitsATerminal(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // hold sets, removes or shows the hold of a pod.
@@ -18,18 +18,18 @@ func hold(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	path := nodeapi.HoldPath(pod.Namespace, pod.Name)
+	path := api.HoldPath(pod.Namespace, pod.Name)
 	switch {
 	case c.remove:
 		return c.sayOf(c.askNew(ctx, http.MethodDelete, path))
 	case c.length > 0:
-		q := url.Values{nodeapi.ForParam: {c.length.String()}}
+		q := url.Values{api.ForParam: {c.length.String()}}
 		if c.reason != "" {
-			q.Set(nodeapi.ReasonParam, c.reason)
+			q.Set(api.ReasonParam, c.reason)
 		}
 		return c.sayOf(c.askNew(ctx, http.MethodPost, withQuery(path, q)))
 	}
-	var h nodeapi.Hold
+	var h api.Hold
 	if err := orTooOld(c.hub.Read(ctx, path, &h)); err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func cancel(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.sayOf(c.askNew(ctx, http.MethodDelete, nodeapi.UpgradePath(pod.Namespace, pod.Name)))
+	return c.sayOf(c.askNew(ctx, http.MethodDelete, api.UpgradePath(pod.Namespace, pod.Name)))
 }
 
 // rollback has a pod return to an earlier revision. With --wait it returns when that runs, and has stayed
@@ -59,9 +59,9 @@ func rollback(ctx context.Context, c *call) error {
 	}
 	q := c.query(time.Now())
 	if c.to != "" {
-		q.Set(nodeapi.RevisionParam, c.to)
+		q.Set(api.RevisionParam, c.to)
 	}
-	path := withQuery(nodeapi.RollbackPath(pod.Namespace, pod.Name), q)
+	path := withQuery(api.RollbackPath(pod.Namespace, pod.Name), q)
 	if !c.wait {
 		return c.sayOf(c.askNew(ctx, http.MethodPost, path))
 	}
@@ -71,7 +71,7 @@ func rollback(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	w := waiting{began: time.Now(), action: nodeapi.RollbackAction}
+	w := waiting{began: time.Now(), action: api.RollbackAction}
 	answer, err := c.askNew(ctx, http.MethodPost, path)
 	if err != nil {
 		return err

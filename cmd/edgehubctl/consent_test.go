@@ -9,8 +9,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 const (
@@ -20,7 +19,7 @@ const (
 	rollbackText = "Rollback of pod shop/web-1 to revision 5d8f requested"
 )
 
-func isRollback(u *nodeapi.Upgrade) { u.Action, u.Revision = nodeapi.RollbackAction, oldRevision }
+func isRollback(u *api.Upgrade) { u.Action, u.Revision = api.RollbackAction, oldRevision }
 
 // rolling is pod web-1 in a rollback from web:v2 to web:v1.
 func rolling(revision, image, containerID string, change ...func(*corev1.Pod)) corev1.Pod {
@@ -45,7 +44,7 @@ func TestARollbackIsWaitedFor(t *testing.T) {
 		p.Status.ContainerStatuses[0].RestartCount = 4
 		p.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
 	}
-	begun, done := anUpgrade(nodeapi.InProgress, isRollback), anUpgrade(nodeapi.Done, isRollback)
+	begun, done := anUpgrade(api.InProgress, isRollback), anUpgrade(api.Done, isRollback)
 	const waited = "waiting for pod shop/web-1: in progress\n"
 	tests := map[string]struct {
 		pods []corev1.Pod // each is what the hub shows at one look
@@ -71,7 +70,7 @@ waiting for pod shop/web-1 to stay Ready for 60ms
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			h := newFakeHub(t).on("POST", rollbackOf, answersWith(202, rollbackText)).on("GET", nodeapi.Upgrades, upgradeList(begun), upgradeList(done))
+			h := newFakeHub(t).on("POST", rollbackOf, answersWith(202, rollbackText)).on("GET", api.Upgrades, upgradeList(begun), upgradeList(done))
 			for _, p := range tt.pods {
 				h.answers["GET /pods"] = append(h.answers["GET /pods"], podList(p))
 			}
@@ -81,18 +80,18 @@ waiting for pod shop/web-1 to stay Ready for 60ms
 	const refused = "pod shop/web-1 was not rolled back to revision 5d8f: more than images differs"
 	newFakeHub(t).on("POST", rollbackOf, answersWith(409, refused)).edgehubctl(t, "rollback", "shop/web-1").is(t, exitNotNow, "", "error: "+refused+"\n")
 	h := newFakeHub(t).on("POST", rollbackOf, answersWith(202, rollbackText)).on("GET", "/pods", podList(before)).
-		on("GET", nodeapi.Upgrades, upgradeList(anUpgrade(nodeapi.Dropped, isRollback, because("more than images differs"))))
+		on("GET", api.Upgrades, upgradeList(anUpgrade(api.Dropped, isRollback, because("more than images differs"))))
 	h.edgehubctl(t, "rollback", "shop/web-1", "--wait").is(t, exitFailed, rollbackText+"\n", "error: the rollback of pod shop/web-1 to revision 5d8f was dropped: more than images differs\n")
-	h.on("GET", nodeapi.Upgrades, upgradeList(done)).on("GET", "/pods", podList(before), podList(rolling(oldRevision, "web:v1", "2"))).
+	h.on("GET", api.Upgrades, upgradeList(done)).on("GET", "/pods", podList(before), podList(rolling(oldRevision, "web:v1", "2"))).
 		edgehubctl(t, "rollback", "shop/web-1", "--wait", "-o", "json").has(t, exitDone, `"successor": "web-1"`, "to stay Ready")
 	h.on("GET", "/pods", podList()).edgehubctl(t, "rollback", "shop/web-1", "--wait").has(t, exitFailed, rollbackText, "was not among the node's pods before its rollback")
 }
 
 func TestTheQueueAndTheHistory(t *testing.T) {
 	next := time.Date(2026, 1, 2, 3, 0, 0, 0, time.Local)
-	h := newerHub(t, anUpgrade(nodeapi.WaitingForCloud), anUpgrade(nodeapi.Scheduled, func(u *nodeapi.Upgrade) { u.Namespace, u.Next = "media", &next }),
-		anUpgrade(nodeapi.Dropped, isRollback, because("more than images differs\nshop/evil   \x1b[2J between the revisions: the admin can roll back all"))).
-		on("GET", historyOf, sends(nodeapi.History{Items: []nodeapi.Revision{
+	h := newerHub(t, anUpgrade(api.WaitingForCloud), anUpgrade(api.Scheduled, func(u *api.Upgrade) { u.Namespace, u.Next = "media", &next }),
+		anUpgrade(api.Dropped, isRollback, because("more than images differs\nshop/evil   \x1b[2J between the revisions: the admin can roll back all"))).
+		on("GET", historyOf, sends(api.History{Items: []api.Revision{
 			{Revision: newRevision, Since: time.Now().Add(-3 * time.Hour), Current: true, Images: []string{"web:v2", "log:v1"}, Retained: true},
 			{Revision: oldRevision, Since: time.Now().Add(-50 * time.Hour), Images: []string{"registry.example.com/with/a/long/name/web:v1"}}}}))
 	got := h.edgehubctl(t, "queue")
@@ -121,7 +120,7 @@ media/web-1   Upgrade   7c9b       scheduled 01-02 03:00   -
 5d8f       2d2h    no        no        registry.example.com/with/a/long/name/web
                                        :v1
 `, "")
-	newFakeHub(t).on("GET", historyOf, sends(nodeapi.History{Items: []nodeapi.Revision{
+	newFakeHub(t).on("GET", historyOf, sends(api.History{Items: []api.Revision{
 		{Revision: newRevision, Since: time.Now().Add(-3 * time.Hour), Current: true, Images: []string{"web:v2"}, Retained: true},
 		{Revision: oldRevision, Since: time.Now().Add(-50 * time.Hour), Images: []string{"web:v1"}, Retained: true, Blocked: "the cluster does not have that revision any more (revisionHistoryLimit): the admin can roll out that version again"},
 	}})).edgehubctl(t, "history", "shop/web-1").is(t, exitDone, `REVISION   SINCE   CURRENT   ON NODE   IMAGES
@@ -132,7 +131,7 @@ shop/web-1 cannot go back to 5d8f: the cluster does not have that revision any
 more (revisionHistoryLimit): the admin can roll out that version again.
 `, "")
 	h.edgehubctl(t, "history", "shop/web-1", "-o", "json").has(t, exitDone, `"revision": "7c9b"`, "")
-	newFakeHub(t).on("GET", historyOf, sends(nodeapi.History{})).edgehubctl(t, "history", "shop/web-1").has(t, exitDone, "no revision of pod shop/web-1 yet", "")
+	newFakeHub(t).on("GET", historyOf, sends(api.History{})).edgehubctl(t, "history", "shop/web-1").has(t, exitDone, "no revision of pod shop/web-1 yet", "")
 }
 
 func TestPodsShowWhatWaits(t *testing.T) {
@@ -140,25 +139,25 @@ func TestPodsShowWhatWaits(t *testing.T) {
 	until := time.Now().Add(time.Hour)
 	heldUntil := func(t time.Time) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
-			p.Annotations = map[string]string{upgrade.HoldAnnotation: fmt.Sprintf(`{"since":"2026-01-01T10:00:00Z","until":%q}`, t.UTC().Format(time.RFC3339))}
+			p.Annotations = map[string]string{api.HoldAnnotation: fmt.Sprintf(`{"since":"2026-01-01T10:00:00Z","until":%q}`, t.UTC().Format(time.RFC3339))}
 		}
 	}
 	rolledBack := func(status corev1.ConditionStatus) func(*corev1.Pod) {
-		return condition(upgrade.RolledBackCondition, status, "", oldRevision, 0)
+		return condition(api.RolledBackCondition, status, "", oldRevision, 0)
 	}
 	tests := map[string]struct {
 		pod      corev1.Pod
-		upgrades []nodeapi.Upgrade
+		upgrades []api.Upgrade
 		want     string
 	}{
 		"nothing":             {pod("shop", "web-1", oldRevision, need), nil, ""},
-		"a queue":             {pod("shop", "web-1", oldRevision, need), []nodeapi.Upgrade{anUpgrade(nodeapi.WaitingForCloud)}, "queued"},
-		"another pod's":       {pod("shop", "web-2", oldRevision, need), []nodeapi.Upgrade{anUpgrade(nodeapi.WaitingForCloud)}, ""},
-		"a predecessor's":     {pod("shop", "web-1", oldRevision, need), []nodeapi.Upgrade{anUpgrade(nodeapi.WaitingForCloud, func(u *nodeapi.Upgrade) { u.UID = "x" })}, ""},
-		"what has ended":      {pod("shop", "web-1", oldRevision, need), []nodeapi.Upgrade{anUpgrade(nodeapi.Dropped)}, ""},
+		"a queue":             {pod("shop", "web-1", oldRevision, need), []api.Upgrade{anUpgrade(api.WaitingForCloud)}, "queued"},
+		"another pod's":       {pod("shop", "web-2", oldRevision, need), []api.Upgrade{anUpgrade(api.WaitingForCloud)}, ""},
+		"a predecessor's":     {pod("shop", "web-1", oldRevision, need), []api.Upgrade{anUpgrade(api.WaitingForCloud, func(u *api.Upgrade) { u.UID = "x" })}, ""},
+		"what has ended":      {pod("shop", "web-1", oldRevision, need), []api.Upgrade{anUpgrade(api.Dropped)}, ""},
 		"a hold":              {pod("shop", "web-1", oldRevision, need, heldUntil(until)), nil, "held until " + until.Format("01-02 15:04")},
-		"a hold of a queue":   {pod("shop", "web-1", oldRevision, need, heldUntil(until)), []nodeapi.Upgrade{anUpgrade(nodeapi.Held)}, "held until " + until.Format("01-02 15:04")},
-		"a hold not yet out":  {pod("shop", "web-1", oldRevision, need), []nodeapi.Upgrade{anUpgrade(nodeapi.Held)}, "held"},
+		"a hold of a queue":   {pod("shop", "web-1", oldRevision, need, heldUntil(until)), []api.Upgrade{anUpgrade(api.Held)}, "held until " + until.Format("01-02 15:04")},
+		"a hold not yet out":  {pod("shop", "web-1", oldRevision, need), []api.Upgrade{anUpgrade(api.Held)}, "held"},
 		"a hold that is over": {pod("shop", "web-1", oldRevision, need, heldUntil(start)), nil, ""},
 		"rolled back":         {pod("shop", "web-1", oldRevision, rolledBack(corev1.ConditionTrue)), nil, "rolled back"},
 		"refused":             {pod("shop", "web-1", oldRevision, rolledBack(corev1.ConditionFalse)), nil, ""},
@@ -171,6 +170,6 @@ func TestPodsShowWhatWaits(t *testing.T) {
 			}
 		})
 	}
-	newerHub(t, anUpgrade(nodeapi.WaitingForCloud)).on("GET", "/pods", podList(pod("shop", "web-1", oldRevision, need))).
+	newerHub(t, anUpgrade(api.WaitingForCloud)).on("GET", "/pods", podList(pod("shop", "web-1", oldRevision, need))).
 		edgehubctl(t, "pods", "-o", "json").has(t, exitDone, `"upgradeState": "queued"`, "")
 }

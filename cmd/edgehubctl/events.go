@@ -8,16 +8,16 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // events lists the last Events that passed the hub.
 func events(ctx context.Context, c *call) error {
-	list := nodeapi.EventList{Items: []nodeapi.Event{}}
-	if err := orTooOld(c.hub.Read(ctx, nodeapi.Events, &list)); err != nil {
+	list := api.EventList{Items: []api.Event{}}
+	if err := orTooOld(c.hub.Read(ctx, api.Events, &list)); err != nil {
 		return err
 	}
-	list.Items = slices.DeleteFunc(list.Items, func(e nodeapi.Event) bool { return c.namespace != "" && c.namespace != e.Namespace })
+	list.Items = slices.DeleteFunc(list.Items, func(e api.Event) bool { return c.namespace != "" && c.namespace != e.Namespace })
 	switch {
 	case c.output == "json":
 		return printJSON(c.out, list)
@@ -31,7 +31,7 @@ func events(ctx context.Context, c *call) error {
 	return nil
 }
 
-func (c *call) eventTable(shown []nodeapi.Event, now time.Time) string {
+func (c *call) eventTable(shown []api.Event, now time.Time) string {
 	header := []string{"OBJECT", "AGE", "TYPE", "REASON", "MESSAGE"}
 	if c.output == wide {
 		header = []string{"OBJECT", "AGE", "TYPE", "REASON", "COUNT", "FIRST", "SOURCE", "MESSAGE"}

@@ -12,7 +12,7 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/pullview"
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/cmd/internal/screen"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // waiting is what --wait waits for.
@@ -20,7 +20,7 @@ type waiting struct {
 	*podview.Replacement
 	began time.Time
 	// action is what the hub has to be done with before the pod is looked at; "": nothing.
-	action nodeapi.Action
+	action api.Action
 }
 
 // waitFor polls the hub. That is cheap: the hub has all of it in memory, and few people wait at once.
@@ -28,7 +28,7 @@ func (c *call) waitFor(ctx context.Context, w *waiting) error {
 	report := c.progressReporter()
 	where := "for the hub"
 	what := "upgrade"
-	if w.action == nodeapi.RollbackAction {
+	if w.action == api.RollbackAction {
 		what = "rollback"
 	}
 	for {
@@ -76,7 +76,7 @@ func (c *call) lookAtHub(ctx context.Context, w *waiting) (next string, err erro
 	if err != nil {
 		return "", orTooOld(err)
 	}
-	var last *nodeapi.Upgrade // that waits or is in progress, and otherwise the last that has ended
+	var last *api.Upgrade // that waits or is in progress, and otherwise the last that has ended
 	for i := range list.Items {
 		if u := &list.Items[i]; u.UID == string(w.UID) && u.Action == w.action && (last == nil || last.State.Final()) {
 			last = u
@@ -86,7 +86,7 @@ func (c *call) lookAtHub(ctx context.Context, w *waiting) (next string, err erro
 	switch {
 	case last == nil:
 		return "", endf(exitFailed, "the hub has forgotten the %s of pod %s: %s queue shows what it knows", what, w.Old, name)
-	case last.State == nodeapi.Done:
+	case last.State == api.Done:
 		w.Target = last.Revision
 		return "", nil
 	case last.State.Final():

@@ -21,34 +21,33 @@ import (
 
 	"github.com/edgehub-io/edgehub/hub/bundle"
 	"github.com/edgehub-io/edgehub/ota"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/page"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
 	"github.com/edgehub-io/edgehub/ota/webtoken"
 )
 
 // parts keep what the real handlers write, in memory.
 type parts struct {
-	upgrades []nodeapi.Upgrade
-	hold     *nodeapi.Hold
-	rollback *nodeapi.Upgrade
+	upgrades []api.Upgrade
+	hold     *api.Hold
+	rollback *api.Upgrade
 }
 
 type queuePart struct{ *parts }
 
-func (p queuePart) Add(pod *corev1.Pod, revision string, w ota.When) (nodeapi.Upgrade, error) {
-	u := nodeapi.Upgrade{Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Action: nodeapi.UpgradeAction, Revision: revision, State: nodeapi.WaitingForCloud}
+func (p queuePart) Add(pod *corev1.Pod, revision string, w ota.When) (api.Upgrade, error) {
+	u := api.Upgrade{Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Action: api.UpgradeAction, Revision: revision, State: api.WaitingForCloud}
 	if !w.At.IsZero() || w.Window != "" {
-		u.State, u.Next = nodeapi.Scheduled, &w.At
+		u.State, u.Next = api.Scheduled, &w.At
 	}
-	p.upgrades = []nodeapi.Upgrade{u}
+	p.upgrades = []api.Upgrade{u}
 	return u, nil
 }
 
-func (p queuePart) State(types.NamespacedName) (nodeapi.Upgrade, bool) {
-	return nodeapi.Upgrade{}, false
+func (p queuePart) State(types.NamespacedName) (api.Upgrade, bool) {
+	return api.Upgrade{}, false
 }
-func (p queuePart) States() []nodeapi.Upgrade { return p.upgrades }
+func (p queuePart) States() []api.Upgrade { return p.upgrades }
 func (p queuePart) Cancel(types.NamespacedName) (bool, error) {
 	was := len(p.upgrades) > 0
 	p.upgrades = nil
@@ -57,16 +56,16 @@ func (p queuePart) Cancel(types.NamespacedName) (bool, error) {
 
 type holdsPart struct{ *parts }
 
-func (p holdsPart) Set(pod *corev1.Pod, _ upgrade.Policy, length time.Duration, reason string) (nodeapi.Hold, error) {
-	p.hold = &nodeapi.Hold{Namespace: pod.Namespace, Pod: pod.Name, Since: time.Now(), Until: time.Now().Add(length), Reason: reason}
+func (p holdsPart) Set(pod *corev1.Pod, _ api.Policy, length time.Duration, reason string) (api.Hold, error) {
+	p.hold = &api.Hold{Namespace: pod.Namespace, Pod: pod.Name, Since: time.Now(), Until: time.Now().Add(length), Reason: reason}
 	return *p.hold, nil
 }
 
-func (p holdsPart) Of(*corev1.Pod) (nodeapi.Hold, bool) { return p.State(types.NamespacedName{}) }
+func (p holdsPart) Of(*corev1.Pod) (api.Hold, bool) { return p.State(types.NamespacedName{}) }
 
-func (p holdsPart) State(types.NamespacedName) (nodeapi.Hold, bool) {
+func (p holdsPart) State(types.NamespacedName) (api.Hold, bool) {
 	if p.hold == nil {
-		return nodeapi.Hold{}, false
+		return api.Hold{}, false
 	}
 	return *p.hold, true
 }
@@ -80,40 +79,40 @@ func (p holdsPart) Remove(types.NamespacedName) (bool, error) {
 // rollbacksPart has run revision 5d8f before, and rolls back as soon as somebody looks.
 type rollbacksPart struct{ *parts }
 
-func (p rollbacksPart) History(*corev1.Pod) nodeapi.History {
-	return nodeapi.History{Items: []nodeapi.Revision{
+func (p rollbacksPart) History(*corev1.Pod) api.History {
+	return api.History{Items: []api.Revision{
 		{Revision: "6e0a", Since: time.Now().Add(-3 * time.Hour), Current: true, Images: []string{"web:v1"}, Retained: true},
 		{Revision: oldRevision, Since: time.Now().Add(-50 * time.Hour), Images: []string{"web:v0"}},
 	}}
 }
 
-func (p rollbacksPart) Previous(_ *corev1.Pod, revision string) (upgrade.Target, bool) {
-	return upgrade.Target{Revision: oldRevision}, revision == "" || revision == oldRevision
+func (p rollbacksPart) Previous(_ *corev1.Pod, revision string) (api.Target, bool) {
+	return api.Target{Revision: oldRevision}, revision == "" || revision == oldRevision
 }
 
-func (p rollbacksPart) Missing(upgrade.Target) []string { return nil }
+func (p rollbacksPart) Missing(api.Target) []string { return nil }
 
-func (p rollbacksPart) Request(pod *corev1.Pod, target upgrade.Target) error {
-	p.rollback = &nodeapi.Upgrade{Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Action: nodeapi.RollbackAction, Revision: target.Revision, State: nodeapi.InProgress}
+func (p rollbacksPart) Request(pod *corev1.Pod, target api.Target) error {
+	p.rollback = &api.Upgrade{Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Action: api.RollbackAction, Revision: target.Revision, State: api.InProgress}
 	return nil
 }
 
 func (p rollbacksPart) Withdraw(types.NamespacedName) error { return nil }
 
-func (p rollbacksPart) State(types.NamespacedName) (nodeapi.Upgrade, bool) {
+func (p rollbacksPart) State(types.NamespacedName) (api.Upgrade, bool) {
 	if p.rollback == nil {
-		return nodeapi.Upgrade{}, false
+		return api.Upgrade{}, false
 	}
 	now := *p.rollback
-	p.rollback.State = nodeapi.Done
+	p.rollback.State = api.Done
 	return now, true
 }
 
-func (p rollbacksPart) States() []nodeapi.Upgrade {
+func (p rollbacksPart) States() []api.Upgrade {
 	if p.rollback == nil {
 		return nil
 	}
-	return []nodeapi.Upgrade{*p.rollback}
+	return []api.Upgrade{*p.rollback}
 }
 
 // realHandlers is a hub of package ota, whose apiserver has pod shop/web-1. ota.Options have the rest.
@@ -194,7 +193,7 @@ func TestRealHandlers(t *testing.T) {
 
 func TestRealHandlersOfThePage(t *testing.T) {
 	t.Chdir(t.TempDir())
-	event := nodeapi.Event{Namespace: "shop", Kind: "Pod", Name: "web-1", Type: "Normal", Reason: "Pulled", Message: "image is here", Last: ago(3 * time.Hour)}
+	event := api.Event{Namespace: "shop", Kind: "Pod", Name: "web-1", Type: "Normal", Reason: "Pulled", Message: "image is here", Last: ago(3 * time.Hour)}
 	broken := false
 	parts := []bundle.Part{{Name: "log.txt", Write: func(_ context.Context, w io.Writer) error {
 		_, err := io.CopyN(w, rand.Reader, mib) // more than is buffered on the way
@@ -202,8 +201,8 @@ func TestRealHandlersOfThePage(t *testing.T) {
 	}}}
 	h := realPage(t, func(*ota.Options) {}, page.New(page.Options{
 		NodeName: "edge-1",
-		Node:     func() nodeapi.NodeState { return nodeapi.NodeState{Node: "edge-1"} },
-		Events:   func() nodeapi.EventList { return nodeapi.EventList{Items: []nodeapi.Event{event}} },
+		Node:     func() api.NodeState { return api.NodeState{Node: "edge-1"} },
+		Events:   func() api.EventList { return api.EventList{Items: []api.Event{event}} },
 		Bundle: func(ctx context.Context, w io.Writer) error {
 			err := bundle.Write(ctx, w, parts)
 			if broken {
@@ -220,7 +219,7 @@ func TestRealHandlersOfThePage(t *testing.T) {
 	if !ok || got.code != exitDone {
 		t.Fatalf("got %+v", got)
 	}
-	answer, err := http.Post("http://"+h.address+nodeapi.WebTokens, "application/json", strings.NewReader(`{"code":"`+code+`"}`))
+	answer, err := http.Post("http://"+h.address+api.WebTokens, "application/json", strings.NewReader(`{"code":"`+code+`"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,5 +249,5 @@ func TestRealHandlersOfAnOlderHub(t *testing.T) {
 func onNode(p *corev1.Pod) {
 	p.Spec.NodeName = "n"
 	p.Labels[appsv1.ControllerRevisionHashLabelKey] = "6e0a"
-	p.Annotations = map[string]string{upgrade.PolicyAnnotation: `{"rollback":true}`}
+	p.Annotations = map[string]string{api.PolicyAnnotation: `{"rollback":true}`}
 }

@@ -11,8 +11,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // running gives a pod containers, name=image, and volumes, /name=image.
@@ -37,27 +36,27 @@ func target(admitted bool, containers []string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		var template corev1.Pod
 		running(containers...)(&template)
-		target := upgrade.NewTarget(newRevision, &template.Spec)
+		target := api.NewTarget(newRevision, &template.Spec)
 		target.Admitted = admitted
-		p.Annotations = map[string]string{upgrade.TargetAnnotation: target.Encode()}
+		p.Annotations = map[string]string{api.TargetAnnotation: target.Encode()}
 	}
 }
 
 func TestTheImagesOfAnUpgrade(t *testing.T) {
 	const digest1, digest2 = "@sha256:1111111111112222", "@sha256:3333333333334444"
-	pulling := func(images ...string) []nodeapi.ImagePull {
-		p := imagePull(nodeapi.Pulling)
+	pulling := func(images ...string) []api.ImagePull {
+		p := imagePull(api.Pulling)
 		for _, i := range images {
-			p.Images = append(p.Images, image(i, nodeapi.Queued, 0, 0))
+			p.Images = append(p.Images, image(i, api.Queued, 0, 0))
 		}
-		return []nodeapi.ImagePull{p}
+		return []api.ImagePull{p}
 	}
 	both := func(now, then string) []func(*corev1.Pod) {
 		return []func(*corev1.Pod){running(strings.Fields(now)...), targetOf(strings.Fields(then)...)}
 	}
 	tests := map[string]struct {
 		change []func(*corev1.Pod)
-		pulls  []nodeapi.ImagePull
+		pulls  []api.ImagePull
 		want   string
 	}{
 		"another tag":                        {both("a=127.0.0.1:5000/shop/app:v1", "a=127.0.0.1:5000/shop/app:v2"), nil, "app:v1 -> v2"},
@@ -92,12 +91,12 @@ func TestTheImagesOfAnUpgrade(t *testing.T) {
 }
 
 func annotated(value string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) { p.Annotations = map[string]string{upgrade.TargetAnnotation: value} }
+	return func(p *corev1.Pod) { p.Annotations = map[string]string{api.TargetAnnotation: value} }
 }
 
 func ofRevision(revision string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.Annotations[upgrade.TargetAnnotation] = strings.Replace(p.Annotations[upgrade.TargetAnnotation], newRevision, revision, 1)
+		p.Annotations[api.TargetAnnotation] = strings.Replace(p.Annotations[api.TargetAnnotation], newRevision, revision, 1)
 	}
 }
 
@@ -166,9 +165,9 @@ shop/web-backend-9xk4d         1/1     Running            0          %s
 func TestPodsWhileTheCloudIsAway(t *testing.T) {
 	const offline = "offline since 2026-01-01T10:00:00Z: no apiserver can be reached, and the node is served from the cache"
 	const note = "offline since 2026-01-01T10:00:00Z: no apiserver can be reached, and the node is\nserved from the cache; a newer version may exist that this node has not been\ntold of\n"
-	h := newFakeHub(t).on("GET", "/pods", podList(pod("shop", "web-1", oldRevision))).on("GET", nodeapi.Readyz, answersWith(200, "OK, "+offline+"\n"))
+	h := newFakeHub(t).on("GET", "/pods", podList(pod("shop", "web-1", oldRevision))).on("GET", api.Readyz, answersWith(200, "OK, "+offline+"\n"))
 	h.edgehubctl(t, "pods").has(t, exitDone, "web-1   1/1     Running", note)
 	h.edgehubctl(t, "pods", "-o", "json").has(t, exitDone, `"pod": "web-1"`, note)
-	h.on("GET", nodeapi.Readyz, answersWith(200, "OK\n")).edgehubctl(t, "pods").has(t, exitDone, "web-1", "")
-	h.on("GET", nodeapi.Readyz, answersWith(500, "not ready")).edgehubctl(t, "pods").has(t, exitDone, "web-1", "")
+	h.on("GET", api.Readyz, answersWith(200, "OK\n")).edgehubctl(t, "pods").has(t, exitDone, "web-1", "")
+	h.on("GET", api.Readyz, answersWith(500, "not ready")).edgehubctl(t, "pods").has(t, exitDone, "web-1", "")
 }

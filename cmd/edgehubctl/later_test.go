@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 const (
@@ -19,32 +19,32 @@ const (
 	tooOld     = "error: this hub cannot do that, it is older than edgehubctl: update edgehub on this node\n"
 )
 
-func anUpgrade(state nodeapi.UpgradeState, change ...func(*nodeapi.Upgrade)) nodeapi.Upgrade {
-	u := nodeapi.Upgrade{Namespace: "shop", Pod: "web-1", UID: "uid-web-1", Action: nodeapi.UpgradeAction, Revision: newRevision, State: state, Requested: start}
+func anUpgrade(state api.UpgradeState, change ...func(*api.Upgrade)) api.Upgrade {
+	u := api.Upgrade{Namespace: "shop", Pod: "web-1", UID: "uid-web-1", Action: api.UpgradeAction, Revision: newRevision, State: state, Requested: start}
 	for _, c := range change {
 		c(&u)
 	}
 	return u
 }
 
-func because(message string) func(*nodeapi.Upgrade) {
-	return func(u *nodeapi.Upgrade) { u.Message = message }
+func because(message string) func(*api.Upgrade) {
+	return func(u *api.Upgrade) { u.Message = message }
 }
 
-func upgradeList(all ...nodeapi.Upgrade) http.HandlerFunc {
-	return sends(nodeapi.UpgradeList{Items: all})
+func upgradeList(all ...api.Upgrade) http.HandlerFunc {
+	return sends(api.UpgradeList{Items: all})
 }
 
 // newerHub knows of upgrades that wait.
-func newerHub(t *testing.T, all ...nodeapi.Upgrade) *fakeHub {
-	return newFakeHub(t).on("GET", nodeapi.Upgrades, upgradeList(all...))
+func newerHub(t *testing.T, all ...api.Upgrade) *fakeHub {
+	return newFakeHub(t).on("GET", api.Upgrades, upgradeList(all...))
 }
 
 func TestAnUpgradePullsFirst(t *testing.T) {
 	const asked = "Image pre-pull requested for pod shop/web-1"
-	done := lines(imagePull(nodeapi.Ready, image("web:v2", nodeapi.Ready, 9, 9)))
+	done := lines(imagePull(api.Ready, image("web:v2", api.Ready, 9, 9)))
 	hub := func() *fakeHub {
-		return newFakeHub(t).on("GET", nodeapi.Readyz, answersWith(200, "OK")).on("POST", pullOf, answersWith(200, asked)).
+		return newFakeHub(t).on("GET", api.Readyz, answersWith(200, "OK")).on("POST", pullOf, answersWith(200, asked)).
 			on("GET", watchOf, answersWith(200, done)).on("POST", upgradeOf, answersWith(200, started))
 	}
 	hub().edgehubctl(t, "upgrade", "shop/web-1").is(t, exitDone, asked+"\nweb:v2: ready, 9 B\n"+started+"\n", "")
@@ -58,7 +58,7 @@ func TestAnUpgradePullsFirst(t *testing.T) {
 		asks   int // for the upgrade
 	}{
 		"images that cannot be pulled": {func(h *fakeHub) {
-			h.on("GET", watchOf, answersWith(200, lines(imagePull(nodeapi.Failed, image("web:v2", nodeapi.Failed, 0, 0, failing("ImageNotFound", "no such tag", 0))))))
+			h.on("GET", watchOf, answersWith(200, lines(imagePull(api.Failed, image("web:v2", api.Failed, 0, 0, failing("ImageNotFound", "no such tag", 0))))))
 		}, exitFailed, asked + "\nweb:v2: failed for good: no such tag\n", "error: the images for pod shop/web-1 cannot be pulled: web:v2: failed for good: no such tag\n", 0},
 		"a pull that is refused": {func(h *fakeHub) {
 			h.on("POST", pullOf, answersWith(403, "pod shop/web-1 needs no upgrade"))
@@ -70,20 +70,20 @@ func TestAnUpgradePullsFirst(t *testing.T) {
 			h.on("POST", upgradeOf, answersWith(409, "pod shop/web-1 is held"))
 		}, exitNotNow, asked + "\nweb:v2: ready, 9 B\n", "error: pod shop/web-1 is held\n", 1},
 		"a hub that is not ready": {func(h *fakeHub) {
-			h.on("GET", nodeapi.Readyz, answersWith(500, "not ready: caches"))
+			h.on("GET", api.Readyz, answersWith(500, "not ready: caches"))
 		}, exitDone, asked + "\nweb:v2: ready, 9 B\n" + started + "\n", "", 1},
 		// Nobody waits for images without the cloud: until they are there, the hub would refuse the upgrade.
 		"no cloud": {func(h *fakeHub) {
-			h.on("GET", nodeapi.Readyz, answersWith(200, awayText)).on("POST", upgradeOf, answersWith(202, queuedText))
+			h.on("GET", api.Readyz, answersWith(200, awayText)).on("POST", upgradeOf, answersWith(202, queuedText))
 		}, exitDone, queuedText + "\n" + asked + "\n", "", 1},
 		"no cloud, and a hub that pulls none": {func(h *fakeHub) {
-			h.on("GET", nodeapi.Readyz, answersWith(200, awayText)).on("POST", upgradeOf, answersWith(202, queuedText)).on("POST", pullOf, answersWith(501, "no images"))
+			h.on("GET", api.Readyz, answersWith(200, awayText)).on("POST", upgradeOf, answersWith(202, queuedText)).on("POST", pullOf, answersWith(501, "no images"))
 		}, exitDone, queuedText + "\n", "", 1},
 		"no cloud, and a pull that is refused": {func(h *fakeHub) {
-			h.on("GET", nodeapi.Readyz, answersWith(200, awayText)).on("POST", upgradeOf, answersWith(202, queuedText)).on("POST", pullOf, answersWith(500, "disk full"))
+			h.on("GET", api.Readyz, answersWith(200, awayText)).on("POST", upgradeOf, answersWith(202, queuedText)).on("POST", pullOf, answersWith(500, "disk full"))
 		}, exitDone, queuedText + "\n", "its images are not pulled ahead: disk full\n", 1},
 		"no cloud, and no queue": {func(h *fakeHub) {
-			h.on("GET", nodeapi.Readyz, answersWith(200, awayText)).on("POST", upgradeOf, answersWith(503, "offline"))
+			h.on("GET", api.Readyz, answersWith(200, awayText)).on("POST", upgradeOf, answersWith(503, "offline"))
 		}, exitNotNow, "", "error: offline\n", 1},
 	}
 	for name, tt := range tests {
@@ -121,10 +121,10 @@ func TestAnInterruptedUpgrade(t *testing.T) {
 	if h.count("POST "+upgradeOf) > 0 {
 		t.Error("the pod was upgraded all the same")
 	}
-	hub().interrupted(t, "GET", nodeapi.Upgrades, "upgrade", "shop/web-1", "--no-pull", "--wait").is(t, exitUndone, queuedText+"\n",
+	hub().interrupted(t, "GET", api.Upgrades, "upgrade", "shop/web-1", "--no-pull", "--wait").is(t, exitUndone, queuedText+"\n",
 		"error: interrupted: waiting for the hub. The upgrade goes on; edgehubctl pods shows the pod\n")
-	hub().on("GET", nodeapi.Upgrades, upgradeList(anUpgrade(nodeapi.WaitingForCloud))).
-		interrupted(t, "GET", nodeapi.Upgrades, "upgrade", "shop/web-1", "--no-pull", "--wait").is(t, exitUndone, queuedText+"\n",
+	hub().on("GET", api.Upgrades, upgradeList(anUpgrade(api.WaitingForCloud))).
+		interrupted(t, "GET", api.Upgrades, "upgrade", "shop/web-1", "--no-pull", "--wait").is(t, exitUndone, queuedText+"\n",
 		"waiting for pod shop/web-1: queued\nerror: interrupted: waiting for pod shop/web-1: queued. The upgrade goes on; edgehubctl pods shows the pod\n")
 	hub().interrupted(t, "POST", rollbackOf, "rollback", "shop/web-1").is(t, exitUndone, "", "error: context canceled; the hub may carry out POST "+rollbackOf+" all the same\n")
 }
@@ -191,26 +191,26 @@ func TestTheNextTimeOfTheClock(t *testing.T) {
 func TestAnUpgradeThatWaitsIsWaitedFor(t *testing.T) {
 	const running = "Pod shop/web-2 of revision 7c9b is Ready, after "
 	hub := func(states ...http.HandlerFunc) *fakeHub {
-		return newFakeHub(t).on("GET", nodeapi.Upgrades, states...).on("POST", upgradeOf, answersWith(202, queuedText)).
+		return newFakeHub(t).on("GET", api.Upgrades, states...).on("POST", upgradeOf, answersWith(202, queuedText)).
 			on("GET", "/pods", podList(old()), podList(pod("shop", "web-2", newRevision)))
 	}
-	queued, others := anUpgrade(nodeapi.WaitingForCloud, because("it starts\nwhen")), anUpgrade(nodeapi.Done, func(u *nodeapi.Upgrade) { u.UID = "x" })
-	earlier := anUpgrade(nodeapi.Dropped, because("long ago"))
+	queued, others := anUpgrade(api.WaitingForCloud, because("it starts\nwhen")), anUpgrade(api.Done, func(u *api.Upgrade) { u.UID = "x" })
+	earlier := anUpgrade(api.Dropped, because("long ago"))
 	const waited = "waiting for pod shop/web-1: queued, it starts when\n"
 	tests := map[string]struct {
-		end  nodeapi.Upgrade
+		end  api.Upgrade
 		code exitCode
 		out  string
 		err  string
 	}{
-		"it begins":         {anUpgrade(nodeapi.Done), exitDone, running, "waiting for pod shop/web-2 to stay Ready for 60ms\n"},
-		"it does not apply": {anUpgrade(nodeapi.Dropped, because("the pod is gone")), exitFailed, "", "error: the upgrade of pod shop/web-1 to revision 7c9b was dropped: the pod is gone\n"},
-		"it is cancelled":   {anUpgrade(nodeapi.Withdrawn), exitFailed, "", "error: the upgrade of pod shop/web-1 to revision 7c9b was withdrawn: the hub gives no reason\n"},
+		"it begins":         {anUpgrade(api.Done), exitDone, running, "waiting for pod shop/web-2 to stay Ready for 60ms\n"},
+		"it does not apply": {anUpgrade(api.Dropped, because("the pod is gone")), exitFailed, "", "error: the upgrade of pod shop/web-1 to revision 7c9b was dropped: the pod is gone\n"},
+		"it is cancelled":   {anUpgrade(api.Withdrawn), exitFailed, "", "error: the upgrade of pod shop/web-1 to revision 7c9b was withdrawn: the hub gives no reason\n"},
 		"it is forgotten":   {others, exitFailed, "", "error: the hub has forgotten the upgrade of pod shop/web-1: edgehubctl queue shows what it knows\n"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			h := hub(upgradeList(queued, earlier), answersWith(502, "restarts"), upgradeList(anUpgrade(nodeapi.InProgress), others), upgradeList(tt.end))
+			h := hub(upgradeList(queued, earlier), answersWith(502, "restarts"), upgradeList(anUpgrade(api.InProgress), others), upgradeList(tt.end))
 			h.edgehubctl(t, "upgrade", "shop/web-1", "--no-pull", "--wait").has(t, tt.code, queuedText+"\n"+tt.out,
 				waited+"restarts; the upgrade goes on all the same\nwaiting for pod shop/web-1: in progress\n"+tt.err)
 		})
@@ -220,7 +220,7 @@ func TestAnUpgradeThatWaitsIsWaitedFor(t *testing.T) {
 func TestAllPodsAreUpgraded(t *testing.T) {
 	need := needs(corev1.ConditionTrue, newRevision)
 	list := podList(pod("shop", "web-1", oldRevision, need), pod("shop", "web-2", oldRevision, need), pod("shop", "fine", newRevision), pod("shop", "ending", oldRevision, need, deleting), pod("kube-system", "proxy", oldRevision, need))
-	path := nodeapi.UpgradePath
+	path := api.UpgradePath
 	h := func(second int) *fakeHub {
 		return newFakeHub(t).on("GET", "/pods", list).on("POST", path("kube-system", "proxy"), answersWith(200, "one")).
 			on("POST", path("shop", "web-1"), answersWith(second, "two")).on("POST", path("shop", "web-2"), answersWith(202, "three"))
@@ -233,7 +233,7 @@ func TestAllPodsAreUpgraded(t *testing.T) {
 	h(200).edgehubctl(t, "upgrade", "--all", "-n", "none").is(t, exitDone, "No pod of this node needs an upgrade.\n", "")
 
 	slow := h(200)
-	slow.interrupted(t, "POST", nodeapi.ImagePullPath("kube-system", "proxy"), "upgrade", "--all").
+	slow.interrupted(t, "POST", api.ImagePullPath("kube-system", "proxy"), "upgrade", "--all").
 		has(t, exitUndone, "", "error: interrupted: 0 done, 1 failed. The other pods are as they were\n")
 	if slow.count("POST "+path("shop", "web-1")) > 0 {
 		t.Error("another pod was upgraded")

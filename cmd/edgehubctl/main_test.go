@@ -20,8 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // programVariable makes the test binary edgehubctl itself.
@@ -196,7 +195,7 @@ func pod(namespace, name, revision string, change ...func(*corev1.Pod)) corev1.P
 func condition(of corev1.PodConditionType, status corev1.ConditionStatus, reason, revision string, ago time.Duration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
-			Type: of, Status: status, Reason: reason, Message: upgrade.Message(revision),
+			Type: of, Status: status, Reason: reason, Message: api.Message(revision),
 			LastTransitionTime: metav1.NewTime(time.Now().Add(-ago)),
 		})
 	}
@@ -204,31 +203,31 @@ func condition(of corev1.PodConditionType, status corev1.ConditionStatus, reason
 
 // needs marks a pod as the controller does.
 func needs(status corev1.ConditionStatus, revision string) func(*corev1.Pod) {
-	return condition(upgrade.NeedCondition, status, "", revision, 3*time.Hour+5*time.Second)
+	return condition(api.NeedCondition, status, "", revision, 3*time.Hour+5*time.Second)
 }
 
 // images marks a pod as the hub does.
 func images(status corev1.ConditionStatus, reason, revision string) func(*corev1.Pod) {
-	return condition(upgrade.ImageCondition, status, reason, revision, time.Minute)
+	return condition(api.ImageCondition, status, reason, revision, time.Minute)
 }
 
 func podList(pods ...corev1.Pod) http.HandlerFunc { return sends(corev1.PodList{Items: pods}) }
 
 // imagePull is a pre-pull for pod shop/web-1.
-func imagePull(state nodeapi.State, images ...nodeapi.Image) nodeapi.ImagePull {
-	return nodeapi.ImagePull{Namespace: "shop", Pod: "web-1", UID: "uid-web-1", Revision: newRevision, State: state, Images: images}
+func imagePull(state api.PullState, images ...api.Image) api.ImagePull {
+	return api.ImagePull{Namespace: "shop", Pod: "web-1", UID: "uid-web-1", Revision: newRevision, State: state, Images: images}
 }
 
-func image(name string, state nodeapi.State, done, total int64, change ...func(*nodeapi.Image)) nodeapi.Image {
-	i := nodeapi.Image{Image: name, State: state, BytesDone: done, BytesTotal: total, Attempts: 1}
+func image(name string, state api.PullState, done, total int64, change ...func(*api.Image)) api.Image {
+	i := api.Image{Image: name, State: state, BytesDone: done, BytesTotal: total, Attempts: 1}
 	for _, c := range change {
 		c(&i)
 	}
 	return i
 }
 
-func failing(reason, text string, retry time.Duration) func(*nodeapi.Image) {
-	return func(i *nodeapi.Image) {
+func failing(reason, text string, retry time.Duration) func(*api.Image) {
+	return func(i *api.Image) {
 		i.Reason, i.LastError = reason, text
 		if retry > 0 {
 			at := time.Now().Add(retry)
@@ -238,7 +237,7 @@ func failing(reason, text string, retry time.Duration) func(*nodeapi.Image) {
 }
 
 // lines is what a watch sends.
-func lines(states ...nodeapi.ImagePull) string {
+func lines(states ...api.ImagePull) string {
 	var out strings.Builder
 	for _, s := range states {
 		b, err := json.Marshal(s)

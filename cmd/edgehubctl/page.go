@@ -11,7 +11,7 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/bundlefile"
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/cmd/internal/screen"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // webLink is the output of web as JSON, an interface to scripts.
@@ -23,14 +23,14 @@ type webLink struct {
 // web prints a link for a browser. The code is behind #, which a browser sends nowhere. Only the link is
 // on stdout.
 func web(ctx context.Context, c *call) error {
-	var code nodeapi.Code
-	if err := orTooOld(c.hub.Decode(ctx, http.MethodPost, nodeapi.WebCodes, &code)); err != nil {
+	var code api.Code
+	if err := orTooOld(c.hub.Decode(ctx, http.MethodPost, api.WebCodes, &code)); err != nil {
 		return err
 	}
 	if code.Code == "" {
 		return errors.New("the hub has sent no code, it may be of another version")
 	}
-	link := webLink{c.hub.URL() + nodeapi.Page + "#code=" + url.QueryEscape(code.Code), code.Expires}
+	link := webLink{c.hub.URL() + api.Page + "#code=" + url.QueryEscape(code.Code), code.Expires}
 	if c.output == "json" {
 		return printJSON(c.out, link)
 	}
@@ -59,7 +59,7 @@ func writeBundle(ctx context.Context, c *call) error {
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, bundleTimeout, fmt.Errorf("the hub has not sent a whole bundle within %v", bundleTimeout))
 	defer cancel()
-	response, err := c.hub.Do(limited, http.MethodGet, nodeapi.Bundle)
+	response, err := c.hub.Do(limited, http.MethodGet, api.Bundle)
 	if err != nil {
 		return interrupted(ctx, orTooOld(err))
 	}
@@ -92,8 +92,8 @@ func (c *call) bundlePath(ctx context.Context) (string, error) {
 	if c.file != "" {
 		return c.file, nil
 	}
-	var node nodeapi.NodeState
-	if err := orTooOld(c.hub.Read(ctx, nodeapi.Node, &node)); err != nil {
+	var node api.NodeState
+	if err := orTooOld(c.hub.Read(ctx, api.Node, &node)); err != nil {
 		return "", err
 	}
 	return bundlefile.Name(node.Node, time.Now()), nil

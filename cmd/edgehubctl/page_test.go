@@ -14,21 +14,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 func TestAWebLink(t *testing.T) {
 	until := time.Date(2026, 11, 22, 10, 20, 30, 0, time.UTC)
-	h := newFakeHub(t).on("POST", nodeapi.WebCodes, sends(nodeapi.Code{Code: "a code&more", Expires: until}))
+	h := newFakeHub(t).on("POST", api.WebCodes, sends(api.Code{Code: "a code&more", Expires: until}))
 	link := "http://" + h.address + "/#code=a+code%26more"
 	h.edgehubctl(t, "web").is(t, exitDone, link+"\n", "Open it in a browser on this node, once, until "+until.Local().Format(time.TimeOnly)+".\nFrom another computer: see edgehubctl web --help.\n")
 	h.edgehubctl(t, "web", "-o", "json").is(t, exitDone, "{\n  \"link\": \""+strings.Replace(link, "&", `\u0026`, 1)+"\",\n  \"expires\": \"2026-11-22T10:20:30Z\"\n}\n", "")
-	h.on("POST", nodeapi.WebCodes, sends(nodeapi.Code{})).edgehubctl(t, "web").has(t, exitFailed, "", "the hub has sent no code")
-	h.on("POST", nodeapi.WebCodes, answersWith(503, "too many codes")).edgehubctl(t, "web").is(t, exitNotNow, "", "error: too many codes\n")
+	h.on("POST", api.WebCodes, sends(api.Code{})).edgehubctl(t, "web").has(t, exitFailed, "", "the hub has sent no code")
+	h.on("POST", api.WebCodes, answersWith(503, "too many codes")).edgehubctl(t, "web").is(t, exitNotNow, "", "error: too many codes\n")
 }
 
 func TestEvents(t *testing.T) {
-	h := newFakeHub(t).on("GET", nodeapi.Events, sends(nodeapi.EventList{Items: []nodeapi.Event{
+	h := newFakeHub(t).on("GET", api.Events, sends(api.EventList{Items: []api.Event{
 		{Namespace: "shop", Kind: "Pod", Name: "web-1", Type: "Warning", Reason: "BackOff", Message: "Back-off restarting\nfailed container", Source: "kubelet", Count: 7, First: ago(5 * time.Hour), Last: ago(20 * time.Minute)},
 		{Kind: "Node", Name: "edge-1", Type: "Normal", Reason: "NodeReady", Message: "ready", Last: ago(2 * time.Hour)},
 	}}))
@@ -43,7 +43,7 @@ Node edge-1      120m   Normal    NodeReady   1       120m    -         ready
 `, "")
 	h.edgehubctl(t, "events", "-n", "none").is(t, exitDone, "No Events of namespace none since the hub was started.\n", "")
 	h.edgehubctl(t, "events", "-n", "none", "-o", "json").is(t, exitDone, "{\n  \"items\": []\n}\n", "")
-	newFakeHub(t).on("GET", nodeapi.Events, sends(nodeapi.EventList{})).edgehubctl(t, "events").is(t, exitDone, "No Events since the hub was started.\n", "")
+	newFakeHub(t).on("GET", api.Events, sends(api.EventList{})).edgehubctl(t, "events").is(t, exitDone, "No Events since the hub was started.\n", "")
 	if got := h.edgehubctl(t, "events", "-n", "shop", "-o", "json"); !strings.Contains(got.out, `"reason": "BackOff"`) || strings.Contains(got.out, "NodeReady") {
 		t.Errorf("got %+v", got)
 	}
@@ -65,7 +65,7 @@ func bundleOf(content string) []byte {
 func TestABundleIsWritten(t *testing.T) {
 	t.Chdir(t.TempDir())
 	content := bundleOf("state\x1b[2J")
-	h := newFakeHub(t).on("GET", nodeapi.Bundle, answersWith(200, string(content))).on("GET", nodeapi.Node, sends(nodeapi.NodeState{Node: "../Edge/1"}))
+	h := newFakeHub(t).on("GET", api.Bundle, answersWith(200, string(content))).on("GET", api.Node, sends(api.NodeState{Node: "../Edge/1"}))
 	got := h.edgehubctl(t, "bundle")
 	if want := regexp.MustCompile(`^edgehub-\.\._.*\.tar\.gz: \d+ B\n$`); got.code != exitDone || !want.MatchString(got.out) {
 		t.Errorf("got %+v, want %v", got, want)
@@ -76,7 +76,7 @@ func TestABundleIsWritten(t *testing.T) {
 	checkBundle(t, "b.tgz", content)
 	h.edgehubctl(t, "bundle", "--output-file=-").is(t, exitDone, string(content), "")
 
-	h.on("GET", nodeapi.Bundle, answersWith(200, string(bundleOf("another"))))
+	h.on("GET", api.Bundle, answersWith(200, string(bundleOf("another"))))
 	h.edgehubctl(t, "bundle", "--output-file=b.tgz").has(t, exitFailed, "", "file exists")
 	checkBundle(t, "b.tgz", content)
 	h.edgehubctl(t, "bundle", "--output-file=none/b.tgz").has(t, exitFailed, "", "no such file or directory")
@@ -96,7 +96,7 @@ func checkBundle(t *testing.T, name string, want []byte) {
 // A terminal that is closed, or a connection to it that is lost, hangs up.
 func TestAHangUpLeavesNoPart(t *testing.T) {
 	started := make(chan *os.Process, 1) // taken once, by the answer
-	h := newFakeHub(t).on("GET", nodeapi.Bundle, func(w http.ResponseWriter, r *http.Request) {
+	h := newFakeHub(t).on("GET", api.Bundle, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, string(bundleOf("state")[:20]))
 		_ = http.NewResponseController(w).Flush() // else it is the client's to notice
 		if err := (<-started).Signal(syscall.SIGHUP); err != nil {

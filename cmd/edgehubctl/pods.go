@@ -10,7 +10,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 func pods(ctx context.Context, c *call) error {
@@ -22,8 +22,8 @@ func pods(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	var upgrades nodeapi.UpgradeList // an older hub has none
-	if err := c.hub.ReadIfKnown(ctx, nodeapi.Upgrades, &upgrades); err != nil {
+	var upgrades api.UpgradeList // an older hub has none
+	if err := c.hub.ReadIfKnown(ctx, api.Upgrades, &upgrades); err != nil {
 		return err
 	}
 	reports := []podview.Report{}
@@ -34,8 +34,8 @@ func pods(ctx context.Context, c *call) error {
 			reports = append(reports, report)
 		}
 	}
-	var node nodeapi.NodeState // empty with an older hub, which has no such path or field
-	if err := c.hub.ReadIfKnown(ctx, nodeapi.Node, &node); err != nil {
+	var node api.NodeState // empty with an older hub, which has no such path or field
+	if err := c.hub.ReadIfKnown(ctx, api.Node, &node); err != nil {
 		return err
 	}
 	c.warnOffline(ctx)
@@ -61,7 +61,7 @@ func pods(ctx context.Context, c *call) error {
 }
 
 // printMissing prints the workloads that should have a pod on this node and have none, before the pods; with -o json, to stderr.
-func (c *call) printMissing(missing []nodeapi.Missing) {
+func (c *call) printMissing(missing []api.Missing) {
 	out := c.out
 	if c.output == "json" {
 		out = c.err
@@ -83,7 +83,7 @@ const fine = "OK"
 // of date while the cloud is away. The hub says since when, and why; if it says nothing, as an
 // older hub does, there is no warning.
 func (c *call) warnOffline(ctx context.Context) {
-	state, err := c.hub.Ask(ctx, http.MethodGet, nodeapi.Readyz)
+	state, err := c.hub.Ask(ctx, http.MethodGet, api.Readyz)
 	if err != nil || state == fine {
 		return
 	}

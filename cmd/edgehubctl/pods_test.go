@@ -13,21 +13,20 @@ import (
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 func TestWhatIsToldOfAPod(t *testing.T) {
 	const t3h = "3h"
 	const yes, no = corev1.ConditionTrue, corev1.ConditionFalse
-	pulling := imagePull(nodeapi.Pulling, image("a", nodeapi.Ready, 10, 10), image("b", nodeapi.Pulling, 20, 50))
-	half := imagePull(nodeapi.Pulling, image("a", nodeapi.Pulling, 10*mib, 20*mib), image("b", nodeapi.Queued, 0, 0))
-	failed := imagePull(nodeapi.Failed, image("a", nodeapi.Failed, 5, 50, failing("ImageNotFound", "no such tag", time.Minute)))
-	older := imagePull(nodeapi.Ready, image("a", nodeapi.Ready, 5, 5))
+	pulling := imagePull(api.Pulling, image("a", api.Ready, 10, 10), image("b", api.Pulling, 20, 50))
+	half := imagePull(api.Pulling, image("a", api.Pulling, 10*mib, 20*mib), image("b", api.Queued, 0, 0))
+	failed := imagePull(api.Failed, image("a", api.Failed, 5, 50, failing("ImageNotFound", "no such tag", time.Minute)))
+	older := imagePull(api.Ready, image("a", api.Ready, 5, 5))
 	older.Revision = oldRevision
 	tests := map[string]struct {
 		pod   corev1.Pod
-		pulls []nodeapi.ImagePull
+		pulls []api.ImagePull
 		need  string
 		image string
 		since string
@@ -39,10 +38,10 @@ func TestWhatIsToldOfAPod(t *testing.T) {
 		"images are there":           {pod("shop", "web-1", oldRevision, needs(yes, newRevision), images(yes, "PrepullReady", newRevision)), nil, "yes, to 7c9b", "yes", t3h},
 		"images are not there":       {pod("shop", "web-1", oldRevision, needs(yes, newRevision), images(no, "PrepullQueued", newRevision)), nil, "yes, to 7c9b", "no, PrepullQueued", t3h},
 		"images of another revision": {pod("shop", "web-1", oldRevision, needs(yes, newRevision), images(yes, "PrepullReady", "aaaa")), nil, "yes, to 7c9b", "no, OtherRevision", t3h},
-		"the hub knows better":       {pod("shop", "web-1", oldRevision, needs(yes, newRevision), images(no, "PrepullQueued", newRevision)), []nodeapi.ImagePull{pulling}, "yes, to 7c9b", "no, Pulling, 50%", t3h},
-		"the size is not known":      {pod("shop", "web-1", oldRevision, needs(yes, newRevision)), []nodeapi.ImagePull{half}, "yes, to 7c9b", "no, Pulling, 10.0 MiB", t3h},
-		"it has failed":              {pod("shop", "web-1", oldRevision, needs(yes, newRevision)), []nodeapi.ImagePull{failed}, "yes, to 7c9b", "no, ImageNotFound, 10%", t3h},
-		"it is of an older revision": {pod("shop", "web-1", oldRevision, needs(yes, newRevision)), []nodeapi.ImagePull{older}, "yes, to 7c9b", "-", t3h},
+		"the hub knows better":       {pod("shop", "web-1", oldRevision, needs(yes, newRevision), images(no, "PrepullQueued", newRevision)), []api.ImagePull{pulling}, "yes, to 7c9b", "no, Pulling, 50%", t3h},
+		"the size is not known":      {pod("shop", "web-1", oldRevision, needs(yes, newRevision)), []api.ImagePull{half}, "yes, to 7c9b", "no, Pulling, 10.0 MiB", t3h},
+		"it has failed":              {pod("shop", "web-1", oldRevision, needs(yes, newRevision)), []api.ImagePull{failed}, "yes, to 7c9b", "no, ImageNotFound, 10%", t3h},
+		"it is of an older revision": {pod("shop", "web-1", oldRevision, needs(yes, newRevision)), []api.ImagePull{older}, "yes, to 7c9b", "-", t3h},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +64,7 @@ func TestPodsAreATable(t *testing.T) {
 		pod("kube-system", "proxy-2", "x", func(p *corev1.Pod) {
 			p.Spec.InitContainers = []corev1.Container{{Name: "again", Image: p.Spec.Containers[0].Image}, {Name: "init", Image: "init:v1"}}
 		}),
-	)).on("GET", nodeapi.ImagePulls, sends(nodeapi.ImagePullList{Items: []nodeapi.ImagePull{imagePull(nodeapi.Ready)}}))
+	)).on("GET", api.ImagePulls, sends(api.ImagePullList{Items: []api.ImagePull{imagePull(api.Ready)}}))
 	h.edgehubctl(t, "pods").is(t, exitDone, `POD                   READY   STATUS    RESTARTS   UPGRADE
 kube-system/proxy-2   1/1     Running   0          -
 shop/web-1            1/1     Running   0          web:v1 -> unknown, pulled
@@ -78,7 +77,7 @@ kube-system   proxy-2   1/1     Running   0          -               -          
 shop          web-1     1/1     Running   0          yes, to 7c9b    yes           3h      web:v1 -> unknown        2d        10.1.2.3   10.0.0.7   5d8f       registry.example.com/shop/web:v1
 `, "")
 	// An app whose pod did not come back comes first.
-	h.on("GET", nodeapi.Node, sends(nodeapi.NodeState{Missing: []nodeapi.Missing{
+	h.on("GET", api.Node, sends(api.NodeState{Missing: []api.Missing{
 		{Kind: "DaemonSet", Namespace: "shop", Workload: "camera", Since: ago(12 * time.Minute), Why: "the apiserver refuses it: no"},
 		{Kind: "DaemonSet", Namespace: "kube-system", Workload: "cni", Since: ago(time.Minute), Why: "x"},
 	}}))
@@ -90,15 +89,15 @@ shop/web-1   1/1     Running   0          web:v1 -> unknown, pulled
 	if r := h.edgehubctl(t, "pods", "-o", "json", "-n", "shop"); r.err != camera || strings.Contains(r.out, "MISSING") {
 		t.Errorf("as JSON, stderr has %q", r.err)
 	}
-	h.on("GET", nodeapi.Node, sends(nodeapi.NodeState{}))
+	h.on("GET", api.Node, sends(api.NodeState{}))
 	h.edgehubctl(t, "pods", "-n", "none").is(t, exitDone, "No pods on this node.\n", "")
 }
 
 func TestAPodThatWouldNotComeBackIsShownWithTheReason(t *testing.T) {
-	target := upgrade.Target{Revision: newRevision, Containers: []upgrade.Image{{Name: "web", Image: "web:v2"}}, Blocked: "node n has the taint a=b:NoSchedule"}
+	target := api.Target{Revision: newRevision, Containers: []api.TargetImage{{Name: "web", Image: "web:v2"}}, Blocked: "node n has the taint a=b:NoSchedule"}
 	h := newFakeHub(t).on("GET", "/pods", podList(
 		pod("shop", "web-1", oldRevision, needs(corev1.ConditionTrue, newRevision), annotated(target.Encode())),
-	)).on("GET", nodeapi.ImagePulls, sends(nodeapi.ImagePullList{}))
+	)).on("GET", api.ImagePulls, sends(api.ImagePullList{}))
 	h.edgehubctl(t, "pods", "-o", "wide").has(t, exitDone, "blocked, to 7c9b", "")
 	h.edgehubctl(t, "pods").has(t, exitDone, "shop/web-1 cannot be upgraded: node n has the taint a=b:NoSchedule.", "")
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/pullview"
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // pull requests the images of a pod's upgrade, and shows the progress.
@@ -23,7 +23,7 @@ func pull(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	path := nodeapi.ImagePullPath(pod.Namespace, pod.Name)
+	path := api.ImagePullPath(pod.Namespace, pod.Name)
 	if c.cancel {
 		return c.sayOf(c.hub.Ask(ctx, http.MethodDelete, path))
 	}
@@ -34,7 +34,7 @@ func pull(ctx context.Context, c *call) error {
 	case err != nil:
 		return err
 	case c.noWait && c.output == "json":
-		var state nodeapi.ImagePull
+		var state api.ImagePull
 		if err := c.hub.Read(ctx, path, &state); err != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ func (c *call) sayOf(answer string, err error) error {
 // followPull returns when all images are on the node, or never will be. A restart of the hub
 // ends its stream but not the pull, so followPull opens the stream again.
 func (c *call) followPull(ctx context.Context, pod podview.Name) error {
-	f := &follower{hub: c.hub, path: nodeapi.ImagePullPath(pod.Namespace, pod.Name), pace: c.pace, view: pullview.New(c.out, c.err, c.output == "json")}
+	f := &follower{hub: c.hub, path: api.ImagePullPath(pod.Namespace, pod.Name), pace: c.pace, view: pullview.New(c.out, c.err, c.output == "json")}
 	for {
 		over, err := f.stream(ctx)
 		if over {
@@ -99,7 +99,7 @@ type follower struct {
 	pace time.Duration
 	view pullview.View
 	// first is the first state that was seen, and last the last.
-	first, last *nodeapi.ImagePull
+	first, last *api.ImagePull
 }
 
 // stream shows the states that the hub sends. over is true when the last one is final, and
@@ -143,15 +143,15 @@ const maxState = 1 << 20
 
 // decode sends the states that it reads from r, then sends on failed why it ended, and closes
 // states. nil is an end between two states. decode ends when ctx is done, if that ends r.
-func decode(ctx context.Context, r io.Reader) (states <-chan *nodeapi.ImagePull, failed <-chan error) {
-	out := make(chan *nodeapi.ImagePull)
+func decode(ctx context.Context, r io.Reader) (states <-chan *api.ImagePull, failed <-chan error) {
+	out := make(chan *api.ImagePull)
 	why := make(chan error, 1) // one error, whether or not anyone waits
 	go func() {
 		defer close(out)
 		limited := &io.LimitedReader{R: r}
 		decoder := json.NewDecoder(limited)
 		for {
-			s := new(nodeapi.ImagePull)
+			s := new(api.ImagePull)
 			limited.N = maxState
 			if err := decoder.Decode(s); err != nil {
 				why <- streamError(err)
@@ -182,7 +182,7 @@ func streamError(err error) error {
 // isOver reports whether the last state is final.
 func (f *follower) isOver() bool {
 	switch f.last.State {
-	case nodeapi.Ready, nodeapi.Cancelled, nodeapi.Superseded:
+	case api.Ready, api.Cancelled, api.Superseded:
 		return true
 	}
 	return f.hopeless() || f.replaced()
@@ -190,8 +190,8 @@ func (f *follower) isOver() bool {
 
 // hopeless reports whether every missing image has failed for good.
 func (f *follower) hopeless() bool {
-	return f.last.State == nodeapi.Failed && !slices.ContainsFunc(f.last.Images, func(i nodeapi.Image) bool {
-		return i.State != nodeapi.Ready && (i.State != nodeapi.Failed || i.NextRetry != nil)
+	return f.last.State == api.Failed && !slices.ContainsFunc(f.last.Images, func(i api.Image) bool {
+		return i.State != api.Ready && (i.State != api.Failed || i.NextRetry != nil)
 	})
 }
 
@@ -205,11 +205,11 @@ func (f *follower) outcome(pod podview.Name) error {
 	switch {
 	case f.replaced():
 		return endf(exitNotNow, "pod %s is to be upgraded to revision %s by now, not to %s: pull again", pod, f.last.Revision, f.first.Revision)
-	case f.last.State == nodeapi.Superseded:
+	case f.last.State == api.Superseded:
 		return endf(exitNotNow, "pod %s is no longer to be upgraded to revision %s: %s pods shows what it needs", pod, f.last.Revision, name)
-	case f.last.State == nodeapi.Cancelled:
+	case f.last.State == api.Cancelled:
 		return endf(exitFailed, "somebody has cancelled the pull for pod %s", pod)
-	case f.last.State == nodeapi.Ready:
+	case f.last.State == api.Ready:
 		return nil
 	}
 	return endf(exitFailed, "the images for pod %s cannot be pulled: %s", pod, f.summary())
@@ -228,7 +228,7 @@ func (f *follower) summary() string {
 	}
 	ready := 0
 	for _, i := range f.last.Images {
-		if i.State == nodeapi.Ready {
+		if i.State == api.Ready {
 			ready++
 		}
 	}

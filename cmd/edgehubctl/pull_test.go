@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 const asked = "Image pre-pull requested for pod shop/web-1"
@@ -20,13 +20,13 @@ func pulls(t *testing.T, watches ...http.HandlerFunc) *fakeHub {
 
 func TestAPullIsFollowedToItsEnd(t *testing.T) {
 	h := pulls(t, answersWith(200, lines(
-		imagePull(nodeapi.Queued, image("app:1", nodeapi.Queued, 0, 0), image("init:1", nodeapi.Queued, 0, 0)),
-		imagePull(nodeapi.Pulling, image("app:1", nodeapi.Pulling, 0, 0), image("init:1", nodeapi.Queued, 0, 0)),
-		imagePull(nodeapi.Pulling, image("app:1", nodeapi.Pulling, 10*mib, 100*mib), image("init:1", nodeapi.Queued, 0, 0)),
-		imagePull(nodeapi.Pulling, image("app:1", nodeapi.Pulling, 12*mib, 100*mib), image("init:1", nodeapi.Queued, 0, 0)),
-		imagePull(nodeapi.Pulling, image("app:1", nodeapi.Failed, 12*mib, 100*mib, failing("RegistryUnreachable", "no route", 30*time.Second)), image("init:1", nodeapi.Queued, 0, 0)),
-		imagePull(nodeapi.Pulling, image("app:1", nodeapi.Pulling, 95*mib, 100*mib, func(i *nodeapi.Image) { i.Attempts = 2 }), image("init:1", nodeapi.Ready, 5*mib, 5*mib)),
-		imagePull(nodeapi.Ready, image("app:1", nodeapi.Ready, 100*mib, 100*mib), image("init:1", nodeapi.Ready, 5*mib, 5*mib)),
+		imagePull(api.Queued, image("app:1", api.Queued, 0, 0), image("init:1", api.Queued, 0, 0)),
+		imagePull(api.Pulling, image("app:1", api.Pulling, 0, 0), image("init:1", api.Queued, 0, 0)),
+		imagePull(api.Pulling, image("app:1", api.Pulling, 10*mib, 100*mib), image("init:1", api.Queued, 0, 0)),
+		imagePull(api.Pulling, image("app:1", api.Pulling, 12*mib, 100*mib), image("init:1", api.Queued, 0, 0)),
+		imagePull(api.Pulling, image("app:1", api.Failed, 12*mib, 100*mib, failing("RegistryUnreachable", "no route", 30*time.Second)), image("init:1", api.Queued, 0, 0)),
+		imagePull(api.Pulling, image("app:1", api.Pulling, 95*mib, 100*mib, func(i *api.Image) { i.Attempts = 2 }), image("init:1", api.Ready, 5*mib, 5*mib)),
+		imagePull(api.Ready, image("app:1", api.Ready, 100*mib, 100*mib), image("init:1", api.Ready, 5*mib, 5*mib)),
 	)))
 	got := h.edgehubctl(t, "pull", "shop/web-1")
 	last := got.out[max(0, strings.Index(got.out, "All images")):]
@@ -48,32 +48,32 @@ app:1: ready, 100.0 MiB
 
 func TestHowAPullEnds(t *testing.T) {
 	forever := failing("InvalidImageName", `"APP" is no name of an image`, 0)
-	pulling := imagePull(nodeapi.Pulling, image("app:1", nodeapi.Pulling, 1, 4))
-	other := imagePull(nodeapi.Pulling, image("app:2", nodeapi.Pulling, 1, 4))
+	pulling := imagePull(api.Pulling, image("app:1", api.Pulling, 1, 4))
+	other := imagePull(api.Pulling, image("app:2", api.Pulling, 1, 4))
 	other.Revision = "8aaa"
 	tests := map[string]struct {
 		watches []http.HandlerFunc
 		code    exitCode
 		err     string
 	}{
-		"it is ready at once": {[]http.HandlerFunc{hangs(lines(imagePull(nodeapi.Ready, image("app:1", nodeapi.Ready, 4, 4))))}, exitDone, ""},
-		"it is cancelled": {[]http.HandlerFunc{hangs(lines(pulling, imagePull(nodeapi.Cancelled, image("app:1", nodeapi.Queued, 1, 4))))}, exitFailed,
+		"it is ready at once": {[]http.HandlerFunc{hangs(lines(imagePull(api.Ready, image("app:1", api.Ready, 4, 4))))}, exitDone, ""},
+		"it is cancelled": {[]http.HandlerFunc{hangs(lines(pulling, imagePull(api.Cancelled, image("app:1", api.Queued, 1, 4))))}, exitFailed,
 			"error: somebody has cancelled the pull for pod shop/web-1\n"},
-		"the target has changed": {[]http.HandlerFunc{hangs(lines(pulling, imagePull(nodeapi.Superseded, image("app:1", nodeapi.Queued, 1, 4))))}, exitNotNow,
+		"the target has changed": {[]http.HandlerFunc{hangs(lines(pulling, imagePull(api.Superseded, image("app:1", api.Queued, 1, 4))))}, exitNotNow,
 			"error: pod shop/web-1 is no longer to be upgraded to revision 7c9b: edgehubctl pods shows what it needs\n"},
-		"it cannot be": {[]http.HandlerFunc{hangs(lines(imagePull(nodeapi.Failed, image("app:1", nodeapi.Ready, 4, 4), image("APP", nodeapi.Failed, 0, 0, forever))))}, exitFailed,
+		"it cannot be": {[]http.HandlerFunc{hangs(lines(imagePull(api.Failed, image("app:1", api.Ready, 4, 4), image("APP", api.Failed, 0, 0, forever))))}, exitFailed,
 			`error: the images for pod shop/web-1 cannot be pulled: APP: failed for good: "APP" is no name of an image` + "\n"},
 		"one cannot be, but others are not through": {[]http.HandlerFunc{answersWith(200, lines(
-			imagePull(nodeapi.Pulling, image("APP", nodeapi.Failed, 0, 0, forever), image("app:1", nodeapi.Failed, 1, 4, failing("X", "x", time.Second))),
-			imagePull(nodeapi.Failed, image("APP", nodeapi.Failed, 0, 0, forever), image("app:1", nodeapi.Ready, 4, 4))))}, exitFailed,
+			imagePull(api.Pulling, image("APP", api.Failed, 0, 0, forever), image("app:1", api.Failed, 1, 4, failing("X", "x", time.Second))),
+			imagePull(api.Failed, image("APP", api.Failed, 0, 0, forever), image("app:1", api.Ready, 4, 4))))}, exitFailed,
 			`error: the images for pod shop/web-1 cannot be pulled: APP: failed for good: "APP" is no name of an image` + "\n"},
-		"the stream breaks off": {[]http.HandlerFunc{breaksOff(lines(pulling)), answersWith(200, lines(imagePull(nodeapi.Ready, image("app:1", nodeapi.Ready, 4, 4))))}, exitDone,
+		"the stream breaks off": {[]http.HandlerFunc{breaksOff(lines(pulling)), answersWith(200, lines(imagePull(api.Ready, image("app:1", api.Ready, 4, 4))))}, exitDone,
 			"the hub has ended its answer; the pull goes on when it does\n"},
-		"the stream breaks off in the middle of a line": {[]http.HandlerFunc{breaksOff(lines(pulling)[:20]), answersWith(200, lines(imagePull(nodeapi.Ready, image("app:1", nodeapi.Ready, 4, 4))))}, exitDone,
+		"the stream breaks off in the middle of a line": {[]http.HandlerFunc{breaksOff(lines(pulling)[:20]), answersWith(200, lines(imagePull(api.Ready, image("app:1", api.Ready, 4, 4))))}, exitDone,
 			"the hub has ended its answer; the pull goes on when it does\n"},
-		"the stream ends too early": {[]http.HandlerFunc{answersWith(200, lines(pulling)), answersWith(200, lines(imagePull(nodeapi.Ready, image("app:1", nodeapi.Ready, 4, 4))))}, exitDone,
+		"the stream ends too early": {[]http.HandlerFunc{answersWith(200, lines(pulling)), answersWith(200, lines(imagePull(api.Ready, image("app:1", api.Ready, 4, 4))))}, exitDone,
 			"the hub has ended its answer; the pull goes on when it does\n"},
-		"the hub is not up yet": {[]http.HandlerFunc{answersWith(200, ""), answersWith(500, "not ready: caches"), answersWith(500, "not ready: caches"), answersWith(200, lines(imagePull(nodeapi.Ready, image("app:1", nodeapi.Ready, 4, 4))))}, exitDone,
+		"the hub is not up yet": {[]http.HandlerFunc{answersWith(200, ""), answersWith(500, "not ready: caches"), answersWith(500, "not ready: caches"), answersWith(200, lines(imagePull(api.Ready, image("app:1", api.Ready, 4, 4))))}, exitDone,
 			"the hub has ended its answer; the pull goes on when it does\nnot ready: caches; the pull goes on when it does\n"},
 		"another one has come in its place": {[]http.HandlerFunc{breaksOff(lines(pulling)), hangs(lines(other))}, exitNotNow,
 			"the hub has ended its answer; the pull goes on when it does\nerror: pod shop/web-1 is to be upgraded to revision 8aaa by now, not to 7c9b: pull again\n"},
@@ -84,7 +84,7 @@ func TestHowAPullEnds(t *testing.T) {
 		"the answer makes no sense": {[]http.HandlerFunc{answersWith(200, lines(pulling)+"<html>")}, exitFailed,
 			"error: the hub's answer is not understood, it may be of another version: invalid character '<' looking for beginning of value\n"},
 		"the answer is of another kind": {[]http.HandlerFunc{answersWith(200, `{"images":7}`)}, exitFailed,
-			"error: the hub's answer is not understood, it may be of another version: json: cannot unmarshal number into Go struct field ImagePull.images of type []nodeapi.Image\n"},
+			"error: the hub's answer is not understood, it may be of another version: json: cannot unmarshal number into Go struct field ImagePull.images of type []api.Image\n"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestWhatTheHubRefusesIsSaid(t *testing.T) {
 // Whoever writes a DaemonSet, or answers in place of a hub, must not command a terminal.
 func TestNothingThatIsShownIsACommandForATerminal(t *testing.T) {
 	const hostile = "\x1b]0;owned\a\u009b2J\u202e"
-	state := imagePull(nodeapi.Failed, image("app"+hostile, nodeapi.Failed, 0, 0, failing("InvalidImageName", "no"+hostile, 0)))
+	state := imagePull(api.Failed, image("app"+hostile, api.Failed, 0, 0, failing("InvalidImageName", "no"+hostile, 0)))
 	tests := map[string][]string{
 		"as text": {"pull", "shop/web-1"},
 		"as JSON": {"pull", "-o", "json", "shop/web-1"},
@@ -129,13 +129,13 @@ func TestNothingThatIsShownIsACommandForATerminal(t *testing.T) {
 }
 
 func TestAPullIsNotWaitedForLongerThanTheTimeout(t *testing.T) {
-	pulling := lines(imagePull(nodeapi.Pulling, image("app:1", nodeapi.Pulling, 1, 4), image("b", nodeapi.Ready, 4, 4)))
+	pulling := lines(imagePull(api.Pulling, image("app:1", api.Pulling, 1, 4), image("b", api.Ready, 4, 4)))
 	const goesOn = " The hub goes on with it; to end that: edgehubctl pull --cancel shop/web-1\n"
 	tests := map[string]struct {
 		watch http.HandlerFunc
 		err   string
 	}{
-		"while it fails":         {hangs(lines(imagePull(nodeapi.Failed, image("a", nodeapi.Failed, 0, 0, failing("X", "no such tag", time.Hour+30*time.Second))))), "error: not done after 1s: a: failed, again in 60m: no such tag." + goesOn},
+		"while it fails":         {hangs(lines(imagePull(api.Failed, image("a", api.Failed, 0, 0, failing("X", "no such tag", time.Hour+30*time.Second))))), "error: not done after 1s: a: failed, again in 60m: no such tag." + goesOn},
 		"while nothing is said":  {hangs(""), "error: not done after 1s: the hub has not said how far it is." + goesOn},
 		"while the hub restarts": {breaksOff(pulling), "the hub has ended its answer; the pull goes on when it does\nerror: not done after 1s: 1 of 2 images on the node." + goesOn},
 	}
@@ -151,7 +151,7 @@ func TestAPullIsNotWaitedForLongerThanTheTimeout(t *testing.T) {
 }
 
 func TestAnInterruptLeavesThePullToTheHub(t *testing.T) {
-	h := pulls(t, hangs(lines(imagePull(nodeapi.Pulling, image("app:1", nodeapi.Pulling, 1, 4)))))
+	h := pulls(t, hangs(lines(imagePull(api.Pulling, image("app:1", api.Pulling, 1, 4)))))
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	out := onWrite(func(text string) {
@@ -176,7 +176,7 @@ func (f onWrite) Write(p []byte) (int, error) {
 }
 
 func TestAPullThatIsNotWaitedFor(t *testing.T) {
-	h := pulls(t, hangs("")).on("GET", pullOf, sends(imagePull(nodeapi.Queued)))
+	h := pulls(t, hangs("")).on("GET", pullOf, sends(imagePull(api.Queued)))
 	h.edgehubctl(t, "pull", "shop/web-1", "--no-wait").is(t, exitDone, asked+"\n", "")
 	h.edgehubctl(t, "pull", "web-1", "-n", "shop", "--no-wait").is(t, exitDone, asked+"\n", "")
 	h.edgehubctl(t, "pull", "shop/web-1", "--no-wait", "-o", "json").has(t, exitDone, `"state": "Queued"`, "")
@@ -196,7 +196,7 @@ func TestAPullIsCancelled(t *testing.T) {
 }
 
 func TestAPullAsJSONIsALineForEachChange(t *testing.T) {
-	all := lines(imagePull(nodeapi.Pulling, image("app:1", nodeapi.Pulling, 1, 4)), imagePull(nodeapi.Ready, image("app:1", nodeapi.Ready, 4, 4)))
+	all := lines(imagePull(api.Pulling, image("app:1", api.Pulling, 1, 4)), imagePull(api.Ready, image("app:1", api.Ready, 4, 4)))
 	pulls(t, breaksOff(all[:strings.Index(all, "\n")+1]), answersWith(200, all)).edgehubctl(t, "pull", "shop/web-1", "-o", "json").
 		is(t, exitDone, all, "the hub has ended its answer; the pull goes on when it does\n")
 }

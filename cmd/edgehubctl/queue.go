@@ -8,7 +8,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // queue lists the upgrades and rollbacks that wait, are in progress, or have ended of late.
@@ -17,7 +17,7 @@ func queue(ctx context.Context, c *call) error {
 	if err != nil {
 		return orTooOld(err)
 	}
-	shown := nodeapi.UpgradeList{Items: []nodeapi.Upgrade{}}
+	shown := api.UpgradeList{Items: []api.Upgrade{}}
 	var rows [][]string
 	for _, u := range list.Items {
 		if c.namespace == "" || c.namespace == u.Namespace {
@@ -42,8 +42,8 @@ func history(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	h := nodeapi.History{Items: []nodeapi.Revision{}}
-	if err := orTooOld(c.hub.Read(ctx, nodeapi.HistoryPath(pod.Namespace, pod.Name), &h)); err != nil {
+	h := api.History{Items: []api.Revision{}}
+	if err := orTooOld(c.hub.Read(ctx, api.HistoryPath(pod.Namespace, pod.Name), &h)); err != nil {
 		return err
 	}
 	switch {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/hubclient"
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/statusview"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // wide is an --output of tables: a line for each row, however long, and more columns.
@@ -35,23 +35,23 @@ func status(ctx context.Context, c *call) error {
 }
 
 func (c *call) hubReport(ctx context.Context) (*statusview.Report, error) {
-	r := &statusview.Report{Address: c.hub.Address(), Ready: true, ImagePulls: []nodeapi.ImagePull{}}
+	r := &statusview.Report{Address: c.hub.Address(), Ready: true, ImagePulls: []api.ImagePull{}}
 	var err error
-	r.Readiness, err = c.hub.Ask(ctx, http.MethodGet, nodeapi.Readyz)
+	r.Readiness, err = c.hub.Ask(ctx, http.MethodGet, api.Readyz)
 	if no, ok := errors.AsType[*hubclient.APIError](err); ok {
 		r.Ready, r.Readiness = false, no.Text
 	} else if err != nil {
 		return nil, err
 	}
 	var kept struct {
-		Cloud *nodeapi.CloudState `json:"cloud"`
-		Clone string              `json:"clone"`
-		Views []statusview.View   `json:"views"`
+		Cloud *api.CloudState   `json:"cloud"`
+		Clone string            `json:"clone"`
+		Views []statusview.View `json:"views"`
 
-		PodAccess  *nodeapi.PodAccess `json:"podAccess"`
-		Transforms []string           `json:"transforms"`
+		PodAccess  *api.PodAccess `json:"podAccess"`
+		Transforms []string       `json:"transforms"`
 	}
-	if err := c.hub.ReadIfKnown(ctx, nodeapi.Cache, &kept); err != nil {
+	if err := c.hub.ReadIfKnown(ctx, api.Cache, &kept); err != nil {
 		return nil, err
 	}
 	if r.Cloud = kept.Cloud; kept.Views != nil {

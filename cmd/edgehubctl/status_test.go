@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/statusview"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // ago is a time so long before now that a test may take a while.
@@ -19,10 +19,10 @@ func ago(d time.Duration) time.Time {
 // healthy is a hub with a cloud, a cache and nothing to pull.
 func healthy(t *testing.T) *fakeHub {
 	return newFakeHub(t).
-		on("GET", nodeapi.Readyz, answersWith(200, "OK")).
-		on("GET", nodeapi.ImagePulls, sends(nodeapi.ImagePullList{})).
-		on("GET", nodeapi.Cache, sends(map[string]any{
-			"cloud": nodeapi.CloudState{Up: true, Since: ago(3 * time.Hour), APIServers: []nodeapi.APIServerState{
+		on("GET", api.Readyz, answersWith(200, "OK")).
+		on("GET", api.ImagePulls, sends(api.ImagePullList{})).
+		on("GET", api.Cache, sends(map[string]any{
+			"cloud": api.CloudState{Up: true, Since: ago(3 * time.Hour), APIServers: []api.APIServerState{
 				{Address: "https://10.0.0.1:6443", Up: true, Since: ago(3 * time.Hour)},
 				{Address: "https://10.0.0.2:6443", Since: ago(20 * time.Minute), Error: "connection refused"},
 			}},
@@ -49,33 +49,33 @@ images      none are pulled ahead
 }
 
 func TestStatusOfAHubWithoutItsCloud(t *testing.T) {
-	h := healthy(t).on("GET", nodeapi.Cache, sends(map[string]any{"cloud": nodeapi.CloudState{Since: ago(12 * time.Minute)}, "views": []statusview.View{}})).
-		on("GET", nodeapi.Readyz, answersWith(200, "OK, offline since 2026"))
+	h := healthy(t).on("GET", api.Cache, sends(map[string]any{"cloud": api.CloudState{Since: ago(12 * time.Minute)}, "views": []statusview.View{}})).
+		on("GET", api.Readyz, answersWith(200, "OK, offline since 2026"))
 	h.edgehubctl(t, "status").has(t, exitDone, "cloud       offline for 12m, since "+ago(12*time.Minute).Format(time.RFC3339)+"; the node is served from\n            the cache\ncache       0 views, 0 objects, 0 B\n", "")
 }
 
 func TestStatusOfANodeThatWasCloned(t *testing.T) {
-	h := healthy(t).on("GET", nodeapi.Cache, sends(map[string]any{"clone": "another machine runs as node n1"}))
+	h := healthy(t).on("GET", api.Cache, sends(map[string]any{"clone": "another machine runs as node n1"}))
 	h.edgehubctl(t, "status").is(t, exitDone, "hub         ready on "+h.address+"\nnode        another machine runs as node n1\nimages      none are pulled ahead\n", "")
 	h.edgehubctl(t, "status", "-o", "json").has(t, exitDone, `"clone": "another machine runs as node n1"`, "")
 }
 
 func TestStatusOfAHubThatIsNotReady(t *testing.T) {
-	h := healthy(t).on("GET", nodeapi.Readyz, answersWith(500, "not ready: no certificate yet"))
+	h := healthy(t).on("GET", api.Readyz, answersWith(500, "not ready: no certificate yet"))
 	h.edgehubctl(t, "status").has(t, exitNotNow, "hub         not ready on "+h.address, "error: not ready: no certificate yet\n")
 	h.edgehubctl(t, "status", "-o", "json").has(t, exitNotNow, `"readiness": "not ready: no certificate yet"`, "error: not ready: no certificate yet\n")
 }
 
 func TestStatusOfAnOlderHub(t *testing.T) {
-	h := newFakeHub(t).on("GET", nodeapi.Readyz, answersWith(200, "OK"))
+	h := newFakeHub(t).on("GET", api.Readyz, answersWith(200, "OK"))
 	h.edgehubctl(t, "status").is(t, exitDone, "hub         ready on "+h.address+"\nimages      none are pulled ahead\n", "")
 }
 
 func TestStatusShowsTheQueueOfImages(t *testing.T) {
-	other := imagePull(nodeapi.Failed, image("app:1", nodeapi.Failed, 0, 0, failing("ImageNotFound", "no such tag", time.Hour+30*time.Second)))
+	other := imagePull(api.Failed, image("app:1", api.Failed, 0, 0, failing("ImageNotFound", "no such tag", time.Hour+30*time.Second)))
 	other.Pod = "web-2"
-	h := healthy(t).on("GET", nodeapi.ImagePulls, sends(nodeapi.ImagePullList{Items: []nodeapi.ImagePull{
-		imagePull(nodeapi.Pulling, image("app:1", nodeapi.Pulling, 10*mib, 40*mib), image("init:1", nodeapi.Ready, 2*mib, 2*mib)), other,
+	h := healthy(t).on("GET", api.ImagePulls, sends(api.ImagePullList{Items: []api.ImagePull{
+		imagePull(api.Pulling, image("app:1", api.Pulling, 10*mib, 40*mib), image("init:1", api.Ready, 2*mib, 2*mib)), other,
 	}}))
 	h.edgehubctl(t, "status").has(t, exitDone, `images      for 2 pods: 1 pulling, 1 failed
 
@@ -99,28 +99,28 @@ func TestStatusAsJSON(t *testing.T) {
 }
 
 func TestStatusThatBreaksOff(t *testing.T) {
-	for _, path := range []string{nodeapi.Readyz, nodeapi.Cache, nodeapi.ImagePulls} {
+	for _, path := range []string{api.Readyz, api.Cache, api.ImagePulls} {
 		h := healthy(t).on("GET", path, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 		h.edgehubctl(t, "status").is(t, exitFailed, "", "error: the hub does not answer on "+h.address+": EOF\n")
 	}
 }
 
 // leading is a hub that three pods use, or bypass.
-func leading(t *testing.T, access nodeapi.PodAccess) *fakeHub {
+func leading(t *testing.T, access api.PodAccess) *fakeHub {
 	access.Addresses = []string{"169.254.2.1:10268", "[fd00::2:1]:10268"}
 	access.CACreated = time.Date(2026, 11, 22, 1, 2, 3, 0, time.UTC)
-	return healthy(t).on("GET", nodeapi.Cache, sends(map[string]any{
-		"cloud": nodeapi.CloudState{Up: true, Since: ago(3 * time.Hour)}, "views": []statusview.View{},
+	return healthy(t).on("GET", api.Cache, sends(map[string]any{
+		"cloud": api.CloudState{Up: true, Since: ago(3 * time.Hour)}, "views": []statusview.View{},
 		"podAccess": access, "transforms": []string{"apiserver-service", "root-ca"},
 	}))
 }
 
 func TestStatusShowsWhichPodsUseTheHub(t *testing.T) {
-	h := leading(t, nodeapi.PodAccess{Pods: []nodeapi.PodRoute{
-		{Namespace: "kube-system", Name: "kube-proxy-x", Route: nodeapi.ThroughHub, Owner: "DaemonSet/kube-proxy"},
-		{Namespace: "shop", Name: "bare", Route: nodeapi.Bypass, Keep: "it has no controller that would replace it"},
-		{Namespace: "shop", Name: "proxied", Route: nodeapi.Proxied, Owner: "ReplicaSet/p", Proxy: "because", Keep: "because"},
-		{Namespace: "shop", Name: "web-1", Route: nodeapi.Bypass, Owner: "ReplicaSet/web"},
+	h := leading(t, api.PodAccess{Pods: []api.PodRoute{
+		{Namespace: "kube-system", Name: "kube-proxy-x", Route: api.ThroughHub, Owner: "DaemonSet/kube-proxy"},
+		{Namespace: "shop", Name: "bare", Route: api.Bypass, Keep: "it has no controller that would replace it"},
+		{Namespace: "shop", Name: "proxied", Route: api.Proxied, Owner: "ReplicaSet/p", Proxy: "because", Keep: "because"},
+		{Namespace: "shop", Name: "web-1", Route: api.Bypass, Owner: "ReplicaSet/web"},
 	}})
 	const lines = `pods        1 use the hub at 169.254.2.1:10268, [fd00::2:1]:10268; 2 bypass it until they restart; 1 use a proxy for its address; -o wide says why
 transforms  apiserver-service, root-ca
@@ -142,12 +142,12 @@ shop/proxied               ReplicaSet/p   because
 }
 
 func TestStatusShowsWhereTheClusterIPLeads(t *testing.T) {
-	past, toHub := &nodeapi.ClusterIP{}, &nodeapi.ClusterIP{InForce: true}
-	pods := []nodeapi.PodRoute{
-		{Namespace: "shop", Name: "bare", Route: nodeapi.Bypass, Keep: "it has no controller that would replace it", Distrusts: true},
-		{Namespace: "shop", Name: "script", Route: nodeapi.Bypass, Owner: "ReplicaSet/script", Keep: "it sets it", SetsAddress: true, Distrusts: true},
-		{Namespace: "shop", Name: "shipper", Route: nodeapi.ThroughHub, Owner: "DaemonSet/shipper"},
-		{Namespace: "shop", Name: "web-1", Route: nodeapi.Bypass, Owner: "ReplicaSet/web", Distrusts: true},
+	past, toHub := &api.ClusterIP{}, &api.ClusterIP{InForce: true}
+	pods := []api.PodRoute{
+		{Namespace: "shop", Name: "bare", Route: api.Bypass, Keep: "it has no controller that would replace it", Distrusts: true},
+		{Namespace: "shop", Name: "script", Route: api.Bypass, Owner: "ReplicaSet/script", Keep: "it sets it", SetsAddress: true, Distrusts: true},
+		{Namespace: "shop", Name: "shipper", Route: api.ThroughHub, Owner: "DaemonSet/shipper"},
+		{Namespace: "shop", Name: "web-1", Route: api.Bypass, Owner: "ReplicaSet/web", Distrusts: true},
 	}
 	const table = `
 DOES NOT TRUST THE HUB   OWNER               UNTIL IT RESTARTS
@@ -156,19 +156,19 @@ shop/script              ReplicaSet/script   a restart is enough, whatever addre
 shop/web-1               ReplicaSet/web      kubectl delete pod --namespace=shop web-1
 `
 	for name, tt := range map[string]struct {
-		access nodeapi.PodAccess
+		access api.PodAccess
 		line   string
 		table  bool
 	}{
-		"not asked for":        {nodeapi.PodAccess{Pods: pods}, "", false},
-		"not in force":         {nodeapi.PodAccess{Pods: pods, ClusterIP: past}, "leads past the hub while the cloud is there, until pods restart that do not trust it (3); -o wide names them", true},
-		"about to be in force": {nodeapi.PodAccess{Pods: pods[2:3], ClusterIP: past}, "leads past the hub while the cloud is there; all pods trust it, so that ends within seconds", false},
-		"in force":             {nodeapi.PodAccess{Pods: pods[2:3], ClusterIP: toHub}, "leads to the hub: all pods trust it", false},
+		"not asked for":        {api.PodAccess{Pods: pods}, "", false},
+		"not in force":         {api.PodAccess{Pods: pods, ClusterIP: past}, "leads past the hub while the cloud is there, until pods restart that do not trust it (3); -o wide names them", true},
+		"about to be in force": {api.PodAccess{Pods: pods[2:3], ClusterIP: past}, "leads past the hub while the cloud is there; all pods trust it, so that ends within seconds", false},
+		"in force":             {api.PodAccess{Pods: pods[2:3], ClusterIP: toHub}, "leads to the hub: all pods trust it", false},
 		"in force, and not known any more": {
-			nodeapi.PodAccess{ClusterIP: toHub, Unknown: "containerd is away"}, "leads to the hub; it is not known whether all pods still trust it", false,
+			api.PodAccess{ClusterIP: toHub, Unknown: "containerd is away"}, "leads to the hub; it is not known whether all pods still trust it", false,
 		},
 		"not known": {
-			nodeapi.PodAccess{ClusterIP: past, Unknown: "containerd is away"}, "leads past the hub while the cloud is there; it is not known which pods trust it", false,
+			api.PodAccess{ClusterIP: past, Unknown: "containerd is away"}, "leads past the hub while the cloud is there; it is not known which pods trust it", false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +188,7 @@ shop/web-1               ReplicaSet/web      kubectl delete pod --namespace=shop
 }
 
 func TestStatusOfAHubThatDoesNotKnowWhichPodsUseIt(t *testing.T) {
-	h := leading(t, nodeapi.PodAccess{Unknown: "containerd is away"})
+	h := leading(t, api.PodAccess{Unknown: "containerd is away"})
 	h.edgehubctl(t, "status", "-o", "wide").has(t, exitDone,
 		"pods        may use the hub at 169.254.2.1:10268, [fd00::2:1]:10268; which do is not known: containerd is away\n", "")
 }

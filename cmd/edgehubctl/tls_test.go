@@ -17,7 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/completion"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // newSecureHub is a fakeHub that speaks TLS to those with a client certificate, and
@@ -50,7 +50,7 @@ func newSecureHub(t *testing.T) (h *fakeHub, cert, key string) {
 
 func TestHubsOverTLS(t *testing.T) {
 	h, cert, key := newSecureHub(t)
-	h.on("POST", nodeapi.WebCodes, sends(nodeapi.Code{Code: "c"})).on("GET", "/pods", podList(pod("shop", "web-1", oldRevision, needs(corev1.ConditionTrue, newRevision))))
+	h.on("POST", api.WebCodes, sends(api.Code{Code: "c"})).on("GET", "/pods", podList(pod("shop", "web-1", oldRevision, needs(corev1.ConditionTrue, newRevision))))
 	tests := map[string]struct {
 		args     []string
 		code     exitCode

@@ -12,7 +12,7 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/hubclient"
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // upgraded is the output of upgrade --wait and rollback --wait as JSON, an interface to scripts.
@@ -103,7 +103,7 @@ func (c *call) upgradePod(ctx context.Context, pod podview.Name) error {
 		}
 	}
 	w := waiting{began: time.Now()}
-	answer, waits, err := c.hub.Send(ctx, http.MethodPost, withQuery(nodeapi.UpgradePath(pod.Namespace, pod.Name), c.query(w.began)))
+	answer, waits, err := c.hub.Send(ctx, http.MethodPost, withQuery(api.UpgradePath(pod.Namespace, pod.Name), c.query(w.began)))
 	switch {
 	case err != nil:
 		return err
@@ -121,7 +121,7 @@ func (c *call) upgradePod(ctx context.Context, pod podview.Name) error {
 		return nil
 	}
 	if waits {
-		w.action = nodeapi.UpgradeAction
+		w.action = api.UpgradeAction
 	}
 	if w.Replacement, err = podview.NewReplacement(before, pod, c.settle); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (c *call) upgradePod(ctx context.Context, pod podview.Name) error {
 }
 
 func (c *call) isOffline(ctx context.Context) bool {
-	state, err := c.hub.Ask(ctx, http.MethodGet, nodeapi.Readyz)
+	state, err := c.hub.Ask(ctx, http.MethodGet, api.Readyz)
 	return err == nil && state != fine
 }
 
@@ -148,7 +148,7 @@ func (c *call) pullFirst(ctx context.Context, pod podview.Name) error {
 
 // requestPull returns false for a hub that pulls no images ahead.
 func (c *call) requestPull(ctx context.Context, pod podview.Name) (bool, error) {
-	answer, err := c.hub.Ask(ctx, http.MethodPost, nodeapi.ImagePullPath(pod.Namespace, pod.Name))
+	answer, err := c.hub.Ask(ctx, http.MethodPost, api.ImagePullPath(pod.Namespace, pod.Name))
 	if r, ok := errors.AsType[*hubclient.APIError](err); ok && (r.Code == http.StatusNotImplemented || r.Code == http.StatusMethodNotAllowed) {
 		return false, nil
 	}

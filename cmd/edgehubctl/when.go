@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // when are the flags for when an upgrade begins.
@@ -69,12 +69,12 @@ func (c *call) query(now time.Time) url.Values {
 	}
 	if c.when.at != "" {
 		t, _ := c.when.time(now) // check has parsed it
-		set(nodeapi.AtParam, t.Format(time.RFC3339))
+		set(api.AtParam, t.Format(time.RFC3339))
 	}
-	set(nodeapi.WindowParam, c.when.window)
-	set(nodeapi.TimeZoneParam, c.when.timeZone)
+	set(api.WindowParam, c.when.window)
+	set(api.TimeZoneParam, c.when.timeZone)
 	if c.force {
-		set(nodeapi.ForceParam, "true")
+		set(api.ForceParam, "true")
 	}
 	return q
 }

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/completion"
-	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // useCluster sets KUBECONFIG to a cluster with DaemonSets of each strategy.
@@ -33,7 +33,7 @@ func useCluster(t *testing.T) {
 		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSetList"},
 		Items:    []appsv1.DaemonSet{managed("log", "OTA"), managed("plain", ""), managed("typo", "Adv"), managed("web", "AdvancedRollingUpdate")},
 	})
-	db := appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "db", Annotations: map[string]string{daemonset.StrategyAnnotation: "OTA"}}}
+	db := appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "db", Annotations: map[string]string{api.StrategyAnnotation: "OTA"}}}
 	db.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
 	answer("/apis/apps/v1/namespaces/default/statefulsets", appsv1.StatefulSetList{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSetList"},
@@ -72,7 +72,7 @@ func managed(name, strategy string) appsv1.DaemonSet {
 	ds := appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	ds.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
 	if strategy != "" {
-		ds.Annotations = map[string]string{daemonset.StrategyAnnotation: strategy}
+		ds.Annotations = map[string]string{api.StrategyAnnotation: strategy}
 	}
 	return ds
 }

@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/progress"
-	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/workload"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // twoNamespaces has a DaemonSet and a StatefulSet with OTA in different namespaces, each with a pod
@@ -27,7 +27,7 @@ func twoNamespaces() []runtime.Object {
 	log := managed("log", "OTA")
 	log.Namespace, log.UID, log.Spec.Selector = "shop", "log-uid", selector
 	db := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "bank", Name: "db", UID: "db-uid", Annotations: map[string]string{daemonset.StrategyAnnotation: "OTA"},
+		Namespace: "bank", Name: "db", UID: "db-uid", Annotations: map[string]string{api.StrategyAnnotation: "OTA"},
 	}}
 	db.Spec.Selector, db.Spec.UpdateStrategy.Type = selector, appsv1.OnDeleteStatefulSetStrategyType
 	db.Status.UpdateRevision = "db-1"
@@ -57,7 +57,7 @@ func say(w workload.Object, reason string, groups ...rollout.Group) {
 	for _, g := range groups {
 		r.Counts[g.State] = g.Count
 	}
-	w.GetAnnotations()[rollout.ReportAnnotation] = r.Encode()
+	w.GetAnnotations()[api.ReportAnnotation] = r.Encode()
 }
 
 func listAll(t *testing.T, o options, namespace string, objects ...runtime.Object) (code progress.ExitCode, out, errs string) {

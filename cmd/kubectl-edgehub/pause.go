@@ -12,6 +12,7 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/progress"
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // pause stops a rollout by its annotation.
@@ -24,7 +25,7 @@ func pause(ctx context.Context, c *cluster, name string, _ *options, s streams) 
 		fmt.Fprintf(s.out, "daemonset.apps/%s is paused already\n", name)
 		return progress.ExitDone, nil
 	}
-	if err := annotate(ctx, c, ds, rollout.PausedAnnotation, "true"); err != nil {
+	if err := annotate(ctx, c, ds, api.PausedAnnotation, "true"); err != nil {
 		return progress.ExitFailed, err
 	}
 	fmt.Fprintf(s.out, "daemonset.apps/%s paused: no further pod is deleted; those that are being replaced come up again\n", name)
@@ -41,22 +42,22 @@ func resume(ctx context.Context, c *cluster, name string, _ *options, s streams)
 	revision := rollout.HaltedRevision(ds)
 	isHalted := revision != "" && revision != options.Continue
 	switch {
-	case ds.Annotations[rollout.PausedAnnotation] != "":
-		if err := annotate(ctx, c, ds, rollout.PausedAnnotation, nil); err != nil {
+	case ds.Annotations[api.PausedAnnotation] != "":
+		if err := annotate(ctx, c, ds, api.PausedAnnotation, nil); err != nil {
 			return progress.ExitFailed, err
 		}
 		fmt.Fprintf(s.out, "daemonset.apps/%s resumed\n", name)
 		if isHalted {
 			fmt.Fprintf(s.out, "but its circuit breaker holds it still: %s\nTo go on all the same, resume it once more.\n",
-				daemonset.Condition(ds, rollout.HaltedCondition).Message)
+				daemonset.Condition(ds, api.HaltedCondition).Message)
 			return progress.ExitHeldUp, nil
 		}
 	case isHalted:
-		if err := annotate(ctx, c, ds, rollout.ContinueAnnotation, revision); err != nil {
+		if err := annotate(ctx, c, ds, api.ContinueAnnotation, revision); err != nil {
 			return progress.ExitFailed, err
 		}
 		fmt.Fprintf(s.out, "daemonset.apps/%s resumed: it goes on with revision %s, past the circuit breaker. It was halted because: %s\n",
-			name, revision, daemonset.Condition(ds, rollout.HaltedCondition).Message)
+			name, revision, daemonset.Condition(ds, api.HaltedCondition).Message)
 	default:
 		fmt.Fprintf(s.out, "daemonset.apps/%s is neither paused nor halted\n", name)
 	}

@@ -12,14 +12,13 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/progress"
-	"github.com/edgehub-io/edgehub/controller/daemonset"
-	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 func TestPauseAndResume(t *testing.T) {
-	const paused, going = rollout.PausedAnnotation, rollout.ContinueAnnotation
+	const paused, going = api.PausedAnnotation, api.ContinueAnnotation
 	halt := func(ds *appsv1.DaemonSet) {
-		ds.Status.Conditions = []appsv1.DaemonSetCondition{{Type: rollout.HaltedCondition, Status: corev1.ConditionTrue,
+		ds.Status.Conditions = []appsv1.DaemonSetCondition{{Type: api.HaltedCondition, Status: corev1.ConditionTrue,
 			Message: "controllerrevision new: 2 of the 2 nodes with this revision went NotReady: node1, node2"}}
 	}
 	annotated := func(pairs ...string) func(*appsv1.DaemonSet) {
@@ -39,7 +38,7 @@ func TestPauseAndResume(t *testing.T) {
 	}{
 		"a pause":                        {pause, nil, progress.ExitDone, "daemonset.apps/web paused: ", "true", ""},
 		"a second pause":                 {pause, []func(*appsv1.DaemonSet){annotated(paused, "true")}, progress.ExitDone, "is paused already", "true", ""},
-		"a pause despite wrong options":  {pause, []func(*appsv1.DaemonSet){annotated(rollout.MaxUnavailableAnnotation, "abc")}, progress.ExitDone, "paused", "true", ""},
+		"a pause despite wrong options":  {pause, []func(*appsv1.DaemonSet){annotated(api.MaxUnavailableAnnotation, "abc")}, progress.ExitDone, "paused", "true", ""},
 		"a resume":                       {resume, []func(*appsv1.DaemonSet){annotated(paused, "true")}, progress.ExitDone, "daemonset.apps/web resumed\n", "", ""},
 		"nothing to resume":              {resume, nil, progress.ExitDone, "neither paused nor halted", "", ""},
 		"of a paused rollout that halts": {resume, []func(*appsv1.DaemonSet){annotated(paused, "true"), halt}, progress.ExitHeldUp, "its circuit breaker holds it still: controllerrevision new: 2 of the 2", "", ""},
@@ -47,8 +46,8 @@ func TestPauseAndResume(t *testing.T) {
 		"past the breaker of another revision": {resume, []func(*appsv1.DaemonSet){halt, annotated(going, "old")}, progress.ExitDone,
 			"it goes on with revision new", "", "new"},
 		"past the circuit breaker already": {resume, []func(*appsv1.DaemonSet){halt, annotated(going, "new")}, progress.ExitDone, "neither paused nor halted", "", "new"},
-		"OTA":                              {pause, []func(*appsv1.DaemonSet){annotated(daemonset.StrategyAnnotation, "OTA")}, progress.ExitFailed, "asks for OTA: the owners of the nodes decide", "", ""},
-		"a strategy that is none":          {resume, []func(*appsv1.DaemonSet){annotated(daemonset.StrategyAnnotation, "x")}, progress.ExitFailed, `is "x"`, "", ""},
+		"OTA":                              {pause, []func(*appsv1.DaemonSet){annotated(api.StrategyAnnotation, "OTA")}, progress.ExitFailed, "asks for OTA: the owners of the nodes decide", "", ""},
+		"a strategy that is none":          {resume, []func(*appsv1.DaemonSet){annotated(api.StrategyAnnotation, "x")}, progress.ExitFailed, `is "x"`, "", ""},
 		"no strategy":                      {pause, []func(*appsv1.DaemonSet){func(ds *appsv1.DaemonSet) { ds.Annotations = nil }}, progress.ExitFailed, "has not opted into", "", ""},
 	}
 	for name, tt := range tests {

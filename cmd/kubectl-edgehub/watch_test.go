@@ -16,6 +16,7 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/progress"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/workload"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // rolling returns a DaemonSet web with AdvancedRollingUpdate, of which the controller says that one node is to be updated.
@@ -46,7 +47,7 @@ func TestHowAWatchEnds(t *testing.T) {
 		"with its timeout": {nil, 3 * time.Second, nil, progress.ExitUnderWay, "updating: so many nodes updated", "timed out after 3s: so many nodes updated"},
 		"with its timeout, during a pause": {func(ds *appsv1.DaemonSet) { say(ds, rollout.ReasonPaused) }, 3 * time.Second, nil,
 			progress.ExitHeldUp, "paused: ", "timed out after 3s"},
-		"with its timeout, if the controller says nothing": {func(ds *appsv1.DaemonSet) { delete(ds.Annotations, rollout.ReportAnnotation) }, 3 * time.Second, nil,
+		"with its timeout, if the controller says nothing": {func(ds *appsv1.DaemonSet) { delete(ds.Annotations, api.ReportAnnotation) }, 3 * time.Second, nil,
 			progress.ExitUnderWay, "unknown: ", "timed out after 3s: it is not known"},
 		"with its person": {nil, none, func(stop func(), _ *fake.Clientset) error {
 			stop()
@@ -56,7 +57,7 @@ func TestHowAWatchEnds(t *testing.T) {
 			return client.Tracker().Delete(appsv1.SchemeGroupVersion.WithResource("daemonsets"), "shop", "web")
 		}, progress.ExitFailed, "updating: ", "daemonset shop/web has been deleted"},
 		"when only nodes that are not Ready are left": {nil, none, says(rollout.ReasonWaiting, rollout.WaitingNotReady), progress.ExitDone, "waiting: so many nodes updated", ""},
-		"at once, if the annotations are wrong": {func(ds *appsv1.DaemonSet) { ds.Annotations[rollout.MaxUnavailableAnnotation] = "abc" }, none, nil,
+		"at once, if the annotations are wrong": {func(ds *appsv1.DaemonSet) { ds.Annotations[api.MaxUnavailableAnnotation] = "abc" }, none, nil,
 			progress.ExitHeldUp, "invalid: ", ""},
 		"at once, without a strategy": {func(ds *appsv1.DaemonSet) { ds.Annotations = nil }, none, nil, progress.ExitFailed, "", "has not opted into an update strategy"},
 	}

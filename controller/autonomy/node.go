@@ -6,11 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
 
-// ConditionType is the condition of a Node that shows whether its pods stay while it is away: True if every pod that is
-// to stay has the seconds for it. kubelet keeps conditions that it does not know.
-const ConditionType corev1.NodeConditionType = "apps.openyurt.io/Autonomy"
+	"github.com/edgehub-io/edgehub/ota/api"
+)
 
 // Reasons of the condition, and of Events. The condition is True with the first one, and with ReasonInvalid if it was
 // before, since pods stay as they are.
@@ -27,7 +25,7 @@ const (
 // ConditionOf returns a Node's condition, or nil.
 func ConditionOf(n *corev1.Node) *corev1.NodeCondition {
 	for i := range n.Status.Conditions {
-		if n.Status.Conditions[i].Type == ConditionType {
+		if n.Status.Conditions[i].Type == api.AutonomyCondition {
 			return &n.Status.Conditions[i]
 		}
 	}
@@ -66,7 +64,7 @@ func NeedsPods(n *corev1.Node, s Setting) bool {
 // ConditionFor returns the condition of a node with this setting, of which an annotation could not be read (invalid) or
 // pods could not be changed (failed). It is nil if the node needs none: it was never autonomous.
 func ConditionFor(n *corev1.Node, s Setting, invalid, failed error) *corev1.NodeCondition {
-	c := &corev1.NodeCondition{Type: ConditionType, Status: corev1.ConditionFalse}
+	c := &corev1.NodeCondition{Type: api.AutonomyCondition, Status: corev1.ConditionFalse}
 	before := ConditionOf(n)
 	switch {
 	case failed != nil:
@@ -97,7 +95,7 @@ func (f Fleet) WithoutEffect() *corev1.NodeCondition {
 		message += " according to the controller's --default-toleration-seconds. If the apiserver gives pods others, set that," +
 			" or apply deploy/admission, with which the controller asks the apiserver"
 	}
-	return &corev1.NodeCondition{Type: ConditionType, Status: corev1.ConditionFalse, Reason: ReasonNoEffect, Message: message}
+	return &corev1.NodeCondition{Type: api.AutonomyCondition, Status: corev1.ConditionFalse, Reason: ReasonNoEffect, Message: message}
 }
 
 // PatchFor returns a strategic merge patch of a Node's status that sets the condition, if that is not nil and another one than
@@ -106,10 +104,10 @@ func (f Fleet) WithoutEffect() *corev1.NodeCondition {
 func PatchFor(n *corev1.Node, c *corev1.NodeCondition, now metav1.Time) (patch []byte, changed bool, err error) {
 	meta := map[string]any{"uid": n.UID, "resourceVersion": n.ResourceVersion}
 	whole := map[string]any{"metadata": meta}
-	_, released := n.Annotations[ReleasedAnnotation]
+	_, released := n.Annotations[api.ReleasedAnnotation]
 	over := released && !Away(n)
 	if over {
-		meta["annotations"] = map[string]any{ReleasedAnnotation: nil}
+		meta["annotations"] = map[string]any{api.ReleasedAnnotation: nil}
 	}
 	before := ConditionOf(n)
 	if c != nil && (before == nil || !sameCondition(before, c)) {

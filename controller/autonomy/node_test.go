@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 func TestTheConditionOfANode(t *testing.T) {
@@ -36,18 +38,18 @@ func TestTheConditionOfANode(t *testing.T) {
 	}
 	away := func(taints ...corev1.Taint) { n.Spec.Taints = taints }
 	step(nil, nil, "")
-	step(map[string]string{DurationAnnotation: "24h"}, nil, "True AutonomyApplied: pods stay while this node is away, for up to 24h0m0s")
-	step(map[string]string{DurationAnnotation: "24h"}, errors.New("pod a/b: no"), "False AutonomyIncomplete: pod a/b: no; it is tried again")
-	step(map[string]string{DurationAnnotation: "0"}, nil, "True AutonomyApplied: pods stay while this node is away, however long that is")
-	step(map[string]string{DurationAnnotation: "7d"}, nil, `True InvalidAutonomy: annotation node.openyurt.io/autonomy-duration is "7d": want a duration like 24h or 1h30m, or 0 for any outage; pods stay as they are`)
+	step(map[string]string{api.AutonomyAnnotation: "24h"}, nil, "True AutonomyApplied: pods stay while this node is away, for up to 24h0m0s")
+	step(map[string]string{api.AutonomyAnnotation: "24h"}, errors.New("pod a/b: no"), "False AutonomyIncomplete: pod a/b: no; it is tried again")
+	step(map[string]string{api.AutonomyAnnotation: "0"}, nil, "True AutonomyApplied: pods stay while this node is away, however long that is")
+	step(map[string]string{api.AutonomyAnnotation: "7d"}, nil, `True InvalidAutonomy: annotation node.openyurt.io/autonomy-duration is "7d": want a duration like 24h or 1h30m, or 0 for any outage; pods stay as they are`)
 	away(corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute})
-	step(map[string]string{DurationAnnotation: "0", ReleasedAnnotation: "x"}, nil, "False Released: the node was given up: its pods are evicted now, until it is back")
+	step(map[string]string{api.AutonomyAnnotation: "0", api.ReleasedAnnotation: "x"}, nil, "False Released: the node was given up: its pods are evicted now, until it is back")
 	away()
 	step(nil, nil, "False AutonomyRemoved: pods are evicted when this node is away for longer than they tolerate")
 }
 
 func TestTheAnnotationOfAReleaseGoesWhenTheNodeIsBack(t *testing.T) {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: "7", Annotations: map[string]string{ReleasedAnnotation: "x"}}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: "7", Annotations: map[string]string{api.ReleasedAnnotation: "x"}}}
 	patch, changed, err := PatchFor(n, nil, metav1.Now())
 	if want := `{"metadata":{"annotations":{"apps.openyurt.io/autonomy-released":null},"resourceVersion":"7","uid":"u"}}`; string(patch) != want || changed || err != nil {
 		t.Errorf("%s, %v, %v", patch, changed, err)

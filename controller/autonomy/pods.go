@@ -9,19 +9,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
-)
 
-// Annotations of pods, with OpenYurt's names, that have what tolerationSeconds were before. A pod with one of them is
-// held.
-const (
-	OriginalNotReadyAnnotation    = "apps.openyurt.io/original-not-ready-toleration-duration"
-	OriginalUnreachableAnnotation = "apps.openyurt.io/original-unreachable-toleration-duration"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // originals are the annotations by the key of a taint.
 var originals = map[string]string{
-	corev1.TaintNodeNotReady:    OriginalNotReadyAnnotation,
-	corev1.TaintNodeUnreachable: OriginalUnreachableAnnotation,
+	corev1.TaintNodeNotReady:    api.OriginalNotReadyAnnotation,
+	corev1.TaintNodeUnreachable: api.OriginalUnreachableAnnotation,
 }
 
 // An eviction that Kubernetes has scheduled is not moved when the tolerationSeconds change to others, neither earlier nor

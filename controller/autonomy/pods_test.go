@@ -9,6 +9,8 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 var fleet = Fleet{Defaults: Same(300)}
@@ -75,7 +77,7 @@ func text(p *corev1.Pod) string {
 			out = append(out, (Setting{Seconds: *t.TolerationSeconds}).String()[len("for up to "):])
 		}
 	}
-	for _, key := range []string{OriginalNotReadyAnnotation, OriginalUnreachableAnnotation} {
+	for _, key := range []string{api.OriginalNotReadyAnnotation, api.OriginalUnreachableAnnotation} {
 		if value, ok := p.Annotations[key]; ok {
 			out = append(out, "was "+value)
 		}
@@ -248,7 +250,7 @@ func TestWhileANodeIsAwaySecondsChangeByWayOfForever(t *testing.T) {
 			p := pod(func(p *corev1.Pod) {
 				p.Spec.Tolerations = tolerations(tt.before, tt.before)
 				if tt.record != "" {
-					p.Annotations[OriginalNotReadyAnnotation], p.Annotations[OriginalUnreachableAnnotation] = tt.record, tt.record
+					p.Annotations[api.OriginalNotReadyAnnotation], p.Annotations[api.OriginalUnreachableAnnotation] = tt.record, tt.record
 				}
 			})
 			var got []string

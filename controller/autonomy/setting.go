@@ -11,17 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-)
 
-// Annotations of Nodes. The first two are OpenYurt's; the older one counts only without the newer one.
-const (
-	// DurationAnnotation is a Go duration; 0 is any outage.
-	DurationAnnotation = "node.openyurt.io/autonomy-duration"
-	// OlderAnnotation is true, which is any outage, or false.
-	OlderAnnotation = "node.beta.openyurt.io/autonomy"
-	// ReleasedAnnotation is the time, in RFC 3339, at which a person gave up waiting for a node that is away. Its
-	// pods are evicted now. The controller removes the annotation when the node is back.
-	ReleasedAnnotation = "apps.openyurt.io/autonomy-released"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // longest is the longest duration that counts: a longer one is this one. tolerationSeconds and the text of a
@@ -55,14 +46,14 @@ func For(d time.Duration) Setting {
 // Parse reads a Node's annotations; found is false if there are none. Its error names the annotation, and quotes no
 // more than the start of a text that the node itself may have written.
 func Parse(annotations map[string]string) (s Setting, found bool, err error) {
-	if text, ok := annotations[DurationAnnotation]; ok {
+	if text, ok := annotations[api.AutonomyAnnotation]; ok {
 		d, err := time.ParseDuration(strings.TrimSpace(text))
 		if err != nil || d < 0 {
-			return Setting{}, true, fmt.Errorf("annotation %s is %.60q: want a duration like 24h or 1h30m, or 0 for any outage", DurationAnnotation, text)
+			return Setting{}, true, fmt.Errorf("annotation %s is %.60q: want a duration like 24h or 1h30m, or 0 for any outage", api.AutonomyAnnotation, text)
 		}
 		return For(d), true, nil
 	}
-	switch text := strings.TrimSpace(annotations[OlderAnnotation]); text {
+	switch text := strings.TrimSpace(annotations[api.OldAutonomyAnnotation]); text {
 	case "true":
 		return For(0), true, nil
 	case "false":
@@ -70,7 +61,7 @@ func Parse(annotations map[string]string) (s Setting, found bool, err error) {
 	case "":
 		return Setting{}, false, nil
 	default:
-		return Setting{}, true, fmt.Errorf("annotation %s is %.60q: want true or false; %s takes a duration", OlderAnnotation, text, DurationAnnotation)
+		return Setting{}, true, fmt.Errorf("annotation %s is %.60q: want true or false; %s takes a duration", api.OldAutonomyAnnotation, text, api.AutonomyAnnotation)
 	}
 }
 
@@ -85,7 +76,7 @@ type Fleet struct {
 
 // SettingOf returns what the pods of a node are to tolerate now. It returns an error if an annotation cannot be read.
 func (f Fleet) SettingOf(n *corev1.Node) (Setting, error) {
-	if _, released := n.Annotations[ReleasedAnnotation]; released && Away(n) {
+	if _, released := n.Annotations[api.ReleasedAnnotation]; released && Away(n) {
 		return Setting{On: true}, nil
 	}
 	s, found, err := Parse(n.Annotations)

@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 func TestAnnotations(t *testing.T) {
@@ -23,21 +25,21 @@ func TestAnnotations(t *testing.T) {
 		invalid     bool
 	}{
 		"none":                     {none, Setting{}, false},
-		"a day":                    {of(DurationAnnotation, "24h"), Setting{On: true, Seconds: 86400}, false},
-		"blanks around it":         {of(DurationAnnotation, " 1h30m "), Setting{On: true, Seconds: 5400}, false},
-		"rounded up":               {of(DurationAnnotation, "1500ms"), Setting{On: true, Seconds: 2}, false},
-		"0":                        {of(DurationAnnotation, "0"), Setting{On: true, Forever: true}, false},
-		"0s":                       {of(DurationAnnotation, "0s"), Setting{On: true, Forever: true}, false},
-		"ten years":                {of(DurationAnnotation, "87600h"), Setting{On: true, Seconds: 315360000}, false},
-		"all that a duration can":  {of(DurationAnnotation, "2562047h47m16s"), Setting{On: true, Seconds: 315360000}, false},
-		"the older one":            {of(OlderAnnotation, "true"), Setting{On: true, Forever: true}, false},
-		"the older one, off":       {of(OlderAnnotation, "false"), Setting{}, false},
-		"the newer counts":         {of(OlderAnnotation, "true", DurationAnnotation, "1h"), Setting{On: true, Seconds: 3600}, false},
-		"empty":                    {of(DurationAnnotation, ""), Setting{}, true},
-		"negative":                 {of(DurationAnnotation, "-1h"), Setting{}, true},
-		"days":                     {of(DurationAnnotation, "7d"), Setting{}, true},
-		"the older one, a word":    {of(OlderAnnotation, "yes"), Setting{}, true},
-		"a wrong newer one counts": {of(OlderAnnotation, "true", DurationAnnotation, "x"), Setting{}, true},
+		"a day":                    {of(api.AutonomyAnnotation, "24h"), Setting{On: true, Seconds: 86400}, false},
+		"blanks around it":         {of(api.AutonomyAnnotation, " 1h30m "), Setting{On: true, Seconds: 5400}, false},
+		"rounded up":               {of(api.AutonomyAnnotation, "1500ms"), Setting{On: true, Seconds: 2}, false},
+		"0":                        {of(api.AutonomyAnnotation, "0"), Setting{On: true, Forever: true}, false},
+		"0s":                       {of(api.AutonomyAnnotation, "0s"), Setting{On: true, Forever: true}, false},
+		"ten years":                {of(api.AutonomyAnnotation, "87600h"), Setting{On: true, Seconds: 315360000}, false},
+		"all that a duration can":  {of(api.AutonomyAnnotation, "2562047h47m16s"), Setting{On: true, Seconds: 315360000}, false},
+		"the older one":            {of(api.OldAutonomyAnnotation, "true"), Setting{On: true, Forever: true}, false},
+		"the older one, off":       {of(api.OldAutonomyAnnotation, "false"), Setting{}, false},
+		"the newer counts":         {of(api.OldAutonomyAnnotation, "true", api.AutonomyAnnotation, "1h"), Setting{On: true, Seconds: 3600}, false},
+		"empty":                    {of(api.AutonomyAnnotation, ""), Setting{}, true},
+		"negative":                 {of(api.AutonomyAnnotation, "-1h"), Setting{}, true},
+		"days":                     {of(api.AutonomyAnnotation, "7d"), Setting{}, true},
+		"the older one, a word":    {of(api.OldAutonomyAnnotation, "yes"), Setting{}, true},
+		"a wrong newer one counts": {of(api.OldAutonomyAnnotation, "true", api.AutonomyAnnotation, "x"), Setting{}, true},
 	} {
 		got, _, err := Parse(tt.annotations)
 		if got != tt.want || (err != nil) != tt.invalid {
@@ -47,7 +49,7 @@ func TestAnnotations(t *testing.T) {
 			t.Errorf("%s: pods stay %s", name, text)
 		}
 	}
-	for _, key := range []string{DurationAnnotation, OlderAnnotation} { // a node may write as much
+	for _, key := range []string{api.AutonomyAnnotation, api.OldAutonomyAnnotation} { // a node may write as much
 		_, _, err := Parse(of(key, strings.Repeat("x", 100_000)))
 		c := ConditionFor(&corev1.Node{}, Setting{}, err, nil)
 		if len(c.Message) > 300 || !strings.Contains(c.Message, "xxx") {
@@ -69,22 +71,22 @@ func TestSettingsOfNodes(t *testing.T) {
 		"a label that is selected":     {edge, func(n *corev1.Node) { n.Labels = map[string]string{"edge": ""} }, forever},
 		"a label that is not selected": {edge, func(n *corev1.Node) { n.Labels = map[string]string{"core": ""} }, Setting{}},
 		"an annotation wins": {edge, func(n *corev1.Node) {
-			n.Labels, n.Annotations = map[string]string{"edge": ""}, map[string]string{DurationAnnotation: "1h"}
+			n.Labels, n.Annotations = map[string]string{"edge": ""}, map[string]string{api.AutonomyAnnotation: "1h"}
 		}, hour},
 		"so does one that turns it off": {edge, func(n *corev1.Node) {
-			n.Labels, n.Annotations = map[string]string{"edge": ""}, map[string]string{OlderAnnotation: "false"}
+			n.Labels, n.Annotations = map[string]string{"edge": ""}, map[string]string{api.OldAutonomyAnnotation: "false"}
 		}, Setting{}},
 		"so does one that cannot be read": {edge, func(n *corev1.Node) {
-			n.Labels, n.Annotations = map[string]string{"edge": ""}, map[string]string{DurationAnnotation: "7d"}
+			n.Labels, n.Annotations = map[string]string{"edge": ""}, map[string]string{api.AutonomyAnnotation: "7d"}
 		}, Setting{}},
 		"a node that is away is released": {edge, func(n *corev1.Node) {
-			n.Spec.Taints, n.Annotations = []corev1.Taint{unreachable}, map[string]string{DurationAnnotation: "1h", ReleasedAnnotation: "now"}
+			n.Spec.Taints, n.Annotations = []corev1.Taint{unreachable}, map[string]string{api.AutonomyAnnotation: "1h", api.ReleasedAnnotation: "now"}
 		}, Setting{On: true}},
 		"a node that is there is not": {edge, func(n *corev1.Node) {
-			n.Annotations = map[string]string{DurationAnnotation: "1h", ReleasedAnnotation: "now"}
+			n.Annotations = map[string]string{api.AutonomyAnnotation: "1h", api.ReleasedAnnotation: "now"}
 		}, hour},
 		"a node that never was is released": {Fleet{}, func(n *corev1.Node) {
-			n.Spec.Taints, n.Annotations = []corev1.Taint{unreachable}, map[string]string{ReleasedAnnotation: "now"}
+			n.Spec.Taints, n.Annotations = []corev1.Taint{unreachable}, map[string]string{api.ReleasedAnnotation: "now"}
 		}, Setting{On: true}},
 	} {
 		n := &corev1.Node{}

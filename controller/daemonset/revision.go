@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // NewestRevision returns the revision that ds wants its pods to run, nil while
@@ -53,11 +53,11 @@ func HashOf(revision *appsv1.ControllerRevision) string {
 
 // TargetOf reads what a node needs to know of revision. The data of a ControllerRevision of a
 // DaemonSet or StatefulSet is a patch with the whole pod template.
-func TargetOf(revision *appsv1.ControllerRevision) (upgrade.Target, error) {
+func TargetOf(revision *appsv1.ControllerRevision) (api.Target, error) {
 	name := revision.Namespace + "/" + revision.Name
 	hash := HashOf(revision)
 	if hash == "" {
-		return upgrade.Target{}, fmt.Errorf("read ControllerRevision %s: no label %s", name, appsv1.ControllerRevisionHashLabelKey)
+		return api.Target{}, fmt.Errorf("read ControllerRevision %s: no label %s", name, appsv1.ControllerRevisionHashLabelKey)
 	}
 	var data struct {
 		Spec struct {
@@ -67,10 +67,10 @@ func TargetOf(revision *appsv1.ControllerRevision) (upgrade.Target, error) {
 		} `json:"spec"`
 	}
 	if err := json.Unmarshal(revision.Data.Raw, &data); err != nil {
-		return upgrade.Target{}, fmt.Errorf("read ControllerRevision %s: %w", name, err)
+		return api.Target{}, fmt.Errorf("read ControllerRevision %s: %w", name, err)
 	}
 	if len(data.Spec.Template.Spec.Containers) == 0 {
-		return upgrade.Target{}, fmt.Errorf("read ControllerRevision %s: no containers in its pod template", name)
+		return api.Target{}, fmt.Errorf("read ControllerRevision %s: no containers in its pod template", name)
 	}
-	return upgrade.NewTarget(hash, &data.Spec.Template.Spec), nil
+	return api.NewTarget(hash, &data.Spec.Template.Spec), nil
 }

@@ -6,13 +6,8 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
-)
 
-const (
-	// StrategyAnnotation on a DaemonSet names the strategy it opts into.
-	StrategyAnnotation = "apps.openyurt.io/update-strategy"
-	// OldStrategyAnnotation is its older name, read when the newer is absent.
-	OldStrategyAnnotation = "apps.openyurt.io/upgrade-strategy"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Strategy is what is done with a DaemonSet.
@@ -67,10 +62,10 @@ func StrategyOf(ds *appsv1.DaemonSet) (_ Strategy, problem string) {
 // ParseStrategy is StrategyOf for an object of any kind that has one of the supported strategies.
 // updateType is its spec.updateStrategy.type.
 func ParseStrategy(kind string, annotations map[string]string, updateType string, supported ...Strategy) (_ Strategy, problem string) {
-	key := StrategyAnnotation
+	key := api.StrategyAnnotation
 	value, ok := annotations[key]
 	if !ok {
-		key = OldStrategyAnnotation
+		key = api.OldStrategyAnnotation
 		if value, ok = annotations[key]; !ok {
 			return Unmanaged, ""
 		}

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 func daemonSet(update appsv1.DaemonSetUpdateStrategyType, annotations map[string]string) *appsv1.DaemonSet {
@@ -28,24 +30,24 @@ func TestStrategyOf(t *testing.T) {
 	}{
 		"no annotation is none of our business":      {onDelete, nil, Unmanaged, nil},
 		"another annotation is none of our business": {onDelete, map[string]string{"a": "OTA"}, Unmanaged, nil},
-		"OTA":                                           {onDelete, map[string]string{StrategyAnnotation: "OTA"}, OTA, nil},
-		"ota in lower case":                             {onDelete, map[string]string{StrategyAnnotation: "ota"}, OTA, nil},
-		"Ota in mixed case":                             {onDelete, map[string]string{StrategyAnnotation: "oTa"}, OTA, nil},
-		"space around it does not matter":               {onDelete, map[string]string{StrategyAnnotation: " OTA\n"}, OTA, nil},
-		"the older key":                                 {onDelete, map[string]string{OldStrategyAnnotation: "ota"}, OTA, nil},
-		"AdvancedRollingUpdate":                         {onDelete, map[string]string{StrategyAnnotation: "AdvancedRollingUpdate"}, AdvancedRollingUpdate, nil},
-		"ADVANCEDROLLINGUPDATE":                         {onDelete, map[string]string{StrategyAnnotation: "ADVANCEDROLLINGUPDATE"}, AdvancedRollingUpdate, nil},
-		"auto is the older name":                        {onDelete, map[string]string{StrategyAnnotation: "auto"}, AdvancedRollingUpdate, nil},
-		"Auto under the older key":                      {onDelete, map[string]string{OldStrategyAnnotation: "Auto"}, AdvancedRollingUpdate, nil},
-		"the newer key wins":                            {onDelete, map[string]string{StrategyAnnotation: "OTA", OldStrategyAnnotation: "auto"}, OTA, nil},
-		"the newer key wins over a wrong older one":     {onDelete, map[string]string{StrategyAnnotation: "OTA", OldStrategyAnnotation: "x"}, OTA, nil},
-		"the newer key wins even if its value is wrong": {onDelete, map[string]string{StrategyAnnotation: "OTAA", OldStrategyAnnotation: "OTA"}, Undecided, []string{StrategyAnnotation + ` is "OTAA"`, "OTA or AdvancedRollingUpdate"}},
-		"an empty value is wrong":                       {onDelete, map[string]string{StrategyAnnotation: ""}, Undecided, []string{`is ""`}},
-		"a prefix is wrong":                             {onDelete, map[string]string{StrategyAnnotation: "Advanced"}, Undecided, []string{`"Advanced"`}},
-		"OTA without OnDelete":                          {rolling, map[string]string{StrategyAnnotation: "OTA"}, Unmanaged, []string{`"OTA"`, "RollingUpdate", "to OnDelete"}},
-		"the problem names the key that was used":       {rolling, map[string]string{OldStrategyAnnotation: "auto"}, Unmanaged, []string{OldStrategyAnnotation + ` is "auto"`}},
-		"a wrong value without OnDelete says both":      {rolling, map[string]string{StrategyAnnotation: "x"}, Unmanaged, []string{`"x"`, "OTA or AdvancedRollingUpdate", "OnDelete"}},
-		"long words are cut":                            {onDelete, map[string]string{StrategyAnnotation: strings.Repeat("x", 5000)}, Undecided, []string{"xxx...\""}},
+		"OTA":                                           {onDelete, map[string]string{api.StrategyAnnotation: "OTA"}, OTA, nil},
+		"ota in lower case":                             {onDelete, map[string]string{api.StrategyAnnotation: "ota"}, OTA, nil},
+		"Ota in mixed case":                             {onDelete, map[string]string{api.StrategyAnnotation: "oTa"}, OTA, nil},
+		"space around it does not matter":               {onDelete, map[string]string{api.StrategyAnnotation: " OTA\n"}, OTA, nil},
+		"the older key":                                 {onDelete, map[string]string{api.OldStrategyAnnotation: "ota"}, OTA, nil},
+		"AdvancedRollingUpdate":                         {onDelete, map[string]string{api.StrategyAnnotation: "AdvancedRollingUpdate"}, AdvancedRollingUpdate, nil},
+		"ADVANCEDROLLINGUPDATE":                         {onDelete, map[string]string{api.StrategyAnnotation: "ADVANCEDROLLINGUPDATE"}, AdvancedRollingUpdate, nil},
+		"auto is the older name":                        {onDelete, map[string]string{api.StrategyAnnotation: "auto"}, AdvancedRollingUpdate, nil},
+		"Auto under the older key":                      {onDelete, map[string]string{api.OldStrategyAnnotation: "Auto"}, AdvancedRollingUpdate, nil},
+		"the newer key wins":                            {onDelete, map[string]string{api.StrategyAnnotation: "OTA", api.OldStrategyAnnotation: "auto"}, OTA, nil},
+		"the newer key wins over a wrong older one":     {onDelete, map[string]string{api.StrategyAnnotation: "OTA", api.OldStrategyAnnotation: "x"}, OTA, nil},
+		"the newer key wins even if its value is wrong": {onDelete, map[string]string{api.StrategyAnnotation: "OTAA", api.OldStrategyAnnotation: "OTA"}, Undecided, []string{api.StrategyAnnotation + ` is "OTAA"`, "OTA or AdvancedRollingUpdate"}},
+		"an empty value is wrong":                       {onDelete, map[string]string{api.StrategyAnnotation: ""}, Undecided, []string{`is ""`}},
+		"a prefix is wrong":                             {onDelete, map[string]string{api.StrategyAnnotation: "Advanced"}, Undecided, []string{`"Advanced"`}},
+		"OTA without OnDelete":                          {rolling, map[string]string{api.StrategyAnnotation: "OTA"}, Unmanaged, []string{`"OTA"`, "RollingUpdate", "to OnDelete"}},
+		"the problem names the key that was used":       {rolling, map[string]string{api.OldStrategyAnnotation: "auto"}, Unmanaged, []string{api.OldStrategyAnnotation + ` is "auto"`}},
+		"a wrong value without OnDelete says both":      {rolling, map[string]string{api.StrategyAnnotation: "x"}, Unmanaged, []string{`"x"`, "OTA or AdvancedRollingUpdate", "OnDelete"}},
+		"long words are cut":                            {onDelete, map[string]string{api.StrategyAnnotation: strings.Repeat("x", 5000)}, Undecided, []string{"xxx...\""}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

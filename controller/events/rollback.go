@@ -7,7 +7,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/workload"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Reasons of Events about rollbacks by owners. The last one is of a workload, the others of pods.
@@ -45,12 +45,12 @@ func (r *Recorder) RolledBack(o workload.Object, last *Reported, done podclient.
 func (r *Recorder) Rollbacks(before, changed []*corev1.Pod) {
 	was := map[types.UID]corev1.PodCondition{}
 	for _, pod := range before {
-		if c := upgrade.Condition(pod, upgrade.RolledBackCondition); c != nil {
+		if c := api.Condition(pod, api.RolledBackCondition); c != nil {
 			was[pod.UID] = *c
 		}
 	}
 	for _, pod := range changed {
-		c, old := upgrade.Condition(pod, upgrade.RolledBackCondition), was[pod.UID]
+		c, old := api.Condition(pod, api.RolledBackCondition), was[pod.UID]
 		if c == nil || c.Status != corev1.ConditionFalse || c.Reason == old.Reason || old.Status == corev1.ConditionTrue {
 			continue
 		}

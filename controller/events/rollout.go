@@ -10,6 +10,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/podclient"
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Reasons of Events about a rollout.
@@ -35,7 +36,7 @@ type RolloutReported struct {
 
 // Rollout reports what is new about a rollout, on the DaemonSet and in the log.
 func (r *Recorder) Rollout(ds *appsv1.DaemonSet, s *RolloutReported, p *rollout.Plan, options rollout.Options, now time.Time) {
-	progressing := conditionOf(p, rollout.ProgressingCondition)
+	progressing := conditionOf(p, api.ProgressingCondition)
 	if s.revision != p.Revision {
 		*s = reportedBefore(ds, p, now)
 		if s.reason == "" && !p.Complete() {
@@ -58,7 +59,7 @@ func (r *Recorder) Rollout(ds *appsv1.DaemonSet, s *RolloutReported, p *rollout.
 	case rollout.ReasonHalted:
 		r.logFor(ds).Warn("rollout halted: nodes were lost after they got the new revision",
 			"revision", p.Revision, "nodes", p.Breaker.Lost, "updated", p.Breaker.Updated)
-		r.warning(ds, reasonRolloutHalted, conditionOf(p, rollout.HaltedCondition).Message)
+		r.warning(ds, reasonRolloutHalted, conditionOf(p, api.HaltedCondition).Message)
 	case rollout.ReasonWaiting:
 		r.progress(ds, reasonRolloutWaiting, progressing.Message+"; the rest is done")
 	case rollout.ReasonRefused: // Deletions names the refusal
@@ -83,7 +84,7 @@ func startMessage(p *rollout.Plan, options rollout.Options) string {
 // reportedBefore returns what another process has reported, as the conditions record it.
 func reportedBefore(ds *appsv1.DaemonSet, p *rollout.Plan, now time.Time) RolloutReported {
 	s := RolloutReported{revision: p.Revision, begun: now}
-	progressing, complete := daemonset.Condition(ds, rollout.ProgressingCondition), daemonset.Condition(ds, rollout.CompleteCondition)
+	progressing, complete := daemonset.Condition(ds, api.ProgressingCondition), daemonset.Condition(ds, api.CompleteCondition)
 	if progressing == nil || complete == nil || rollout.RevisionIn(progressing.Message) != p.Revision {
 		return s
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // someStatefulSet is as large as one that an operator makes.
@@ -44,7 +45,7 @@ func someStatefulSet(name string) *appsv1.StatefulSet {
 
 func TestTrimmedStatefulSetsKeepWhatIsRead(t *testing.T) {
 	sts := someStatefulSet("db")
-	read := append(rollout.Annotations(), rollout.ReportAnnotation)
+	read := append(rollout.Annotations(), api.ReportAnnotation)
 	for _, key := range read {
 		sts.Annotations[key] = "a value"
 	}

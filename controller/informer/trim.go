@@ -11,7 +11,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/status"
 	"github.com/edgehub-io/edgehub/controller/workload"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // The trim functions keep what a reconcile reads and what an informer needs (name, UID and
@@ -29,7 +29,7 @@ func TrimDaemonSet(ds *appsv1.DaemonSet) *appsv1.DaemonSet {
 			ResourceVersion:   ds.ResourceVersion,
 			Generation:        ds.Generation,
 			DeletionTimestamp: ds.DeletionTimestamp,
-			Annotations:       only(ds.Annotations, append(rollout.Annotations(), rollout.ReportAnnotation, appsv1.DeprecatedTemplateGeneration)...),
+			Annotations:       only(ds.Annotations, append(rollout.Annotations(), api.ReportAnnotation, appsv1.DeprecatedTemplateGeneration)...),
 		},
 		Spec: appsv1.DaemonSetSpec{
 			Selector:        ds.Spec.Selector,
@@ -61,7 +61,7 @@ func TrimStatefulSet(sts *appsv1.StatefulSet) *appsv1.StatefulSet {
 			ResourceVersion:   sts.ResourceVersion,
 			Generation:        sts.Generation,
 			DeletionTimestamp: sts.DeletionTimestamp,
-			Annotations:       only(sts.Annotations, append(rollout.Annotations(), rollout.ReportAnnotation)...),
+			Annotations:       only(sts.Annotations, append(rollout.Annotations(), api.ReportAnnotation)...),
 		},
 		Spec: appsv1.StatefulSetSpec{
 			Replicas:             sts.Spec.Replicas,
@@ -103,7 +103,7 @@ func trimNode(node *corev1.Node) *corev1.Node {
 			UID:             node.UID,
 			ResourceVersion: node.ResourceVersion,
 			Labels:          node.Labels,
-			Annotations:     only(node.Annotations, upgrade.MissingAnnotation),
+			Annotations:     only(node.Annotations, api.MissingAnnotation),
 		},
 		Spec: corev1.NodeSpec{Taints: node.Spec.Taints},
 	}
@@ -130,7 +130,7 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 			CreationTimestamp: pod.CreationTimestamp,
 			DeletionTimestamp: pod.DeletionTimestamp,
 			Labels:            only(pod.Labels, appsv1.ControllerRevisionHashLabelKey),
-			Annotations:       only(pod.Annotations, upgrade.TargetAnnotation, upgrade.PolicyAnnotation, upgrade.HoldAnnotation, upgrade.RollbackAnnotation, upgrade.QuestionAnnotation),
+			Annotations:       only(pod.Annotations, api.TargetAnnotation, api.PolicyAnnotation, api.HoldAnnotation, api.RollbackAnnotation, api.QuestionAnnotation),
 			OwnerReferences:   pod.OwnerReferences,
 		},
 		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},
@@ -144,7 +144,7 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 	if pod.Spec.NodeName == "" && pod.Spec.Affinity != nil { // rollout.NodeOf reads the node there
 		out.Spec.Affinity = &corev1.Affinity{NodeAffinity: pod.Spec.Affinity.NodeAffinity}
 	}
-	if _, ok := pod.Annotations[upgrade.RollbackAnnotation]; ok {
+	if _, ok := pod.Annotations[api.RollbackAnnotation]; ok {
 		out.Spec.InitContainers, out.Spec.Containers = trimImages(pod.Spec.InitContainers), trimImages(pod.Spec.Containers)
 	}
 	for i := range pod.Status.Conditions {
@@ -153,7 +153,7 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 		switch {
 		case c.Type == corev1.PodReady:
 			kept.LastTransitionTime = c.LastTransitionTime
-		case c.Type == upgrade.NeedCondition, c.Type == upgrade.ImageCondition, c.Type == upgrade.RolledBackCondition:
+		case c.Type == api.NeedCondition, c.Type == api.ImageCondition, c.Type == api.RolledBackCondition:
 			kept.Message = c.Message
 		case c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse:
 			kept.Message = c.Message

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // unscheduledPod is one that the DaemonSet controller made for a node and that the
@@ -54,12 +54,12 @@ func TestATrimmedPodKeepsTheNodeThatItIsFor(t *testing.T) {
 func TestImageConditionsAreKeptAndTheirChangesNoticed(t *testing.T) {
 	trimmed := func(change func(*corev1.PodCondition)) *corev1.Pod {
 		pod := &corev1.Pod{}
-		pod.Status.Conditions = []corev1.PodCondition{{Type: upgrade.ImageCondition, Status: corev1.ConditionFalse, Message: upgrade.Message("new")}}
-		change(upgrade.Condition(pod, upgrade.ImageCondition))
+		pod.Status.Conditions = []corev1.PodCondition{{Type: api.ImageCondition, Status: corev1.ConditionFalse, Message: api.Message("new")}}
+		change(api.Condition(pod, api.ImageCondition))
 		return trimPod(pod)
 	}
 	first := trimmed(func(*corev1.PodCondition) {})
-	if c := upgrade.Condition(first, upgrade.ImageCondition); c == nil || upgrade.RevisionOf(c) != "new" {
+	if c := api.Condition(first, api.ImageCondition); c == nil || api.RevisionOf(c) != "new" {
 		t.Fatalf("got %+v", c)
 	}
 	for name, tt := range map[string]struct {
@@ -68,7 +68,7 @@ func TestImageConditionsAreKeptAndTheirChangesNoticed(t *testing.T) {
 	}{
 		"the status":   {func(c *corev1.PodCondition) { c.Status = corev1.ConditionTrue }, true},
 		"the reason":   {func(c *corev1.PodCondition) { c.Reason = "PrepullUnauthorized" }, true},
-		"the revision": {func(c *corev1.PodCondition) { c.Message = upgrade.Message("newer") }, true},
+		"the revision": {func(c *corev1.PodCondition) { c.Message = api.Message("newer") }, true},
 		"a time only":  {func(c *corev1.PodCondition) { c.LastTransitionTime = metav1.Now() }, false},
 	} {
 		if got := podsDiffer(first, trimmed(tt.change)); got != tt.want {
@@ -82,7 +82,7 @@ func TestTrimmedDaemonSetsKeepWhatIsRead(t *testing.T) {
 	ds.Status.Conditions = []appsv1.DaemonSetCondition{rollout.Invalid("problem"), {Type: "SomebodyElses", Status: corev1.ConditionTrue}}
 	ds.Annotations = map[string]string{
 		"kubectl.kubernetes.io/last-applied-configuration": "long",
-		"apps.openyurt.io/update-strategy":                 "AdvancedRollingUpdate", rollout.PausedAnnotation: "true",
+		"apps.openyurt.io/update-strategy":                 "AdvancedRollingUpdate", api.PausedAnnotation: "true",
 	}
 	ds.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
 	ds.Spec.MinReadySeconds = 5
@@ -111,10 +111,10 @@ func TestImagesAreKeptOfPodsThatAreToBeRolledBack(t *testing.T) {
 	if got := trimPod(pod); got.Spec.Containers != nil || got.Spec.InitContainers != nil {
 		t.Errorf("got %+v, which is more than is read", got.Spec)
 	}
-	pod.Annotations = map[string]string{upgrade.RollbackAnnotation: upgrade.Rollback{Revision: "old", From: "new"}.Encode()}
+	pod.Annotations = map[string]string{api.RollbackAnnotation: api.Rollback{Revision: "old", From: "new"}.Encode()}
 	got := trimPod(pod)
-	target := upgrade.NewTarget("", &got.Spec)
-	if !slices.Equal(target.Images(), []upgrade.Image{{Name: "init", Image: "init:1"}, {Name: "app", Image: "app:2"}}) || got.Spec.Containers[0].Command != nil {
+	target := api.NewTarget("", &got.Spec)
+	if !slices.Equal(target.Images(), []api.TargetImage{{Name: "init", Image: "init:1"}, {Name: "app", Image: "app:2"}}) || got.Spec.Containers[0].Command != nil {
 		t.Errorf("got %+v", got.Spec)
 	}
 }

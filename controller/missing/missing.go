@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/edgehub-io/edgehub/controller/podclient"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Settle is for how long after the start nothing is taken back: not every workload has been looked at yet.
@@ -39,20 +39,20 @@ type Reporter struct {
 	queue  workqueue.TypedRateLimitingInterface[string] // names of nodes
 
 	mu      sync.Mutex
-	missing map[string]map[types.UID]upgrade.Missing // by node, and by workload; guarded by mu
-	settled bool                                     // guarded by mu
+	missing map[string]map[types.UID]api.MissingWorkload // by node, and by workload; guarded by mu
+	settled bool                                         // guarded by mu
 }
 
 // New returns a Reporter that Run has to run.
 func New(client kubernetes.Interface, nodes nodes, log *slog.Logger) *Reporter {
 	return &Reporter{
-		client: client, nodes: nodes, log: log, missing: map[string]map[types.UID]upgrade.Missing{},
+		client: client, nodes: nodes, log: log, missing: map[string]map[types.UID]api.MissingWorkload{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, 5*time.Minute)),
 	}
 }
 
 // Set replaces what nodes lack of a workload, by their names. It does not block.
-func (r *Reporter) Set(workload types.UID, by map[string]upgrade.Missing) {
+func (r *Reporter) Set(workload types.UID, by map[string]api.MissingWorkload) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for node, all := range r.missing {
@@ -67,7 +67,7 @@ func (r *Reporter) Set(workload types.UID, by map[string]upgrade.Missing) {
 	}
 	for node, m := range by {
 		if r.missing[node] == nil {
-			r.missing[node] = map[types.UID]upgrade.Missing{}
+			r.missing[node] = map[types.UID]api.MissingWorkload{}
 		}
 		if r.missing[node][workload] != m {
 			r.missing[node][workload] = m
@@ -102,7 +102,7 @@ func (r *Reporter) Run(ctx context.Context) {
 // queueAnnotated queues all Nodes with the annotation.
 func (r *Reporter) queueAnnotated() {
 	for _, node := range r.nodes.List() {
-		if _, ok := node.Annotations[upgrade.MissingAnnotation]; ok {
+		if _, ok := node.Annotations[api.MissingAnnotation]; ok {
 			r.queue.Add(node.Name)
 		}
 	}
@@ -128,14 +128,14 @@ func (r *Reporter) work(ctx context.Context) {
 func (r *Reporter) wanted(name string) (annotation string, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var list []upgrade.Missing
+	var list []api.MissingWorkload
 	for _, m := range r.missing[name] {
 		list = append(list, m)
 	}
-	slices.SortFunc(list, func(a, b upgrade.Missing) int {
+	slices.SortFunc(list, func(a, b api.MissingWorkload) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
 	})
-	return upgrade.EncodeMissing(list), r.settled || len(list) > 0
+	return api.EncodeMissing(list), r.settled || len(list) > 0
 }
 
 func (r *Reporter) write(ctx context.Context, name string) error {
@@ -147,7 +147,7 @@ func (r *Reporter) write(ctx context.Context, name string) error {
 	if want == "" {
 		value = nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]*string{upgrade.MissingAnnotation: value}}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]*string{api.MissingAnnotation: value}}})
 	if err != nil {
 		return err
 	}

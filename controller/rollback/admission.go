@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Admission is what the apiserver says of the pod that Kubernetes would make of an earlier revision. Whoever rewrites the
@@ -31,7 +31,7 @@ type admission struct {
 
 // Unasked returns the revision that pod's owner wants, if the wish would be granted and Answer has not been called for it,
 // else nil.
-func (r *Revisions) Unasked(pod *corev1.Pod, policy upgrade.Policy) *appsv1.ControllerRevision {
+func (r *Revisions) Unasked(pod *corev1.Pod, policy api.Policy) *appsv1.ControllerRevision {
 	d := r.Decide(pod, policy)
 	if _, asked := r.admissionOf(pod); asked || d.Revision == "" || d.Done(pod) || !pod.DeletionTimestamp.IsZero() {
 		return nil
@@ -43,7 +43,7 @@ func (r *Revisions) Unasked(pod *corev1.Pod, policy upgrade.Policy) *appsv1.Cont
 func (r *Revisions) Answer(pod *corev1.Pod, a Admission) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.admissions[pod.UID] = admission{a, pod.Annotations[upgrade.RollbackAnnotation]}
+	r.admissions[pod.UID] = admission{a, pod.Annotations[api.RollbackAnnotation]}
 }
 
 // Retain forgets the answers about all pods but these.
@@ -64,7 +64,7 @@ func (r *Revisions) admissionOf(pod *corev1.Pod) (Admission, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a, ok := r.admissions[pod.UID]
-	if !ok || a.wish != pod.Annotations[upgrade.RollbackAnnotation] {
+	if !ok || a.wish != pod.Annotations[api.RollbackAnnotation] {
 		return Admission{Images: map[string]string{}}, false
 	}
 	return a.Admission, true
@@ -73,7 +73,7 @@ func (r *Revisions) admissionOf(pod *corev1.Pod) (Admission, bool) {
 // changes returns those of the images want, as they are admitted, that differ from was and that containers lack. Containers
 // that the templates do not name are left alone: admission webhooks add them. If it is not known what is admitted, images
 // that neither template has are a problem.
-func (a Admission) changes(containers []corev1.Container, was, want []upgrade.Image) (changed []upgrade.Image, problem string) {
+func (a Admission) changes(containers []corev1.Container, was, want []api.TargetImage) (changed []api.TargetImage, problem string) {
 	for i, w := range want {
 		c := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == w.Name })
 		image := cmp.Or(a.Images[w.Name], w.Image)
@@ -83,7 +83,7 @@ func (a Admission) changes(containers []corev1.Container, was, want []upgrade.Im
 		case a.Images == nil && containers[c].Image != was[i].Image && containers[c].Image != w.Image:
 			return nil, fmt.Sprintf("container %s of the pod has another image than the pod template, and what admission makes of the earlier version is not known: %s", w.Name, a.Why)
 		case was[i].Image != w.Image && containers[c].Image != image:
-			changed = append(changed, upgrade.Image{Name: w.Name, Image: image})
+			changed = append(changed, api.TargetImage{Name: w.Name, Image: image})
 		}
 	}
 	return changed, ""

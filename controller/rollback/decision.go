@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
-// Reasons of upgrade.RolledBackCondition. All but the first are those of a refusal.
+// Reasons of api.RolledBackCondition. All but the first are those of a refusal.
 const (
 	ReasonRolledBack = "RolledBackByOwner" // also of PodNeedUpgrade of the same pod
 
@@ -41,16 +41,16 @@ func (d Decision) Done(pod *corev1.Pod) bool {
 
 // Decide returns what becomes of the wish of pod's owner. A rollback ends with a newer revision than
 // that from which the owner went back.
-func (r *Revisions) Decide(pod *corev1.Pod, policy upgrade.Policy) Decision {
-	if _, ok := pod.Annotations[upgrade.RollbackAnnotation]; !ok {
+func (r *Revisions) Decide(pod *corev1.Pod, policy api.Policy) Decision {
+	if _, ok := pod.Annotations[api.RollbackAnnotation]; !ok {
 		return Decision{} // for each pod of each plan, so without an allocation
 	}
-	wish, _, err := upgrade.RollbackOf(pod)
+	wish, _, err := api.RollbackOf(pod)
 	refused := func(reason, format string, args ...any) Decision {
 		return Decision{Reason: reason, Message: fmt.Sprintf(format, args...)}
 	}
 	if err != nil {
-		return refused(ReasonInvalid, "annotation %s is invalid: the node's hub writes it", upgrade.RollbackAnnotation)
+		return refused(ReasonInvalid, "annotation %s is invalid: the node's hub writes it", api.RollbackAnnotation)
 	}
 	earlier, newest := r.history()[wish.Revision], r.history()[r.newest]
 	switch {
@@ -58,7 +58,7 @@ func (r *Revisions) Decide(pod *corev1.Pod, policy upgrade.Policy) Decision {
 		return refused(ReasonNewerRevision, "the rollback is from another revision than controllerrevision %s, which is the newest: with a newer revision, a rollback ends", r.newest)
 	case !policy.Rollback:
 		return refused(ReasonNotPermitted, "owners may not roll back this workload: an admin can set its annotation %s to %s, or roll out an earlier version",
-			upgrade.OwnerRollbackAnnotation, upgrade.RollbackAllowed)
+			api.OwnerRollbackAnnotation, api.RollbackAllowed)
 	case earlier == nil || newest == nil || earlier.object.Revision >= newest.object.Revision:
 		return refused(ReasonUnknownRevision, "controllerrevision %q is no earlier one of the history: an admin can raise revisionHistoryLimit, or roll out that version again",
 			daemonset.Truncate(wish.Revision, maxQuoted))
@@ -93,7 +93,7 @@ func RestartsSidecars(node *corev1.Node) bool {
 
 // Granted returns a function that reports whether the owner of an old pod wants the earlier revision that it
 // has or is about to get.
-func (r *Revisions) Granted(policy upgrade.Policy) func(*corev1.Pod) bool {
+func (r *Revisions) Granted(policy api.Policy) func(*corev1.Pod) bool {
 	return func(pod *corev1.Pod) bool { return r.Decide(pod, policy).Revision != "" }
 }
 
@@ -110,7 +110,7 @@ const templateGeneration = "pod-template-generation"
 // It removes the label pod-template-generation, by which the DaemonSet controller would count a pod
 // of an earlier revision as updated (IsPodUpdated in its package util). The label with the hash is
 // enough for it.
-func (r *Revisions) Patch(pod *corev1.Pod, policy upgrade.Policy) []byte {
+func (r *Revisions) Patch(pod *corev1.Pod, policy api.Policy) []byte {
 	d := r.Decide(pod, policy)
 	a, asked := r.admissionOf(pod)
 	if d.Revision == "" || d.Done(pod) || !asked || !pod.DeletionTimestamp.IsZero() {

@@ -24,7 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Revisions are the revisions of a workload, and what has been found out about rollbacks to them.
@@ -44,7 +44,7 @@ type Revisions struct {
 
 type revision struct {
 	object *appsv1.ControllerRevision
-	target upgrade.Target
+	target api.Target
 	// template is without the images of containers and of native sidecars.
 	template template
 	sidecars []string // the images of these
@@ -122,8 +122,8 @@ func withoutImages(containers any, those func(map[string]any) bool) (images []st
 
 // changes are the images that a pod lacks to be of another revision.
 type changes struct {
-	InitContainers []upgrade.Image `json:"initContainers,omitempty"`
-	Containers     []upgrade.Image `json:"containers,omitempty"`
+	InitContainers []api.TargetImage `json:"initContainers,omitempty"`
+	Containers     []api.TargetImage `json:"containers,omitempty"`
 }
 
 // changes returns the images that a pod lacks to be of the revision with this hash, as a is, or why it cannot become that.
@@ -182,7 +182,7 @@ func (r *Revisions) From(o Origin) map[string]string {
 		}
 		out[hash] = problem
 	}
-	if len(out) > upgrade.MaxRevisions {
+	if len(out) > api.MaxRevisions {
 		return nil
 	}
 	return out

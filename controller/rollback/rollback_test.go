@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // revisionWith returns a ControllerRevision whose pod template has this spec, without braces.
@@ -77,11 +77,11 @@ func pod(hash, version string, change ...func(*corev1.Pod)) *corev1.Pod {
 }
 
 func wish(revision, from string) func(*corev1.Pod) {
-	return annotated(upgrade.Rollback{Revision: revision, From: from}.Encode())
+	return annotated(api.Rollback{Revision: revision, From: from}.Encode())
 }
 
 func annotated(value string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) { p.Annotations[upgrade.RollbackAnnotation] = value }
+	return func(p *corev1.Pod) { p.Annotations[api.RollbackAnnotation] = value }
 }
 
 func sidecar(p *corev1.Pod) {
@@ -121,7 +121,7 @@ func TestWhichPodsDifferByImagesAlone(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			wish("v2", "v3")(tt.pod)
-			got := answered(tt.pod, Admission{Why: "nobody was asked"}).Decide(tt.pod, upgrade.Policy{Rollback: true})
+			got := answered(tt.pod, Admission{Why: "nobody was asked"}).Decide(tt.pod, api.Policy{Rollback: true})
 			if tt.want == "" && got != (Decision{Revision: "v2"}) || tt.want != "" && got.Reason != ReasonNotInPlace || !strings.Contains(got.Message, tt.want) {
 				t.Errorf("got %+v, want %q", got, tt.want)
 			}
@@ -137,7 +137,7 @@ func TestANativeSidecarIsRolledBackWhereKubeletRestartsIt(t *testing.T) {
 			r := NewRevisions("mesh2", history().all, history().restartsSidecars)
 			p := pod("mesh2", "3", meshOf("mesh:2", kubelet), wish("mesh", "mesh2"))
 			r.Answer(p, Admission{})
-			allowed := upgrade.Policy{Rollback: true}
+			allowed := api.Policy{Rollback: true}
 			patch, decision := string(r.Patch(p, allowed)), r.Decide(p, allowed)
 			if restarts != strings.Contains(patch, `"spec":{"initContainers":[{"name":"mesh","image":"mesh:1"}],"containers":[{"name":"app","image":"app:2"}]}`) {
 				t.Errorf("got patch %s", patch)
@@ -172,7 +172,7 @@ func TestToWhichRevisionsAPodCanGoBack(t *testing.T) {
 		}
 	}
 	many := []*appsv1.ControllerRevision{revisionWith("v3", 99, `"containers":[{"name":"app"}]`)}
-	for i := range upgrade.MaxRevisions + 1 {
+	for i := range api.MaxRevisions + 1 {
 		many = append(many, revisionWith(fmt.Sprint(i), int64(i), `"containers":[{"name":"app"}]`))
 	}
 	if told := NewRevisions("v3", many, history().restartsSidecars).From(Origin{revision: "v3"}); told != nil {
@@ -192,7 +192,7 @@ func TestTheImagesOfARollbackAreThoseThatAreAdmitted(t *testing.T) {
 		sidecar(p)
 	}
 	p := pod("v3", "3", mirrored, wish("v2", "v3"))
-	allowed := upgrade.Policy{Rollback: true}
+	allowed := api.Policy{Rollback: true}
 	r := history()
 	if revision := r.Unasked(p, allowed); revision == nil || revision.Name != "web-v2" || r.Patch(p, allowed) != nil {
 		t.Fatalf("before it is asked: %v, %s", revision, r.Patch(p, allowed))
@@ -229,10 +229,10 @@ func TestWhatIsWrittenToAPod(t *testing.T) {
 	const toV2 = `{"metadata":{"uid":"pod-uid","resourceVersion":"7","labels":{"controller-revision-hash":"v2","pod-template-generation":null}},` +
 		`"spec":{"containers":[{"name":"app","image":"app:2"}]}}`
 	labelAlone := strings.Replace(toV2, `"containers":[{"name":"app","image":"app:2"}]`, "", 1)
-	allowed := upgrade.Policy{Rollback: true}
+	allowed := api.Policy{Rollback: true}
 	tests := map[string]struct {
 		pod    *corev1.Pod
-		policy upgrade.Policy
+		policy api.Policy
 		want   string
 	}{
 		"the owner goes back":                          {pod("v3", "3", wish("v2", "v3")), allowed, toV2},
@@ -240,7 +240,7 @@ func TestWhatIsWrittenToAPod(t *testing.T) {
 		"the image has been set already":               {pod("v3", "2", wish("v2", "v3")), allowed, labelAlone},
 		"from a revision between":                      {pod("v2", "2", wish("v1", "v3")), allowed, strings.ReplaceAll(strings.ReplaceAll(toV2, "v2", "v1"), "app:2", "app:1")},
 		"the owner went back":                          {pod("v2", "2", wish("v2", "v3")), allowed, ""},
-		"a rollback that the workload does not permit": {pod("v3", "3", wish("v2", "v3")), upgrade.Policy{}, ""},
+		"a rollback that the workload does not permit": {pod("v3", "3", wish("v2", "v3")), api.Policy{}, ""},
 		"a rollback that has ended":                    {pod("v3", "3", wish("v1", "v2")), allowed, ""},
 		"more than images differs":                     {pod("v3", "3", wish("volumes", "v3")), allowed, ""},
 		"a pod that is being deleted":                  {pod("v3", "3", wish("v2", "v3"), func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }), allowed, ""},
@@ -257,10 +257,10 @@ func TestWhatIsWrittenToAPod(t *testing.T) {
 }
 
 func TestWhichRollbacksAreGranted(t *testing.T) {
-	allowed := upgrade.Policy{Rollback: true}
+	allowed := api.Policy{Rollback: true}
 	tests := map[string]struct {
 		pod    *corev1.Pod
-		policy upgrade.Policy
+		policy api.Policy
 		reason string // "" is granted
 		words  string
 	}{
@@ -268,12 +268,12 @@ func TestWhichRollbacksAreGranted(t *testing.T) {
 		"a much earlier one":        {pod("v3", "3", wish("v1", "v3")), allowed, "", ""},
 		"of a pod that has it":      {pod("v2", "2", wish("v2", "v3")), allowed, "", ""},
 		"a newer revision has come": {pod("v2", "2", wish("v1", "v2")), allowed, ReasonNewerRevision, "from another revision than controllerrevision v3"},
-		"it is not permitted":       {pod("v3", "3", wish("v2", "v3")), upgrade.Policy{}, ReasonNotPermitted, upgrade.OwnerRollbackAnnotation + " to Allowed"},
+		"it is not permitted":       {pod("v3", "3", wish("v2", "v3")), api.Policy{}, ReasonNotPermitted, api.OwnerRollbackAnnotation + " to Allowed"},
 		"the revision is gone":      {pod("v3", "3", wish("gone", "v3")), allowed, ReasonUnknownRevision, `"gone"`},
 		"it is the newest":          {pod("v3", "3", wish("v3", "v3")), allowed, ReasonUnknownRevision, "no earlier one"},
 		"a forged one is cut":       {pod("v3", "3", wish(strings.Repeat("\n", 999), "v3")), allowed, ReasonUnknownRevision, `\n...`},
 		"more than images":          {pod("v3", "3", wish("volumes", "v3")), allowed, ReasonNotInPlace, "spec.volumes differs"},
-		"nonsense":                  {pod("v3", "3", annotated("{}")), allowed, ReasonInvalid, upgrade.RollbackAnnotation},
+		"nonsense":                  {pod("v3", "3", annotated("{}")), allowed, ReasonInvalid, api.RollbackAnnotation},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // BenchmarkMake is one step of a rollout on 5,000 nodes, halfway.
@@ -22,10 +22,10 @@ func BenchmarkMakeImagesFirst(b *testing.B) {
 	in := halfway()
 	in.Options.Prepull, in.Options.PrepullTimeout = true, DefaultPrepullTimeout
 	for i, pod := range in.Pods {
-		told := upgrade.Target{Revision: target, Containers: []upgrade.Image{{Name: "app", Image: "registry.example.com/team/app:2"}},
+		told := api.Target{Revision: target, Containers: []api.TargetImage{{Name: "app", Image: "registry.example.com/team/app:2"}},
 			Prepull: &metav1.Time{Time: start.Add(time.Duration(i%10) * time.Second)}}
-		pod.Annotations = map[string]string{upgrade.TargetAnnotation: told.Encode()}
-		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: upgrade.ImageCondition, Message: upgrade.Message(target)})
+		pod.Annotations = map[string]string{api.TargetAnnotation: told.Encode()}
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: api.ImageCondition, Message: api.Message(target)})
 	}
 	benchmarkMake(b, in, 0)
 }

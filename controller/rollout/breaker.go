@@ -19,7 +19,7 @@ const minLost = 2
 type Breaker struct {
 	// Open is true while too many nodes with the target revision are lost.
 	Open bool
-	// Overridden is true when Open is and ContinueAnnotation names this revision.
+	// Overridden is true when Open is and api.ContinueAnnotation names this revision.
 	Overridden bool
 	// Lost are the nodes that went NotReady soon after they got the target
 	// revision and have not been Ready for NodeSettle since, by name. Updated is

@@ -9,6 +9,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // lose makes the breaker's case: the nodes get the target and go NotReady.
@@ -41,10 +43,10 @@ func TestTheBreakerOpensWhenUpdatedNodesAreLost(t *testing.T) {
 			w.upgrade("n3", true)
 			w.lose(time.Minute, "n1", "n2")
 		}, true},
-		"fewer than the maximum": {map[string]string{MaxUnavailableAnnotation: "3"}, func(w *world) {
+		"fewer than the maximum": {map[string]string{api.MaxUnavailableAnnotation: "3"}, func(w *world) {
 			w.lose(time.Minute, "n1", "n2")
 		}, false},
-		"as many as the maximum": {map[string]string{MaxUnavailableAnnotation: "3"}, func(w *world) {
+		"as many as the maximum": {map[string]string{api.MaxUnavailableAnnotation: "3"}, func(w *world) {
 			w.lose(time.Minute, "n1", "n2", "n3")
 		}, true},
 		"after the window it is none of the image's doing": {nil, func(w *world) {
@@ -158,9 +160,9 @@ func TestTheBreakerClosesWhenTheLostNodesAreRemoved(t *testing.T) {
 func TestAnAdminOverridesTheBreakerForOneRevision(t *testing.T) {
 	w := newWorld(t, 10)
 	w.lose(time.Minute, "n1", "n2")
-	w.ds.Annotations[ContinueAnnotation] = "another"
+	w.ds.Annotations[api.ContinueAnnotation] = "another"
 	w.expect()
-	w.ds.Annotations[ContinueAnnotation] = target
+	w.ds.Annotations[api.ContinueAnnotation] = target
 	p := w.expect("n3")
 	if !p.Breaker.Open || !p.Breaker.Overridden {
 		t.Errorf("breaker %v", p.Breaker)
@@ -254,19 +256,19 @@ func TestConditions(t *testing.T) {
 		"under way": {nil, func(w *world) { w.upgrade("n1", false) },
 			want{no, yes, no, ReasonUpdating, []string{"controllerrevision new: ", "0 of 3 nodes", "1 unavailable (n1: pod is not Ready)", "2 pending"}}},
 		"done": {nil, func(w *world) { w.target = oldRevision }, want{yes, no, no, ReasonComplete, []string{"3 of 3 nodes updated"}}},
-		"done, though paused": {map[string]string{PausedAnnotation: "true"}, func(w *world) { w.target = oldRevision },
+		"done, though paused": {map[string]string{api.PausedAnnotation: "true"}, func(w *world) { w.target = oldRevision },
 			want{yes, no, no, ReasonComplete, nil}},
-		"paused": {map[string]string{PausedAnnotation: "true"}, func(w *world) { w.upgrade("n1", false) },
-			want{no, no, no, ReasonPaused, []string{PausedAnnotation}}},
+		"paused": {map[string]string{api.PausedAnnotation: "true"}, func(w *world) { w.upgrade("n1", false) },
+			want{no, no, no, ReasonPaused, []string{api.PausedAnnotation}}},
 		"waiting": {nil, func(w *world) { w.upgrade("n1", true); w.upgrade("n2", true); w.turn("n3", never) },
 			want{no, no, no, ReasonWaiting, []string{"2 of 3", "1 waiting until their node is Ready (n3)"}}},
-		"partition": {map[string]string{PartitionAnnotation: "1"}, func(w *world) { w.upgrade("n1", true); w.upgrade("n2", true) },
-			want{no, no, no, ReasonHeldByPartition, []string{PartitionAnnotation}}},
-		"selector": {map[string]string{NodeSelectorAnnotation: "a=b"}, func(*world) {},
-			want{no, no, no, ReasonHeldBySelector, []string{NodeSelectorAnnotation}}},
+		"partition": {map[string]string{api.PartitionAnnotation: "1"}, func(w *world) { w.upgrade("n1", true); w.upgrade("n2", true) },
+			want{no, no, no, ReasonHeldByPartition, []string{api.PartitionAnnotation}}},
+		"selector": {map[string]string{api.NodeSelectorAnnotation: "a=b"}, func(*world) {},
+			want{no, no, no, ReasonHeldBySelector, []string{api.NodeSelectorAnnotation}}},
 		"halted": {nil, func(w *world) { w.lose(time.Minute, "n1", "n2") },
 			want{no, no, yes, ReasonHalted, nil}},
-		"halted and overridden": {map[string]string{ContinueAnnotation: target}, func(w *world) { w.lose(time.Minute, "n1", "n2") },
+		"halted and overridden": {map[string]string{api.ContinueAnnotation: target}, func(w *world) { w.lose(time.Minute, "n1", "n2") },
 			want{no, yes, yes, ReasonUpdating, nil}},
 	}
 	for name, tt := range tests {
@@ -301,9 +303,9 @@ func TestTheMessageOfAnOpenBreakerNamesTheNodesAndWhatToDo(t *testing.T) {
 	}
 	w.lose(time.Minute, nodes...)
 	p := w.plan()
-	i := slices.IndexFunc(Conditions(&p), func(c appsv1.DaemonSetCondition) bool { return c.Type == HaltedCondition })
+	i := slices.IndexFunc(Conditions(&p), func(c appsv1.DaemonSetCondition) bool { return c.Type == api.HaltedCondition })
 	message := Conditions(&p)[i].Message
-	for _, words := range []string{"10 of the 10 nodes", "n1, n10, n2, n3, n4 and 5 more", ContinueAnnotation + " is set to new"} {
+	for _, words := range []string{"10 of the 10 nodes", "n1, n10, n2, n3, n4 and 5 more", api.ContinueAnnotation + " is set to new"} {
 		if !strings.Contains(message, words) {
 			t.Errorf("got %q, want %q in it", message, words)
 		}
@@ -322,7 +324,7 @@ func TestConditionOfAClosedBreaker(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			conditions := Conditions(&Plan{Revision: "new", Breaker: tt.breaker})
-			i := slices.IndexFunc(conditions, func(c appsv1.DaemonSetCondition) bool { return c.Type == HaltedCondition })
+			i := slices.IndexFunc(conditions, func(c appsv1.DaemonSetCondition) bool { return c.Type == api.HaltedCondition })
 			if got := conditions[i].Message; !strings.Contains(got, tt.want) {
 				t.Errorf("message %q, want one with %q", got, tt.want)
 			}

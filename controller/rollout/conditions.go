@@ -8,23 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
-)
-
-// Conditions of a DaemonSet.
-const (
-	// CompleteCondition is True when every node that should run the daemon has an
-	// available pod of the target revision, or is NotReady with a pod of it. Its reason is
-	// ReasonHeldByPlacement where another node runs an old pod. With the strategy OTA it is
-	// the only one of the rollout.
-	CompleteCondition appsv1.DaemonSetConditionType = "RolloutComplete"
-	// ProgressingCondition is True while nodes are being updated and nobody has to help.
-	// When it is False, its reason is what the other nodes wait for.
-	ProgressingCondition appsv1.DaemonSetConditionType = "RolloutProgressing"
-	// HaltedCondition is True while the circuit breaker is open.
-	HaltedCondition appsv1.DaemonSetConditionType = "RolloutHalted"
-	// InvalidCondition is True when the annotations ask for something that cannot
-	// be carried out, with any update strategy. It is absent unless it once was.
-	InvalidCondition appsv1.DaemonSetConditionType = "UpdateStrategyInvalid"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Reasons of the conditions.
@@ -45,8 +29,8 @@ const (
 	ReasonSuccessorRefused = "SuccessorRefused"
 	ReasonLacking          = "PodNotCreated"
 	ReasonRolledBack       = "RolledBackByOwners"
-	// ReasonAccepted is that of InvalidCondition when it is False, and
-	// ReasonNotHalted that of HaltedCondition.
+	// ReasonAccepted is that of api.InvalidCondition when it is False, and
+	// ReasonNotHalted that of api.HaltedCondition.
 	ReasonAccepted  = "Accepted"
 	ReasonNotHalted = "NodesStayReady"
 	// ReasonNewTemplate holds between a change of the DaemonSet and its new revision.
@@ -64,9 +48,9 @@ const maxNamed = 5
 func Conditions(p *Plan) []appsv1.DaemonSetCondition {
 	status, reason, message := progress(p)
 	prefix := messagePrefix + p.Revision + ": "
-	complete := condition(CompleteCondition, p.Complete(), reason, prefix+message)
-	progressing := condition(ProgressingCondition, status, reason, prefix+message)
-	halted := condition(HaltedCondition, p.Breaker.Open, ReasonNotHalted, prefix+"the nodes that were updated stay Ready")
+	complete := condition(api.CompleteCondition, p.Complete(), reason, prefix+message)
+	progressing := condition(api.ProgressingCondition, status, reason, prefix+message)
+	halted := condition(api.HaltedCondition, p.Breaker.Open, ReasonNotHalted, prefix+"the nodes that were updated stay Ready")
 	switch {
 	case p.Breaker.Open:
 		halted.Reason, halted.Message = ReasonHalted, prefix+p.Breaker.message(p.Revision)
@@ -80,8 +64,8 @@ func Conditions(p *Plan) []appsv1.DaemonSetCondition {
 func AwaitRevision() []appsv1.DaemonSetCondition {
 	const message = "the DaemonSet has changed, and its revision is not known yet"
 	return []appsv1.DaemonSetCondition{
-		condition(CompleteCondition, false, ReasonNewTemplate, message),
-		condition(ProgressingCondition, true, ReasonNewTemplate, message),
+		condition(api.CompleteCondition, false, ReasonNewTemplate, message),
+		condition(api.ProgressingCondition, true, ReasonNewTemplate, message),
 	}
 }
 
@@ -89,23 +73,23 @@ func AwaitRevision() []appsv1.DaemonSetCondition {
 // with what the DaemonSet asks for.
 func Stuck(problem string) []appsv1.DaemonSetCondition {
 	return []appsv1.DaemonSetCondition{
-		condition(CompleteCondition, false, ReasonInvalid, problem),
-		condition(ProgressingCondition, false, ReasonInvalid, problem),
+		condition(api.CompleteCondition, false, ReasonInvalid, problem),
+		condition(api.ProgressingCondition, false, ReasonInvalid, problem),
 	}
 }
 
 // Invalid is the condition of a DaemonSet with this problem; "" is none.
 func Invalid(problem string) appsv1.DaemonSetCondition {
 	if problem == "" {
-		return condition(InvalidCondition, false, ReasonAccepted, "the annotations can be carried out")
+		return condition(api.InvalidCondition, false, ReasonAccepted, "the annotations can be carried out")
 	}
-	return condition(InvalidCondition, true, ReasonInvalid, problem)
+	return condition(api.InvalidCondition, true, ReasonInvalid, problem)
 }
 
 // HaltedRevision returns the revision for which the condition of ds records that the
 // circuit breaker is open, or "".
 func HaltedRevision(ds *appsv1.DaemonSet) string {
-	c := daemonset.Condition(ds, HaltedCondition)
+	c := daemonset.Condition(ds, api.HaltedCondition)
 	if c == nil || c.Status != corev1.ConditionTrue {
 		return ""
 	}
@@ -139,11 +123,11 @@ func progress(p *Plan) (is bool, reason, message string) {
 	case p.Complete():
 		return false, ReasonComplete, sum
 	case p.Breaker.Holds():
-		return false, ReasonHalted, sum + "; condition " + string(HaltedCondition) + " says why nothing is deleted"
+		return false, ReasonHalted, sum + "; condition " + string(api.HaltedCondition) + " says why nothing is deleted"
 	case p.Counts[HeldByPause] > 0:
-		return false, ReasonPaused, sum + "; set annotation " + PausedAnnotation + " to false to go on"
+		return false, ReasonPaused, sum + "; set annotation " + api.PausedAnnotation + " to false to go on"
 	case len(p.Lacking) > 0:
-		return false, ReasonLacking, sum + "; " + p.Lacks() + ": no other pod is to be deleted until it does, or annotation " + ContinueAnnotation + " is set to " + p.Revision
+		return false, ReasonLacking, sum + "; " + p.Lacks() + ": no other pod is to be deleted until it does, or annotation " + api.ContinueAnnotation + " is set to " + p.Revision
 	case p.SuccessorsRefused:
 		return false, ReasonSuccessorRefused, sum + "; it is tried again, less and less often"
 	case p.Refusing():
@@ -195,9 +179,9 @@ func (p *Plan) Summary() string {
 	add(WaitingNotReady, "waiting until their node is Ready", true)
 	add(HeldByOwner, "held by their owners", true)
 	add(WaitingForOwner, "waiting for their owner", false)
-	add(HeldBySelector, "held by annotation "+NodeSelectorAnnotation, false)
-	add(HeldByPartition, "held by annotation "+PartitionAnnotation, false)
-	add(HeldByPause, "held by annotation "+PausedAnnotation, false)
+	add(HeldBySelector, "held by annotation "+api.NodeSelectorAnnotation, false)
+	add(HeldByPartition, "held by annotation "+api.PartitionAnnotation, false)
+	add(HeldByPause, "held by annotation "+api.PausedAnnotation, false)
 	add(HeldByBreaker, "held by the circuit breaker", false)
 	if p.Counts[HeldByPlacement] > 0 {
 		out = append(out, p.Placement())
@@ -270,8 +254,8 @@ func (b Breaker) message(revision string) string {
 	what := fmt.Sprintf("%d of the %d nodes with this revision went NotReady soon after their pod started, or before it did: %s",
 		len(b.Lost), b.Updated, b.LostNodes())
 	if b.Overridden {
-		return what + "; the rollout goes on all the same, as annotation " + ContinueAnnotation + " says"
+		return what + "; the rollout goes on all the same, as annotation " + api.ContinueAnnotation + " says"
 	}
 	return fmt.Sprintf("%s; no further pod is deleted until all of them are Ready again, the pod template changes, or annotation %s is set to %s",
-		what, ContinueAnnotation, revision)
+		what, api.ContinueAnnotation, revision)
 }

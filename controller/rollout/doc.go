@@ -24,7 +24,7 @@
 //
 // # Held by their owners
 //
-// The owner of a node may hold a pod, with upgrade.HoldAnnotation, for as long as the policy
+// The owner of a node may hold a pod, with api.HoldAnnotation, for as long as the policy
 // permits. A held pod is not deleted, even if it is not Ready. It counts as what it is,
 // available or not, and takes the turn of no other. The maximum counts from the first hold
 // that was seen, for each pod, and not from what later ones say; see nextHold.
@@ -36,7 +36,7 @@
 //
 // # Images first
 //
-// With upgrade.PrepullAnnotation, the pods in Plan.Pulls ask their nodes to pull the
+// With api.PrepullAnnotation, the pods in Plan.Pulls ask their nodes to pull the
 // images of the target. A Ready pod is deleted once its node reports that the images are
 // there, or has had Options.PrepullTimeout to pull them: from the request, or from when
 // the node was Ready again, whichever is later. The pod records all of that, except when
@@ -79,7 +79,7 @@
 // revision has not started yet or has run for less than BreakerWindow. When the
 // lost nodes are at least two, at least the maximum, and more than half of the
 // nodes with the target revision, the breaker opens and nothing is deleted until
-// every one of them is Ready again, the target changes, or ContinueAnnotation names
+// every one of them is Ready again, the target changes, or api.ContinueAnnotation names
 // the target.
 //
 // Everything but Observations is a value, and safe for concurrent use as such.

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // hold is what is known of the holds of one pod. It does not change.
@@ -28,9 +28,9 @@ type hold struct {
 // time. A hold that began before its pod was created, or in the future, counts from when it was
 // first seen, and for as long as it was meant to last. Other times count as they are, so that a
 // controller that has just started knows since when the pod is held. Holds with less than
-// upgrade.HoldPause between them are one chain, whatever times they have.
+// api.HoldPause between them are one chain, whatever times they have.
 func nextHold(before *hold, pod *corev1.Pod, maxHold time.Duration, now time.Time) *hold {
-	value := pod.Annotations[upgrade.HoldAnnotation]
+	value := pod.Annotations[api.HoldAnnotation]
 	switch {
 	case before == nil && value == "":
 		return nil
@@ -44,7 +44,7 @@ func nextHold(before *hold, pod *corev1.Pod, maxHold time.Duration, now time.Tim
 			out.until = end
 		}
 	}
-	h, ok, err := upgrade.HoldOf(pod)
+	h, ok, err := api.HoldOf(pod)
 	length := h.Until.Sub(h.Since.Time)
 	if !ok || err != nil || length <= 0 {
 		return out // it is not held from now on
@@ -58,7 +58,7 @@ func nextHold(before *hold, pod *corev1.Pod, maxHold time.Duration, now time.Tim
 	default:
 		out.from = h.Since.Time
 	}
-	if out.first.IsZero() || out.from.Sub(out.until) >= upgrade.HoldPause {
+	if out.first.IsZero() || out.from.Sub(out.until) >= api.HoldPause {
 		out.first = out.from
 	}
 	out.until = out.from.Add(length)
@@ -106,7 +106,7 @@ func (pl *planner) overstays(pod *corev1.Pod) string {
 		return ""
 	}
 	return fmt.Sprintf("its owner holds it until %s, and annotation %s of the DaemonSet permits %v since %s",
-		h.until.UTC().Format(time.RFC3339), upgrade.MaxHoldAnnotation, pl.in.Options.Policy.MaxHold, h.first.UTC().Format(time.RFC3339))
+		h.until.UTC().Format(time.RFC3339), api.MaxHoldAnnotation, pl.in.Options.Policy.MaxHold, h.first.UTC().Format(time.RFC3339))
 }
 
 // waitsFor reports whether nodes are in state, by the will of their owners, and nothing else is under way: no

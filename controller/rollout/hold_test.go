@@ -7,13 +7,13 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // hold annotates the only pod of a node as its hub would whose clock is off by some time.
 func (w *world) hold(node string, length, off time.Duration) {
 	since := metav1.NewTime(w.now.Add(off).Truncate(time.Second))
-	w.holdAs(node, upgrade.Hold{Since: since, Until: metav1.NewTime(since.Add(length)), Reason: "driving"}.Encode())
+	w.holdAs(node, api.PodHold{Since: since, Until: metav1.NewTime(since.Add(length)), Reason: "driving"}.Encode())
 }
 
 // holdAs sets the annotation, and removes it if value is "".
@@ -21,7 +21,7 @@ func (w *world) holdAs(node, value string) {
 	pod := w.on(node).DeepCopy()
 	pod.Annotations = map[string]string{}
 	if value != "" {
-		pod.Annotations[upgrade.HoldAnnotation] = value
+		pod.Annotations[api.HoldAnnotation] = value
 	}
 	w.pods[pod.UID] = pod
 }
@@ -35,7 +35,7 @@ func TestAHeldPodIsKeptUntilItsHoldEnds(t *testing.T) {
 			p := w.expect()
 			n := state(t, &p, "n1")
 			end := w.now.Add(2 * time.Hour).UTC().Format(time.RFC3339)
-			latest := w.now.Add(upgrade.DefaultMaxHold).UTC().Format(time.RFC3339)
+			latest := w.now.Add(api.DefaultMaxHold).UTC().Format(time.RFC3339)
 			want := "held by its owner until " + end + ", at most until " + latest + ` ("driving")`
 			if n.State != HeldByOwner || n.Reason != want || !p.Wake.Equal(w.now.Add(2*time.Hour)) {
 				t.Errorf("got %s: %s, wake at %v; want %s", n.State, n.Reason, p.Wake, want)
@@ -52,8 +52,8 @@ func TestAHeldPodIsKeptUntilItsHoldEnds(t *testing.T) {
 
 func TestAHeldNodeTakesTheTurnOfNoOther(t *testing.T) {
 	w := newWorld(t, 6)
-	w.ds.Annotations[MaxUnavailableAnnotation] = "2"
-	w.ds.Annotations[PartitionAnnotation] = "3"
+	w.ds.Annotations[api.MaxUnavailableAnnotation] = "2"
+	w.ds.Annotations[api.PartitionAnnotation] = "3"
 	w.hold("n1", time.Hour, 0) // the first two in the order
 	w.hold("n2", time.Hour, 0)
 	w.expect("n3", "n4")
@@ -71,7 +71,7 @@ func TestAHeldNodeTakesTheTurnOfNoOther(t *testing.T) {
 
 func TestAHeldPodThatIsNotReadyIsKeptAndCounts(t *testing.T) {
 	w := newWorld(t, 3)
-	w.ds.Annotations[MaxUnavailableAnnotation] = "1"
+	w.ds.Annotations[api.MaxUnavailableAnnotation] = "1"
 	w.hold("n1", time.Hour, 0)
 	w.ready(w.on("n1").UID, false)
 	p := w.expect()
@@ -83,7 +83,7 @@ func TestAHeldPodThatIsNotReadyIsKeptAndCounts(t *testing.T) {
 	if status || reason != ReasonHeldByOwner || !strings.Contains(message, "1 held by their owners (n1: held by its owner until ") {
 		t.Errorf("got %t, %s, %s", status, reason, message)
 	}
-	w.ds.Annotations[MaxUnavailableAnnotation] = "2"
+	w.ds.Annotations[api.MaxUnavailableAnnotation] = "2"
 	p = w.expect("n2")
 	if _, reason, _ := progress(&p); reason != ReasonUpdating {
 		t.Errorf("n2 is updated now, and the reason is %s", reason)
@@ -108,7 +108,7 @@ func TestTheMaximumCannotBeStretched(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1)
-			w.ds.Annotations[upgrade.MaxHoldAnnotation] = maxHold.String()
+			w.ds.Annotations[api.MaxHoldAnnotation] = maxHold.String()
 			first := w.now
 			w.hold("n1", 2*time.Hour, 0)
 			for w.now.Sub(first) < maxHold {
@@ -117,7 +117,7 @@ func TestTheMaximumCannotBeStretched(t *testing.T) {
 				rewrite(w)
 			}
 			p := w.expect("n1")
-			if d := p.Delete[0]; !strings.Contains(d.Held, upgrade.MaxHoldAnnotation+" of the DaemonSet permits 3h0m0s since 2026-") || !strings.HasSuffix(d.Reason, ", though "+d.Held) {
+			if d := p.Delete[0]; !strings.Contains(d.Held, api.MaxHoldAnnotation+" of the DaemonSet permits 3h0m0s since 2026-") || !strings.HasSuffix(d.Reason, ", though "+d.Held) {
 				t.Errorf("its hold is ended, because of %q: %s", d.Held, d.Reason)
 			}
 		})
@@ -126,14 +126,14 @@ func TestTheMaximumCannotBeStretched(t *testing.T) {
 
 // extend moves the end of a hold.
 func (w *world) extend(node string, until time.Time) {
-	h, _, _ := upgrade.HoldOf(w.on(node))
+	h, _, _ := api.HoldOf(w.on(node))
 	h.Until = metav1.NewTime(until)
 	w.holdAs(node, h.Encode())
 }
 
 func TestAHoldAfterAPauseHasTheWholeMaximum(t *testing.T) {
 	w := newWorld(t, 1)
-	w.ds.Annotations[upgrade.MaxHoldAnnotation] = "3h"
+	w.ds.Annotations[api.MaxHoldAnnotation] = "3h"
 	w.target = oldRevision // nothing to upgrade: every trip has a hold
 	for range 5 {
 		w.hold("n1", 2*time.Hour, 0)
@@ -141,7 +141,7 @@ func TestAHoldAfterAPauseHasTheWholeMaximum(t *testing.T) {
 		w.pass(2 * time.Hour)
 		w.holdAs("n1", "")
 		w.expect()
-		w.pass(upgrade.HoldPause)
+		w.pass(api.HoldPause)
 	}
 	w.target = target
 	w.hold("n1", 2*time.Hour, 0)
@@ -152,7 +152,7 @@ func TestAHoldAfterAPauseHasTheWholeMaximum(t *testing.T) {
 
 func TestAfterARestartAHoldCountsSinceItBegan(t *testing.T) {
 	w := newWorld(t, 1)
-	w.ds.Annotations[upgrade.MaxHoldAnnotation] = "3h"
+	w.ds.Annotations[api.MaxHoldAnnotation] = "3h"
 	w.hold("n1", 4*time.Hour, 0)
 	w.expect()
 	w.pass(2 * time.Hour)
@@ -166,7 +166,7 @@ func TestAfterARestartAHoldCountsSinceItBegan(t *testing.T) {
 
 func TestHoldsThatDoNotCount(t *testing.T) {
 	for name, set := range map[string]func(*world){
-		"the policy permits none": func(w *world) { w.ds.Annotations[upgrade.MaxHoldAnnotation] = "0s"; w.hold("n1", time.Hour, 0) },
+		"the policy permits none": func(w *world) { w.ds.Annotations[api.MaxHoldAnnotation] = "0s"; w.hold("n1", time.Hour, 0) },
 		"it is over":              func(w *world) { w.hold("n1", time.Hour, -time.Hour) },
 		"it ends before it began": func(w *world) { w.hold("n1", -time.Hour, 0) },
 		"it is no JSON":           func(w *world) { w.holdAs("n1", "yes") },
@@ -193,7 +193,7 @@ func TestPauseAndPartitionComeBeforeHolds(t *testing.T) {
 	for key, tt := range map[string]struct {
 		value string
 		want  State
-	}{PausedAnnotation: {"true", HeldByPause}, PartitionAnnotation: {"1", HeldByPartition}, NodeSelectorAnnotation: {"a=b", HeldBySelector}} {
+	}{api.PausedAnnotation: {"true", HeldByPause}, api.PartitionAnnotation: {"1", HeldByPartition}, api.NodeSelectorAnnotation: {"a=b", HeldBySelector}} {
 		w := newWorld(t, 1)
 		w.ds.Annotations[key] = tt.value
 		w.hold("n1", time.Hour, 0)

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // images is how far a node is with the images of the target, in the order in which
@@ -34,8 +34,8 @@ type imageWait struct {
 
 // imagesFor returns how far p is with the images for the pod that replaces pod.
 func (pl *planner) imagesFor(p *nodePods, pod *corev1.Pod) imageWait {
-	c := upgrade.Condition(pod, upgrade.ImageCondition)
-	if c != nil && upgrade.RevisionOf(c) != pl.in.Revision {
+	c := api.Condition(pod, api.ImageCondition)
+	if c != nil && api.RevisionOf(c) != pl.in.Revision {
 		c = nil
 	}
 	if !pl.in.Options.Prepull || c != nil && c.Status == corev1.ConditionTrue {
@@ -62,12 +62,12 @@ func imageWaitReason(c *corev1.PodCondition) string {
 		return "its images are being pulled"
 	}
 	switch c.Reason {
-	case "", upgrade.ReasonQueued, upgrade.ReasonPulling:
+	case "", api.ReasonQueued, api.ReasonPulling:
 		return "its images are being pulled"
-	case upgrade.ReasonTargetChanged:
+	case api.ReasonTargetChanged:
 		return "the images that were pulled are another revision's"
 	default:
-		return fmt.Sprintf("its images could not be pulled yet (%s)", quotable(strings.TrimPrefix(c.Reason, upgrade.ImageReasonPrefix)))
+		return fmt.Sprintf("its images could not be pulled yet (%s)", quotable(strings.TrimPrefix(c.Reason, api.ImageReasonPrefix)))
 	}
 }
 

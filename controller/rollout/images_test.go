@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // newPrepullWorld has images first, and lets all nodes be unavailable unless the
@@ -18,8 +18,8 @@ import (
 func newPrepullWorld(t *testing.T, n int, annotations map[string]string) *world {
 	t.Helper()
 	w := newWorld(t, n)
-	w.ds.Annotations[upgrade.PrepullAnnotation] = "true"
-	w.ds.Annotations[MaxUnavailableAnnotation] = "100%"
+	w.ds.Annotations[api.PrepullAnnotation] = "true"
+	w.ds.Annotations[api.MaxUnavailableAnnotation] = "100%"
 	maps.Copy(w.ds.Annotations, annotations)
 	return w
 }
@@ -32,8 +32,8 @@ func (w *world) carryOut(p Plan) []string {
 		pod = pod.DeepCopy()
 		pod.Annotations = nil
 		if since, ok := p.Pulls[uid]; ok {
-			target := upgrade.Target{Revision: p.Revision, Containers: []upgrade.Image{{Name: "app", Image: "app:2"}}, Prepull: &metav1.Time{Time: since}}
-			pod.Annotations = map[string]string{upgrade.TargetAnnotation: target.Encode()}
+			target := api.Target{Revision: p.Revision, Containers: []api.TargetImage{{Name: "app", Image: "app:2"}}, Prepull: &metav1.Time{Time: since}}
+			pod.Annotations = map[string]string{api.TargetAnnotation: target.Encode()}
 			changed = append(changed, pod.Spec.NodeName)
 		}
 		w.pods[uid] = pod
@@ -54,9 +54,9 @@ func (w *world) setTargets(want ...string) {
 func (w *world) images(node string, status corev1.ConditionStatus, revision, reason string) {
 	w.t.Helper()
 	pod := w.on(node).DeepCopy()
-	pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == upgrade.ImageCondition })
+	pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == api.ImageCondition })
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
-		Type: upgrade.ImageCondition, Status: status, Reason: reason, Message: upgrade.Message(revision),
+		Type: api.ImageCondition, Status: status, Reason: reason, Message: api.Message(revision),
 	})
 	w.pods[pod.UID] = pod
 }
@@ -74,7 +74,7 @@ func TestAReadyPodIsKeptUntilItsImagesAreThere(t *testing.T) {
 		t.Errorf("wake at %v, want %v", p.Wake, want)
 	}
 	w.pass(time.Minute)
-	w.images("n2", no, target, upgrade.ReasonPulling)
+	w.images("n2", no, target, api.ReasonPulling)
 	w.expect()
 	w.images("n2", yes, target, "")
 	w.expect("n2")
@@ -117,11 +117,11 @@ func TestImagesThatAreThereBeforeTheNodeIsAsked(t *testing.T) {
 
 func TestWithoutTheAnnotationNobodyWaitsForImages(t *testing.T) {
 	for _, value := range []string{"false", ""} {
-		w := newPrepullWorld(t, 2, map[string]string{MaxUnavailableAnnotation: "1"})
+		w := newPrepullWorld(t, 2, map[string]string{api.MaxUnavailableAnnotation: "1"})
 		w.setTargets("n1", "n2")
-		w.ds.Annotations[upgrade.PrepullAnnotation] = value
+		w.ds.Annotations[api.PrepullAnnotation] = value
 		if value == "" {
-			delete(w.ds.Annotations, upgrade.PrepullAnnotation)
+			delete(w.ds.Annotations, api.PrepullAnnotation)
 		}
 		p := w.expect("n1")
 		if changed := w.carryOut(p); len(changed) > 0 {
@@ -154,7 +154,7 @@ func TestAPodThatIsReadyForTooShortWaitsForItsImages(t *testing.T) {
 }
 
 func TestAfterTheTimeoutAPodIsReplacedWithoutItsImages(t *testing.T) {
-	w := newPrepullWorld(t, 2, map[string]string{PrepullTimeoutAnnotation: "10m"})
+	w := newPrepullWorld(t, 2, map[string]string{api.PrepullTimeoutAnnotation: "10m"})
 	w.setTargets("n1", "n2")
 	w.pass(10*time.Minute - time.Second)
 	w.expect()
@@ -171,7 +171,7 @@ func TestAnotherTimeoutCountsFromTheSameMoment(t *testing.T) {
 	w.setTargets("n1")
 	w.pass(5 * time.Minute)
 	w.expect()
-	w.ds.Annotations[PrepullTimeoutAnnotation] = "5m"
+	w.ds.Annotations[api.PrepullTimeoutAnnotation] = "5m"
 	w.expect("n1")
 }
 
@@ -251,7 +251,7 @@ func TestANodeThatBecameReadyWhileNoControllerRan(t *testing.T) {
 }
 
 func TestPodsWithImagesAreReplacedFirst(t *testing.T) {
-	w := newPrepullWorld(t, 5, map[string]string{MaxUnavailableAnnotation: "2", PrepullTimeoutAnnotation: "10m"})
+	w := newPrepullWorld(t, 5, map[string]string{api.MaxUnavailableAnnotation: "2", api.PrepullTimeoutAnnotation: "10m"})
 	w.turn("n1", never)
 	w.setTargets("n1", "n2", "n3", "n4", "n5")
 	w.turn("n1", yes)
@@ -277,7 +277,7 @@ func TestPodsWithImagesAreReplacedFirst(t *testing.T) {
 }
 
 func TestTheMaximumHoldsForPodsWithImages(t *testing.T) {
-	w := newPrepullWorld(t, 4, map[string]string{MaxUnavailableAnnotation: "1"})
+	w := newPrepullWorld(t, 4, map[string]string{api.MaxUnavailableAnnotation: "1"})
 	w.setTargets("n1", "n2", "n3", "n4")
 	for _, n := range []string{"n1", "n2", "n3", "n4"} {
 		w.images(n, yes, target, "")
@@ -290,7 +290,7 @@ func TestTheMaximumHoldsForPodsWithImages(t *testing.T) {
 }
 
 func TestAPartitionIsFilledByPodsWithoutImages(t *testing.T) {
-	w := newPrepullWorld(t, 3, map[string]string{PartitionAnnotation: "2"})
+	w := newPrepullWorld(t, 3, map[string]string{api.PartitionAnnotation: "2"})
 	w.setTargets("n1", "n2", "n3")
 	w.images("n3", yes, target, "")
 	w.expect("n3")
@@ -298,10 +298,10 @@ func TestAPartitionIsFilledByPodsWithoutImages(t *testing.T) {
 
 func TestWhichNodesAreAskedToPull(t *testing.T) {
 	t.Run("those that the selector selects, Ready or not", func(t *testing.T) {
-		w := newPrepullWorld(t, 4, map[string]string{NodeSelectorAnnotation: "name in (n2,n3)"})
+		w := newPrepullWorld(t, 4, map[string]string{api.NodeSelectorAnnotation: "name in (n2,n3)"})
 		w.turn("n3", never)
 		w.setTargets("n2", "n3")
-		w.ds.Annotations[NodeSelectorAnnotation] = "name=n3"
+		w.ds.Annotations[api.NodeSelectorAnnotation] = "name=n3"
 		w.setTargets("n3")
 	})
 	t.Run("those without the target", func(t *testing.T) {
@@ -313,17 +313,17 @@ func TestWhichNodesAreAskedToPull(t *testing.T) {
 		w := newPrepullWorld(t, 3, nil)
 		w.turn("n1", never)
 		w.setTargets("n1", "n2", "n3")
-		w.ds.Annotations[PausedAnnotation] = "true"
+		w.ds.Annotations[api.PausedAnnotation] = "true"
 		w.remove("n2")
 		w.addPod("n2", oldRevision, true)
 		w.setTargets("n1", "n3")
 		w.target = "newer"
 		w.setTargets()
-		w.ds.Annotations[PausedAnnotation] = "false"
+		w.ds.Annotations[api.PausedAnnotation] = "false"
 		w.setTargets("n1", "n2", "n3")
 	})
 	t.Run("no further one while the circuit breaker is open", func(t *testing.T) {
-		w := newPrepullWorld(t, 5, map[string]string{MaxUnavailableAnnotation: "2"})
+		w := newPrepullWorld(t, 5, map[string]string{api.MaxUnavailableAnnotation: "2"})
 		w.setTargets("n1", "n2", "n3", "n4", "n5")
 		w.images("n1", yes, target, "")
 		w.images("n2", yes, target, "")
@@ -389,11 +389,11 @@ func TestANodeThatIsNotAskedYet(t *testing.T) {
 }
 
 func TestPlansNameTheNodesThatWaitForImages(t *testing.T) {
-	w := newPrepullWorld(t, 6, map[string]string{MaxUnavailableAnnotation: "1"})
+	w := newPrepullWorld(t, 6, map[string]string{api.MaxUnavailableAnnotation: "1"})
 	w.setTargets("n1", "n2", "n3", "n4", "n5", "n6")
-	w.images("n2", no, target, upgrade.ReasonQueued)
+	w.images("n2", no, target, api.ReasonQueued)
 	w.images("n3", no, target, "PrepullUnauthorized")
-	w.images("n5", no, target, upgrade.ReasonTargetChanged)
+	w.images("n5", no, target, api.ReasonTargetChanged)
 	w.images("n6", no, target, "SomebodyElses")
 	w.images("n4", no, oldRevision, "Unauthorized")
 	p := w.expect()

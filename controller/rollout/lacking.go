@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // LackGrace is how long a node may be without any pod of the workload until no other pod is deleted, and its Node is
@@ -77,7 +77,7 @@ func (p *Plan) Lacks() string {
 
 // Unplaced returns why the scheduler does not bind a pod, in its own words if it has said some.
 func Unplaced(pod *corev1.Pod) string {
-	c := upgrade.Condition(pod, corev1.PodScheduled)
+	c := api.Condition(pod, corev1.PodScheduled)
 	if c == nil || c.Message == "" {
 		return unscheduled(pod)
 	}

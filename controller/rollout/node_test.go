@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // bound is the affinity that the DaemonSet controller gives a pod for a node, in terms
@@ -65,7 +65,7 @@ func (w *world) unschedule(node string) *corev1.Pod {
 
 func TestPodsThatAreNotScheduledAreReplaced(t *testing.T) {
 	w := newWorld(t, 5)
-	w.ds.Annotations[MaxUnavailableAnnotation] = "1"
+	w.ds.Annotations[api.MaxUnavailableAnnotation] = "1"
 	w.unschedule("n2")
 	w.unschedule("n4")
 	p := w.expect("n2", "n4")
@@ -78,7 +78,7 @@ func TestPodsThatAreNotScheduledAreReplaced(t *testing.T) {
 
 func TestANewPodThatIsNotScheduledCounts(t *testing.T) {
 	w := newWorld(t, 3)
-	w.ds.Annotations[MaxUnavailableAnnotation] = "1"
+	w.ds.Annotations[api.MaxUnavailableAnnotation] = "1"
 	w.upgrade("n3", false)
 	w.unschedule("n3")
 	p := w.expect()
@@ -119,7 +119,7 @@ func TestTheBreakerDoesNotCountPodsThatAreNotScheduled(t *testing.T) {
 
 func TestAPodThatIsNotScheduledAsksNoNodeToPull(t *testing.T) {
 	w := newWorld(t, 3)
-	w.ds.Annotations[upgrade.PrepullAnnotation] = "true"
+	w.ds.Annotations[api.PrepullAnnotation] = "true"
 	w.turn("n2", never)
 	pod := w.unschedule("n2")
 	p := w.plan()

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/ota/placement"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
+	"github.com/edgehub-io/edgehub/ota/api/placement"
 )
 
 // nodePods is a node that should run the daemon, and its pods.
@@ -143,7 +143,7 @@ func scheduled(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" }
 
 // unscheduled returns a short reason why pod is not scheduled.
 func unscheduled(pod *corev1.Pod) string {
-	c := upgrade.Condition(pod, corev1.PodScheduled)
+	c := api.Condition(pod, corev1.PodScheduled)
 	if c == nil || c.Status != corev1.ConditionFalse || c.Reason == "" {
 		return "pod is not scheduled"
 	}

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Observations is what NewPlan remembers of one DaemonSet from one call to the next.
@@ -141,7 +141,7 @@ func nodeReady(node *corev1.Node) observation {
 
 // podReady is nodeReady for a pod.
 func podReady(pod *corev1.Pod) observation {
-	if c := upgrade.Condition(pod, corev1.PodReady); c != nil {
+	if c := api.Condition(pod, corev1.PodReady); c != nil {
 		return observation{status: c.Status, transitionTime: c.LastTransitionTime.Time}
 	}
 	return observation{status: corev1.ConditionUnknown}

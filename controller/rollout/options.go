@@ -12,25 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
-// Annotations of a DaemonSet that control its rollout, besides
-// upgrade.PrepullAnnotation. See Options.
-const (
-	MaxUnavailableAnnotation = "apps.openyurt.io/max-unavailable"
-	PartitionAnnotation      = "apps.openyurt.io/partition"
-	PausedAnnotation         = "apps.openyurt.io/rollout-paused"
-	NodeSelectorAnnotation   = "apps.openyurt.io/rollout-node-selector"
-	// ContinueAnnotation names the revision for which an open circuit breaker
-	// does not count. A later revision has a breaker again.
-	ContinueAnnotation = "apps.openyurt.io/rollout-continue"
-	// PrepullTimeoutAnnotation is how long an old pod is kept for the images of the
-	// new one.
-	PrepullTimeoutAnnotation = "apps.openyurt.io/image-prepull-timeout"
-)
-
-// DefaultMaxUnavailable holds without MaxUnavailableAnnotation, and when that is
+// DefaultMaxUnavailable holds without api.MaxUnavailableAnnotation, and when that is
 // "0" or "0%": a rollout that may not make anything unavailable could never begin.
 var DefaultMaxUnavailable = Amount{Value: 10, Percent: true}
 
@@ -64,7 +49,7 @@ type Options struct {
 	Prepull        bool
 	PrepullTimeout time.Duration
 	// Policy is what node owners may do with the pods.
-	Policy upgrade.Policy
+	Policy api.Policy
 }
 
 // Amount is a number, or a percentage of something.
@@ -94,15 +79,15 @@ func (a Amount) String() string {
 func ParseOptions(annotations map[string]string) (Options, error) {
 	o := Options{MaxUnavailable: DefaultMaxUnavailable, PrepullTimeout: DefaultPrepullTimeout}
 	var policyErr error
-	o.Policy, policyErr = upgrade.ParsePolicy(annotations, false)
+	o.Policy, policyErr = api.ParsePolicy(annotations, false)
 	err := problems(
-		parse(annotations, MaxUnavailableAnnotation, &o.MaxUnavailable, parseMaxUnavailable),
-		parse(annotations, PartitionAnnotation, &o.Partition, parseAmount),
-		parse(annotations, PausedAnnotation, &o.Paused, parseBool),
-		parse(annotations, NodeSelectorAnnotation, &o.NodeSelector, parseNodeSelector),
-		parse(annotations, ContinueAnnotation, &o.Continue, parseContinue),
-		parse(annotations, upgrade.PrepullAnnotation, &o.Prepull, parseBool),
-		parse(annotations, PrepullTimeoutAnnotation, &o.PrepullTimeout, parsePrepullTimeout),
+		parse(annotations, api.MaxUnavailableAnnotation, &o.MaxUnavailable, parseMaxUnavailable),
+		parse(annotations, api.PartitionAnnotation, &o.Partition, parseAmount),
+		parse(annotations, api.PausedAnnotation, &o.Paused, parseBool),
+		parse(annotations, api.NodeSelectorAnnotation, &o.NodeSelector, parseNodeSelector),
+		parse(annotations, api.ContinueAnnotation, &o.Continue, parseContinue),
+		parse(annotations, api.PrepullAnnotation, &o.Prepull, parseBool),
+		parse(annotations, api.PrepullTimeoutAnnotation, &o.PrepullTimeout, parsePrepullTimeout),
 		policyErr,
 	)
 	if err != nil {
@@ -114,9 +99,9 @@ func ParseOptions(annotations map[string]string) (Options, error) {
 // ParseOTA is ParseOptions for the strategy OTA. Only Prepull, Policy and Continue count with it.
 func ParseOTA(annotations map[string]string) (Options, error) {
 	var o Options
-	policy, policyErr := upgrade.ParsePolicy(annotations, true)
-	err := problems(parse(annotations, upgrade.PrepullAnnotation, &o.Prepull, parseBool),
-		parse(annotations, ContinueAnnotation, &o.Continue, parseContinue), policyErr)
+	policy, policyErr := api.ParsePolicy(annotations, true)
+	err := problems(parse(annotations, api.PrepullAnnotation, &o.Prepull, parseBool),
+		parse(annotations, api.ContinueAnnotation, &o.Continue, parseContinue), policyErr)
 	if err != nil {
 		return Options{}, err
 	}
@@ -214,10 +199,10 @@ func parseNodeSelector(s string) (labels.Selector, error) {
 func parseContinue(s string) (string, error) {
 	switch strings.ToLower(s) {
 	case "", "true", "false", "yes", "no":
-		return "", fmt.Errorf("write the revision to go on with, which condition %s names, or remove it", HaltedCondition)
+		return "", fmt.Errorf("write the revision to go on with, which condition %s names, or remove it", api.HaltedCondition)
 	}
 	if problems := validation.IsValidLabelValue(s); problems != nil {
-		return "", fmt.Errorf("write the revision to go on with, which condition %s names: this is none", HaltedCondition)
+		return "", fmt.Errorf("write the revision to go on with, which condition %s names: this is none", api.HaltedCondition)
 	}
 	return s, nil
 }

@@ -6,13 +6,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // WaitingForOwner nodes have an old pod that their owner has yet to upgrade, with the strategy OTA.
 const WaitingForOwner State = "waiting_for_owner"
 
-// ReasonWaitingForOwners is that of CompleteCondition with the strategy OTA.
+// ReasonWaitingForOwners is that of api.CompleteCondition with the strategy OTA.
 const ReasonWaitingForOwners = "WaitingForOwners"
 
 // ReasonUpgradeBlocked is that of the condition PodNeedUpgrade of a pod that needs an upgrade, and whose node would not get
@@ -53,8 +53,8 @@ func NewOTAPlan(in Input) Plan {
 
 // obstacleOn returns why the owner of a pod is not offered revision, as the pod's mark has it, or else how far its images are.
 func obstacleOn(pod *corev1.Pod, revision string) string {
-	if c := upgrade.Condition(pod, upgrade.NeedCondition); c != nil && c.Reason == ReasonUpgradeBlocked {
-		if t, ok, err := upgrade.TargetOf(pod); ok && err == nil && t.Revision == revision {
+	if c := api.Condition(pod, api.NeedCondition); c != nil && c.Reason == ReasonUpgradeBlocked {
+		if t, ok, err := api.TargetOf(pod); ok && err == nil && t.Revision == revision {
 			return "the upgrade is not offered: " + t.Blocked
 		}
 	}
@@ -63,9 +63,9 @@ func obstacleOn(pod *corev1.Pod, revision string) string {
 
 // imagesOn describes the state of revision's images on the pod's node, "" if nobody requested them there.
 func imagesOn(pod *corev1.Pod, revision string) string {
-	c := upgrade.Condition(pod, upgrade.ImageCondition)
+	c := api.Condition(pod, api.ImageCondition)
 	switch {
-	case c == nil || upgrade.RevisionOf(c) != revision:
+	case c == nil || api.RevisionOf(c) != revision:
 		return ""
 	case c.Status == corev1.ConditionTrue:
 		return "its images are there"
@@ -82,13 +82,13 @@ func with(reason, another string) string {
 	return reason + ", " + another
 }
 
-// OTACondition is CompleteCondition for a plan of NewOTAPlan, or of NewStatefulSetPlan.
+// OTACondition is api.CompleteCondition for a plan of NewOTAPlan, or of NewStatefulSetPlan.
 func OTACondition(p *Plan) appsv1.DaemonSetCondition {
 	_, reason, message := progress(p)
 	if p.Counts[WaitingForOwner] > 0 {
 		reason = ReasonWaitingForOwners
 	}
-	return condition(CompleteCondition, p.Complete(), reason, messagePrefix+p.Revision+": "+message)
+	return condition(api.CompleteCondition, p.Complete(), reason, messagePrefix+p.Revision+": "+message)
 }
 
 // HeldUntil returns until when the owner of pod holds it, the zero time if it is not held, and the

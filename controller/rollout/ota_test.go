@@ -5,6 +5,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 func TestTheConditionOfOTA(t *testing.T) {
@@ -44,7 +46,7 @@ func TestTheConditionOfOTA(t *testing.T) {
 			w.remove("n2")
 			w.addPod("n2", oldRevision, true)
 		}, false, ReasonWaitingForOwners, "0 of 2 nodes updated, 1 waiting for their owner, 1 rolled back by their owners (n1)"},
-		"options of rollouts do not count": {func(w *world) { w.ds.Annotations[PartitionAnnotation] = "2" }, false, ReasonWaitingForOwners,
+		"options of rollouts do not count": {func(w *world) { w.ds.Annotations[api.PartitionAnnotation] = "2" }, false, ReasonWaitingForOwners,
 			"1 of 2 nodes updated, 1 waiting for their owner"},
 		"no node should run it": {func(w *world) {
 			w.remove("n1")
@@ -59,7 +61,7 @@ func TestTheConditionOfOTA(t *testing.T) {
 			tt.change(w)
 			p := NewOTAPlan(w.input())
 			c := OTACondition(&p)
-			if (c.Status == corev1.ConditionTrue) != tt.is || c.Type != CompleteCondition || c.Reason != tt.reason || c.Message != "controllerrevision new: "+tt.message {
+			if (c.Status == corev1.ConditionTrue) != tt.is || c.Type != api.CompleteCondition || c.Reason != tt.reason || c.Message != "controllerrevision new: "+tt.message {
 				t.Errorf("got %s=%s %s: %s\nwant %t %s: %s", c.Type, c.Status, c.Reason, c.Message, tt.is, tt.reason, tt.message)
 			}
 			if len(p.Delete)+len(p.Pulls) > 0 {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/placement"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
+	"github.com/edgehub-io/edgehub/ota/api/placement"
 )
 
 const (
@@ -81,7 +81,7 @@ func NewPlan(in Input) Plan {
 	in.Observations.observe(&in)
 	rule := placement.New(placement.RuleOf(&in.DaemonSet.Spec.Template.Spec))
 	nodes, misplaced := in.nodePods(rule)
-	pl := planner{in: &in, placement: rule, nodes: nodes, prepulls: upgrade.NewPrepulls(in.Revision)}
+	pl := planner{in: &in, placement: rule, nodes: nodes, prepulls: api.NewPrepulls(in.Revision)}
 	pl.plan.Revision, pl.plan.RefusedInARow, pl.plan.LackingWhy = in.Revision, in.RefusedInARow, in.LackingWhy
 
 	pl.classify()
@@ -118,7 +118,7 @@ type planner struct {
 	in         *Input
 	placement  placement.Placement
 	nodes      []nodePods
-	prepulls   *upgrade.Prepulls
+	prepulls   *api.Prepulls
 	plan       Plan
 	candidates []candidate
 	old        int // live pods of other revisions, wherever they are

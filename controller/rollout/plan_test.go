@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 const never = corev1.ConditionUnknown // of a node that is cut off
@@ -23,13 +25,13 @@ func TestWhichPodsAreDeletedFirst(t *testing.T) {
 		"one of ten by default, the one that has been Ready for longest": {nodes: 10, want: []string{"n1"}},
 		"a tenth is rounded up": {nodes: 11, want: []string{"n1", "n2"}},
 		"a number": {
-			nodes: 10, annotations: map[string]string{MaxUnavailableAnnotation: "3"}, want: []string{"n1", "n2", "n3"},
+			nodes: 10, annotations: map[string]string{api.MaxUnavailableAnnotation: "3"}, want: []string{"n1", "n2", "n3"},
 		},
 		"a maximum above the number of nodes is all of them": {
-			nodes: 2, annotations: map[string]string{MaxUnavailableAnnotation: "5"}, want: []string{"n1", "n2"},
+			nodes: 2, annotations: map[string]string{api.MaxUnavailableAnnotation: "5"}, want: []string{"n1", "n2"},
 		},
 		"three old pods serve nobody: the three go, and no fourth": {
-			nodes: 10, annotations: map[string]string{MaxUnavailableAnnotation: "1"},
+			nodes: 10, annotations: map[string]string{api.MaxUnavailableAnnotation: "1"},
 			arrange: func(w *world) {
 				for _, n := range []string{"n4", "n6", "n8"} {
 					w.ready(w.on(n).UID, false)
@@ -38,7 +40,7 @@ func TestWhichPodsAreDeletedFirst(t *testing.T) {
 			want: []string{"n4", "n6", "n8"},
 		},
 		"three nodes without a pod use up a maximum of three": {
-			nodes: 10, annotations: map[string]string{MaxUnavailableAnnotation: "3"},
+			nodes: 10, annotations: map[string]string{api.MaxUnavailableAnnotation: "3"},
 			arrange: func(w *world) {
 				for _, n := range []string{"n1", "n2", "n3"} {
 					w.remove(n)
@@ -46,7 +48,7 @@ func TestWhichPodsAreDeletedFirst(t *testing.T) {
 			},
 		},
 		"half of two Ready nodes is one, whatever the eight others are": {
-			nodes: 10, annotations: map[string]string{MaxUnavailableAnnotation: "50%"},
+			nodes: 10, annotations: map[string]string{api.MaxUnavailableAnnotation: "50%"},
 			arrange: func(w *world) {
 				for i := 3; i <= 10; i++ {
 					w.turn(fmt.Sprintf("n%d", i), never)
@@ -55,28 +57,28 @@ func TestWhichPodsAreDeletedFirst(t *testing.T) {
 			want: []string{"n1"},
 		},
 		"a node that is not Ready and has no pod counts for nothing": {
-			nodes: 3, annotations: map[string]string{MaxUnavailableAnnotation: "1"},
+			nodes: 3, annotations: map[string]string{api.MaxUnavailableAnnotation: "1"},
 			arrange: func(w *world) { w.turn("n1", never); w.remove("n1") },
 			want:    []string{"n2"},
 		},
 		"a missing Node object skips that node alone": {
-			nodes: 3, annotations: map[string]string{MaxUnavailableAnnotation: "3"},
+			nodes: 3, annotations: map[string]string{api.MaxUnavailableAnnotation: "3"},
 			arrange: func(w *world) { delete(w.nodes, "n2") },
 			want:    []string{"n1", "n3"},
 		},
 		"a terminating pod counts": {
-			nodes: 3, annotations: map[string]string{MaxUnavailableAnnotation: "1"},
+			nodes: 3, annotations: map[string]string{api.MaxUnavailableAnnotation: "1"},
 			arrange: func(w *world) { w.on("n3").DeletionTimestamp = &metav1.Time{Time: w.now} },
 		},
 		"a terminating pod counts though a new one is there": {
-			nodes: 3, annotations: map[string]string{MaxUnavailableAnnotation: "1"},
+			nodes: 3, annotations: map[string]string{api.MaxUnavailableAnnotation: "1"},
 			arrange: func(w *world) {
 				w.on("n3").DeletionTimestamp = &metav1.Time{Time: w.now}
 				w.addPod("n3", target, true)
 			},
 		},
 		"a pod that has ended and is kept by a finalizer does not count": {
-			nodes: 3, annotations: map[string]string{MaxUnavailableAnnotation: "1"},
+			nodes: 3, annotations: map[string]string{api.MaxUnavailableAnnotation: "1"},
 			arrange: func(w *world) {
 				pod := w.on("n3")
 				pod.DeletionTimestamp, pod.Status.Phase = &metav1.Time{Time: w.now}, corev1.PodFailed
@@ -85,20 +87,20 @@ func TestWhichPodsAreDeletedFirst(t *testing.T) {
 			want: []string{"n1"},
 		},
 		"two pods on a node count as one, and neither is touched": {
-			nodes: 3, annotations: map[string]string{MaxUnavailableAnnotation: "1"},
+			nodes: 3, annotations: map[string]string{api.MaxUnavailableAnnotation: "1"},
 			arrange: func(w *world) { w.addPod("n3", target, true) },
 		},
 		"a new pod that is not Ready counts": {
-			nodes: 3, annotations: map[string]string{MaxUnavailableAnnotation: "1"},
+			nodes: 3, annotations: map[string]string{api.MaxUnavailableAnnotation: "1"},
 			arrange: func(w *world) { w.upgrade("n3", false) },
 		},
 		"a pod at the target is never touched": {
-			nodes: 3, annotations: map[string]string{MaxUnavailableAnnotation: "3"},
+			nodes: 3, annotations: map[string]string{api.MaxUnavailableAnnotation: "3"},
 			arrange: func(w *world) { w.upgrade("n1", true); w.upgrade("n2", false) },
 			want:    []string{"n3"},
 		},
 		"a node that should not run the daemon is left alone and does not count": {
-			nodes: 3, annotations: map[string]string{MaxUnavailableAnnotation: "1"},
+			nodes: 3, annotations: map[string]string{api.MaxUnavailableAnnotation: "1"},
 			arrange: func(w *world) {
 				w.ds.Spec.Template.Spec.NodeSelector = map[string]string{"daemon": "yes"}
 				w.nodes["n2"].Labels["daemon"] = "yes"
@@ -107,38 +109,38 @@ func TestWhichPodsAreDeletedFirst(t *testing.T) {
 			want: []string{"n2"},
 		},
 		"pause stops everything, also what serves nobody": {
-			nodes: 3, annotations: map[string]string{PausedAnnotation: "true"},
+			nodes: 3, annotations: map[string]string{api.PausedAnnotation: "true"},
 			arrange: func(w *world) { w.ready(w.on("n2").UID, false) },
 		},
 		"a partition keeps that many pods": {
-			nodes: 5, annotations: map[string]string{MaxUnavailableAnnotation: "5", PartitionAnnotation: "3"}, want: []string{"n1", "n2"},
+			nodes: 5, annotations: map[string]string{api.MaxUnavailableAnnotation: "5", api.PartitionAnnotation: "3"}, want: []string{"n1", "n2"},
 		},
 		"a partition in percent is of all nodes, and rounded up": {
-			nodes: 5, annotations: map[string]string{MaxUnavailableAnnotation: "100%", PartitionAnnotation: "50%"}, want: []string{"n1", "n2"},
+			nodes: 5, annotations: map[string]string{api.MaxUnavailableAnnotation: "100%", api.PartitionAnnotation: "50%"}, want: []string{"n1", "n2"},
 		},
 		"a partition counts the old pods of nodes that are not Ready": {
-			nodes: 5, annotations: map[string]string{MaxUnavailableAnnotation: "5", PartitionAnnotation: "3"},
+			nodes: 5, annotations: map[string]string{api.MaxUnavailableAnnotation: "5", api.PartitionAnnotation: "3"},
 			arrange: func(w *world) { w.turn("n1", never); w.turn("n2", never) },
 			want:    []string{"n3", "n4"},
 		},
 		"a partition of all keeps all": {
-			nodes: 5, annotations: map[string]string{MaxUnavailableAnnotation: "5", PartitionAnnotation: "100%"},
+			nodes: 5, annotations: map[string]string{api.MaxUnavailableAnnotation: "5", api.PartitionAnnotation: "100%"},
 		},
 		"within a partition, what serves nobody goes first": {
-			nodes: 5, annotations: map[string]string{MaxUnavailableAnnotation: "1", PartitionAnnotation: "4"},
+			nodes: 5, annotations: map[string]string{api.MaxUnavailableAnnotation: "1", api.PartitionAnnotation: "4"},
 			arrange: func(w *world) { w.ready(w.on("n4").UID, false) },
 			want:    []string{"n4"},
 		},
 		"a canary": {
-			nodes: 5, annotations: map[string]string{MaxUnavailableAnnotation: "5", NodeSelectorAnnotation: "name in (n3,n5)"},
+			nodes: 5, annotations: map[string]string{api.MaxUnavailableAnnotation: "5", api.NodeSelectorAnnotation: "name in (n3,n5)"},
 			want: []string{"n3", "n5"},
 		},
 		"nodes outside a canary still count": {
-			nodes: 5, annotations: map[string]string{MaxUnavailableAnnotation: "1", NodeSelectorAnnotation: "name=n3"},
+			nodes: 5, annotations: map[string]string{api.MaxUnavailableAnnotation: "1", api.NodeSelectorAnnotation: "name=n3"},
 			arrange: func(w *world) { w.remove("n5") },
 		},
 		"a node that Kubernetes has not untainted yet would get no pod": {
-			nodes: 2, annotations: map[string]string{MaxUnavailableAnnotation: "2"},
+			nodes: 2, annotations: map[string]string{api.MaxUnavailableAnnotation: "2"},
 			arrange: func(w *world) {
 				w.nodes["n1"].Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}}
 			},
@@ -167,7 +169,7 @@ func TestWhichPodsAreDeletedFirst(t *testing.T) {
 
 func TestAtMostABurstIsDeletedAtOnce(t *testing.T) {
 	w := newWorld(t, Burst+20)
-	w.ds.Annotations[MaxUnavailableAnnotation] = "100%"
+	w.ds.Annotations[api.MaxUnavailableAnnotation] = "100%"
 	p := w.plan()
 	if len(p.Delete) != Burst || !p.Wake.Equal(w.now) {
 		t.Fatalf("%d deletions, and the next call at %v; want %d, and at once", len(p.Delete), p.Wake, Burst)
@@ -243,7 +245,7 @@ func TestOldPodsThatAreReadyForTooShortCountOnceOnly(t *testing.T) {
 
 func TestASecondTemplateIsNotBlockedByTheFirstOnesBrokenPods(t *testing.T) {
 	w := newWorld(t, 5)
-	w.ds.Annotations[MaxUnavailableAnnotation] = "2"
+	w.ds.Annotations[api.MaxUnavailableAnnotation] = "2"
 	w.expect("n1", "n2")
 	w.upgrade("n1", false)
 	w.upgrade("n2", false)
@@ -312,7 +314,7 @@ func TestAFlappingNodeIsLeftAloneAndDelaysNothing(t *testing.T) {
 
 func TestAFlappingNodeTakesNoPlaceOfAPartition(t *testing.T) {
 	w := newWorld(t, 3)
-	w.ds.Annotations[PartitionAnnotation] = "2"
+	w.ds.Annotations[api.PartitionAnnotation] = "2"
 	w.turn("n1", never)
 	w.turn("n1", corev1.ConditionTrue)
 	w.pass(time.Second)
@@ -363,7 +365,7 @@ func TestADeletionThatThePodsDoNotShowYetCounts(t *testing.T) {
 
 func TestStatesHaveReasons(t *testing.T) {
 	w := newWorld(t, 8)
-	w.ds.Annotations[NodeSelectorAnnotation] = "name!=n8"
+	w.ds.Annotations[api.NodeSelectorAnnotation] = "name!=n8"
 	w.upgrade("n1", true)
 	w.upgrade("n2", false)
 	pod := w.on("n2").DeepCopy()

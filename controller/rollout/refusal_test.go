@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 const forbidden = `"pods \"pod1\" is forbidden: not today"`
@@ -29,7 +31,7 @@ func (w *world) refuses(inARow int, nodes ...string) {
 
 func TestARefusedPodDelaysNoOther(t *testing.T) {
 	w := newWorld(t, 4)
-	w.ds.Annotations[MaxUnavailableAnnotation] = "1"
+	w.ds.Annotations[api.MaxUnavailableAnnotation] = "1"
 	w.expect("n1")
 	w.refuses(1, "n1")
 	for _, n := range []string{"n2", "n3", "n4"} {
@@ -50,7 +52,7 @@ func TestARefusedPodDelaysNoOther(t *testing.T) {
 // When it may be tried again, it is the last one all the same.
 func TestAPodThatWasRefusedComesLast(t *testing.T) {
 	w := newWorld(t, 3)
-	w.ds.Annotations[MaxUnavailableAnnotation] = "1"
+	w.ds.Annotations[api.MaxUnavailableAnnotation] = "1"
 	w.expect("n1")
 	w.refuses(1, "n1")
 	w.pass(time.Hour)
@@ -59,8 +61,8 @@ func TestAPodThatWasRefusedComesLast(t *testing.T) {
 
 func TestAPartitionKeepsPodsThatMayNotBeDeleted(t *testing.T) {
 	w := newWorld(t, 3)
-	w.ds.Annotations[PartitionAnnotation] = "1"
-	w.ds.Annotations[MaxUnavailableAnnotation] = "3"
+	w.ds.Annotations[api.PartitionAnnotation] = "1"
+	w.ds.Annotations[api.MaxUnavailableAnnotation] = "3"
 	w.expect("n1", "n2")
 	w.refuses(1, "n1")
 	p := w.expect("n3")
@@ -83,7 +85,7 @@ func TestARolloutThatMayDeleteNothingMakesNoProgress(t *testing.T) {
 			w.upgrade("n3", true)
 		}, false, []string{"2 of 3 nodes updated, 1 pending, 1 keeps its pod", "less and less often"}},
 		"so many in a row that the next would be": {func(w *world) {
-			w.ds.Annotations[MaxUnavailableAnnotation] = "1"
+			w.ds.Annotations[api.MaxUnavailableAnnotation] = "1"
 			w.refuses(stalled, "n1", "n2")
 			w.refused[w.on("n3").UID] = &Refusal{Until: w.now.Add(time.Second)} // which nobody has refused
 		}, false, nil},
@@ -123,7 +125,7 @@ func TestARolloutThatMayDeleteNothingMakesNoProgress(t *testing.T) {
 // looks again.
 func TestRevert(t *testing.T) {
 	w := newWorld(t, 4)
-	w.ds.Annotations[MaxUnavailableAnnotation] = "2"
+	w.ds.Annotations[api.MaxUnavailableAnnotation] = "2"
 	w.ready(w.on("n4").UID, false)
 	p := w.expect("n4", "n1")
 	for _, d := range p.Delete {
@@ -153,7 +155,7 @@ func TestAPodWithAnUnknownOutcomeIsNotCalledTerminating(t *testing.T) {
 
 func TestOnlySomeNodesThatKeepTheirPodsAreNamed(t *testing.T) {
 	w := newWorld(t, 12)
-	w.ds.Annotations[MaxUnavailableAnnotation] = "12"
+	w.ds.Annotations[api.MaxUnavailableAnnotation] = "12"
 	var nodes []string
 	for n := range w.nodes {
 		nodes = append(nodes, n)
@@ -169,7 +171,7 @@ func TestOnlySomeNodesThatKeepTheirPodsAreNamed(t *testing.T) {
 // Otherwise those that are refused again and again would take the turn of one that is not.
 func TestTheRefusedPodThatWaitedLongestIsTriedFirst(t *testing.T) {
 	w := newWorld(t, 3)
-	w.ds.Annotations[MaxUnavailableAnnotation] = "1"
+	w.ds.Annotations[api.MaxUnavailableAnnotation] = "1"
 	w.refuses(3, "n3")
 	w.pass(time.Second)
 	w.refuses(3, "n1", "n2")

@@ -13,11 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
-
-// ReportAnnotation on a DaemonSet or StatefulSet that opted in has the controller's Report, as JSON.
-const ReportAnnotation = "apps.openyurt.io/rollout-report"
 
 // prefix is that of all annotations that count.
 const prefix = "apps.openyurt.io/"
@@ -31,7 +28,7 @@ type Report struct {
 	Asked      map[string]string `json:"asked"`
 	// Revision is the target; "" while it is not known.
 	Revision string `json:"revision,omitempty"`
-	// Reason and Message are those of ProgressingCondition, or with the strategy OTA of CompleteCondition, also of a
+	// Reason and Message are those of api.ProgressingCondition, or with the strategy OTA of api.CompleteCondition, also of a
 	// StatefulSet, which has no conditions.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
@@ -79,10 +76,10 @@ const (
 // Annotations are those of a DaemonSet or StatefulSet that decide about its pods.
 func Annotations() []string {
 	return []string{
-		daemonset.StrategyAnnotation, daemonset.OldStrategyAnnotation,
-		MaxUnavailableAnnotation, PartitionAnnotation, PausedAnnotation, NodeSelectorAnnotation, ContinueAnnotation,
-		upgrade.PrepullAnnotation, PrepullTimeoutAnnotation,
-		upgrade.MaxHoldAnnotation, upgrade.OwnerRollbackAnnotation, upgrade.RollbackHistoryAnnotation,
+		api.StrategyAnnotation, api.OldStrategyAnnotation,
+		api.MaxUnavailableAnnotation, api.PartitionAnnotation, api.PausedAnnotation, api.NodeSelectorAnnotation, api.ContinueAnnotation,
+		api.PrepullAnnotation, api.PrepullTimeoutAnnotation,
+		api.MaxHoldAnnotation, api.OwnerRollbackAnnotation, api.RollbackHistoryAnnotation,
 	}
 }
 
@@ -124,7 +121,7 @@ func digest(annotations map[string]string, key string) string {
 // ReportOn returns the report on workload, nil if it has none that can be read. current is whether it is about what the
 // workload asks for now; else the controller has yet to see a change.
 func ReportOn(workload metav1.Object) (r *Report, current bool) {
-	value := workload.GetAnnotations()[ReportAnnotation]
+	value := workload.GetAnnotations()[api.ReportAnnotation]
 	if value == "" || json.Unmarshal([]byte(value), &r) != nil || r == nil {
 		return nil, false
 	}
@@ -135,7 +132,7 @@ func ReportOn(workload metav1.Object) (r *Report, current bool) {
 	return r, current
 }
 
-// Encode returns the value of ReportAnnotation.
+// Encode returns the value of api.ReportAnnotation.
 func (r *Report) Encode() string {
 	b, err := json.Marshal(r)
 	if err != nil {

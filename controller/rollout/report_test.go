@@ -8,12 +8,14 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // reportOn returns the report that readers find on ds when r was written there.
 func reportOn(t *testing.T, ds *appsv1.DaemonSet, r *Report) *Report {
 	t.Helper()
-	ds.Annotations[ReportAnnotation] = r.Encode()
+	ds.Annotations[api.ReportAnnotation] = r.Encode()
 	read, current := ReportOn(ds)
 	if read == nil || !current {
 		t.Fatalf("got %v, current: %t", read, current)
@@ -23,7 +25,7 @@ func reportOn(t *testing.T, ds *appsv1.DaemonSet, r *Report) *Report {
 
 func TestAReportSaysWhereEachNodeStands(t *testing.T) {
 	w := newWorld(t, 6)
-	w.ds.Annotations[MaxUnavailableAnnotation] = "2"
+	w.ds.Annotations[api.MaxUnavailableAnnotation] = "2"
 	w.upgrade("n1", true)
 	w.turn("n2", corev1.ConditionUnknown)
 	p := w.plan()
@@ -50,16 +52,16 @@ func TestAReportIsOfBeforeAChange(t *testing.T) {
 	}{
 		"nothing":                    {func(*appsv1.DaemonSet) {}, true},
 		"another template":           {func(ds *appsv1.DaemonSet) { ds.Generation++ }, false},
-		"an option more":             {func(ds *appsv1.DaemonSet) { ds.Annotations[PartitionAnnotation] = "" }, false},
-		"an option of another value": {func(ds *appsv1.DaemonSet) { ds.Annotations[MaxUnavailableAnnotation] = "2" }, false},
-		"an option less":             {func(ds *appsv1.DaemonSet) { delete(ds.Annotations, MaxUnavailableAnnotation) }, false},
+		"an option more":             {func(ds *appsv1.DaemonSet) { ds.Annotations[api.PartitionAnnotation] = "" }, false},
+		"an option of another value": {func(ds *appsv1.DaemonSet) { ds.Annotations[api.MaxUnavailableAnnotation] = "2" }, false},
+		"an option less":             {func(ds *appsv1.DaemonSet) { delete(ds.Annotations, api.MaxUnavailableAnnotation) }, false},
 		"an annotation of others":    {func(ds *appsv1.DaemonSet) { ds.Annotations["theirs"] = "1" }, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			ds := &appsv1.DaemonSet{}
-			ds.Annotations = map[string]string{MaxUnavailableAnnotation: "1"}
-			ds.Annotations[ReportAnnotation] = NewAwaitReport(ds).Encode()
+			ds.Annotations = map[string]string{api.MaxUnavailableAnnotation: "1"}
+			ds.Annotations[api.ReportAnnotation] = NewAwaitReport(ds).Encode()
 			tt.change(ds)
 			if r, current := ReportOn(ds); r == nil || r.Reason != ReasonNewTemplate || current != tt.current {
 				t.Errorf("got %+v, current: %t", r, current)
@@ -71,7 +73,7 @@ func TestAReportIsOfBeforeAChange(t *testing.T) {
 func TestAReportThatCannotBeRead(t *testing.T) {
 	for _, value := range []string{"", "{", "null"} {
 		ds := &appsv1.DaemonSet{}
-		ds.Annotations = map[string]string{ReportAnnotation: value}
+		ds.Annotations = map[string]string{api.ReportAnnotation: value}
 		if r, current := ReportOn(ds); r != nil || current {
 			t.Errorf("%q: got %+v", value, r)
 		}

@@ -7,13 +7,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Whether it serves or not, whether its node is Ready or not: the pod of an owner who went
 // back stays until there is another target.
 func TestAPodThatItsOwnerRolledBackStays(t *testing.T) {
-	w := newPrepullWorld(t, 4, map[string]string{upgrade.PrepullAnnotation: "false"})
+	w := newPrepullWorld(t, 4, map[string]string{api.PrepullAnnotation: "false"})
 	w.rolledBack = []string{"n1", "n2", "n3"}
 	w.ready(w.on("n2").UID, false)
 	w.turn("n3", corev1.ConditionUnknown)

@@ -24,7 +24,7 @@ const (
 	Pending State = "pending"
 	// WaitingNotReady nodes are NotReady and lack a pod of the target revision.
 	WaitingNotReady State = "waiting_not_ready"
-	// HeldByOwner nodes keep their old pod because of upgrade.HoldAnnotation on it.
+	// HeldByOwner nodes keep their old pod because of api.HoldAnnotation on it.
 	HeldByOwner State = "held_by_owner"
 	// The other nodes keep their old pod because of an annotation of the DaemonSet, or
 	// because the circuit breaker is open.
@@ -94,7 +94,7 @@ type Plan struct {
 	Nodes  []NodeStatus
 	Counts map[State]int
 	// Missing are the nodes whose pod has not come yet. Lacking are those of them for which Kubernetes has made none
-	// for LackGrace: while there are any, no pod is deleted unless ContinueAnnotation names this revision. LackingWhy is
+	// for LackGrace: while there are any, no pod is deleted unless api.ContinueAnnotation names this revision. LackingWhy is
 	// that of Input.
 	Missing    []Missing
 	Lacking    []string

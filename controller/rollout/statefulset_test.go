@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // database is a StatefulSet db with three pods: db-0 is updated, db-1 waits for its owner, and db-2 is missing.
@@ -43,11 +43,11 @@ func TestWhereThePodsOfAStatefulSetStand(t *testing.T) {
 	}{
 		"nothing special": {func(*appsv1.StatefulSet, *Input) {}, 1, "waiting_for_owner: ", two, ReasonWaitingForOwners},
 		"an old pod whose images are pulled": {func(_ *appsv1.StatefulSet, in *Input) {
-			in.Pods[1].Status.Conditions = append(in.Pods[1].Status.Conditions, corev1.PodCondition{Type: upgrade.ImageCondition, Message: upgrade.Message(target)})
+			in.Pods[1].Status.Conditions = append(in.Pods[1].Status.Conditions, corev1.PodCondition{Type: api.ImageCondition, Message: api.Message(target)})
 		}, 1, "waiting_for_owner: its images are being pulled", two, ReasonWaitingForOwners},
 		"an old pod whose next one is refused": {func(_ *appsv1.StatefulSet, in *Input) {
-			in.Pods[1].Status.Conditions = append(in.Pods[1].Status.Conditions, corev1.PodCondition{Type: upgrade.NeedCondition, Reason: ReasonUpgradeBlocked})
-			in.Pods[1].Annotations = map[string]string{upgrade.TargetAnnotation: upgrade.Target{Revision: target, Containers: []upgrade.Image{{}}, Blocked: "no"}.Encode()}
+			in.Pods[1].Status.Conditions = append(in.Pods[1].Status.Conditions, corev1.PodCondition{Type: api.NeedCondition, Reason: ReasonUpgradeBlocked})
+			in.Pods[1].Annotations = map[string]string{api.TargetAnnotation: api.Target{Revision: target, Containers: []api.TargetImage{{}}, Blocked: "no"}.Encode()}
 		}, 1, "waiting_for_owner: the upgrade is not offered: no", two, ReasonWaitingForOwners},
 		"an old pod on a lost node": {func(_ *appsv1.StatefulSet, in *Input) {
 			in.Nodes[1].Status.Conditions[0].Status = corev1.ConditionUnknown

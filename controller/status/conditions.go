@@ -1,7 +1,7 @@
 // Package status computes what the controller writes to the status of DaemonSets and pods:
 // the conditions that a DaemonSet should have, the mark that a pod should have, and the
 // patches from the present state to these. A mark is the condition PodNeedUpgrade together
-// with the annotation that names the target; see package ota/upgrade.
+// with the annotation that names the target; see package ota/api.
 //
 // Everything here is a pure function and safe for concurrent use. Package podclient sends
 // the patches of pods, and the controller those of DaemonSets.
@@ -16,12 +16,13 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // ownedTypes are the types of conditions that the controller sets on a DaemonSet: with OTA,
 // CompleteCondition and InvalidCondition.
 var ownedTypes = [...]appsv1.DaemonSetConditionType{
-	rollout.CompleteCondition, rollout.ProgressingCondition, rollout.HaltedCondition, rollout.InvalidCondition,
+	api.CompleteCondition, api.ProgressingCondition, api.HaltedCondition, api.InvalidCondition,
 }
 
 // Conditions are those that a DaemonSet is to have. A nil condition is to be removed, and
@@ -38,7 +39,7 @@ func (c Conditions) Set(all ...appsv1.DaemonSetCondition) {
 // RemoveRollout adds to c that the conditions of rollouts are to be removed.
 func (c Conditions) RemoveRollout() Conditions {
 	for _, t := range ownedTypes {
-		if t != rollout.InvalidCondition {
+		if t != api.InvalidCondition {
 			c[t] = nil
 		}
 	}
@@ -62,7 +63,7 @@ func ForOTA(ds *appsv1.DaemonSet, complete appsv1.DaemonSetCondition) Conditions
 // Accepted returns the condition that the annotations are valid, if they once were not.
 func Accepted(ds *appsv1.DaemonSet) Conditions {
 	out := Conditions{}
-	if daemonset.Condition(ds, rollout.InvalidCondition) != nil {
+	if daemonset.Condition(ds, api.InvalidCondition) != nil {
 		out.Set(rollout.Invalid(""))
 	}
 	return out
@@ -109,7 +110,7 @@ func PatchWorkload(o metav1.Object, want Conditions, report *rollout.Report, now
 		if report.Reason != "" {
 			value = report.Encode()
 		}
-		p.annotate(rollout.ReportAnnotation, o.GetAnnotations()[rollout.ReportAnnotation], value)
+		p.annotate(api.ReportAnnotation, o.GetAnnotations()[api.ReportAnnotation], value)
 		if !current || have.Reason != report.Reason {
 			wait = 0
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 const foreign appsv1.DaemonSetConditionType = "SomebodyElses"
@@ -51,8 +52,8 @@ func patched[T any](t *testing.T, o *T, patch []byte) *T {
 
 func TestConditionsPatch(t *testing.T) {
 	const (
-		complete    = rollout.CompleteCondition
-		progressing = rollout.ProgressingCondition
+		complete    = api.CompleteCondition
+		progressing = api.ProgressingCondition
 		yes, no     = corev1.ConditionTrue, corev1.ConditionFalse
 	)
 	want := func(all ...appsv1.DaemonSetCondition) Conditions {
@@ -153,7 +154,7 @@ func TestReportPatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sts := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{UID: "uid", Annotations: map[string]string{"theirs": "1"}}}
 			if tt.have != "" {
-				sts.Annotations[rollout.ReportAnnotation] = tt.have
+				sts.Annotations[api.ReportAnnotation] = tt.have
 			}
 			if tt.change != nil {
 				tt.change(sts)
@@ -165,7 +166,7 @@ func TestReportPatch(t *testing.T) {
 			if patch != nil {
 				sts = patched(t, sts, patch)
 			}
-			if got := sts.Annotations[rollout.ReportAnnotation]; got != tt.after || sts.Annotations["theirs"] != "1" {
+			if got := sts.Annotations[api.ReportAnnotation]; got != tt.after || sts.Annotations["theirs"] != "1" {
 				t.Errorf("got %q, want %q", got, tt.after)
 			}
 		})
@@ -175,42 +176,42 @@ func TestReportPatch(t *testing.T) {
 // What AdvancedRollingUpdate set before is corrected with OTA, and the other way round.
 func TestConditionsWhenTheStrategyChanges(t *testing.T) {
 	ds := withConditions(rollout.Invalid("problem"),
-		condition(rollout.CompleteCondition, corev1.ConditionTrue, "A", "m"), condition(rollout.ProgressingCondition, corev1.ConditionFalse, "A", "m"),
-		condition(rollout.HaltedCondition, corev1.ConditionTrue, "A", "m"))
-	complete := condition(rollout.CompleteCondition, corev1.ConditionFalse, rollout.ReasonWaitingForOwners, "m")
+		condition(api.CompleteCondition, corev1.ConditionTrue, "A", "m"), condition(api.ProgressingCondition, corev1.ConditionFalse, "A", "m"),
+		condition(api.HaltedCondition, corev1.ConditionTrue, "A", "m"))
+	complete := condition(api.CompleteCondition, corev1.ConditionFalse, rollout.ReasonWaitingForOwners, "m")
 	patch, _ := PatchWorkload(ds, ForOTA(ds, complete), nil, now)
 	ds = patched(t, ds, patch)
-	if c := daemonset.Condition(ds, rollout.CompleteCondition); c == nil || c.Reason != rollout.ReasonWaitingForOwners || c.Status != corev1.ConditionFalse {
+	if c := daemonset.Condition(ds, api.CompleteCondition); c == nil || c.Reason != rollout.ReasonWaitingForOwners || c.Status != corev1.ConditionFalse {
 		t.Errorf("got %v", ds.Status.Conditions)
 	}
-	if c := daemonset.Condition(ds, rollout.InvalidCondition); c == nil || c.Status != corev1.ConditionFalse || len(ds.Status.Conditions) != 3 {
+	if c := daemonset.Condition(ds, api.InvalidCondition); c == nil || c.Status != corev1.ConditionFalse || len(ds.Status.Conditions) != 3 {
 		t.Errorf("got %v, want what is invalid corrected, and no other condition of a rollout", ds.Status.Conditions)
 	}
 	patch, _ = PatchWorkload(ds, ForRollout(ds, rollout.AwaitRevision()...), nil, now)
-	if ds = patched(t, ds, patch); daemonset.Condition(ds, rollout.CompleteCondition).Reason != rollout.ReasonNewTemplate {
+	if ds = patched(t, ds, patch); daemonset.Condition(ds, api.CompleteCondition).Reason != rollout.ReasonNewTemplate {
 		t.Errorf("got %v", ds.Status.Conditions)
 	}
 }
 
 func TestConditionsOfInvalidAnnotations(t *testing.T) {
-	rolled := withConditions(condition(rollout.CompleteCondition, corev1.ConditionTrue, "A", "m"))
-	if got := ForInvalid(rolled, "problem"); got[rollout.CompleteCondition] == nil || got[rollout.CompleteCondition].Status != corev1.ConditionFalse {
+	rolled := withConditions(condition(api.CompleteCondition, corev1.ConditionTrue, "A", "m"))
+	if got := ForInvalid(rolled, "problem"); got[api.CompleteCondition] == nil || got[api.CompleteCondition].Status != corev1.ConditionFalse {
 		t.Errorf("a rollout that is stuck is not complete: got %v", got)
 	}
-	if got := ForInvalid(withConditions(), "problem"); len(got) != 1 || got[rollout.InvalidCondition] == nil {
+	if got := ForInvalid(withConditions(), "problem"); len(got) != 1 || got[api.InvalidCondition] == nil {
 		t.Errorf("got %v", got)
 	}
-	ota := withConditions(condition(rollout.CompleteCondition, corev1.ConditionTrue, "A", "m"))
-	ota.Annotations = map[string]string{daemonset.StrategyAnnotation: "OTA"}
+	ota := withConditions(condition(api.CompleteCondition, corev1.ConditionTrue, "A", "m"))
+	ota.Annotations = map[string]string{api.StrategyAnnotation: "OTA"}
 	ota.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
-	if got := ForInvalid(ota, "problem"); got[rollout.CompleteCondition].Status != corev1.ConditionFalse || got[rollout.ProgressingCondition] != nil {
+	if got := ForInvalid(ota, "problem"); got[api.CompleteCondition].Status != corev1.ConditionFalse || got[api.ProgressingCondition] != nil {
 		t.Errorf("with OTA there is no other condition of a rollout: got %v", got)
 	}
 	if got := Accepted(withConditions()); len(got) != 0 {
 		t.Errorf("got %v, though nothing was ever wrong", got)
 	}
 	invalid := withConditions(rollout.Invalid("problem"))
-	if got := Accepted(invalid); got[rollout.InvalidCondition].Status != corev1.ConditionFalse {
+	if got := Accepted(invalid); got[api.InvalidCondition].Status != corev1.ConditionFalse {
 		t.Errorf("got %v", got)
 	}
 	if len(OwnedConditions(invalid)) != 1 || len(OwnedConditions(withConditions())) != 0 {

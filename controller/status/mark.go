@@ -11,7 +11,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/rollback"
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Reasons of the condition PodNeedUpgrade, and of the Events that sum it up.
@@ -41,7 +41,7 @@ type podCondition struct {
 }
 
 func conditionOf(pod *corev1.Pod, t corev1.PodConditionType) podCondition {
-	c := upgrade.Condition(pod, t)
+	c := api.Condition(pod, t)
 	if c == nil {
 		return podCondition{}
 	}
@@ -51,8 +51,8 @@ func conditionOf(pod *corev1.Pod, t corev1.PodConditionType) podCondition {
 // MarkOf returns the mark that pod has now.
 func MarkOf(pod *corev1.Pod) Mark {
 	return Mark{
-		podCondition: conditionOf(pod, upgrade.NeedCondition), rolledBack: conditionOf(pod, upgrade.RolledBackCondition),
-		Target: pod.Annotations[upgrade.TargetAnnotation], Policy: pod.Annotations[upgrade.PolicyAnnotation],
+		podCondition: conditionOf(pod, api.NeedCondition), rolledBack: conditionOf(pod, api.RolledBackCondition),
+		Target: pod.Annotations[api.TargetAnnotation], Policy: pod.Annotations[api.PolicyAnnotation],
 	}
 }
 
@@ -64,10 +64,10 @@ func PatchMark(want Mark, pod *corev1.Pod, now time.Time) []byte {
 	}
 	var p statusPatch
 	p.Metadata.UID = pod.UID
-	p.annotate(upgrade.TargetAnnotation, have.Target, want.Target)
-	p.annotate(upgrade.PolicyAnnotation, have.Policy, want.Policy)
-	p.setCondition(upgrade.NeedCondition, have.podCondition, want.podCondition, now)
-	p.setCondition(upgrade.RolledBackCondition, have.rolledBack, want.rolledBack, now)
+	p.annotate(api.TargetAnnotation, have.Target, want.Target)
+	p.annotate(api.PolicyAnnotation, have.Policy, want.Policy)
+	p.setCondition(api.NeedCondition, have.podCondition, want.podCondition, now)
+	p.setCondition(api.RolledBackCondition, have.rolledBack, want.rolledBack, now)
 	if have.rolledBack != want.rolledBack {
 		p.Metadata.ResourceVersion = pod.ResourceVersion // the answer is to this wish, not to one that replaces it meanwhile
 	}
@@ -89,7 +89,7 @@ type Marker struct {
 
 // NewMarker returns one for nodes that pull images when their owner asks for it. revisions are those of the
 // DaemonSet. blocked returns Target.Blocked for a pod that needs an upgrade.
-func NewMarker(t upgrade.Target, policy upgrade.Policy, revisions *rollback.Revisions, blocked func(*corev1.Pod) string) Marker {
+func NewMarker(t api.Target, policy api.Policy, revisions *rollback.Revisions, blocked func(*corev1.Pod) string) Marker {
 	return Marker{
 		revision: t.Revision, policy: policyEncoder(policy, revisions), blocked: blocked,
 		decide: func(pod *corev1.Pod) rollback.Decision { return revisions.Decide(pod, policy) },
@@ -99,15 +99,15 @@ func NewMarker(t upgrade.Target, policy upgrade.Policy, revisions *rollback.Revi
 }
 
 // NewPrepullMarker returns one for nodes that pull images as soon as they are asked.
-func NewPrepullMarker(t upgrade.Target, policy upgrade.Policy, revisions *rollback.Revisions, blocked func(*corev1.Pod) string, now time.Time) Marker {
-	m, prepulls := NewMarker(t, policy, revisions, blocked), upgrade.NewPrepulls(t.Revision)
+func NewPrepullMarker(t api.Target, policy api.Policy, revisions *rollback.Revisions, blocked func(*corev1.Pod) string, now time.Time) Marker {
+	m, prepulls := NewMarker(t, policy, revisions, blocked), api.NewPrepulls(t.Revision)
 	m.since = func(pod *corev1.Pod) time.Time { return prepulls.From(pod, now) }
 	return m
 }
 
 // policyEncoder returns a function that encodes the policy of a pod, with the revisions that it can go back to. It encodes
 // each once.
-func policyEncoder(policy upgrade.Policy, revisions *rollback.Revisions) func(*corev1.Pod) string {
+func policyEncoder(policy api.Policy, revisions *rollback.Revisions) func(*corev1.Pod) string {
 	if !policy.Rollback || revisions == nil {
 		encoded := policy.Encode()
 		return func(*corev1.Pod) string { return encoded }
@@ -134,7 +134,7 @@ type variant struct {
 
 // targetEncoder returns a function that encodes variants of t. It encodes each once: most pods of a DaemonSet share one
 // of a few.
-func targetEncoder(t upgrade.Target) func(variant) string {
+func targetEncoder(t api.Target) func(variant) string {
 	encoded := map[variant]string{}
 	return func(v variant) string {
 		out, ok := encoded[v]
@@ -153,7 +153,7 @@ func targetEncoder(t upgrade.Target) func(variant) string {
 // markFor returns the mark that pod should have.
 func (m Marker) markFor(pod *corev1.Pod) Mark {
 	out := m.rolloutMark(pod)
-	out.podCondition = podCondition{corev1.ConditionFalse, ReasonUpToDate, upgrade.Message(m.revision)}
+	out.podCondition = podCondition{corev1.ConditionFalse, ReasonUpToDate, api.Message(m.revision)}
 	if !m.needsUpgrade(pod) {
 		return out
 	}
@@ -179,7 +179,7 @@ func (m Marker) Answering(answers func(*corev1.Pod) (answers bool, unknown strin
 
 // answer returns Target.Answered and Target.Unknown for pod.
 func (m Marker) answer(pod *corev1.Pod) (answered, unknown string) {
-	question := upgrade.QuestionOf(pod)
+	question := api.QuestionOf(pod)
 	if question == "" {
 		return "", ""
 	}
@@ -188,7 +188,7 @@ func (m Marker) answer(pod *corev1.Pod) (answered, unknown string) {
 			return question, unknown
 		}
 	}
-	target, _, _ := upgrade.TargetOf(pod) // of a target that is no target, there is no answer
+	target, _, _ := api.TargetOf(pod) // of a target that is no target, there is no answer
 	return target.Answered, target.Unknown
 }
 
@@ -196,7 +196,7 @@ func (m Marker) answer(pod *corev1.Pod) (answered, unknown string) {
 func (m Marker) rolloutMark(pod *corev1.Pod) Mark {
 	out := Mark{Policy: m.policy(pod)}
 	if d := m.decide(pod); d.Done(pod) {
-		out.rolledBack = podCondition{corev1.ConditionTrue, rollback.ReasonRolledBack, upgrade.Message(d.Revision)}
+		out.rolledBack = podCondition{corev1.ConditionTrue, rollback.ReasonRolledBack, api.Message(d.Revision)}
 	} else if d.Reason != "" {
 		out.rolledBack = podCondition{corev1.ConditionFalse, d.Reason, d.Message}
 	}

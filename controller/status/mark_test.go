@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Two times, an hour apart.
@@ -26,7 +26,7 @@ func podAt(hash string) *corev1.Pod {
 	pod.Annotations = map[string]string{"keep": "me"}
 	pod.Status.Conditions = []corev1.PodCondition{
 		{Type: corev1.PodReady, Status: corev1.ConditionTrue},
-		{Type: upgrade.ImageCondition, Status: corev1.ConditionFalse, Message: upgrade.Message("new")},
+		{Type: api.ImageCondition, Status: corev1.ConditionFalse, Message: api.Message("new")},
 	}
 	return pod
 }
@@ -34,26 +34,26 @@ func podAt(hash string) *corev1.Pod {
 // marked is pod with m on it since the time before.
 func marked(pod *corev1.Pod, m Mark) *corev1.Pod {
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
-		Type: upgrade.NeedCondition, Status: m.status, Reason: m.reason, Message: m.message, LastTransitionTime: metav1.NewTime(before),
+		Type: api.NeedCondition, Status: m.status, Reason: m.reason, Message: m.message, LastTransitionTime: metav1.NewTime(before),
 	})
 	if m.Target != "" {
-		pod.Annotations[upgrade.TargetAnnotation] = m.Target
+		pod.Annotations[api.TargetAnnotation] = m.Target
 	}
 	if m.Policy != "" {
-		pod.Annotations[upgrade.PolicyAnnotation] = m.Policy
+		pod.Annotations[api.PolicyAnnotation] = m.Policy
 	}
 	return pod
 }
 
 func newTarget(hash string) Marker {
-	return NewMarker(imagesOf(hash), upgrade.DefaultPolicy(), nil, free)
+	return NewMarker(imagesOf(hash), api.DefaultPolicy(), nil, free)
 }
 
 // free says that every node takes the next pod.
 func free(*corev1.Pod) string { return "" }
 
-func imagesOf(hash string) upgrade.Target {
-	return upgrade.Target{Revision: hash, Containers: []upgrade.Image{{Name: "app", Image: "app:" + hash}}}
+func imagesOf(hash string) api.Target {
+	return api.Target{Revision: hash, Containers: []api.TargetImage{{Name: "app", Image: "app:" + hash}}}
 }
 
 func TestPatchLeadsToTheWantedMark(t *testing.T) {
@@ -98,7 +98,7 @@ func TestPatchLeadsToTheWantedMark(t *testing.T) {
 			if tt.flips {
 				since = now
 			}
-			if c := upgrade.Condition(got, upgrade.NeedCondition); !c.LastTransitionTime.Time.Equal(since) {
+			if c := api.Condition(got, api.NeedCondition); !c.LastTransitionTime.Time.Equal(since) {
 				t.Errorf("got lastTransitionTime %v, want %v", c.LastTransitionTime, since)
 			}
 			checkRestUntouched(t, got)
@@ -107,7 +107,7 @@ func TestPatchLeadsToTheWantedMark(t *testing.T) {
 }
 
 func TestTheZeroMarkRemovesEverything(t *testing.T) {
-	m := NewMarker(imagesOf("new"), upgrade.Policy{}, nil, free)
+	m := NewMarker(imagesOf("new"), api.Policy{}, nil, free)
 	for name, pod := range map[string]*corev1.Pod{
 		"needs an upgrade": marked(podAt("old"), m.markFor(podAt("old"))),
 		"up to date":       marked(podAt("new"), m.markFor(podAt("new"))),
@@ -126,8 +126,8 @@ func TestTheZeroMarkRemovesEverything(t *testing.T) {
 // checkRestUntouched looks at what belongs to others.
 func checkRestUntouched(t *testing.T, got *corev1.Pod) {
 	t.Helper()
-	ready, image := upgrade.Condition(got, corev1.PodReady), upgrade.Condition(got, upgrade.ImageCondition)
-	if ready == nil || ready.Status != corev1.ConditionTrue || image == nil || image.Message != upgrade.Message("new") {
+	ready, image := api.Condition(got, corev1.PodReady), api.Condition(got, api.ImageCondition)
+	if ready == nil || ready.Status != corev1.ConditionTrue || image == nil || image.Message != api.Message("new") {
 		t.Errorf("conditions of others changed: %+v", got.Status.Conditions)
 	}
 	if got.Annotations["keep"] != "me" || got.UID != "pod-uid" {
@@ -138,12 +138,12 @@ func checkRestUntouched(t *testing.T, got *corev1.Pod) {
 // asking is pod with a target that asks its node to pull the images of the revision with
 // this hash.
 func asking(pod *corev1.Pod, hash string, since time.Time) *corev1.Pod {
-	pod.Annotations[upgrade.TargetAnnotation] = targetEncoder(imagesOf(hash))(variant{since: since.Unix()})
+	pod.Annotations[api.TargetAnnotation] = targetEncoder(imagesOf(hash))(variant{since: since.Unix()})
 	return pod
 }
 
 func TestPrepullTargetsKeepTheirTime(t *testing.T) {
-	m := NewPrepullMarker(imagesOf("new"), upgrade.DefaultPolicy(), nil, free, now)
+	m := NewPrepullMarker(imagesOf("new"), api.DefaultPolicy(), nil, free, now)
 	tests := map[string]struct {
 		pod  *corev1.Pod
 		want time.Time
@@ -160,11 +160,11 @@ func TestPrepullTargetsKeepTheirTime(t *testing.T) {
 			if patch := PatchMark(m.markFor(got), got, now); patch != nil {
 				got = patched(t, got, patch)
 			}
-			target, ok, err := upgrade.TargetOf(got)
+			target, ok, err := api.TargetOf(got)
 			if !ok || err != nil || target.Revision != "new" || target.Prepull == nil || !target.Prepull.Time.Equal(tt.want) {
 				t.Errorf("got %+v, %t, %v; want since %v", target, ok, err, tt.want)
 			}
-			later := NewPrepullMarker(imagesOf("new"), upgrade.DefaultPolicy(), nil, free, now.Add(time.Hour))
+			later := NewPrepullMarker(imagesOf("new"), api.DefaultPolicy(), nil, free, now.Add(time.Hour))
 			if again := PatchMark(later.markFor(got), got, now); again != nil {
 				t.Errorf("got a second patch %s, want none", again)
 			}
@@ -172,7 +172,7 @@ func TestPrepullTargetsKeepTheirTime(t *testing.T) {
 		})
 	}
 	fine := patched(t, asking(podAt("new"), "new", before), PatchMark(m.markFor(podAt("new")), asking(podAt("new"), "new", before), now))
-	if fine.Annotations[upgrade.TargetAnnotation] != "" {
+	if fine.Annotations[api.TargetAnnotation] != "" {
 		t.Error("a pod at the target tells its node to pull")
 	}
 	off := newTarget("new").markFor(podAt("old"))
@@ -188,29 +188,29 @@ func TestPatchIsWhatTheHubUnderstands(t *testing.T) {
 		t.Errorf("the patch is for any pod of that name: %s", patch)
 	}
 	got := patched(t, pod, patch)
-	if r := upgrade.RevisionOf(upgrade.Condition(got, upgrade.NeedCondition)); r != "new" {
+	if r := api.RevisionOf(api.Condition(got, api.NeedCondition)); r != "new" {
 		t.Errorf("the condition names revision %q, want new", r)
 	}
-	target, ok, err := upgrade.TargetOf(got)
+	target, ok, err := api.TargetOf(got)
 	if err != nil || !ok || target.Revision != "new" || target.Containers[0].Image != "app:new" {
 		t.Errorf("got target %+v, %v, %v", target, ok, err)
 	}
 }
 
 func TestPodsGetThePolicyWhereItIsNotTheDefault(t *testing.T) {
-	policy := upgrade.Policy{MaxHold: time.Hour, Rollback: true}
+	policy := api.Policy{MaxHold: time.Hour, Rollback: true}
 	m := NewMarker(imagesOf("new"), policy, nil, free)
 	for _, hash := range []string{"old", "new"} {
 		pod := podAt(hash)
 		got := patched(t, pod, PatchMark(m.markFor(pod), pod, now))
-		if p, err := upgrade.PolicyOf(got); err != nil || p != policy {
+		if p, err := api.PolicyOf(got); err != nil || p != policy {
 			t.Errorf("the pod of the %s revision has policy %+v, %v", hash, p, err)
 		}
 		if again := PatchMark(m.markFor(got), got, now); again != nil {
 			t.Errorf("got a second patch %s, want none", again)
 		}
 		back := patched(t, got, PatchMark(newTarget("new").markFor(got), got, now))
-		if _, ok := back.Annotations[upgrade.PolicyAnnotation]; ok {
+		if _, ok := back.Annotations[api.PolicyAnnotation]; ok {
 			t.Error("the policy is the default again, and the pod has another")
 		}
 		checkRestUntouched(t, back)
@@ -232,16 +232,16 @@ func TestPlanMarksSkipsPodsWithTheRightMark(t *testing.T) {
 
 func TestAPodThatWouldNotComeBackSaysWhy(t *testing.T) {
 	const why = "node n has the taint a=b:NoSchedule"
-	m := NewMarker(imagesOf("new"), upgrade.DefaultPolicy(), nil, func(*corev1.Pod) string { return why })
+	m := NewMarker(imagesOf("new"), api.DefaultPolicy(), nil, func(*corev1.Pod) string { return why })
 	pods := []*corev1.Pod{podAt("old"), podAt("new")}
 	p := PlanMarks(m, pods, now)
 	if p.Need != 1 || p.Blocked != 1 {
 		t.Errorf("%d need an upgrade, %d are blocked; want 1 and 1", p.Need, p.Blocked)
 	}
 	got := patched(t, pods[0], p.Patches[0].Patch)
-	c := upgrade.Condition(got, upgrade.NeedCondition)
-	if target, ok, err := upgrade.TargetOf(got); !ok || err != nil || target.Blocked != why || c.Status != corev1.ConditionTrue ||
-		c.Reason != ReasonUpgradeBlocked || c.Message != upgrade.Message("new") {
+	c := api.Condition(got, api.NeedCondition)
+	if target, ok, err := api.TargetOf(got); !ok || err != nil || target.Blocked != why || c.Status != corev1.ConditionTrue ||
+		c.Reason != ReasonUpgradeBlocked || c.Message != api.Message("new") {
 		t.Errorf("got %+v, %+v, %v", target, c, err)
 	}
 	free := newTarget("new").markFor(got)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/expectations"
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 func TestOnlyPodsOfThePlanAskTheirNodesToPull(t *testing.T) {
@@ -54,8 +54,8 @@ func TestOnlyPodsOfThePlanAskTheirNodesToPull(t *testing.T) {
 			for _, c := range changes {
 				got = patched(t, got, c.Patch)
 			}
-			target, _, _ := upgrade.TargetOf(got)
-			if target.Revision != tt.want || upgrade.Condition(got, upgrade.NeedCondition) != nil {
+			target, _, _ := api.TargetOf(got)
+			if target.Revision != tt.want || api.Condition(got, api.NeedCondition) != nil {
 				t.Errorf("got target %+v and %+v, want target %q and no condition", target, got.Status.Conditions, tt.want)
 			}
 			if tt.want != "" && tt.changes > 0 && !target.Prepull.Time.Equal(before) {
@@ -69,7 +69,7 @@ func TestOnlyPodsOfThePlanAskTheirNodesToPull(t *testing.T) {
 func TestPodsOfARolloutGetThePolicy(t *testing.T) {
 	pod := podAt("old")
 	none := func(types.UID) bool { return false }
-	for _, policy := range []upgrade.Policy{{MaxHold: time.Hour}, upgrade.DefaultPolicy()} { // set, and removed
+	for _, policy := range []api.Policy{{MaxHold: time.Hour}, api.DefaultPolicy()} { // set, and removed
 		want := policy.Encode()
 		patches := RolloutPatches(NewMarker(imagesOf("new"), policy, nil, free), &rollout.Plan{Revision: "new"}, []*corev1.Pod{pod}, none, now)
 		if len(patches) != 1 {

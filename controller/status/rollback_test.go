@@ -11,7 +11,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/rollback"
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // twoRevisions are old and new, which differ by an image.
@@ -33,22 +33,22 @@ func withImage(pod *corev1.Pod) *corev1.Pod {
 
 func TestTheMarkOfARollback(t *testing.T) {
 	wish := func(pod *corev1.Pod) *corev1.Pod {
-		pod.Annotations[upgrade.RollbackAnnotation] = upgrade.Rollback{Revision: "old", From: "new"}.Encode()
+		pod.Annotations[api.RollbackAnnotation] = api.Rollback{Revision: "old", From: "new"}.Encode()
 		return withImage(pod)
 	}
 	ended := withImage(podAt("old"))
-	ended.Annotations[upgrade.RollbackAnnotation] = upgrade.Rollback{Revision: "old", From: "between"}.Encode()
-	allowed := upgrade.Policy{Rollback: true}
+	ended.Annotations[api.RollbackAnnotation] = api.Rollback{Revision: "old", From: "between"}.Encode()
+	allowed := api.Policy{Rollback: true}
 	tests := map[string]struct {
 		pod           *corev1.Pod
-		policy        upgrade.Policy
+		policy        api.Policy
 		need          string // status and reason
 		rolledBack    string // status and reason
 		needs, beside int    // of the plan
 	}{
 		"done":        {wish(podAt("old")), allowed, "True RolledBackByOwner", "True RolledBackByOwner", 0, 1},
 		"not yet":     {wish(podAt("new")), allowed, "False UpToDate", " ", 0, 0},
-		"refused":     {wish(podAt("new")), upgrade.Policy{}, "False UpToDate", "False NotPermitted", 0, 0},
+		"refused":     {wish(podAt("new")), api.Policy{}, "False UpToDate", "False NotPermitted", 0, 0},
 		"ended":       {ended, allowed, "True UpgradeAvailable", "False NewerRevision", 1, 0},
 		"it is over":  {withImage(podAt("old")), allowed, "True UpgradeAvailable", " ", 1, 0},
 		"never asked": {withImage(podAt("new")), allowed, "False UpToDate", " ", 0, 0},
@@ -65,7 +65,7 @@ func TestTheMarkOfARollback(t *testing.T) {
 				t.Errorf("an answer is to one wish, and nothing else depends on the version: %s", p.Patches[0].Patch)
 			}
 			got := MarkOf(patched(t, tt.pod, p.Patches[0].Patch))
-			if s := string(got.status) + " " + got.reason; s != tt.need || got.message != upgrade.Message("new") {
+			if s := string(got.status) + " " + got.reason; s != tt.need || got.message != api.Message("new") {
 				t.Errorf("PodNeedUpgrade is %q, %q, want %q", s, got.message, tt.need)
 			}
 			if s := string(got.rolledBack.status) + " " + got.rolledBack.reason; s != tt.rolledBack {

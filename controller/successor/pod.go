@@ -20,7 +20,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/workload"
-	"github.com/edgehub-io/edgehub/ota/placement"
+	"github.com/edgehub-io/edgehub/ota/api/placement"
 )
 
 // PodOf returns the pod that the controller of a DaemonSet makes for a node (CreatePodTemplate and

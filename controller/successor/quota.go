@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	podresources "k8s.io/component-helpers/resource"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // exceeded is how the apiserver's quota admission refuses (CheckRequest in
@@ -189,7 +189,7 @@ func quantities(text string) corev1.ResourceList {
 
 // usageOf is what a quota counts of a pod, by the names of a quota.
 func usageOf(pod *corev1.Pod) corev1.ResourceList {
-	pod = upgrade.WithDefaultRequests(&pod.Spec)
+	pod = api.WithDefaultRequests(&pod.Spec)
 	one := resource.MustParse("1")
 	out := corev1.ResourceList{corev1.ResourcePods: one, "count/pods": one}
 	for name, q := range podresources.PodRequests(pod, podresources.PodResourcesOptions{}) {

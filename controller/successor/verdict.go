@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Result is what an apiserver says of a successor.
@@ -79,7 +79,7 @@ func words(err error) string {
 		text = strings.ReplaceAll(text, status.ErrStatus.Details.Name, "")
 	}
 	text = strings.TrimPrefix(strings.TrimPrefix(text, `pods "" is forbidden: `), "pods is forbidden: ")
-	return upgrade.OneLine(text, maxWords)
+	return api.OneLine(text, maxWords)
 }
 
 // noRight is how the apiserver's authorizer refuses, as opposed to admission.

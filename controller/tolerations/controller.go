@@ -36,6 +36,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/edgehub-io/edgehub/controller/autonomy"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 const (
@@ -145,7 +146,7 @@ func (c *Controller) nodeChanged(o any) {
 	if autonomy.NeedsPods(n, s) {
 		c.watchPods()
 	}
-	_, released := n.Annotations[autonomy.ReleasedAnnotation]
+	_, released := n.Annotations[api.ReleasedAnnotation]
 	if s.On || released || invalid != nil || autonomy.ConditionOf(n) != nil {
 		c.queue.Add(n.Name)
 	}

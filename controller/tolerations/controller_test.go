@@ -26,6 +26,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/edgehub-io/edgehub/controller/autonomy"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 const hour, day = "3600 3600 held", "86400 86400 held"
@@ -222,10 +223,10 @@ func TestWhenPodsAreWatched(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := node()
 				if tt.annotation != "" {
-					n = node(autonomy.DurationAnnotation, tt.annotation)
+					n = node(api.AutonomyAnnotation, tt.annotation)
 				}
 				if tt.reason != "" {
-					n.Status.Conditions = []corev1.NodeCondition{{Type: autonomy.ConditionType, Status: corev1.ConditionTrue, Reason: tt.reason}}
+					n.Status.Conditions = []corev1.NodeCondition{{Type: api.AutonomyCondition, Status: corev1.ConditionTrue, Reason: tt.reason}}
 				}
 				w := start(t, n)
 				w.after(time.Minute)
@@ -240,7 +241,7 @@ func TestWhenPodsAreWatched(t *testing.T) {
 
 func TestPodsOfANodeThatAsksForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, node(autonomy.DurationAnnotation, "1h"), pod("p"), ofDaemonSet(pod("daemon")))
+		w := start(t, node(api.AutonomyAnnotation, "1h"), pod("p"), ofDaemonSet(pod("daemon")))
 		w.after(time.Second)
 		w.want("p", hour)
 		w.want("daemon", "300 300")
@@ -269,7 +270,7 @@ func TestTheApiserverIsAskedForTheDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seconds, asked atomic.Int64
 		log := &bytes.Buffer{}
-		w := &world{t: t, client: fake.NewClientset(node(autonomy.DurationAnnotation, "1h"), withSeconds("p", 30), pod("q")), log: log}
+		w := &world{t: t, client: fake.NewClientset(node(api.AutonomyAnnotation, "1h"), withSeconds("p", 30), pod("q")), log: log}
 		w.barePod = func(context.Context) (*corev1.Pod, error) {
 			if asked.Add(1); seconds.Load() == 0 {
 				return nil, errors.New("no right")
@@ -306,7 +307,7 @@ func TestTheApiserverIsAskedForTheDefaults(t *testing.T) {
 // A node with pods of which none stays does not say that they do.
 func TestANodeWithoutAPodThatStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, node(autonomy.DurationAnnotation, "1h"), withSeconds("p", 30), ofDaemonSet(pod("daemon")))
+		w := start(t, node(api.AutonomyAnnotation, "1h"), withSeconds("p", 30), ofDaemonSet(pod("daemon")))
 		w.after(time.Second)
 		w.wantCondition("False AutonomyWithoutEffect")
 		w.wantMetrics("1 pending")
@@ -332,11 +333,11 @@ func TestRecordsOnANodeThatNeverWasAutonomous(t *testing.T) {
 		other.Name = "other"
 		p := pod("q")
 		p.Spec.NodeName = "other"
-		for i, key := range []string{autonomy.OriginalNotReadyAnnotation, autonomy.OriginalUnreachableAnnotation} {
+		for i, key := range []string{api.OriginalNotReadyAnnotation, api.OriginalUnreachableAnnotation} {
 			metav1.SetMetaDataAnnotation(&p.ObjectMeta, key, "infinite")
 			p.Spec.Tolerations[i].TolerationSeconds = nil
 		}
-		w := start(t, node(autonomy.DurationAnnotation, "1h"), pod("p"), p)
+		w := start(t, node(api.AutonomyAnnotation, "1h"), pod("p"), p)
 		if _, err := w.client.CoreV1().Nodes().Create(t.Context(), other, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -354,7 +355,7 @@ func TestRecordsOnANodeThatNeverWasAutonomous(t *testing.T) {
 // A controller that ends between the two steps leaves them to the next one.
 func TestStepsWhileTheNodeIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := node(autonomy.DurationAnnotation, "1h")
+		n := node(api.AutonomyAnnotation, "1h")
 		n.Spec.Taints = unreachable
 		w := start(t, n, pod("p"))
 		w.after(time.Second)
@@ -365,7 +366,7 @@ func TestStepsWhileTheNodeIsAway(t *testing.T) {
 		w.wantCondition("True AutonomyApplied")
 	})
 	synctest.Test(t, func(t *testing.T) {
-		n := node(autonomy.DurationAnnotation, "1h")
+		n := node(api.AutonomyAnnotation, "1h")
 		n.Spec.Taints = unreachable
 		client := fake.NewClientset(n, pod("p"))
 		w := &world{t: t, client: client}
@@ -383,7 +384,7 @@ func TestStepsWhileTheNodeIsAway(t *testing.T) {
 
 func TestReleasedNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, node(autonomy.DurationAnnotation, "1h"), pod("p"))
+		w := start(t, node(api.AutonomyAnnotation, "1h"), pod("p"))
 		w.after(time.Second)
 		w.wantMetrics("1 applied")
 		w.change(func(n *corev1.Node) {
@@ -393,12 +394,12 @@ func TestReleasedNode(t *testing.T) {
 		w.after(time.Hour)
 		w.want("p", hour)
 		w.wantMetrics("away for 1h0m0s, 1 applied")
-		w.change(func(n *corev1.Node) { n.Annotations[autonomy.ReleasedAnnotation] = "2026-01-01T00:00:00Z" })
+		w.change(func(n *corev1.Node) { n.Annotations[api.ReleasedAnnotation] = "2026-01-01T00:00:00Z" })
 		w.after(3 * time.Second)
 		w.want("p", "0 0 held")
 		w.wantCondition("False Released")
 		w.wantMetrics("1 released")
-		if _, ok := w.node().Annotations[autonomy.ReleasedAnnotation]; !ok {
+		if _, ok := w.node().Annotations[api.ReleasedAnnotation]; !ok {
 			t.Error("the annotation has gone before the node is back")
 		}
 		w.after(15 * time.Second) // nothing evicts it here
@@ -409,7 +410,7 @@ func TestReleasedNode(t *testing.T) {
 		w.after(time.Second)
 		w.want("p", hour)
 		w.wantCondition("True AutonomyApplied")
-		if text, ok := w.node().Annotations[autonomy.ReleasedAnnotation]; ok {
+		if text, ok := w.node().Annotations[api.ReleasedAnnotation]; ok {
 			t.Errorf("the annotation is still there: %s", text)
 		}
 	})
@@ -418,7 +419,7 @@ func TestReleasedNode(t *testing.T) {
 // What is refused is tried again, and seen on the Node meanwhile. A conflict is neither: the watch brings what was not seen.
 func TestPatchesThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := node(autonomy.DurationAnnotation, "1h")
+		n := node(api.AutonomyAnnotation, "1h")
 		client := fake.NewClientset(n, pod("p"), pod("q"))
 		var answer atomic.Pointer[error]
 		respond := func(err error) { answer.Store(&err) }
@@ -435,10 +436,10 @@ func TestPatchesThatFail(t *testing.T) {
 		w.wantCondition("False AutonomyIncomplete")
 		w.wantMetrics("1 pending")
 		w.after(5 * time.Minute) // it is tried once a minute by now, which holds up no other pod
-		w.change(func(n *corev1.Node) { n.Spec.Taints, n.Annotations[autonomy.DurationAnnotation] = unreachable, "24h" })
+		w.change(func(n *corev1.Node) { n.Spec.Taints, n.Annotations[api.AutonomyAnnotation] = unreachable, "24h" })
 		w.after(3 * time.Second)
 		w.want("q", day)
-		w.change(func(n *corev1.Node) { n.Spec.Taints, n.Annotations[autonomy.DurationAnnotation] = nil, "1h" })
+		w.change(func(n *corev1.Node) { n.Spec.Taints, n.Annotations[api.AutonomyAnnotation] = nil, "1h" })
 		respond(apierrors.NewConflict(corev1.Resource("pods"), "p", errors.New("newer")))
 		w.after(time.Minute)
 		w.wantCondition("False AutonomyIncomplete")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/autonomy"
 	"github.com/edgehub-io/edgehub/controller/podclient"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // reconcile brings the pods of a node, and then its condition, to what is asked for. It returns after what time to look
@@ -68,7 +69,7 @@ func (c *Controller) writeCondition(ctx context.Context, n *corev1.Node, conditi
 	case podclient.IsConflict(err):
 		return true, nil
 	case err != nil:
-		return false, fmt.Errorf("write condition %s: %w", autonomy.ConditionType, err)
+		return false, fmt.Errorf("write condition %s: %w", api.AutonomyCondition, err)
 	}
 	if changed {
 		kind := corev1.EventTypeNormal

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/controller/autonomy"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // trimNode keeps what package autonomy reads of a Node.
@@ -17,7 +18,7 @@ func (c *Controller) trimNode(o any) (any, error) {
 		return o, nil // the tombstone of a deleted node
 	}
 	out := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion}}
-	for _, key := range []string{autonomy.DurationAnnotation, autonomy.OlderAnnotation, autonomy.ReleasedAnnotation} {
+	for _, key := range []string{api.AutonomyAnnotation, api.OldAutonomyAnnotation, api.ReleasedAnnotation} {
 		if value, ok := n.Annotations[key]; ok {
 			metav1.SetMetaDataAnnotation(&out.ObjectMeta, key, value)
 		}
@@ -66,7 +67,7 @@ func trimPod(o any) (any, error) {
 		return &meta, nil
 	}
 	meta.UID = pod.UID
-	for _, key := range []string{autonomy.OriginalNotReadyAnnotation, autonomy.OriginalUnreachableAnnotation} {
+	for _, key := range []string{api.OriginalNotReadyAnnotation, api.OriginalUnreachableAnnotation} {
 		if value, ok := pod.Annotations[key]; ok {
 			metav1.SetMetaDataAnnotation(&meta, key, value)
 		}

@@ -11,13 +11,14 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/edgehub-io/edgehub/controller/autonomy"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // What is trimmed is planned like the whole.
 func TestTrimmedPodsArePlannedAlike(t *testing.T) {
 	fleet := autonomy.Fleet{Defaults: autonomy.Same(300)}
 	record := pod("p")
-	record.Annotations = map[string]string{autonomy.OriginalUnreachableAnnotation: "30"}
+	record.Annotations = map[string]string{api.OriginalUnreachableAnnotation: "30"}
 	for _, whole := range []*corev1.Pod{pod("p"), ofDaemonSet(pod("p")), record} {
 		for _, s := range []autonomy.Setting{{}, autonomy.For(9 * time.Second)} {
 			want, _ := fleet.Plan(whole, s, true)

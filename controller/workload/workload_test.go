@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 func statefulSet(update appsv1.StatefulSetUpdateStrategyType, annotations map[string]string) *appsv1.StatefulSet {
@@ -23,7 +24,7 @@ func TestStrategyOfAStatefulSet(t *testing.T) {
 		onDelete = appsv1.OnDeleteStatefulSetStrategyType
 		rolling  = appsv1.RollingUpdateStatefulSetStrategyType
 	)
-	asking := func(value string) map[string]string { return map[string]string{daemonset.StrategyAnnotation: value} }
+	asking := func(value string) map[string]string { return map[string]string{api.StrategyAnnotation: value} }
 	tests := map[string]struct {
 		update      appsv1.StatefulSetUpdateStrategyType
 		annotations map[string]string
@@ -32,7 +33,7 @@ func TestStrategyOfAStatefulSet(t *testing.T) {
 	}{
 		"no annotation is none of our business":     {onDelete, nil, daemonset.Unmanaged, nil},
 		"OTA":                                       {onDelete, asking("ota"), daemonset.OTA, nil},
-		"the older key":                             {onDelete, map[string]string{daemonset.OldStrategyAnnotation: "OTA"}, daemonset.OTA, nil},
+		"the older key":                             {onDelete, map[string]string{api.OldStrategyAnnotation: "OTA"}, daemonset.OTA, nil},
 		"OTA without OnDelete":                      {rolling, asking("OTA"), daemonset.Unmanaged, []string{"RollingUpdate", "to OnDelete"}},
 		"a rollout is for DaemonSets":               {onDelete, asking("AdvancedRollingUpdate"), daemonset.Undecided, []string{"no update strategy for a StatefulSet: set it to OTA, or remove it", "nothing is done with this StatefulSet"}},
 		"a rollout by its older name":               {onDelete, asking("auto"), daemonset.Undecided, []string{"for a StatefulSet: set it to OTA,"}},

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // SlowDown passes requests to the node's HTTP API to next, those of a client that has had too many refused when that is
@@ -47,7 +47,7 @@ func SlowDown(next http.Handler, isBrowser func(*http.Request) bool) http.Handle
 
 // isForAll reports whether everybody may read a path of the node's HTTP API, containers too.
 func isForAll(path string) bool {
-	return path == nodeapi.Healthz || path == nodeapi.Readyz || path == nodeapi.Metrics
+	return path == api.Healthz || path == api.Readyz || path == api.Metrics
 }
 
 // limitedOf returns the connection of a request's context, or nil if it is not one of a Listener.

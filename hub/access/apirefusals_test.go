@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Who has too many requests to the node's API refused waits; others, and what is for everybody, do not.
@@ -50,7 +50,7 @@ func TestWhoIsRefusedTooOftenAtTheAPIWaits(t *testing.T) {
 		if wait := ask(other, "/"); wait != 0 {
 			t.Errorf("another user's waits for %v", wait)
 		}
-		for _, path := range []string{nodeapi.Healthz, nodeapi.Readyz, nodeapi.Metrics, "/?browser"} {
+		for _, path := range []string{api.Healthz, api.Readyz, api.Metrics, "/?browser"} {
 			if wait := ask(bad, path); wait != 0 {
 				t.Errorf("%s waits for %v", path, wait)
 			}

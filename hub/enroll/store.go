@@ -19,7 +19,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/keyutil"
 
-	"github.com/edgehub-io/edgehub/hub/durable"
+	"github.com/edgehub-io/edgehub/cache/durable"
 )
 
 // Store keeps the hub's certificate and the key of a pending request on disk. Except for Kubeconfig,

@@ -23,7 +23,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/wire"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 const (
@@ -43,14 +43,14 @@ type Log struct {
 
 type entry struct {
 	key string // namespace and name of the Event
-	nodeapi.Event
+	api.Event
 }
 
 // List returns the Events, the latest first.
-func (l *Log) List() nodeapi.EventList {
+func (l *Log) List() api.EventList {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	list := nodeapi.EventList{Items: []nodeapi.Event{}}
+	list := api.EventList{Items: []api.Event{}}
 	for _, e := range slices.Backward(l.events) {
 		list.Items = append(list.Items, e.Event)
 	}
@@ -154,7 +154,7 @@ func (l *Log) add(e entry) {
 	l.events = slices.Delete(l.events, 0, max(0, len(l.events)-most))
 }
 
-func summary(object runtime.Object) (key string, e nodeapi.Event, ok bool) {
+func summary(object runtime.Object) (key string, e api.Event, ok bool) {
 	var meta metav1.ObjectMeta
 	var about corev1.ObjectReference
 	var first, last, created time.Time
@@ -162,14 +162,14 @@ func summary(object runtime.Object) (key string, e nodeapi.Event, ok bool) {
 	case *corev1.Event:
 		meta, about, created = o.ObjectMeta, o.InvolvedObject, o.EventTime.Time
 		first, last = o.FirstTimestamp.Time, o.LastTimestamp.Time
-		e = nodeapi.Event{Type: o.Type, Reason: o.Reason, Message: o.Message, Source: cmp.Or(o.Source.Component, o.ReportingController), Count: o.Count}
+		e = api.Event{Type: o.Type, Reason: o.Reason, Message: o.Message, Source: cmp.Or(o.Source.Component, o.ReportingController), Count: o.Count}
 		if o.Series != nil {
 			e.Count, last = o.Series.Count, o.Series.LastObservedTime.Time
 		}
 	case *eventsv1.Event:
 		meta, about, created = o.ObjectMeta, o.Regarding, o.EventTime.Time
 		first, last = o.DeprecatedFirstTimestamp.Time, o.DeprecatedLastTimestamp.Time
-		e = nodeapi.Event{Type: o.Type, Reason: o.Reason, Message: o.Note, Source: cmp.Or(o.ReportingController, o.DeprecatedSource.Component), Count: o.DeprecatedCount}
+		e = api.Event{Type: o.Type, Reason: o.Reason, Message: o.Note, Source: cmp.Or(o.ReportingController, o.DeprecatedSource.Component), Count: o.DeprecatedCount}
 		if o.Series != nil {
 			e.Count, last = o.Series.Count, o.Series.LastObservedTime.Time
 		}

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // cloud answers each request with an object.
@@ -76,7 +76,7 @@ const (
 )
 
 func TestWhatPassesIsRemembered(t *testing.T) {
-	want := nodeapi.Event{
+	want := api.Event{
 		Namespace: "site", Kind: "Pod", Name: "camera-x", Type: "Warning", Reason: "BackOff", Message: "it crashes", Source: "kubelet", Count: 3,
 		First: seen, Last: seen.Add(time.Minute),
 	}

@@ -19,7 +19,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/edgehub-io/edgehub/hub/durable"
+	"github.com/edgehub-io/edgehub/cache/durable"
 	"github.com/edgehub-io/edgehub/imagepull/engine"
 )
 

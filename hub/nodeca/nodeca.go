@@ -20,7 +20,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/edgehub-io/edgehub/hub/durable"
+	"github.com/edgehub-io/edgehub/cache/durable"
 )
 
 // CA is the certificate authority of a node. Concurrent use is safe, also by several processes.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/imagepull/engine/diskspace"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 const (
@@ -28,10 +28,10 @@ type Options struct {
 	Unregistered func() string
 	// Cache returns the number of views, the bytes on disk, and what is wrong, or "".
 	Cache        func() (views int, bytes int64, trouble string)
-	Certificates func() []nodeapi.Certificate // those that expire
-	Traffic      func() nodeapi.Traffic
-	Missing      func() []nodeapi.Missing // the pods that the node lacks
-	Root         string                   // the hub's folder
+	Certificates func() []api.Certificate // those that expire
+	Traffic      func() api.Traffic
+	Missing      func() []api.Missing // the pods that the node lacks
+	Root         string               // the hub's folder
 	// Images returns where images lie, and the space there. Nil: this hub pulls none.
 	Images func(context.Context) (folder string, space diskspace.Space, err error)
 }
@@ -42,17 +42,17 @@ type Node struct {
 
 	mu     sync.Mutex
 	looked time.Time // at the disks
-	disks  []nodeapi.Disk
+	disks  []api.Disk
 }
 
 // New returns a Node.
 func New(o Options) *Node { return &Node{Options: o} }
 
 // State returns the present state. Disks may be as they were up to half a minute ago.
-func (n *Node) State() nodeapi.NodeState {
-	s := nodeapi.NodeState{
+func (n *Node) State() api.NodeState {
+	s := api.NodeState{
 		Node: n.Name, Version: n.Version, Time: time.Now(), Traffic: n.Traffic(), Missing: n.Missing(), Pulls: n.Images != nil,
-		Disks: n.lookAtDisks(), Certificates: append([]nodeapi.Certificate{}, n.Certificates()...),
+		Disks: n.lookAtDisks(), Certificates: append([]api.Certificate{}, n.Certificates()...),
 	}
 	s.Online, s.Since = n.Cloud()
 	if err := n.Ready(); err != nil {
@@ -65,16 +65,16 @@ func (n *Node) State() nodeapi.NodeState {
 
 // lookAtDisks returns the disks of the hub and of images, once if they are one. A disk that cannot be
 // looked at is left out.
-func (n *Node) lookAtDisks() []nodeapi.Disk {
+func (n *Node) lookAtDisks() []api.Disk {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.disks != nil && time.Since(n.looked).Abs() < diskEvery {
 		return n.disks
 	}
-	n.disks, n.looked = []nodeapi.Disk{}, time.Now()
+	n.disks, n.looked = []api.Disk{}, time.Now()
 	root, err := diskspace.At(n.Root)
 	if err == nil {
-		n.disks = append(n.disks, nodeapi.Disk{Holds: []string{"hub"}, Path: n.Root, Free: root.Free, Total: root.Total})
+		n.disks = append(n.disks, api.Disk{Holds: []string{"hub"}, Path: n.Root, Free: root.Free, Total: root.Total})
 	}
 	if n.Images == nil {
 		return n.disks
@@ -87,7 +87,7 @@ func (n *Node) lookAtDisks() []nodeapi.Disk {
 	case err == nil && images.ID == root.ID:
 		n.disks[0].Holds = append(n.disks[0].Holds, "images")
 	default:
-		n.disks = append(n.disks, nodeapi.Disk{Holds: []string{"images"}, Path: folder, Free: images.Free, Total: images.Total})
+		n.disks = append(n.disks, api.Disk{Holds: []string{"images"}, Path: folder, Free: images.Free, Total: images.Total})
 	}
 	return n.disks
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/imagepull/engine/diskspace"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 func options(t *testing.T) Options {
@@ -18,11 +18,11 @@ func options(t *testing.T) Options {
 		Cloud: func() (bool, time.Time) { return false, time.Unix(100, 0) },
 		Ready: func() error { return nil }, Unregistered: func() string { return "" },
 		Cache: func() (int, int64, string) { return 3, 4096, "" },
-		Certificates: func() []nodeapi.Certificate {
-			return []nodeapi.Certificate{{Name: "node", Expires: time.Unix(200, 0)}}
+		Certificates: func() []api.Certificate {
+			return []api.Certificate{{Name: "node", Expires: time.Unix(200, 0)}}
 		},
-		Traffic: func() nodeapi.Traffic { return nodeapi.Traffic{Sent: 5} },
-		Missing: func() []nodeapi.Missing { return []nodeapi.Missing{{Workload: "camera"}} },
+		Traffic: func() api.Traffic { return api.Traffic{Sent: 5} },
+		Missing: func() []api.Missing { return []api.Missing{{Workload: "camera"}} },
 	}
 }
 
@@ -34,16 +34,16 @@ func TestState(t *testing.T) {
 			t.Errorf("disks are %+v", got.Disks)
 		}
 		got.Disks = nil
-		want := nodeapi.NodeState{
-			Node: "gate-17", Version: "v1", Time: time.Now(), Since: time.Unix(100, 0), Cache: nodeapi.CacheHealth{Views: 3, Bytes: 4096},
-			Certificates: []nodeapi.Certificate{{Name: "node", Expires: time.Unix(200, 0)}}, Traffic: nodeapi.Traffic{Sent: 5},
-			Missing: []nodeapi.Missing{{Workload: "camera"}},
+		want := api.NodeState{
+			Node: "gate-17", Version: "v1", Time: time.Now(), Since: time.Unix(100, 0), Cache: api.CacheHealth{Views: 3, Bytes: 4096},
+			Certificates: []api.Certificate{{Name: "node", Expires: time.Unix(200, 0)}}, Traffic: api.Traffic{Sent: 5},
+			Missing: []api.Missing{{Workload: "camera"}},
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("got  %+v\nwant %+v", got, want)
 		}
 		o.Ready = func() error { return errors.New("the hub is stopping") }
-		o.Certificates = func() []nodeapi.Certificate { return nil }
+		o.Certificates = func() []api.Certificate { return nil }
 		o.Unregistered = func() string { return "no Node" }
 		if got := New(o).State(); got.Ready != "the hub is stopping" || got.Unregistered != "no Node" || got.Certificates == nil || len(got.Certificates) != 0 {
 			t.Errorf("got %+v", got)
@@ -61,11 +61,11 @@ func TestDisks(t *testing.T) {
 	tests := map[string]struct {
 		space diskspace.Space
 		err   error
-		want  []nodeapi.Disk
+		want  []api.Disk
 	}{
-		"the same":                   {here, nil, []nodeapi.Disk{{Holds: []string{"hub", "images"}, Path: o.Root}}},
-		"another":                    {other, nil, []nodeapi.Disk{{Holds: []string{"hub"}, Path: o.Root}, {Holds: []string{"images"}, Path: "/images", Free: 1, Total: 2}}},
-		"containerd does not answer": {other, errors.New("no"), []nodeapi.Disk{{Holds: []string{"hub"}, Path: o.Root}}},
+		"the same":                   {here, nil, []api.Disk{{Holds: []string{"hub", "images"}, Path: o.Root}}},
+		"another":                    {other, nil, []api.Disk{{Holds: []string{"hub"}, Path: o.Root}, {Holds: []string{"images"}, Path: "/images", Free: 1, Total: 2}}},
+		"containerd does not answer": {other, errors.New("no"), []api.Disk{{Holds: []string{"hub"}, Path: o.Root}}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

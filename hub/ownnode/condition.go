@@ -6,11 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
 
-// ClonedCondition is the type of the condition of a Node that says whether several machines run as it. A Node that never had a clone
-// has none.
-const ClonedCondition corev1.NodeConditionType = "apps.openyurt.io/Cloned"
+	"github.com/edgehub-io/edgehub/ota/api"
+)
 
 // ClonedReason is the reason of the condition while there is a clone, and of the Event that says so.
 const ClonedReason = "NodeCloned"
@@ -37,7 +35,7 @@ func (n *Node) Run(ctx context.Context) {
 func (n *Node) compare(node *corev1.Node) {
 	has := corev1.ConditionStatus("")
 	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == ClonedCondition {
+		if node.Status.Conditions[i].Type == api.ClonedCondition {
 			has = node.Status.Conditions[i].Status
 		}
 	}
@@ -55,7 +53,7 @@ func (n *Node) compare(node *corev1.Node) {
 	}
 	at := metav1.NewTime(now)
 	c := corev1.NodeCondition{
-		Type: ClonedCondition, Status: corev1.ConditionFalse, LastHeartbeatTime: at, LastTransitionTime: at,
+		Type: api.ClonedCondition, Status: corev1.ConditionFalse, LastHeartbeatTime: at, LastTransitionTime: at,
 		Reason: "OneMachine", Message: "no other machine was seen to run as this node for ten minutes",
 	}
 	if is {

@@ -39,8 +39,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/imagepull/engine"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/proxy/transform"
 )
 
@@ -100,7 +99,7 @@ func givenHost(e engine.Environment) string {
 // Of returns the routes of pods by their environment, Hub, Proxy or Bypass, by namespace and name. hub are
 // the hub's servers for pods. kubelet is the version of the node's, as its Node has it: what becomes of a
 // proxy in a restart depends on it.
-func Of(ctx context.Context, pods []corev1.Pod, r Runtime, hub []netip.AddrPort, kubelet string) ([]nodeapi.PodRoute, error) {
+func Of(ctx context.Context, pods []corev1.Pod, r Runtime, hub []netip.AddrPort, kubelet string) ([]api.PodRoute, error) {
 	environments, err := r.Environments(ctx, Variables()...)
 	if err != nil {
 		return nil, fmt.Errorf("find out which pods use the hub: %w", err)
@@ -111,7 +110,7 @@ func Of(ctx context.Context, pods []corev1.Pod, r Runtime, hub []netip.AddrPort,
 			running[e.PodUID] = append(running[e.PodUID], e)
 		}
 	}
-	routes, addresses := []nodeapi.PodRoute{}, addressesOf(hub)
+	routes, addresses := []api.PodRoute{}, addressesOf(hub)
 	for i := range pods {
 		pod := &pods[i]
 		containers := running[string(pod.UID)]
@@ -124,7 +123,7 @@ func Of(ctx context.Context, pods []corev1.Pod, r Runtime, hub []netip.AddrPort,
 			counted = containers
 		}
 		owner := metav1.GetControllerOf(pod)
-		one := nodeapi.PodRoute{
+		one := api.PodRoute{
 			Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID),
 			Route: routeOf(counted, addresses), SetsAddress: itself, Keep: keep(pod, owner, itself),
 			Distrusts: slices.ContainsFunc(containers, func(e engine.Environment) bool { return !trusts(e, addresses) }),
@@ -135,7 +134,7 @@ func Of(ctx context.Context, pods []corev1.Pod, r Runtime, hub []netip.AddrPort,
 		}
 		routes = append(routes, one)
 	}
-	slices.SortFunc(routes, func(a, b nodeapi.PodRoute) int {
+	slices.SortFunc(routes, func(a, b api.PodRoute) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return routes, nil
@@ -149,19 +148,19 @@ func addressesOf(servers []netip.AddrPort) (all []netip.Addr) {
 }
 
 // routeOf returns the route of containers of a pod.
-func routeOf(containers []engine.Environment, hub []netip.Addr) nodeapi.Route {
+func routeOf(containers []engine.Environment, hub []netip.Addr) api.Route {
 	for _, c := range containers {
 		if address, err := netip.ParseAddr(c.Values[hostVariable]); err != nil || !slices.Contains(hub, address) {
-			return nodeapi.Bypass
+			return api.Bypass
 		}
 	}
-	return nodeapi.ThroughHub
+	return api.ThroughHub
 }
 
 // setProxy sets what the proxies of a pod's containers mean for its route. mends reports whether kubelet
 // reads a NO_PROXY with the hub's address where the pod's spec has the proxy.
-func setProxy(route *nodeapi.PodRoute, pod *corev1.Pod, containers []engine.Environment, hub []netip.AddrPort, mends bool) {
-	behind := route.Route == nodeapi.ThroughHub
+func setProxy(route *api.PodRoute, pod *corev1.Pod, containers []engine.Environment, hub []netip.AddrPort, mends bool) {
+	behind := route.Route == api.ThroughHub
 	for _, e := range containers {
 		host, err := netip.ParseAddr(e.Values[hostVariable])
 		i := slices.IndexFunc(hub, func(s netip.AddrPort) bool { return s.Addr().Is4() == host.Is4() })
@@ -169,7 +168,7 @@ func setProxy(route *nodeapi.PodRoute, pod *corev1.Pod, containers []engine.Envi
 			continue
 		}
 		if behind {
-			route.Route = nodeapi.Proxied
+			route.Route = api.Proxied
 		}
 		if !mends || !restartMends(pod, e.Container, addressesOf(hub)) {
 			route.Proxy = fmt.Sprintf("its container %s uses a proxy for %v: add that address to NO_PROXY where the pod has its proxy from", e.Container, hub[i].Addr())
@@ -220,7 +219,7 @@ func hasToken(pod *corev1.Pod) bool {
 
 // keep returns why a pod should not be deleted in order to change its route, or "".
 func keep(pod *corev1.Pod, owner *metav1.OwnerReference, setsAddress bool) string {
-	need := upgrade.Condition(pod, upgrade.NeedCondition)
+	need := api.Condition(pod, api.NeedCondition)
 	switch {
 	case setsAddress:
 		return SetsAddress

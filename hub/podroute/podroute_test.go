@@ -15,8 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/imagepull/engine"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 type fakeRuntime struct {
@@ -75,34 +74,34 @@ func TestRoutesOfPods(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change     func(*corev1.Pod)
 		containers []engine.Environment
-		route      nodeapi.Route // empty: the pod is left out
+		route      api.Route // empty: the pod is left out
 		keep       bool
 	}{
-		"it started before the hub":                       {nil, runs("10.96.0.1"), nodeapi.Bypass, false},
-		"it started behind the hub":                       {nil, runs("169.254.2.1"), nodeapi.ThroughHub, false},
-		"it started behind the hub, with IPv6":            {nil, runs("fd00::2:1"), nodeapi.ThroughHub, false},
-		"one container has crashed and started again":     {nil, runs("169.254.2.1", "10.96.0.1"), nodeapi.Bypass, false},
-		"the other container has":                         {nil, runs("10.96.0.1", "169.254.2.1"), nodeapi.Bypass, false},
-		"its address is a name":                           {nil, runs("apiserver.example.com"), nodeapi.Bypass, false},
+		"it started before the hub":                       {nil, runs("10.96.0.1"), api.Bypass, false},
+		"it started behind the hub":                       {nil, runs("169.254.2.1"), api.ThroughHub, false},
+		"it started behind the hub, with IPv6":            {nil, runs("fd00::2:1"), api.ThroughHub, false},
+		"one container has crashed and started again":     {nil, runs("169.254.2.1", "10.96.0.1"), api.Bypass, false},
+		"the other container has":                         {nil, runs("10.96.0.1", "169.254.2.1"), api.Bypass, false},
+		"its address is a name":                           {nil, runs("apiserver.example.com"), api.Bypass, false},
 		"no container runs":                               {nil, nil, "", false},
 		"a pod of the same name ran before":               {nil, []engine.Environment{container("u0", cluster, cluster)}, "", false},
-		"it is on the host's network":                     {func(p *corev1.Pod) { p.Spec.HostNetwork = true }, runs("10.96.0.1"), nodeapi.Bypass, false},
+		"it is on the host's network":                     {func(p *corev1.Pod) { p.Spec.HostNetwork = true }, runs("10.96.0.1"), api.Bypass, false},
 		"it has no token":                                 {func(p *corev1.Pod) { p.Spec.Volumes = nil }, runs("10.96.0.1"), "", false},
 		"its token is for somebody else":                  {func(p *corev1.Pod) { p.Spec.Volumes[0].Projected.Sources[0].ServiceAccountToken.Audience = "vault" }, runs("10.96.0.1"), "", false},
-		"its token is in a Secret":                        {withSecret, runs("10.96.0.1"), nodeapi.Bypass, false},
+		"its token is in a Secret":                        {withSecret, runs("10.96.0.1"), api.Bypass, false},
 		"it is static":                                    {func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, runs("10.96.0.1"), "", false},
-		"nothing would replace it":                        {func(p *corev1.Pod) { p.OwnerReferences = nil }, runs("10.96.0.1"), nodeapi.Bypass, true},
-		"its owner does not control it":                   {func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }, runs("10.96.0.1"), nodeapi.Bypass, true},
-		"it is a Job's":                                   {func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Job" }, runs("10.96.0.1"), nodeapi.Bypass, true},
-		"it chooses its apiserver itself":                 {withVariable, runs("10.96.0.1"), nodeapi.Bypass, true},
-		"a ConfigMap names another apiserver":             {nil, sets(elsewhere, hubs), nodeapi.Bypass, true},
-		"a ConfigMap names the hub":                       {nil, sets(hubs, cluster), nodeapi.ThroughHub, true},
-		"its image names the hub, and kubelet nothing":    {nil, imageSets(hubs), nodeapi.ThroughHub, true},
-		"a ConfigMap names another for one container":     {nil, append(sets(elsewhere, hubs), runs(hubs)...), nodeapi.ThroughHub, false},
-		"a ConfigMap names the hub for one container":     {nil, append(runs(cluster), sets(hubs, cluster)...), nodeapi.Bypass, false},
-		"its other variable is no address":                {nil, []engine.Environment{{PodUID: "u1", Values: map[string]string{hostVariable: hubs, portVariable: "%zz"}}}, nodeapi.ThroughHub, false},
-		"a newer revision waits for the node's owner":     {withCondition(corev1.ConditionTrue), runs("10.96.0.1"), nodeapi.Bypass, true},
-		"it has the newest revision, and an OTA strategy": {withCondition(corev1.ConditionFalse), runs("10.96.0.1"), nodeapi.Bypass, false},
+		"nothing would replace it":                        {func(p *corev1.Pod) { p.OwnerReferences = nil }, runs("10.96.0.1"), api.Bypass, true},
+		"its owner does not control it":                   {func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }, runs("10.96.0.1"), api.Bypass, true},
+		"it is a Job's":                                   {func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Job" }, runs("10.96.0.1"), api.Bypass, true},
+		"it chooses its apiserver itself":                 {withVariable, runs("10.96.0.1"), api.Bypass, true},
+		"a ConfigMap names another apiserver":             {nil, sets(elsewhere, hubs), api.Bypass, true},
+		"a ConfigMap names the hub":                       {nil, sets(hubs, cluster), api.ThroughHub, true},
+		"its image names the hub, and kubelet nothing":    {nil, imageSets(hubs), api.ThroughHub, true},
+		"a ConfigMap names another for one container":     {nil, append(sets(elsewhere, hubs), runs(hubs)...), api.ThroughHub, false},
+		"a ConfigMap names the hub for one container":     {nil, append(runs(cluster), sets(hubs, cluster)...), api.Bypass, false},
+		"its other variable is no address":                {nil, []engine.Environment{{PodUID: "u1", Values: map[string]string{hostVariable: hubs, portVariable: "%zz"}}}, api.ThroughHub, false},
+		"a newer revision waits for the node's owner":     {withCondition(corev1.ConditionTrue), runs("10.96.0.1"), api.Bypass, true},
+		"it has the newest revision, and an OTA strategy": {withCondition(corev1.ConditionFalse), runs("10.96.0.1"), api.Bypass, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := daemon()
@@ -171,7 +170,7 @@ func withSecret(p *corev1.Pod) {
 
 func withCondition(s corev1.ConditionStatus) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.Status.Conditions = []corev1.PodCondition{{Type: upgrade.NeedCondition, Status: s}}
+		p.Status.Conditions = []corev1.PodCondition{{Type: api.NeedCondition, Status: s}}
 	}
 }
 
@@ -207,22 +206,22 @@ func TestAPodThatUsesAProxyForTheHubIsNotBehindIt(t *testing.T) {
 		host, noProxy string
 		env           []corev1.EnvVar // in the spec
 		kubelet       string
-		route         nodeapi.Route
+		route         api.Route
 		proxy, keep   bool
 		sidecar       bool
 	}{
-		"it is told of the hub":                           {hubs, hubs, literal, "v1.37.2", nodeapi.ThroughHub, false, false, false},
-		"kubelet had the older spec":                      {hubs, "10.96.0.0/12", literal, "v1.37.2", nodeapi.Proxied, true, false, false},
-		"the proxy is of a sidecar":                       {cluster, "10.96.0.0/12", literal, "v1.37.2", nodeapi.Bypass, false, false, true},
-		"an older kubelet":                                {hubs, "10.96.0.0/12", literal, "v1.30.9", nodeapi.Proxied, true, true, false},
-		"the proxy is of a ConfigMap":                     {hubs, "10.96.0.0/12", nil, "v1.37.2", nodeapi.Proxied, true, true, false},
-		"it started before":                               {cluster, "10.96.0.0/12", literal, "v1.37.2", nodeapi.Bypass, false, false, false},
-		"it started before, an older kubelet":             {cluster, "10.96.0.0/12", literal, "v1.30.9", nodeapi.Bypass, true, true, false},
-		"it started before, the proxy is of a ConfigMap":  {cluster, "10.96.0.0/12", nil, "v1.37.2", nodeapi.Bypass, true, true, false},
-		"with the hub's port":                             {hubs, hubs + ":10268", nil, "v1.37.2", nodeapi.ThroughHub, false, false, false},
-		"it started before, with the hub's port":          {cluster, hubs + ":10268", nil, "v1.37.2", nodeapi.Bypass, false, false, false},
-		"with another port":                               {hubs, hubs + ":443", nil, "v1.37.2", nodeapi.Proxied, true, true, false},
-		"it started before, and its NO_PROXY has the hub": {cluster, "169.254.0.0/16", nil, "v1.37.2", nodeapi.Bypass, false, false, false},
+		"it is told of the hub":                           {hubs, hubs, literal, "v1.37.2", api.ThroughHub, false, false, false},
+		"kubelet had the older spec":                      {hubs, "10.96.0.0/12", literal, "v1.37.2", api.Proxied, true, false, false},
+		"the proxy is of a sidecar":                       {cluster, "10.96.0.0/12", literal, "v1.37.2", api.Bypass, false, false, true},
+		"an older kubelet":                                {hubs, "10.96.0.0/12", literal, "v1.30.9", api.Proxied, true, true, false},
+		"the proxy is of a ConfigMap":                     {hubs, "10.96.0.0/12", nil, "v1.37.2", api.Proxied, true, true, false},
+		"it started before":                               {cluster, "10.96.0.0/12", literal, "v1.37.2", api.Bypass, false, false, false},
+		"it started before, an older kubelet":             {cluster, "10.96.0.0/12", literal, "v1.30.9", api.Bypass, true, true, false},
+		"it started before, the proxy is of a ConfigMap":  {cluster, "10.96.0.0/12", nil, "v1.37.2", api.Bypass, true, true, false},
+		"with the hub's port":                             {hubs, hubs + ":10268", nil, "v1.37.2", api.ThroughHub, false, false, false},
+		"it started before, with the hub's port":          {cluster, hubs + ":10268", nil, "v1.37.2", api.Bypass, false, false, false},
+		"with another port":                               {hubs, hubs + ":443", nil, "v1.37.2", api.Proxied, true, true, false},
+		"it started before, and its NO_PROXY has the hub": {cluster, "169.254.0.0/16", nil, "v1.37.2", api.Bypass, false, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod, e := daemon(), container("u1", tt.host, tt.host)

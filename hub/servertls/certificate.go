@@ -19,8 +19,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cache/durable"
 	"github.com/edgehub-io/edgehub/hub/config"
-	"github.com/edgehub-io/edgehub/hub/durable"
 )
 
 // Certificate is the serving certificate of the TLS ports. It follows changes of its files,

@@ -18,8 +18,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/edgehub-io/edgehub/hub/durable"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/cache/durable"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 const (
@@ -46,14 +46,14 @@ type Meter struct {
 
 	mu      sync.Mutex
 	kept    kept
-	counted nodeapi.Traffic // how much of Total is in kept
+	counted api.Traffic // how much of Total is in kept
 	dirty   bool
 }
 
 // kept is the contents of the file.
 type kept struct {
-	Current string                     `json:"current"` // the month that was counted for last; empty: none
-	Months  map[string]nodeapi.Traffic `json:"months"`  // by 2006-01
+	Current string                 `json:"current"` // the month that was counted for last; empty: none
+	Months  map[string]api.Traffic `json:"months"`  // by 2006-01
 }
 
 // Open reads the file. One that cannot be read is logged, and counting begins anew.
@@ -67,13 +67,13 @@ func Open(o Options) *Meter {
 		o.Logger.Warn("the bytes that were exchanged with the cloud cannot be read, and are counted from now on", "file", o.File, "err", err)
 	}
 	if err != nil || m.kept.Months == nil {
-		m.kept = kept{Months: map[string]nodeapi.Traffic{}}
+		m.kept = kept{Months: map[string]api.Traffic{}}
 	}
 	return m
 }
 
 // Month returns what was exchanged in the present month.
-func (m *Meter) Month() nodeapi.Traffic {
+func (m *Meter) Month() api.Traffic {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.countLocked(time.Now())

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // link is the connections to the cloud.
@@ -28,7 +28,7 @@ func (l *link) exchange(sent, received int64) {
 	l.received += received
 }
 
-func want(t *testing.T, m *Meter, sent, received int64) nodeapi.Traffic {
+func want(t *testing.T, m *Meter, sent, received int64) api.Traffic {
 	t.Helper()
 	got := m.Month()
 	if got.Sent != sent || got.Received != received {

@@ -9,8 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // condition is the condition PodImageReady without its times. The zero value is a pod without
@@ -23,27 +22,27 @@ type condition struct {
 
 // currentOf returns the condition of a pod, and whether the hub may change it.
 func currentOf(pod *corev1.Pod) (current condition, ours bool) {
-	c := upgrade.Condition(pod, upgrade.ImageCondition)
+	c := api.Condition(pod, api.ImageCondition)
 	if c == nil {
 		return condition{}, true
 	}
-	return condition{c.Status, c.Reason, upgrade.RevisionOf(c)}, strings.HasPrefix(c.Reason, upgrade.ImageReasonPrefix)
+	return condition{c.Status, c.Reason, api.RevisionOf(c)}, strings.HasPrefix(c.Reason, api.ImageReasonPrefix)
 }
 
 // desiredFor returns the condition that reports a pre-pull.
-func desiredFor(s nodeapi.ImagePull) condition {
-	out := condition{corev1.ConditionFalse, upgrade.ReasonQueued, s.Revision}
-	if s.State == nodeapi.Ready {
-		out.status, out.reason = corev1.ConditionTrue, upgrade.ReasonReady
+func desiredFor(s api.ImagePull) condition {
+	out := condition{corev1.ConditionFalse, api.ReasonQueued, s.Revision}
+	if s.State == api.Ready {
+		out.status, out.reason = corev1.ConditionTrue, api.ReasonReady
 		return out
 	}
 	for _, i := range s.Images {
 		switch {
 		case i.Reason != "": // reported until an attempt succeeds: the condition must not change with each attempt
-			out.reason = upgrade.ImageReasonPrefix + i.Reason
+			out.reason = api.ImageReasonPrefix + i.Reason
 			return out
-		case i.State != nodeapi.Queued:
-			out.reason = upgrade.ReasonPulling
+		case i.State != api.Queued:
+			out.reason = api.ReasonPulling
 		}
 	}
 	return out
@@ -52,14 +51,14 @@ func desiredFor(s nodeapi.ImagePull) condition {
 // desiredWithoutPull returns the condition for a pod that has one but no pre-pull. suppressed is
 // the revision for which the pod must not have a condition.
 func desiredWithoutPull(pod *corev1.Pod, current condition, suppressed string) condition {
-	t, ok, err := upgrade.TargetOf(pod)
+	t, ok, err := api.TargetOf(pod)
 	switch {
 	case err != nil:
 		return current
 	case !ok, t.Revision == suppressed: // no upgrade needs to wait for images
 		return condition{}
-	case current.reason == upgrade.ReasonTargetChanged, current.status != corev1.ConditionTrue && current.revision != t.Revision:
-		return condition{corev1.ConditionFalse, upgrade.ReasonTargetChanged, t.Revision}
+	case current.reason == api.ReasonTargetChanged, current.status != corev1.ConditionTrue && current.revision != t.Revision:
+		return condition{corev1.ConditionFalse, api.ReasonTargetChanged, t.Revision}
 	case current.status == corev1.ConditionTrue && current.revision != t.Revision:
 		return current // it names the revision whose images are ready
 	}
@@ -69,11 +68,11 @@ func desiredWithoutPull(pod *corev1.Pod, current condition, suppressed string) c
 // patchTo returns the strategic merge patch to the desired condition, which merges conditions by
 // type. The UID protects another pod that has taken the name.
 func patchTo(uid types.UID, desired, current condition, now time.Time) []byte {
-	c := map[string]any{"type": upgrade.ImageCondition}
+	c := map[string]any{"type": api.ImageCondition}
 	if desired == (condition{}) {
 		c["$patch"] = "delete"
 	} else {
-		c["status"], c["reason"], c["message"] = desired.status, desired.reason, upgrade.Message(desired.revision)
+		c["status"], c["reason"], c["message"] = desired.status, desired.reason, api.Message(desired.revision)
 		if desired.status != current.status {
 			c["lastTransitionTime"] = metav1.NewTime(now)
 		}

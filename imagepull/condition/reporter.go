@@ -16,8 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/imagepull/backoff"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 const (
@@ -37,7 +36,7 @@ type Cloud interface {
 // Queue has the state of pre-pulls.
 type Queue interface {
 	// StateOf returns false for a pod without a pre-pull.
-	StateOf(pod types.UID) (nodeapi.ImagePull, bool)
+	StateOf(pod types.UID) (api.ImagePull, bool)
 	// Changed returns a channel that is closed at the next change, also of pods.
 	Changed() <-chan struct{}
 }
@@ -190,7 +189,7 @@ func (r *Reporter) Suppress(name types.NamespacedName) bool {
 			continue
 		}
 		current, ours := currentOf(pod)
-		if t, ok, err := upgrade.TargetOf(pod); ok && err == nil {
+		if t, ok, err := api.TargetOf(pod); ok && err == nil {
 			r.suppressed[uid] = t.Revision
 			notify(r.wake)
 			return ours && current != (condition{})

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Job is the pre-pull of one pod to one target revision. It is stored on disk and contains no
@@ -33,7 +33,7 @@ type Job struct {
 	// Cancelled keeps an automatic job from being created again.
 	Cancelled bool     `json:"cancelled,omitempty"`
 	Secrets   []string `json:"secrets,omitempty"`
-	// Images are in the order of upgrade.Target.Images, each once.
+	// Images are in the order of api.Target.Images, each once.
 	Images []Image `json:"images"`
 	// PodsGeneration is how often the watch had shown the node's pods when the job was created; 0
 	// for a job of an earlier process.
@@ -49,7 +49,7 @@ type Image struct {
 }
 
 // New returns the job of a pod for the images of a target.
-func New(pod *corev1.Pod, t upgrade.Target, automatic bool, now time.Time) *Job {
+func New(pod *corev1.Pod, t api.Target, automatic bool, now time.Time) *Job {
 	j := &Job{
 		UID: pod.UID, Namespace: pod.Namespace, Pod: pod.Name, Owner: OwnerOf(pod), Version: pod.ResourceVersion,
 		Revision: t.Revision, Requested: now.UTC().Truncate(time.Second), Automatic: automatic, Secrets: secretsOf(pod, t),
@@ -63,7 +63,7 @@ func New(pod *corev1.Pod, t upgrade.Target, automatic bool, now time.Time) *Job 
 }
 
 // IsFor reports whether New would return an equal job for pod and t.
-func (j *Job) IsFor(pod *corev1.Pod, t upgrade.Target) bool {
+func (j *Job) IsFor(pod *corev1.Pod, t api.Target) bool {
 	same := New(pod, t, false, time.Time{})
 	return j.Revision == t.Revision && slices.Equal(j.Secrets, same.Secrets) &&
 		slices.EqualFunc(j.Images, same.Images, func(a, b Image) bool { return a.Image == b.Image })
@@ -79,7 +79,7 @@ func (j *Job) IsNewer(pod *corev1.Pod) bool {
 // secretsOf returns the names of the secrets that the new pod will have: the template's and, if it
 // has none, the service account's. A node may not read service accounts, but the present pod has
 // their secrets. Secrets that the new pod will not have do no harm.
-func secretsOf(pod *corev1.Pod, t upgrade.Target) []string {
+func secretsOf(pod *corev1.Pod, t api.Target) []string {
 	names := slices.Clone(t.ImagePullSecrets)
 	for _, s := range pod.Spec.ImagePullSecrets {
 		if !slices.Contains(names, s.Name) {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/imagepull/job"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Add adds jobs of an earlier process. It skips pods that have a job already, which is newer.
@@ -27,7 +27,7 @@ func (q *Queue) Add(jobs []*job.Job) {
 }
 
 // Replace adds a job. If its pod has one already, that job ends with the state how.
-func (q *Queue) Replace(j *job.Job, how nodeapi.State) {
+func (q *Queue) Replace(j *job.Job, how api.PullState) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
@@ -39,7 +39,7 @@ func (q *Queue) Replace(j *job.Job, how nodeapi.State) {
 }
 
 // End removes a job, which ends with the state how.
-func (q *Queue) End(j *job.Job, how nodeapi.State) {
+func (q *Queue) End(j *job.Job, how api.PullState) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()

@@ -10,8 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/imagepull/job"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // How long the queue's lock is held with the pods of a full node: each attempt, and
@@ -21,9 +20,9 @@ func BenchmarkQueueOfAFullNode(b *testing.B) {
 	for i := range 110 {
 		name := fmt.Sprintf("web-%d", i)
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name)}}
-		t := upgrade.Target{Revision: "v2", ImagePullSecrets: []string{"registry"}}
+		t := api.Target{Revision: "v2", ImagePullSecrets: []string{"registry"}}
 		for k := range 5 {
-			t.Containers = append(t.Containers, upgrade.Image{Name: "c", Image: fmt.Sprintf("registry.example.com/team-%d/service-%d/app:v1", i, k)})
+			t.Containers = append(t.Containers, api.TargetImage{Name: "c", Image: fmt.Sprintf("registry.example.com/team-%d/service-%d/app:v1", i, k)})
 		}
 		j := job.New(pod, t, false, time.Now())
 		q.jobs[j.UID] = j
@@ -34,7 +33,7 @@ func BenchmarkQueueOfAFullNode(b *testing.B) {
 	for b.Loop() {
 		q.refreshLocked(time.Now())
 		for _, j := range q.jobs {
-			if q.stateLocked(j).State != nodeapi.Queued {
+			if q.stateLocked(j).State != api.Queued {
 				b.Fatal("not queued")
 			}
 		}

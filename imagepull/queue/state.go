@@ -7,17 +7,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/imagepull/job"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
-func (q *Queue) stateLocked(j *job.Job) nodeapi.ImagePull {
-	s := nodeapi.ImagePull{
+func (q *Queue) stateLocked(j *job.Job) api.ImagePull {
+	s := api.ImagePull{
 		Namespace: j.Namespace, Pod: j.Pod, UID: string(j.UID), Revision: j.Revision,
 		Requested: j.Requested,
 	}
-	count := map[nodeapi.State]int{}
+	count := map[api.PullState]int{}
 	for _, w := range j.Images {
-		i := nodeapi.Image{Image: w.Image, State: nodeapi.Queued}
+		i := api.Image{Image: w.Image, State: api.Queued}
 		if t := q.tasks[w.Name]; t != nil {
 			i = t.state(w.Image, j.Namespace, time.Now())
 		}
@@ -25,21 +25,21 @@ func (q *Queue) stateLocked(j *job.Job) nodeapi.ImagePull {
 		s.Images = append(s.Images, i)
 	}
 	switch {
-	case count[nodeapi.Ready] == len(j.Images):
-		s.State = nodeapi.Ready
-	case count[nodeapi.Pulling] > 0:
-		s.State = nodeapi.Pulling
-	case count[nodeapi.Queued] > 0:
-		s.State = nodeapi.Queued
+	case count[api.Ready] == len(j.Images):
+		s.State = api.Ready
+	case count[api.Pulling] > 0:
+		s.State = api.Pulling
+	case count[api.Queued] > 0:
+		s.State = api.Queued
 	default:
-		s.State = nodeapi.Failed
+		s.State = api.Failed
 	}
 	return s
 }
 
 // ending is the last state of a job, for those who follow the job.
 type ending struct {
-	last nodeapi.ImagePull
+	last api.ImagePull
 	at   time.Time
 }
 
@@ -47,20 +47,20 @@ type ending struct {
 const endingKept = time.Minute
 
 // endLocked records that j ends with the state how, unless it is ready.
-func (q *Queue) endLocked(j *job.Job, how nodeapi.State, now time.Time) {
+func (q *Queue) endLocked(j *job.Job, how api.PullState, now time.Time) {
 	maps.DeleteFunc(q.ended, func(_ types.UID, e ending) bool { return now.Sub(e.at) > endingKept })
 	if j.Cancelled {
 		return
 	}
 	last := q.stateLocked(j)
-	if last.State != nodeapi.Ready {
+	if last.State != api.Ready {
 		last.State = how
 	}
 	q.ended[j.UID] = ending{last, now}
 }
 
 // Status returns the state of j, which may have ended, and whether that state is final.
-func (q *Queue) Status(j *job.Job) (nodeapi.ImagePull, bool) {
+func (q *Queue) Status(j *job.Job) (api.ImagePull, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.jobs[j.UID]
@@ -69,49 +69,49 @@ func (q *Queue) Status(j *job.Job) (nodeapi.ImagePull, bool) {
 			return e.last, true
 		}
 		last := q.stateLocked(j)
-		last.State = nodeapi.Superseded
+		last.State = api.Superseded
 		return last, true
 	}
 	state := q.stateLocked(now)
-	return state, state.State == nodeapi.Ready || isTerminal(state)
+	return state, state.State == api.Ready || isTerminal(state)
 }
 
 // isTerminal reports whether each image is either ready or can never be pulled, and one cannot.
-func isTerminal(s nodeapi.ImagePull) bool {
+func isTerminal(s api.ImagePull) bool {
 	for _, i := range s.Images {
-		if i.State != nodeapi.Ready && (i.State != nodeapi.Failed || i.NextRetry != nil) {
+		if i.State != api.Ready && (i.State != api.Failed || i.NextRetry != nil) {
 			return false
 		}
 	}
-	return s.State == nodeapi.Failed
+	return s.State == api.Failed
 }
 
 // State returns the state of a pod's pre-pull, and false if the pod has none.
-func (q *Queue) State(pod types.NamespacedName) (nodeapi.ImagePull, bool) {
+func (q *Queue) State(pod types.NamespacedName) (api.ImagePull, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.knownLocked(q.findLocked(pod))
 }
 
 // StateOf is State for the pod with this UID.
-func (q *Queue) StateOf(pod types.UID) (nodeapi.ImagePull, bool) {
+func (q *Queue) StateOf(pod types.UID) (api.ImagePull, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.knownLocked(q.jobs[pod])
 }
 
-func (q *Queue) knownLocked(j *job.Job) (nodeapi.ImagePull, bool) {
+func (q *Queue) knownLocked(j *job.Job) (api.ImagePull, bool) {
 	if j == nil || j.Cancelled {
-		return nodeapi.ImagePull{}, false
+		return api.ImagePull{}, false
 	}
 	return q.stateLocked(j), true
 }
 
 // States returns all pre-pulls, in the order of their requests.
-func (q *Queue) States() []nodeapi.ImagePull {
+func (q *Queue) States() []api.ImagePull {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	list := []nodeapi.ImagePull{}
+	list := []api.ImagePull{}
 	for _, j := range q.sortedLocked() {
 		if !j.Cancelled {
 			list = append(list, q.stateLocked(j))
@@ -121,10 +121,10 @@ func (q *Queue) States() []nodeapi.ImagePull {
 }
 
 // Count returns how many images are in each state.
-func (q *Queue) Count() map[nodeapi.State]int {
+func (q *Queue) Count() map[api.PullState]int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	count := map[nodeapi.State]int{}
+	count := map[api.PullState]int{}
 	for _, t := range q.tasks {
 		count[t.state(t.Image, "", time.Now()).State]++
 	}

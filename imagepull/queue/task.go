@@ -9,7 +9,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/imagepull/backoff"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // firstRetry is the backoff after the first failure.
@@ -118,13 +118,13 @@ func (t *Task) setDue(due time.Time) {
 
 // state returns the part of t that pods of a namespace may know. image is the image's name in
 // the pod.
-func (t *Task) state(image, namespace string, now time.Time) nodeapi.Image {
-	i := nodeapi.Image{
-		Image: image, State: nodeapi.Queued,
+func (t *Task) state(image, namespace string, now time.Time) api.Image {
+	i := api.Image{
+		Image: image, State: api.Queued,
 		BytesDone: t.progress.Done, BytesTotal: t.progress.Total, Attempts: t.attempts,
 	}
 	if t.ready != nil {
-		i.State, i.Digest = nodeapi.Ready, t.ready.Target.Digest.String()
+		i.State, i.Digest = api.Ready, t.ready.Target.Digest.String()
 		return i
 	}
 	if t.failure != nil {
@@ -132,12 +132,12 @@ func (t *Task) state(image, namespace string, now time.Time) nodeapi.Image {
 	}
 	switch {
 	case t.running:
-		i.State = nodeapi.Pulling
+		i.State = api.Pulling
 	case t.failure == nil:
 	case t.failure.Permanent:
-		i.State = nodeapi.Failed
+		i.State = api.Failed
 	case t.due.After(now):
-		i.State = nodeapi.Failed
+		i.State = api.Failed
 		due := t.due.UTC().Truncate(time.Second)
 		i.NextRetry = &due
 	}

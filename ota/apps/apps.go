@@ -11,9 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/podstatus"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
+	"github.com/edgehub-io/edgehub/ota/api/podstatus"
 )
 
 // Options are where a List reads. All but Size are required, and must be safe for concurrent use. None of
@@ -22,44 +21,44 @@ type Options struct {
 	// Pods returns the pods of the node, read-only, as the cloud has them.
 	Pods func() []*corev1.Pod
 	// Pull, Upgrade and Hold return what there is of a pod.
-	Pull    func(types.NamespacedName) (nodeapi.ImagePull, bool)
-	Upgrade func(types.NamespacedName) (nodeapi.Upgrade, bool)
-	Hold    func(*corev1.Pod) (nodeapi.Hold, bool)
+	Pull    func(types.NamespacedName) (api.ImagePull, bool)
+	Upgrade func(types.NamespacedName) (api.Upgrade, bool)
+	Hold    func(*corev1.Pod) (api.Hold, bool)
 	// Size returns how many bytes a pull of a target would fetch, 0 while that is unknown. Nil: it always is.
-	Size func(*corev1.Pod, upgrade.Target) int64
+	Size func(*corev1.Pod, api.Target) int64
 	// Refused returns why a pod cannot be upgraded now, in one line, or nil.
 	Refused func(*corev1.Pod) error
 	// Seconds returns how long the app of a pod took to start, 0 if that is unknown.
 	Seconds func(*corev1.Pod) int
 	// Previous returns what a rollback of a pod leads to, and false if there is nothing.
-	Previous func(*corev1.Pod) (upgrade.Target, bool)
+	Previous func(*corev1.Pod) (api.Target, bool)
 }
 
 // List returns the list of the node's apps. It is safe for concurrent use.
-func List(o *Options) nodeapi.AppList {
-	list := nodeapi.AppList{Items: []nodeapi.App{}}
+func List(o *Options) api.AppList {
+	list := api.AppList{Items: []api.App{}}
 	for _, pod := range o.Pods() {
 		if phase := pod.Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
 			list.Items = append(list.Items, o.app(pod))
 		}
 	}
-	slices.SortFunc(list.Items, func(a, b nodeapi.App) int {
+	slices.SortFunc(list.Items, func(a, b api.App) int {
 		return cmp.Or(cmp.Compare(rank(&a), rank(&b)), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Pod, b.Pod))
 	})
 	return list
 }
 
 // rank orders apps that can be upgraded before the others.
-func rank(a *nodeapi.App) int {
+func rank(a *api.App) int {
 	if a.Update != nil {
 		return 0
 	}
 	return 1
 }
 
-func (o *Options) app(pod *corev1.Pod) nodeapi.App {
+func (o *Options) app(pod *corev1.Pod) api.App {
 	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-	a := nodeapi.App{
+	a := api.App{
 		Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Deleting: pod.DeletionTimestamp != nil,
 		Ready: podstatus.IsReady(pod), Restarts: podstatus.Restarts(pod),
 	}
@@ -80,21 +79,21 @@ func (o *Options) app(pod *corev1.Pod) nodeapi.App {
 	if h, ok := o.Hold(pod); ok {
 		a.Hold = &h
 	}
-	need := upgrade.Condition(pod, upgrade.NeedCondition)
+	need := api.Condition(pod, api.NeedCondition)
 	if need == nil {
 		return a // the controller does not leave it to the node's owner
 	}
-	if policy, err := upgrade.PolicyOf(pod); err == nil {
+	if policy, err := api.PolicyOf(pod); err == nil {
 		a.MayHold = policy.MaxHold > 0
 		if target, ok := o.Previous(pod); ok && policy.Rollback {
 			a.MayRollback = true
-			if upgrade.NoWayBack(pod, target.Revision) == "" {
+			if api.NoWayBack(pod, target.Revision) == "" {
 				a.Previous = targetImages(target)
 			}
 		}
 	}
 	if need.Status == corev1.ConditionTrue {
-		a.Update = o.update(pod, name, upgrade.RevisionOf(need), a.Images)
+		a.Update = o.update(pod, name, api.RevisionOf(need), a.Images)
 	}
 	return a
 }
@@ -115,7 +114,7 @@ func imagesOf(pod *corev1.Pod) []string {
 	return images
 }
 
-func targetImages(t upgrade.Target) []string {
+func targetImages(t api.Target) []string {
 	images := []string{}
 	for _, c := range t.Containers {
 		images = appendOnce(images, c.Image)
@@ -130,9 +129,9 @@ func appendOnce(all []string, one string) []string {
 	return append(all, one)
 }
 
-func (o *Options) update(pod *corev1.Pod, name types.NamespacedName, revision string, running []string) *nodeapi.AppUpdate {
-	u := &nodeapi.AppUpdate{Revision: revision, Images: []string{}, Seconds: o.Seconds(pod)}
-	target, ok, err := upgrade.TargetOf(pod)
+func (o *Options) update(pod *corev1.Pod, name types.NamespacedName, revision string, running []string) *api.AppUpdate {
+	u := &api.AppUpdate{Revision: revision, Images: []string{}, Seconds: o.Seconds(pod)}
+	target, ok, err := api.TargetOf(pod)
 	known := ok && err == nil && target.Revision == revision
 	if known {
 		for _, image := range targetImages(target) {
@@ -142,10 +141,10 @@ func (o *Options) update(pod *corev1.Pod, name types.NamespacedName, revision st
 		}
 	}
 	if p, ok := o.Pull(name); ok && p.UID == string(pod.UID) && p.Revision == revision {
-		u.Pull, u.Here, u.Bytes = &p, p.State == nodeapi.Ready, missingBytes(&p)
+		u.Pull, u.Here, u.Bytes = &p, p.State == api.Ready, missingBytes(&p)
 	} else {
-		image := upgrade.Condition(pod, upgrade.ImageCondition)
-		u.Here = image != nil && image.Status == corev1.ConditionTrue && upgrade.RevisionOf(image) == revision
+		image := api.Condition(pod, api.ImageCondition)
+		u.Here = image != nil && image.Status == corev1.ConditionTrue && api.RevisionOf(image) == revision
 		if known && !u.Here && o.Size != nil {
 			u.Bytes = o.Size(pod, target)
 		}
@@ -157,7 +156,7 @@ func (o *Options) update(pod *corev1.Pod, name types.NamespacedName, revision st
 }
 
 // missingBytes returns how much is to be downloaded, or 0 while that is unknown.
-func missingBytes(p *nodeapi.ImagePull) (missing int64) {
+func missingBytes(p *api.ImagePull) (missing int64) {
 	for _, i := range p.Images {
 		if i.BytesTotal == 0 {
 			return 0

@@ -13,29 +13,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/apps"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // sources are what a List reads of one pod.
 type sources struct {
-	pull     *nodeapi.ImagePull
-	last     *nodeapi.Upgrade
-	hold     *nodeapi.Hold
+	pull     *api.ImagePull
+	last     *api.Upgrade
+	hold     *api.Hold
 	refused  error
-	previous *upgrade.Target
+	previous *api.Target
 }
 
-func (s *sources) list(pods ...*corev1.Pod) nodeapi.AppList {
+func (s *sources) list(pods ...*corev1.Pod) api.AppList {
 	return apps.List(&apps.Options{
 		Pods:     func() []*corev1.Pod { return pods },
-		Pull:     func(types.NamespacedName) (nodeapi.ImagePull, bool) { return deref(s.pull) },
-		Upgrade:  func(types.NamespacedName) (nodeapi.Upgrade, bool) { return deref(s.last) },
-		Hold:     func(*corev1.Pod) (nodeapi.Hold, bool) { return deref(s.hold) },
+		Pull:     func(types.NamespacedName) (api.ImagePull, bool) { return deref(s.pull) },
+		Upgrade:  func(types.NamespacedName) (api.Upgrade, bool) { return deref(s.last) },
+		Hold:     func(*corev1.Pod) (api.Hold, bool) { return deref(s.hold) },
 		Seconds:  func(*corev1.Pod) int { return 4 },
 		Refused:  func(*corev1.Pod) error { return s.refused },
-		Previous: func(*corev1.Pod) (upgrade.Target, bool) { return deref(s.previous) },
+		Previous: func(*corev1.Pod) (api.Target, bool) { return deref(s.previous) },
 	})
 }
 
@@ -64,17 +63,17 @@ func pod(change ...func(*corev1.Pod)) *corev1.Pod {
 
 // marked has the controller offer revision r2, with camera:v2.
 func marked(p *corev1.Pod) {
-	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: upgrade.NeedCondition, Status: corev1.ConditionTrue, Message: upgrade.Message("r2")})
-	target := upgrade.Target{Revision: "r2", Containers: []upgrade.Image{{Name: "camera", Image: "camera:v2"}, {Name: "side", Image: "side:1"}}}
-	p.Annotations[upgrade.TargetAnnotation] = target.Encode()
+	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: api.NeedCondition, Status: corev1.ConditionTrue, Message: api.Message("r2")})
+	target := api.Target{Revision: "r2", Containers: []api.TargetImage{{Name: "camera", Image: "camera:v2"}, {Name: "side", Image: "side:1"}}}
+	p.Annotations[api.TargetAnnotation] = target.Encode()
 }
 
 func newest(p *corev1.Pod) {
-	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: upgrade.NeedCondition, Status: corev1.ConditionFalse, Message: upgrade.Message("r1")})
+	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: api.NeedCondition, Status: corev1.ConditionFalse, Message: api.Message("r1")})
 }
 
-func policy(want upgrade.Policy) func(*corev1.Pod) {
-	return func(p *corev1.Pod) { p.Annotations[upgrade.PolicyAnnotation] = want.Encode() }
+func policy(want api.Policy) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Annotations[api.PolicyAnnotation] = want.Encode() }
 }
 
 func crashed(p *corev1.Pod) {
@@ -85,19 +84,19 @@ func crashed(p *corev1.Pod) {
 	}}
 }
 
-func pull(state nodeapi.State, done, total int64) *nodeapi.ImagePull {
-	return &nodeapi.ImagePull{UID: "uid-x", Revision: "r2", State: state, Images: []nodeapi.Image{{Image: "camera:v2", State: state, BytesDone: done, BytesTotal: total}}}
+func pull(state api.PullState, done, total int64) *api.ImagePull {
+	return &api.ImagePull{UID: "uid-x", Revision: "r2", State: state, Images: []api.Image{{Image: "camera:v2", State: state, BytesDone: done, BytesTotal: total}}}
 }
 
 func TestList(t *testing.T) {
-	hold := &nodeapi.Hold{Reason: "unloading"}
-	back := &upgrade.Target{Revision: "r0", Containers: []upgrade.Image{{Name: "camera", Image: "camera:v0"}}}
-	queued := &nodeapi.Upgrade{UID: "uid-x", State: nodeapi.WaitingForCloud}
-	plain := nodeapi.App{
+	hold := &api.Hold{Reason: "unloading"}
+	back := &api.Target{Revision: "r0", Containers: []api.TargetImage{{Name: "camera", Image: "camera:v0"}}}
+	queued := &api.Upgrade{UID: "uid-x", State: api.WaitingForCloud}
+	plain := api.App{
 		Namespace: "site", Pod: "camera-x", UID: "uid-x", Kind: "DaemonSet", Workload: "camera", Images: []string{"camera:v1", "side:1"},
 		Ready: true, Started: new(time.Unix(100, 0)),
 	}
-	managed := func(change func(*nodeapi.App)) nodeapi.App {
+	managed := func(change func(*api.App)) api.App {
 		a := plain
 		a.MayHold = true
 		if change != nil {
@@ -105,9 +104,9 @@ func TestList(t *testing.T) {
 		}
 		return a
 	}
-	update := func(change func(*nodeapi.AppUpdate)) func(*nodeapi.App) {
-		return func(a *nodeapi.App) {
-			a.Update = &nodeapi.AppUpdate{Revision: "r2", Images: []string{"camera:v2"}, Seconds: 4}
+	update := func(change func(*api.AppUpdate)) func(*api.App) {
+		return func(a *api.App) {
+			a.Update = &api.AppUpdate{Revision: "r2", Images: []string{"camera:v2"}, Seconds: 4}
 			if change != nil {
 				change(a.Update)
 			}
@@ -116,53 +115,53 @@ func TestList(t *testing.T) {
 	tests := map[string]struct {
 		pod  *corev1.Pod
 		of   sources
-		want nodeapi.App
+		want api.App
 	}{
 		"a pod that its owner has no say in": {pod(), sources{previous: back}, plain},
 		"the newest version":                 {pod(newest), sources{}, managed(nil)},
 		"an update":                          {pod(marked), sources{}, managed(update(nil))},
-		"an update that is refused": {pod(marked), sources{refused: errors.New("not now")}, managed(update(func(u *nodeapi.AppUpdate) {
+		"an update that is refused": {pod(marked), sources{refused: errors.New("not now")}, managed(update(func(u *api.AppUpdate) {
 			u.Blocked = "not now"
 		}))},
-		"its images come": {pod(marked), sources{pull: pull(nodeapi.Pulling, 5, 40)}, managed(update(func(u *nodeapi.AppUpdate) {
-			u.Pull, u.Bytes = pull(nodeapi.Pulling, 5, 40), 35
+		"its images come": {pod(marked), sources{pull: pull(api.Pulling, 5, 40)}, managed(update(func(u *api.AppUpdate) {
+			u.Pull, u.Bytes = pull(api.Pulling, 5, 40), 35
 		}))},
-		"they come, and nobody knows how much": {pod(marked), sources{pull: pull(nodeapi.Pulling, 5, 0)}, managed(update(func(u *nodeapi.AppUpdate) {
-			u.Pull = pull(nodeapi.Pulling, 5, 0)
+		"they come, and nobody knows how much": {pod(marked), sources{pull: pull(api.Pulling, 5, 0)}, managed(update(func(u *api.AppUpdate) {
+			u.Pull = pull(api.Pulling, 5, 0)
 		}))},
-		"they are here": {pod(marked), sources{pull: pull(nodeapi.Ready, 40, 40)}, managed(update(func(u *nodeapi.AppUpdate) {
-			u.Pull, u.Here = pull(nodeapi.Ready, 40, 40), true
+		"they are here": {pod(marked), sources{pull: pull(api.Ready, 40, 40)}, managed(update(func(u *api.AppUpdate) {
+			u.Pull, u.Here = pull(api.Ready, 40, 40), true
 		}))},
-		"a pull of an earlier revision": {pod(marked), sources{pull: &nodeapi.ImagePull{UID: "uid-x", Revision: "r1", State: nodeapi.Ready}}, managed(update(nil))},
+		"a pull of an earlier revision": {pod(marked), sources{pull: &api.ImagePull{UID: "uid-x", Revision: "r1", State: api.Ready}}, managed(update(nil))},
 		"the pod shows that they are here": {pod(marked, func(p *corev1.Pod) {
-			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: upgrade.ImageCondition, Status: corev1.ConditionTrue, Message: upgrade.Message("r2")})
-		}), sources{}, managed(update(func(u *nodeapi.AppUpdate) { u.Here = true }))},
-		"on hold, queued, and with a way back": {pod(marked, policy(upgrade.Policy{MaxHold: time.Hour, Rollback: true, History: 1})), sources{hold: hold, last: queued, previous: back},
-			managed(func(a *nodeapi.App) {
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: api.ImageCondition, Status: corev1.ConditionTrue, Message: api.Message("r2")})
+		}), sources{}, managed(update(func(u *api.AppUpdate) { u.Here = true }))},
+		"on hold, queued, and with a way back": {pod(marked, policy(api.Policy{MaxHold: time.Hour, Rollback: true, History: 1})), sources{hold: hold, last: queued, previous: back},
+			managed(func(a *api.App) {
 				update(nil)(a)
 				a.Hold, a.Upgrade, a.MayRollback, a.Previous = hold, queued, true, []string{"camera:v0"}
 			})},
 		"the cluster has the version before no more": {pod(newest, func(p *corev1.Pod) {
-			p.Annotations = map[string]string{upgrade.PolicyAnnotation: upgrade.Policy{MaxHold: time.Hour, Rollback: true}.EncodeWith(map[string]string{})}
-		}), sources{previous: back}, managed(func(a *nodeapi.App) { a.MayRollback = true })},
-		"neither holds nor rollbacks are permitted": {pod(newest, policy(upgrade.Policy{})), sources{previous: back}, plain},
-		"the upgrade of an earlier pod of the name": {pod(newest), sources{last: &nodeapi.Upgrade{UID: "other"}}, managed(nil)},
-		"a container that crashes": {pod(crashed), sources{}, func() nodeapi.App {
+			p.Annotations = map[string]string{api.PolicyAnnotation: api.Policy{MaxHold: time.Hour, Rollback: true}.EncodeWith(map[string]string{})}
+		}), sources{previous: back}, managed(func(a *api.App) { a.MayRollback = true })},
+		"neither holds nor rollbacks are permitted": {pod(newest, policy(api.Policy{})), sources{previous: back}, plain},
+		"the upgrade of an earlier pod of the name": {pod(newest), sources{last: &api.Upgrade{UID: "other"}}, managed(nil)},
+		"a container that crashes": {pod(crashed), sources{}, func() api.App {
 			a := plain
 			a.Ready, a.Restarts, a.Trouble = false, 7, "container camera: CrashLoopBackOff, restarts: 7, last exit code 1"
 			return a
 		}()},
-		"a pod that ends": {pod(crashed, func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }), sources{}, func() nodeapi.App {
+		"a pod that ends": {pod(crashed, func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }), sources{}, func() api.App {
 			a := plain
 			a.Ready, a.Restarts, a.Deleting = false, 7, true
 			return a
 		}()},
-		"a start in a year that JSON has not": {pod(func(p *corev1.Pod) { p.Status.StartTime = new(metav1.Unix(1<<40, 0)) }), sources{}, func() nodeapi.App {
+		"a start in a year that JSON has not": {pod(func(p *corev1.Pod) { p.Status.StartTime = new(metav1.Unix(1<<40, 0)) }), sources{}, func() api.App {
 			a := plain
 			a.Started = nil
 			return a
 		}()},
-		"a target that is none": {pod(marked, func(p *corev1.Pod) { p.Annotations[upgrade.TargetAnnotation] = strings.Repeat("{", 200_000) }), sources{}, managed(update(func(u *nodeapi.AppUpdate) {
+		"a target that is none": {pod(marked, func(p *corev1.Pod) { p.Annotations[api.TargetAnnotation] = strings.Repeat("{", 200_000) }), sources{}, managed(update(func(u *api.AppUpdate) {
 			u.Images = []string{}
 		}))},
 	}

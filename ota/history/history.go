@@ -24,9 +24,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/podfiles"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 const (
@@ -89,8 +88,8 @@ type seen struct {
 }
 
 type revision struct {
-	upgrade.Target           // as of the pod's spec
-	Since          time.Time `json:"since"`
+	api.Target           // as of the pod's spec
+	Since      time.Time `json:"since"`
 	// StartSeconds is how long its containers took from their start to Ready when the first pod of it
 	// began; 0 is unknown.
 	StartSeconds int `json:"startSeconds,omitempty"`
@@ -163,7 +162,7 @@ func (h *History) Images() []string {
 }
 
 // Of returns the revisions that a pod's app has run on this node, the pod's own first.
-func (h *History) Of(pod *corev1.Pod) nodeapi.History {
+func (h *History) Of(pod *corev1.Pod) api.History {
 	current := current(pod)
 	all := h.revisions(pod)
 	own := slices.IndexFunc(all, func(r revision) bool { return r.Revision == current.Revision })
@@ -171,13 +170,13 @@ func (h *History) Of(pod *corev1.Pod) nodeapi.History {
 		current = all[own]
 		all = slices.Delete(all, own, own+1)
 	}
-	list := nodeapi.History{Items: []nodeapi.Revision{}}
+	list := api.History{Items: []api.Revision{}}
 	for _, r := range slices.Insert(all, 0, current) {
 		images, blocked := r.images(), ""
 		if r.Revision != current.Revision {
-			blocked = upgrade.NoWayBack(pod, r.Revision)
+			blocked = api.NoWayBack(pod, r.Revision)
 		}
-		list.Items = append(list.Items, nodeapi.Revision{
+		list.Items = append(list.Items, api.Revision{
 			Revision: r.Revision, Since: r.Since, Current: r.Revision == current.Revision, Images: images,
 			Retained: !slices.ContainsFunc(images, func(i string) bool { return !h.Retained(i) }), Blocked: blocked,
 		})
@@ -187,7 +186,7 @@ func (h *History) Of(pod *corev1.Pod) nodeapi.History {
 
 // Previous returns the target to which a pod would be rolled back: the one with this hash, or the one
 // before the current if it is empty. It returns false if there is none but the pod's own.
-func (h *History) Previous(pod *corev1.Pod, hash string) (upgrade.Target, bool) {
+func (h *History) Previous(pod *corev1.Pod, hash string) (api.Target, bool) {
 	current := current(pod)
 	for _, r := range h.revisions(pod) {
 		if r.Revision == current.Revision || hash != "" && hash != r.Revision {
@@ -195,11 +194,11 @@ func (h *History) Previous(pod *corev1.Pod, hash string) (upgrade.Target, bool) 
 		}
 		return r.Target, true
 	}
-	return upgrade.Target{}, false
+	return api.Target{}, false
 }
 
 // Missing returns those images of a target that are certainly not on the node, each once.
-func (h *History) Missing(t upgrade.Target) []string {
+func (h *History) Missing(t api.Target) []string {
 	return slices.DeleteFunc(revision{Target: t}.images(), func(i string) bool { return !h.Options.Missing(i) })
 }
 
@@ -216,7 +215,7 @@ func current(pod *corev1.Pod) revision {
 	if pod.Status.StartTime != nil {
 		since = pod.Status.StartTime.Time
 	}
-	return revision{Target: upgrade.NewTarget(pod.Labels[appsv1.ControllerRevisionHashLabelKey], &pod.Spec), Since: since.UTC(), StartSeconds: startSeconds(pod)}
+	return revision{Target: api.NewTarget(pod.Labels[appsv1.ControllerRevisionHashLabelKey], &pod.Spec), Since: since.UTC(), StartSeconds: startSeconds(pod)}
 }
 
 // maxStart is longer than apps take to start: a pod that became Ready later was Ready before, and the hub
@@ -226,7 +225,7 @@ const maxStart = 10 * time.Minute
 // startSeconds returns how long the containers of a pod that is Ready for the first time took to become so,
 // rounded up, or 0 if that cannot be known.
 func startSeconds(pod *corev1.Pod) int {
-	ready := upgrade.Condition(pod, corev1.PodReady)
+	ready := api.Condition(pod, corev1.PodReady)
 	var first time.Time
 	for i := range pod.Status.ContainerStatuses {
 		c := &pod.Status.ContainerStatuses[i]

@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // podOf returns a Ready pod of DaemonSet web that runs app:REVISION, and allows two rollbacks.
@@ -26,7 +26,7 @@ func podOf(name, revision string, change ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: name, UID: types.UID("uid-" + name),
 		Labels:      map[string]string{appsv1.ControllerRevisionHashLabelKey: revision},
-		Annotations: map[string]string{upgrade.PolicyAnnotation: upgrade.Policy{Rollback: true, History: 2}.Encode()},
+		Annotations: map[string]string{api.PolicyAnnotation: api.Policy{Rollback: true, History: 2}.Encode()},
 		OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: "apps/v1", Kind: "DaemonSet", Name: "web", UID: "uid-web", Controller: &controller,
 		}},
@@ -52,8 +52,8 @@ func ownedBy(uid types.UID) func(*corev1.Pod) {
 
 func recreated(p *corev1.Pod) { p.OwnerReferences[0].UID = "uid-web-2" }
 
-func policy(want upgrade.Policy) func(*corev1.Pod) {
-	return func(p *corev1.Pod) { p.Annotations[upgrade.PolicyAnnotation] = want.Encode() }
+func policy(want api.Policy) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Annotations[api.PolicyAnnotation] = want.Encode() }
 }
 
 func created(seconds int) func(*corev1.Pod) {
@@ -115,11 +115,11 @@ func TestWhatANodeHasRun(t *testing.T) {
 		"pods without an owner have none":          {[]pods{{podOf("a", "v1", ownerless)}, {podOf("a", "v2", ownerless)}}, "v2*"},
 		"two pods of two revisions, of which both stay": {
 			[]pods{
-				{podOf("a", "v1", created(1), policy(upgrade.Policy{History: 0}))},
-				{podOf("a", "v1", created(1), policy(upgrade.Policy{History: 0})), podOf("b", "v2", created(2), policy(upgrade.Policy{History: 0}))},
+				{podOf("a", "v1", created(1), policy(api.Policy{History: 0}))},
+				{podOf("a", "v1", created(1), policy(api.Policy{History: 0})), podOf("b", "v2", created(2), policy(api.Policy{History: 0}))},
 			}, "v2* v1",
 		},
-		"no history is wanted": {[]pods{{podOf("a", "v1")}, {podOf("b", "v2", policy(upgrade.Policy{History: 0}))}}, "v2*"},
+		"no history is wanted": {[]pods{{podOf("a", "v1")}, {podOf("b", "v2", policy(api.Policy{History: 0}))}}, "v2*"},
 		"a new pod has no policy yet": {
 			[]pods{{podOf("a", "v1")}, {podOf("b", "v2")}, {podOf("c", "v3", unmarked)}}, "v3* v2 v1",
 		},
@@ -194,7 +194,7 @@ func TestWhichImagesStay(t *testing.T) {
 	if items[1].Blocked != "" {
 		t.Errorf("an older controller says nothing, and the history: %+v", items)
 	}
-	pod.Annotations[upgrade.PolicyAnnotation] = upgrade.Policy{Rollback: true, History: 2}.EncodeWith(map[string]string{"v1": "spec.volumes differs"})
+	pod.Annotations[api.PolicyAnnotation] = api.Policy{Rollback: true, History: 2}.EncodeWith(map[string]string{"v1": "spec.volumes differs"})
 	if items := h.Of(pod).Items; items[0].Blocked != "" || items[1].Blocked != "spec.volumes differs" {
 		t.Errorf("got %+v, want why v1 is no way back", items)
 	}
@@ -202,12 +202,12 @@ func TestWhichImagesStay(t *testing.T) {
 	if got := h.Missing(previous); !slices.Equal(got, []string{"app:v1"}) {
 		t.Errorf("missing: got %q", got)
 	}
-	h.Update([]*corev1.Pod{podOf("b", "v2", policy(upgrade.Policy{MaxHold: 1, History: 2}))})
+	h.Update([]*corev1.Pod{podOf("b", "v2", policy(api.Policy{MaxHold: 1, History: 2}))})
 	if got := h.Images(); got != nil {
 		t.Errorf("without rollback: got %q", got)
 	}
 	h.Update([]*corev1.Pod{pod})
-	h.Update([]*corev1.Pod{podOf("b", "v2", func(p *corev1.Pod) { p.Annotations[upgrade.PolicyAnnotation] = "forged" })})
+	h.Update([]*corev1.Pod{podOf("b", "v2", func(p *corev1.Pod) { p.Annotations[api.PolicyAnnotation] = "forged" })})
 	if got := h.Images(); len(got) != 3 {
 		t.Errorf("a policy that cannot be read removes images: got %q", got)
 	}

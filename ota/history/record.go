@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Update records what the pods of the node run. It must be called with all of them, read-only, when
@@ -31,7 +31,7 @@ func (h *History) Update(pods []*corev1.Pod) {
 	for key, pods := range after {
 		a, exists := before[key]
 		if !exists {
-			a.History = upgrade.DefaultPolicy().History
+			a.History = api.DefaultPolicy().History
 		}
 		next := h.next(a, pods)
 		if same := reflect.DeepEqual(a, next); same && !h.unsaved[key] || !exists && !h.makeRoom() {
@@ -56,9 +56,9 @@ func (h *History) next(a app, pods []*corev1.Pod) app {
 		next.Absent, next.Pods = 0, map[types.UID]seen{}
 	}
 	for _, pod := range pods {
-		_, annotated := pod.Annotations[upgrade.PolicyAnnotation]
+		_, annotated := pod.Annotations[api.PolicyAnnotation]
 		s := a.Pods[pod.UID]
-		s.Marked = s.Marked || annotated || upgrade.Condition(pod, upgrade.NeedCondition) != nil
+		s.Marked = s.Marked || annotated || api.Condition(pod, api.NeedCondition) != nil
 		next.Pods[pod.UID] = s
 		if r := current(pod); r.Revision != "" && isReady(pod) && len(r.Encode()) <= maxRevision {
 			next.record(pod.UID, r)
@@ -119,7 +119,7 @@ func (a *app) trim() {
 func (a *app) setPolicy(pods []*corev1.Pod) {
 	first := true
 	for _, pod := range pods {
-		p, err := upgrade.PolicyOf(pod)
+		p, err := api.PolicyOf(pod)
 		if err != nil || !a.Pods[pod.UID].Marked {
 			continue
 		}
@@ -131,6 +131,6 @@ func (a *app) setPolicy(pods []*corev1.Pod) {
 }
 
 func isReady(pod *corev1.Pod) bool {
-	c := upgrade.Condition(pod, corev1.PodReady)
+	c := api.Condition(pod, corev1.PodReady)
 	return pod.DeletionTimestamp == nil && c != nil && c.Status == corev1.ConditionTrue
 }

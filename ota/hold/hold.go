@@ -4,7 +4,7 @@
 //
 // A pod may be held for the MaxHold of its policy. That counts from its first hold, however often
 // the hold is extended, removed and set again, until the pod has been without one for
-// upgrade.HoldPause, or was replaced. The controller counts for itself, by the same rule.
+// api.HoldPause, or was replaced. The controller counts for itself, by the same rule.
 //
 // While the hub runs, a hold lasts as long as it was meant to, whatever happens to the node's
 // clock. Across a restart only that clock counts; if it has gone back to before the hold began,
@@ -25,10 +25,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/ota"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/podfiles"
 	"github.com/edgehub-io/edgehub/ota/podreport"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // Pods are the pods of the node.
@@ -63,7 +62,7 @@ type Holds struct {
 
 var _ ota.Holds = (*Holds)(nil)
 
-// record is the file of a hold, by the node's clock. It is kept for upgrade.HoldPause after Until.
+// record is the file of a hold, by the node's clock. It is kept for api.HoldPause after Until.
 type record struct {
 	UID    types.UID `json:"uid"`
 	Since  time.Time `json:"since"`
@@ -113,17 +112,17 @@ func (r record) at(now time.Time) hold {
 
 // Set implements ota.Holds. It returns ota.ErrHeldTooLong once the pod has been held for the
 // maximum, and holds it for less than length if the maximum is reached before.
-func (h *Holds) Set(pod *corev1.Pod, policy upgrade.Policy, length time.Duration, reason string) (nodeapi.Hold, error) {
+func (h *Holds) Set(pod *corev1.Pod, policy api.Policy, length time.Duration, reason string) (api.Hold, error) {
 	h.writing.Lock()
 	defer h.writing.Unlock()
 	name, now := nameOf(pod), time.Now()
 	next := h.get(name)
-	if next.UID != pod.UID || now.Sub(next.ends) >= upgrade.HoldPause {
+	if next.UID != pod.UID || now.Sub(next.ends) >= api.HoldPause {
 		next = hold{record: record{UID: pod.UID}, begun: now}
 	}
 	latest := next.begun.Add(policy.MaxHold)
 	if !now.Before(latest) {
-		return nodeapi.Hold{}, fmt.Errorf("%w, %v, since %s", ota.ErrHeldTooLong, policy.MaxHold, next.Since.UTC().Format(time.RFC3339))
+		return api.Hold{}, fmt.Errorf("%w, %v, since %s", ota.ErrHeldTooLong, policy.MaxHold, next.Since.UTC().Format(time.RFC3339))
 	}
 	next.ends, next.set, next.Reason = now.Add(length), now, reason
 	if next.ends.After(latest) {
@@ -135,7 +134,7 @@ func (h *Holds) Set(pod *corev1.Pod, policy upgrade.Policy, length time.Duration
 	}
 	next.Until = next.Since.Add(next.ends.Sub(next.begun).Round(time.Second))
 	if err := h.files.Put(name, next.record); err != nil {
-		return nodeapi.Hold{}, err
+		return api.Hold{}, err
 	}
 	h.put(name, next)
 	return h.describe(name, next), nil
@@ -164,17 +163,17 @@ func (h *Holds) shorten(name types.NamespacedName, current hold, at time.Time) e
 }
 
 // Of implements ota.Holds. Pods may know the pod later than the caller.
-func (h *Holds) Of(pod *corev1.Pod) (nodeapi.Hold, bool) {
+func (h *Holds) Of(pod *corev1.Pod) (api.Hold, bool) {
 	name := nameOf(pod)
 	current := h.get(name)
 	return h.describe(name, current), current.counts(pod.UID)
 }
 
 // State implements ota.Holds.
-func (h *Holds) State(pod types.NamespacedName) (nodeapi.Hold, bool) {
+func (h *Holds) State(pod types.NamespacedName) (api.Hold, bool) {
 	current := h.get(pod)
 	if !h.holding(pod, current) {
-		return nodeapi.Hold{}, false
+		return api.Hold{}, false
 	}
 	return h.describe(pod, current), true
 }
@@ -185,7 +184,7 @@ func (h *Holds) Report(pod *corev1.Pod) podreport.Report {
 	if current := h.get(nameOf(pod)); current.counts(pod.UID) {
 		value = current.encode()
 	}
-	return podreport.Report{Annotations: map[string]string{upgrade.HoldAnnotation: value}}
+	return podreport.Report{Annotations: map[string]string{api.HoldAnnotation: value}}
 }
 
 // PodsChanged is called when Pods may have changed. It does not block.
@@ -215,7 +214,7 @@ func (h *Holds) Run(ctx context.Context) {
 func (h *Holds) sweep() time.Duration {
 	h.writing.Lock()
 	defer h.writing.Unlock()
-	now, wait := time.Now(), upgrade.HoldPause
+	now, wait := time.Now(), api.HoldPause
 	for name, current := range h.all() {
 		next, err := h.check(name, current, now)
 		if err != nil {
@@ -231,18 +230,18 @@ func (h *Holds) sweep() time.Duration {
 func (h *Holds) check(name types.NamespacedName, current hold, now time.Time) (time.Time, error) {
 	pod := h.Pods.Get(name)
 	switch gone := pod == nil || pod.UID != current.UID; {
-	case now.Sub(current.ends) >= upgrade.HoldPause:
-		return now.Add(upgrade.HoldPause), h.forget(name)
+	case now.Sub(current.ends) >= api.HoldPause:
+		return now.Add(api.HoldPause), h.forget(name)
 	case gone && h.Pods.Synced() && now.Sub(current.set) >= unknownFor:
-		return now.Add(upgrade.HoldPause), h.forget(name)
+		return now.Add(api.HoldPause), h.forget(name)
 	case gone:
 		return now.Add(unknownFor), nil
 	case !now.Before(current.ends):
-		return current.ends.Add(upgrade.HoldPause), nil
+		return current.ends.Add(api.HoldPause), nil
 	}
-	policy, err := upgrade.PolicyOf(pod)
+	policy, err := api.PolicyOf(pod)
 	if err != nil {
-		policy = upgrade.Policy{} // it permits nothing
+		policy = api.Policy{} // it permits nothing
 	}
 	latest := current.begun.Add(policy.MaxHold)
 	if !latest.Before(current.ends) {
@@ -306,14 +305,14 @@ func (h *Holds) count() float64 {
 }
 
 func (r record) encode() string {
-	return upgrade.Hold{Since: metav1.NewTime(r.Since.UTC()), Until: metav1.NewTime(r.Until.UTC()), Reason: r.Reason}.Encode()
+	return api.PodHold{Since: metav1.NewTime(r.Since.UTC()), Until: metav1.NewTime(r.Until.UTC()), Reason: r.Reason}.Encode()
 }
 
-func (h *Holds) describe(name types.NamespacedName, v hold) nodeapi.Hold {
+func (h *Holds) describe(name types.NamespacedName, v hold) api.Hold {
 	pod := h.Pods.Get(name)
-	return nodeapi.Hold{
+	return api.Hold{
 		Namespace: name.Namespace, Pod: name.Name, Since: v.Since.UTC(), Until: v.Until.UTC(), Reason: v.Reason,
-		Reported: pod != nil && pod.UID == v.UID && pod.Annotations[upgrade.HoldAnnotation] == v.encode(),
+		Reported: pod != nil && pod.UID == v.UID && pod.Annotations[api.HoldAnnotation] == v.encode(),
 	}
 }
 

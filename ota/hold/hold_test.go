@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/ota"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/podreport"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 var web = types.NamespacedName{Namespace: "default", Name: "web-1"}
@@ -65,7 +65,7 @@ func (n *node) restart() {
 	n.Holds = h
 }
 
-var day = upgrade.DefaultPolicy()
+var day = api.DefaultPolicy()
 
 func (n *node) set(length time.Duration) time.Time {
 	n.t.Helper()
@@ -80,7 +80,7 @@ func (n *node) set(length time.Duration) time.Time {
 func (n *node) expect(want time.Duration) {
 	n.t.Helper()
 	state, ok := n.State(web)
-	value := n.Report(n.pods.web.Load()).Annotations[upgrade.HoldAnnotation]
+	value := n.Report(n.pods.web.Load()).Annotations[api.HoldAnnotation]
 	if ok != (want > 0) || ok != (value != "") {
 		n.t.Fatalf("held: %t, reported as %q; want for %v", ok, value, want)
 	}
@@ -125,7 +125,7 @@ func TestAHoldLastsAndIsReported(t *testing.T) {
 		if state, _ = n.State(web); !state.Reported {
 			t.Error("the pod has the annotation, and it is not reported")
 		}
-		if h, ok, err := upgrade.HoldOf(pod); !ok || err != nil || !h.Since.Time.Equal(state.Since) || !h.Until.Time.Equal(state.Until) || h.Reason != "driving" {
+		if h, ok, err := api.HoldOf(pod); !ok || err != nil || !h.Since.Time.Equal(state.Since) || !h.Until.Time.Equal(state.Until) || h.Reason != "driving" {
 			t.Errorf("got %+v, %t, %v", h, ok, err)
 		}
 		if patch, without := n.patch(podWith("a")), n.patch(podWith("b")); !strings.Contains(patch, "driving") || without != "" {
@@ -177,7 +177,7 @@ func TestTheMaximumCountsFromTheFirstHold(t *testing.T) {
 				if _, err := n.Set(n.pods.web.Load(), day, time.Second, ""); !errors.Is(err, ota.ErrHeldTooLong) || !strings.Contains(err.Error(), "24h0m0s, since ") {
 					t.Errorf("got %v", err)
 				}
-				time.Sleep(upgrade.HoldPause)
+				time.Sleep(api.HoldPause)
 				n.set(5 * time.Hour)
 				n.expect(5 * time.Hour)
 			})
@@ -221,7 +221,7 @@ func TestASuccessorIsNotHeld(t *testing.T) {
 func TestAForgedHoldIsRemoved(t *testing.T) {
 	n := newNode(t)
 	pod := podWith("a")
-	pod.Annotations = map[string]string{upgrade.HoldAnnotation: `{"since":"2026-01-01T00:00:00Z","until":"2126-01-01T00:00:00Z"}`}
+	pod.Annotations = map[string]string{api.HoldAnnotation: `{"since":"2026-01-01T00:00:00Z","until":"2126-01-01T00:00:00Z"}`}
 	n.pods.web.Store(pod)
 	if _, ok := n.State(web); ok {
 		t.Error("an annotation holds the pod")
@@ -305,7 +305,7 @@ func TestRunEndsAndForgets(t *testing.T) {
 		if files, changes := at(2 * time.Hour); files != 1 || changes == 0 {
 			t.Errorf("its end: %d files, %d changes", files, changes)
 		}
-		if files, _ := at(upgrade.HoldPause); files != 0 {
+		if files, _ := at(api.HoldPause); files != 0 {
 			t.Error("a hold is kept for ever")
 		}
 
@@ -327,13 +327,13 @@ func TestRunEndsAndForgets(t *testing.T) {
 		n.pods.web.Store(podWith("a"))
 		n.set(2 * time.Hour)
 		short := podWith("a")
-		short.Annotations = map[string]string{upgrade.PolicyAnnotation: upgrade.Policy{MaxHold: time.Hour}.Encode()}
+		short.Annotations = map[string]string{api.PolicyAnnotation: api.Policy{MaxHold: time.Hour}.Encode()}
 		n.pods.web.Store(short)
 		n.PodsChanged()
 		at(0)
 		n.expect(time.Hour)
 		short = podWith("a")
-		short.Annotations = map[string]string{upgrade.PolicyAnnotation: "{broken"}
+		short.Annotations = map[string]string{api.PolicyAnnotation: "{broken"}
 		n.pods.web.Store(short)
 		n.PodsChanged()
 		at(0)

@@ -17,9 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/podfiles"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 const (
@@ -58,7 +57,7 @@ type Missing struct {
 
 	look   sync.Mutex // held while the Node is read
 	looked time.Time
-	told   []upgrade.Missing // by the controller, as last read
+	told   []api.MissingWorkload // by the controller, as last read
 }
 
 // deletion is of a pod of a DaemonSet, by the DaemonSet's namespace and UID.
@@ -131,21 +130,21 @@ func (m *Missing) forget(key types.NamespacedName) {
 
 // List returns what this node lacks, the longest first. While the cloud can be reached, it may read the Node for
 // that, which takes a few seconds at most.
-func (m *Missing) List() []nodeapi.Missing {
-	list := []nodeapi.Missing{}
+func (m *Missing) List() []api.Missing {
+	list := []api.Missing{}
 	if !m.Synced() {
 		return list
 	}
-	there := map[nodeapi.Missing]bool{} // by kind and names
+	there := map[api.Missing]bool{} // by kind and names
 	for _, pod := range m.Pods() {
 		if owner := metav1.GetControllerOf(pod); owner != nil {
-			there[nodeapi.Missing{Kind: owner.Kind, Namespace: pod.Namespace, Workload: owner.Name}] = true
+			there[api.Missing{Kind: owner.Kind, Namespace: pod.Namespace, Workload: owner.Name}] = true
 		}
 	}
-	found := map[nodeapi.Missing]nodeapi.Missing{}
+	found := map[api.Missing]api.Missing{}
 	own := m.own()
 	for _, l := range slices.Concat(own, m.fromNode(len(own) > 0)) {
-		key := nodeapi.Missing{Kind: l.Kind, Namespace: l.Namespace, Workload: l.Workload}
+		key := api.Missing{Kind: l.Kind, Namespace: l.Namespace, Workload: l.Workload}
 		if there[key] {
 			continue
 		}
@@ -155,19 +154,19 @@ func (m *Missing) List() []nodeapi.Missing {
 		found[key] = l
 	}
 	list = slices.AppendSeq(list, maps.Values(found))
-	slices.SortFunc(list, func(a, b nodeapi.Missing) int {
+	slices.SortFunc(list, func(a, b api.Missing) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Workload, b.Workload))
 	})
 	return list
 }
 
 // own returns what the hub remembers.
-func (m *Missing) own() (list []nodeapi.Missing) {
+func (m *Missing) own() (list []api.Missing) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for key, d := range m.deletions {
 		if time.Since(d.known) >= grace || time.Since(d.At) >= grace {
-			list = append(list, nodeapi.Missing{
+			list = append(list, api.Missing{
 				Kind: "DaemonSet", Namespace: key.Namespace, Workload: d.Workload, Since: d.At,
 				Why: "its pod was deleted here for an upgrade, and no other has come; the cloud has not said why",
 			})
@@ -178,7 +177,7 @@ func (m *Missing) own() (list []nodeapi.Missing) {
 
 // fromNode returns what the controller says, as the Node had it at most a minute ago, or a few seconds if soon; while
 // the cloud is away, as it had it before.
-func (m *Missing) fromNode(soon bool) (list []nodeapi.Missing) {
+func (m *Missing) fromNode(soon bool) (list []api.Missing) {
 	m.look.Lock()
 	defer m.look.Unlock()
 	every := lookEvery
@@ -189,7 +188,7 @@ func (m *Missing) fromNode(soon bool) (list []nodeapi.Missing) {
 		m.read()
 	}
 	for _, l := range m.told {
-		list = append(list, nodeapi.Missing{Kind: l.Kind, Namespace: l.Namespace, Workload: l.Name, Since: l.Since, Why: l.Why})
+		list = append(list, api.Missing{Kind: l.Kind, Namespace: l.Namespace, Workload: l.Name, Since: l.Since, Why: l.Why})
 	}
 	return list
 }
@@ -201,7 +200,7 @@ func (m *Missing) read() {
 	node, err := m.Node(ctx)
 	m.looked = time.Now()
 	if err == nil {
-		m.told, err = upgrade.MissingOn(node)
+		m.told, err = api.MissingOn(node)
 	}
 	if err != nil {
 		m.Logger.Debug("it cannot be read which pods this node lacks", "err", err)

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 func podOf(kind, workload string, uid types.UID) *corev1.Pod {
@@ -29,7 +29,7 @@ type played struct {
 	pods    []*corev1.Pod
 	offline bool
 	failing error
-	told    []upgrade.Missing
+	told    []api.MissingWorkload
 	reads   int
 }
 
@@ -39,7 +39,7 @@ func (p *played) open(t *testing.T, dir string) *Missing {
 		Dir: dir, Pods: func() []*corev1.Pod { return p.pods }, Synced: func() bool { return true }, Online: func() bool { return !p.offline },
 		Node: func(context.Context) (*corev1.Node, error) {
 			p.reads++
-			return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{upgrade.MissingAnnotation: upgrade.EncodeMissing(p.told)}}}, p.failing
+			return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{api.MissingAnnotation: api.EncodeMissing(p.told)}}}, p.failing
 		},
 		Logger: slog.New(slog.DiscardHandler),
 	})
@@ -102,7 +102,7 @@ func TestADeletionIsRememberedUntilAPodComes(t *testing.T) {
 
 func TestTheNodeSaysWhatIsMissingAndWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &played{told: []upgrade.Missing{
+		p := &played{told: []api.MissingWorkload{
 			{Kind: "DaemonSet", Namespace: "shop", Name: "camera", Since: time.Now(), Why: "refused"},
 			{Kind: "DaemonSet", Namespace: "shop", Name: "there", Since: time.Now(), Why: "of a moment ago"},
 		}}
@@ -130,7 +130,7 @@ func TestTheNodeSaysWhatIsMissingAndWhy(t *testing.T) {
 		// What the hub knows itself has it look sooner, and the reason comes from the cloud.
 		m.Deleted(podOf("DaemonSet", "camera", "old"))
 		time.Sleep(10 * time.Second)
-		p.told = []upgrade.Missing{{Kind: "DaemonSet", Namespace: "shop", Name: "camera", Since: time.Now(), Why: "refused"}}
+		p.told = []api.MissingWorkload{{Kind: "DaemonSet", Namespace: "shop", Name: "camera", Since: time.Now(), Why: "refused"}}
 		is("DaemonSet shop/camera 10s refused", 4)
 	})
 }

@@ -9,13 +9,13 @@ import (
 	"path"
 	"time"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 //go:embed files
 var embedded embed.FS
 
-// index is the file of nodeapi.Page.
+// index is the file of api.Page.
 const index = "index.html"
 
 // contentTypes are those of the page's files. The mime package would read the node's.
@@ -47,9 +47,9 @@ func files() map[string]file {
 			panic(err)
 		}
 		f := file{entry.Name(), contentTypes[path.Ext(entry.Name())], fmt.Sprintf(`"%x"`, sha256.Sum256(content))}
-		all[nodeapi.PageFiles+f.name] = f
+		all[api.PageFiles+f.name] = f
 		if f.name == index {
-			all[nodeapi.Page] = f
+			all[api.Page] = f
 		}
 	}
 	return all

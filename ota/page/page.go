@@ -19,7 +19,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/params"
 	"github.com/edgehub-io/edgehub/ota/webtoken"
 )
@@ -28,9 +28,9 @@ import (
 // concurrent use.
 type Options struct {
 	NodeName string
-	Apps     func() nodeapi.AppList
-	Node     func() nodeapi.NodeState
-	Events   func() nodeapi.EventList
+	Apps     func() api.AppList
+	Node     func() api.NodeState
+	Events   func() api.EventList
 	// Bundle writes a support bundle, as tar.gz.
 	Bundle func(context.Context, io.Writer) error
 	Tokens *webtoken.Tokens
@@ -60,13 +60,13 @@ func New(o Options) *Page {
 	}
 	p := &Page{Options: o, streams: make(chan struct{}, maxStreams), bundles: make(chan struct{}, 1), drained: make(chan struct{})}
 	p.routes = map[string]methods{
-		nodeapi.Apps:      reads(func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, p.Apps()) }),
-		nodeapi.Node:      reads(func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, p.Node()) }),
-		nodeapi.Events:    reads(func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, p.Events()) }),
-		nodeapi.Stream:    {http.MethodGet: http.HandlerFunc(p.stream)},
-		nodeapi.Bundle:    {http.MethodGet: p.Tokens.Require(http.HandlerFunc(p.bundle))},
-		nodeapi.WebCodes:  {http.MethodPost: http.HandlerFunc(p.Tokens.NewCode)},
-		nodeapi.WebTokens: {http.MethodPost: http.HandlerFunc(p.Tokens.Exchange)},
+		api.Apps:      reads(func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, p.Apps()) }),
+		api.Node:      reads(func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, p.Node()) }),
+		api.Events:    reads(func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, p.Events()) }),
+		api.Stream:    {http.MethodGet: http.HandlerFunc(p.stream)},
+		api.Bundle:    {http.MethodGet: p.Tokens.Require(http.HandlerFunc(p.bundle))},
+		api.WebCodes:  {http.MethodPost: http.HandlerFunc(p.Tokens.NewCode)},
+		api.WebTokens: {http.MethodPost: http.HandlerFunc(p.Tokens.Exchange)},
 	}
 	for _, route := range p.routes {
 		for method, h := range route {

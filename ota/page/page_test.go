@@ -21,7 +21,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/webtoken"
 )
 
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // node is what a page shows.
 type node struct {
 	mu     sync.Mutex
-	apps   []nodeapi.App
+	apps   []api.App
 	online bool
 	reads  int // of apps
 	bundle func(context.Context, io.Writer) error
@@ -53,18 +53,18 @@ func (n *node) page(t *testing.T) *Page {
 	log := slog.New(slog.DiscardHandler)
 	return New(Options{
 		NodeName: "n1",
-		Apps: func() nodeapi.AppList {
+		Apps: func() api.AppList {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			n.reads++
-			return nodeapi.AppList{Items: n.apps}
+			return api.AppList{Items: n.apps}
 		},
-		Node: func() nodeapi.NodeState {
+		Node: func() api.NodeState {
 			n.mu.Lock()
 			defer n.mu.Unlock()
-			return nodeapi.NodeState{Node: "n1", Time: time.Now(), Online: n.online}
+			return api.NodeState{Node: "n1", Time: time.Now(), Online: n.online}
 		},
-		Events: func() nodeapi.EventList { return nodeapi.EventList{Items: []nodeapi.Event{}} },
+		Events: func() api.EventList { return api.EventList{Items: []api.Event{}} },
 		Bundle: func(ctx context.Context, w io.Writer) error { return n.bundle(ctx, w) },
 		Tokens: webtoken.Open(filepath.Join(t.TempDir(), "tokens.json"), func(time.Time) bool { return true }, log),
 		Logger: log,
@@ -144,10 +144,10 @@ func TestABrowserIsSentFromLocalhostToTheAddress(t *testing.T) {
 		{"GET", "localhost:8080", "/?a=%2F", chromium, http.StatusTemporaryRedirect},
 		{"GET", "LocalHost:8080", "/", old, http.StatusTemporaryRedirect},
 		{"GET", "localhost:8080", "/", script, http.StatusForbidden},
-		{"GET", "localhost:8080", nodeapi.Apps, script, http.StatusForbidden},
-		{"GET", "localhost:8080", nodeapi.Stream, script, http.StatusForbidden},
-		{"POST", "localhost:8080", nodeapi.WebTokens, script, http.StatusForbidden},
-		{"POST", "localhost:8080", nodeapi.WebTokens, old, http.StatusForbidden},
+		{"GET", "localhost:8080", api.Apps, script, http.StatusForbidden},
+		{"GET", "localhost:8080", api.Stream, script, http.StatusForbidden},
+		{"POST", "localhost:8080", api.WebTokens, script, http.StatusForbidden},
+		{"POST", "localhost:8080", api.WebTokens, old, http.StatusForbidden},
 		{"POST", "localhost:8080", "/openyurt.io/v1/namespaces/d/pods/p/upgrade", chromium, http.StatusForbidden},
 		{"GET", "localhost:8080", "/pods", "User-Agent: curl/8.5.0", http.StatusOK},
 		{"GET", "localhost", "/metrics", "User-Agent: Prometheus/3.0.0", http.StatusOK},
@@ -189,7 +189,7 @@ func TestOtherPathsAreTheAPIs(t *testing.T) {
 func TestOtherMethodsAreRefused(t *testing.T) {
 	url, _ := (&node{}).serve(t)
 	for path, want := range map[string]string{
-		nodeapi.Page: "GET, HEAD", nodeapi.Apps: "GET, HEAD", nodeapi.Stream: "GET", nodeapi.Bundle: "GET", nodeapi.WebCodes: "POST", nodeapi.WebTokens: "POST",
+		api.Page: "GET, HEAD", api.Apps: "GET, HEAD", api.Stream: "GET", api.Bundle: "GET", api.WebCodes: "POST", api.WebTokens: "POST",
 	} {
 		res, body := do(t, http.MethodPut, url+path, "")
 		if res.StatusCode != http.StatusMethodNotAllowed || res.Header.Get("Allow") != want || !strings.HasSuffix(body, "use "+want+"\n") {
@@ -199,9 +199,9 @@ func TestOtherMethodsAreRefused(t *testing.T) {
 }
 
 func TestStateIsServedAsJSON(t *testing.T) {
-	n := &node{online: true, apps: []nodeapi.App{{Pod: "camera"}}}
+	n := &node{online: true, apps: []api.App{{Pod: "camera"}}}
 	url, _ := n.serve(t)
-	for path, want := range map[string]string{nodeapi.Apps: `"pod":"camera"`, nodeapi.Node: `"online":true`, nodeapi.Events: `{"items":[]}`} {
+	for path, want := range map[string]string{api.Apps: `"pod":"camera"`, api.Node: `"online":true`, api.Events: `{"items":[]}`} {
 		res, body := do(t, http.MethodGet, url+path, "", "Sec-Fetch-Site", "same-origin")
 		if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "application/json" || !strings.Contains(body, want) {
 			t.Errorf("%s: %d %s", path, res.StatusCode, body)
@@ -219,16 +219,16 @@ func TestABrowserMayChangeSomethingOnceItHasAToken(t *testing.T) {
 	if _, body := do(t, http.MethodPost, url+upgrade, ""); body != "API POST "+upgrade {
 		t.Errorf("a program: %q", body)
 	}
-	if res, _ := do(t, http.MethodPost, url+nodeapi.WebCodes, "", "Origin", url); res.StatusCode != http.StatusForbidden {
+	if res, _ := do(t, http.MethodPost, url+api.WebCodes, "", "Origin", url); res.StatusCode != http.StatusForbidden {
 		t.Errorf("a browser that asks for a code: %d", res.StatusCode)
 	}
-	_, code := do(t, http.MethodPost, url+nodeapi.WebCodes, "")
-	res, body := do(t, http.MethodPost, url+nodeapi.WebTokens, code, "Origin", url)
-	var token nodeapi.Token
+	_, code := do(t, http.MethodPost, url+api.WebCodes, "")
+	res, body := do(t, http.MethodPost, url+api.WebTokens, code, "Origin", url)
+	var token api.Token
 	if err := json.Unmarshal([]byte(body), &token); err != nil || res.Header.Get("Cache-Control") != "no-store" {
 		t.Fatalf("the token: %s %v", body, res.Header)
 	}
-	if _, body := do(t, http.MethodPost, url+upgrade, "", "Origin", url, nodeapi.TokenHeader, token.Token); body != "API POST "+upgrade {
+	if _, body := do(t, http.MethodPost, url+upgrade, "", "Origin", url, api.TokenHeader, token.Token); body != "API POST "+upgrade {
 		t.Errorf("with the token: %q", body)
 	}
 }
@@ -242,7 +242,7 @@ type reader struct {
 
 func follow(t *testing.T, client *http.Client, url string) *reader {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+nodeapi.Stream, http.NoBody)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+api.Stream, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,7 +321,7 @@ func TestTheStreamSendsAllAtFirstAndThenWhatHasChanged(t *testing.T) {
 		tab := follow(t, client, "http://n1")
 		tab.wants(`apps: {"items":null}`, `node: {"node":"n1"`, `events: {"items":[]}`)
 		begin := time.Now()
-		n.set(func() { n.apps = []nodeapi.App{{Pod: "camera"}} })
+		n.set(func() { n.apps = []api.App{{Pod: "camera"}} })
 		tab.wants(`apps: {"items":[{"namespace":"","pod":"camera"`)
 		n.set(func() { n.online = true })
 		tab.wants(`node: {"node":"n1"`)
@@ -339,7 +339,7 @@ func TestAQuickSeriesOfChangesIsSentOnce(t *testing.T) {
 		tab.wants("apps", "node", "events")
 		go func() {
 			for i := range 100 {
-				n.set(func() { n.apps = []nodeapi.App{{Pod: "camera", Restarts: int32(i)}} })
+				n.set(func() { n.apps = []api.App{{Pod: "camera", Restarts: int32(i)}} })
 				time.Sleep(50 * time.Millisecond)
 			}
 		}()
@@ -366,7 +366,7 @@ func TestSourcesAreReadOnceForAllTabsAndNotWithoutOne(t *testing.T) {
 		}
 		ctx, leave := context.WithCancel(t.Context())
 		for range maxStreams {
-			r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://n1"+nodeapi.Stream, http.NoBody)
+			r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://n1"+api.Stream, http.NoBody)
 			res, err := client.Do(r)
 			if err != nil {
 				t.Fatal(err)
@@ -435,11 +435,11 @@ func TestStreamsEndWhenTheHubStops(t *testing.T) {
 func TestABundleIsAnAttachment(t *testing.T) {
 	n := &node{bundle: func(_ context.Context, w io.Writer) error { _, err := io.WriteString(w, "a bundle"); return err }}
 	url, _ := n.serve(t)
-	res, body := do(t, http.MethodGet, url+nodeapi.Bundle, "")
+	res, body := do(t, http.MethodGet, url+api.Bundle, "")
 	if name := res.Header.Get("Content-Disposition"); body != "a bundle" || !strings.HasPrefix(name, "attachment; filename=edgehub-n1-2") || !strings.HasSuffix(name, "Z.tar.gz") {
 		t.Errorf("got %q, %q", body, name)
 	}
-	if res, _ := do(t, http.MethodGet, url+nodeapi.Bundle, "", "Sec-Fetch-Site", "same-origin"); res.StatusCode != http.StatusUnauthorized || res.Header.Get("Content-Disposition") != "" {
+	if res, _ := do(t, http.MethodGet, url+api.Bundle, "", "Sec-Fetch-Site", "same-origin"); res.StatusCode != http.StatusUnauthorized || res.Header.Get("Content-Disposition") != "" {
 		t.Errorf("a browser without a token: %d", res.StatusCode)
 	}
 }
@@ -447,13 +447,13 @@ func TestABundleIsAnAttachment(t *testing.T) {
 func TestABundleThatFailsIsNotTakenForAWholeOne(t *testing.T) {
 	n := &node{bundle: func(context.Context, io.Writer) error { return errors.New("no\nspace") }}
 	url, _ := n.serve(t)
-	if res, body := do(t, http.MethodGet, url+nodeapi.Bundle, ""); res.StatusCode != http.StatusInternalServerError || body != "write a support bundle: no space\n" || res.Header.Get("Content-Disposition") != "" {
+	if res, body := do(t, http.MethodGet, url+api.Bundle, ""); res.StatusCode != http.StatusInternalServerError || body != "write a support bundle: no space\n" || res.Header.Get("Content-Disposition") != "" {
 		t.Errorf("at once: %d %q", res.StatusCode, body)
 	}
 	n.bundle = func(_ context.Context, w io.Writer) error {
 		return errors.Join(func() error { _, err := w.Write(bytes.Repeat([]byte("x"), 1<<16)); return err }(), errors.New("no space"))
 	}
-	res, err := http.Get(url + nodeapi.Bundle)
+	res, err := http.Get(url + api.Bundle)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -469,7 +469,7 @@ func TestOneBundleIsWrittenAtATime(t *testing.T) {
 	url, _ := n.serve(t)
 	first := make(chan int)
 	go func() {
-		res, err := http.Get(url + nodeapi.Bundle)
+		res, err := http.Get(url + api.Bundle)
 		if err != nil {
 			first <- 0
 			return
@@ -478,7 +478,7 @@ func TestOneBundleIsWrittenAtATime(t *testing.T) {
 		first <- res.StatusCode
 	}()
 	<-began
-	if res, _ := do(t, http.MethodGet, url+nodeapi.Bundle, ""); res.StatusCode != http.StatusServiceUnavailable {
+	if res, _ := do(t, http.MethodGet, url+api.Bundle, ""); res.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("the second: %d", res.StatusCode)
 	}
 	close(end)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/webtoken"
 )
 
@@ -22,12 +22,12 @@ func TestUnknownParameters(t *testing.T) {
 		page.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path+"?wacth=true", http.NoBody))
 		return w
 	}
-	for _, path := range []string{nodeapi.Apps, nodeapi.Node, nodeapi.Events, nodeapi.Stream, nodeapi.Bundle} {
+	for _, path := range []string{api.Apps, api.Node, api.Events, api.Stream, api.Bundle} {
 		if got := ask(http.MethodGet, path); got.Code != http.StatusBadRequest || got.Body.String() != "\"wacth\" is no parameter: there are none\n" {
 			t.Errorf("GET %s: %d %s", path, got.Code, got.Body)
 		}
 	}
-	for _, path := range []string{nodeapi.WebCodes, nodeapi.WebTokens} {
+	for _, path := range []string{api.WebCodes, api.WebTokens} {
 		if got := ask(http.MethodPost, path); got.Code != http.StatusBadRequest {
 			t.Errorf("POST %s: %d %s", path, got.Code, got.Body)
 		}

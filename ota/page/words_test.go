@@ -107,7 +107,7 @@ func TestEveryStateOfAnUpgradeHasWords(t *testing.T) {
 // states are the actions and states of upgrades.
 func states(t *testing.T) []string {
 	t.Helper()
-	return constants(t, "../nodeapi/upgrades.go", 9, "UpgradeState", "Action")
+	return constants(t, "../api/upgrades.go", 9, "UpgradeState", "Action")
 }
 
 // A reason that is renamed, or new, would only be told what to do about any other.

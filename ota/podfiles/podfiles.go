@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/hub/durable"
+	"github.com/edgehub-io/edgehub/cache/durable"
 )
 
 // Folder has the files of pods in one folder, each with a T. Calls for the same pod must not overlap.

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/params"
 )
 
@@ -30,25 +30,25 @@ type Query struct {
 // Parse reads the query of a URL. Its errors are one line for people.
 func Parse(query string) (Query, error) {
 	var q Query
-	values, err := params.Parse(query, nodeapi.LabelSelectorParam, nodeapi.FieldSelectorParam, nodeapi.WatchParam, nodeapi.TimeoutParam)
+	values, err := params.Parse(query, api.LabelSelectorParam, api.FieldSelectorParam, api.WatchParam, api.TimeoutParam)
 	if err == nil {
-		q.Watch, err = params.Bool(values, nodeapi.WatchParam)
+		q.Watch, err = params.Bool(values, api.WatchParam)
 	}
 	if err != nil {
 		return Query{}, err
 	}
-	if value := values.Get(nodeapi.TimeoutParam); value != "" {
+	if value := values.Get(api.TimeoutParam); value != "" {
 		seconds, err := strconv.ParseUint(value, 10, 31)
 		if err != nil {
-			return Query{}, fmt.Errorf("%s: %.20q is not a number of seconds", nodeapi.TimeoutParam, value)
+			return Query{}, fmt.Errorf("%s: %.20q is not a number of seconds", api.TimeoutParam, value)
 		}
 		q.Timeout = time.Duration(seconds) * time.Second
 	}
-	if q.labels, err = labels.Parse(values.Get(nodeapi.LabelSelectorParam)); err != nil {
-		return Query{}, selectorError(nodeapi.LabelSelectorParam, err)
+	if q.labels, err = labels.Parse(values.Get(api.LabelSelectorParam)); err != nil {
+		return Query{}, selectorError(api.LabelSelectorParam, err)
 	}
-	if q.fields, err = parseFields(values.Get(nodeapi.FieldSelectorParam)); err != nil {
-		return Query{}, selectorError(nodeapi.FieldSelectorParam, err)
+	if q.fields, err = parseFields(values.Get(api.FieldSelectorParam)); err != nil {
+		return Query{}, selectorError(api.FieldSelectorParam, err)
 	}
 	return q, nil
 }

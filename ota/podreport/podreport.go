@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/nodepods"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // Report is what a pod should have. What it does not name stays as it is.
@@ -169,7 +169,7 @@ func Patch(pod *corev1.Pod, sources []Source, now time.Time) []byte {
 			}
 		}
 		for _, c := range want.Conditions {
-			have := upgrade.Condition(pod, c.Type)
+			have := api.Condition(pod, c.Type)
 			if have != nil && have.Status == c.Status && have.Reason == c.Reason && have.Message == c.Message {
 				continue
 			}

@@ -10,9 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/edgehub-io/edgehub/ota"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/schedule"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 const (
@@ -26,7 +25,7 @@ const (
 // entry is the file of an upgrade. State is WaitingForCloud for all that wait: what else they wait for
 // depends on the time.
 type entry struct {
-	nodeapi.Upgrade
+	api.Upgrade
 	Force bool `json:"force,omitempty"`
 }
 
@@ -74,12 +73,12 @@ func (it item) soon() *item {
 }
 
 // in has the state changed.
-func (it item) in(state nodeapi.UpgradeState) *item {
+func (it item) in(state api.UpgradeState) *item {
 	it.State = state
 	return &it
 }
 
-func (it item) ended(state nodeapi.UpgradeState, message string, now time.Time) *item {
+func (it item) ended(state api.UpgradeState, message string, now time.Time) *item {
 	now = now.UTC().Round(0)
 	it.State, it.Message, it.Ended = state, message, &now
 	return &it
@@ -126,8 +125,8 @@ func (it *item) contradicts(pod *corev1.Pod) bool {
 	if pod == nil || string(pod.UID) != it.UID || pod.DeletionTimestamp != nil {
 		return true
 	}
-	need := upgrade.Condition(pod, upgrade.NeedCondition)
-	return need == nil || need.Status != corev1.ConditionTrue || upgrade.RevisionOf(need) != it.Revision
+	need := api.Condition(pod, api.NeedCondition)
+	return need == nil || need.Status != corev1.ConditionTrue || api.RevisionOf(need) != it.Revision
 }
 
 // pulling reports whether the pod's images are still not there, after an attempt that failed because
@@ -136,6 +135,6 @@ func (it *item) pulling(pod *corev1.Pod) bool {
 	if !it.images || pod == nil {
 		return false
 	}
-	image := upgrade.Condition(pod, upgrade.ImageCondition)
+	image := api.Condition(pod, api.ImageCondition)
 	return image != nil && image.Status != corev1.ConditionTrue
 }

@@ -27,10 +27,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/ota"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/podfiles"
 	"github.com/edgehub-io/edgehub/ota/podreport"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 // Pods are the pods of the node, as far as they are known.
@@ -51,7 +50,7 @@ type Options struct {
 	// Off has nothing carried out or accepted. What is in the files is shown, and can be cancelled.
 	Off bool
 	// Hold returns the hold of a pod, and false if it has none. Nil: there are none.
-	Hold func(types.NamespacedName) (nodeapi.Hold, bool)
+	Hold func(types.NamespacedName) (api.Hold, bool)
 	// Changed is called when Report may return something else, though not by New. Nil: nobody reports.
 	Changed func()
 	// Event records an Event of a pod.
@@ -106,10 +105,10 @@ func New(o Options) (*Queue, error) {
 }
 
 // Add implements ota.Queue. Its caller does not call it if Off.
-func (q *Queue) Add(pod *corev1.Pod, revision string, when ota.When) (nodeapi.Upgrade, error) {
-	e := entry{Force: when.Force, Upgrade: nodeapi.Upgrade{
+func (q *Queue) Add(pod *corev1.Pod, revision string, when ota.When) (api.Upgrade, error) {
+	e := entry{Force: when.Force, Upgrade: api.Upgrade{
 		Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID),
-		Action: nodeapi.UpgradeAction, Revision: revision, State: nodeapi.WaitingForCloud,
+		Action: api.UpgradeAction, Revision: revision, State: api.WaitingForCloud,
 		Requested: q.Now().UTC().Round(0), Window: when.Window, TimeZone: when.TimeZone,
 	}}
 	if !when.At.IsZero() {
@@ -117,7 +116,7 @@ func (q *Queue) Add(pod *corev1.Pod, revision string, when ota.When) (nodeapi.Up
 	}
 	it, err := newItem(e)
 	if err != nil {
-		return nodeapi.Upgrade{}, err
+		return api.Upgrade{}, err
 	}
 	q.disk.Lock()
 	defer q.disk.Unlock()
@@ -125,12 +124,12 @@ func (q *Queue) Add(pod *corev1.Pod, revision string, when ota.When) (nodeapi.Up
 		switch {
 		case last.same(it):
 			return q.show(last), nil
-		case last.State == nodeapi.InProgress:
-			return nodeapi.Upgrade{}, ota.ErrBegun
+		case last.State == api.InProgress:
+			return api.Upgrade{}, ota.ErrBegun
 		}
 	}
 	if err := q.files.Put(it.pod(), e); err != nil {
-		return nodeapi.Upgrade{}, err
+		return api.Upgrade{}, err
 	}
 	q.set(it)
 	q.Changed()
@@ -146,10 +145,10 @@ func (q *Queue) Cancel(pod types.NamespacedName) (bool, error) {
 	switch {
 	case it == nil || it.State.Final():
 		return false, nil
-	case it.State == nodeapi.InProgress:
+	case it.State == api.InProgress:
 		return false, ota.ErrBegun
 	}
-	it = it.ended(nodeapi.Withdrawn, "", q.Now())
+	it = it.ended(api.Withdrawn, "", q.Now())
 	if err := q.files.Put(pod, it.entry); err != nil {
 		return false, err
 	}
@@ -159,21 +158,21 @@ func (q *Queue) Cancel(pod types.NamespacedName) (bool, error) {
 }
 
 // State implements ota.Queue.
-func (q *Queue) State(pod types.NamespacedName) (nodeapi.Upgrade, bool) {
+func (q *Queue) State(pod types.NamespacedName) (api.Upgrade, bool) {
 	it := q.get(pod)
 	if it == nil {
-		return nodeapi.Upgrade{}, false
+		return api.Upgrade{}, false
 	}
 	return q.show(it), true
 }
 
 // States implements ota.Queue.
-func (q *Queue) States() []nodeapi.Upgrade {
-	all := []nodeapi.Upgrade{}
+func (q *Queue) States() []api.Upgrade {
+	all := []api.Upgrade{}
 	for _, it := range q.all() {
 		all = append(all, q.show(it))
 	}
-	slices.SortFunc(all, nodeapi.Upgrade.Compare)
+	slices.SortFunc(all, api.Upgrade.Compare)
 	return all
 }
 
@@ -181,24 +180,24 @@ func (q *Queue) States() []nodeapi.Upgrade {
 func (q *Queue) Report(pod *corev1.Pod) podreport.Report {
 	value := ""
 	if it := q.get(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}); it != nil && it.UID == string(pod.UID) && !it.State.Final() && !q.Off {
-		w := upgrade.Waiting{Revision: it.Revision, Requested: metav1.NewTime(it.Requested), Window: it.Window, TimeZone: it.TimeZone}
+		w := api.Waiting{Revision: it.Revision, Requested: metav1.NewTime(it.Requested), Window: it.Window, TimeZone: it.TimeZone}
 		if it.At != nil {
 			w.At = &metav1.Time{Time: *it.At}
 		}
 		value = w.Encode()
 	}
-	return podreport.Report{Annotations: map[string]string{upgrade.WaitingAnnotation: value}}
+	return podreport.Report{Annotations: map[string]string{api.WaitingAnnotation: value}}
 }
 
 // show returns an upgrade as it is now.
-func (q *Queue) show(it *item) nodeapi.Upgrade {
+func (q *Queue) show(it *item) api.Upgrade {
 	u := it.Upgrade
 	if u.State.Final() {
 		return u
 	}
 	u.Message = it.problem
 	switch {
-	case u.State == nodeapi.InProgress:
+	case u.State == api.InProgress:
 		return u
 	case q.Off:
 		u.Message = "this hub was started with --queue-upgrades=false, which carries out nothing: cancel it with DELETE …/upgrade, or start the hub without"
@@ -206,11 +205,11 @@ func (q *Queue) show(it *item) nodeapi.Upgrade {
 	}
 	now := q.now()
 	if next := it.next(now); next.After(now) {
-		u.State, u.Next = nodeapi.Scheduled, &next
+		u.State, u.Next = api.Scheduled, &next
 		return u
 	}
 	if hold, ok := q.hold(it); ok {
-		u.State, u.Message = nodeapi.Held, "its pod is on hold until "+hold.Until.Format(time.RFC3339)
+		u.State, u.Message = api.Held, "its pod is on hold until "+hold.Until.Format(time.RFC3339)
 		return u
 	}
 	if !q.Online() {
@@ -220,9 +219,9 @@ func (q *Queue) show(it *item) nodeapi.Upgrade {
 }
 
 // hold returns the hold that an upgrade has to wait for.
-func (q *Queue) hold(it *item) (nodeapi.Hold, bool) {
+func (q *Queue) hold(it *item) (api.Hold, bool) {
 	if q.Hold == nil || it.Force {
-		return nodeapi.Hold{}, false
+		return api.Hold{}, false
 	}
 	return q.Hold(it.pod())
 }
@@ -257,9 +256,9 @@ func (q *Queue) register() error {
 		return nil
 	}
 	var all []error
-	for _, state := range []nodeapi.UpgradeState{
-		nodeapi.WaitingForCloud, nodeapi.Scheduled, nodeapi.Held, nodeapi.InProgress,
-		nodeapi.Done, nodeapi.Dropped, nodeapi.Withdrawn,
+	for _, state := range []api.UpgradeState{
+		api.WaitingForCloud, api.Scheduled, api.Held, api.InProgress,
+		api.Done, api.Dropped, api.Withdrawn,
 	} {
 		all = append(all, q.Registerer.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name:        "edgehub_ota_queued_upgrades",

@@ -16,8 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/edgehub-io/edgehub/ota"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // in runs f in a bubble. Its time begins at midnight UTC, on 1 January 2000.
@@ -36,12 +35,12 @@ func TestAnUpgradeWaitsForTheCloud(t *testing.T) {
 		r.change(func() { r.away = true })
 		r.add(pod, ota.When{})
 		r.wait(time.Hour)
-		r.expect(pod, nodeapi.WaitingForCloud, "the cloud cannot be reached")
+		r.expect(pod, api.WaitingForCloud, "the cloud cannot be reached")
 		r.deleted()
 
 		r.returns()
 		r.wait(spread)
-		if u := r.expect(pod, nodeapi.Done, ""); u.Ended == nil || u.Revision != "new" || u.UID != "uid-web" {
+		if u := r.expect(pod, api.Done, ""); u.Ended == nil || u.Revision != "new" || u.UID != "uid-web" {
 			t.Errorf("got %+v", u)
 		}
 		r.wait(time.Hour)
@@ -51,7 +50,7 @@ func TestAnUpgradeWaitsForTheCloud(t *testing.T) {
 		r.pod("web").UID = "uid-successor"
 		r.start()
 		r.wait(48 * time.Hour)
-		r.expect(pod, nodeapi.Done, "")
+		r.expect(pod, api.Done, "")
 		r.deleted(pod)
 	})
 }
@@ -63,7 +62,7 @@ func TestAnUpgradeSurvivesARestart(t *testing.T) {
 		r.add(pod, ota.When{Window: "02:00-05:00", TimeZone: "UTC", Force: true})
 		r.stop()
 		r.start()
-		u := r.expect(pod, nodeapi.Scheduled, "")
+		u := r.expect(pod, api.Scheduled, "")
 		if u.Window != "02:00-05:00" || u.TimeZone != "UTC" || !u.Next.Equal(time.Date(2000, 1, 1, 2, 0, 0, 0, time.UTC)) {
 			t.Errorf("got %+v", u)
 		}
@@ -77,13 +76,13 @@ func TestAnUpgradeWaitsForTheEndOfAHold(t *testing.T) {
 	in(t, func(_ *testing.T, r *rig) {
 		held, forced := r.pod("held"), r.pod("forced")
 		r.change(func() {
-			r.holds[nameOf(held)] = nodeapi.Hold{Until: time.Now().Add(2 * time.Hour)}
-			r.holds[nameOf(forced)] = nodeapi.Hold{Until: time.Now().Add(2 * time.Hour)}
+			r.holds[nameOf(held)] = api.Hold{Until: time.Now().Add(2 * time.Hour)}
+			r.holds[nameOf(forced)] = api.Hold{Until: time.Now().Add(2 * time.Hour)}
 		})
 		r.add(held, ota.When{})
 		r.add(forced, ota.When{Force: true})
 		r.wait(time.Hour)
-		r.expect(held, nodeapi.Held, "on hold until 2000-01-01T02:00:00Z")
+		r.expect(held, api.Held, "on hold until 2000-01-01T02:00:00Z")
 		if err := r.begin(r.get(nameOf(held))); !errors.Is(err, errNotNow) {
 			t.Errorf("an attempt that was on its way: got %v, want %v", err, errNotNow)
 		}
@@ -97,40 +96,40 @@ func TestCancelAtEachState(t *testing.T) {
 	for name, tt := range map[string]struct {
 		when   ota.When
 		before func(*rig, *corev1.Pod) // from when it waits for the cloud
-		state  nodeapi.UpgradeState
+		state  api.UpgradeState
 		was    bool
 		err    error
 	}{
-		"WaitingForCloud": {state: nodeapi.WaitingForCloud, was: true},
-		"Scheduled":       {when: ota.When{Window: "02:00-05:00", TimeZone: "UTC"}, state: nodeapi.Scheduled, was: true},
+		"WaitingForCloud": {state: api.WaitingForCloud, was: true},
+		"Scheduled":       {when: ota.When{Window: "02:00-05:00", TimeZone: "UTC"}, state: api.Scheduled, was: true},
 		"Held": {before: func(r *rig, pod *corev1.Pod) {
-			r.change(func() { r.holds[nameOf(pod)] = nodeapi.Hold{Until: time.Now().Add(time.Hour)} })
-		}, state: nodeapi.Held, was: true},
+			r.change(func() { r.holds[nameOf(pod)] = api.Hold{Until: time.Now().Add(time.Hour)} })
+		}, state: api.Held, was: true},
 		"waiting for its images": {before: func(r *rig, pod *corev1.Pod) {
 			r.change(func() {
-				pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: upgrade.ImageCondition, Status: corev1.ConditionFalse, Message: upgrade.Message("new")})
+				pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: api.ImageCondition, Status: corev1.ConditionFalse, Message: api.Message("new")})
 			})
 			r.returns()
 			r.wait(spread)
-		}, state: nodeapi.WaitingForCloud, was: true},
+		}, state: api.WaitingForCloud, was: true},
 		"InProgress": {before: func(r *rig, pod *corev1.Pod) {
 			r.crash(pod, false)
 			r.start()
-		}, state: nodeapi.InProgress, err: ota.ErrBegun},
+		}, state: api.InProgress, err: ota.ErrBegun},
 		"Done": {before: func(r *rig, _ *corev1.Pod) {
 			r.returns()
 			r.wait(spread)
-		}, state: nodeapi.Done},
+		}, state: api.Done},
 		"Dropped": {before: func(r *rig, pod *corev1.Pod) {
 			r.change(func() { delete(r.pods, nameOf(pod)) })
 			r.returns()
 			r.wait(spread)
-		}, state: nodeapi.Dropped},
+		}, state: api.Dropped},
 		"Withdrawn": {before: func(r *rig, pod *corev1.Pod) {
 			if _, err := r.Cancel(nameOf(pod)); err != nil {
 				r.t.Fatal(err)
 			}
-		}, state: nodeapi.Withdrawn},
+		}, state: api.Withdrawn},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(t *testing.T, r *rig) {
@@ -156,7 +155,7 @@ func TestCancelAtEachState(t *testing.T) {
 				r.start()
 				r.returns()
 				r.wait(24 * time.Hour)
-				r.expect(pod, nodeapi.Withdrawn, "")
+				r.expect(pod, api.Withdrawn, "")
 				r.deleted()
 			})
 		})
@@ -202,12 +201,12 @@ func TestAQueueThatIsOff(t *testing.T) {
 		r.change(func() { delete(r.pods, nameOf(gone)) })
 		r.returns()
 		r.wait(time.Hour)
-		r.expect(waits, nodeapi.WaitingForCloud, "--queue-upgrades=false")
-		r.expect(begun, nodeapi.WaitingForCloud, "--queue-upgrades=false")
-		r.expect(executed, nodeapi.Done, "")
-		r.expect(gone, nodeapi.Dropped, "there is no pod")
+		r.expect(waits, api.WaitingForCloud, "--queue-upgrades=false")
+		r.expect(begun, api.WaitingForCloud, "--queue-upgrades=false")
+		r.expect(executed, api.Done, "")
+		r.expect(gone, api.Dropped, "there is no pod")
 		r.deleted(executed)
-		if report := r.Report(waits); report.Annotations[upgrade.WaitingAnnotation] != "" {
+		if report := r.Report(waits); report.Annotations[api.WaitingAnnotation] != "" {
 			t.Errorf("the cloud is shown an upgrade that is not carried out: %v", report)
 		}
 		if was, err := r.Cancel(nameOf(begun)); !was || err != nil {
@@ -226,7 +225,7 @@ func TestTheCloudIsShownWhatWaits(t *testing.T) {
 	in(t, func(t *testing.T, r *rig) {
 		expect := func(pod *corev1.Pod, want string) {
 			t.Helper()
-			if got := r.Report(pod).Annotations[upgrade.WaitingAnnotation]; got != want {
+			if got := r.Report(pod).Annotations[api.WaitingAnnotation]; got != want {
 				t.Errorf("got %s, want %s", got, want)
 			}
 		}
@@ -287,7 +286,7 @@ func TestFilesThatDoNotFit(t *testing.T) {
 		r.file("ended", `{"uid":"u","revision":"new","state":"Done"}`)
 		r.file("empty", `{}`)
 		r.start()
-		r.expect(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "zone"}}, nodeapi.Dropped, "no time zone that this node knows")
+		r.expect(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "zone"}}, api.Dropped, "no time zone that this node knows")
 		r.wait(time.Minute)
 		r.deleted()
 		if all := fmt.Sprint(r.events); len(r.events) != 2 || !strings.Contains(all, "no time zone that this node knows") || !strings.Contains(all, "there is no pod default/empty") {
@@ -314,7 +313,7 @@ func TestNothingBeginsThatCannotBeWrittenDown(t *testing.T) {
 		r.returns()
 		r.wait(time.Minute)
 		r.deleted()
-		r.expect(pod, nodeapi.WaitingForCloud, "could not be written down")
+		r.expect(pod, api.WaitingForCloud, "could not be written down")
 		if err := os.Mkdir(r.dir, 0o700); err != nil {
 			t.Fatal(err)
 		}

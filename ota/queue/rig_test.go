@@ -25,8 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/ota"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // rig is a queue, the real path of an upgrade, and an apiserver that can be away. It is for one
@@ -46,7 +45,7 @@ type rig struct {
 	refuse  *apierrors.StatusError // of deletions
 	silent  bool                   // deletions are executed, and not answered
 	broken  bool                   // nothing else is answered
-	holds   map[types.NamespacedName]nodeapi.Hold
+	holds   map[types.NamespacedName]api.Hold
 	events  []string
 	deletes []types.UID
 	skew    time.Duration // of the wall clock
@@ -55,7 +54,7 @@ type rig struct {
 }
 
 func newRig(t *testing.T) *rig {
-	r := &rig{t: t, dir: t.TempDir(), pods: map[types.NamespacedName]*corev1.Pod{}, holds: map[types.NamespacedName]nodeapi.Hold{}}
+	r := &rig{t: t, dir: t.TempDir(), pods: map[types.NamespacedName]*corev1.Pod{}, holds: map[types.NamespacedName]api.Hold{}}
 	pods, err := ota.NewPods(&rest.Config{Host: "http://cloud.invalid", Transport: r})
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +130,7 @@ func (r *rig) Get(name types.NamespacedName) *corev1.Pod {
 
 func (r *rig) Synced() bool { return true }
 
-func (r *rig) held(pod types.NamespacedName) (nodeapi.Hold, bool) {
+func (r *rig) held(pod types.NamespacedName) (api.Hold, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h, ok := r.holds[pod]
@@ -214,7 +213,7 @@ func (r *rig) pod(name string) *corev1.Pod {
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "web", Controller: &yes}},
 		},
 		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
-			{Type: upgrade.NeedCondition, Status: corev1.ConditionTrue, Message: upgrade.Message("new")},
+			{Type: api.NeedCondition, Status: corev1.ConditionTrue, Message: api.Message("new")},
 		}},
 	}
 	r.mu.Lock()
@@ -224,7 +223,7 @@ func (r *rig) pod(name string) *corev1.Pod {
 }
 
 // add queues the upgrade of a pod, and waits until the queue has seen it.
-func (r *rig) add(pod *corev1.Pod, when ota.When) nodeapi.Upgrade {
+func (r *rig) add(pod *corev1.Pod, when ota.When) api.Upgrade {
 	r.t.Helper()
 	u, err := r.Add(pod, "new", when)
 	if err != nil {
@@ -241,7 +240,7 @@ func (r *rig) wait(d time.Duration) {
 }
 
 // expect fails the test unless a pod's upgrade has this state, and says this.
-func (r *rig) expect(pod *corev1.Pod, state nodeapi.UpgradeState, says string) nodeapi.Upgrade {
+func (r *rig) expect(pod *corev1.Pod, state api.UpgradeState, says string) api.Upgrade {
 	r.t.Helper()
 	u, _ := r.State(nameOf(pod))
 	if u.State != state || !strings.Contains(u.Message, says) {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/ota"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 const (
@@ -82,7 +82,7 @@ func (q *Queue) due() (*item, time.Duration) {
 		now, left, pod := q.now(), time.Until(it.retry), q.Pods.Get(it.pod())
 		_, held := q.hold(it)
 		switch {
-		case it.State == nodeapi.InProgress, q.Pods.Synced() && it.contradicts(pod):
+		case it.State == api.InProgress, q.Pods.Synced() && it.contradicts(pod):
 			// What became of it has to be found out, whatever the time.
 		case held, q.Off, it.pulling(pod):
 			continue
@@ -110,17 +110,17 @@ func (q *Queue) attempt(ctx context.Context, it *item, carryOut func(context.Con
 	if last == nil {
 		return // it was cancelled, or another took its place, before it began
 	}
-	begun := last.State == nodeapi.InProgress
+	begun := last.State == api.InProgress
 	switch v := ota.VerdictOf(err); {
 	case err == nil, v == ota.Gone && begun:
-		q.end(last, nodeapi.Done, "")
+		q.end(last, api.Done, "")
 	case v == ota.Gone, v == ota.Void:
 		q.drop(last, err)
-	case v == ota.Unknown, began && it.State == nodeapi.InProgress: // an earlier attempt may have deleted the pod
+	case v == ota.Unknown, began && it.State == api.InProgress: // an earlier attempt may have deleted the pod
 		q.set(last.failed(err))
 	default:
 		if begun { // the pod is there, and this attempt has not deleted it
-			last = last.in(nodeapi.WaitingForCloud)
+			last = last.in(api.WaitingForCloud)
 			q.write(last)
 		}
 		q.set(last.failed(err))
@@ -139,7 +139,7 @@ func (q *Queue) begin(it *item) error {
 	if _, held := q.hold(last); held {
 		return errNotNow
 	}
-	begun := last.in(nodeapi.InProgress)
+	begun := last.in(api.InProgress)
 	if err := q.files.Put(it.pod(), begun.entry); err != nil {
 		return fmt.Errorf("the upgrade of pod %s waits, since its beginning could not be written down: %w", it.pod(), err)
 	}
@@ -159,14 +159,14 @@ func (q *Queue) current(it *item) *item {
 
 // drop ends an upgrade that does not apply any more. The caller holds q.disk.
 func (q *Queue) drop(it *item, reason error) {
-	q.end(it, nodeapi.Dropped, oneLine(reason))
+	q.end(it, api.Dropped, oneLine(reason))
 	q.Event(&corev1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: it.Namespace, Name: it.Pod, UID: types.UID(it.UID),
 	}, corev1.EventTypeWarning, "UpgradeDropped", "the queued upgrade to revision "+it.Revision+" does not apply any more: "+oneLine(reason))
 }
 
 // end ends an upgrade. The caller holds q.disk.
-func (q *Queue) end(it *item, state nodeapi.UpgradeState, message string) {
+func (q *Queue) end(it *item, state api.UpgradeState, message string) {
 	it = it.ended(state, message, q.Now())
 	q.Logger.Info("a queued upgrade has ended", "pod", it.pod().String(), "uid", it.UID, "revision", it.Revision, "state", string(state), "message", message)
 	q.write(it)

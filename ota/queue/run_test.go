@@ -14,8 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/ota"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // The hub is killed at each point of an attempt. Whatever it finds when it starts again, the pod was
@@ -29,10 +28,10 @@ func TestACrashRepeatsTheAttempt(t *testing.T) {
 				r.add(pod, ota.When{})
 				r.crash(pod, executed)
 				r.start()
-				r.expect(pod, nodeapi.InProgress, "")
+				r.expect(pod, api.InProgress, "")
 				r.returns()
 				r.wait(spread)
-				r.expect(pod, nodeapi.Done, "")
+				r.expect(pod, api.Done, "")
 				r.deleted(pod)
 			})
 		})
@@ -50,7 +49,7 @@ func TestACrashBeforeTheRolloutIsUndone(t *testing.T) {
 		r.change(func() { pod.Status.Conditions[0].Status = corev1.ConditionFalse })
 		r.returns()
 		r.wait(spread)
-		r.expect(pod, nodeapi.Dropped, "needs no upgrade")
+		r.expect(pod, api.Dropped, "needs no upgrade")
 		r.deleted()
 	})
 }
@@ -61,7 +60,7 @@ func TestALostAnswerIsNoSecondDeletion(t *testing.T) {
 		r.change(func() { r.silent = true })
 		r.add(pod, ota.When{})
 		r.wait(spread)
-		r.expect(pod, nodeapi.InProgress, "sending the request again is safe")
+		r.expect(pod, api.InProgress, "sending the request again is safe")
 		if _, err := r.Cancel(nameOf(pod)); !errors.Is(err, ota.ErrBegun) {
 			t.Errorf("got %v, want %v: the pod may be gone", err, ota.ErrBegun)
 		}
@@ -72,7 +71,7 @@ func TestALostAnswerIsNoSecondDeletion(t *testing.T) {
 		successor.UID = "uid-successor"
 		r.change(func() { r.pods[nameOf(pod)] = successor })
 		r.wait(10 * time.Second)
-		r.expect(pod, nodeapi.Done, "")
+		r.expect(pod, api.Done, "")
 		r.deleted(pod)
 	})
 }
@@ -97,10 +96,10 @@ func TestALostAnswerStaysInProgressUntilItIsKnown(t *testing.T) {
 				r.wait(spread)
 				r.change(func() { r.silent = false; tt.change(r, pod) })
 				r.wait(time.Hour)
-				r.expect(pod, nodeapi.InProgress, tt.says)
+				r.expect(pod, api.InProgress, tt.says)
 				r.change(func() { r.broken, r.refuse = false, nil; delete(r.pods, nameOf(pod)) })
 				r.wait(2 * longestRetry)
-				r.expect(pod, nodeapi.Done, "")
+				r.expect(pod, api.Done, "")
 				r.deleted(pod)
 				if len(r.events) != 0 {
 					t.Errorf("got Events %q, want none", r.events)
@@ -126,13 +125,13 @@ func TestWhatDoesNotApplyAnyMoreIsDropped(t *testing.T) {
 		"the rollout was undone":          {func(_ *rig, pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse }, "needs no upgrade", false},
 		"the pod is not managed any more": {func(_ *rig, pod *corev1.Pod) { pod.Status.Conditions = nil }, "has no condition PodNeedUpgrade", false},
 		"the target moved on": {func(_ *rig, pod *corev1.Pod) {
-			pod.Status.Conditions[0].Message = upgrade.Message("newer")
+			pod.Status.Conditions[0].Message = api.Message("newer")
 		}, `to revision "newer" by now, and was requested to "new"`, false},
 		"the DaemonSet was deleted, and its pods with it":       {func(r *rig, pod *corev1.Pod) { delete(r.pods, nameOf(pod)) }, "there is no pod default/web", false},
 		"the DaemonSet was deleted, and its pods were orphaned": {func(_ *rig, pod *corev1.Pod) { pod.OwnerReferences = nil }, "no controlling owner", true},
 		"the DaemonSet was recreated, and adopted the pod": {func(_ *rig, pod *corev1.Pod) {
 			pod.OwnerReferences[0].UID = "uid-recreated"
-			pod.Status.Conditions[0].Message = upgrade.Message("recreated")
+			pod.Status.Conditions[0].Message = api.Message("recreated")
 		}, `to revision "recreated" by now`, false},
 		"the DaemonSet was recreated, and its pod has the same name": {func(r *rig, pod *corev1.Pod) {
 			pod.OwnerReferences[0].UID = "uid-recreated"
@@ -155,7 +154,7 @@ func TestWhatDoesNotApplyAnyMoreIsDropped(t *testing.T) {
 					if tt.due {
 						r.wait(20 * time.Hour)
 					}
-					u := r.expect(pod, nodeapi.Dropped, tt.says)
+					u := r.expect(pod, api.Dropped, tt.says)
 					if u.Ended == nil {
 						t.Errorf("got %+v, want when it ended", u)
 					}
@@ -174,19 +173,19 @@ func TestWhatDoesNotApplyAnyMoreIsDropped(t *testing.T) {
 func TestAnUpgradeWaitsForItsImages(t *testing.T) {
 	for name, tt := range map[string]struct {
 		when  ota.When
-		state nodeapi.UpgradeState // after three hours
-		ready time.Duration        // after midnight
-		want  time.Duration        // after midnight: when it is carried out at the latest
+		state api.UpgradeState // after three hours
+		ready time.Duration    // after midnight
+		want  time.Duration    // after midnight: when it is carried out at the latest
 	}{
-		"as soon as it can be":   {ota.When{}, nodeapi.WaitingForCloud, 4 * time.Hour, 4*time.Hour + spread},
-		"in the same window":     {ota.When{Window: "02:00-05:00", TimeZone: "UTC"}, nodeapi.WaitingForCloud, 4 * time.Hour, 4*time.Hour + spread},
-		"in the next window":     {ota.When{Window: "02:00-02:30", TimeZone: "UTC"}, nodeapi.Scheduled, 4 * time.Hour, 26*time.Hour + spread},
-		"in the window after it": {ota.When{Window: "02:00-02:30", TimeZone: "UTC"}, nodeapi.Scheduled, 28 * time.Hour, 50*time.Hour + spread},
+		"as soon as it can be":   {ota.When{}, api.WaitingForCloud, 4 * time.Hour, 4*time.Hour + spread},
+		"in the same window":     {ota.When{Window: "02:00-05:00", TimeZone: "UTC"}, api.WaitingForCloud, 4 * time.Hour, 4*time.Hour + spread},
+		"in the next window":     {ota.When{Window: "02:00-02:30", TimeZone: "UTC"}, api.Scheduled, 4 * time.Hour, 26*time.Hour + spread},
+		"in the window after it": {ota.When{Window: "02:00-02:30", TimeZone: "UTC"}, api.Scheduled, 28 * time.Hour, 50*time.Hour + spread},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(_ *testing.T, r *rig) {
 				pod := r.pod("web")
-				pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: upgrade.ImageCondition, Status: corev1.ConditionFalse, Message: upgrade.Message("new")})
+				pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: api.ImageCondition, Status: corev1.ConditionFalse, Message: api.Message("new")})
 				r.add(pod, tt.when)
 				r.wait(3 * time.Hour)
 				r.expect(pod, tt.state, "are not on this node yet")
@@ -210,12 +209,12 @@ func TestAnUpgradeWaitsForItsImages(t *testing.T) {
 func TestTheCloudRefusesForTheMoment(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err   *apierrors.StatusError
-		state nodeapi.UpgradeState
+		state api.UpgradeState
 		says  string
 	}{
-		"429": {apierrors.NewTooManyRequests("slow down", 1), nodeapi.WaitingForCloud, "slow down"},
-		"503": {apierrors.NewServiceUnavailable("shutting down"), nodeapi.InProgress, "shutting down"},
-		"504": {apierrors.NewTimeoutError("too slow", 1), nodeapi.InProgress, "too slow"},
+		"429": {apierrors.NewTooManyRequests("slow down", 1), api.WaitingForCloud, "slow down"},
+		"503": {apierrors.NewServiceUnavailable("shutting down"), api.InProgress, "shutting down"},
+		"504": {apierrors.NewTimeoutError("too slow", 1), api.InProgress, "too slow"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(_ *testing.T, r *rig) {
@@ -227,7 +226,7 @@ func TestTheCloudRefusesForTheMoment(t *testing.T) {
 				r.deleted()
 				r.change(func() { r.refuse = nil })
 				r.wait(longestRetry + longestRetry/4)
-				r.expect(pod, nodeapi.Done, "")
+				r.expect(pod, api.Done, "")
 				r.deleted(pod)
 			})
 		})
@@ -244,7 +243,7 @@ func TestWhatWasNotSentHasNotBegun(t *testing.T) {
 		r.mu.Unlock()
 		r.add(pod, ota.When{})
 		r.attempt(r.t.Context(), r.get(nameOf(pod)), r.api.Upgrade)
-		r.expect(pod, nodeapi.WaitingForCloud, "")
+		r.expect(pod, api.WaitingForCloud, "")
 		if was, err := r.Cancel(nameOf(pod)); !was || err != nil {
 			t.Errorf("got %v, %v", was, err)
 		}

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/ota"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 func TestAtATime(t *testing.T) {
 	in(t, func(_ *testing.T, r *rig) {
 		pod := r.pod("web")
 		at := time.Date(2000, 1, 1, 3, 0, 0, 0, time.UTC)
-		if u := r.add(pod, ota.When{At: at}); u.State != nodeapi.Scheduled || !u.Next.Equal(at) {
+		if u := r.add(pod, ota.When{At: at}); u.State != api.Scheduled || !u.Next.Equal(at) {
 			t.Errorf("got %+v, want Scheduled for %s", u, at)
 		}
 		r.wait(3*time.Hour - time.Second)
@@ -26,7 +26,7 @@ func TestAtATime(t *testing.T) {
 // Many nodes have the same window: they do not ask the cloud in the same second.
 func TestManyNodesDoNotBeginAtOnce(t *testing.T) {
 	in(t, func(t *testing.T, r *rig) {
-		it, err := newItem(entry{Upgrade: nodeapi.Upgrade{Window: "02:00-05:00", TimeZone: "UTC"}})
+		it, err := newItem(entry{Upgrade: api.Upgrade{Window: "02:00-05:00", TimeZone: "UTC"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +152,7 @@ func TestAPowerCutInsideTheWindow(t *testing.T) {
 				r.start()
 				r.returns()
 				r.wait(spread)
-				r.expect(pod, nodeapi.Scheduled, "")
+				r.expect(pod, api.Scheduled, "")
 				if cancel {
 					if was, err := r.Cancel(nameOf(pod)); !was || err != nil {
 						t.Errorf("got %v, %v", was, err)
@@ -182,6 +182,6 @@ func TestNothingBeginsOutsideOfItsWindow(t *testing.T) {
 		if err := r.begin(it); !errors.Is(err, errNotNow) {
 			t.Errorf("got %v, want %v", err, errNotNow)
 		}
-		r.expect(pod, nodeapi.Scheduled, "")
+		r.expect(pod, api.Scheduled, "")
 	})
 }

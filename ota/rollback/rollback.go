@@ -22,11 +22,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/history"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
 	"github.com/edgehub-io/edgehub/ota/podfiles"
 	"github.com/edgehub-io/edgehub/ota/podreport"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 const (
@@ -40,7 +39,7 @@ const (
 	missingStep = time.Minute
 )
 
-// reasonRequested is the reason of upgrade.RolledBackCondition until the controller answers.
+// reasonRequested is the reason of api.RolledBackCondition until the controller answers.
 const reasonRequested = "RequestedByOwner"
 
 // Options are the options of Open. All are required.
@@ -73,16 +72,16 @@ type Rollbacks struct {
 
 // wish is the last wish for a pod.
 type wish struct {
-	upgrade.Rollback
+	api.Rollback
 	UID types.UID `json:"uid"`
 	// Version is the resourceVersion of the pod when the wish was made. The watch may show an older
 	// state, which says nothing about the wish.
 	Version string `json:"version,omitempty"`
 	// State is InProgress or final. A wish that is Done stands until Over.
-	State   nodeapi.UpgradeState `json:"state"`
-	Message string               `json:"message,omitempty"`
-	Ended   time.Time            `json:"ended,omitzero"` // when State became final
-	Over    bool                 `json:"over,omitempty"` // it is not reported any more
+	State   api.UpgradeState `json:"state"`
+	Message string           `json:"message,omitempty"`
+	Ended   time.Time        `json:"ended,omitzero"` // when State became final
+	Over    bool             `json:"over,omitempty"` // it is not reported any more
 }
 
 // Open reads the files. It starts nothing.
@@ -122,25 +121,25 @@ func (r *Rollbacks) isAnyMissing() bool {
 }
 
 // History returns the revisions that a pod's app has run on this node, the current one first.
-func (r *Rollbacks) History(pod *corev1.Pod) nodeapi.History { return r.options.History.Of(pod) }
+func (r *Rollbacks) History(pod *corev1.Pod) api.History { return r.options.History.Of(pod) }
 
 // Previous returns the target to which a pod would be rolled back: revision, or the one before the
 // current if it is empty. It returns false if the node has not run it.
-func (r *Rollbacks) Previous(pod *corev1.Pod, revision string) (upgrade.Target, bool) {
+func (r *Rollbacks) Previous(pod *corev1.Pod, revision string) (api.Target, bool) {
 	return r.options.History.Previous(pod, revision)
 }
 
 // Missing returns the images of a target that are certainly not on the node.
-func (r *Rollbacks) Missing(t upgrade.Target) []string { return r.options.History.Missing(t) }
+func (r *Rollbacks) Missing(t api.Target) []string { return r.options.History.Missing(t) }
 
 // Request asks the cloud for an earlier revision of a pod. When it returns nil, the wish survives a
 // crash. A wish that stands already for the same revision is not a new one.
-func (r *Rollbacks) Request(pod *corev1.Pod, target upgrade.Target) error {
+func (r *Rollbacks) Request(pod *corev1.Pod, target api.Target) error {
 	r.disk.Lock()
 	defer r.disk.Unlock()
 	name := nameOf(pod)
 	have := r.get(name)
-	w := wish{UID: pod.UID, Version: pod.ResourceVersion, State: nodeapi.InProgress, Rollback: upgrade.Rollback{
+	w := wish{UID: pod.UID, Version: pod.ResourceVersion, State: api.InProgress, Rollback: api.Rollback{
 		Revision: target.Revision, From: have.newest(pod), Requested: metav1.NewTime(time.Now().UTC().Truncate(time.Second)),
 	}}
 	switch {
@@ -161,7 +160,7 @@ func (r *Rollbacks) Withdraw(pod types.NamespacedName) error {
 	if w.UID == "" || w.Over {
 		return nil
 	}
-	return r.put(pod, w.over(nodeapi.Withdrawn, "it was withdrawn"))
+	return r.put(pod, w.over(api.Withdrawn, "it was withdrawn"))
 }
 
 // Report returns what the cloud is to know of the wish for a pod. It is a podreport.Source.
@@ -173,10 +172,10 @@ func (r *Rollbacks) Report(pod *corev1.Pod) podreport.Report {
 	if w.UID == pod.UID && !w.Over {
 		value = w.Encode()
 	}
-	report := podreport.Report{Annotations: map[string]string{upgrade.RollbackAnnotation: value}}
-	if value != "" && pod.Annotations[upgrade.RollbackAnnotation] != value {
+	report := podreport.Report{Annotations: map[string]string{api.RollbackAnnotation: value}}
+	if value != "" && pod.Annotations[api.RollbackAnnotation] != value {
 		report.Conditions = []corev1.PodCondition{{
-			Type: upgrade.RolledBackCondition, Status: corev1.ConditionUnknown, Reason: reasonRequested, Message: upgrade.Message(w.Revision),
+			Type: api.RolledBackCondition, Status: corev1.ConditionUnknown, Reason: reasonRequested, Message: api.Message(w.Revision),
 		}}
 	}
 	return report
@@ -207,7 +206,7 @@ func (r *Rollbacks) Update(pods []*corev1.Pod) {
 			r.missing[w.UID] = time.Time{}
 			next = w.with(pods[i])
 		} else if r.isGone(w.UID) {
-			next = w.over(nodeapi.Dropped, "the pod is gone")
+			next = w.over(api.Dropped, "the pod is gone")
 		}
 		if next == w {
 			continue
@@ -245,26 +244,26 @@ func (w wish) with(pod *corev1.Pod) wish {
 	}
 	switch target := targetOf(pod); target {
 	case w.Revision:
-		return w.over(nodeapi.Done, "")
+		return w.over(api.Done, "")
 	case w.From, "":
 	default:
-		return w.over(nodeapi.Dropped, "a newer revision has come: "+target)
+		return w.over(api.Dropped, "a newer revision has come: "+target)
 	}
-	c := upgrade.Condition(pod, upgrade.RolledBackCondition)
-	if c == nil || pod.Annotations[upgrade.RollbackAnnotation] != w.Encode() {
+	c := api.Condition(pod, api.RolledBackCondition)
+	if c == nil || pod.Annotations[api.RollbackAnnotation] != w.Encode() {
 		return w
 	}
 	switch c.Status {
 	case corev1.ConditionTrue:
-		return w.ended(nodeapi.Done, "")
+		return w.ended(api.Done, "")
 	case corev1.ConditionFalse:
-		return w.over(nodeapi.Dropped, c.Message)
+		return w.over(api.Dropped, c.Message)
 	}
 	return w
 }
 
 // ended returns the wish with a final state, unless it has one.
-func (w wish) ended(state nodeapi.UpgradeState, message string) wish {
+func (w wish) ended(state api.UpgradeState, message string) wish {
 	if !w.State.Final() {
 		w.State, w.Message, w.Ended = state, message, time.Now().UTC().Truncate(time.Second)
 	}
@@ -272,7 +271,7 @@ func (w wish) ended(state nodeapi.UpgradeState, message string) wish {
 }
 
 // over returns the wish as one that does not stand any more.
-func (w wish) over(state nodeapi.UpgradeState, message string) wish {
+func (w wish) over(state api.UpgradeState, message string) wish {
 	w = w.ended(state, message)
 	if !w.Over {
 		w.Over, w.Ended = true, time.Now().UTC().Truncate(time.Second) // it is shown for some time from now
@@ -281,33 +280,33 @@ func (w wish) over(state nodeapi.UpgradeState, message string) wish {
 }
 
 // State returns the last rollback of a pod.
-func (r *Rollbacks) State(pod types.NamespacedName) (nodeapi.Upgrade, bool) {
+func (r *Rollbacks) State(pod types.NamespacedName) (api.Upgrade, bool) {
 	w := r.get(pod)
 	return w.state(pod, r.options.Online()), w.UID != ""
 }
 
 // States returns the last rollbacks of all pods, in no order.
-func (r *Rollbacks) States() []nodeapi.Upgrade {
+func (r *Rollbacks) States() []api.Upgrade {
 	online := r.options.Online()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var list []nodeapi.Upgrade
+	var list []api.Upgrade
 	for name, w := range r.wishes {
 		list = append(list, w.state(name, online))
 	}
 	return list
 }
 
-func (w wish) state(name types.NamespacedName, online bool) nodeapi.Upgrade {
-	u := nodeapi.Upgrade{
-		Namespace: name.Namespace, Pod: name.Name, UID: string(w.UID), Action: nodeapi.RollbackAction,
+func (w wish) state(name types.NamespacedName, online bool) api.Upgrade {
+	u := api.Upgrade{
+		Namespace: name.Namespace, Pod: name.Name, UID: string(w.UID), Action: api.RollbackAction,
 		Revision: w.Revision, State: w.State, Requested: w.Requested.Time, Message: w.Message,
 	}
 	switch {
 	case w.State.Final():
 		u.Ended = &w.Ended
 	case !online:
-		u.State, u.Message = nodeapi.WaitingForCloud, "it starts when the cloud can be reached"
+		u.State, u.Message = api.WaitingForCloud, "it starts when the cloud can be reached"
 	default:
 		u.Message = "it waits for edgehub-controller"
 	}
@@ -345,11 +344,11 @@ func (r *Rollbacks) forget(name types.NamespacedName) {
 
 // targetOf returns the revision that is the newest for a pod, as the controller has marked it, or "".
 func targetOf(pod *corev1.Pod) string {
-	if t, ok, err := upgrade.TargetOf(pod); ok && err == nil {
+	if t, ok, err := api.TargetOf(pod); ok && err == nil {
 		return t.Revision
 	}
-	if need := upgrade.Condition(pod, upgrade.NeedCondition); need != nil {
-		return upgrade.RevisionOf(need)
+	if need := api.Condition(pod, api.NeedCondition); need != nil {
+		return api.RevisionOf(need)
 	}
 	return ""
 }

@@ -17,9 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/podreport"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
 )
 
 var web = types.NamespacedName{Namespace: "ns", Name: "web-1"}
@@ -39,19 +38,19 @@ func podAt(revision string, change ...func(*corev1.Pod)) *corev1.Pod {
 func version(v string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.ResourceVersion = v } }
 func uid(u types.UID) func(*corev1.Pod)  { return func(p *corev1.Pod) { p.UID = u } }
 func upToDate(rev string) func(*corev1.Pod) {
-	return condition(upgrade.NeedCondition, corev1.ConditionFalse, upgrade.Message(rev))
+	return condition(api.NeedCondition, corev1.ConditionFalse, api.Message(rev))
 }
 
 func outdated(rev string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.Annotations[upgrade.TargetAnnotation] = upgrade.Target{Revision: rev, Containers: []upgrade.Image{{Name: "c", Image: "i"}}}.Encode()
-		condition(upgrade.NeedCondition, corev1.ConditionTrue, upgrade.Message(rev))(p)
+		p.Annotations[api.TargetAnnotation] = api.Target{Revision: rev, Containers: []api.TargetImage{{Name: "c", Image: "i"}}}.Encode()
+		condition(api.NeedCondition, corev1.ConditionTrue, api.Message(rev))(p)
 	}
 }
 
 func condition(which corev1.PodConditionType, status corev1.ConditionStatus, message string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		if c := upgrade.Condition(p, which); c != nil {
+		if c := api.Condition(p, which); c != nil {
 			c.Status, c.Reason, c.Message = status, "", message
 			return
 		}
@@ -60,7 +59,7 @@ func condition(which corev1.PodConditionType, status corev1.ConditionStatus, mes
 }
 
 func answered(status corev1.ConditionStatus, message string) func(*corev1.Pod) {
-	return condition(upgrade.RolledBackCondition, status, message)
+	return condition(api.RolledBackCondition, status, message)
 }
 
 type node struct {
@@ -91,7 +90,7 @@ func (n *node) open(t *testing.T) {
 
 func (n *node) request(t *testing.T, pod *corev1.Pod, revision string) {
 	t.Helper()
-	if err := n.Request(pod, upgrade.Target{Revision: revision}); err != nil {
+	if err := n.Request(pod, api.Target{Revision: revision}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -129,7 +128,7 @@ func (n *node) shows(t *testing.T, pod *corev1.Pod) string {
 		return "none"
 	}
 	reported := "nothing"
-	if w, ok, err := upgrade.RollbackOf(n.report(t, pod)); ok && err == nil {
+	if w, ok, err := api.RollbackOf(n.report(t, pod)); ok && err == nil {
 		reported = w.From + ">" + w.Revision
 	}
 	return fmt.Sprintf("%s to %s, reports %s: %s", s.State, s.Revision, reported, s.Message)
@@ -167,7 +166,7 @@ func TestHowARollbackGoesOn(t *testing.T) {
 			[]func(*corev1.Pod){func(p *corev1.Pod) { version("9")(p); outdated("v3")(p) }}, false, "InProgress to v1, reports v2>v1: " + waits,
 		},
 		"an answer to another wish": {
-			[]func(*corev1.Pod){func(p *corev1.Pod) { p.Annotations[upgrade.RollbackAnnotation] = "{}"; refused(p) }}, false, "InProgress to v1, reports v2>v1: " + waits,
+			[]func(*corev1.Pod){func(p *corev1.Pod) { p.Annotations[api.RollbackAnnotation] = "{}"; refused(p) }}, false, "InProgress to v1, reports v2>v1: " + waits,
 		},
 		"the pod is gone":              {nil, true, "Dropped to v1, reports nothing: the pod is gone"},
 		"the pod is gone after it ran": {[]func(*corev1.Pod){answered(corev1.ConditionTrue, "")}, true, "Done to v1, reports nothing: "},
@@ -247,10 +246,10 @@ func TestRequests(t *testing.T) {
 	n := newNode(t)
 	pod := podAt("v3", outdated("v4"))
 	n.request(t, pod, "v2")
-	first := n.Report(pod).Annotations[upgrade.RollbackAnnotation]
+	first := n.Report(pod).Annotations[api.RollbackAnnotation]
 	changes := n.changes
 	n.request(t, pod, "v2")
-	if again := n.Report(pod).Annotations[upgrade.RollbackAnnotation]; again != first || n.changes != changes {
+	if again := n.Report(pod).Annotations[api.RollbackAnnotation]; again != first || n.changes != changes {
 		t.Errorf("a repeated request is another wish: %s and %s", first, again)
 	}
 	want(t, "of an outdated pod", n.shows(t, pod), "InProgress to v2, reports v4>v2: "+waits)
@@ -266,7 +265,7 @@ func TestRequests(t *testing.T) {
 	if err := n.Withdraw(types.NamespacedName{Name: "another"}); err != nil {
 		t.Error(err)
 	}
-	if err := n.Request(podAt(""), upgrade.Target{Revision: "v1"}); err == nil {
+	if err := n.Request(podAt(""), api.Target{Revision: "v1"}); err == nil {
 		t.Error("a wish was taken from a pod of which no revision is known")
 	}
 }
@@ -302,8 +301,8 @@ func TestAnEarlierAnswerIsNotTheAnswer(t *testing.T) {
 func TestAForgedAnnotationIsRemoved(t *testing.T) {
 	n := newNode(t)
 	pod := podAt("v2")
-	pod.Annotations[upgrade.RollbackAnnotation] = upgrade.Rollback{Revision: "v1", From: "v2"}.Encode()
-	if _, ok := n.report(t, pod).Annotations[upgrade.RollbackAnnotation]; ok {
+	pod.Annotations[api.RollbackAnnotation] = api.Rollback{Revision: "v1", From: "v2"}.Encode()
+	if _, ok := n.report(t, pod).Annotations[api.RollbackAnnotation]; ok {
 		t.Error("a rollback that nobody has asked for stays on the pod")
 	}
 }
@@ -320,7 +319,7 @@ func TestWhatIsOverIsShownForADay(t *testing.T) {
 		}
 		time.Sleep(visible - time.Minute)
 		n.Update([]*corev1.Pod{pod})
-		if got := n.States(); len(got) != 1 || got[0].State != nodeapi.Withdrawn || got[0].Action != nodeapi.RollbackAction || got[0].Ended == nil {
+		if got := n.States(); len(got) != 1 || got[0].State != api.Withdrawn || got[0].Action != api.RollbackAction || got[0].Ended == nil {
 			t.Errorf("got %+v", got)
 		}
 		time.Sleep(2 * time.Minute)
@@ -337,7 +336,7 @@ func TestARequestThatCannotBeWrittenIsRefused(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(n.dir, "ns_web-1.json", "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Request(podAt("v2"), upgrade.Target{Revision: "v1"}); err == nil {
+	if err := n.Request(podAt("v2"), api.Target{Revision: "v1"}); err == nil {
 		t.Error("it was accepted")
 	}
 	want(t, "then", n.shows(t, podAt("v2")), "none")

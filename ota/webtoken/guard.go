@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 const (
@@ -51,7 +51,7 @@ func (t *Tokens) Guard(next http.Handler) http.Handler {
 // Require is Guard for what needs a token whatever the method.
 func (t *Tokens) Require(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if FromBrowser(r) && !t.valid(r.Header.Get(nodeapi.TokenHeader)) {
+		if FromBrowser(r) && !t.valid(r.Header.Get(api.TokenHeader)) {
 			refuse(w, http.StatusUnauthorized, "this browser may not change anything")
 			return
 		}
@@ -77,7 +77,7 @@ func (t *Tokens) NewCode(w http.ResponseWriter, r *http.Request) {
 
 // Exchange answers a code in the body with a token, as JSON.
 func (t *Tokens) Exchange(w http.ResponseWriter, r *http.Request) {
-	var code nodeapi.Code
+	var code api.Code
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&code); err != nil {
 		refuse(w, http.StatusBadRequest, `the request's body is no code: want {"code":"…"}`)
 		return

@@ -24,8 +24,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/edgehub-io/edgehub/hub/durable"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/cache/durable"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 const (
@@ -102,38 +102,38 @@ func Open(file string, plausible func(time.Time) bool, log *slog.Logger) *Tokens
 
 // newCode returns a code that one browser may exchange. It fails if too many wait to be used: to drop the
 // oldest instead would let any program invalidate the code that somebody is about to use.
-func (t *Tokens) newCode() (nodeapi.Code, error) {
+func (t *Tokens) newCode() (api.Code, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.codes = slices.DeleteFunc(t.codes, func(c secret) bool { return !time.Now().Before(c.Expires) })
 	if len(t.codes) >= maxCodes {
-		return nodeapi.Code{}, errTooManyCodes
+		return api.Code{}, errTooManyCodes
 	}
 	text, expires := rand.Text(), time.Now().Add(codeLife) // 130 bits
 	t.codes = append(t.codes, secret{hashOf(text), expires, true})
-	return nodeapi.Code{Code: text, Expires: expires.UTC().Truncate(time.Second)}, nil
+	return api.Code{Code: text, Expires: expires.UTC().Truncate(time.Second)}, nil
 }
 
 // exchange returns a token for a code, which is used then. It returns errWrongCode for a code that is not
 // known, or expired. If the token cannot be written to disk, the code can be used again. After a crash in
 // between there may be a token on disk that nobody has.
-func (t *Tokens) exchange(code string) (nodeapi.Token, error) {
+func (t *Tokens) exchange(code string) (api.Token, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	at := find(t.codes, code)
 	if at < 0 || !time.Now().Before(t.codes[at].Expires) {
-		return nodeapi.Token{}, errWrongCode
+		return api.Token{}, errWrongCode
 	}
 	t.tidyLocked()
 	text, expires := rand.Text()+rand.Text(), time.Now().Add(tokenLife) // 260 bits
 	all := append(slices.Clone(t.tokens), secret{hashOf(text), expires, true})
 	all = all[max(0, len(all)-maxTokens):]
 	if err := t.write(all); err != nil {
-		return nodeapi.Token{}, fmt.Errorf("keep the token of this browser: %w", err)
+		return api.Token{}, fmt.Errorf("keep the token of this browser: %w", err)
 	}
 	t.tokens = all
 	t.codes = slices.Delete(t.codes, at, at+1)
-	return nodeapi.Token{Token: text, Expires: expires.UTC().Truncate(time.Second)}, nil
+	return api.Token{Token: text, Expires: expires.UTC().Truncate(time.Second)}, nil
 }
 
 // valid reports whether a browser with this token may change something.

@@ -16,7 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // site is a hub's tokens, and what callers send to them.
@@ -43,8 +43,8 @@ func (s *site) restart() {
 func (s *site) code() string {
 	s.t.Helper()
 	w := httptest.NewRecorder()
-	s.NewCode(w, httptest.NewRequest(http.MethodPost, nodeapi.WebCodes, http.NoBody))
-	var code nodeapi.Code
+	s.NewCode(w, httptest.NewRequest(http.MethodPost, api.WebCodes, http.NoBody))
+	var code api.Code
 	if err := json.Unmarshal(w.Body.Bytes(), &code); err != nil || w.Code != http.StatusOK || code.Code == "" {
 		s.t.Fatalf("a code: %d %s", w.Code, w.Body)
 	}
@@ -54,10 +54,10 @@ func (s *site) code() string {
 // try exchanges a code, as a browser does.
 func (s *site) try(code string) (int, string) {
 	w := httptest.NewRecorder()
-	r := httptest.NewRequest(http.MethodPost, nodeapi.WebTokens, strings.NewReader(fmt.Sprintf(`{"code":%q}`, code)))
+	r := httptest.NewRequest(http.MethodPost, api.WebTokens, strings.NewReader(fmt.Sprintf(`{"code":%q}`, code)))
 	r.Header.Set("Origin", "http://127.0.0.1:10267")
 	s.Exchange(w, r)
-	var token nodeapi.Token
+	var token api.Token
 	_ = json.Unmarshal(w.Body.Bytes(), &token) // an error is a line of text
 	if w.Code == http.StatusOK {
 		return w.Code, token.Token
@@ -78,7 +78,7 @@ func (s *site) token() string {
 func (s *site) changes(token string) int {
 	r := httptest.NewRequest(http.MethodPost, "/openyurt.io/v1/namespaces/d/pods/p/upgrade", http.NoBody)
 	r.Header.Set("Origin", "http://127.0.0.1:10267")
-	r.Header.Set(nodeapi.TokenHeader, token)
+	r.Header.Set(api.TokenHeader, token)
 	return s.guards(r).Code
 }
 
@@ -164,7 +164,7 @@ func TestTooManyCodesAreRefusedAndNoneIsLost(t *testing.T) {
 			s.code()
 		}
 		w := httptest.NewRecorder()
-		s.NewCode(w, httptest.NewRequest(http.MethodPost, nodeapi.WebCodes, http.NoBody))
+		s.NewCode(w, httptest.NewRequest(http.MethodPost, api.WebCodes, http.NoBody))
 		if w.Code != http.StatusServiceUnavailable || strings.Count(w.Body.String(), "\n") != 1 {
 			t.Errorf("one code too many: %d %q", w.Code, w.Body)
 		}
@@ -217,9 +217,9 @@ func TestBrowsersNeedATokenAndProgramsNeedNone(t *testing.T) {
 		want   int
 	}{
 		"curl":                                   {http.MethodPost, nil, 200},
-		"curl with a wrong token":                {http.MethodPost, []string{nodeapi.TokenHeader, "wrong"}, 200},
+		"curl with a wrong token":                {http.MethodPost, []string{api.TokenHeader, "wrong"}, 200},
 		"an old browser, without any of them":    {http.MethodPost, []string{"User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:52.0) Gecko/20100101 Firefox/52.0"}, 401},
-		"an old browser with the token":          {http.MethodPost, []string{"User-Agent", "Mozilla/5.0", nodeapi.TokenHeader, good}, 200},
+		"an old browser with the token":          {http.MethodPost, []string{"User-Agent", "Mozilla/5.0", api.TokenHeader, good}, 200},
 		"a form without a header of its own":     {http.MethodPost, []string{"User-Agent", "Mozilla/5.0", "Content-Type", "text/plain"}, 401},
 		"a browser reads":                        {http.MethodGet, []string{"Sec-Fetch-Site", "same-origin"}, 200},
 		"a browser reads the head":               {http.MethodHead, []string{"Sec-Fetch-Site", "none"}, 200},
@@ -230,15 +230,15 @@ func TestBrowsersNeedATokenAndProgramsNeedNone(t *testing.T) {
 		"a browser's PUT":                        {http.MethodPut, []string{"Sec-Fetch-Dest", "empty"}, 401},
 		"a browser's PATCH":                      {http.MethodPatch, []string{"Sec-Fetch-User", "?1"}, 401},
 		"a method that nobody knows":             {"UPGRADE", []string{"Origin", "x"}, 401},
-		"a browser's POST with the token":        {http.MethodPost, []string{"Origin", "x", nodeapi.TokenHeader, good}, 200},
-		"a browser's DELETE with the token":      {http.MethodDelete, []string{"Origin", "x", nodeapi.TokenHeader, good}, 200},
-		"a token of the right length":            {http.MethodPost, []string{"Origin", "x", nodeapi.TokenHeader, strings.Repeat("A", len(good))}, 401},
-		"a part of the token":                    {http.MethodPost, []string{"Origin", "x", nodeapi.TokenHeader, good[:len(good)-1]}, 401},
-		"the token in other letters":             {http.MethodPost, []string{"Origin", "x", nodeapi.TokenHeader, strings.ToLower(good)}, 401},
+		"a browser's POST with the token":        {http.MethodPost, []string{"Origin", "x", api.TokenHeader, good}, 200},
+		"a browser's DELETE with the token":      {http.MethodDelete, []string{"Origin", "x", api.TokenHeader, good}, 200},
+		"a token of the right length":            {http.MethodPost, []string{"Origin", "x", api.TokenHeader, strings.Repeat("A", len(good))}, 401},
+		"a part of the token":                    {http.MethodPost, []string{"Origin", "x", api.TokenHeader, good[:len(good)-1]}, 401},
+		"the token in other letters":             {http.MethodPost, []string{"Origin", "x", api.TokenHeader, strings.ToLower(good)}, 401},
 		"the token as a bearer token":            {http.MethodPost, []string{"Origin", "x", "Authorization", "Bearer " + good}, 401},
-		"the token as a cookie":                  {http.MethodPost, []string{"Origin", "x", "Cookie", nodeapi.TokenHeader + "=" + good}, 401},
-		"what is on disk is no token":            {http.MethodPost, []string{"Origin", "x", nodeapi.TokenHeader, s.onDisk()[10:50]}, 401},
-		"the second of two headers has the good": {http.MethodPost, []string{"Origin", "x", nodeapi.TokenHeader, "wrong", nodeapi.TokenHeader, good}, 401},
+		"the token as a cookie":                  {http.MethodPost, []string{"Origin", "x", "Cookie", api.TokenHeader + "=" + good}, 401},
+		"what is on disk is no token":            {http.MethodPost, []string{"Origin", "x", api.TokenHeader, s.onDisk()[10:50]}, 401},
+		"the second of two headers has the good": {http.MethodPost, []string{"Origin", "x", api.TokenHeader, "wrong", api.TokenHeader, good}, 401},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -258,9 +258,9 @@ func TestABrowserGetsNoCode(t *testing.T) {
 	s := newSite(t)
 	for header, value := range map[string]string{"Origin": "x", "Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty", "User-Agent": "Mozilla/5.0"} {
 		w := httptest.NewRecorder()
-		r := httptest.NewRequest(http.MethodPost, nodeapi.WebCodes, http.NoBody)
+		r := httptest.NewRequest(http.MethodPost, api.WebCodes, http.NoBody)
 		r.Header.Set(header, value)
-		r.Header.Set(nodeapi.TokenHeader, s.token()) // not even with a token
+		r.Header.Set(api.TokenHeader, s.token()) // not even with a token
 		s.NewCode(w, r)
 		if w.Code != http.StatusForbidden {
 			t.Errorf("with %s: %d %s", header, w.Code, w.Body)
@@ -273,7 +273,7 @@ func TestWhatIsNoCodeIsRefused(t *testing.T) {
 		s := newSite(t)
 		for _, body := range []string{"", "{", "[]", `"x"`, `{"code":1}`, `{"code":"` + strings.Repeat("x", 2*maxBody) + `"}`} {
 			w := httptest.NewRecorder()
-			s.Exchange(w, httptest.NewRequest(http.MethodPost, nodeapi.WebTokens, strings.NewReader(body)))
+			s.Exchange(w, httptest.NewRequest(http.MethodPost, api.WebTokens, strings.NewReader(body)))
 			if w.Code != http.StatusBadRequest || strings.Count(w.Body.String(), "\n") != 1 {
 				t.Errorf("%.20q: %d %q", body, w.Code, w.Body)
 			}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/controller/autonomy"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
@@ -127,7 +127,7 @@ func (a *app) awaitReplacement(t *testing.T) {
 }
 
 func isReady(pod *corev1.Pod) bool {
-	c := upgrade.Condition(pod, corev1.PodReady)
+	c := api.Condition(pod, corev1.PodReady)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/controller/autonomy"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
@@ -29,7 +30,7 @@ func TestAnOutageLeavesNoTrace(t *testing.T) {
 	// A pod with tolerations of its own is treated as Kubernetes treats it.
 	own := start(t, deployment, kept, new(int64(11)))
 	for _, node := range []string{kept, released} {
-		annotate(t, node, autonomy.DurationAnnotation, "1h")
+		annotate(t, node, api.AutonomyAnnotation, "1h")
 		awaitCondition(t, node, corev1.ConditionTrue, autonomy.ReasonApplied)
 	}
 
@@ -50,7 +51,7 @@ func TestAnOutageLeavesNoTrace(t *testing.T) {
 	}
 
 	given := time.Now()
-	annotate(t, released, autonomy.ReleasedAnnotation, given.Format(time.RFC3339))
+	annotate(t, released, api.ReleasedAnnotation, given.Format(time.RFC3339))
 	for _, a := range leave {
 		a.awaitEvicted(t)
 	}
@@ -76,7 +77,7 @@ func TestAnOutageLeavesNoTrace(t *testing.T) {
 		})
 	}
 	awaitCondition(t, released, corev1.ConditionTrue, autonomy.ReasonApplied)
-	if text, ok := get(t, released).Annotations[autonomy.ReleasedAnnotation]; ok {
+	if text, ok := get(t, released).Annotations[api.ReleasedAnnotation]; ok {
 		t.Errorf("the annotation of the release is still there: %s", text)
 	}
 	for _, a := range stay {

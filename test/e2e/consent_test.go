@@ -14,8 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
@@ -42,7 +41,7 @@ func TestOwnerGoesBack(t *testing.T) {
 
 	env.Registry().Forget()
 	d.cut("refused")
-	d.post(nodeapi.RollbackPath(d.ns, before.Name), http.StatusAccepted,
+	d.post(api.RollbackPath(d.ns, before.Name), http.StatusAccepted,
 		"Rollback of pod "+d.ns+"/"+before.Name+" queued: it starts when the cloud can be reached")
 	answers(t, before, "two")
 	giveBack(t, d.node)
@@ -60,8 +59,8 @@ func TestOwnerGoesBack(t *testing.T) {
 func (d *daemon) awaitRetained(image, revision string) {
 	d.t.Helper()
 	eventually(d.t, "revision "+revision+" is retained", func(ctx context.Context) string {
-		code, body := rawclient.Ask(ctx, http.MethodGet, d.node.APIURL()+nodeapi.HistoryPath(d.ns, d.pod.Name))
-		var history nodeapi.History
+		code, body := rawclient.Ask(ctx, http.MethodGet, d.node.APIURL()+api.HistoryPath(d.ns, d.pod.Name))
+		var history api.History
 		if err := json.Unmarshal([]byte(body), &history); code != http.StatusOK || err != nil || len(history.Items) != 2 {
 			return fmt.Sprint(code, " ", body)
 		}
@@ -95,7 +94,7 @@ func (d *daemon) awaitRolledBack(image, revision string) {
 		if pod, err = env.client.CoreV1().Pods(d.ns).Get(ctx, pod.Name, metav1.GetOptions{}); err != nil {
 			return err.Error()
 		}
-		c := upgrade.Condition(pod, upgrade.RolledBackCondition)
+		c := api.Condition(pod, api.RolledBackCondition)
 		if c == nil || c.Status != corev1.ConditionTrue {
 			return fmt.Sprintf("it is %+v", c)
 		}
@@ -124,7 +123,7 @@ func (d *daemon) awaitHold(reason string) {
 		if err != nil {
 			return err.Error()
 		}
-		hold, held, err := upgrade.HoldOf(pod)
+		hold, held, err := api.HoldOf(pod)
 		if err != nil || held != (reason != "") || hold.Reason != reason {
 			return fmt.Sprintf("it is %+v, %v", hold, err)
 		}

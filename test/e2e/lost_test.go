@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
@@ -52,8 +52,8 @@ func TestNoAppIsLostByAnUpgrade(t *testing.T) {
 	missing := func(node *cluster.Node, want string) { // "" is nothing
 		t.Helper()
 		eventually(t, fmt.Sprintf("%s says of the app that it lacks: %q", node.Name(), want), func(ctx context.Context) string {
-			code, body := rawclient.Ask(ctx, http.MethodGet, node.APIURL()+nodeapi.Node)
-			var state nodeapi.NodeState
+			code, body := rawclient.Ask(ctx, http.MethodGet, node.APIURL()+api.Node)
+			var state api.NodeState
 			if err := json.Unmarshal([]byte(body), &state); code != http.StatusOK || err != nil {
 				return fmt.Sprintf("%d %s", code, body)
 			}

@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
@@ -37,7 +37,7 @@ func needs(t *testing.T, node *cluster.Node, pod *corev1.Pod, want corev1.Condit
 			if found.UID != pod.UID {
 				continue
 			}
-			condition := upgrade.Condition(&found, upgrade.NeedCondition)
+			condition := api.Condition(&found, api.NeedCondition)
 			if condition == nil || condition.Status != want {
 				return fmt.Sprintf("it is %+v", condition)
 			}
@@ -63,7 +63,7 @@ func TestOwnerUpgradesHisNode(t *testing.T) {
 	setVersion(t, ns, "app", "v2")
 	marked := needs(t, node1, old1, corev1.ConditionTrue)
 	needs(t, node2, old2, corev1.ConditionTrue)
-	target, ok, err := upgrade.TargetOf(&marked)
+	target, ok, err := api.TargetOf(&marked)
 	if err != nil || !ok || target.Containers[0].Image != env.Image("v2") {
 		t.Errorf("the pod's upgrade target is %+v, %v, %v", target, ok, err)
 	}
@@ -85,7 +85,7 @@ func TestOwnerUpgradesHisNode(t *testing.T) {
 	}
 	needs(t, node1, new1, corev1.ConditionTrue)
 	unmarked := needs(t, node2, old2, corev1.ConditionFalse)
-	if _, ok := unmarked.Annotations[upgrade.TargetAnnotation]; ok {
-		t.Errorf("a pod that needs no upgrade has the annotation %s", upgrade.TargetAnnotation)
+	if _, ok := unmarked.Annotations[api.TargetAnnotation]; ok {
+		t.Errorf("a pod that needs no upgrade has the annotation %s", api.TargetAnnotation)
 	}
 }

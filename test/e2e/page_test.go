@@ -10,7 +10,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/browser"
 	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
@@ -49,7 +49,7 @@ func TestOwnersPageWithoutTheCloud(t *testing.T) {
 	tab.ShowsIn("app", ": unloading")
 	d.awaitHold("unloading")
 	tab.LacksIn("app", "the cloud does not know yet")
-	d.post(nodeapi.UpgradePath(d.ns, d.pod.Name), http.StatusConflict, "on hold until ")
+	d.post(api.UpgradePath(d.ns, d.pod.Name), http.StatusConflict, "on hold until ")
 	tab.Press("app", "End the hold")
 	tab.LacksIn("app", "On hold")
 	d.awaitHold("")
@@ -76,17 +76,17 @@ func TestOwnersPageWithoutTheCloud(t *testing.T) {
 func (d *daemon) openPage() *browser.Tab {
 	d.t.Helper()
 	eventually(d.t, "the apps of earlier tests are gone from "+d.node.Name(), d.othersOnNode)
-	code, body := rawclient.Ask(d.t.Context(), http.MethodPost, d.node.APIURL()+nodeapi.WebCodes)
-	var link nodeapi.Code
+	code, body := rawclient.Ask(d.t.Context(), http.MethodPost, d.node.APIURL()+api.WebCodes)
+	var link api.Code
 	if err := json.Unmarshal([]byte(body), &link); code != http.StatusOK || err != nil {
-		d.t.Fatalf("POST %s: %d %s", nodeapi.WebCodes, code, body)
+		d.t.Fatalf("POST %s: %d %s", api.WebCodes, code, body)
 	}
 	chromium, stop, err := browser.Start()
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	d.t.Cleanup(stop)
-	tab := chromium.Open(d.t, d.node.APIURL()+nodeapi.Page+"#code="+link.Code, browser.Settings{})
+	tab := chromium.Open(d.t, d.node.APIURL()+api.Page+"#code="+link.Code, browser.Settings{})
 	tab.Shows("Connected to the cloud since ")
 	return tab
 }

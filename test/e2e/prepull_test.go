@@ -15,8 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/cluster/images"
 	"github.com/edgehub-io/edgehub/test/internal/rawclient"
@@ -73,7 +72,7 @@ func (d *daemon) release(version string, ballast int64) {
 func (d *daemon) awaitMark() {
 	d.t.Helper()
 	marked := needs(d.t, d.node, d.pod, corev1.ConditionTrue)
-	d.revision = upgrade.RevisionOf(upgrade.Condition(&marked, upgrade.NeedCondition))
+	d.revision = api.RevisionOf(api.Condition(&marked, api.NeedCondition))
 }
 
 // pushApp puts an image of the app into a repository; its ballast is in no other.
@@ -99,7 +98,7 @@ func pushApp(t *testing.T, repository, version string, ballast int64) (image str
 // pull asks for the images of the next version.
 func (d *daemon) pull() {
 	d.t.Helper()
-	url := d.node.APIURL() + nodeapi.ImagePullPath(d.ns, d.pod.Name)
+	url := d.node.APIURL() + api.ImagePullPath(d.ns, d.pod.Name)
 	if code, body := rawclient.Ask(d.t.Context(), http.MethodPost, url); code != http.StatusOK {
 		d.t.Fatalf("POST imagepull: %d %s", code, body)
 	}
@@ -109,8 +108,8 @@ func (d *daemon) pull() {
 func (d *daemon) awaitReady() {
 	d.t.Helper()
 	eventually(d.t, "the images of "+d.pod.Name+" are Ready", func(ctx context.Context) string {
-		code, body := rawclient.Ask(ctx, http.MethodGet, d.node.APIURL()+nodeapi.ImagePullPath(d.ns, d.pod.Name))
-		var pull nodeapi.ImagePull
+		code, body := rawclient.Ask(ctx, http.MethodGet, d.node.APIURL()+api.ImagePullPath(d.ns, d.pod.Name))
+		var pull api.ImagePull
 		if err := json.Unmarshal([]byte(body), &pull); code != http.StatusOK || err != nil {
 			return fmt.Sprintf("GET imagepull: %d %s", code, body)
 		}
@@ -124,7 +123,7 @@ func (d *daemon) awaitReady() {
 		}
 		image := pull.Images[0]
 		switch {
-		case pull.State != nodeapi.Ready:
+		case pull.State != api.Ready:
 			return body
 		case pull.Revision != d.revision || !slices.Equal(got, want):
 			d.t.Fatalf("it is the wrong one, want %s of revision %s: %s", want, d.revision, body)
@@ -143,7 +142,7 @@ func (d *daemon) awaitCondition() {
 		if err != nil {
 			return err.Error()
 		}
-		if condition == nil || condition.Status != corev1.ConditionTrue || upgrade.RevisionOf(condition) != d.revision {
+		if condition == nil || condition.Status != corev1.ConditionTrue || api.RevisionOf(condition) != d.revision {
 			return fmt.Sprintf("it is %+v, want it for revision %s", condition, d.revision)
 		}
 		return ""
@@ -156,7 +155,7 @@ func (d *daemon) condition(ctx context.Context) (*corev1.PodCondition, error) {
 	if err != nil {
 		return nil, err
 	}
-	return upgrade.Condition(pod, upgrade.ImageCondition), nil
+	return api.Condition(pod, api.ImageCondition), nil
 }
 
 // upgrade has the owner upgrade, waits until the next version serves, and returns
@@ -186,7 +185,7 @@ func (d *daemon) expectNothingFetched() {
 // expectLetGo ends what is held for a rollback, and waits until nothing of the daemon is held any more.
 func (d *daemon) expectLetGo() {
 	d.t.Helper()
-	if out, err := env.Kubectl(d.t.Context(), "-n", d.ns, "annotate", "ds/app", upgrade.OwnerRollbackAnnotation+"="+upgrade.RollbackDenied); err != nil {
+	if out, err := env.Kubectl(d.t.Context(), "-n", d.ns, "annotate", "ds/app", api.OwnerRollbackAnnotation+"="+api.RollbackDenied); err != nil {
 		d.t.Fatal(out, err)
 	}
 	eventually(d.t, "the node lets go of "+d.image, func(ctx context.Context) string {

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // hubIs waits until the hub's status line in systemd begins with a word.
@@ -103,19 +103,19 @@ func (c *Cluster) routesAreHub(ctx context.Context) error {
 		return fmt.Errorf("%d pods have a route: %s", len(access.Pods), access.Unknown)
 	}
 	for _, p := range access.Pods {
-		if p.Route != nodeapi.ThroughHub {
+		if p.Route != api.ThroughHub {
 			return fmt.Errorf("the route of pod %s is %s", p.Name, p.Route)
 		}
 	}
 	return nil
 }
 
-func (c *Cluster) podAccess(ctx context.Context) (*nodeapi.PodAccess, error) {
-	text, err := c.get(ctx, "http://127.0.0.1:10267"+nodeapi.Cache)
+func (c *Cluster) podAccess(ctx context.Context) (*api.PodAccess, error) {
+	text, err := c.get(ctx, "http://127.0.0.1:10267"+api.Cache)
 	if err != nil {
 		return nil, err
 	}
-	var state struct{ PodAccess nodeapi.PodAccess }
+	var state struct{ PodAccess api.PodAccess }
 	err = json.Unmarshal([]byte(text), &state)
 	return &state.PodAccess, err
 }

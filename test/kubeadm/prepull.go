@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // prepull has the hub, in its unit, find out where containerd's own configuration leads: to a config_path that
@@ -23,7 +23,7 @@ func (c *Cluster) prepull(ctx context.Context, say Say) error {
 		return err
 	}
 	// The control plane's scheduler: no pod of edge has pulled it.
-	target := upgrade.NewTarget("next", &corev1.PodSpec{Containers: []corev1.Container{
+	target := api.NewTarget("next", &corev1.PodSpec{Containers: []corev1.Container{
 		{Name: "web", Image: c.registry.Reference("kube-scheduler", c.tags["kube-scheduler"])},
 	}})
 	if err := c.mark(ctx, pod, target.Encode(), corev1.ConditionTrue); err != nil {
@@ -45,8 +45,8 @@ func (c *Cluster) prepull(ctx context.Context, say Say) error {
 // mark has a pod need an upgrade, or no more, as edgehub-controller does. target is nil, or one that is encoded.
 func (c *Cluster) mark(ctx context.Context, pod *corev1.Pod, target any, needs corev1.ConditionStatus) error {
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"annotations": map[string]any{upgrade.TargetAnnotation: target}},
-		"status":   map[string]any{"conditions": []corev1.PodCondition{{Type: upgrade.NeedCondition, Status: needs, Message: upgrade.Message("next")}}},
+		"metadata": map[string]any{"annotations": map[string]any{api.TargetAnnotation: target}},
+		"status":   map[string]any{"conditions": []corev1.PodCondition{{Type: api.NeedCondition, Status: needs, Message: api.Message("next")}}},
 	})
 	if err == nil {
 		_, err = c.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")

@@ -15,7 +15,7 @@ import (
 )
 
 // contract matches what cloud, node and their users know each other by: keys of annotations, labels and conditions, types of a
-// pod's conditions, and paths of the node's API. ota/upgrade and ota/nodeapi have what two sides need.
+// pod's conditions, and paths of the node's API. ota/api has what two sides need.
 var contract = regexp.MustCompile(`^(([a-z0-9-]+\.)*(openyurt|edgehub)\.io/[\w-]+|Pod(NeedUpgrade|ImageReady|RolledBack)|/openyurt\.io/.*)$`)
 
 // repeats returns the strings of the contract that stand more than once.

@@ -46,7 +46,7 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 		return packages
 	}
 	layersOf := func(p map[string]pkg) []string {
-		return layerViolations(p, map[string][]string{"hub": {"ota/nodeapi", "proxy"}, "ota": {"ota/nodeapi"}, "ota/nodeapi": {}, "proxy": {}})
+		return layerViolations(p, map[string][]string{"hub": {"ota/api", "proxy"}, "ota": {"ota/api"}, "ota/api": {}, "proxy": {}})
 	}
 	tests := map[string]struct {
 		imports map[string][]string
@@ -54,16 +54,16 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 		want    []string
 	}{
 		"what the layers allow": {
-			map[string][]string{mod + "hub": {mod + "proxy", mod + "ota/nodeapi", "fmt"}, mod + "ota/queue": {mod + "ota/nodeapi"}},
+			map[string][]string{mod + "hub": {mod + "proxy", mod + "ota/api", "fmt"}, mod + "ota/queue": {mod + "ota/api"}},
 			layersOf, nil,
 		},
 		"imports that the layers do not allow": {
-			map[string][]string{mod + "hub/x": {mod + "ota"}, mod + "ota": {mod + "proxy", mod + "ota/nodeapi"}, mod + "ota/nodeapi": {mod + "hub/x"}},
+			map[string][]string{mod + "hub/x": {mod + "ota"}, mod + "ota": {mod + "proxy", mod + "ota/api"}, mod + "ota/api": {mod + "hub/x"}},
 			layersOf,
 			[]string{
-				"hub/x imports ota, which its layer does not allow: it may import ota/nodeapi, proxy",
-				"ota imports proxy, which its layer does not allow: it may import ota/nodeapi",
-				"ota/nodeapi imports hub/x, which its layer does not allow: it may import no other package of the product",
+				"hub/x imports ota, which its layer does not allow: it may import ota/api, proxy",
+				"ota imports proxy, which its layer does not allow: it may import ota/api",
+				"ota/api imports hub/x, which its layer does not allow: it may import no other package of the product",
 			},
 		},
 		"a package without a layer": {

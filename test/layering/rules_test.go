@@ -11,48 +11,48 @@ var layers = map[string][]string{
 	"cmd/edgehub": {"cmd/edgehub/install", "cmd/internal", "hub", "hub/bundle", "hub/config"},
 	"cmd/edgehub/install": { // not hub: it checks flags, and starts nothing
 		"cmd/edgehub/install/apiserver", "cmd/edgehub/install/dummyif", "cmd/edgehub/install/files", "cmd/edgehub/install/firewall",
-		"cmd/edgehub/install/kubelet", "cmd/edgehub/install/systemctl", "hub/binding", "hub/config", "hub/durable", "hub/heldimages", "hub/kubeconfig", "hub/nodeca", "hub/podroute", "imagepull/engine", "ota/nodeapi", "proxy/transform",
+		"cmd/edgehub/install/kubelet", "cmd/edgehub/install/systemctl", "hub/binding", "hub/config", "cache/durable", "hub/heldimages", "hub/kubeconfig", "hub/nodeca", "hub/podroute", "imagepull/engine", "ota/api", "proxy/transform",
 	},
 	"cmd/edgehub/install/dummyif":   {},
 	"cmd/edgehub/install/firewall":  {},
 	"cmd/edgehub/install/kubelet":   {"cmd/edgehub/install/systemctl"},
 	"cmd/edgehub/install/apiserver": {"hub/kubeconfig"},
-	"cmd/edgehub/install/files":     {"hub/durable"},
+	"cmd/edgehub/install/files":     {"cache/durable"},
 	"cmd/edgehub/install/systemctl": {},
 	"cmd/edgehub-controller":        {"cmd/internal", "controller", "controller/autonomy"},
-	"cmd/edgehubctl":                {"cmd/edgehubctl/bundlefile", "cmd/edgehubctl/container", "cmd/edgehubctl/cri", "cmd/edgehubctl/helptext", "cmd/edgehubctl/hubclient", "cmd/edgehubctl/podview", "cmd/edgehubctl/pullview", "cmd/edgehubctl/statusview", "cmd/internal", "ota/nodeapi", "ota/upgrade"},
+	"cmd/edgehubctl":                {"cmd/edgehubctl/bundlefile", "cmd/edgehubctl/container", "cmd/edgehubctl/cri", "cmd/edgehubctl/helptext", "cmd/edgehubctl/hubclient", "cmd/edgehubctl/podview", "cmd/edgehubctl/pullview", "cmd/edgehubctl/statusview", "cmd/internal", "ota/api"},
 	"cmd/edgehubctl/bundlefile":     {},
 	"cmd/edgehubctl/helptext":       {},
-	"cmd/edgehubctl/hubclient":      {"cmd/internal", "ota/nodeapi"},
-	"cmd/edgehubctl/podview":        {"cmd/internal", "ota/nodeapi", "ota/podstatus", "ota/upgrade"},                      // it describes, and sends no requests
-	"cmd/edgehubctl/pullview":       {"cmd/edgehubctl/podview", "cmd/internal", "ota/nodeapi"},                            // as above
-	"cmd/edgehubctl/statusview":     {"cmd/edgehubctl/podview", "cmd/edgehubctl/pullview", "cmd/internal", "ota/nodeapi"}, // as above
+	"cmd/edgehubctl/hubclient":      {"cmd/internal", "ota/api"},
+	"cmd/edgehubctl/podview":        {"cmd/internal", "ota/api"},                                                      // it describes, and sends no requests
+	"cmd/edgehubctl/pullview":       {"cmd/edgehubctl/podview", "cmd/internal", "ota/api"},                            // as above
+	"cmd/edgehubctl/statusview":     {"cmd/edgehubctl/podview", "cmd/edgehubctl/pullview", "cmd/internal", "ota/api"}, // as above
 	"cmd/edgehubctl/container":      {"cmd/edgehubctl/cri", "cmd/internal"},
 	"cmd/edgehubctl/cri":            {}, // it asks containerd, and neither hub nor cloud
-	"cmd/kubectl-edgehub":           {"cmd/internal", "controller/autonomy", "controller/daemonset", "controller/rollout", "controller/workload", "ota/podstatus", "ota/upgrade"},
+	"cmd/kubectl-edgehub":           {"cmd/internal", "controller/autonomy", "controller/daemonset", "controller/rollout", "controller/workload", "ota/api"},
 	"cmd/internal":                  {},
 	"hub": {
-		"cache", "cache/identity", "cache/localendpoints", "hub/access", "hub/binding", "hub/bundle", "hub/config", "hub/credentials", "hub/csrf", "hub/durable", "hub/eventlog", "hub/feed", "hub/heldimages", "hub/nodeca", "hub/nodestate", "hub/ownnode", "hub/podroute", "hub/servertls", "hub/systemd", "hub/traffic",
-		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/apps", "ota/coreclient", "ota/history", "ota/hold", "ota/missing", "ota/nodeapi", "ota/nodepods", "ota/page", "ota/podfiles", "ota/podreport", "ota/queue", "ota/rollback", "ota/upgrade", "ota/webtoken", "proxy", "proxy/authn", "proxy/topology", "proxy/transform", "proxy/upstream",
+		"cache", "cache/identity", "cache/localendpoints", "hub/access", "hub/binding", "hub/bundle", "hub/config", "hub/credentials", "hub/csrf", "cache/durable", "hub/eventlog", "hub/feed", "hub/heldimages", "hub/nodeca", "hub/nodestate", "hub/ownnode", "hub/podroute", "hub/servertls", "hub/systemd", "hub/traffic",
+		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/apps", "ota/coreclient", "ota/history", "ota/hold", "ota/missing", "ota/api", "ota/nodepods", "ota/page", "ota/podfiles", "ota/podreport", "ota/queue", "ota/rollback", "ota/webtoken", "proxy", "proxy/authn", "proxy/topology", "proxy/transform", "proxy/upstream",
 	},
-	"hub/access":      {"hub/config", "hub/csrf", "hub/peer", "ota/nodeapi", "proxy/authn", "proxy/limits"},
-	"hub/binding":     {"hub/durable", "proxy/authn", "proxy/upstream"},
+	"hub/access":      {"hub/config", "hub/csrf", "hub/peer", "ota/api", "proxy/authn", "proxy/limits"},
+	"hub/binding":     {"cache/durable", "proxy/authn", "proxy/upstream"},
 	"hub/bundle":      {},
-	"hub/eventlog":    {"cache/convert", "cache/wire", "ota/nodeapi"}, // Events in the encodings that clients use
-	"hub/nodestate":   {"imagepull/engine/diskspace", "ota/nodeapi"},
-	"hub/ownnode":     {"cache/convert", "cache/wire"}, // the Node in the encodings that clients use
-	"hub/traffic":     {"hub/durable", "ota/nodeapi"},
+	"hub/eventlog":    {"cache/convert", "cache/wire", "ota/api"}, // Events in the encodings that clients use
+	"hub/nodestate":   {"imagepull/engine/diskspace", "ota/api"},
+	"hub/ownnode":     {"cache/convert", "cache/wire", "ota/api"}, // the Node in the encodings that clients use
+	"hub/traffic":     {"cache/durable", "ota/api"},
 	"hub/config":      {"hub/kubeconfig", "proxy/transform", "proxy/upstream"}, // the names of the transforms
 	"hub/credentials": {"hub/config", "hub/enroll", "hub/kubeconfig", "proxy/upstream"},
-	"hub/durable":     {},
-	"hub/enroll":      {"hub/durable", "proxy/authn"},
+	"cache/durable":   {},
+	"hub/enroll":      {"cache/durable", "proxy/authn"},
 	"hub/csrf":        {},
 	"hub/kubeconfig":  {"proxy/upstream"},
-	"hub/nodeca":      {"hub/durable"},
-	"hub/heldimages":  {"hub/durable", "imagepull/engine"}, // edgehub uninstall does the same
+	"hub/nodeca":      {"cache/durable"},
+	"hub/heldimages":  {"cache/durable", "imagepull/engine"}, // edgehub uninstall does the same
 	"hub/peer":        {},
-	"hub/podroute":    {"imagepull/engine", "ota/nodeapi", "ota/upgrade", "proxy/transform"}, // edgehub install asks the same
-	"hub/servertls":   {"hub/config", "hub/durable", "hub/csrf", "hub/kubeconfig", "proxy/authn"},
+	"hub/podroute":    {"imagepull/engine", "ota/api", "proxy/transform"}, // edgehub install asks the same
+	"hub/servertls":   {"hub/config", "cache/durable", "hub/csrf", "hub/kubeconfig", "proxy/authn"},
 	"hub/systemd":     {},
 	"hub/feed":        {"proxy/topology"}, // it reads through the hub, as any client
 	// It changes what some clients read, between proxy and cache: neither knows it. It reads bodies
@@ -65,34 +65,33 @@ var layers = map[string][]string{
 	"proxy/upstream":  {"proxy/authn", "proxy/upstream/liveness"}, // not proxy, which it does not need
 	// Connections know their apiserver by an interface of their own.
 	"proxy/upstream/liveness": {},
-	"ota":                     {"ota/coreclient", "ota/nodeapi", "ota/params", "ota/placement", "ota/podlist", "ota/room", "ota/schedule", "ota/upgrade"},
+	"ota":                     {"ota/coreclient", "ota/api", "ota/params", "ota/podlist", "ota/schedule"},
 	"ota/coreclient":          {},
 	"ota/nodepods":            {},
 	"ota/params":              {},
-	"ota/podlist":             {"ota/nodeapi", "ota/params"},
-	"ota/schedule":            {},                                              // pure functions of a time
-	"ota/podstatus":           {},                                              // pure functions of a pod
-	"ota/podfiles":            {"hub/durable"},                                 // a leaf that knows nothing of hubs
-	"ota/apps":                {"ota/nodeapi", "ota/podstatus", "ota/upgrade"}, // it asks the others by functions
-	"ota/page":                {"ota/nodeapi", "ota/params", "ota/webtoken"},
-	"ota/webtoken":            {"hub/durable", "ota/nodeapi"}, // it keeps hashes in a file of its own
-	"ota/podreport":           {"ota/nodepods", "ota/upgrade"},
-	"ota/queue":               {"ota", "ota/nodeapi", "ota/podfiles", "ota/podreport", "ota/schedule", "ota/upgrade"}, // it implements an interface of ota
-	"ota/hold":                {"ota", "ota/nodeapi", "ota/podfiles", "ota/podreport", "ota/upgrade"},                 // the same
-	"ota/history":             {"ota/nodeapi", "ota/podfiles", "ota/upgrade"},                                         // it asks what is retained by a function
-	"ota/missing":             {"ota/nodeapi", "ota/podfiles", "ota/upgrade"},
-	"ota/rollback":            {"ota/history", "ota/nodeapi", "ota/podfiles", "ota/podreport", "ota/upgrade"},
+	"ota/podlist":             {"ota/api", "ota/params"},
+	"ota/schedule":            {},                // pure functions of a time
+	"ota/podfiles":            {"cache/durable"}, // a leaf that knows nothing of hubs
+	"ota/apps":                {"ota/api"},       // it asks the others by functions
+	"ota/page":                {"ota/api", "ota/params", "ota/webtoken"},
+	"ota/webtoken":            {"cache/durable", "ota/api"}, // it keeps hashes in a file of its own
+	"ota/podreport":           {"ota/nodepods", "ota/api"},
+	"ota/queue":               {"ota", "ota/api", "ota/podfiles", "ota/podreport", "ota/schedule"}, // it implements an interface of ota
+	"ota/hold":                {"ota", "ota/api", "ota/podfiles", "ota/podreport"},                 // the same
+	"ota/history":             {"ota/api", "ota/podfiles"},                                         // it asks what is retained by a function
+	"ota/missing":             {"ota/api", "ota/podfiles"},
+	"ota/rollback":            {"ota/history", "ota/api", "ota/podfiles", "ota/podreport"},
 
 	// What is pulled, what stays, and what pods report. None of this knows containerd:
 	// the engine is an interface, and hub connects the two.
 	"imagepull": {
 		"imagepull/backoff", "imagepull/condition", "imagepull/engineapi", "imagepull/job", "imagepull/keyring",
-		"imagepull/queue", "imagepull/retention", "ota/nodeapi", "ota/upgrade",
+		"imagepull/queue", "imagepull/retention", "ota/api",
 	},
 	"imagepull/retention": {"imagepull/engineapi", "imagepull/job", "imagepull/queue"},
-	"imagepull/queue":     {"imagepull/backoff", "imagepull/engineapi", "imagepull/job", "ota/nodeapi"},
-	"imagepull/condition": {"imagepull/backoff", "ota/nodeapi", "ota/upgrade"}, // not queue: it asks how far a pull is
-	"imagepull/job":       {"imagepull/engineapi", "ota/upgrade"},
+	"imagepull/queue":     {"imagepull/backoff", "imagepull/engineapi", "imagepull/job", "ota/api"},
+	"imagepull/condition": {"imagepull/backoff", "ota/api"}, // not queue: it asks how far a pull is
+	"imagepull/job":       {"imagepull/engineapi", "ota/api"},
 	"imagepull/keyring":   {"imagepull/engineapi"},
 	"imagepull/apiserver": {},
 	"imagepull/engine": {
@@ -161,35 +160,31 @@ var layers = map[string][]string{
 	// JSON, and nothing of Kubernetes.
 	"cache/wire/jsonscan": {},
 
-	// What cloud and node exchange: both import it, it imports neither. See contract_test.go.
-	"ota/placement": {},
-	"ota/room":      {"ota/placement", "ota/upgrade"},
-	"ota/upgrade":   {"ota/placement"},
-	// What the hub's HTTP API and its clients exchange.
-	"ota/nodeapi": {},
+	// What cloud, node and their clients exchange: all import it, it imports none of them. See contract_test.go.
+	"ota/api": {},
 	"controller": {
 		"controller/autonomy", "controller/backoff", "controller/daemonset", "controller/events", "controller/expectations", "controller/informer",
-		"controller/missing", "controller/podclient", "controller/rollback", "controller/rollout", "controller/status", "controller/successor", "controller/tolerations", "controller/workload", "ota/placement", "ota/room", "ota/upgrade",
+		"controller/missing", "controller/podclient", "controller/rollback", "controller/rollout", "controller/status", "controller/successor", "controller/tolerations", "controller/workload", "ota/api",
 	},
 	// What the controller decides, for those who show it: no client, no clock.
-	"controller/autonomy":  {},
-	"controller/daemonset": {"ota/upgrade"},
+	"controller/autonomy":  {"ota/api"},
+	"controller/daemonset": {"ota/api"},
 	"controller/workload":  {"controller/daemonset"},
-	"controller/rollout":   {"controller/daemonset", "ota/placement", "ota/upgrade"},
-	"controller/rollback":  {"controller/daemonset", "ota/upgrade"},
-	"controller/status":    {"controller/daemonset", "controller/rollback", "controller/rollout", "ota/upgrade"},
+	"controller/rollout":   {"controller/daemonset", "ota/api"},
+	"controller/rollback":  {"controller/daemonset", "ota/api"},
+	"controller/status":    {"controller/daemonset", "controller/rollback", "controller/rollout", "ota/api"},
 	// What it remembers between reconciles: no client either.
 	"controller/backoff":      {},
 	"controller/expectations": {"controller/backoff", "controller/daemonset", "controller/rollout"},
 	// What it reads, writes and reports: each with its own part of the API, and none
 	// knows the reconcile that uses it.
-	"controller/informer":  {"controller/daemonset", "controller/rollout", "controller/status", "controller/workload", "ota/upgrade"},
-	"controller/successor": {"controller/daemonset", "controller/expectations", "controller/rollout", "controller/workload", "ota/placement", "ota/upgrade"},
-	"controller/missing":   {"controller/podclient", "ota/upgrade"},
+	"controller/informer":  {"controller/daemonset", "controller/rollout", "controller/status", "controller/workload", "ota/api"},
+	"controller/successor": {"controller/daemonset", "controller/expectations", "controller/rollout", "controller/workload", "ota/api"},
+	"controller/missing":   {"controller/podclient", "ota/api"},
 	"controller/podclient": {"controller/expectations", "controller/rollout", "controller/status"},
-	"controller/events":    {"controller/daemonset", "controller/podclient", "controller/rollout", "controller/status", "controller/workload", "ota/upgrade"},
+	"controller/events":    {"controller/daemonset", "controller/podclient", "controller/rollout", "controller/status", "controller/workload", "ota/api"},
 	// It carries out what autonomy decides, with informers of its own: what it reads is no DaemonSet.
-	"controller/tolerations": {"controller/autonomy", "controller/expectations", "controller/podclient"},
+	"controller/tolerations": {"controller/autonomy", "controller/expectations", "controller/podclient", "ota/api"},
 }
 
 // tooCostly is what no program may depend on, also not through others, each with
@@ -220,8 +215,8 @@ var chosen = map[string]dependency{
 	"k8s.io/apimachinery":                    {},
 	"k8s.io/client-go":                       {},
 	"k8s.io/klog/v2":                         {},                                                                                                                                                                          // to send its lines through log/slog
-	"k8s.io/component-helpers/resource":      {only: []string{"controller/successor", "ota/room", "ota/upgrade"}},                                                                                                         // what a pod requests of its node
-	"k8s.io/component-helpers/scheduling":    {only: []string{"ota/placement"}},                                                                                                                                           // which nodes should run a daemon
+	"k8s.io/component-helpers/resource":      {only: []string{"controller/successor", "ota/api"}},                                                                                                                         // what a pod requests of its node
+	"k8s.io/component-helpers/scheduling":    {only: []string{"ota/api"}},                                                                                                                                                 // which nodes should run a daemon
 	"k8s.io/apiserver/pkg/endpoints/request": {only: []string{"proxy", "proxy/upstream", "proxy/upstream/liveness", "hub", "cache", "cache/identity", "cache/offline", "cache/query", "cache/repeat", "proxy/transform"}}, // how an apiserver reads a path
 	"github.com/gorilla/mux":                 {only: []string{"ota"}},                                                                                                                                                     // it redirects paths, so it never stands in front of the apiserver
 	"github.com/prometheus/client_golang":    {},

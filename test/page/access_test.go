@@ -9,7 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/browser"
 )
 
@@ -46,7 +46,7 @@ func TestItIsUsedByKeyboardAlone(t *testing.T) {
 	b.Keys(kb.Escape)
 	b.Until("the focus is not back", noDialog+`document.activeElement.textContent === 'Later …'`)
 	later()
-	hub.update(func() { hub.apps[0].Hold = &nodeapi.Hold{Until: now.Add(time.Hour)} })
+	hub.update(func() { hub.apps[0].Hold = &api.Hold{Until: now.Add(time.Hour)} })
 	b.ShowsIn("camera", "On hold")
 	b.Keys(kb.Escape)
 	b.Until("the focus is not at the card", noDialog+`document.activeElement === `+browser.Card("camera"))
@@ -61,7 +61,7 @@ func TestItIsUsedByKeyboardAlone(t *testing.T) {
 	b.Keys(kb.Enter)
 	b.ShowsIn("camera", "Versions on this node")
 	// Updates leave the focus where it is.
-	hub.update(func() { hub.apps = append([]nodeapi.App{here(app2("barrier", "barrier:1", "barrier:2"))}, hub.apps...) })
+	hub.update(func() { hub.apps = append([]api.App{here(app2("barrier", "barrier:1", "barrier:2"))}, hub.apps...) })
 	b.Shows("barrier")
 	if text := browser.Get[string](b, `document.activeElement.textContent`); text != "Details and history" {
 		t.Errorf("after an update the focus is at %q", text)
@@ -74,10 +74,10 @@ func TestItIsUsedByKeyboardAlone(t *testing.T) {
 // Each action of the page: Tab to its buttons, Enter on each.
 func TestEachActionIsDoneByKeyboard(t *testing.T) {
 	held := here(camera())
-	held.Hold = &nodeapi.Hold{Until: now.Add(time.Hour)}
+	held.Hold = &api.Hold{Until: now.Add(time.Hour)}
 	const upgrade = "POST " + cameraPath + "upgrade"
 	for name, do := range map[string]struct {
-		app   nodeapi.App
+		app   api.App
 		press []string
 		want  string
 	}{
@@ -87,8 +87,8 @@ func TestEachActionIsDoneByKeyboard(t *testing.T) {
 		"upgrade":         {here(camera()), []string{"Upgrade now"}, upgrade},
 		"without images":  {camera(), []string{"Upgrade without downloading first …", "Upgrade now"}, upgrade},
 		"tonight":         {here(camera()), []string{"Later …", "Schedule"}, upgrade + "?window=02%3A00-05%3A00"},
-		"scheduled, now":  {waiting(here(camera()), nodeapi.Scheduled, ""), []string{"Upgrade now"}, upgrade},
-		"cancel":          {waiting(here(camera()), nodeapi.WaitingForCloud, ""), []string{"Cancel"}, "DELETE " + cameraPath + "upgrade"},
+		"scheduled, now":  {waiting(here(camera()), api.Scheduled, ""), []string{"Upgrade now"}, upgrade},
+		"cancel":          {waiting(here(camera()), api.WaitingForCloud, ""), []string{"Cancel"}, "DELETE " + cameraPath + "upgrade"},
 		"not now":         {here(camera()), []string{"Not now …", "Put on hold"}, "POST " + cameraPath + "hold?for=2h"},
 		"end a hold":      {held, []string{"End the hold"}, "DELETE " + cameraPath + "hold"},
 		"go back":         {camera(), []string{"Go back …", "Go back"}, "POST " + cameraPath + "rollback"},
@@ -171,7 +171,7 @@ func TestAxeFindsNothing(t *testing.T) {
 			b.Until("no buttons", `document.querySelectorAll('article button').length > 3`)
 			hub.update(func() {
 				hub.apps[2] = pullFailed(hub.apps[2])
-				hub.apps = append(hub.apps, waiting(here(app2("door", "door:1", "door:2")), nodeapi.Dropped, "there is a newer revision"))
+				hub.apps = append(hub.apps, waiting(here(app2("door", "door:1", "door:2")), api.Dropped, "there is a newer revision"))
 				hub.node.Time = now.AddDate(0, 0, -1)
 			})
 			hub.refuse["POST upgrade"] = reply{409, "no"}

@@ -12,7 +12,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/browser"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
@@ -20,9 +20,9 @@ import (
 const cameraPath = "namespaces/default/pods/camera-x2x9z/"
 
 // one returns a hub with one app, and a tab of an owner.
-func one(t *testing.T, a nodeapi.App) (*fakeHub, *browser.Tab) {
+func one(t *testing.T, a api.App) (*fakeHub, *browser.Tab) {
 	hub := newFakeHub(t)
-	hub.update(func() { hub.apps = []nodeapi.App{a} })
+	hub.update(func() { hub.apps = []api.App{a} })
 	b := chromium.Open(t, hub.link(), browser.Settings{})
 	b.Shows("Running")
 	b.Until("it has no token", `Boolean(localStorage.getItem('edgehub-token'))`)
@@ -143,7 +143,7 @@ func TestAnUpgradeFromReadyToDone(t *testing.T) {
 
 	next := app("camera", "m5n6p", "camera:v2")
 	next.Ready = false
-	hub.update(func() { hub.apps = []nodeapi.App{next} })
+	hub.update(func() { hub.apps = []api.App{next} })
 	b.ShowsIn("camera", "default · camera:v2")
 	hub.update(func() {
 		hub.apps[0].Trouble, hub.apps[0].Previous = "container camera: CrashLoopBackOff", []string{"camera:v1"}
@@ -159,18 +159,18 @@ func TestAnUpgradeFromReadyToDone(t *testing.T) {
 
 // What was queued or scheduled begins without the page.
 func TestAQueuedUpgradeIsFollowedToItsEnd(t *testing.T) {
-	hub, b := one(t, waiting(here(camera()), nodeapi.WaitingForCloud, ""))
+	hub, b := one(t, waiting(here(camera()), api.WaitingForCloud, ""))
 	b.ShowsIn("camera", "Upgrade waits for the cloud")
-	hub.update(func() { hub.apps[0] = waiting(hub.apps[0], nodeapi.InProgress, "") })
+	hub.update(func() { hub.apps[0] = waiting(hub.apps[0], api.InProgress, "") })
 	b.ShowsIn("camera", "Upgrading …")
 	// The cloud was lost before it was asked.
-	hub.update(func() { hub.apps[0] = waiting(hub.apps[0], nodeapi.WaitingForCloud, "") })
+	hub.update(func() { hub.apps[0] = waiting(hub.apps[0], api.WaitingForCloud, "") })
 	b.ShowsIn("camera", "Upgrade waits for the cloud")
-	hub.update(func() { hub.apps[0] = waiting(hub.apps[0], nodeapi.InProgress, "") })
+	hub.update(func() { hub.apps[0] = waiting(hub.apps[0], api.InProgress, "") })
 	b.ShowsIn("camera", "Upgrading …")
 	hub.update(func() { hub.apps = nil })
 	b.ShowsIn("camera", "The old version has stopped, and the new one starts.")
-	hub.update(func() { hub.apps = []nodeapi.App{app("camera", "m5n6p", "camera:v2")} })
+	hub.update(func() { hub.apps = []api.App{app("camera", "m5n6p", "camera:v2")} })
 	b.ShowsIn("camera", "Upgraded: the new version runs since")
 }
 
@@ -194,7 +194,7 @@ func TestAnUpgradeIsScheduledAndCancelled(t *testing.T) {
 	hub.wantSent("POST " + cameraPath + "upgrade?at=" + at)
 
 	hub.update(func() {
-		hub.apps[0] = waiting(here(camera()), nodeapi.Scheduled, "")
+		hub.apps[0] = waiting(here(camera()), api.Scheduled, "")
 		hub.apps[0].Upgrade.TimeZone = "Asia/Shanghai"
 		hub.upgrades = someUpgrades(hub.apps)
 	})
@@ -242,7 +242,7 @@ func TestAnAppIsHeldAndReleased(t *testing.T) {
 	b.Press("", "Put on hold")
 	hub.wantSent("POST " + cameraPath + "hold?for=2h&reason=unloading+%26+more")
 	hub.update(func() {
-		hub.apps[0].Hold = &nodeapi.Hold{Until: now.Add(2 * time.Hour), Reason: "unloading & more"}
+		hub.apps[0].Hold = &api.Hold{Until: now.Add(2 * time.Hour), Reason: "unloading & more"}
 	})
 	b.ShowsIn("camera", "unloading & more (the cloud does not know yet)")
 	if buttons := b.Buttons("camera"); strings.Contains(buttons, "Upgrade now") {
@@ -257,7 +257,7 @@ func TestAnAppIsHeldAndReleased(t *testing.T) {
 func TestARollbackIsConfirmed(t *testing.T) {
 	hub, b := one(t, camera())
 	hub.update(func() {
-		hub.history = []nodeapi.Revision{
+		hub.history = []api.Revision{
 			{Revision: "r3", Since: now, Current: true, Images: []string{"camera:v1"}, Retained: true},
 			{Revision: "r2", Since: now, Images: []string{"camera:v0"}, Retained: true},
 			{Revision: "r1", Since: now, Images: []string{"camera:beta"}},

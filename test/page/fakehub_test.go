@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/hub/csrf"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/page"
 	"github.com/edgehub-io/edgehub/ota/webtoken"
 	"github.com/edgehub-io/edgehub/test/internal/freeport"
@@ -31,11 +31,11 @@ type fakeHub struct {
 	tokens  string // the file
 
 	mu       sync.Mutex
-	apps     []nodeapi.App
-	node     nodeapi.NodeState
-	events   []nodeapi.Event
-	upgrades []nodeapi.Upgrade
-	history  []nodeapi.Revision
+	apps     []api.App
+	node     api.NodeState
+	events   []api.Event
+	upgrades []api.Upgrade
+	history  []api.Revision
 	refuse   map[string]reply // by the request's method and last part of the path
 	requests []string         // those that change something, with their query
 	answered int              // those that are not of another website
@@ -72,8 +72,8 @@ func (f *fakeHub) counted(next http.Handler) http.Handler {
 		if !f.clock.IsZero() {
 			w.Header().Set("Date", f.clock.UTC().Format(http.TimeFormat))
 		}
-		if !f.clock.IsZero() && r.URL.Path == nodeapi.WebTokens {
-			writeJSON(w, nodeapi.Token{Token: "t", Expires: f.clock.Add(12 * time.Hour)})
+		if !f.clock.IsZero() && r.URL.Path == api.WebTokens {
+			writeJSON(w, api.Token{Token: "t", Expires: f.clock.Add(12 * time.Hour)})
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -99,7 +99,7 @@ func (f *fakeHub) link() string { return f.url() + "#code=" + f.code() }
 
 // code is a one-time code, as a program gets it.
 func (f *fakeHub) code() string {
-	r, err := http.NewRequestWithContext(f.t.Context(), http.MethodPost, "http://"+f.address+nodeapi.WebCodes, http.NoBody)
+	r, err := http.NewRequestWithContext(f.t.Context(), http.MethodPost, "http://"+f.address+api.WebCodes, http.NoBody)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func (f *fakeHub) code() string {
 		f.t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	var code nodeapi.Code
+	var code api.Code
 	if err := json.NewDecoder(answer.Body).Decode(&code); err != nil {
 		f.t.Fatal(err)
 	}
@@ -136,22 +136,22 @@ func (f *fakeHub) page() *page.Page {
 	log := slog.New(slog.DiscardHandler)
 	return page.New(page.Options{
 		NodeName: "gate-17",
-		Apps: func() nodeapi.AppList {
+		Apps: func() api.AppList {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			return nodeapi.AppList{Items: slices.Clone(f.apps)}
+			return api.AppList{Items: slices.Clone(f.apps)}
 		},
-		Node: func() nodeapi.NodeState {
+		Node: func() api.NodeState {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			node := f.node
 			node.Certificates = slices.Clone(node.Certificates)
 			return node
 		},
-		Events: func() nodeapi.EventList {
+		Events: func() api.EventList {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			return nodeapi.EventList{Items: slices.Clone(f.events)}
+			return api.EventList{Items: slices.Clone(f.events)}
 		},
 		Bundle: func(_ context.Context, w io.Writer) error {
 			f.mu.Lock()
@@ -168,16 +168,16 @@ func (f *fakeHub) page() *page.Page {
 
 func (f *fakeHub) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+nodeapi.Healthz, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "OK") })
-	mux.HandleFunc("GET "+nodeapi.Upgrades, func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET "+api.Healthz, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "OK") })
+	mux.HandleFunc("GET "+api.Upgrades, func(w http.ResponseWriter, _ *http.Request) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		writeJSON(w, nodeapi.UpgradeList{Items: f.upgrades})
+		writeJSON(w, api.UpgradeList{Items: f.upgrades})
 	})
 	mux.HandleFunc("GET /openyurt.io/v1/namespaces/{namespace}/pods/{pod}/history", func(w http.ResponseWriter, _ *http.Request) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		writeJSON(w, nodeapi.History{Items: f.history})
+		writeJSON(w, api.History{Items: f.history})
 	})
 	mux.HandleFunc("POST /openyurt.io/", f.change)
 	mux.HandleFunc("DELETE /openyurt.io/", f.change)

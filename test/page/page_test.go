@@ -17,7 +17,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/browser"
 )
 
@@ -149,7 +149,7 @@ func TestItShowsEachState(t *testing.T) {
 	b := chromium.Open(t, hub.link(), browser.Settings{})
 	b.Shows("No pods on this node.", "No upgrade waits.", "No events so far.")
 
-	show := func(a nodeapi.App) { hub.update(func() { hub.apps = []nodeapi.App{a} }) }
+	show := func(a api.App) { hub.update(func() { hub.apps = []api.App{a} }) }
 	show(camera())
 	b.ShowsIn("camera", "Update ready camera:v2\n\n34 MiB to download")
 	show(pulling(camera(), 12*mib, 40*mib))
@@ -160,17 +160,17 @@ func TestItShowsEachState(t *testing.T) {
 	b.ShowsIn("camera", "the registry refuses the credentials; the admin renews the pull secret. It is not tried again by itself")
 	show(here(camera()))
 	b.ShowsIn("camera", "The images are here: about 4 s of interruption")
-	show(waiting(here(camera()), nodeapi.WaitingForCloud, "it starts when the cloud can be reached"))
+	show(waiting(here(camera()), api.WaitingForCloud, "it starts when the cloud can be reached"))
 	b.ShowsIn("camera", "Upgrade waits for the cloud\nit starts when the cloud can be reached")
-	show(waiting(here(camera()), nodeapi.InProgress, ""))
+	show(waiting(here(camera()), api.InProgress, ""))
 	b.ShowsIn("camera", "Upgrading …")
-	show(waiting(here(camera()), nodeapi.Dropped, "there is a newer revision"))
+	show(waiting(here(camera()), api.Dropped, "there is a newer revision"))
 	b.ShowsIn("camera", "Upgrade dropped\nthere is a newer revision")
-	back := waiting(here(camera()), nodeapi.InProgress, "")
-	back.Upgrade.Action = nodeapi.RollbackAction
+	back := waiting(here(camera()), api.InProgress, "")
+	back.Upgrade.Action = api.RollbackAction
 	show(back)
 	b.ShowsIn("camera", "Going back")
-	back.Upgrade.State, back.Upgrade.Ended = nodeapi.Done, &now
+	back.Upgrade.State, back.Upgrade.Ended = api.Done, &now
 	show(back)
 	b.ShowsIn("camera", "Rollback done")
 
@@ -205,7 +205,7 @@ func TestOffline(t *testing.T) {
 	hub.refuse["POST upgrade"] = reply{202, "Upgrade of pod default/camera-x2x9z queued: it starts when the cloud can be reached"}
 	b.Press("camera", "Upgrade when the cloud is back")
 	hub.wantSent("POST " + cameraPath + "upgrade")
-	hub.update(func() { hub.apps[0] = waiting(hub.apps[0], nodeapi.WaitingForCloud, "") })
+	hub.update(func() { hub.apps[0] = waiting(hub.apps[0], api.WaitingForCloud, "") })
 	b.ShowsIn("camera", "Upgrade waits for the cloud")
 	b.Press("sensor", "Go back …")
 	b.Shows("The cloud is away: it begins when the cloud is back.")
@@ -226,8 +226,8 @@ func TestTheNodesHealthIsShown(t *testing.T) {
 func TestALongQueueIsFolded(t *testing.T) {
 	hub := newFakeHub(t)
 	hub.update(func() {
-		hub.apps = []nodeapi.App{waiting(here(camera()), nodeapi.WaitingForCloud, "")}
-		hub.upgrades = []nodeapi.Upgrade{*hub.apps[0].Upgrade}
+		hub.apps = []api.App{waiting(here(camera()), api.WaitingForCloud, "")}
+		hub.upgrades = []api.Upgrade{*hub.apps[0].Upgrade}
 		for i := range 200 {
 			ended := someUpgrades(nil)[0]
 			ended.Requested, ended.Message = now.Add(time.Duration(i)*time.Second), fmt.Sprintf("reason %d", i)
@@ -247,16 +247,16 @@ func TestWhatTheAPISendsIsText(t *testing.T) {
 	a.Namespace, a.Pod, a.Workload, a.Trouble, a.Images, a.Previous = evil, evil, evil, evil, []string{evil}, []string{evil}
 	a.Ready, a.Update.Images, a.Update.Blocked = false, []string{evil}, evil
 	a.Update.Pull.Images[0].Reason, a.Update.Pull.Images[0].LastError = evil, evil
-	waits := waiting(here(camera()), nodeapi.UpgradeState(evil), evil)
-	waits.UID, waits.Upgrade.Action, waits.Upgrade.Window, waits.Upgrade.TimeZone = evil, nodeapi.Action(evil), evil, evil
+	waits := waiting(here(camera()), api.UpgradeState(evil), evil)
+	waits.UID, waits.Upgrade.Action, waits.Upgrade.Window, waits.Upgrade.TimeZone = evil, api.Action(evil), evil, evil
 	held := here(app2("held", "held:1", "held:2"))
-	held.Hold = &nodeapi.Hold{Until: now, Reason: evil}
+	held.Hold = &api.Hold{Until: now, Reason: evil}
 	hub.update(func() {
-		hub.apps, hub.upgrades = []nodeapi.App{a, waits, held}, []nodeapi.Upgrade{*waits.Upgrade}
-		hub.events = []nodeapi.Event{{Namespace: evil, Kind: evil, Name: evil, Type: evil, Reason: evil, Message: evil, Last: now}}
+		hub.apps, hub.upgrades = []api.App{a, waits, held}, []api.Upgrade{*waits.Upgrade}
+		hub.events = []api.Event{{Namespace: evil, Kind: evil, Name: evil, Type: evil, Reason: evil, Message: evil, Last: now}}
 		hub.node.Node, hub.node.Version, hub.node.Disks[0].Path, hub.node.Ready, hub.node.Cache.Trouble = evil, evil, evil, evil, evil
 		hub.node.Certificates[0].Name = evil
-		hub.history = []nodeapi.Revision{{Revision: evil, Since: now, Images: []string{evil}, Retained: true}}
+		hub.history = []api.Revision{{Revision: evil, Since: now, Images: []string{evil}, Retained: true}}
 	})
 	b := chromium.Open(t, hub.link(), browser.Settings{})
 	b.ShowsIn(evil, evil)
@@ -349,7 +349,7 @@ func TestAnotherWebsiteGetsNothing(t *testing.T) {
 // page of the origin localhost, however it came there, reads and changes nothing.
 func TestLocalhostLeadsToTheAddress(t *testing.T) {
 	hub := newFakeHub(t)
-	hub.update(func() { hub.apps = []nodeapi.App{here(camera())} })
+	hub.update(func() { hub.apps = []api.App{here(camera())} })
 	localhost := func(url string) string { return strings.Replace(url, "127.0.0.1", "localhost", 1) }
 	b := chromium.Open(t, localhost(hub.link()), browser.Settings{})
 	b.Until("it is not at the address", `location.hostname === '127.0.0.1'`)
@@ -395,7 +395,7 @@ func TestATabTooMuchShowsWhy(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	for range 16 {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(hub.url(), "/")+nodeapi.Stream, http.NoBody)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(hub.url(), "/")+api.Stream, http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}

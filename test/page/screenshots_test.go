@@ -6,7 +6,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/browser"
 )
 
@@ -14,7 +14,7 @@ import (
 func TestScreenshots(t *testing.T) {
 	offline := func(hub *fakeHub) {
 		hub.node.Online, hub.node.Since = false, now.Add(-95*time.Minute)
-		hub.apps[0] = waiting(hub.apps[0], nodeapi.WaitingForCloud, "")
+		hub.apps[0] = waiting(hub.apps[0], api.WaitingForCloud, "")
 		hub.upgrades = someUpgrades(hub.apps)
 	}
 	pull := func(hub *fakeHub) { hub.apps = hub.apps[2:3] }

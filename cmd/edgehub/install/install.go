@@ -13,7 +13,7 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/dummyif"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Install switches the node to a hub, or upgrades the node's hub. given reports which flags were
@@ -212,7 +212,7 @@ func (p *plan) startHub(ctx context.Context) error {
 			return fmt.Errorf("%w%s%s", err, heldBy(ctx, sockets(p.config)...), systemctl.Journal(context.WithoutCancel(ctx), hubSocket))
 		}
 	}
-	readyURL := "http://" + p.config.ServeAddress + nodeapi.Readyz
+	readyURL := "http://" + p.config.ServeAddress + api.Readyz
 	if p.config.ServeClientCAFile != "" {
 		readyURL = "" // the API requires a client certificate
 	}

@@ -26,7 +26,7 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/kubeconfig"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 const (
@@ -72,12 +72,12 @@ type plan struct {
 	first   bool              // no hub is installed
 	uid     types.UID         // of the Node in the cloud; empty: it is not known
 
-	endpoint  string             // of containerd
-	bypass    []nodeapi.PodRoute // of pods that bypass the hub, or will
-	oldIf     string             // an interface of the hub that is installed, which is removed first
-	proxy     bool               // the hub is given kubelet's variables that name a proxy
-	leadsAnew bool               // kubelet does not lead pods to these addresses so far
-	onPlain   bool               // kubelet is to leave the plain port, which earlier versions had it use
+	endpoint  string         // of containerd
+	bypass    []api.PodRoute // of pods that bypass the hub, or will
+	oldIf     string         // an interface of the hub that is installed, which is removed first
+	proxy     bool           // the hub is given kubelet's variables that name a proxy
+	leadsAnew bool           // kubelet does not lead pods to these addresses so far
+	onPlain   bool           // kubelet is to leave the plain port, which earlier versions had it use
 }
 
 // newPlan renders all files, and compares them with those on the node.

@@ -13,7 +13,7 @@ import (
 	"github.com/edgehub-io/edgehub/hub/nodeca"
 	"github.com/edgehub-io/edgehub/hub/podroute"
 	"github.com/edgehub-io/edgehub/imagepull/engine"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/proxy/transform"
 )
 
@@ -37,7 +37,7 @@ func (p *plan) leadsPods() bool {
 }
 
 // listPods lists the node's pods of a route, by the hub's addresses for pods. endpoint is containerd's.
-func listPods(ctx context.Context, name string, cloud *apiserver.Client, endpoint string, servers []string, route nodeapi.Route) ([]nodeapi.PodRoute, error) {
+func listPods(ctx context.Context, name string, cloud *apiserver.Client, endpoint string, servers []string, route api.Route) ([]api.PodRoute, error) {
 	var hub []netip.AddrPort
 	for _, server := range servers {
 		one, err := netip.ParseAddrPort(server)
@@ -66,13 +66,13 @@ func listPods(ctx context.Context, name string, cloud *apiserver.Client, endpoin
 // withRoute returns the pods of a route, and those that have the hub's address and use a proxy for it, first those of
 // DaemonSets: others need what they do for the node's network. A pod that would use its proxy after a restart, too, is
 // to be restarted in order to leave the hub, and not in order to use it.
-func withRoute(all []nodeapi.PodRoute, route nodeapi.Route) []nodeapi.PodRoute {
-	var first, others []nodeapi.PodRoute
+func withRoute(all []api.PodRoute, route api.Route) []api.PodRoute {
+	var first, others []api.PodRoute
 	for _, p := range all {
-		if p.Route != route && p.Route != nodeapi.Proxied {
+		if p.Route != route && p.Route != api.Proxied {
 			continue
 		}
-		if route == nodeapi.ThroughHub && p.Keep == p.Proxy {
+		if route == api.ThroughHub && p.Keep == p.Proxy {
 			p.Keep = "" // it gets another address
 		}
 		if strings.HasPrefix(p.Owner, "DaemonSet/") {
@@ -86,7 +86,7 @@ func withRoute(all []nodeapi.PodRoute, route nodeapi.Route) []nodeapi.PodRoute {
 
 // printRestarts prints a command for each pod that may be restarted, and why others should not be. The commands are for
 // a shell, so no text of a pod's author is in them.
-func printRestarts(out io.Writer, pods []nodeapi.PodRoute) {
+func printRestarts(out io.Writer, pods []api.PodRoute) {
 	for _, p := range pods {
 		if p.Keep == "" {
 			fmt.Fprintf(out, "  kubectl delete pod --namespace=%s %s\n", p.Namespace, p.Name)
@@ -100,11 +100,11 @@ func printRestarts(out io.Writer, pods []nodeapi.PodRoute) {
 }
 
 // bypassing lists the pods that bypass the hub, or will once it is installed.
-func (p *plan) bypassing(ctx context.Context) ([]nodeapi.PodRoute, error) {
+func (p *plan) bypassing(ctx context.Context) ([]api.PodRoute, error) {
 	if !p.leadsPods() {
 		return nil, nil
 	}
-	return listPods(ctx, p.options.NodeName, p.cloud, p.endpoint, p.config.PodServers(), nodeapi.Bypass)
+	return listPods(ctx, p.options.NodeName, p.cloud, p.endpoint, p.config.PodServers(), api.Bypass)
 }
 
 // printPods prints which pods bypass the hub, after an install.
@@ -117,7 +117,7 @@ func (p *plan) printPods(ctx context.Context, out io.Writer) {
 	printBypassing(out, list)
 }
 
-func printBypassing(out io.Writer, list []nodeapi.PodRoute) {
+func printBypassing(out io.Writer, list []api.PodRoute) {
 	if len(list) == 0 {
 		return
 	}
@@ -158,12 +158,12 @@ func (c *checks) checkPods(ctx context.Context, p *plan, earlier *installed) {
 }
 
 // podsBehind lists the pods that use the hub of an install, and need it until they end.
-func podsBehind(ctx context.Context, name string, cloud *apiserver.Client, endpoint string, i *installed) ([]nodeapi.PodRoute, error) {
+func podsBehind(ctx context.Context, name string, cloud *apiserver.Client, endpoint string, i *installed) ([]api.PodRoute, error) {
 	if len(i.PodServers) == 0 {
 		return nil, nil
 	}
 	if cloud == nil {
 		return nil, errors.New("the node's own kubeconfig cannot be used")
 	}
-	return listPods(ctx, name, cloud, endpoint, i.PodServers, nodeapi.ThroughHub)
+	return listPods(ctx, name, cloud, endpoint, i.PodServers, api.ThroughHub)
 }

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/edgehub-io/edgehub/cache/durable"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
-	"github.com/edgehub-io/edgehub/hub/durable"
 )
 
 // stateDir has the record, and the backups of the files that were replaced.

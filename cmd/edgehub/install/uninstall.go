@@ -13,13 +13,13 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/edgehub-io/edgehub/cache/durable"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/dummyif"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
 	"github.com/edgehub-io/edgehub/hub/config"
-	"github.com/edgehub-io/edgehub/hub/durable"
 	"github.com/edgehub-io/edgehub/hub/heldimages"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // UninstallOptions are the options of an uninstall.
@@ -146,7 +146,7 @@ func (j *journal) checkUninstall(ctx context.Context, o *UninstallOptions, out i
 }
 
 // checkBehind checks what becomes of the pods that use the hub.
-func (c *checks) checkBehind(behind []nodeapi.PodRoute, err error, force bool) {
+func (c *checks) checkBehind(behind []api.PodRoute, err error, force bool) {
 	switch {
 	case err != nil && force:
 		c.warn("it is not known which pods use the hub: %v", err)

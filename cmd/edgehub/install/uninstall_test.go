@@ -4,15 +4,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 func TestAnUninstallSaysWhatBecomesOfPods(t *testing.T) {
 	const itself = "it sets KUBERNETES_SERVICE_HOST itself: change it there"
-	fromKubelet := nodeapi.PodRoute{Namespace: "shop", Name: "web", Route: nodeapi.ThroughHub}
-	fromItself := nodeapi.PodRoute{Namespace: "shop", Name: "web", Route: nodeapi.ThroughHub, SetsAddress: true, Keep: itself}
+	fromKubelet := api.PodRoute{Namespace: "shop", Name: "web", Route: api.ThroughHub}
+	fromItself := api.PodRoute{Namespace: "shop", Name: "web", Route: api.ThroughHub, SetsAddress: true, Keep: itself}
 	for name, tt := range map[string]struct {
-		pod    nodeapi.PodRoute
+		pod    api.PodRoute
 		force  bool
 		want   string
 		failed bool
@@ -24,7 +24,7 @@ func TestAnUninstallSaysWhatBecomesOfPods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
 			c := &checks{out: &out}
-			c.checkBehind([]nodeapi.PodRoute{tt.pod}, nil, tt.force)
+			c.checkBehind([]api.PodRoute{tt.pod}, nil, tt.force)
 			if !strings.Contains(out.String(), tt.want) || c.failed != tt.failed {
 				t.Errorf("it says %s", &out)
 			}

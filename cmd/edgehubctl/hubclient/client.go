@@ -22,7 +22,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/version"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // answerTimeout bounds one answer. The hub itself gives up on the cloud after 30 s,
@@ -214,7 +214,7 @@ func IsPassing(err error) bool {
 // Pods returns the pods of this node, by namespace and name.
 func (h *Client) Pods(ctx context.Context) ([]*corev1.Pod, error) {
 	var list corev1.PodList
-	if err := h.Read(ctx, nodeapi.Pods, &list); err != nil {
+	if err := h.Read(ctx, api.Pods, &list); err != nil {
 		return nil, err
 	}
 	var pods []*corev1.Pod
@@ -228,16 +228,16 @@ func (h *Client) Pods(ctx context.Context) ([]*corev1.Pod, error) {
 }
 
 // ImagePulls returns the queue of images. A hub that pulls none has none.
-func (h *Client) ImagePulls(ctx context.Context) ([]nodeapi.ImagePull, error) {
-	var list nodeapi.ImagePullList
-	err := h.ReadIfKnown(ctx, nodeapi.ImagePulls, &list)
+func (h *Client) ImagePulls(ctx context.Context) ([]api.ImagePull, error) {
+	var list api.ImagePullList
+	err := h.ReadIfKnown(ctx, api.ImagePulls, &list)
 	return list.Items, err
 }
 
 // Upgrades returns the upgrades and rollbacks that wait, are in progress, or have ended of late.
-func (h *Client) Upgrades(ctx context.Context) (nodeapi.UpgradeList, error) {
-	var list nodeapi.UpgradeList
-	err := h.Read(ctx, nodeapi.Upgrades, &list)
+func (h *Client) Upgrades(ctx context.Context) (api.UpgradeList, error) {
+	var list api.UpgradeList
+	err := h.Read(ctx, api.Upgrades, &list)
 	for i := range list.Items {
 		list.Items[i].Message = strings.Join(strings.Fields(list.Items[i].Message), " ") // nothing in it looks like a line of ours
 	}

@@ -7,8 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // ImageChange is what an upgrade does to the image of one container, or of one volume that is
@@ -40,8 +39,8 @@ func imagesNow(pod *corev1.Pod) []ImageChange {
 // imagesAfter adds the images after an upgrade of pod to revision. The controller has written
 // them on the pod; where it has not, an image that is pulled ahead is matched by its
 // repository, and others are unknown.
-func imagesAfter(now []ImageChange, pod *corev1.Pod, revision string, pull *nodeapi.ImagePull) []ImageChange {
-	if target, ok, err := upgrade.TargetOf(pod); ok && err == nil && target.Revision == revision {
+func imagesAfter(now []ImageChange, pod *corev1.Pod, revision string, pull *api.ImagePull) []ImageChange {
+	if target, ok, err := api.TargetOf(pod); ok && err == nil && target.Revision == revision {
 		return imagesOfTarget(now, target)
 	}
 	for i := range now {
@@ -52,7 +51,7 @@ func imagesAfter(now []ImageChange, pod *corev1.Pod, revision string, pull *node
 
 // imagesOfTarget adds the images of target. Containers go by their names; a webhook that injects one may give it another name
 // each time, so those that are left go by the repositories of their images.
-func imagesOfTarget(now []ImageChange, target upgrade.Target) []ImageChange {
+func imagesOfTarget(now []ImageChange, target api.Target) []ImageChange {
 	var after []ImageChange
 	for _, c := range slices.Concat(target.InitContainers, target.Containers) {
 		after = append(after, ImageChange{Container: c.Name, AfterUpgrade: &c.Image})
@@ -90,7 +89,7 @@ func imagesOfTarget(now []ImageChange, target upgrade.Target) []ImageChange {
 	return append(now, after...)
 }
 
-func pulledFor(image string, pull *nodeapi.ImagePull) *string {
+func pulledFor(image string, pull *api.ImagePull) *string {
 	if pull == nil {
 		return nil
 	}

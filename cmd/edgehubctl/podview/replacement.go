@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
-	"github.com/edgehub-io/edgehub/ota/podstatus"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
+	"github.com/edgehub-io/edgehub/ota/api/podstatus"
 )
 
 // Replacement is a pod that comes in place of another one, made by the same owner. After a rollback it is
@@ -48,7 +48,7 @@ func NewReplacement(before []*corev1.Pod, pod Name, settle time.Duration) (*Repl
 		return nil, err
 	}
 	_, revision := needOf(old)
-	if target, ok, err := upgrade.TargetOf(old); ok && err == nil && target.Revision == revision && target.MinReadySeconds > 0 {
+	if target, ok, err := api.TargetOf(old); ok && err == nil && target.Revision == revision && target.MinReadySeconds > 0 {
 		settle = time.Duration(target.MinReadySeconds) * time.Second
 	}
 	owner := metav1.GetControllerOf(old)
@@ -218,7 +218,7 @@ type readiness struct {
 
 func readinessOf(pod *corev1.Pod) readiness {
 	out := readiness{uid: pod.UID, restarts: podstatus.Restarts(pod)}
-	if c := upgrade.Condition(pod, corev1.PodReady); c != nil {
+	if c := api.Condition(pod, corev1.PodReady); c != nil {
 		out.since = c.LastTransitionTime.UTC()
 	}
 	return out

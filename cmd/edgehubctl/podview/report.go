@@ -12,9 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/podstatus"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
+	"github.com/edgehub-io/edgehub/ota/api/podstatus"
 )
 
 // Report is a pod in the output of pods. As JSON it is an interface to scripts:
@@ -59,7 +58,7 @@ type Report struct {
 }
 
 // Of describes a pod. pulls are all pre-pulls of this node.
-func Of(pod *corev1.Pod, pulls []nodeapi.ImagePull) Report {
+func Of(pod *corev1.Pod, pulls []api.ImagePull) Report {
 	status := podstatus.Of(pod)
 	r := Report{
 		Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Revision: RevisionOf(pod),
@@ -78,16 +77,16 @@ func Of(pod *corev1.Pod, pulls []nodeapi.ImagePull) Report {
 		return r
 	}
 	r.TargetRevision = revision
-	if target, ok, err := upgrade.TargetOf(pod); ok && err == nil && target.Revision == revision {
+	if target, ok, err := api.TargetOf(pod); ok && err == nil && target.Revision == revision {
 		r.Blocked = target.Blocked
 	}
 	if since := need.LastTransitionTime.Time; !since.IsZero() {
 		r.Since = &since
 	}
-	i := slices.IndexFunc(pulls, func(p nodeapi.ImagePull) bool { return p.UID == string(pod.UID) && p.Revision == revision })
+	i := slices.IndexFunc(pulls, func(p api.ImagePull) bool { return p.UID == string(pod.UID) && p.Revision == revision })
 	if i < 0 {
 		r.Images = imagesAfter(r.Images, pod, revision, nil)
-		r.addCondition(upgrade.Condition(pod, upgrade.ImageCondition))
+		r.addCondition(api.Condition(pod, api.ImageCondition))
 		return r
 	}
 	r.Images = imagesAfter(r.Images, pod, revision, &pulls[i])
@@ -97,8 +96,8 @@ func Of(pod *corev1.Pod, pulls []nodeapi.ImagePull) Report {
 
 // addPull adds what the hub knows of the images. It is newer than the pod's condition, which
 // the hub cannot update while the cloud is away.
-func (r *Report) addPull(p *nodeapi.ImagePull) {
-	r.ImageReady = new(p.State == nodeapi.Ready)
+func (r *Report) addPull(p *api.ImagePull) {
+	r.ImageReady = new(p.State == api.Ready)
 	if *r.ImageReady {
 		return
 	}
@@ -124,7 +123,7 @@ func (r *Report) addCondition(image *corev1.PodCondition) {
 	if image == nil {
 		return
 	}
-	revision := upgrade.RevisionOf(image)
+	revision := api.RevisionOf(image)
 	ready := image.Status == corev1.ConditionTrue && revision == r.TargetRevision
 	r.ImageReady = &ready
 	switch {
@@ -139,11 +138,11 @@ func (r *Report) addCondition(image *corev1.PodCondition) {
 // needOf returns the controller's condition about pod's upgrade and the revision to upgrade to;
 // nil if there is none.
 func needOf(pod *corev1.Pod) (need *corev1.PodCondition, revision string) {
-	need = upgrade.Condition(pod, upgrade.NeedCondition)
+	need = api.Condition(pod, api.NeedCondition)
 	if need == nil {
 		return nil, ""
 	}
-	return need, upgrade.RevisionOf(need)
+	return need, api.RevisionOf(need)
 }
 
 // NeedsUpgrade reports whether pod needs an upgrade, as far as the controller has marked it.

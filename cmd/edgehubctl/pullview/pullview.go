@@ -11,13 +11,13 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/cmd/internal/screen"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // View shows the progress of a pre-pull to a person or a program.
 type View interface {
 	// Show is called with each state, and with the same one again as time passes.
-	Show(s *nodeapi.ImagePull, now time.Time)
+	Show(s *api.ImagePull, now time.Time)
 	// Note shows a problem with the hub; "" clears it.
 	Note(text string)
 }
@@ -55,7 +55,7 @@ type jsonView struct {
 	states Notes
 }
 
-func (v *jsonView) Show(s *nodeapi.ImagePull, _ time.Time) {
+func (v *jsonView) Show(s *api.ImagePull, _ time.Time) {
 	b, err := json.Marshal(s)
 	if err != nil {
 		panic("encode a pre-pull: " + err.Error()) // it was decoded from JSON
@@ -72,7 +72,7 @@ type pictureView struct {
 	noted  string
 }
 
-func (v *pictureView) Show(s *nodeapi.ImagePull, now time.Time) {
+func (v *pictureView) Show(s *api.ImagePull, now time.Time) {
 	v.meters.count(s, now)
 	width, _ := v.size()
 	v.text = v.meters.picture(s, now, width)
@@ -99,12 +99,12 @@ type lineView struct {
 	said map[string]string // about each image
 }
 
-func (v *lineView) Show(s *nodeapi.ImagePull, now time.Time) {
+func (v *lineView) Show(s *api.ImagePull, now time.Time) {
 	for _, i := range s.Images {
 		// The time until the next attempt is not part of kind: it changes each second.
 		kind := strings.Join([]string{string(i.State), fmt.Sprint(i.Attempts), i.LastError}, " ")
 		line := Describe(&i, now)
-		if i.State == nodeapi.Pulling && i.BytesTotal > 0 {
+		if i.State == api.Pulling && i.BytesTotal > 0 {
 			n := format.Percent(i.BytesDone, i.BytesTotal)
 			kind += fmt.Sprint(n / 10)
 			line += fmt.Sprintf(", %d%%, %s", n, format.BytesOf(i.BytesDone, i.BytesTotal))
@@ -158,9 +158,9 @@ func (m *meter) rate() (float64, bool) {
 type meters map[string]*meter
 
 // count must be called before a state is shown.
-func (m meters) count(s *nodeapi.ImagePull, now time.Time) {
+func (m meters) count(s *api.ImagePull, now time.Time) {
 	for _, i := range s.Images {
-		if i.State != nodeapi.Pulling || i.BytesTotal == 0 {
+		if i.State != api.Pulling || i.BytesTotal == 0 {
 			delete(m, i.Image)
 			continue
 		}
@@ -172,12 +172,12 @@ func (m meters) count(s *nodeapi.ImagePull, now time.Time) {
 }
 
 // picture has two lines for each image.
-func (m meters) picture(s *nodeapi.ImagePull, now time.Time, width int) string {
+func (m meters) picture(s *api.ImagePull, now time.Time, width int) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s: %s of revision %s\n", podview.Name{Namespace: s.Namespace, Name: s.Pod}, format.Plural(len(s.Images), "image"), s.Revision)
 	for _, i := range s.Images {
 		state := Describe(&i, now)
-		if i.State == nodeapi.Pulling && i.BytesTotal > 0 {
+		if i.State == api.Pulling && i.BytesTotal > 0 {
 			state = bar(&i, width) + m.speed(&i)
 		}
 		fmt.Fprintf(&out, "%s\n  %s\n", i.Image, state)
@@ -194,7 +194,7 @@ const (
 )
 
 // bar is full only when all is there.
-func bar(i *nodeapi.Image, width int) string {
+func bar(i *api.Image, width int) string {
 	columns := min(maxBar, max(minBar, width-barText))
 	n := format.Percent(i.BytesDone, i.BytesTotal)
 	full := n * columns / 100
@@ -202,7 +202,7 @@ func bar(i *nodeapi.Image, width int) string {
 }
 
 // speed formats the rate, and the time left at that rate.
-func (m meters) speed(i *nodeapi.Image) string {
+func (m meters) speed(i *api.Image) string {
 	rate, ok := m[i.Image].rate()
 	switch left := i.BytesTotal - i.BytesDone; {
 	case !ok:
@@ -217,18 +217,18 @@ func (m meters) speed(i *nodeapi.Image) string {
 }
 
 // Describe returns the state of an image in one line, without its rate.
-func Describe(i *nodeapi.Image, now time.Time) string {
+func Describe(i *api.Image, now time.Time) string {
 	switch i.State {
-	case nodeapi.Ready:
+	case api.Ready:
 		if i.BytesTotal == 0 {
 			return "ready"
 		}
 		return "ready, " + format.Size(i.BytesTotal)
-	case nodeapi.Pulling:
+	case api.Pulling:
 		return format.Joined("pulling", attempt(i))
-	case nodeapi.Queued:
+	case api.Queued:
 		return format.Joined("queued", attempt(i))
-	case nodeapi.Failed:
+	case api.Failed:
 		if i.NextRetry == nil {
 			return "failed for good: " + i.LastError
 		}
@@ -238,7 +238,7 @@ func Describe(i *nodeapi.Image, now time.Time) string {
 	}
 }
 
-func attempt(i *nodeapi.Image) string {
+func attempt(i *api.Image) string {
 	if i.Attempts < 2 {
 		return ""
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/screen"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 var start = time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC)
@@ -52,16 +52,16 @@ func TestRates(t *testing.T) {
 
 func TestAPictureOfAPull(t *testing.T) {
 	p := meters{}
-	states := func(done int64) *nodeapi.ImagePull {
+	states := func(done int64) *api.ImagePull {
 		retry := start.Add(42 * time.Second)
-		s := imagePull(nodeapi.Pulling,
-			image("registry.example.com/shop/web:1.2", nodeapi.Pulling, done, 60*mib),
-			image("registry.example.com/shop/init:7", nodeapi.Ready, 12*mib, 12*mib),
-			image("registry.example.com/shop/log:3", nodeapi.Failed, 0, 0, func(i *nodeapi.Image) {
+		s := imagePull(api.Pulling,
+			image("registry.example.com/shop/web:1.2", api.Pulling, done, 60*mib),
+			image("registry.example.com/shop/init:7", api.Ready, 12*mib, 12*mib),
+			image("registry.example.com/shop/log:3", api.Failed, 0, 0, func(i *api.Image) {
 				i.LastError, i.NextRetry = "no such tag", &retry
 			}),
-			image("registry.example.com/shop/dns:1", nodeapi.Queued, 0, 0),
-			image("registry.example.com/shop/dns:2", nodeapi.Pulling, 0, 0, func(i *nodeapi.Image) { i.Attempts = 3 }),
+			image("registry.example.com/shop/dns:1", api.Queued, 0, 0),
+			image("registry.example.com/shop/dns:2", api.Pulling, 0, 0, func(i *api.Image) { i.Attempts = 3 }),
 		)
 		return &s
 	}
@@ -95,7 +95,7 @@ registry.example.com/shop/dns:2
 
 func TestABarIsFullOnlyAtTheEnd(t *testing.T) {
 	for done, want := range map[int64]string{0: "[.....]   0%", 1: "[.....]   0%", 999: "[####.]  99%", 1000: "[#####] 100%", 2000: "[#####] 100%", -1: "[.....]   0%"} {
-		i := image("a", nodeapi.Pulling, done, 1000)
+		i := image("a", api.Pulling, done, 1000)
 		if got := bar(&i, 0); !strings.HasPrefix(got, want) {
 			t.Errorf("%d of 1000: got %q, want %q", done, got, want)
 		}
@@ -107,7 +107,7 @@ func TestAPictureIsKeptUpToDate(t *testing.T) {
 	var out bytes.Buffer
 	size := func() (int, int) { return 80, 24 }
 	v := &pictureView{screen: screen.New(&out, size), size: size, meters: meters{}}
-	s := imagePull(nodeapi.Pulling, image("app:1", nodeapi.Queued, 0, 0))
+	s := imagePull(api.Pulling, image("app:1", api.Queued, 0, 0))
 	v.Note("")
 	v.Show(&s, start)
 	v.Note("the hub is gone")
@@ -120,12 +120,12 @@ func TestAPictureIsKeptUpToDate(t *testing.T) {
 	}
 }
 
-func imagePull(state nodeapi.State, images ...nodeapi.Image) nodeapi.ImagePull {
-	return nodeapi.ImagePull{Namespace: "shop", Pod: "web-1", Revision: "7c9b", State: state, Images: images}
+func imagePull(state api.PullState, images ...api.Image) api.ImagePull {
+	return api.ImagePull{Namespace: "shop", Pod: "web-1", Revision: "7c9b", State: state, Images: images}
 }
 
-func image(name string, state nodeapi.State, done, total int64, change ...func(*nodeapi.Image)) nodeapi.Image {
-	i := nodeapi.Image{Image: name, State: state, BytesDone: done, BytesTotal: total, Attempts: 1}
+func image(name string, state api.PullState, done, total int64, change ...func(*api.Image)) api.Image {
+	i := api.Image{Image: name, State: state, BytesDone: done, BytesTotal: total, Attempts: 1}
 	for _, c := range change {
 		c(&i)
 	}

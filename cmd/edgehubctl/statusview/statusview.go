@@ -11,7 +11,7 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/pullview"
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Report is the output of status. As JSON it is an interface to scripts: fields
@@ -24,12 +24,12 @@ type Report struct {
 	// Clone is that another machine runs as this node, and what to do; absent if none is known.
 	Clone string `json:"clone,omitempty"`
 	// Cloud and Cache are null for a hub that does not report them.
-	Cloud      *nodeapi.CloudState `json:"cloud"`
-	Cache      *Cache              `json:"cache"`
-	ImagePulls []nodeapi.ImagePull `json:"imagePulls"`
+	Cloud      *api.CloudState `json:"cloud"`
+	Cache      *Cache          `json:"cache"`
+	ImagePulls []api.ImagePull `json:"imagePulls"`
 	// PodAccess is absent if the hub serves only kubelet, or is of an earlier version.
-	PodAccess  *nodeapi.PodAccess `json:"podAccess,omitempty"`
-	Transforms []string           `json:"transforms,omitempty"` // that are active
+	PodAccess  *api.PodAccess `json:"podAccess,omitempty"`
+	Transforms []string       `json:"transforms,omitempty"` // that are active
 }
 
 // Cache sums up what is kept for the time without the cloud.
@@ -100,7 +100,7 @@ func (r *Report) Text(now time.Time, width int) string {
 	return out.String()
 }
 
-func tellCloud(s *nodeapi.CloudState, line func(label, format string, args ...any), now time.Time) {
+func tellCloud(s *api.CloudState, line func(label, format string, args ...any), now time.Time) {
 	since := fmt.Sprintf("%s, since %s", format.Age(s.Since, now), s.Since.UTC().Format(time.RFC3339))
 	if s.Up {
 		line("cloud", "reached for %s", since)
@@ -127,16 +127,16 @@ func (r *Cache) line(now time.Time) string {
 	return out
 }
 
-func queueLine(pulls []nodeapi.ImagePull) string {
+func queueLine(pulls []api.ImagePull) string {
 	if len(pulls) == 0 {
 		return "none are pulled ahead"
 	}
 	var out []string
-	count := map[nodeapi.State]int{}
+	count := map[api.PullState]int{}
 	for i := range pulls {
 		count[pulls[i].State]++
 	}
-	for _, s := range []nodeapi.State{nodeapi.Ready, nodeapi.Pulling, nodeapi.Queued, nodeapi.Failed} {
+	for _, s := range []api.PullState{api.Ready, api.Pulling, api.Queued, api.Failed} {
 		if count[s] > 0 {
 			out = append(out, fmt.Sprintf("%d %s", count[s], strings.ToLower(string(s))))
 		}
@@ -144,12 +144,12 @@ func queueLine(pulls []nodeapi.ImagePull) string {
 	return "for " + format.Plural(len(pulls), "pod") + ": " + strings.Join(out, ", ")
 }
 
-func pullTable(pulls []nodeapi.ImagePull, now time.Time, width int) string {
+func pullTable(pulls []api.ImagePull, now time.Time, width int) string {
 	var rows [][]string
 	for _, p := range pulls {
 		for _, i := range p.Images {
 			state := pullview.Describe(&i, now)
-			if i.State == nodeapi.Pulling && i.BytesTotal > 0 {
+			if i.State == api.Pulling && i.BytesTotal > 0 {
 				state = format.Joined(state, fmt.Sprintf("%d%%", format.Percent(i.BytesDone, i.BytesTotal)), format.BytesOf(i.BytesDone, i.BytesTotal))
 			}
 			rows = append(rows, []string{podview.Name{Namespace: p.Namespace, Name: p.Pod}.String(), p.Revision, i.Image, state})
@@ -188,7 +188,7 @@ func (r *Report) accessLines(line func(label, format string, args ...any)) {
 }
 
 // clusterIPLine describes where the cluster IP of the apiserver leads with --cluster-ip=always.
-func clusterIPLine(a *nodeapi.PodAccess) string {
+func clusterIPLine(a *api.PodAccess) string {
 	n := len(distrusting(a))
 	switch {
 	case a.ClusterIP.InForce && a.Unknown != "":
@@ -204,25 +204,25 @@ func clusterIPLine(a *nodeapi.PodAccess) string {
 }
 
 // distrusting returns the pods that keep --cluster-ip=always from being in force.
-func distrusting(a *nodeapi.PodAccess) []nodeapi.PodRoute {
+func distrusting(a *api.PodAccess) []api.PodRoute {
 	if a.ClusterIP == nil || a.ClusterIP.InForce {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(a.Pods), func(p nodeapi.PodRoute) bool { return !p.Distrusts })
+	return slices.DeleteFunc(slices.Clone(a.Pods), func(p api.PodRoute) bool { return !p.Distrusts })
 }
 
 // routesLine counts the pods of each route.
-func routesLine(pods []nodeapi.PodRoute, servers string) string {
+func routesLine(pods []api.PodRoute, servers string) string {
 	out := fmt.Sprintf("%d use the hub at %s; %d bypass it until they restart",
-		len(withRoute(pods, nodeapi.ThroughHub)), servers, len(withRoute(pods, nodeapi.Bypass)))
-	if n := len(withRoute(pods, nodeapi.Proxied)); n > 0 {
+		len(withRoute(pods, api.ThroughHub)), servers, len(withRoute(pods, api.Bypass)))
+	if n := len(withRoute(pods, api.Proxied)); n > 0 {
 		out += fmt.Sprintf("; %d use a proxy for its address; -o wide says why", n)
 	}
 	return out
 }
 
-func withRoute(pods []nodeapi.PodRoute, route nodeapi.Route) []nodeapi.PodRoute {
-	return slices.DeleteFunc(slices.Clone(pods), func(p nodeapi.PodRoute) bool { return p.Route != route })
+func withRoute(pods []api.PodRoute, route api.Route) []api.PodRoute {
+	return slices.DeleteFunc(slices.Clone(pods), func(p api.PodRoute) bool { return p.Route != route })
 }
 
 // RouteTables lists the pods that do not use the hub, or do not trust it.
@@ -231,11 +231,11 @@ func (r *Report) RouteTables() string {
 		return ""
 	}
 	pods := r.PodAccess.Pods
-	return routeTable(withRoute(pods, nodeapi.Bypass), "BYPASSES THE HUB", "UNTIL IT RESTARTS", func(p *nodeapi.PodRoute) string {
+	return routeTable(withRoute(pods, api.Bypass), "BYPASSES THE HUB", "UNTIL IT RESTARTS", func(p *api.PodRoute) string {
 		return cmp.Or(p.Keep, restart(p))
-	}) + routeTable(withRoute(pods, nodeapi.Proxied), "USES A PROXY FOR THE HUB", "WHERE, AND WHAT TO DO", func(p *nodeapi.PodRoute) string {
+	}) + routeTable(withRoute(pods, api.Proxied), "USES A PROXY FOR THE HUB", "WHERE, AND WHAT TO DO", func(p *api.PodRoute) string {
 		return p.Proxy
-	}) + routeTable(distrusting(r.PodAccess), "DOES NOT TRUST THE HUB", "UNTIL IT RESTARTS", func(p *nodeapi.PodRoute) string {
+	}) + routeTable(distrusting(r.PodAccess), "DOES NOT TRUST THE HUB", "UNTIL IT RESTARTS", func(p *api.PodRoute) string {
 		if p.SetsAddress {
 			return "a restart is enough, whatever address it sets"
 		}
@@ -243,11 +243,11 @@ func (r *Report) RouteTables() string {
 	})
 }
 
-func restart(p *nodeapi.PodRoute) string {
+func restart(p *api.PodRoute) string {
 	return "kubectl delete pod --namespace=" + p.Namespace + " " + p.Name
 }
 
-func routeTable(pods []nodeapi.PodRoute, title, column string, of func(*nodeapi.PodRoute) string) string {
+func routeTable(pods []api.PodRoute, title, column string, of func(*api.PodRoute) string) string {
 	var rows [][]string
 	for _, p := range pods {
 		rows = append(rows, []string{podview.Name{Namespace: p.Namespace, Name: p.Name}.String(), p.Owner, of(&p)})

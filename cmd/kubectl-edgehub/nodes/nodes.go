@@ -19,6 +19,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/controller/autonomy"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Values of Node.Autonomy and Node.HeldUntil besides durations and times.
@@ -137,7 +138,7 @@ func judge(node *corev1.Node) Node {
 	}
 	setting, _, err := autonomy.Parse(node.Annotations)
 	condition := cmp.Or(autonomy.ConditionOf(node), &corev1.NodeCondition{})
-	_, isReleased := node.Annotations[autonomy.ReleasedAnnotation]
+	_, isReleased := node.Annotations[api.ReleasedAnnotation]
 	switch applied := condition.Status == corev1.ConditionTrue; {
 	case err != nil:
 		n.Autonomy, n.Problem = invalid, err.Error()

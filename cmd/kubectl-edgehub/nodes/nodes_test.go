@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/controller/autonomy"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 var start = time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC)
@@ -51,7 +52,7 @@ func withoutEffect(n *corev1.Node) *corev1.Node {
 func pod(name, kind string, seconds int64) *corev1.Pod {
 	yes := true
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name,
-		Annotations:     map[string]string{autonomy.OriginalUnreachableAnnotation: "300"},
+		Annotations:     map[string]string{api.OriginalUnreachableAnnotation: "300"},
 		OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: "owner", Controller: &yes}},
 	}}
 	p.Spec.NodeName = "edge"
@@ -68,7 +69,7 @@ func pod(name, kind string, seconds int64) *corev1.Pod {
 func TestANodeInTheReport(t *testing.T) {
 	forged := applied(node("a", nil), autonomy.For(0), nil)
 	forged.Status.Conditions[1].Message = "stay while it is away, " + strings.Repeat("long ", 1000)
-	day := map[string]string{autonomy.DurationAnnotation: "24h"}
+	day := map[string]string{api.AutonomyAnnotation: "24h"}
 	gone := pod("gone", "ReplicaSet", 86400)
 	gone.DeletionTimestamp = &metav1.Time{Time: start}
 	own := pod("own", "ReplicaSet", 60)
@@ -81,9 +82,9 @@ func TestANodeInTheReport(t *testing.T) {
 		"not autonomous":            {node("a", nil), nil, "- - 0 -"},
 		"not autonomous, and away":  {away(node("a", nil)), []*corev1.Pod{own}, "- 2026-01-01T10:00 0 -"},
 		"for a day":                 {applied(node("a", day), autonomy.For(24*time.Hour), nil), []*corev1.Pod{pod("x", "ReplicaSet", 86400)}, "24h - 1 -"},
-		"for an odd time":           {applied(node("a", map[string]string{autonomy.DurationAnnotation: "90m30s"}), autonomy.For(90*time.Minute), nil), nil, "1h30m30s - 0 -"},
-		"for ten minutes":           {applied(node("a", map[string]string{autonomy.DurationAnnotation: "10m"}), autonomy.For(10*time.Minute), nil), nil, "10m - 0 -"},
-		"for ever":                  {applied(node("a", map[string]string{autonomy.OlderAnnotation: "true"}), autonomy.For(0), nil), nil, "forever - 0 -"},
+		"for an odd time":           {applied(node("a", map[string]string{api.AutonomyAnnotation: "90m30s"}), autonomy.For(90*time.Minute), nil), nil, "1h30m30s - 0 -"},
+		"for ten minutes":           {applied(node("a", map[string]string{api.AutonomyAnnotation: "10m"}), autonomy.For(10*time.Minute), nil), nil, "10m - 0 -"},
+		"for ever":                  {applied(node("a", map[string]string{api.OldAutonomyAnnotation: "true"}), autonomy.For(0), nil), nil, "forever - 0 -"},
 		"selected, for a day":       {applied(node("a", nil), autonomy.For(24*time.Hour), nil), nil, "24h - 0 -"},
 		"selected, for ever":        {applied(node("a", nil), autonomy.For(0), nil), nil, "forever - 0 -"},
 		"away for up to a day":      {away(applied(node("a", day), autonomy.For(24*time.Hour), nil)), []*corev1.Pod{pod("x", "ReplicaSet", 86400), pod("y", "StatefulSet", 86400), gone, own}, "24h 2026-01-01T10:00 2,1-less 2026-01-02T10:00:00Z"},
@@ -96,10 +97,10 @@ func TestANodeInTheReport(t *testing.T) {
 		"not carried out":           {applied(node("a", day), autonomy.For(24*time.Hour), errors.New("pod x: no")), nil, "24h - 0 - pod x: no; it is tried again"},
 		"not put back":              {applied(node("a", nil), autonomy.Setting{}, errors.New("pod x: no")), nil, "- - 0 - pod x: no; it is tried again"},
 		"no longer":                 {applied(applied(node("a", nil), autonomy.For(0), nil), autonomy.Setting{}, nil), nil, "forever - 0 -"},
-		"no duration":               {node("a", map[string]string{autonomy.DurationAnnotation: "7d"}), nil, "invalid - 0 - annotation node.openyurt.io/autonomy-duration is \"7d\": want a duration like 24h or 1h30m, or 0 for any outage"},
+		"no duration":               {node("a", map[string]string{api.AutonomyAnnotation: "7d"}), nil, "invalid - 0 - annotation node.openyurt.io/autonomy-duration is \"7d\": want a duration like 24h or 1h30m, or 0 for any outage"},
 		"of a condition it forged":  {forged, nil, "invalid - 0 -"},
-		"released":                  {away(node("a", map[string]string{autonomy.ReleasedAnnotation: "x"})), []*corev1.Pod{pod("x", "ReplicaSet", 0)}, "released 2026-01-01T10:00 1 2026-01-01T10:00:00Z"},
-		"released, and back by now": {applied(node("a", map[string]string{autonomy.ReleasedAnnotation: "x", autonomy.DurationAnnotation: "0"}), autonomy.For(0), nil), nil, "forever - 0 -"},
+		"released":                  {away(node("a", map[string]string{api.ReleasedAnnotation: "x"})), []*corev1.Pod{pod("x", "ReplicaSet", 0)}, "released 2026-01-01T10:00 1 2026-01-01T10:00:00Z"},
+		"released, and back by now": {applied(node("a", map[string]string{api.ReleasedAnnotation: "x", api.AutonomyAnnotation: "0"}), autonomy.For(0), nil), nil, "forever - 0 -"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

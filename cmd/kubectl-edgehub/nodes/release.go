@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/edgehub-io/edgehub/controller/autonomy"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Release gives up waiting for a node that is away: the controller has its held pods evicted now. It returns what happens
@@ -28,13 +29,13 @@ func Release(ctx context.Context, client kubernetes.Interface, name string, now 
 		if err := releasable(node); err != nil {
 			return err
 		}
-		if before = node.Annotations[autonomy.ReleasedAnnotation]; before != "" {
+		if before = node.Annotations[api.ReleasedAnnotation]; before != "" {
 			return nil
 		}
 		// The version of the Node, since it may be back by now.
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 			"uid": node.UID, "resourceVersion": node.ResourceVersion,
-			"annotations": map[string]string{autonomy.ReleasedAnnotation: now.UTC().Format(time.RFC3339)},
+			"annotations": map[string]string{api.ReleasedAnnotation: now.UTC().Format(time.RFC3339)},
 		}})
 		if err != nil {
 			return err

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/edgehub-io/edgehub/controller/autonomy"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // cluster answers with one version of a Node after the other, and with its pods.
@@ -79,8 +79,8 @@ func TestReleaseOfANode(t *testing.T) {
 		"back in between":       {[]*corev1.Node{away(node("edge", nil)), node("edge", nil)}, "node edge is Ready", []string{patch}},
 		"Ready":                 {[]*corev1.Node{node("edge", nil)}, "node edge is Ready, and its pods run: there is nothing to release. To have them run elsewhere: kubectl drain edge", nil},
 		"not yet tainted":       {[]*corev1.Node{untainted}, "try again", nil},
-		"released already":      {[]*corev1.Node{away(node("edge", map[string]string{autonomy.ReleasedAnnotation: "earlier"}))}, "node/edge was released already, at earlier: its pods are evicted now", nil},
-		"of an earlier release": {[]*corev1.Node{node("edge", map[string]string{autonomy.ReleasedAnnotation: "earlier"})}, "node edge is Ready", nil},
+		"released already":      {[]*corev1.Node{away(node("edge", map[string]string{api.ReleasedAnnotation: "earlier"}))}, "node/edge was released already, at earlier: its pods are evicted now", nil},
+		"of an earlier release": {[]*corev1.Node{node("edge", map[string]string{api.ReleasedAnnotation: "earlier"})}, "node edge is Ready", nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

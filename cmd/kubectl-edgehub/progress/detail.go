@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Limits of one line; --nodes shows all.
@@ -107,8 +108,8 @@ var holders = []struct {
 	{rollout.HeldByBreaker, "by the circuit breaker"},
 	{rollout.HeldByPause, "by the pause"},
 	{rollout.HeldByOwner, "by the owners of the nodes"},
-	{rollout.HeldByPartition, "by annotation " + rollout.PartitionAnnotation},
-	{rollout.HeldBySelector, "by annotation " + rollout.NodeSelectorAnnotation},
+	{rollout.HeldByPartition, "by annotation " + api.PartitionAnnotation},
+	{rollout.HeldBySelector, "by annotation " + api.NodeSelectorAnnotation},
 	{rollout.HeldByPlacement, "by placement"},
 	{rollout.RolledBack, "by owners who went back"},
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/internal/format"
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Owner is what the owner of a node, or an app on it, has decided about the node's pod, as far as
 // the cloud knows: a node that is away reports it when it is back. Its texts are at most
-// upgrade.MaxHoldReason bytes; the node may have written anything into them.
+// api.MaxHoldReason bytes; the node may have written anything into them.
 type Owner struct {
 	// HeldUntil is when a hold ends; nil if the pod is not held. HoldReason is the owner's.
 	HeldUntil  *metav1.Time `json:"heldUntil,omitempty"`
 	HoldReason string       `json:"holdReason,omitempty"`
 	// Waiting is an upgrade, or a rollback, that waits on the node for its time.
-	Waiting *upgrade.Waiting `json:"waiting,omitempty"`
+	Waiting *api.Waiting `json:"waiting,omitempty"`
 	// RolledBack is set if the pod is of an earlier revision because its owner wants it.
 	RolledBack bool `json:"rolledBack,omitempty"`
 	// RollbackRefused is why an owner's rollback is not carried out.
@@ -34,16 +34,16 @@ type Owner struct {
 
 // ownerOf reads a pod's annotations and conditions, which its node may write. maxHold bounds its hold.
 func ownerOf(pod *corev1.Pod, maxHold time.Duration, now time.Time) Owner {
-	text := func(s string) string { return daemonset.Truncate(s, upgrade.MaxHoldReason) }
+	text := func(s string) string { return daemonset.Truncate(s, api.MaxHoldReason) }
 	var o Owner
 	if until, reason := rollout.HeldUntil(pod, maxHold, now); !until.IsZero() {
 		o.HeldUntil, o.HoldReason = &metav1.Time{Time: until}, text(reason)
 	}
-	if w, ok, err := upgrade.WaitingOf(pod); ok && err == nil {
+	if w, ok, err := api.WaitingOf(pod); ok && err == nil {
 		w.Revision, w.Window, w.TimeZone = text(w.Revision), text(w.Window), text(w.TimeZone)
 		o.Waiting = &w
 	}
-	if c := upgrade.Condition(pod, upgrade.RolledBackCondition); c != nil {
+	if c := api.Condition(pod, api.RolledBackCondition); c != nil {
 		if o.RolledBack = c.Status == corev1.ConditionTrue; !o.RolledBack {
 			o.RollbackRefused = text(c.Message)
 		}
@@ -75,7 +75,7 @@ var decisions = []struct {
 	{"rolled back", func(o *Owner) bool { return o.RolledBack }, func(*Owner) string { return "" }},
 }
 
-// maxQuoted is how many characters of a text are shown in a line; JSON has upgrade.MaxHoldReason bytes.
+// maxQuoted is how many characters of a text are shown in a line; JSON has api.MaxHoldReason bytes.
 const maxQuoted = 40
 
 // harmless are windows, and names of time zones.

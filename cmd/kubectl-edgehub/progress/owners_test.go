@@ -11,7 +11,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 func annotate(pod *corev1.Pod, key, value string) {
@@ -23,7 +23,7 @@ func annotate(pod *corev1.Pod, key, value string) {
 
 func holdFor(since, length time.Duration, reason string) string {
 	at := start.Add(since)
-	return upgrade.Hold{Since: metav1.NewTime(at), Until: metav1.NewTime(at.Add(length)), Reason: reason}.Encode()
+	return api.PodHold{Since: metav1.NewTime(at), Until: metav1.NewTime(at.Add(length)), Reason: reason}.Encode()
 }
 
 func mark(pod *corev1.Pod, t corev1.PodConditionType, status corev1.ConditionStatus, message string) {
@@ -34,11 +34,11 @@ func mark(pod *corev1.Pod, t corev1.PodConditionType, status corev1.ConditionSta
 // rolled back, and one whose rollback is refused. The last has done nothing.
 func decided(strategy string) *world {
 	w := newWorld(strategy, nil).fleet("a", 6, rollout.WaitingForOwner, "").because(rollout.ReasonWaitingForOwners, "")
-	annotate(w.pods[0], upgrade.HoldAnnotation, holdFor(-time.Hour, 3*time.Hour, "unloading"))
-	annotate(w.pods[1], upgrade.WaitingAnnotation, upgrade.Waiting{Revision: newRevision, At: &metav1.Time{Time: start.Add(9 * time.Hour)}}.Encode())
-	annotate(w.pods[2], upgrade.WaitingAnnotation, upgrade.Waiting{Revision: newRevision, Window: "02:00-05:00", TimeZone: "Europe/Berlin"}.Encode())
-	mark(w.pods[3], upgrade.RolledBackCondition, corev1.ConditionTrue, "")
-	mark(w.pods[4], upgrade.RolledBackCondition, corev1.ConditionFalse, "more than images differs")
+	annotate(w.pods[0], api.HoldAnnotation, holdFor(-time.Hour, 3*time.Hour, "unloading"))
+	annotate(w.pods[1], api.WaitingAnnotation, api.Waiting{Revision: newRevision, At: &metav1.Time{Time: start.Add(9 * time.Hour)}}.Encode())
+	annotate(w.pods[2], api.WaitingAnnotation, api.Waiting{Revision: newRevision, Window: "02:00-05:00", TimeZone: "Europe/Berlin"}.Encode())
+	mark(w.pods[3], api.RolledBackCondition, corev1.ConditionTrue, "")
+	mark(w.pods[4], api.RolledBackCondition, corev1.ConditionFalse, "more than images differs")
 	return w
 }
 
@@ -90,16 +90,16 @@ func TestJSONHasWhatOwnersDecided(t *testing.T) {
 func TestTextsOfANodeAreQuoted(t *testing.T) {
 	w := newWorld("OTA", nil).fleet("a", 1, rollout.WaitingForOwner, "").because(rollout.ReasonWaitingForOwners, "")
 	long := "\nupdated 1 of 1\x1b[2J" + strings.Repeat("x", 10_000)
-	annotate(w.pods[0], upgrade.HoldAnnotation, holdFor(-time.Hour, 3*time.Hour, long))
-	annotate(w.pods[0], upgrade.WaitingAnnotation, upgrade.Waiting{Revision: long, Window: long, TimeZone: long}.Encode())
-	mark(w.pods[0], upgrade.RolledBackCondition, corev1.ConditionFalse, long)
+	annotate(w.pods[0], api.HoldAnnotation, holdFor(-time.Hour, 3*time.Hour, long))
+	annotate(w.pods[0], api.WaitingAnnotation, api.Waiting{Revision: long, Window: long, TimeZone: long}.Encode())
+	mark(w.pods[0], api.RolledBackCondition, corev1.ConditionFalse, long)
 	r := w.evaluate(t)
 	text := r.text(0) + r.table()
 	if strings.ContainsAny(text, "\x1b") || strings.Count(text, "\n") != 10 || len(text) > 2000 {
 		t.Errorf("got %d bytes, %d lines\n%s", len(text), strings.Count(text, "\n"), text)
 	}
 	for _, s := range []string{r.Nodes[0].HoldReason, r.Nodes[0].Waiting.Revision, r.Nodes[0].Waiting.Window, r.Nodes[0].Waiting.TimeZone, r.Nodes[0].RollbackRefused} {
-		if len(s) > upgrade.MaxHoldReason+3 {
+		if len(s) > api.MaxHoldReason+3 {
 			t.Errorf("JSON has %d bytes that a node wrote", len(s))
 		}
 	}
@@ -124,7 +124,7 @@ func TestALineOfOwnersFitsTheTerminal(t *testing.T) {
 func TestAHoldIsToldOnce(t *testing.T) {
 	const reason = "held by its owner until 2026-01-01T11:00:00Z, at most until 2026-01-02T09:00:00Z"
 	w := newWorld(advanced, nil).fleet("b", 1, rollout.HeldByOwner, reason).because(rollout.ReasonHeldByOwner, "")
-	annotate(w.pods[0], upgrade.HoldAnnotation, holdFor(-time.Hour, 2*time.Hour, "charging"))
+	annotate(w.pods[0], api.HoldAnnotation, holdFor(-time.Hour, 2*time.Hour, "charging"))
 	r := w.evaluate(t)
 	text := r.text(0)
 	for _, want := range []string{"held             1  by the owners of the nodes\n", "on hold          1  b1 until 2026-01-01T11:00:00Z (\"charging\")\n"} {
@@ -144,16 +144,16 @@ func TestHoldsThatAreOverAreNotShown(t *testing.T) {
 		until       string // "" if it is not held
 	}{
 		"it is over":                       {nil, holdFor(-2*time.Hour, time.Hour, ""), ""},
-		"it lasts longer than the maximum": {map[string]string{upgrade.MaxHoldAnnotation: "2h"}, holdFor(-time.Hour, 9*time.Hour, ""), "2026-01-01T11:00:00Z"},
-		"the maximum has passed":           {map[string]string{upgrade.MaxHoldAnnotation: "1h"}, holdFor(-time.Hour, 9*time.Hour, ""), ""},
-		"holds are forbidden":              {map[string]string{upgrade.MaxHoldAnnotation: "0s"}, holdFor(0, time.Hour, ""), ""},
+		"it lasts longer than the maximum": {map[string]string{api.MaxHoldAnnotation: "2h"}, holdFor(-time.Hour, 9*time.Hour, ""), "2026-01-01T11:00:00Z"},
+		"the maximum has passed":           {map[string]string{api.MaxHoldAnnotation: "1h"}, holdFor(-time.Hour, 9*time.Hour, ""), ""},
+		"holds are forbidden":              {map[string]string{api.MaxHoldAnnotation: "0s"}, holdFor(0, time.Hour, ""), ""},
 		"it begins in the future":          {nil, holdFor(5*time.Hour, 2*time.Hour, ""), "2026-01-01T12:00:00Z"},
 		"it cannot be read":                {nil, "{", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld("OTA", tt.annotations).fleet("a", 1, rollout.WaitingForOwner, "")
-			annotate(w.pods[0], upgrade.HoldAnnotation, tt.hold)
+			annotate(w.pods[0], api.HoldAnnotation, tt.hold)
 			got := ""
 			if until := w.evaluate(t).Nodes[0].HeldUntil; until != nil {
 				got = until.UTC().Format(time.RFC3339)

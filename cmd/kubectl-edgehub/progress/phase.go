@@ -9,6 +9,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/workload"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // ExitCode is what scripts branch on. The help of the command status explains the codes to them.
@@ -73,14 +74,14 @@ func (r *Report) phase(reason string, options rollout.Options, w workload.Object
 	case rollout.ReasonComplete:
 		return Complete, "every " + r.members() + " runs the target revision"
 	case rollout.ReasonHeldByPlacement:
-		_, placement, _ := strings.Cut(conditionOn(w, rollout.CompleteCondition), ": complete, ")
+		_, placement, _ := strings.Cut(conditionOn(w, api.CompleteCondition), ": complete, ")
 		return Complete, placement
 	case rollout.ReasonHalted:
-		return Halted, conditionOn(w, rollout.HaltedCondition) + ". To go on all the same: " + resume
+		return Halted, conditionOn(w, api.HaltedCondition) + ". To go on all the same: " + resume
 	case rollout.ReasonPaused:
 		return Paused, "no further pod is deleted. To go on: " + resume
 	case rollout.ReasonRefused, rollout.ReasonSuccessorRefused:
-		return Refused, conditionOn(w, rollout.ProgressingCondition)
+		return Refused, conditionOn(w, api.ProgressingCondition)
 	case rollout.ReasonWaiting:
 		if r.Counts[rollout.WaitingNotReady]+r.Counts[rollout.Updated] < r.total() {
 			return Waiting, "every Ready node that the annotations let go is updated; others follow by themselves when they are Ready again"

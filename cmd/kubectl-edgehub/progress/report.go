@@ -18,7 +18,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/workload"
-	"github.com/edgehub-io/edgehub/ota/podstatus"
+	"github.com/edgehub-io/edgehub/ota/api/podstatus"
 )
 
 // Report is all that status shows. As JSON it is an interface to scripts: fields

@@ -8,9 +8,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
-	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Scripts branch on the exit code, and people read what to do.
@@ -25,7 +24,7 @@ func TestWhatTheControllersReasonMeans(t *testing.T) {
 	}{
 		"all nodes updated": {of(advanced, rollout.ReasonComplete), Complete, ExitDone, "every node runs the target revision"},
 		"all but one that a taint holds": {of(advanced, rollout.ReasonHeldByPlacement).
-			condition(rollout.CompleteCondition, "complete, 1 pod held by placement (node z has a taint)"), Complete, ExitDone, "1 pod held by placement (node z has a taint)"},
+			condition(api.CompleteCondition, "complete, 1 pod held by placement (node z has a taint)"), Complete, ExitDone, "1 pod held by placement (node z has a taint)"},
 		"it goes on":                              {of(advanced, rollout.ReasonUpdating), Updating, ExitUnderWay, "it goes on by itself"},
 		"its revision is made":                    {of(advanced, rollout.ReasonNewTemplate), Updating, ExitUnderWay, "Kubernetes makes the revision"},
 		"only NotReady nodes left":                {of(advanced, rollout.ReasonWaiting).fleet("z", 1, rollout.WaitingNotReady, ""), Waiting, ExitUnderWay, "every Ready node is updated"},
@@ -37,9 +36,9 @@ func TestWhatTheControllersReasonMeans(t *testing.T) {
 		"held by the partition":                   {of(advanced, rollout.ReasonHeldByPartition), Held, ExitDone, "that the annotations let go is updated"},
 		"held by the node selector":               {of(advanced, rollout.ReasonHeldBySelector), Held, ExitDone, "that the annotations let go is updated"},
 		"paused":                                  {of(advanced, rollout.ReasonPaused), Paused, ExitHeldUp, "kubectl edgehub resume ds/web -n shop"},
-		"halted":                                  {of(advanced, rollout.ReasonHalted).condition(rollout.HaltedCondition, "n1 and n2 are lost"), Halted, ExitHeldUp, "n1 and n2 are lost. To go on all the same: kubectl edgehub resume"},
-		"deletions are refused":                   {of(advanced, rollout.ReasonRefused).condition(rollout.ProgressingCondition, "not today"), Refused, ExitHeldUp, "not today"},
-		"the next pods are refused":               {of(advanced, rollout.ReasonSuccessorRefused).condition(rollout.ProgressingCondition, "violates"), Refused, ExitHeldUp, "violates"},
+		"halted":                                  {of(advanced, rollout.ReasonHalted).condition(api.HaltedCondition, "n1 and n2 are lost"), Halted, ExitHeldUp, "n1 and n2 are lost. To go on all the same: kubectl edgehub resume"},
+		"deletions are refused":                   {of(advanced, rollout.ReasonRefused).condition(api.ProgressingCondition, "not today"), Refused, ExitHeldUp, "not today"},
+		"the next pods are refused":               {of(advanced, rollout.ReasonSuccessorRefused).condition(api.ProgressingCondition, "violates"), Refused, ExitHeldUp, "violates"},
 		"Kubernetes makes no pod":                 {of(advanced, rollout.ReasonLacking), Missing, ExitHeldUp, "kubectl describe daemonset web -n shop"},
 		"a word of a later release":               {of(advanced, "Other"), Unknown, ExitUnderWay, "the controller's word for it, Other"},
 		"a StatefulSet of which a pod is missing": {database(), Waiting, ExitUnderWay, "by a POST"},
@@ -76,13 +75,13 @@ func TestWhatIsNext(t *testing.T) {
 // What is wrong with the annotations is known without the controller.
 func TestAnnotationsThatCannotBeCarriedOut(t *testing.T) {
 	for words, w := range map[string]*world{
-		`max-unavailable is "abc"`:                      newWorld(advanced, map[string]string{rollout.MaxUnavailableAnnotation: "abc"}),
+		`max-unavailable is "abc"`:                      newWorld(advanced, map[string]string{api.MaxUnavailableAnnotation: "abc"}),
 		`is "advanced"`:                                 newWorld("advanced", nil),
-		`image-prepull is "yes": write true or false`:   newWorld(advanced, map[string]string{upgrade.PrepullAnnotation: "yes"}),
-		`image-prepull is "maybe": write true or false`: newWorld("OTA", map[string]string{upgrade.PrepullAnnotation: "maybe"}),
+		`image-prepull is "yes": write true or false`:   newWorld(advanced, map[string]string{api.PrepullAnnotation: "yes"}),
+		`image-prepull is "maybe": write true or false`: newWorld("OTA", map[string]string{api.PrepullAnnotation: "maybe"}),
 		"no update strategy for a StatefulSet: set it to OTA": func() *world {
 			w := database()
-			w.workload.GetAnnotations()[daemonset.StrategyAnnotation] = advanced
+			w.workload.GetAnnotations()[api.StrategyAnnotation] = advanced
 			return w
 		}(),
 	} {
@@ -90,7 +89,7 @@ func TestAnnotationsThatCannotBeCarriedOut(t *testing.T) {
 			t.Errorf("got %s: %s, want %q", r.State, r.Advice, words)
 		}
 	}
-	if r := newWorld("OTA", map[string]string{rollout.MaxUnavailableAnnotation: "abc"}).because(rollout.ReasonComplete, "").evaluate(t); r.State != Complete {
+	if r := newWorld("OTA", map[string]string{api.MaxUnavailableAnnotation: "abc"}).because(rollout.ReasonComplete, "").evaluate(t); r.State != Complete {
 		t.Errorf("OTA does not read the options of a rollout, and it is %s", r.State)
 	}
 }
@@ -99,7 +98,7 @@ func TestAnnotationsThatCannotBeCarriedOut(t *testing.T) {
 func TestAnAnswerOfBeforeAChangeIsNotShown(t *testing.T) {
 	for name, change := range map[string]func(w *world){
 		"of the template":  func(w *world) { w.workload.SetGeneration(3) },
-		"of an annotation": func(w *world) { w.workload.GetAnnotations()[rollout.PartitionAnnotation] = "0" },
+		"of an annotation": func(w *world) { w.workload.GetAnnotations()[api.PartitionAnnotation] = "0" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(advanced, nil).fleet("a", 1, rollout.Updated, "").fleet("b", 1, rollout.HeldBySelector, "").because(rollout.ReasonComplete, "done").say()
@@ -115,8 +114,8 @@ func TestAnAnswerOfBeforeAChangeIsNotShown(t *testing.T) {
 // A controller of an earlier release says nothing that this program could repeat, and what it said in conditions may be of before
 // a change.
 func TestAControllerThatSaysNothing(t *testing.T) {
-	w := newWorld(advanced, nil).fleet("a", 2, rollout.Updated, "").condition(rollout.CompleteCondition, "2 of 2 nodes updated")
-	annotate(w.pods[0], upgrade.HoldAnnotation, holdFor(-time.Hour, 3*time.Hour, "unloading"))
+	w := newWorld(advanced, nil).fleet("a", 2, rollout.Updated, "").condition(api.CompleteCondition, "2 of 2 nodes updated")
+	annotate(w.pods[0], api.HoldAnnotation, holdFor(-time.Hour, 3*time.Hour, "unloading"))
 	ds := w.workload.(*appsv1.DaemonSet)
 	ds.Status.ObservedGeneration, ds.Status.UpdatedNumberScheduled, ds.Status.DesiredNumberScheduled, ds.Status.NumberAvailable = 2, 1, 4, 3
 	r := w.look(t)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 func TestTextOnNoTerminal(t *testing.T) {
@@ -192,7 +193,7 @@ func TestALogHasALineForEachChange(t *testing.T) {
 	show(w.evaluate(t))
 	show(w.because(rollout.ReasonComplete, "2 of 2 nodes updated").evaluate(t))
 	const held = "1 pod held by placement (node z has a taint)"
-	w.because(rollout.ReasonHeldByPlacement, "2 of 3 nodes updated, "+held).condition(rollout.CompleteCondition, "complete, "+held)
+	w.because(rollout.ReasonHeldByPlacement, "2 of 3 nodes updated, "+held).condition(api.CompleteCondition, "complete, "+held)
 	show(w.evaluate(t))
 	want := "updating: 1 of 2 nodes updated, 1 pending\n" +
 		"complete: 2 of 2 nodes updated; every node runs the target revision\n" +

@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/workload"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,7 +35,7 @@ type world struct {
 
 func newWorld(strategy string, annotations map[string]string) *world {
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "shop", Name: "web", UID: "ds-uid", Generation: 2, Annotations: map[string]string{daemonset.StrategyAnnotation: strategy},
+		Namespace: "shop", Name: "web", UID: "ds-uid", Generation: 2, Annotations: map[string]string{api.StrategyAnnotation: strategy},
 	}}
 	for key, value := range annotations {
 		ds.Annotations[key] = value
@@ -103,7 +103,7 @@ func (w *world) say() *world {
 	for _, g := range r.Groups {
 		r.Counts[g.State] += g.Count
 	}
-	w.workload.GetAnnotations()[rollout.ReportAnnotation] = r.Encode()
+	w.workload.GetAnnotations()[api.ReportAnnotation] = r.Encode()
 	return w
 }
 
@@ -123,7 +123,7 @@ func (w *world) evaluate(t *testing.T) *Report {
 
 // mixed has nodes in every state that a rollout has by itself.
 func mixed() *world {
-	w := newWorld(advanced, map[string]string{rollout.MaxUnavailableAnnotation: "20%"})
+	w := newWorld(advanced, map[string]string{api.MaxUnavailableAnnotation: "20%"})
 	w.fleet("a", 5, rollout.Updated, "").fleet("b", 2, rollout.Pending, "").fleet("c", 2, rollout.WaitingNotReady, "node is not Ready")
 	w.fleet("d", 2, rollout.Unavailable, pullBackOff)
 	w.says.Limits = &rollout.Limits{Ready: 9, Unavailable: 2, Max: 2}
@@ -133,7 +133,7 @@ func mixed() *world {
 // database is a StatefulSet with a pod that is updated, one that waits for its owner, and one that is missing.
 func database() *world {
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "shop", Name: "db", Generation: 2, Annotations: map[string]string{daemonset.StrategyAnnotation: "OTA"},
+		Namespace: "shop", Name: "db", Generation: 2, Annotations: map[string]string{api.StrategyAnnotation: "OTA"},
 	}}
 	set.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
 	w := &world{workload: set}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
-	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 const (
@@ -55,8 +55,8 @@ func newDaemonSet(i int) *appsv1.DaemonSet {
 func (w *world) useOurs(ctx context.Context) error {
 	return w.patchAll(ctx, map[string]any{
 		"metadata": map[string]any{"annotations": map[string]any{
-			daemonset.StrategyAnnotation:     daemonset.AdvancedRollingUpdate.String(),
-			rollout.MaxUnavailableAnnotation: maxUnavailable,
+			api.StrategyAnnotation:       daemonset.AdvancedRollingUpdate.String(),
+			api.MaxUnavailableAnnotation: maxUnavailable,
 		}},
 		"spec": map[string]any{"updateStrategy": map[string]any{
 			"type": appsv1.OnDeleteDaemonSetStrategyType, "rollingUpdate": nil,
@@ -68,7 +68,7 @@ func (w *world) useOurs(ctx context.Context) error {
 func (w *world) useNative(ctx context.Context) error {
 	return w.patchAll(ctx, map[string]any{
 		"metadata": map[string]any{"annotations": map[string]any{
-			daemonset.StrategyAnnotation: nil, rollout.MaxUnavailableAnnotation: nil,
+			api.StrategyAnnotation: nil, api.MaxUnavailableAnnotation: nil,
 		}},
 		"spec": map[string]any{"updateStrategy": map[string]any{
 			"type": appsv1.RollingUpdateDaemonSetStrategyType, "rollingUpdate": map[string]any{"maxUnavailable": maxUnavailable},

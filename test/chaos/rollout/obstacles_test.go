@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
@@ -139,7 +139,7 @@ func (x *scene) rollBack(node string) {
 // upgrade has all owners who went back take the newest revision again.
 func (x *scene) upgrade() {
 	for _, pod := range x.Pods() {
-		if _, ok := pod.Annotations[upgrade.RollbackAnnotation]; ok {
+		if _, ok := pod.Annotations[api.RollbackAnnotation]; ok {
 			x.RollBack(pod, "", "")
 		}
 	}

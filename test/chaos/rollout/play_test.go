@@ -16,7 +16,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller"
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
 
@@ -74,9 +74,9 @@ func newScene(t *testing.T, seed int) *scene {
 	}
 	limit := maxima[x.random.IntN(len(maxima))]
 	minReady := x.random.IntN(4) / 3 // mostly none
-	annotations := map[string]string{upgrade.MaxHoldAnnotation: maxHold.String(), upgrade.OwnerRollbackAnnotation: upgrade.RollbackAllowed}
+	annotations := map[string]string{api.MaxHoldAnnotation: maxHold.String(), api.OwnerRollbackAnnotation: api.RollbackAllowed}
 	if limit.words != "" {
-		annotations[rollout.MaxUnavailableAnnotation] = limit.words
+		annotations[api.MaxUnavailableAnnotation] = limit.words
 	}
 	x.DaemonSet = s.NewDaemonSet(t, annotations, func(ds *appsv1.DaemonSet) { ds.Spec.MinReadySeconds = int32(minReady) })
 	x.guard = s.NewGuard(x.Namespace, limit.most)
@@ -226,9 +226,9 @@ func (x *scene) freeze() {
 
 func (x *scene) suspend() {
 	x.note("paused for a moment")
-	x.Annotate(rollout.PausedAnnotation, "true")
+	x.Annotate(api.PausedAnnotation, "true")
 	x.pause()
-	x.Annotate(rollout.PausedAnnotation, nil)
+	x.Annotate(api.PausedAnnotation, nil)
 }
 
 func (x *scene) must(err error) {
@@ -257,7 +257,7 @@ func (x *scene) end() {
 	x.upgrade()
 	image := x.Get().Spec.Template.Spec.Containers[0].Image
 	x.Await(image, nodes)
-	x.AwaitCondition(rollout.CompleteCondition, "True", rollout.ReasonComplete, fmt.Sprintf("%d of %d nodes updated", nodes, nodes))
+	x.AwaitCondition(api.CompleteCondition, "True", rollout.ReasonComplete, fmt.Sprintf("%d of %d nodes updated", nodes, nodes))
 	x.note("the rollout is done")
 }
 

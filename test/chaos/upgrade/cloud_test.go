@@ -15,8 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
@@ -87,7 +86,7 @@ func (r *round) release() {
 	}
 	for _, a := range r.apps {
 		poll.Check(r.t.Context(), r.t, "kubelet's hub knows that "+a.pod.Name+" needs an upgrade", func(ctx context.Context) error {
-			code, body := rawclient.Ask(ctx, http.MethodGet, r.node.APIURL()+nodeapi.Pods)
+			code, body := rawclient.Ask(ctx, http.MethodGet, r.node.APIURL()+api.Pods)
 			return needs(code, body, a.pod.UID, env.Image("v2"))
 		})
 	}
@@ -102,8 +101,8 @@ func (r *round) awaitCloud(a *app) {
 		if err != nil {
 			return err
 		}
-		target, marked, err := upgrade.TargetOf(pod)
-		need := upgrade.Condition(pod, upgrade.NeedCondition)
+		target, marked, err := api.TargetOf(pod)
+		need := api.Condition(pod, api.NeedCondition)
 		ok := false
 		switch a.fate {
 		case stays, refused: // what was admitted is asked again when the node asks
@@ -136,7 +135,7 @@ func (r *round) awaitPod(a *app, version string) (pod corev1.Pod) {
 			return fmt.Errorf("it has %d pods", len(pods.Items))
 		}
 		pod = pods.Items[0]
-		if ready := upgrade.Condition(&pod, corev1.PodReady); ready == nil || ready.Status != corev1.ConditionTrue || pod.Spec.Containers[0].Image != env.Image(version) {
+		if ready := api.Condition(&pod, corev1.PodReady); ready == nil || ready.Status != corev1.ConditionTrue || pod.Spec.Containers[0].Image != env.Image(version) {
 			return fmt.Errorf("it is %s with %s: %+v", pod.UID, pod.Spec.Containers[0].Image, pod.Status)
 		}
 		return nil
@@ -205,7 +204,7 @@ func needs(code int, body string, uid types.UID, image string) error {
 		if pod.UID != uid {
 			continue
 		}
-		target, ok, err := upgrade.TargetOf(pod)
+		target, ok, err := api.TargetOf(pod)
 		if err == nil && (!ok || target.Containers[0].Image != image || !target.Asks) {
 			err = fmt.Errorf("its target is %+v", target)
 		}

@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/cluster"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 	"github.com/edgehub-io/edgehub/test/internal/rawclient"
@@ -54,16 +54,16 @@ const (
 
 // expected is what becomes of the upgrade that waits.
 var expected = map[fate]struct { //nolint:gochecknoglobals // read only
-	state nodeapi.UpgradeState
+	state api.UpgradeState
 	pods  int    // that the DaemonSet has had in all
 	image string // of its pod in the end; none
 }{
-	stays:     {nodeapi.Done, 2, "v2"},
-	newer:     {nodeapi.Dropped, 1, "v1"},
-	undone:    {nodeapi.Dropped, 1, "v1"},
-	deleted:   {nodeapi.Dropped, 1, ""},
-	recreated: {nodeapi.Dropped, 2, "v2"},
-	refused:   {nodeapi.Done, 2, "v2"},
+	stays:     {api.Done, 2, "v2"},
+	newer:     {api.Dropped, 1, "v1"},
+	undone:    {api.Dropped, 1, "v1"},
+	deleted:   {api.Dropped, 1, ""},
+	recreated: {api.Dropped, 2, "v2"},
+	refused:   {api.Done, 2, "v2"},
 }
 
 // app is a DaemonSet with a pod on the round's node.
@@ -200,7 +200,7 @@ func (r *round) cut() {
 	r.must(r.node.Link().Refuse())
 	r.node.Link().Reset()
 	poll.Check(r.t.Context(), r.t, "the hub knows that the cloud is away", func(ctx context.Context) error {
-		if code, body := rawclient.Ask(ctx, http.MethodGet, r.node.APIURL()+nodeapi.Readyz); code != http.StatusOK || !strings.Contains(body, "offline") {
+		if code, body := rawclient.Ask(ctx, http.MethodGet, r.node.APIURL()+api.Readyz); code != http.StatusOK || !strings.Contains(body, "offline") {
 			return fmt.Errorf("%d %s", code, body)
 		}
 		return nil
@@ -218,7 +218,7 @@ func (r *round) giveBack() {
 func (r *round) request() {
 	r.t.Helper()
 	for _, a := range r.apps {
-		url := r.node.APIURL() + nodeapi.UpgradePath(r.ns, a.pod.Name)
+		url := r.node.APIURL() + api.UpgradePath(r.ns, a.pod.Name)
 		want := fmt.Sprintf("Upgrade of pod %s/%s queued: it starts when the cloud can be reached\n", r.ns, a.pod.Name)
 		poll.Check(r.t.Context(), r.t, "the upgrade of "+a.pod.Name+" is queued", func(ctx context.Context) error {
 			if code, body := rawclient.Ask(ctx, http.MethodPost, url); code != http.StatusAccepted || body != want {
@@ -257,7 +257,7 @@ func (r *round) change() {
 func (r *round) awaitRefusal(a *app) {
 	r.t.Helper()
 	poll.Check(r.t.Context(), r.t, "the upgrade of "+a.pod.Name+" waits because of the refusal", func(ctx context.Context) error {
-		code, body := rawclient.Ask(ctx, http.MethodGet, r.node.APIURL()+nodeapi.UpgradePath(r.ns, a.pod.Name))
+		code, body := rawclient.Ask(ctx, http.MethodGet, r.node.APIURL()+api.UpgradePath(r.ns, a.pod.Name))
 		if code != http.StatusOK || !strings.Contains(body, "would not come back: the apiserver refuses the new version: ") {
 			return fmt.Errorf("%d %s", code, body)
 		}
@@ -277,16 +277,16 @@ func (r *round) awaitRefusal(a *app) {
 func (r *round) check(a *app) {
 	r.t.Helper()
 	want := expected[a.fate]
-	var got nodeapi.Upgrade
+	var got api.Upgrade
 	poll.Check(r.t.Context(), r.t, "the upgrade of "+a.pod.Name+" has ended", func(ctx context.Context) error {
-		code, body := rawclient.Ask(ctx, http.MethodGet, r.node.APIURL()+nodeapi.UpgradePath(r.ns, a.pod.Name))
-		got = nodeapi.Upgrade{} // what an answer leaves out is not that of the last one
+		code, body := rawclient.Ask(ctx, http.MethodGet, r.node.APIURL()+api.UpgradePath(r.ns, a.pod.Name))
+		got = api.Upgrade{} // what an answer leaves out is not that of the last one
 		if err := json.Unmarshal([]byte(body), &got); code != http.StatusOK || err != nil || !got.State.Final() {
 			return fmt.Errorf("%d %s", code, body)
 		}
 		return nil
 	})
-	if got.State != want.state || types.UID(got.UID) != a.pod.UID || (got.State == nodeapi.Dropped) != (got.Message != "") {
+	if got.State != want.state || types.UID(got.UID) != a.pod.UID || (got.State == api.Dropped) != (got.Message != "") {
 		r.t.Errorf("%s, whose DaemonSet %s: the upgrade has ended as %+v, want %s", a.pod.Name, a.fate, got, want.state)
 	}
 	r.awaitPod(a, want.image)

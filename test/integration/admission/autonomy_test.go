@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/controller/autonomy"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
@@ -29,21 +29,21 @@ func TestTheAutonomyOfANode(t *testing.T) {
 			}
 		}
 	}
-	poll.Eventually(t, "the policy is in force", func() bool { return refusalBy(policy, create("n", autonomy.DurationAnnotation, "x")) != "" })
+	poll.Eventually(t, "the policy is in force", func() bool { return refusalBy(policy, create("n", api.AutonomyAnnotation, "x")) != "" })
 	for _, value := range []string{"0", "0s", "24h", " 1h30m ", "1.5h", "90s"} {
-		if err := create("n", autonomy.DurationAnnotation, value); err != nil {
+		if err := create("n", api.AutonomyAnnotation, value); err != nil {
 			t.Errorf("%q is refused: %v", value, err)
 		}
 	}
 	for _, value := range []string{"", "7d", "-1h", "24", "forever"} {
-		refused(create("n", autonomy.DurationAnnotation, value), strconv.Quote(value), "want a duration like 24h or 1h30m, or 0 for any outage")
+		refused(create("n", api.AutonomyAnnotation, value), strconv.Quote(value), "want a duration like 24h or 1h30m, or 0 for any outage")
 	}
 	for _, value := range []string{"true", "false", ""} {
-		if err := create("n", autonomy.OlderAnnotation, value); err != nil {
+		if err := create("n", api.OldAutonomyAnnotation, value); err != nil {
 			t.Errorf("%q is refused: %v", value, err)
 		}
 	}
-	refused(create("n", autonomy.OlderAnnotation, "1h"), `"1h"`, "want true or false")
+	refused(create("n", api.OldAutonomyAnnotation, "1h"), `"1h"`, "want true or false")
 
 	if _, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "plain"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -14,8 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
@@ -110,7 +109,7 @@ func TestWhichRollbacksTheControllerMayCarryOut(t *testing.T) {
 		t.Helper()
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Name: name, Finalizers: []string{"example.com/kept"}, // the garbage collector finds no such owner
-			Annotations: map[string]string{"note": "mine", upgrade.RollbackAnnotation: annotation},
+			Annotations: map[string]string{"note": "mine", api.RollbackAnnotation: annotation},
 			Labels:      map[string]string{"app": "a", appsv1.ControllerRevisionHashLabelKey: "new", "pod-template-generation": "2"},
 		}}
 		if owner != "" {
@@ -123,13 +122,13 @@ func TestWhichRollbacksTheControllerMayCarryOut(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	wish := upgrade.Rollback{Revision: "old", From: "new", Requested: metav1.Now()}.Encode()
+	wish := api.Rollback{Revision: "old", From: "new", Requested: metav1.Now()}.Encode()
 	create("daemon", "DaemonSet", wish)
 	create("ordinal", "StatefulSet", wish)
 	create("sidecar", "DaemonSet", wish)
 	create("replica", "ReplicaSet", wish)
 	create("orphan", "", wish)
-	create("other-wish", "DaemonSet", upgrade.Rollback{Revision: "older", From: "old"}.Encode())
+	create("other-wish", "DaemonSet", api.Rollback{Revision: "older", From: "old"}.Encode())
 	create("no-wish", "DaemonSet", "")
 	const image, hash = `"spec":{"containers":[{"name":"app","image":"app:1"}]}`, `"controller-revision-hash":"old"`
 	labels := func(all string) string { return `"metadata":{"labels":{` + all + `}}` }
@@ -175,7 +174,7 @@ func TestWhichRollbacksTheControllerMayCarryOut(t *testing.T) {
 func TestWhatTheControllerMayChangeOfAStatus(t *testing.T) {
 	const policy = "edgehub-controller-status"
 	controller, other := as(t, controllerUser), as(t, "someone")
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "status", Labels: map[string]string{"app": "a"}, Annotations: map[string]string{"note": "mine", upgrade.RollbackAnnotation: "a wish"}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "status", Labels: map[string]string{"app": "a"}, Annotations: map[string]string{"note": "mine", api.RollbackAnnotation: "a wish"}}}
 	pod.Spec = corev1.PodSpec{NodeName: "nowhere", AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{Name: "app", Image: "app:1"}}}
 	ds := daemonSet(onDelete, map[string]string{strategyKey: "OTA"})
 	ds.Name = "status"
@@ -230,10 +229,10 @@ func TestWhatTheControllerMayChangeOfAStatus(t *testing.T) {
 		return refusalBy(policy, patch(controller, "pods", label)) != "" && patch(other, "pods", label) == nil
 	})
 	for kind, texts := range map[string][]string{
-		"pods":         {condition("PodNeedUpgrade"), condition("PodRolledBack"), annotation(upgrade.TargetAnnotation), annotation("apps.openyurt.io/upgrade-policy")},
-		"nodes":        {condition("apps.openyurt.io/Autonomy"), annotation(upgrade.MissingAnnotation), gone("apps.openyurt.io/autonomy-released")},
-		"daemonsets":   {condition("RolloutComplete"), condition("RolloutProgressing"), condition("RolloutHalted"), condition("UpdateStrategyInvalid"), annotation("apps.openyurt.io/retried-at"), annotation(rollout.ReportAnnotation)},
-		"statefulsets": {annotation("apps.openyurt.io/retried-at"), annotation(rollout.ReportAnnotation)},
+		"pods":         {condition("PodNeedUpgrade"), condition("PodRolledBack"), annotation(api.TargetAnnotation), annotation("apps.openyurt.io/upgrade-policy")},
+		"nodes":        {condition("apps.openyurt.io/Autonomy"), annotation(api.MissingAnnotation), gone("apps.openyurt.io/autonomy-released")},
+		"daemonsets":   {condition("RolloutComplete"), condition("RolloutProgressing"), condition("RolloutHalted"), condition("UpdateStrategyInvalid"), annotation("apps.openyurt.io/retried-at"), annotation(api.ReportAnnotation)},
+		"statefulsets": {annotation("apps.openyurt.io/retried-at"), annotation(api.ReportAnnotation)},
 	} {
 		for _, text := range texts {
 			if err := patch(controller, kind, text); err != nil {
@@ -243,7 +242,7 @@ func TestWhatTheControllerMayChangeOfAStatus(t *testing.T) {
 	}
 	for kind, texts := range map[string][]string{
 		"pods": {
-			label, `{"metadata":{"finalizers":["example.com/never"]}}`, annotation(upgrade.RollbackAnnotation), gone("note"), annotation("apps.openyurt.io/upgrade-hold"),
+			label, `{"metadata":{"finalizers":["example.com/never"]}}`, annotation(api.RollbackAnnotation), gone("note"), annotation("apps.openyurt.io/upgrade-hold"),
 			condition("Ready"), condition("PodScheduled"), `{"status":{"conditions":[{"type":"Ready","$patch":"delete"}]}}`,
 			`{"status":{"podIP":"10.0.0.9","podIPs":[{"ip":"10.0.0.9"}]}}`, `{"status":{"phase":"Failed"}}`, `{"status":{"phase":null}}`,
 		},

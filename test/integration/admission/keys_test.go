@@ -11,9 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/edgehub-io/edgehub/controller"
-	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
@@ -81,7 +79,7 @@ func TestAMisspeltKeyIsWarnedAbout(t *testing.T) {
 		want                []string // the beginnings of warnings
 	}{
 		"a misspelt annotation":           {map[string]string{misspelt: "OTA"}, nil, []string{misspeltWords}},
-		"beside a right one":              {map[string]string{misspelt: "OTA", rollout.PausedAnnotation: "true"}, nil, []string{misspeltWords}},
+		"beside a right one":              {map[string]string{misspelt: "OTA", api.PausedAnnotation: "true"}, nil, []string{misspeltWords}},
 		"letters count":                   {map[string]string{"apps.openyurt.io/Partition": "1"}, nil, []string{"neither edgehub nor OpenYurt knows the annotation apps.openyurt.io/Partition,"}},
 		"a misspelt label":                {nil, map[string]string{misspelt: "OTA"}, []string{misspeltLabels}},
 		"an annotation written as label":  {nil, map[string]string{strategyKey: "OTA"}, []string{"the label " + strategyKey + " has no effect: edgehub reads it from an annotation"}},
@@ -126,10 +124,10 @@ func TestAKnownKeyIsNotWarnedAbout(t *testing.T) {
 	client, w := warned(t)
 	annotations := map[string]string{
 		strategyKey: "AdvancedRollingUpdate", oldStrategyKey: "auto",
-		rollout.MaxUnavailableAnnotation: "1", rollout.PartitionAnnotation: "1", rollout.PausedAnnotation: "true",
-		rollout.NodeSelectorAnnotation: "a=b", rollout.ContinueAnnotation: "7c9d", rollout.PrepullTimeoutAnnotation: "1h",
-		upgrade.PrepullAnnotation: "true", upgrade.MaxHoldAnnotation: "36h", upgrade.OwnerRollbackAnnotation: "Denied",
-		upgrade.RollbackHistoryAnnotation: "2", controller.RetriedAnnotation: "2026-01-02T03:04:05.6Z", rollout.ReportAnnotation: "{}",
+		api.MaxUnavailableAnnotation: "1", api.PartitionAnnotation: "1", api.PausedAnnotation: "true",
+		api.NodeSelectorAnnotation: "a=b", api.ContinueAnnotation: "7c9d", api.PrepullTimeoutAnnotation: "1h",
+		api.PrepullAnnotation: "true", api.MaxHoldAnnotation: "36h", api.OwnerRollbackAnnotation: "Denied",
+		api.RollbackHistoryAnnotation: "2", api.RetriedAnnotation: "2026-01-02T03:04:05.6Z", api.ReportAnnotation: "{}",
 	}
 	ds := daemonSet(onDelete, annotations)
 	ds.Labels = map[string]string{}
@@ -150,11 +148,11 @@ func TestKeysOfAPod(t *testing.T) {
 		key  string
 		want string // the beginning of a warning
 	}{
-		{upgrade.TargetAnnotation, ""}, {upgrade.PolicyAnnotation, ""}, {upgrade.HoldAnnotation, ""}, {upgrade.WaitingAnnotation, ""}, {upgrade.RollbackAnnotation, ""},
+		{api.TargetAnnotation, ""}, {api.PolicyAnnotation, ""}, {api.HoldAnnotation, ""}, {api.WaitingAnnotation, ""}, {api.RollbackAnnotation, ""},
 		{"apps.openyurt.io/pool-name", ""},
 		{misspelt, "neither edgehub nor OpenYurt knows the annotation " + misspelt + ", and it has no effect. Known are apps.openyurt.io/: upgrade-target, "},
-		{upgrade.MaxHoldAnnotation, "neither edgehub nor OpenYurt knows the annotation " + upgrade.MaxHoldAnnotation},
-		{controller.RetriedAnnotation, "neither edgehub nor OpenYurt knows the annotation " + controller.RetriedAnnotation},
+		{api.MaxHoldAnnotation, "neither edgehub nor OpenYurt knows the annotation " + api.MaxHoldAnnotation},
+		{api.RetriedAnnotation, "neither edgehub nor OpenYurt knows the annotation " + api.RetriedAnnotation},
 	} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "web-", Annotations: map[string]string{tt.key: "x"}}}
 		pod.Spec = corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:v1"}}, AutomountServiceAccountToken: new(false)}
@@ -165,7 +163,7 @@ func TestKeysOfAPod(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", tt.key, got, tt.want)
 		}
 	}
-	tryCreate(t, client, daemonSet(rolling, map[string]string{upgrade.HoldAnnotation: "x"}))
+	tryCreate(t, client, daemonSet(rolling, map[string]string{api.HoldAnnotation: "x"}))
 	if got := w.take(); len(got) != 1 {
 		t.Errorf("got %q, want a warning of a pod's annotation on a DaemonSet", got)
 	}

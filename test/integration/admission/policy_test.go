@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 const (
@@ -58,13 +58,13 @@ func TestStrategies(t *testing.T) {
 	}{
 		"no annotation at all":                         {rolling, nil, nil},
 		"annotations of others":                        {rolling, map[string]string{other: "x"}, nil},
-		"options without a strategy are none of ours":  {rolling, map[string]string{rollout.MaxUnavailableAnnotation: "abc"}, nil},
-		"options are not read with OTA":                {onDelete, map[string]string{strategyKey: "OTA", rollout.MaxUnavailableAnnotation: "abc", rollout.PrepullTimeoutAnnotation: "abc"}, nil},
-		"but for images first":                         {onDelete, map[string]string{strategyKey: "OTA", upgrade.PrepullAnnotation: "yes"}, []string{`image-prepull is "yes"`, "true or false"}},
-		"images first, with OTA":                       {onDelete, map[string]string{strategyKey: "OTA", upgrade.PrepullAnnotation: " True "}, nil},
-		"what owners may do, with OTA":                 {onDelete, map[string]string{strategyKey: "OTA", upgrade.MaxHoldAnnotation: "1d"}, []string{`max-hold is "1d"`, "36h"}},
-		"what owners may do without a strategy":        {rolling, map[string]string{upgrade.OwnerRollbackAnnotation: "no"}, nil},
-		"images first without a strategy":              {rolling, map[string]string{upgrade.PrepullAnnotation: "yes"}, nil},
+		"options without a strategy are none of ours":  {rolling, map[string]string{api.MaxUnavailableAnnotation: "abc"}, nil},
+		"options are not read with OTA":                {onDelete, map[string]string{strategyKey: "OTA", api.MaxUnavailableAnnotation: "abc", api.PrepullTimeoutAnnotation: "abc"}, nil},
+		"but for images first":                         {onDelete, map[string]string{strategyKey: "OTA", api.PrepullAnnotation: "yes"}, []string{`image-prepull is "yes"`, "true or false"}},
+		"images first, with OTA":                       {onDelete, map[string]string{strategyKey: "OTA", api.PrepullAnnotation: " True "}, nil},
+		"what owners may do, with OTA":                 {onDelete, map[string]string{strategyKey: "OTA", api.MaxHoldAnnotation: "1d"}, []string{`max-hold is "1d"`, "36h"}},
+		"what owners may do without a strategy":        {rolling, map[string]string{api.OwnerRollbackAnnotation: "no"}, nil},
+		"images first without a strategy":              {rolling, map[string]string{api.PrepullAnnotation: "yes"}, nil},
 		"OTA":                                          {onDelete, map[string]string{strategyKey: "OTA"}, nil},
 		"ota in lower case, with blanks":               {onDelete, map[string]string{strategyKey: " ota\n"}, nil},
 		"AdvancedRollingUpdate":                        {onDelete, map[string]string{strategyKey: "AdvancedRollingUpdate"}, nil},
@@ -103,34 +103,34 @@ func rolloutValues() map[string]map[string]bool {
 		"1e3": false, "0x1": false, "10%%": false, "9999999999": false, "1 2": false, "٣": false,
 	}
 	return map[string]map[string]bool{
-		rollout.MaxUnavailableAnnotation: amounts,
-		rollout.PartitionAnnotation:      amounts,
-		rollout.PausedAnnotation:         truths,
-		upgrade.PrepullAnnotation:        truths,
-		rollout.PrepullTimeoutAnnotation: {
+		api.MaxUnavailableAnnotation: amounts,
+		api.PartitionAnnotation:      amounts,
+		api.PausedAnnotation:         truths,
+		api.PrepullAnnotation:        truths,
+		api.PrepullTimeoutAnnotation: {
 			"30m": true, "12h": true, "1h30m": true, "1h0m0s": true, "1.5h": true, "0.5m": true, "90s": true, "99999s": true, "1s": true, "720h": true,
 			"719h59m60s": true, " 30m\n": true, "30m30m": true, "0h1s": true,
 			"": false, " ": false, "0": false, "0s": false, "0.999s": false, "30": false, "m": false, "-30m": false, "+30m": false, "30 m": false, "1h 30m": false,
 			"720.001h": false, "721h": false, "720h1s": false, "99999h": false, "100000s": false, "9999999999999h": false, "99999h99999h99999h": false,
 			"1d": false, "30M": false, "500ms": false, "1000ms": false, ".5h": false, "1.h": false, "1.0000h": false, "1m1m1m1m": false, "forever": false, "1h\n30m": false,
 		},
-		upgrade.MaxHoldAnnotation: {
+		api.MaxHoldAnnotation: {
 			"36h": true, "0s": true, "8760h": true, " 90m\n": true, "1.5h": true, "1h30m": true, "8759h59m60s": true,
 			"": false, " ": false, "0": false, "8760h1s": false, "8761h": false, "8760.001h": false, "-1h": false, "+1h": false, "1d": false, "500ms": false,
 			"forever": false, "99999h99999h99999h": false, "1h\n30m": false,
 		},
-		upgrade.OwnerRollbackAnnotation: {
+		api.OwnerRollbackAnnotation: {
 			"Allowed": true, "denied": true, " ALLOWED\n": true, "": false, " ": false, "allow": false, "true": false, "Allowed Denied": false,
 		},
-		upgrade.RollbackHistoryAnnotation: {
+		api.RollbackHistoryAnnotation: {
 			"0": true, "1": true, "9": true, "10": true, " 3\n": true, "007": true, "00000000000000000000010": true,
 			"": false, " ": false, "11": false, "-1": false, "+1": false, "-0": false, "1.0": false, "a": false, "99999999999999999999": false, "1 0": false, "1_0": false, "٣": false,
 		},
-		rollout.ContinueAnnotation: {
+		api.ContinueAnnotation: {
 			"7c9d8f6b5d": true, " 7c9d8f6b5d\n": true, "a": true, long: true,
 			"": false, " ": false, "true": false, "No": false, long + "a": false, "a b": false, "-a": false, "web/7c9d": false,
 		},
-		rollout.NodeSelectorAnnotation: {
+		api.NodeSelectorAnnotation: {
 			"zone=test": true, "zone==test": true, "zone!=test": true, " zone = test ": true, "zone=": true, "zone": true, "!zone": true, "! zone": true,
 			"zone=test,disk!=hdd": true, "zone = test , !disk": true, "zone=,disk": true, "example.com/zone=a": true, "a.b-c.example/Z_one.x=A_b.c-9": true,
 			"zone in (a)": true, "zone in (a,b)": true, "zone in ( a , b )": true, "zone in ()": true, "zone in (,)": true, "zone in (a,)": true,
@@ -151,7 +151,7 @@ func problemOf(annotations map[string]string) error {
 	if _, err := rollout.ParseOptions(annotations); err != nil {
 		return err
 	}
-	_, err := upgrade.ParsePolicy(annotations, false)
+	_, err := api.ParsePolicy(annotations, false)
 	return err
 }
 
@@ -181,16 +181,16 @@ func TestPolicyAndControllerAgree(t *testing.T) {
 // When only one value is wrong, both say the same about it.
 func TestTheWordsAreTheControllers(t *testing.T) {
 	for key, value := range map[string]string{
-		rollout.MaxUnavailableAnnotation:  "abc",
-		rollout.PartitionAnnotation:       "-1",
-		rollout.PausedAnnotation:          "maybe",
-		upgrade.PrepullAnnotation:         "maybe",
-		rollout.PrepullTimeoutAnnotation:  "0",
-		rollout.ContinueAnnotation:        "true",
-		rollout.NodeSelectorAnnotation:    "",
-		upgrade.MaxHoldAnnotation:         "1d",
-		upgrade.OwnerRollbackAnnotation:   "yes",
-		upgrade.RollbackHistoryAnnotation: "11",
+		api.MaxUnavailableAnnotation:  "abc",
+		api.PartitionAnnotation:       "-1",
+		api.PausedAnnotation:          "maybe",
+		api.PrepullAnnotation:         "maybe",
+		api.PrepullTimeoutAnnotation:  "0",
+		api.ContinueAnnotation:        "true",
+		api.NodeSelectorAnnotation:    "",
+		api.MaxHoldAnnotation:         "1d",
+		api.OwnerRollbackAnnotation:   "yes",
+		api.RollbackHistoryAnnotation: "11",
 	} {
 		annotations := map[string]string{strategyKey: "AdvancedRollingUpdate", key: value}
 		problem := problemOf(annotations)

@@ -6,9 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/controller"
-	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // statefulSet is a daemonSet of the other kind.
@@ -37,9 +35,9 @@ func TestStrategiesOfAStatefulSet(t *testing.T) {
 		"a rollout":                         {onDelete, map[string]string{strategyKey: "AdvancedRollingUpdate"}, []string{`"AdvancedRollingUpdate", which is no update strategy for a StatefulSet: set it to OTA, or remove it`}},
 		"a rollout by its older name":       {rolling, map[string]string{strategyKey: "auto"}, []string{"for a StatefulSet: set it to OTA and spec.updateStrategy.type to OnDelete"}},
 		"a word without meaning":            {onDelete, map[string]string{strategyKey: "x"}, []string{"which is no update strategy: set it to OTA, or"}},
-		"options of rollouts are not read":  {onDelete, map[string]string{strategyKey: "OTA", rollout.MaxUnavailableAnnotation: "abc"}, nil},
-		"images first is read with OTA too": {onDelete, map[string]string{strategyKey: "OTA", upgrade.PrepullAnnotation: "yes"}, []string{`image-prepull is "yes"`}},
-		"what owners may do":                {onDelete, map[string]string{strategyKey: "OTA", upgrade.RollbackHistoryAnnotation: "11"}, []string{`rollback-history is "11"`}},
+		"options of rollouts are not read":  {onDelete, map[string]string{strategyKey: "OTA", api.MaxUnavailableAnnotation: "abc"}, nil},
+		"images first is read with OTA too": {onDelete, map[string]string{strategyKey: "OTA", api.PrepullAnnotation: "yes"}, []string{`image-prepull is "yes"`}},
+		"what owners may do":                {onDelete, map[string]string{strategyKey: "OTA", api.RollbackHistoryAnnotation: "11"}, []string{`rollback-history is "11"`}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +50,7 @@ func TestStrategiesOfAStatefulSet(t *testing.T) {
 
 func TestAMisspeltKeyOfAStatefulSetIsWarnedAbout(t *testing.T) {
 	client, w := warned(t)
-	for key, want := range map[string]int{misspelt: 1, strategyKey: 0, upgrade.MaxHoldAnnotation: 0, controller.RetriedAnnotation: 0, upgrade.HoldAnnotation: 1} {
+	for key, want := range map[string]int{misspelt: 1, strategyKey: 0, api.MaxHoldAnnotation: 0, api.RetriedAnnotation: 0, api.HoldAnnotation: 1} {
 		sts := statefulSet(appsv1.OnDeleteStatefulSetStrategyType, map[string]string{key: "OTA"})
 		if _, err := client.AppsV1().StatefulSets(namespace).Create(t.Context(), sts, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 			t.Errorf("%s: refused: %v", key, err)

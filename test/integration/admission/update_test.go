@@ -8,21 +8,20 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
 // DaemonSets that are there before the policy is, by name.
 var early = map[string]*appsv1.DaemonSet{
 	"plain":          daemonSet(rolling, nil),
-	"right":          daemonSet(onDelete, map[string]string{strategyKey: "AdvancedRollingUpdate", rollout.MaxUnavailableAnnotation: "2"}),
+	"right":          daemonSet(onDelete, map[string]string{strategyKey: "AdvancedRollingUpdate", api.MaxUnavailableAnnotation: "2"}),
 	"older-key":      daemonSet(onDelete, map[string]string{oldStrategyKey: "auto"}),
 	"wrong-strategy": daemonSet(onDelete, map[string]string{strategyKey: "Advanced"}),
-	"wrong-maximum":  daemonSet(onDelete, map[string]string{strategyKey: "AdvancedRollingUpdate", rollout.MaxUnavailableAnnotation: "abc"}),
-	"wrong-type":     daemonSet(rolling, map[string]string{strategyKey: "AdvancedRollingUpdate", rollout.MaxUnavailableAnnotation: "abc"}),
-	"ota":            daemonSet(onDelete, map[string]string{strategyKey: "OTA", rollout.MaxUnavailableAnnotation: "abc"}),
-	"wrong-prepull":  daemonSet(onDelete, map[string]string{strategyKey: "OTA", upgrade.PrepullAnnotation: "yes", rollout.PrepullTimeoutAnnotation: "0"}),
+	"wrong-maximum":  daemonSet(onDelete, map[string]string{strategyKey: "AdvancedRollingUpdate", api.MaxUnavailableAnnotation: "abc"}),
+	"wrong-type":     daemonSet(rolling, map[string]string{strategyKey: "AdvancedRollingUpdate", api.MaxUnavailableAnnotation: "abc"}),
+	"ota":            daemonSet(onDelete, map[string]string{strategyKey: "OTA", api.MaxUnavailableAnnotation: "abc"}),
+	"wrong-prepull":  daemonSet(onDelete, map[string]string{strategyKey: "OTA", api.PrepullAnnotation: "yes", api.PrepullTimeoutAnnotation: "0"}),
 }
 
 func createWrongOnes(ctx context.Context) error {
@@ -67,33 +66,33 @@ func TestOnlyWhatARequestSetsIsLookedAt(t *testing.T) {
 	}{
 		"a new image for one that did not opt in":                   {"plain", image, nil},
 		"a new image for one that did":                              {"right", image, nil},
-		"a wrong maximum in place of a right one":                   {"right", annotate(rollout.MaxUnavailableAnnotation, "101%"), []string{`max-unavailable is "101%"`}},
-		"a wrong partition beside a right maximum":                  {"right", annotate(rollout.PartitionAnnotation, "-1"), []string{`partition is "-1"`}},
+		"a wrong maximum in place of a right one":                   {"right", annotate(api.MaxUnavailableAnnotation, "101%"), []string{`max-unavailable is "101%"`}},
+		"a wrong partition beside a right maximum":                  {"right", annotate(api.PartitionAnnotation, "-1"), []string{`partition is "-1"`}},
 		"a wrong strategy in place of a right one":                  {"right", annotate(strategyKey, "x"), []string{`is "x"`}},
 		"RollingUpdate in place of OnDelete":                        {"right", update(rolling), []string{"type is RollingUpdate", "OnDelete"}},
 		"opting out":                                                {"right", without(strategyKey), nil},
 		"a wrong newer key beside a right older one":                {"older-key", annotate(strategyKey, "x"), []string{strategyKey + ` is "x"`}},
 		"a new image for one whose strategy was wrong before":       {"wrong-strategy", image, nil},
-		"a pause for one whose strategy was wrong before":           {"wrong-strategy", annotate(rollout.PausedAnnotation, "true"), nil},
+		"a pause for one whose strategy was wrong before":           {"wrong-strategy", annotate(api.PausedAnnotation, "true"), nil},
 		"another wrong strategy in place of a wrong one":            {"wrong-strategy", annotate(strategyKey, "AdvancedRolling"), []string{`is "AdvancedRolling"`}},
 		"a right strategy in place of a wrong one":                  {"wrong-strategy", annotate(strategyKey, "AdvancedRollingUpdate"), nil},
 		"a new image for one whose maximum was wrong before":        {"wrong-maximum", image, nil},
 		"a label for one whose maximum was wrong before":            {"wrong-maximum", label, nil},
-		"a pause for one whose maximum was wrong before":            {"wrong-maximum", annotate(rollout.PausedAnnotation, "true"), nil},
-		"another wrong maximum in place of a wrong one":             {"wrong-maximum", annotate(rollout.MaxUnavailableAnnotation, "abcd"), []string{`max-unavailable is "abcd"`}},
-		"a right maximum in place of a wrong one":                   {"wrong-maximum", annotate(rollout.MaxUnavailableAnnotation, "3"), nil},
-		"no maximum in place of a wrong one":                        {"wrong-maximum", without(rollout.MaxUnavailableAnnotation), nil},
+		"a pause for one whose maximum was wrong before":            {"wrong-maximum", annotate(api.PausedAnnotation, "true"), nil},
+		"another wrong maximum in place of a wrong one":             {"wrong-maximum", annotate(api.MaxUnavailableAnnotation, "abcd"), []string{`max-unavailable is "abcd"`}},
+		"a right maximum in place of a wrong one":                   {"wrong-maximum", annotate(api.MaxUnavailableAnnotation, "3"), nil},
+		"no maximum in place of a wrong one":                        {"wrong-maximum", without(api.MaxUnavailableAnnotation), nil},
 		"a new image for one that had RollingUpdate before":         {"wrong-type", image, nil},
 		"another strategy for one that had RollingUpdate before":    {"wrong-type", annotate(strategyKey, "OTA"), []string{`is "OTA"`, "to OnDelete"}},
 		"OnDelete, by which a wrong maximum comes into force":       {"wrong-type", update(onDelete), []string{`max-unavailable is "abc"`}},
 		"a strategy by which a wrong maximum comes into force":      {"ota", annotate(strategyKey, "AdvancedRollingUpdate"), []string{`max-unavailable is "abc"`}},
 		"a new image for one whose prepull was wrong before":        {"wrong-prepull", image, nil},
-		"another wrong prepull in place of a wrong one":             {"wrong-prepull", annotate(upgrade.PrepullAnnotation, "no"), []string{`image-prepull is "no"`}},
-		"a strategy with which prepull is as wrong as before":       {"wrong-prepull", without(rollout.PrepullTimeoutAnnotation, annotate(strategyKey, "auto")), nil},
+		"another wrong prepull in place of a wrong one":             {"wrong-prepull", annotate(api.PrepullAnnotation, "no"), []string{`image-prepull is "no"`}},
+		"a strategy with which prepull is as wrong as before":       {"wrong-prepull", without(api.PrepullTimeoutAnnotation, annotate(strategyKey, "auto")), nil},
 		"a strategy by which a wrong timeout comes into force":      {"wrong-prepull", annotate(strategyKey, "auto"), []string{`image-prepull-timeout is "0"`}},
 		"opting in without OnDelete":                                {"plain", annotate(strategyKey, "OTA"), []string{"to OnDelete"}},
 		"opting in with the older key":                              {"plain", annotate(oldStrategyKey, "OTA"), []string{oldStrategyKey, "to OnDelete"}},
-		"a wrong maximum for one that did not opt in, so no matter": {"plain", annotate(rollout.MaxUnavailableAnnotation, "abc"), nil},
+		"a wrong maximum for one that did not opt in, so no matter": {"plain", annotate(api.MaxUnavailableAnnotation, "abc"), nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

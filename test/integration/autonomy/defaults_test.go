@@ -13,6 +13,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller"
 	"github.com/edgehub-io/edgehub/controller/autonomy"
 	"github.com/edgehub-io/edgehub/controller/successor"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
@@ -35,7 +36,7 @@ func TestTheApiserversDefaultsAreAsked(t *testing.T) {
 	s.awaitCondition(corev1.ConditionTrue, autonomy.ReasonApplied, "for up to 1h0m0s")
 	s.cutOff()
 	s.stayed()
-	s.annotate(autonomy.DurationAnnotation, "")
+	s.annotate(api.AutonomyAnnotation, "")
 	s.awaitEvicted() // with the 3 s that they had
 }
 

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/controller/autonomy"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // A node is away for longer than pods tolerate. With the annotation its pods stay, and there are no others;
@@ -29,15 +30,15 @@ func TestPodsStayOnANodeThatIsAway(t *testing.T) {
 	since, _ := autonomy.AwaySince(plain.node())
 	t.Logf("without the annotation, pods were evicted %v after the node was tainted", plain.evictedAfter(since))
 
-	kept.annotate(autonomy.DurationAnnotation, "7d")
+	kept.annotate(api.AutonomyAnnotation, "7d")
 	kept.awaitCondition(corev1.ConditionTrue, autonomy.ReasonInvalid, `"7d"`, "pods stay as they are")
 	kept.awaitTolerations("3600")
 	kept.connect()
 	kept.stayed()
 
-	kept.annotate(autonomy.DurationAnnotation, "0")
+	kept.annotate(api.AutonomyAnnotation, "0")
 	kept.awaitTolerations("forever")
-	kept.annotate(autonomy.DurationAnnotation, "")
+	kept.annotate(api.AutonomyAnnotation, "")
 	kept.awaitTolerations(toleration)
 	kept.awaitCondition(corev1.ConditionFalse, autonomy.ReasonRemoved)
 	for _, workload := range kept.workloads() {
@@ -59,11 +60,11 @@ func TestChangesDuringAnOutage(t *testing.T) {
 		after  string
 		reason string // of the condition
 	}{
-		"removed-1h":   {"1h", autonomy.DurationAnnotation, "", autonomy.ReasonRemoved},
-		"removed-0":    {"0", autonomy.DurationAnnotation, "", autonomy.ReasonRemoved},
-		"shortened-1h": {"1h", autonomy.DurationAnnotation, "1s", autonomy.ReasonApplied},
-		"released-1h":  {"1h", autonomy.ReleasedAnnotation, time.Now().Format(time.RFC3339), autonomy.ReasonReleased},
-		"released-0":   {"0", autonomy.ReleasedAnnotation, time.Now().Format(time.RFC3339), autonomy.ReasonReleased},
+		"removed-1h":   {"1h", api.AutonomyAnnotation, "", autonomy.ReasonRemoved},
+		"removed-0":    {"0", api.AutonomyAnnotation, "", autonomy.ReasonRemoved},
+		"shortened-1h": {"1h", api.AutonomyAnnotation, "1s", autonomy.ReasonApplied},
+		"released-1h":  {"1h", api.ReleasedAnnotation, time.Now().Format(time.RFC3339), autonomy.ReasonReleased},
+		"released-0":   {"0", api.ReleasedAnnotation, time.Now().Format(time.RFC3339), autonomy.ReasonReleased},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -86,8 +87,8 @@ func TestChangesDuringAnOutage(t *testing.T) {
 				}
 				return true
 			})
-			if tt.key == autonomy.ReleasedAnnotation {
-				s.await("the release is over", func() bool { return s.node().Annotations[autonomy.ReleasedAnnotation] == "" })
+			if tt.key == api.ReleasedAnnotation {
+				s.await("the release is over", func() bool { return s.node().Annotations[api.ReleasedAnnotation] == "" })
 				s.awaitCondition(corev1.ConditionTrue, autonomy.ReasonApplied)
 			}
 		})
@@ -118,7 +119,7 @@ func TestChangesDuringAnOutage(t *testing.T) {
 		if c := autonomy.ConditionOf(s.node()); c != nil {
 			t.Errorf("the condition is %+v", c)
 		}
-		s.annotate(autonomy.DurationAnnotation, "1h")
+		s.annotate(api.AutonomyAnnotation, "1h")
 		s.awaitTolerations("3600")
 		s.awaitCondition(corev1.ConditionTrue, autonomy.ReasonApplied)
 		s.cutOff()
@@ -132,7 +133,7 @@ func TestChangesDuringAnOutage(t *testing.T) {
 		other.awaitTolerations("30")
 		s.cutOff()
 		other.cutOff()
-		s.annotate(autonomy.DurationAnnotation, "1h")
+		s.annotate(api.AutonomyAnnotation, "1h")
 		s.awaitTolerations("3600")
 		other.awaitEvicted()
 		s.stayed()

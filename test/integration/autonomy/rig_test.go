@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/controller/autonomy"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
@@ -36,7 +37,7 @@ func newSite(t *testing.T, name, annotation string) *site {
 		t.Fatal(err)
 	}
 	if annotation != "" {
-		s.annotate(autonomy.DurationAnnotation, annotation)
+		s.annotate(api.AutonomyAnnotation, annotation)
 	}
 	s.deploy()
 	return s

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/controller/autonomy"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
@@ -45,7 +46,7 @@ func TestManyNodesAtOnce(t *testing.T) {
 	qps := strconv.Itoa(pods / 4) // what few pods need seconds for
 	first := startProcess(t, "--kube-api-qps="+qps, "--kube-api-burst="+qps)
 	for i := range nodes {
-		g.Go(func() error { return annotate(ctx, manyName(i), autonomy.DurationAnnotation, "24h") })
+		g.Go(func() error { return annotate(ctx, manyName(i), api.AutonomyAnnotation, "24h") })
 	}
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
@@ -279,7 +279,7 @@ func TestTheNodesHTTPAPIIsForProgramsOutsideOfContainers(t *testing.T) {
 	}
 	paths := []string{
 		"/pods", "/debug/cache", "/openyurt.io/v1/imagepulls", "/nonsense",
-		nodeapi.Page, "/page/app.js", nodeapi.Apps, nodeapi.Node, nodeapi.Events, nodeapi.Stream, nodeapi.Bundle, nodeapi.WebCodes, nodeapi.WebTokens,
+		api.Page, "/page/app.js", api.Apps, api.Node, api.Events, api.Stream, api.Bundle, api.WebCodes, api.WebTokens,
 	}
 	for _, path := range paths {
 		out := pod.do(order{Get: h.API + path})

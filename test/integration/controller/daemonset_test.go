@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
@@ -96,8 +96,8 @@ func (f *fixture) replace(pod string) {
 
 // describe returns the marks on a pod in a word or two.
 func describe(pod *corev1.Pod) string {
-	c := upgrade.Condition(pod, upgrade.NeedCondition)
-	_, annotated := pod.Annotations[upgrade.TargetAnnotation]
+	c := api.Condition(pod, api.NeedCondition)
+	_, annotated := pod.Annotations[api.TargetAnnotation]
 	if c == nil {
 		return fmt.Sprintf("unmarked, annotated=%t", annotated)
 	}

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
@@ -27,9 +27,9 @@ func TestAnUpgradeAndItsUndo(t *testing.T) {
 	f.SetImage("app:2")
 	f.await(map[string]int{needsOne: nodes})
 	f.AwaitEvent("UpgradeAvailable", "Normal", "3 of 3 pods")
-	f.AwaitCondition(rollout.CompleteCondition, corev1.ConditionFalse, rollout.ReasonWaitingForOwners, "0 of 3 nodes updated, 3 waiting for their owner")
+	f.AwaitCondition(api.CompleteCondition, corev1.ConditionFalse, rollout.ReasonWaitingForOwners, "0 of 3 nodes updated, 3 waiting for their owner")
 	checkTarget(t, f, "app:2")
-	f.Kubectl("annotate", "pod", f.names()[0], upgrade.TargetAnnotation+"-") // somebody's mistake
+	f.Kubectl("annotate", "pod", f.names()[0], api.TargetAnnotation+"-") // somebody's mistake
 	f.await(map[string]int{needsOne: nodes})
 
 	// The node of the first pod takes it.
@@ -43,7 +43,7 @@ func TestAnUpgradeAndItsUndo(t *testing.T) {
 		t.Errorf("%d pods were replaced, want the one that was deleted", len(before))
 	}
 	f.AwaitEvent("UpgradeAvailable", "2 of 3 pods")
-	f.AwaitCondition(rollout.CompleteCondition, corev1.ConditionFalse, rollout.ReasonWaitingForOwners, "1 of 3 nodes updated, 2 waiting")
+	f.AwaitCondition(api.CompleteCondition, corev1.ConditionFalse, rollout.ReasonWaitingForOwners, "1 of 3 nodes updated, 2 waiting")
 
 	// kubectl rollout undo: the pods that never left v1 are at the target again,
 	// and the one that took v2 is not.
@@ -51,7 +51,7 @@ func TestAnUpgradeAndItsUndo(t *testing.T) {
 	f.Kubectl("rollout", "undo", "daemonset/"+name)
 	poll.Eventually(t, "all conditions are about "+v1, func() bool { // one pod after the other
 		for _, pod := range f.pods() {
-			if upgrade.RevisionOf(upgrade.Condition(pod, upgrade.NeedCondition)) != v1 {
+			if api.RevisionOf(api.Condition(pod, api.NeedCondition)) != v1 {
 				return false
 			}
 		}
@@ -68,7 +68,7 @@ func TestAnUpgradeAndItsUndo(t *testing.T) {
 			f.replace(pod)
 		}
 	}
-	f.AwaitCondition(rollout.CompleteCondition, corev1.ConditionTrue, rollout.ReasonComplete, v1, "3 of 3 nodes updated")
+	f.AwaitCondition(api.CompleteCondition, corev1.ConditionTrue, rollout.ReasonComplete, v1, "3 of 3 nodes updated")
 	if n := r.Calls()["DELETE pods"]; n != 0 {
 		t.Errorf("the controller deleted %d pods", n)
 	}
@@ -81,16 +81,16 @@ func TestAnUpgradeAndItsUndo(t *testing.T) {
 func checkTarget(t *testing.T, f *fixture, image string) {
 	t.Helper()
 	for _, pod := range f.pods() {
-		target, ok, err := upgrade.TargetOf(pod)
+		target, ok, err := api.TargetOf(pod)
 		if !ok || err != nil {
 			t.Fatalf("target of pod %s: %t, %v", pod.Name, ok, err)
 		}
-		c := upgrade.Condition(pod, upgrade.NeedCondition)
-		if target.Revision == hashOf(pod) || upgrade.RevisionOf(c) != target.Revision {
+		c := api.Condition(pod, api.NeedCondition)
+		if target.Revision == hashOf(pod) || api.RevisionOf(c) != target.Revision {
 			t.Errorf("pod %s at %s has target %q and message %q", pod.Name, hashOf(pod), target.Revision, c.Message)
 		}
-		if target.Containers[0] != (upgrade.Image{Name: "app", Image: image}) ||
-			target.InitContainers[0] != (upgrade.Image{Name: "init", Image: "init:1"}) || target.ImagePullSecrets[0] != "pull" {
+		if target.Containers[0] != (api.TargetImage{Name: "app", Image: image}) ||
+			target.InitContainers[0] != (api.TargetImage{Name: "init", Image: "init:1"}) || target.ImagePullSecrets[0] != "pull" {
 			t.Errorf("pod %s has target %+v", pod.Name, target)
 		}
 		if c.LastTransitionTime.IsZero() {

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
@@ -154,7 +154,7 @@ func TestAStatefulSetIsUpgradedByTheOwnersOfItsNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	target, ok, err := upgrade.TargetOf(s.stateful()["web-5"])
+	target, ok, err := api.TargetOf(s.stateful()["web-5"])
 	if !ok || err != nil || target.Revision != sts.Status.UpdateRevision || target.Containers[0].Image != "app:2" || target.MinReadySeconds != 3 {
 		t.Errorf("the target is %+v, %t, %v; want revision %s with app:2", target, ok, err, sts.Status.UpdateRevision)
 	}
@@ -230,8 +230,8 @@ func TestTheNextPodOfAStatefulSetKeepsItsVolume(t *testing.T) {
 	}
 
 	// Its owner goes back, and Kubernetes counts the pod as one of the earlier revision, and leaves it alone.
-	wish := upgrade.Rollback{Revision: hashOf(before), From: hashOf(next), Requested: metav1.Now()}.Encode()
-	s.patchStatus("web-5", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, upgrade.RollbackAnnotation, wish))
+	wish := api.Rollback{Revision: hashOf(before), From: hashOf(next), Requested: metav1.Now()}.Encode()
+	s.patchStatus("web-5", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, api.RollbackAnnotation, wish))
 	poll.Eventually(t, "web-5 is rolled back", func() bool {
 		sts, err := env.Admin.AppsV1().StatefulSets(s.Namespace).Get(t.Context(), name, metav1.GetOptions{})
 		return err == nil && sts.Status.UpdatedReplicas == 0 && describe(s.stateful()["web-5"]) == "True/RolledBackByOwner, annotated=true"

@@ -21,7 +21,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/edgehub-io/edgehub/controller/autonomy"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/audit"
 	"github.com/edgehub-io/edgehub/test/internal/freeport"
 )
@@ -97,7 +97,7 @@ func (s *scenario) pod(name string) *corev1.Pod {
 	}
 	for i := range list.Items {
 		pod := &list.Items[i]
-		ready := upgrade.Condition(pod, corev1.PodReady)
+		ready := api.Condition(pod, corev1.PodReady)
 		if pod.DeletionTimestamp == nil && ready != nil && ready.Status == corev1.ConditionTrue {
 			return pod
 		}
@@ -120,7 +120,7 @@ func (s *scenario) needs(want corev1.ConditionStatus) bool {
 	if pod == nil {
 		return false
 	}
-	c := upgrade.Condition(pod, upgrade.NeedCondition)
+	c := api.Condition(pod, api.NeedCondition)
 	return c != nil && c.Status == want
 }
 
@@ -168,7 +168,7 @@ func (s *scenario) play() {
 		{"the rollout is complete", func() {}, s.complete},
 		{"there is no quota", s.removeQuota, func() bool { return true }},
 		{"the autonomy of its node changes", s.setAutonomy, s.autonomous},
-		{"a pod of a StatefulSet is told that it needs nothing", s.createOrdered, func() bool { return upgrade.Condition(s.get(ordered+"-0"), upgrade.NeedCondition) != nil }},
+		{"a pod of a StatefulSet is told that it needs nothing", s.createOrdered, func() bool { return api.Condition(s.get(ordered+"-0"), api.NeedCondition) != nil }},
 		{"Kubernetes is made to try again to make it", s.endOrdered, s.triedAgain},
 	} {
 		step.do()
@@ -253,7 +253,7 @@ func (s *scenario) get(name string) *corev1.Pod {
 // setAutonomy has pods stay on their node, should that be away.
 func (s *scenario) setAutonomy() {
 	s.t.Helper()
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"1h"}}}`, autonomy.DurationAnnotation)
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"1h"}}}`, api.AutonomyAnnotation)
 	if _, err := env.admin.CoreV1().Nodes().Patch(s.t.Context(), s.pod(told).Spec.NodeName, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		s.t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // TestContainerdAbsent at the start and killed amid a pull: the hub serves on, says
@@ -48,7 +48,7 @@ func (r *rig) expectUnavailable(d *daemon) {
 	if image.NextRetry == nil || !strings.Contains(image.LastError, r.containerd.Socket()) {
 		r.Errorf("the failure does not say when it is tried again, or of which socket: %+v", image)
 	}
-	for _, path := range []string{nodeapi.Healthz, nodeapi.Readyz, nodeapi.Pods, nodeapi.Metrics, nodeapi.ImagePulls} {
+	for _, path := range []string{api.Healthz, api.Readyz, api.Pods, api.Metrics, api.ImagePulls} {
 		a := r.call(http.MethodGet, path)
 		r.expect(a, http.StatusOK, "")
 		if a.took > soon {

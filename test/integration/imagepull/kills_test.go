@@ -11,7 +11,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // lostToKill is how many bytes of a blob may be sent twice each time that the hub is killed
@@ -138,7 +138,7 @@ func (r *rig) askAll(daemons []*daemon) error {
 func (r *rig) pulling() bool {
 	r.Helper()
 	for _, s := range r.list() {
-		if s.State == nodeapi.Pulling {
+		if s.State == api.Pulling {
 			return true
 		}
 	}

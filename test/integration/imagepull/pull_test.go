@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // TestPulled is what a node's owner sees who asks for the images of an upgrade with
@@ -27,7 +27,7 @@ func TestPulled(t *testing.T) {
 
 	var growing []int64
 	for _, s := range r.watch(pod) {
-		if i := s.Images[0]; i.State == nodeapi.Pulling && i.BytesDone > 0 && i.BytesDone < i.BytesTotal {
+		if i := s.Images[0]; i.State == api.Pulling && i.BytesDone > 0 && i.BytesDone < i.BytesTotal {
 			growing = append(growing, i.BytesDone)
 		}
 	}
@@ -37,7 +37,7 @@ func TestPulled(t *testing.T) {
 	got := r.state(pod) // the watch has ended by itself
 	digest, err := image.Digest()
 	r.must(err)
-	if i := got.Images[0]; got.State != nodeapi.Ready || got.Revision != d.revision || i.Image != reference || i.Digest != digest.String() ||
+	if i := got.Images[0]; got.State != api.Ready || got.Revision != d.revision || i.Image != reference || i.Digest != digest.String() ||
 		i.BytesDone != i.BytesTotal || i.BytesTotal < size || i.Attempts != 1 {
 		t.Errorf("after the watch the state is %+v", got)
 	}

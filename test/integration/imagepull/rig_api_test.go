@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/metric"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 	"github.com/edgehub-io/edgehub/test/internal/rawclient"
@@ -52,7 +52,7 @@ func (r *rig) read(path string, into any) {
 	}
 }
 
-func (r *rig) path(pod string) string { return nodeapi.ImagePullPath(r.namespace, pod) }
+func (r *rig) path(pod string) string { return api.ImagePullPath(r.namespace, pod) }
 
 // soon is how long an answer may take that waits neither for containerd nor for a
 // registry, and for the cloud only until that counts as lost: after 2.5 s, if the hub is
@@ -83,7 +83,7 @@ func (r *rig) awaitMark(pod string) {
 }
 
 // state is how far the pre-pull of a pod is; nothing where there is none.
-func (r *rig) state(pod string) (s nodeapi.ImagePull) {
+func (r *rig) state(pod string) (s api.ImagePull) {
 	r.Helper()
 	if r.call(http.MethodGet, r.path(pod)).code != http.StatusNotFound {
 		r.read(r.path(pod), &s)
@@ -92,7 +92,7 @@ func (r *rig) state(pod string) (s nodeapi.ImagePull) {
 }
 
 // awaitState waits until the pre-pull of a pod is as holds wants.
-func (r *rig) awaitState(pod, what string, holds func(nodeapi.ImagePull) bool) (last nodeapi.ImagePull) {
+func (r *rig) awaitState(pod, what string, holds func(api.ImagePull) bool) (last api.ImagePull) {
 	r.Helper()
 	defer func() {
 		if r.Failed() {
@@ -106,16 +106,16 @@ func (r *rig) awaitState(pod, what string, holds func(nodeapi.ImagePull) bool) (
 	return last
 }
 
-func (r *rig) awaitReady(pod string) nodeapi.ImagePull {
+func (r *rig) awaitReady(pod string) api.ImagePull {
 	r.Helper()
-	return r.awaitState(pod, "the images for "+pod+" are on the node", func(s nodeapi.ImagePull) bool { return s.State == nodeapi.Ready })
+	return r.awaitState(pod, "the images for "+pod+" are on the node", func(s api.ImagePull) bool { return s.State == api.Ready })
 }
 
 // awaitFailure waits until the first image of a pod's pre-pull has failed, and why.
-func (r *rig) awaitFailure(pod, reason string) nodeapi.Image {
+func (r *rig) awaitFailure(pod, reason string) api.Image {
 	r.Helper()
-	s := r.awaitState(pod, "the pull for "+pod+" fails with "+reason, func(s nodeapi.ImagePull) bool {
-		return len(s.Images) > 0 && s.Images[0].State == nodeapi.Failed && s.Images[0].Reason == reason // and not that of an attempt before
+	s := r.awaitState(pod, "the pull for "+pod+" fails with "+reason, func(s api.ImagePull) bool {
+		return len(s.Images) > 0 && s.Images[0].State == api.Failed && s.Images[0].Reason == reason // and not that of an attempt before
 	})
 	if text := s.Images[0].LastError; text == "" || strings.Contains(text, "\n") {
 		r.Errorf("the failure %s is not told in one line: %q", reason, text)
@@ -125,12 +125,12 @@ func (r *rig) awaitFailure(pod, reason string) nodeapi.Image {
 }
 
 // watch follows a pre-pull until the hub ends the stream.
-func (r *rig) watch(pod string) (seen []nodeapi.ImagePull) {
+func (r *rig) watch(pod string) (seen []api.ImagePull) {
 	r.Helper()
 	a := r.call(http.MethodGet, r.path(pod)+"?watch=true")
 	r.expect(a, http.StatusOK, "")
 	for line := range strings.Lines(a.body) {
-		var s nodeapi.ImagePull
+		var s api.ImagePull
 		r.must(json.Unmarshal([]byte(line), &s))
 		seen = append(seen, s)
 	}
@@ -138,17 +138,17 @@ func (r *rig) watch(pod string) (seen []nodeapi.ImagePull) {
 }
 
 // list is the whole queue.
-func (r *rig) list() []nodeapi.ImagePull {
+func (r *rig) list() []api.ImagePull {
 	r.Helper()
-	var l nodeapi.ImagePullList
-	r.read(nodeapi.ImagePulls, &l)
+	var l api.ImagePullList
+	r.read(api.ImagePulls, &l)
 	return l.Items
 }
 
 // metric is the sum of a metric over all lines with these labels.
 func (r *rig) metric(name string, labels ...string) float64 {
 	r.Helper()
-	sum, found, err := metric.Sum(r.call(http.MethodGet, nodeapi.Metrics).body, name, labels...)
+	sum, found, err := metric.Sum(r.call(http.MethodGet, api.Metrics).body, name, labels...)
 	r.must(err)
 	if !found {
 		r.Errorf("there is no metric %s%v", name, labels)

@@ -14,8 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
@@ -126,18 +125,18 @@ func (d *daemon) mark(prepull bool) {
 	d.Helper()
 	set, err := env.admin.AppsV1().DaemonSets(d.namespace).Get(d.Context(), d.name, metav1.GetOptions{})
 	d.must(err)
-	target := upgrade.NewTarget(d.revision, &set.Spec.Template.Spec)
+	target := api.NewTarget(d.revision, &set.Spec.Template.Spec)
 	if prepull {
 		target.Prepull = &metav1.Time{Time: time.Now()}
 	}
 	d.patchPod(d.pod, map[string]any{
-		"metadata": map[string]any{"annotations": map[string]string{upgrade.TargetAnnotation: target.Encode()}},
+		"metadata": map[string]any{"annotations": map[string]string{api.TargetAnnotation: target.Encode()}},
 		"status":   map[string]any{"conditions": []corev1.PodCondition{need(d.revision)}},
 	})
 }
 
 func need(revision string) corev1.PodCondition {
-	return corev1.PodCondition{Type: upgrade.NeedCondition, Status: corev1.ConditionTrue, Message: upgrade.Message(revision)}
+	return corev1.PodCondition{Type: api.NeedCondition, Status: corev1.ConditionTrue, Message: api.Message(revision)}
 }
 
 // patchPod changes annotations and status, like controller and kubelet.
@@ -154,19 +153,19 @@ func (r *rig) knowsMark(pod string) bool {
 	r.Helper()
 	want, err := env.admin.CoreV1().Pods(r.namespace).Get(r.Context(), pod, metav1.GetOptions{})
 	r.must(err)
-	a := r.call(http.MethodGet, nodeapi.Pods)
+	a := r.call(http.MethodGet, api.Pods)
 	var list corev1.PodList
 	if a.code != http.StatusOK || json.Unmarshal([]byte(a.body), &list) != nil {
 		return false
 	}
 	return slices.ContainsFunc(list.Items, func(p corev1.Pod) bool {
-		return p.UID == want.UID && p.Annotations[upgrade.TargetAnnotation] == want.Annotations[upgrade.TargetAnnotation]
+		return p.UID == want.UID && p.Annotations[api.TargetAnnotation] == want.Annotations[api.TargetAnnotation]
 	})
 }
 
 // conditionText returns status, reason and message of the condition PodImageReady, or "nothing".
 func conditionText(pod *corev1.Pod) string {
-	c := upgrade.Condition(pod, upgrade.ImageCondition)
+	c := api.Condition(pod, api.ImageCondition)
 	if c == nil {
 		return "nothing"
 	}
@@ -182,11 +181,11 @@ func (d *daemon) condition() string {
 }
 
 // ready returns the pod's condition once its images are ready.
-func (d *daemon) ready() string { return "True PrepullReady " + upgrade.Message(d.revision) }
+func (d *daemon) ready() string { return "True PrepullReady " + api.Message(d.revision) }
 
 // not returns the pod's condition while they are not ready.
 func (d *daemon) not(reason string) string {
-	return "False Prepull" + reason + " " + upgrade.Message(d.revision)
+	return "False Prepull" + reason + " " + api.Message(d.revision)
 }
 
 // awaitCondition waits until the pod has this condition in the cloud.
@@ -259,6 +258,6 @@ func (d *daemon) upgrade() {
 
 // online reports whether the hub reports that it is online.
 func (r *rig) online() bool {
-	a := r.call(http.MethodGet, nodeapi.Readyz)
+	a := r.call(http.MethodGet, api.Readyz)
 	return a.code == http.StatusOK && strings.TrimSpace(a.body) == "OK"
 }

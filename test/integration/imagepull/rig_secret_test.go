@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/secretscan"
 )
 
@@ -80,7 +80,7 @@ func (r *rig) expectNoSecret() {
 func (d *daemon) expectNoSecretTold() {
 	d.Helper()
 	texts := map[string]string{}
-	for _, path := range []string{nodeapi.Metrics, nodeapi.Pods, nodeapi.ImagePulls, nodeapi.Cache, d.path(d.pod.Name)} {
+	for _, path := range []string{api.Metrics, api.Pods, api.ImagePulls, api.Cache, d.path(d.pod.Name)} {
 		a := d.call(http.MethodGet, path)
 		d.expect(a, http.StatusOK, "")
 		texts["GET "+path] = a.body

@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
@@ -21,7 +21,7 @@ func TestWhileTheNodeIsDeletedUpgradesWait(t *testing.T) {
 	pod := e.pods(1)["deleted"]
 	setImage(t, "deleted", "app.invalid/app:v2")
 	e.awaitMarks(1)
-	kubelet := &api{url: e.hub.Plain}
+	kubelet := &nodeAPI{url: e.hub.Plain}
 	own := "/api/v1/nodes/" + e.hub.Name
 	expect(t, kubelet.call(t.Context(), http.MethodGet, own), http.StatusOK, e.hub.Name)
 
@@ -30,12 +30,12 @@ func TestWhileTheNodeIsDeletedUpgradesWait(t *testing.T) {
 		expect(t, kubelet.call(t.Context(), http.MethodGet, own+query), http.StatusNotFound, "not found")
 	}
 	says := "the cloud has no Node " + e.hub.Name
-	for _, path := range []string{nodeapi.Readyz, nodeapi.Node} {
+	for _, path := range []string{api.Readyz, api.Node} {
 		expect(t, e.node.call(t.Context(), http.MethodGet, path), http.StatusOK, says)
 		expect(t, e.node.call(t.Context(), http.MethodGet, path), http.StatusOK, "systemctl restart kubelet")
 	}
 	expect(t, e.upgrade(pod), http.StatusAccepted, "queued: "+says)
-	path := nodeapi.UpgradePath(namespace, pod.Name)
+	path := api.UpgradePath(namespace, pod.Name)
 	poll.Eventually(t, "the upgrade says what it waits for", func() bool {
 		return strings.Contains(e.node.call(t.Context(), http.MethodGet, path).body, says)
 	})
@@ -45,7 +45,7 @@ func TestWhileTheNodeIsDeletedUpgradesWait(t *testing.T) {
 
 	must(t, env.fleet.AddNode(t.Context(), e.hub.Name, map[string]string{corev1.LabelHostname: e.hub.Name}))
 	expect(t, kubelet.call(t.Context(), http.MethodGet, own), http.StatusOK, e.hub.Name)
-	if got := e.node.call(t.Context(), http.MethodGet, nodeapi.Readyz); got.body != "OK" {
+	if got := e.node.call(t.Context(), http.MethodGet, api.Readyz); got.body != "OK" {
 		t.Errorf("readyz: %s", got)
 	}
 	poll.Eventually(t, "the upgrade is carried out", func() bool {

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/ota/podstatus"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
+	"github.com/edgehub-io/edgehub/ota/api/podstatus"
 )
 
 // bareDaemonPods makes a DaemonSet on the bare nodes, whose pods need an upgrade, and returns its pods by node.
@@ -21,7 +21,7 @@ func bareDaemonPods(t *testing.T, name string) map[string]*corev1.Pod {
 	createDaemonSet(t, name, map[string]string{bare: ""}, func(ds *appsv1.DaemonSet) { ds.Spec.Template.Labels[bare] = "" })
 	pods := podsOf(t, name)
 	for _, pod := range pods {
-		patchStatus(t, pod.Name, `{"conditions":[{"type":"PodNeedUpgrade","status":"True","message":"`+upgrade.Message("new")+`"}]}`)
+		patchStatus(t, pod.Name, `{"conditions":[{"type":"PodNeedUpgrade","status":"True","message":"`+api.Message("new")+`"}]}`)
 	}
 	return pods
 }

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
@@ -68,12 +68,12 @@ func (e *edge) list(query string) (names []string, since string) {
 	for _, pod := range list.Items {
 		names = append(names, pod.Name)
 	}
-	return names, res.Header.Get(nodeapi.OfflineSinceHeader)
+	return names, res.Header.Get(api.OfflineSinceHeader)
 }
 
 func (e *edge) get(ctx context.Context, query string) *http.Response {
 	e.Helper()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.hub.API+nodeapi.Pods+query, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.hub.API+api.Pods+query, http.NoBody)
 	must(e.T, err)
 	res, err := http.DefaultTransport.RoundTrip(req)
 	must(e.T, err)

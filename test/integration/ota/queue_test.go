@@ -16,8 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 	"github.com/edgehub-io/edgehub/test/internal/metric"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
@@ -27,7 +26,7 @@ import (
 type edge struct {
 	*testing.T
 	hub  *hubproc.Hub
-	node *api // of the hub
+	node *nodeAPI // of the hub
 }
 
 func startEdge(t *testing.T) *edge {
@@ -41,7 +40,7 @@ func startEdge(t *testing.T) *edge {
 		}
 	})
 	hub.Start()
-	return &edge{T: t, hub: hub, node: &api{url: hub.API}}
+	return &edge{T: t, hub: hub, node: &nodeAPI{url: hub.API}}
 }
 
 // create makes a DaemonSet on the node that its owner upgrades.
@@ -62,7 +61,7 @@ func (e *edge) cut() {
 	must(e.T, e.hub.Link.Refuse())
 	e.hub.Link.Reset()
 	poll.Eventually(e.T, "the hub is offline", func() bool {
-		got := e.node.call(e.Context(), http.MethodGet, nodeapi.Readyz)
+		got := e.node.call(e.Context(), http.MethodGet, api.Readyz)
 		return got.code == http.StatusOK && got.body != "OK"
 	})
 }
@@ -77,9 +76,9 @@ func (e *edge) upgrade(pod *corev1.Pod) answer {
 func TestUpgradesAreQueuedWithoutTheCloud(t *testing.T) {
 	t.Parallel()
 	e := startEdge(t)
-	want := map[string]nodeapi.UpgradeState{
-		"one": nodeapi.Done, "two": nodeapi.Done, "three": nodeapi.Done, "four": nodeapi.Done,
-		"moved": nodeapi.Dropped, "undone": nodeapi.Dropped, "adopted": nodeapi.Dropped, "later": nodeapi.Scheduled,
+	want := map[string]api.UpgradeState{
+		"one": api.Done, "two": api.Done, "three": api.Done, "four": api.Done,
+		"moved": api.Dropped, "undone": api.Dropped, "adopted": api.Dropped, "later": api.Scheduled,
 	}
 	for name := range want {
 		e.create(name)
@@ -90,7 +89,7 @@ func TestUpgradesAreQueuedWithoutTheCloud(t *testing.T) {
 	}
 	e.awaitMarks(len(want))
 	poll.Eventually(t, "the hub has on disk what it knows", func() bool { // it is killed below
-		pending, found, err := metric.Sum(e.node.call(t.Context(), http.MethodGet, nodeapi.Metrics).body, "edgehub_cache_pending_bytes")
+		pending, found, err := metric.Sum(e.node.call(t.Context(), http.MethodGet, api.Metrics).body, "edgehub_cache_pending_bytes")
 		return err == nil && found && pending == 0
 	})
 	mark, err := env.audit.Mark()
@@ -105,30 +104,30 @@ func TestUpgradesAreQueuedWithoutTheCloud(t *testing.T) {
 		}
 		pod := before[name].Name
 		if name == "later" {
-			expect(t, e.node.call(t.Context(), http.MethodPost, nodeapi.UpgradePath(namespace, pod)+"?at="+at), http.StatusAccepted, "scheduled for "+at)
+			expect(t, e.node.call(t.Context(), http.MethodPost, api.UpgradePath(namespace, pod)+"?at="+at), http.StatusAccepted, "scheduled for "+at)
 			continue
 		}
 		expect(t, e.upgrade(before[name]), http.StatusAccepted, "Upgrade of pod default/"+pod+" queued: it starts when the cloud can be reached")
 	}
-	if got := e.states(before); got[nodeapi.WaitingForCloud] != len(want)-1 {
+	if got := e.states(before); got[api.WaitingForCloud] != len(want)-1 {
 		t.Errorf("before the cloud is back: %v", got)
 	}
 
 	e.changeTheCloud(before)
 	must(t, e.hub.Link.Up())
-	poll.Eventually(t, "some upgrades are carried out", func() bool { return e.states(before)[nodeapi.Done] > 0 })
+	poll.Eventually(t, "some upgrades are carried out", func() bool { return e.states(before)[api.Done] > 0 })
 	e.hub.Kill()
 	e.hub.Start()
 	poll.Eventually(t, "all upgrades have ended", func() bool {
 		got := e.states(before)
-		return got[nodeapi.Done]+got[nodeapi.Dropped] == len(want)-1
+		return got[api.Done]+got[api.Dropped] == len(want)-1
 	})
 	e.expectUpgrades(before, want)
 	e.expectOnce(mark, before, want)
 
 	later := before["later"].Name
 	e.awaitWaiting(later, true)
-	expect(t, e.node.call(t.Context(), http.MethodDelete, nodeapi.UpgradePath(namespace, later)), http.StatusOK, "Upgrade cancelled for pod default/"+later)
+	expect(t, e.node.call(t.Context(), http.MethodDelete, api.UpgradePath(namespace, later)), http.StatusOK, "Upgrade cancelled for pod default/"+later)
 	e.awaitWaiting(later, false)
 }
 
@@ -147,7 +146,7 @@ func (e *edge) changeTheCloud(before map[string]*corev1.Pod) {
 	e.create("adopted", func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.Containers[0].Image = "app.invalid/app:v3" })
 	poll.Eventually(e.T, "the controllers have seen what has changed", func() bool {
 		for _, name := range []string{"moved", "adopted"} {
-			if need := e.need(before[name]); need.Status != corev1.ConditionTrue || upgrade.RevisionOf(need) == queued[name].Revision {
+			if need := e.need(before[name]); need.Status != corev1.ConditionTrue || api.RevisionOf(need) == queued[name].Revision {
 				return false
 			}
 		}
@@ -158,7 +157,7 @@ func (e *edge) changeTheCloud(before map[string]*corev1.Pod) {
 // need returns what the controller has written on a pod in the cloud.
 func (e *edge) need(pod *corev1.Pod) *corev1.PodCondition {
 	e.Helper()
-	if c := upgrade.Condition(get(e.T, pod.Name), upgrade.NeedCondition); c != nil {
+	if c := api.Condition(get(e.T, pod.Name), api.NeedCondition); c != nil {
 		return c
 	}
 	return &corev1.PodCondition{}
@@ -168,14 +167,14 @@ func (e *edge) need(pod *corev1.Pod) *corev1.PodCondition {
 func (e *edge) awaitMarks(n int) {
 	e.Helper()
 	poll.Eventually(e.T, "the hub knows that all pods need an upgrade", func() bool {
-		got := e.node.call(e.Context(), http.MethodGet, nodeapi.Pods)
+		got := e.node.call(e.Context(), http.MethodGet, api.Pods)
 		var list corev1.PodList
 		if got.err != nil || json.Unmarshal([]byte(got.body), &list) != nil {
 			return false
 		}
 		marked := 0
 		for i := range list.Items {
-			if need := upgrade.Condition(&list.Items[i], upgrade.NeedCondition); need != nil && need.Status == corev1.ConditionTrue {
+			if need := api.Condition(&list.Items[i], api.NeedCondition); need != nil && need.Status == corev1.ConditionTrue {
 				marked++
 			}
 		}
@@ -184,13 +183,13 @@ func (e *edge) awaitMarks(n int) {
 }
 
 // upgrades returns what has become of the upgrades, by the DaemonSets of the pods.
-func (e *edge) upgrades(pods map[string]*corev1.Pod) map[string]nodeapi.Upgrade {
+func (e *edge) upgrades(pods map[string]*corev1.Pod) map[string]api.Upgrade {
 	e.Helper()
-	got := e.node.call(e.Context(), http.MethodGet, nodeapi.Upgrades)
+	got := e.node.call(e.Context(), http.MethodGet, api.Upgrades)
 	expect(e.T, got, http.StatusOK, "")
-	var list nodeapi.UpgradeList
+	var list api.UpgradeList
 	must(e.T, json.Unmarshal([]byte(got.body), &list))
-	byApp := map[string]nodeapi.Upgrade{}
+	byApp := map[string]api.Upgrade{}
 	for _, u := range list.Items {
 		for name, pod := range pods {
 			if string(pod.UID) == u.UID {
@@ -202,9 +201,9 @@ func (e *edge) upgrades(pods map[string]*corev1.Pod) map[string]nodeapi.Upgrade 
 }
 
 // states counts the upgrades.
-func (e *edge) states(pods map[string]*corev1.Pod) map[nodeapi.UpgradeState]int {
+func (e *edge) states(pods map[string]*corev1.Pod) map[api.UpgradeState]int {
 	e.Helper()
-	count := map[nodeapi.UpgradeState]int{}
+	count := map[api.UpgradeState]int{}
 	for _, u := range e.upgrades(pods) {
 		count[u.State]++
 	}
@@ -212,15 +211,15 @@ func (e *edge) states(pods map[string]*corev1.Pod) map[nodeapi.UpgradeState]int 
 }
 
 // expectUpgrades checks what has become of each upgrade, and that an Event says why one was dropped.
-func (e *edge) expectUpgrades(before map[string]*corev1.Pod, want map[string]nodeapi.UpgradeState) {
+func (e *edge) expectUpgrades(before map[string]*corev1.Pod, want map[string]api.UpgradeState) {
 	e.Helper()
 	upgrades := e.upgrades(before)
 	for name, state := range want {
 		u, pod := upgrades[name], before[name]
-		if u.State != state || (u.State == nodeapi.Dropped) != (u.Message != "") {
+		if u.State != state || (u.State == api.Dropped) != (u.Message != "") {
 			e.Errorf("%s: %+v, want %s", name, u, state)
 		}
-		if u.State != nodeapi.Dropped {
+		if u.State != api.Dropped {
 			continue
 		}
 		poll.Eventually(e.T, "an Event of pod "+pod.Name+" says "+u.Message, func() bool {
@@ -234,7 +233,7 @@ func (e *edge) expectUpgrades(before map[string]*corev1.Pod, want map[string]nod
 }
 
 // expectOnce fails the test unless the node has deleted once, since mark, each pod whose upgrade is done, and no other.
-func (e *edge) expectOnce(mark int64, pods map[string]*corev1.Pod, upgrades map[string]nodeapi.UpgradeState) {
+func (e *edge) expectOnce(mark int64, pods map[string]*corev1.Pod, upgrades map[string]api.UpgradeState) {
 	e.Helper()
 	requests, err := env.audit.Since(mark)
 	must(e.T, err)
@@ -245,7 +244,7 @@ func (e *edge) expectOnce(mark int64, pods map[string]*corev1.Pod, upgrades map[
 		}
 	}
 	for name, state := range upgrades {
-		if state == nodeapi.Done {
+		if state == api.Done {
 			want[pods[name].Name] = 1
 		}
 	}
@@ -253,7 +252,7 @@ func (e *edge) expectOnce(mark int64, pods map[string]*corev1.Pod, upgrades map[
 		e.Errorf("the node has deleted %v, want %v", got, want)
 	}
 	for name, pod := range e.pods(len(pods)) {
-		if replaced := pod.UID != pods[name].UID; replaced != (upgrades[name] == nodeapi.Done) {
+		if replaced := pod.UID != pods[name].UID; replaced != (upgrades[name] == api.Done) {
 			e.Errorf("the pod of %s, whose upgrade is %s, was replaced: %v", name, upgrades[name], replaced)
 		}
 	}
@@ -263,7 +262,7 @@ func (e *edge) expectOnce(mark int64, pods map[string]*corev1.Pod, upgrades map[
 func (e *edge) awaitWaiting(pod string, want bool) {
 	e.Helper()
 	poll.Eventually(e.T, fmt.Sprintf("the cloud is shown that an upgrade of pod %s waits: %v", pod, want), func() bool {
-		_, waits, err := upgrade.WaitingOf(get(e.T, pod))
+		_, waits, err := api.WaitingOf(get(e.T, pod))
 		must(e.T, err)
 		return waits == want
 	})
@@ -284,7 +283,7 @@ func TestAnUpgradeThatWouldLoseTheAppIsRefused(t *testing.T) {
 	kubectl("taint", "node", e.hub.Name, taint)
 	setImage(t, "lost", "app.invalid/app:v2")
 	poll.Eventually(t, "the pod says what is in the way", func() bool {
-		target, _, err := upgrade.TargetOf(get(t, pod.Name))
+		target, _, err := api.TargetOf(get(t, pod.Name))
 		must(t, err)
 		return strings.Contains(target.Blocked, "the taint "+taint)
 	})

@@ -21,20 +21,20 @@ import (
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
-// api is one node's API.
-type api struct {
+// nodeAPI is one node's API.
+type nodeAPI struct {
 	url       string
 	deletions atomic.Int64 // accepted by the apiserver, dry runs and all
 }
 
 // startAPI starts the API of a node, which talks to the apiserver as that node.
-func startAPI(t *testing.T, node string) *api {
+func startAPI(t *testing.T, node string) *nodeAPI {
 	t.Helper()
 	cert, key, err := env.ClientCert("system:node:"+node, "system:nodes")
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := new(api)
+	a := new(nodeAPI)
 	config := &rest.Config{Host: env.ServerURL(), TLSClientConfig: rest.TLSClientConfig{CAFile: env.CAFile(), CertFile: cert, KeyFile: key}}
 	config.Wrap(a.counting)
 	pods, err := ota.NewPods(config)
@@ -55,7 +55,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func (a *api) counting(next http.RoundTripper) http.RoundTripper {
+func (a *nodeAPI) counting(next http.RoundTripper) http.RoundTripper {
 	return roundTrip(func(r *http.Request) (*http.Response, error) {
 		resp, err := next.RoundTrip(r)
 		if err == nil && r.Method == http.MethodDelete && resp.StatusCode < 300 {
@@ -79,7 +79,7 @@ func (a answer) String() string {
 	return fmt.Sprintf("%d %q", a.code, a.body)
 }
 
-func (a *api) call(ctx context.Context, method, path string) answer {
+func (a *nodeAPI) call(ctx context.Context, method, path string) answer {
 	req, err := http.NewRequestWithContext(ctx, method, a.url+path, http.NoBody)
 	if err != nil {
 		return answer{err: err}
@@ -93,7 +93,7 @@ func (a *api) call(ctx context.Context, method, path string) answer {
 	return answer{resp.StatusCode, string(body), err}
 }
 
-func (a *api) upgrade(ctx context.Context, namespace, pod string) answer {
+func (a *nodeAPI) upgrade(ctx context.Context, namespace, pod string) answer {
 	return a.call(ctx, http.MethodPost, "/openyurt.io/v1/namespaces/"+namespace+"/pods/"+pod+"/upgrade")
 }
 

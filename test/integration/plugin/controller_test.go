@@ -8,6 +8,7 @@ import (
 	"github.com/edgehub-io/edgehub/controller"
 	"github.com/edgehub-io/edgehub/controller/autonomy"
 	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // runController runs the controller until the end of the test.
@@ -51,9 +52,9 @@ func TestARolloutByTheController(t *testing.T) {
 	edgehub(t, "status", "ds/web", ns, "-w", "--timeout=60s").expect(t, 0, "complete: 4 of 4")
 
 	// A script asks at once, and must not get the answer of before.
-	kubectl(t, "annotate", "ds/web", ns, rollout.PartitionAnnotation+"=2").expect(t, 0, "annotated")
+	kubectl(t, "annotate", "ds/web", ns, api.PartitionAnnotation+"=2").expect(t, 0, "annotated")
 	f.change("app:3")
 	edgehub(t, "status", "ds/web", ns, "-w", "--timeout=60s").expect(t, 0, "held: 2 of 4")
-	kubectl(t, "annotate", "ds/web", ns, rollout.PartitionAnnotation+"=0", "--overwrite").expect(t, 0, "annotated")
+	kubectl(t, "annotate", "ds/web", ns, api.PartitionAnnotation+"=0", "--overwrite").expect(t, 0, "annotated")
 	edgehub(t, "status", "ds/web", ns, "-w", "--timeout=60s").expect(t, 0, "complete: 4 of 4")
 }

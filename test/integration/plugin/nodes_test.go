@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/controller/autonomy"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
@@ -64,9 +64,9 @@ func TestANodeThatIsAwayAndReleased(t *testing.T) {
 	if n := seen(); !n.Ready || n.Autonomy != "" || n.OfflineSince != "" || n.HeldPods != 0 {
 		t.Errorf("got %+v", n)
 	}
-	kubectl(t, "annotate", "node", node, autonomy.DurationAnnotation+"=0").expect(t, 0, "annotated")
+	kubectl(t, "annotate", "node", node, api.AutonomyAnnotation+"=0").expect(t, 0, "annotated")
 	t.Cleanup(func() {
-		for _, key := range []string{autonomy.DurationAnnotation, autonomy.ReleasedAnnotation} {
+		for _, key := range []string{api.AutonomyAnnotation, api.ReleasedAnnotation} {
 			_ = command(context.Background(), "annotate", "node", node, key+"-").Run() // it may be gone
 		}
 	})
@@ -74,7 +74,7 @@ func TestANodeThatIsAwayAndReleased(t *testing.T) {
 		"warning: node node3: the controller has not yet carried out its annotation", "warning: the controller seems not to run")
 	runController(t)
 	poll.Eventually(t, "the pod is held", func() bool { return seen().HeldPods == 1 })
-	kubectl(t, "wait", "node/"+node, "--for=condition="+string(autonomy.ConditionType), "--timeout=60s").expect(t, 0, "condition met")
+	kubectl(t, "wait", "node/"+node, "--for=condition="+string(api.AutonomyCondition), "--timeout=60s").expect(t, 0, "condition met")
 	if n := seen(); n.Autonomy != "forever" || n.HeldUntil != "" {
 		t.Errorf("got %+v", n)
 	}

@@ -14,8 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
@@ -80,7 +79,7 @@ func TestAnOwnerGoesBackToTheImageThatIsAdmitted(t *testing.T) {
 	if back.UID != pod.UID || hash(back) != v1 || back.Spec.Containers[0].Image != "site.example.com/app:1" {
 		t.Errorf("pod %s has image %s, revision %s; want pod %s and what admission makes of app:1", back.UID, back.Spec.Containers[0].Image, hash(back), pod.UID)
 	}
-	n.shows(back, nodeapi.Done, "")
+	n.shows(back, api.Done, "")
 }
 
 // Whoever asks for what admission refuses is told so, in the apiserver's words.
@@ -89,7 +88,7 @@ func TestARollbackToWhatAdmissionRefusesIsRefused(t *testing.T) {
 	v1 := hash(n.pod())
 	pod := n.upgrade(`"image":"app:2"`)
 	n.mutate(strings.Replace(rewriteImages, `value: `, `value: object.spec.containers[0].image == "app:1" ? "" : `, 1), "site.example.com/app:2")
-	if code, body := n.call(http.MethodPost, nodeapi.RollbackPath(n.Namespace, pod.Name)); code != http.StatusConflict ||
+	if code, body := n.call(http.MethodPost, api.RollbackPath(n.Namespace, pod.Name)); code != http.StatusConflict ||
 		!strings.Contains(body, "was not rolled back to revision "+v1+": the apiserver refuses the earlier version: ") {
 		t.Errorf("got %d %q", code, body)
 	}
@@ -109,16 +108,16 @@ func TestTheUpgradeIsToWhatAdmissionInjects(t *testing.T) {
 	n.mutate(strings.Replace(injectMesh, "VERSION", "2", 1), "mesh:2")
 	n.SetImage("app:3")
 	pod = n.waitFor("the upgrade is offered", func(pod *corev1.Pod) bool {
-		target, ok, err := upgrade.TargetOf(pod)
+		target, ok, err := api.TargetOf(pod)
 		return ok && err == nil && target.Admitted
 	})
-	target, _, _ := upgrade.TargetOf(pod)
-	if got := target.Images(); !slices.Equal(got, []upgrade.Image{{Name: "app", Image: "app:3"}, {Name: "mesh", Image: "mesh:2"}}) {
+	target, _, _ := api.TargetOf(pod)
+	if got := target.Images(); !slices.Equal(got, []api.TargetImage{{Name: "app", Image: "app:3"}, {Name: "mesh", Image: "mesh:2"}}) {
 		t.Errorf("the node pulls %v", got)
 	}
 	var changes string
 	poll.Eventually(t, "edgehubctl pods shows the images", func() bool {
-		_, body := n.call(http.MethodGet, nodeapi.Pods)
+		_, body := n.call(http.MethodGet, api.Pods)
 		var list corev1.PodList
 		if json.Unmarshal([]byte(body), &list) != nil || len(list.Items) != 1 {
 			return false

@@ -19,8 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/controller"
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/hubproc"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
@@ -96,10 +95,10 @@ func (n *node) call(method, path string) (code int, body string) {
 	return resp.StatusCode, string(text)
 }
 
-func (n *node) history() []nodeapi.Revision {
+func (n *node) history() []api.Revision {
 	n.t.Helper()
-	code, body := n.call(http.MethodGet, nodeapi.HistoryPath(n.Namespace, n.pod().Name))
-	var list nodeapi.History
+	code, body := n.call(http.MethodGet, api.HistoryPath(n.Namespace, n.pod().Name))
+	var list api.History
 	if code != http.StatusOK || json.Unmarshal([]byte(body), &list) != nil {
 		return nil // the pod is being replaced
 	}
@@ -123,8 +122,8 @@ func (n *node) upgrade(change string) *corev1.Pod {
 	n.t.Helper()
 	n.Patch(`{"spec":{"template":{"spec":{"containers":[{"name":"app",%s}]}}}}`, change)
 	before := n.waitFor("the pod needs an upgrade", func(pod *corev1.Pod) bool {
-		need := upgrade.Condition(pod, upgrade.NeedCondition)
-		return need != nil && need.Status == corev1.ConditionTrue && hash(pod) != upgrade.RevisionOf(need) && need.Reason == "UpgradeAvailable"
+		need := api.Condition(pod, api.NeedCondition)
+		return need != nil && need.Status == corev1.ConditionTrue && hash(pod) != api.RevisionOf(need) && need.Reason == "UpgradeAvailable"
 	})
 	return n.replace(before)
 }
@@ -132,27 +131,27 @@ func (n *node) upgrade(change string) *corev1.Pod {
 // replace has the owner upgrade the pod.
 func (n *node) replace(before *corev1.Pod) *corev1.Pod {
 	n.t.Helper()
-	if code, body := n.call(http.MethodPost, nodeapi.UpgradePath(n.Namespace, before.Name)); code != http.StatusOK {
+	if code, body := n.call(http.MethodPost, api.UpgradePath(n.Namespace, before.Name)); code != http.StatusOK {
 		n.t.Fatalf("upgrade: got %d %q", code, body)
 	}
 	return n.waitFor("the next pod is Ready, marked, and in the history", func(pod *corev1.Pod) bool {
-		ready, need := upgrade.Condition(pod, corev1.PodReady), upgrade.Condition(pod, upgrade.NeedCondition)
+		ready, need := api.Condition(pod, corev1.PodReady), api.Condition(pod, api.NeedCondition)
 		list := n.history()
 		return pod.UID != before.UID && ready != nil && ready.Status == corev1.ConditionTrue &&
-			need != nil && upgrade.RevisionOf(need) == hash(pod) && n.recorded(hash(pod)) && len(list) > 1 && list[0].Revision == hash(pod)
+			need != nil && api.RevisionOf(need) == hash(pod) && n.recorded(hash(pod)) && len(list) > 1 && list[0].Revision == hash(pod)
 	})
 }
 
 // rollback posts a rollback and fails the test unless the answer has this code and text.
 func (n *node) rollback(pod *corev1.Pod, code int, words string) {
 	n.t.Helper()
-	if got, body := n.call(http.MethodPost, nodeapi.RollbackPath(n.Namespace, pod.Name)); got != code || !strings.Contains(body, words) {
+	if got, body := n.call(http.MethodPost, api.RollbackPath(n.Namespace, pod.Name)); got != code || !strings.Contains(body, words) {
 		n.t.Fatalf("rollback: got %d %q, want %d %q", got, body, code, words)
 	}
 }
 
 // shows waits until the hub shows the pod's rollback with this state and message.
-func (n *node) shows(pod *corev1.Pod, state nodeapi.UpgradeState, words string) {
+func (n *node) shows(pod *corev1.Pod, state api.UpgradeState, words string) {
 	n.t.Helper()
 	var body string
 	defer func() {
@@ -161,9 +160,9 @@ func (n *node) shows(pod *corev1.Pod, state nodeapi.UpgradeState, words string) 
 		}
 	}()
 	poll.Eventually(n.t, "the hub shows the rollback as "+string(state), func() bool {
-		_, body = n.call(http.MethodGet, nodeapi.UpgradePath(n.Namespace, pod.Name))
-		var u nodeapi.Upgrade
-		return json.Unmarshal([]byte(body), &u) == nil && u.Action == nodeapi.RollbackAction && u.State == state && strings.Contains(u.Message, words)
+		_, body = n.call(http.MethodGet, api.UpgradePath(n.Namespace, pod.Name))
+		var u api.Upgrade
+		return json.Unmarshal([]byte(body), &u) == nil && u.Action == api.RollbackAction && u.State == state && strings.Contains(u.Message, words)
 	})
 }
 
@@ -171,7 +170,7 @@ func (n *node) shows(pod *corev1.Pod, state nodeapi.UpgradeState, words string) 
 func (n *node) rolledBack(status corev1.ConditionStatus, reason string) *corev1.Pod {
 	n.t.Helper()
 	return n.waitFor(fmt.Sprintf("PodRolledBack is %s, %s", status, reason), func(pod *corev1.Pod) bool {
-		c := upgrade.Condition(pod, upgrade.RolledBackCondition)
+		c := api.Condition(pod, api.RolledBackCondition)
 		return c != nil && c.Status == status && c.Reason == reason
 	})
 }
@@ -179,7 +178,7 @@ func (n *node) rolledBack(status corev1.ConditionStatus, reason string) *corev1.
 func hash(pod *corev1.Pod) string { return pod.Labels[appsv1.ControllerRevisionHashLabelKey] }
 
 func wished(pod *corev1.Pod) bool {
-	_, ok := pod.Annotations[upgrade.RollbackAnnotation]
+	_, ok := pod.Annotations[api.RollbackAnnotation]
 	return ok
 }
 
@@ -198,7 +197,7 @@ func TestAnOwnerGoesBackAndUpgradesAgain(t *testing.T) {
 		return status.CurrentNumberScheduled == 1 && status.UpdatedNumberScheduled == 0
 	})
 	n.waitFor("its owner can upgrade it again", func(pod *corev1.Pod) bool {
-		need := upgrade.Condition(pod, upgrade.NeedCondition)
+		need := api.Condition(pod, api.NeedCondition)
 		return need != nil && need.Status == corev1.ConditionTrue && need.Reason == "RolledBackByOwner" && pod.UID == back.UID
 	})
 	n.waitFor("the history has the earlier revision as the current", func(*corev1.Pod) bool {
@@ -207,7 +206,7 @@ func TestAnOwnerGoesBackAndUpgradesAgain(t *testing.T) {
 	})
 	n.hub.Kill()
 	n.hub.Start()
-	n.shows(back, nodeapi.Done, "")
+	n.shows(back, api.Done, "")
 	again := n.replace(back)
 	if hash(again) != hash(pod) || wished(again) {
 		t.Errorf("after the upgrade: revision %s, want %s; annotations %v", hash(again), hash(pod), again.Annotations)
@@ -236,13 +235,13 @@ func TestARollbackWaitsForTheCloudAndEndsWithTheNextRevision(t *testing.T) {
 	}
 	n.hub.Link.Reset()
 	poll.Eventually(t, "the hub is offline", func() bool {
-		_, body := n.call(http.MethodGet, nodeapi.Readyz)
+		_, body := n.call(http.MethodGet, api.Readyz)
 		return strings.Contains(body, "offline")
 	})
 	n.rollback(pod, http.StatusAccepted, "queued: it starts when the cloud can be reached")
 	n.hub.Kill()
 	n.hub.Start()
-	n.shows(pod, nodeapi.WaitingForCloud, "when the cloud can be reached")
+	n.shows(pod, api.WaitingForCloud, "when the cloud can be reached")
 	if wished(n.pod()) {
 		t.Error("the cloud has the wish of a node that cannot reach it")
 	}
@@ -256,7 +255,7 @@ func TestARollbackWaitsForTheCloudAndEndsWithTheNextRevision(t *testing.T) {
 		t.Errorf("the pod was changed: image %s", ended.Spec.Containers[0].Image)
 	}
 	n.waitFor("the pod can be upgraded to the next revision", func(pod *corev1.Pod) bool {
-		need := upgrade.Condition(pod, upgrade.NeedCondition)
+		need := api.Condition(pod, api.NeedCondition)
 		return need != nil && need.Status == corev1.ConditionTrue && need.Reason == "UpgradeAvailable"
 	})
 	n.replace(ended)
@@ -268,7 +267,7 @@ func TestAnOwnersUpgradeIsRefusedByAdmissionOfNow(t *testing.T) {
 	n := newNode(t)
 	n.Patch(`{"spec":{"template":{"spec":{"volumes":[{"name":"h","hostPath":{"path":"/tmp"}}],"containers":[{"name":"app","image":"app:2"}]}}}}`)
 	before := n.waitFor("the upgrade is offered", func(pod *corev1.Pod) bool {
-		target, ok, err := upgrade.TargetOf(pod)
+		target, ok, err := api.TargetOf(pod)
 		return ok && err == nil && target.Asks && target.Blocked == ""
 	})
 	const label = "pod-security.kubernetes.io/enforce"
@@ -284,7 +283,7 @@ func TestAnOwnersUpgradeIsRefusedByAdmissionOfNow(t *testing.T) {
 			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "another"}, Spec: n.Get().Spec.Template.Spec}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err != nil
 	})
-	code, body := n.call(http.MethodPost, nodeapi.UpgradePath(n.Namespace, before.Name))
+	code, body := n.call(http.MethodPost, api.UpgradePath(n.Namespace, before.Name))
 	if code != http.StatusForbidden || !strings.Contains(body, `would not come back: the apiserver refuses the new version: violates PodSecurity "baseline:latest": hostPath volumes`) {
 		t.Errorf("got %d %q", code, body)
 	}
@@ -295,7 +294,7 @@ func TestAnOwnersUpgradeIsRefusedByAdmissionOfNow(t *testing.T) {
 	offered := func() {
 		t.Helper()
 		n.waitFor("the upgrade is offered again", func(pod *corev1.Pod) bool {
-			target, ok, err := upgrade.TargetOf(pod)
+			target, ok, err := api.TargetOf(pod)
 			return ok && err == nil && target.Blocked == ""
 		})
 	}
@@ -317,10 +316,10 @@ func TestAnOwnersUpgradeIsRefusedByAdmissionOfNow(t *testing.T) {
 	}
 	poll.Eventually(t, "the scheduler has found no room for it", func() bool {
 		pod, err := s.Admin.CoreV1().Pods(n.Namespace).Get(t.Context(), waits.Name, metav1.GetOptions{})
-		c := upgrade.Condition(pod, corev1.PodScheduled)
+		c := api.Condition(pod, corev1.PodScheduled)
 		return err == nil && c != nil && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, "Too many pods")
 	})
-	code, body = n.call(http.MethodPost, nodeapi.UpgradePath(n.Namespace, before.Name))
+	code, body = n.call(http.MethodPost, api.UpgradePath(n.Namespace, before.Name))
 	if code != http.StatusForbidden || !strings.Contains(body, "would not come back: pod "+n.Namespace+"/waits, which waits for a node, may take the room") {
 		t.Errorf("got %d %q", code, body)
 	}

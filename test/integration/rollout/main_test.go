@@ -16,7 +16,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller"
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 	"github.com/edgehub-io/edgehub/test/internal/testmain"
@@ -44,7 +44,7 @@ type play struct {
 // newPlay starts a controller, and returns when it may touch the nodes that it has just seen.
 func newPlay(t *testing.T, annotations map[string]string) (play, *rolloutenv.Controller) {
 	t.Helper()
-	annotations[rollout.MaxUnavailableAnnotation] = "1"
+	annotations[api.MaxUnavailableAnnotation] = "1"
 	d := s.NewDaemonSet(t, annotations)
 	p := play{d, s.NewGuard(d.Namespace, func(int) int { return 1 })}
 	t.Cleanup(func() {
@@ -53,7 +53,7 @@ func newPlay(t *testing.T, annotations map[string]string) (play, *rolloutenv.Con
 		}
 	})
 	c := s.StartController(t, controller.Options{Timing: rollout.Timing{NodeSettle: settle}}, p.Guard)
-	p.AwaitCondition(rollout.CompleteCondition, corev1.ConditionTrue, rollout.ReasonComplete)
+	p.AwaitCondition(api.CompleteCondition, corev1.ConditionTrue, rollout.ReasonComplete)
 	rest(2 * settle)
 	return p, c
 }
@@ -65,7 +65,7 @@ func rest(d time.Duration) { <-time.After(d) }
 func (p play) last() string {
 	pods := p.Pods()
 	turned := func(node string) time.Time {
-		return upgrade.Condition(pods[node], corev1.PodReady).LastTransitionTime.Time
+		return api.Condition(pods[node], corev1.PodReady).LastTransitionTime.Time
 	}
 	return slices.MaxFunc(slices.Collect(maps.Keys(pods)), func(a, b string) int {
 		return cmp.Or(turned(a).Compare(turned(b)), cmp.Compare(a, b))
@@ -76,9 +76,9 @@ func (p play) last() string {
 // one too many: the apiserver refuses that, by the resourceVersion that the request names.
 func TestAPodThatServesAgainByNowIsNotTakenForIdle(t *testing.T) {
 	const late = 2 * time.Second
-	p, c := newPlay(t, map[string]string{rollout.PausedAnnotation: "true"})
+	p, c := newPlay(t, map[string]string{api.PausedAnnotation: "true"})
 	p.SetImage("app:2")
-	p.AwaitCondition(rollout.ProgressingCondition, corev1.ConditionFalse, rollout.ReasonPaused)
+	p.AwaitCondition(api.ProgressingCondition, corev1.ConditionFalse, rollout.ReasonPaused)
 	rest(settle) // and the last watches have arrived
 	last := p.last()
 	c.Lag(late)
@@ -87,7 +87,7 @@ func TestAPodThatServesAgainByNowIsNotTakenForIdle(t *testing.T) {
 	t.Cleanup(s.Fleet.Heal)
 	ready := func(n int) func() bool { return func() bool { return int(p.Get().Status.NumberReady) == n } }
 	poll.Eventually(t, "the pod on "+last+" is not Ready", ready(nodes-1))
-	p.Annotate(rollout.PausedAnnotation, nil)
+	p.Annotate(api.PausedAnnotation, nil)
 	rest(late / 2)
 	s.Fleet.Heal()
 	poll.Eventually(t, "the pod serves again", ready(nodes))

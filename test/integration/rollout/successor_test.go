@@ -18,7 +18,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller"
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 	"github.com/edgehub-io/edgehub/test/internal/rolloutenv"
 )
@@ -70,7 +70,7 @@ func quotasCount(t *testing.T, namespace string) bool {
 // blockedOf is why the owner of a pod's node cannot upgrade it.
 func blockedOf(t *testing.T, pod *corev1.Pod) string {
 	t.Helper()
-	target, ok, err := upgrade.TargetOf(pod)
+	target, ok, err := api.TargetOf(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func lacks(t *testing.T, node string, d *rolloutenv.DaemonSet) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := upgrade.MissingOn(n)
+	list, err := api.MissingOn(n)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ spec:
 				if change == nil {
 					change = func(*appsv1.DaemonSet) {}
 				}
-				d := s.NewDaemonSet(t, map[string]string{"apps.openyurt.io/update-strategy": strategy, rollout.MaxUnavailableAnnotation: "100%"}, change)
+				d := s.NewDaemonSet(t, map[string]string{"apps.openyurt.io/update-strategy": strategy, api.MaxUnavailableAnnotation: "100%"}, change)
 				here := func(text string) string { return strings.ReplaceAll(text, "NAMESPACE", d.Namespace) }
 				if tt.manifest != "" {
 					apply(t, here(tt.manifest))
@@ -206,7 +206,7 @@ spec:
 						return strings.Contains(blockedOf(t, d.Pods()["n1"]), here(tt.words))
 					})
 				} else {
-					d.AwaitCondition(rollout.ProgressingCondition, corev1.ConditionFalse, rollout.ReasonSuccessorRefused, here(tt.words))
+					d.AwaitCondition(api.ProgressingCondition, corev1.ConditionFalse, rollout.ReasonSuccessorRefused, here(tt.words))
 				}
 				rest(3 * time.Second)
 				if after := uids(d.Pods()); !slices.Equal(before, after) {
@@ -220,7 +220,7 @@ spec:
 				if strategy == "OTA" {
 					poll.Eventually(t, "the upgrade is offered", func() bool { return blockedOf(t, d.Pods()["n1"]) == "" })
 				} else {
-					d.AwaitCondition(rollout.CompleteCondition, corev1.ConditionTrue, rollout.ReasonComplete)
+					d.AwaitCondition(api.CompleteCondition, corev1.ConditionTrue, rollout.ReasonComplete)
 				}
 			})
 		}

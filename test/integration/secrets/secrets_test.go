@@ -14,7 +14,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/edgehub-io/edgehub/ota/nodeapi"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/freeport"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 	"github.com/edgehub-io/edgehub/test/internal/secretscan"
@@ -184,14 +184,14 @@ func (r *rig) ownAPI() {
 // support bundle has besides, package hub looks at.
 func (r *rig) ownersPage() {
 	r.Helper()
-	r.given(nodeapi.WebCodes, "", "code") // is not used
-	token := r.given(nodeapi.WebTokens, fmt.Sprintf(`{"code":%q}`, r.given(nodeapi.WebCodes, "", "code")), "token")
-	r.send(http.MethodPost, r.hub.API+nodeapi.WebTokens, fmt.Sprintf(`{"code":%q}`, r.plant("a code that was guessed", "planted-guess-of-a-code")))
-	for _, path := range []string{nodeapi.Page, nodeapi.Apps, nodeapi.Node, nodeapi.Events} {
+	r.given(api.WebCodes, "", "code") // is not used
+	token := r.given(api.WebTokens, fmt.Sprintf(`{"code":%q}`, r.given(api.WebCodes, "", "code")), "token")
+	r.send(http.MethodPost, r.hub.API+api.WebTokens, fmt.Sprintf(`{"code":%q}`, r.plant("a code that was guessed", "planted-guess-of-a-code")))
+	for _, path := range []string{api.Page, api.Apps, api.Node, api.Events} {
 		r.send(http.MethodGet, r.hub.API+path, "", "Authorization", "Bearer "+r.account)
 	}
 	for _, token := range []string{token, r.plant("a token that was guessed", "planted-guess-of-a-token")} {
-		r.send(http.MethodPost, r.hub.API+"/openyurt.io/v1/namespaces/"+r.namespace+"/pods/none/upgrade", "", "Origin", r.hub.API, nodeapi.TokenHeader, token)
+		r.send(http.MethodPost, r.hub.API+"/openyurt.io/v1/namespaces/"+r.namespace+"/pods/none/upgrade", "", "Origin", r.hub.API, api.TokenHeader, token)
 	}
 }
 

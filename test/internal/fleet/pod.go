@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Break makes an image one that cannot be pulled; Mend undoes it.
@@ -104,7 +104,7 @@ func (f *Fleet) trouble(pod *corev1.Pod) string {
 }
 
 func ready(pod *corev1.Pod) bool {
-	c := upgrade.Condition(pod, corev1.PodReady)
+	c := api.Condition(pod, corev1.PodReady)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 

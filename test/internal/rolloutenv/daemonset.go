@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
@@ -171,12 +171,12 @@ func (d *DaemonSet) Pods() map[string]*corev1.Pod {
 func (d *DaemonSet) Hold(pod *corev1.Pod, length, off time.Duration) {
 	d.t.Helper()
 	if length <= 0 {
-		d.annotatePod(pod, upgrade.HoldAnnotation, nil)
+		d.annotatePod(pod, api.HoldAnnotation, nil)
 		return
 	}
 	since := metav1.NewTime(time.Now().Add(off).Truncate(time.Second))
-	value := upgrade.Hold{Since: since, Until: metav1.NewTime(since.Add(length)), Reason: "driving"}.Encode()
-	d.annotatePod(pod, upgrade.HoldAnnotation, &value)
+	value := api.PodHold{Since: since, Until: metav1.NewTime(since.Add(length)), Reason: "driving"}.Encode()
+	d.annotatePod(pod, api.HoldAnnotation, &value)
 }
 
 // RollBack does what the hub of a node does when the owner goes back to a revision, while from is the target.
@@ -184,11 +184,11 @@ func (d *DaemonSet) Hold(pod *corev1.Pod, length, off time.Duration) {
 func (d *DaemonSet) RollBack(pod *corev1.Pod, revision, from string) {
 	d.t.Helper()
 	if revision == "" {
-		d.annotatePod(pod, upgrade.RollbackAnnotation, nil)
+		d.annotatePod(pod, api.RollbackAnnotation, nil)
 		return
 	}
-	value := upgrade.Rollback{Revision: revision, From: from, Requested: metav1.Now()}.Encode()
-	d.annotatePod(pod, upgrade.RollbackAnnotation, &value)
+	value := api.Rollback{Revision: revision, From: from, Requested: metav1.Now()}.Encode()
+	d.annotatePod(pod, api.RollbackAnnotation, &value)
 }
 
 // annotatePod does nothing to a pod that is gone by now.

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // lenience is how long after a test caused a fault a deletion is not called wrong for it:
@@ -198,7 +198,7 @@ func available(pods []*corev1.Pod) bool {
 }
 
 func podReady(pod *corev1.Pod) bool {
-	c := upgrade.Condition(pod, corev1.PodReady)
+	c := api.Condition(pod, corev1.PodReady)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 

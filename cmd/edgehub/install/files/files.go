@@ -14,7 +14,7 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/edgehub-io/edgehub/hub/durable"
+	"github.com/edgehub-io/edgehub/cache/durable"
 )
 
 // Entry describes what is at a path: nothing, a file or a symbolic link. It identifies a

@@ -1,4 +1,4 @@
-package upgrade
+package api
 
 import (
 	"encoding/json"
@@ -166,10 +166,10 @@ func PolicyOf(pod *corev1.Pod) (Policy, error) {
 	return p, nil
 }
 
-// Hold is an owner's or app's "not now". It ends at Until, and no later than the policy's MaxHold
+// PodHold is an owner's or app's "not now". It ends at Until, and no later than the policy's MaxHold
 // after Since, which stays the same while a hold is extended, and until the pod has been without a
 // hold for HoldPause.
-type Hold struct {
+type PodHold struct {
 	Since metav1.Time `json:"since"`
 	Until metav1.Time `json:"until"`
 	// Reason is what the owner wrote, at most MaxHoldReason bytes of printable text.
@@ -180,11 +180,11 @@ type Hold struct {
 const MaxHoldReason = 200
 
 // Encode returns h as the value of HoldAnnotation.
-func (h Hold) Encode() string { return encode(h) }
+func (h PodHold) Encode() string { return encode(h) }
 
 // HoldOf reads a pod's HoldAnnotation, and returns false without one.
-func HoldOf(pod *corev1.Pod) (Hold, bool, error) {
-	var h Hold
+func HoldOf(pod *corev1.Pod) (PodHold, bool, error) {
+	var h PodHold
 	ok, err := decode(pod, HoldAnnotation, &h)
 	return h, ok, err
 }

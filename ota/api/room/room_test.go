@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // cpu is a pod of this name that requests so much.
@@ -49,7 +49,7 @@ func TestPodsThatWaitTakeTheRoomOfTheOldOne(t *testing.T) {
 	for name, tt := range map[string]struct {
 		others  []corev1.Pod // on the node, beside old
 		waiting []corev1.Pod
-		ports   []upgrade.HostPort
+		ports   []api.HostPort
 		by      string // the pod that takes the room; "" if there is room
 	}{
 		"it fits once the old one is gone":        {[]corev1.Pod{cpu("a", "2")}, []corev1.Pod{waits("1")}, nil, "waits-1"},
@@ -73,7 +73,7 @@ func TestPodsThatWaitTakeTheRoomOfTheOldOne(t *testing.T) {
 		"the one of the higher priority goes first, and leaves no room for the other": {
 			[]corev1.Pod{cpu("a", "2")}, []corev1.Pod{waits("2"), waits("1500m", priority(7))}, nil, "waits-1500m",
 		},
-		"it wants the port of the old one": {nil, []corev1.Pod{waits("0", port)}, []upgrade.HostPort{{Port: 80}}, "waits-0"},
+		"it wants the port of the old one": {nil, []corev1.Pod{waits("0", port)}, []api.HostPort{{Port: 80}}, "waits-0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			old := old.DeepCopy()
@@ -83,7 +83,7 @@ func TestPodsThatWaitTakeTheRoomOfTheOldOne(t *testing.T) {
 			if strings.Contains(name, "has nobody evicted") {
 				never(old)
 			}
-			target := upgrade.Target{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}, HostPorts: tt.ports}
+			target := api.Target{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}, HostPorts: tt.ports}
 			got := Obstacle(node, old, target, append([]corev1.Pod{*old}, tt.others...), tt.waiting)
 			if (got == "") != (tt.by == "") || !strings.Contains(got, tt.by) {
 				t.Errorf("got %q, want %q", got, tt.by)

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/resource"
 
-	"github.com/edgehub-io/edgehub/ota/placement"
-	"github.com/edgehub-io/edgehub/ota/upgrade"
+	"github.com/edgehub-io/edgehub/ota/api"
+	"github.com/edgehub-io/edgehub/ota/api/placement"
 )
 
 // Obstacle returns why node has no room for a pod of target in place of old: what that requests, its ports, or a place among
@@ -27,7 +27,7 @@ import (
 // StatefulSet that ends may be one that was upgraded a moment ago, and counts as its successor. Nothing is
 // looked at if the new version has another priority class: nobody here knows which pods would be evicted for
 // it. One whose template names none gets the cluster's default at admission, as the old one most likely has.
-func Obstacle(node *corev1.Node, old *corev1.Pod, target upgrade.Target, pods, waiting []corev1.Pod) string {
+func Obstacle(node *corev1.Node, old *corev1.Pod, target api.Target, pods, waiting []corev1.Pod) string {
 	if target.PriorityClassName != "" && target.PriorityClassName != old.Spec.PriorityClassName {
 		return ""
 	}
@@ -45,10 +45,10 @@ func Obstacle(node *corev1.Node, old *corev1.Pod, target upgrade.Target, pods, w
 // demand is what a pod needs of a node.
 type demand struct {
 	requests corev1.ResourceList
-	ports    []upgrade.HostPort
+	ports    []api.HostPort
 }
 
-func demandOf(pod *corev1.Pod) demand { return demand{keeps(pod), upgrade.HostPortsOf(&pod.Spec)} }
+func demandOf(pod *corev1.Pod) demand { return demand{keeps(pod), api.HostPortsOf(&pod.Spec)} }
 
 // room is what is free on a node.
 type room struct {
@@ -60,7 +60,7 @@ type room struct {
 }
 
 type takenPort struct {
-	upgrade.HostPort
+	api.HostPort
 	by types.NamespacedName
 }
 
@@ -133,7 +133,7 @@ func (r *room) firstToCome(node *corev1.Node, old *corev1.Pod, waiting []corev1.
 		if evicts(old) && priority(p) < priority(old) || p.DeletionTimestamp != nil || !placement.CanTake(node, p) {
 			continue
 		}
-		scheduled := upgrade.Condition(p, corev1.PodScheduled)
+		scheduled := api.Condition(p, corev1.PodScheduled)
 		switch {
 		case p.Status.NominatedNodeName == node.Name: // others end here for it
 			if r.take(p); !r.fits(next) {
@@ -176,7 +176,7 @@ func comesBack(pod *corev1.Pod) bool {
 // has what it wants, and with that alone if it cannot have it.
 func keeps(p *corev1.Pod) corev1.ResourceList {
 	out := resource.PodRequests(p, resource.PodResourcesOptions{UseStatusResources: true})
-	if target, ok := upgrade.NextOf(p); ok && p.DeletionTimestamp != nil {
+	if target, ok := api.NextOf(p); ok && p.DeletionTimestamp != nil {
 		for name, q := range target.Requests {
 			if have := out[name]; q.Cmp(have) > 0 {
 				out[name] = q

@@ -1,6 +1,4 @@
-// Package nodeapi has the paths of the node's HTTP API, and the types of its JSON answers. Clients
-// can use it without the hub.
-package nodeapi
+package api
 
 import (
 	"net/url"
@@ -48,17 +46,17 @@ func podPath(pattern, namespace, pod string) string {
 	return strings.NewReplacer("{namespace}", url.PathEscape(namespace), "{pod}", url.PathEscape(pod)).Replace(pattern)
 }
 
-// State is the state of a pre-pull, or of one of its images.
-type State string
+// PullState is the state of a pre-pull, or of one of its images.
+type PullState string
 
 // Cancelled and Superseded are only in the last line of a watch.
 const (
-	Queued     State = "Queued"
-	Pulling    State = "Pulling"
-	Ready      State = "Ready"  // on the node until the pod is upgraded
-	Failed     State = "Failed" // until NextRetry, or for ever if there is none
-	Cancelled  State = "Cancelled"
-	Superseded State = "Superseded" // the pod has another target now, or none
+	Queued     PullState = "Queued"
+	Pulling    PullState = "Pulling"
+	Ready      PullState = "Ready"  // on the node until the pod is upgraded
+	Failed     PullState = "Failed" // until NextRetry, or for ever if there is none
+	Cancelled  PullState = "Cancelled"
+	Superseded PullState = "Superseded" // the pod has another target now, or none
 )
 
 // ImagePull is the pre-pull of all images of a pod's upgrade target.
@@ -69,7 +67,7 @@ type ImagePull struct {
 	// Revision is the hash of the target revision.
 	Revision string `json:"revision"`
 	// State is Ready if all images are; else Pulling if one is; else Queued if one is; else Failed.
-	State     State     `json:"state"`
+	State     PullState `json:"state"`
 	Requested time.Time `json:"requested"`
 	// Images are in the order of the pod's containers, each once.
 	Images []Image `json:"images"`
@@ -78,8 +76,8 @@ type ImagePull struct {
 // Image is one image of a pre-pull.
 type Image struct {
 	// Image is the reference in the pod's target.
-	Image string `json:"image"`
-	State State  `json:"state"`
+	Image string    `json:"image"`
+	State PullState `json:"state"`
 	// BytesDone of the BytesTotal of the image are on the node, compressed as in the registry.
 	// BytesTotal is 0 while it is unknown.
 	BytesDone  int64 `json:"bytesDone"`

@@ -1,4 +1,4 @@
-package upgrade
+package api
 
 import (
 	"encoding/json"
@@ -22,8 +22,8 @@ const (
 	MaxMissingWhy = 300
 )
 
-// Missing is a workload whose pod does not come to a node.
-type Missing struct {
+// MissingWorkload is a workload whose pod does not come to a node.
+type MissingWorkload struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -34,7 +34,7 @@ type Missing struct {
 }
 
 // EncodeMissing returns the annotation; "" if nothing is missing.
-func EncodeMissing(list []Missing) string {
+func EncodeMissing(list []MissingWorkload) string {
 	if len(list) == 0 {
 		return ""
 	}
@@ -43,16 +43,16 @@ func EncodeMissing(list []Missing) string {
 
 // MissingOn returns the entries of a Node's annotation. The node itself can write anything into it, and people read it in
 // terminals: entries that name no workload are left out, and Why is one line of printable characters.
-func MissingOn(node metav1.Object) ([]Missing, error) {
+func MissingOn(node metav1.Object) ([]MissingWorkload, error) {
 	value, ok := node.GetAnnotations()[MissingAnnotation]
 	if !ok {
 		return nil, nil
 	}
-	var list []Missing
+	var list []MissingWorkload
 	if err := json.Unmarshal([]byte(value), &list); err != nil {
 		return nil, fmt.Errorf("annotation %s of node %s: %w", MissingAnnotation, node.GetName(), err)
 	}
-	list = slices.DeleteFunc(list, func(m Missing) bool {
+	list = slices.DeleteFunc(list, func(m MissingWorkload) bool {
 		return m.Kind != "DaemonSet" && m.Kind != "StatefulSet" ||
 			len(validation.ValidateNamespaceName(m.Namespace, false)) > 0 || len(validation.NameIsDNSSubdomain(m.Name, false)) > 0
 	})

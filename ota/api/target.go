@@ -1,9 +1,4 @@
-// Package upgrade has all that controller and hub know of each other. They communicate through
-// pods: the types of their conditions, the form of messages, and the annotations, some of which
-// follow from an admin's on the DaemonSet or StatefulSet. Neither imports the other.
-//
-// Everything here except Prepulls is a pure function of a pod and safe for concurrent use.
-package upgrade
+package api
 
 import (
 	"cmp"
@@ -18,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/resource"
 
-	"github.com/edgehub-io/edgehub/ota/placement"
+	"github.com/edgehub-io/edgehub/ota/api/placement"
 )
 
 const (
@@ -68,10 +63,10 @@ type Target struct {
 	// Revision is the value of the label controller-revision-hash on pods of this revision.
 	Revision string `json:"revision"`
 	// Containers and InitContainers are in the order of the pod template.
-	Containers     []Image `json:"containers"`
-	InitContainers []Image `json:"initContainers,omitempty"`
+	Containers     []TargetImage `json:"containers"`
+	InitContainers []TargetImage `json:"initContainers,omitempty"`
 	// Volumes are those that are images themselves.
-	Volumes []Image `json:"volumes,omitempty"`
+	Volumes []TargetImage `json:"volumes,omitempty"`
 	// ImagePullSecrets are the names of Secrets in the pod's namespace.
 	ImagePullSecrets []string `json:"imagePullSecrets,omitempty"`
 	// Requests are what the scheduler wants to be free on the node for a pod of this revision. A pod
@@ -104,8 +99,8 @@ type Target struct {
 	Unknown  string `json:"unknown,omitempty"`
 }
 
-// Image is the image of one container or volume.
-type Image struct {
+// TargetImage is the image of one container or volume.
+type TargetImage struct {
 	Name  string `json:"name"`
 	Image string `json:"image"`
 }
@@ -147,10 +142,10 @@ func (t Target) WithoutNode() Target {
 
 // NewTarget returns the target for the revision with this hash and pod template.
 func NewTarget(revision string, template *corev1.PodSpec) Target {
-	images := func(containers []corev1.Container) []Image {
-		var out []Image
+	images := func(containers []corev1.Container) []TargetImage {
+		var out []TargetImage
 		for _, c := range containers {
-			out = append(out, Image{Name: c.Name, Image: c.Image})
+			out = append(out, TargetImage{Name: c.Name, Image: c.Image})
 		}
 		return out
 	}
@@ -163,7 +158,7 @@ func NewTarget(revision string, template *corev1.PodSpec) Target {
 	}
 	for i := range template.Volumes {
 		if v := &template.Volumes[i]; v.Image != nil && v.Image.Reference != "" {
-			t.Volumes = append(t.Volumes, Image{Name: v.Name, Image: v.Image.Reference})
+			t.Volumes = append(t.Volumes, TargetImage{Name: v.Name, Image: v.Image.Reference})
 		}
 	}
 	for _, s := range template.ImagePullSecrets {
@@ -189,13 +184,15 @@ func WithDefaultRequests(template *corev1.PodSpec) *corev1.Pod {
 }
 
 // Images returns all that kubelet pulls for a pod of this revision.
-func (t Target) Images() []Image { return slices.Concat(t.InitContainers, t.Containers, t.Volumes) }
+func (t Target) Images() []TargetImage {
+	return slices.Concat(t.InitContainers, t.Containers, t.Volumes)
+}
 
 // SameButNames reports whether t has the images, in their order, and all else that other has, whatever the names of
 // containers are: webhooks that inject one may give it another name each time.
 func (t Target) SameButNames(other Target) bool {
 	images := func(t Target) (all [][]string) {
-		for _, list := range [][]Image{t.InitContainers, t.Containers, t.Volumes} {
+		for _, list := range [][]TargetImage{t.InitContainers, t.Containers, t.Volumes} {
 			var names []string
 			for _, i := range list {
 				names = append(names, i.Image)

@@ -1,4 +1,4 @@
-package upgrade
+package api
 
 import (
 	"strings"
