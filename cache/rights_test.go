@@ -332,6 +332,7 @@ func TestWhatAReviewAsksFor(t *testing.T) {
 			}
 		}
 		time.Sleep(long)
+		synctest.Wait()
 		for url, question := range want {
 			if !asked[question] {
 				t.Errorf("%s: not asked for by %s", url, question)

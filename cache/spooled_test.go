@@ -33,6 +33,7 @@ func TestSpooledEventsAreSentAsWhoPostedThem(t *testing.T) {
 		})
 		u.comeBack()
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		close(sent)
 		if pod, node := <-sent, <-sent; pod != "Bearer valid" || node != "" || c.writes.events.Len() != 0 {
 			t.Errorf("sent with headers of %d and %d bytes: %.20s, %.20s", len(pod), len(node), pod, node)

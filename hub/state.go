@@ -120,7 +120,7 @@ func (h *Hub) cacheState() cacheState {
 	state := cacheState{Cloud: api.CloudState{Up: up.Up, Since: up.Since}, Clone: h.node.Clone(), Views: h.cache.State(), PodAccess: h.podAccessState()}
 	state.Transforms, state.Services = h.transforms.names, h.transforms.topology.Summary()
 	for _, s := range up.Servers {
-		one := api.APIServerState{Address: s.Address, Up: s.Up, Since: s.Since}
+		one := api.UpstreamState{Address: s.Address, Up: s.Up, Since: s.Since}
 		if s.Err != nil {
 			one.Error = s.Err.Error()
 		} else if s.Refused != nil {

@@ -63,7 +63,7 @@ func busy(t *testing.T, namespace, short, long, revision, image, text string) *f
 		on("GET", api.ImagePulls, sends(api.ImagePullList{Items: []api.ImagePull{pull}})).
 		on("GET", api.Upgrades, sends(api.UpgradeList{Items: []api.Upgrade{upgrade(api.Scheduled), upgrade(api.Dropped)}})).
 		on("GET", api.Cache, sends(map[string]any{
-			"cloud":     api.CloudState{Since: ago(3 * time.Hour), APIServers: []api.APIServerState{{Address: "https://apiserver.edge.example.com:6443", Since: ago(time.Hour), Error: text}}},
+			"cloud":     api.CloudState{Since: ago(3 * time.Hour), APIServers: []api.UpstreamState{{Address: "https://apiserver.edge.example.com:6443", Since: ago(time.Hour), Error: text}}},
 			"views":     []map[string]any{{"user": "system:serviceaccount:" + namespace + ":default", "resource": "configmaps.v1", "complete": true, "objects": 7, "bytes": 5 * mib, "updated": ago(time.Hour)}, {"resource": "x"}},
 			"podAccess": access, "transforms": []string{"apiserver-service", "root-ca", "kubeconfig-of-kubelet", "default-namespace"},
 		})).

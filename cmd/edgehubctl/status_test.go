@@ -22,7 +22,7 @@ func healthy(t *testing.T) *fakeHub {
 		on("GET", api.Readyz, answersWith(200, "OK")).
 		on("GET", api.ImagePulls, sends(api.ImagePullList{})).
 		on("GET", api.Cache, sends(map[string]any{
-			"cloud": api.CloudState{Up: true, Since: ago(3 * time.Hour), APIServers: []api.APIServerState{
+			"cloud": api.CloudState{Up: true, Since: ago(3 * time.Hour), APIServers: []api.UpstreamState{
 				{Address: "https://10.0.0.1:6443", Up: true, Since: ago(3 * time.Hour)},
 				{Address: "https://10.0.0.2:6443", Since: ago(20 * time.Minute), Error: "connection refused"},
 			}},

@@ -104,13 +104,13 @@ type ImagePullList struct {
 type CloudState struct {
 	// Up is true while at least one apiserver can be reached. Since is when Up last changed, or
 	// the hub's start.
-	Up         bool             `json:"up"`
-	Since      time.Time        `json:"since"`
-	APIServers []APIServerState `json:"apiservers"`
+	Up         bool            `json:"up"`
+	Since      time.Time       `json:"since"`
+	APIServers []UpstreamState `json:"apiservers"`
 }
 
-// APIServerState is the state of one apiserver.
-type APIServerState struct {
+// UpstreamState is the state of one apiserver.
+type UpstreamState struct {
 	Address string    `json:"address"` // HOST:PORT
 	Up      bool      `json:"up"`
 	Since   time.Time `json:"since"`
