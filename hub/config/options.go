@@ -107,7 +107,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.Limits.BadAnswers, "upstream-bad-answers", upstream.DefaultBadAnswers, "how many answers 500, 502, 503, 504 or 429 within a minute make the hub ask for the node's Lease; an apiserver that does not answer that counts as lost")
 	fs.DurationVar(&o.ReconnectJitter, "reconnect-jitter", 2*time.Second, "watches are resumed spread over so long after the cloud is back, so that a thousand nodes do not come at once")
 
-	fs.Int64Var(&o.CacheMaxBytes, "cache-max-bytes", 256<<20, "how much the cache may hold, in bytes; what was not read for longest goes first, never what the node itself reads")
+	fs.Int64Var(&o.CacheMaxBytes, "cache-max-bytes", 256<<20, "how much the cache may hold, in bytes; beyond it, the user with the most loses what it has not read for longest, never what kubelet reads")
 	fs.StringVar(&o.CacheKeyFile, "cache-encryption-key-file", "", "file with the key that cached objects are encrypted with; empty: they are not")
 	fs.DurationVar(&o.OfflineTokenGrace, "offline-token-grace", 0, "how long after its expiry a token is good for reading the cache while the cloud is away; 0: as long as it is away")
 	// Long enough to investigate, during a working day's outage, why a pod does not run, and a
