@@ -17,6 +17,14 @@ import (
 var everyProgram = []string{"coredns", "informer", "kube-flannel-ds", "kube-proxy", "proxied", "secret-token", "web"}
 
 func (c *Cluster) nodeReady(ctx context.Context, name string) error {
+	lease, err := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	// kubelet renews it every 10 s. The cloud still says Ready of a node that it is about to give up.
+	if at := lease.Spec.RenewTime; at == nil || time.Since(at.Time) > 20*time.Second {
+		return fmt.Errorf("node %s has not renewed its lease since %v", name, at)
+	}
 	node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err
