@@ -95,6 +95,44 @@ func TestAHeldWatchRevertsStatusThatTheCloudDoesNotHave(t *testing.T) {
 	}
 }
 
+// kube-proxy ends when the addresses of its Node change: it sees those that kubelet has reported offline until kubelet has
+// written them, or has had the time for it.
+func TestOthersThanTheNodeKeepAStatusUntilItIsWritten(t *testing.T) {
+	const shown = "MODIFIED:a=50@10.0.0.1 BOOKMARK:=100@"
+	for name, test := range map[string]struct {
+		sent string // by the apiservers, when kubelet has written
+		want string
+	}{
+		"kubelet writes it again":       {podEvent("MODIFIED", "a", "150"), " MODIFIED:a=150@"},
+		"kubelet says nothing any more": {"", " MODIFIED:a=50@ BOOKMARK:=100@"},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
+			other := as(t.Context(), "kube-proxy")
+			ask(other, t, c, http.MethodGet, urlPods)
+			w := startWatch(other, t, c, urlWatch+"&resourceVersion=100")
+			u.goAway()
+			u.on("watch", func(*http.Request) *http.Response { return nil })
+			(<-u.feeds).CloseWithError(io.ErrUnexpectedEOF)
+			synctest.Wait()
+			reportStatus(t, c, "a", "10.0.0.1")
+			synctest.Wait()
+			u.on("watch", u.open)
+			u.comeBack()
+			feed := <-u.feeds
+			time.Sleep(10 * time.Second)
+			if got := w.addresses(t); got != shown {
+				t.Fatalf("ten seconds after the return the watch has said %q, want %q", got, shown)
+			}
+			send(t, feed, test.sent)
+			time.Sleep(2 * time.Minute)
+			if got := w.addresses(t); got != shown+test.want {
+				t.Errorf("at the end it has said %q, want %q", got, shown+test.want)
+			}
+		})
+	}
+}
+
 // A client that has listed during an outage, and watches after it, has seen status that the cloud
 // may not have.
 func TestAWatchOpenedAfterTheReturnRevertsStatus(t *testing.T) {

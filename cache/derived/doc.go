@@ -22,16 +22,19 @@
 //
 // # The return of the cloud
 //
-// As soon as a watch is opened upstream again, it shows as they are cached the objects of which it has shown anything else
-// ([Held.Ended]). A client that has read in the outage, from this process or the last one, and opens a watch later,
-// gets the cached state likewise ([Held.NoteRecent]). So kubelet sees what the cloud does not have, and writes it again.
+// As soon as a watch of the node is opened upstream again, it shows as they are cached the pods and the Node of which it has
+// shown anything else ([Held.Ended]). So kubelet sees what the cloud does not have, and writes it again. A client that has
+// read in the outage, from this process or the last one, and opens a watch later, gets the cached state likewise
+// ([Held.NoteRecent]).
 //
-// The outage is over when the cloud has been there for SettleAfter. Until then reports are kept: if the cloud is lost
-// again before kubelet has written them, they are the only copy ([Objects.Settle]). And until then
-// clients keep the slices that follow the node's pods: the cloud may have taken these pods out of its slices, because the
-// node was not ready for it. If clients saw that, they would withdraw addresses that work, and add them again as soon
-// as kubelet has reported. So watches change events of the cloud for slices meanwhile ([Objects.Get]), and show the cloud's slices after that
-// ([Objects.Holds]).
+// Others keep what they were shown until the cloud has a newer version of the object, or until the outage is over, when the
+// cloud has been there for SettleAfter ([Objects.Holds]): kube-proxy ends when the addresses of its Node change, and would
+// end twice. Of EndpointSlices this holds for the node, too: the cloud may have taken the node's pods out of its slices, because
+// the node was not ready for it. If clients saw that, they would withdraw addresses that work, and add them again as soon as
+// kubelet has reported. So watches change events of the cloud for slices meanwhile ([Objects.Get]).
+//
+// Until the outage is over reports are kept: if the cloud is lost again before kubelet has written them, they are the
+// only copy ([Objects.Settle]).
 //
 // # Invariants
 //

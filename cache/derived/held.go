@@ -94,12 +94,12 @@ func (h *Held) change(of *Of, at string, u *Update) (Event, bool) {
 	return Event{u, bare}, true
 }
 
-// Ended returns the events that show as it is cached what is void when the cloud can be reached: all but the slices that
-// clients keep until the cloud has caught up.
+// Ended returns the events that show as it is cached what is void when the cloud can be reached: of a view that is held,
+// only what does not last.
 func (h *Held) Ended(of *Of, at string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		holds := h.objects.Holds(of.View)
-		h.revert(of, at, func(u *Update) bool { return !holds || !u.followsPods() }, yield)
+		h.revert(of, at, func(u *Update) bool { return !holds || !u.lasts() }, yield)
 	}
 }
 

@@ -74,6 +74,6 @@ func (u *Update) In(v *view.View, bare []byte) (view.Object, error) {
 	return u.lay(view.Object{Type: t, Repr: v.Repr, Bare: bare}, v.Key.User == query.NodeUser)
 }
 
-// followsPods reports whether an update is of an EndpointSlice with pods. All others are void as soon as the cloud can be
-// reached.
-func (u *Update) followsPods() bool { return u.compute != nil && !isAPIServer(u.Name) }
+// lasts reports whether an update may be shown until the cloud has caught up: all but the slice of the apiservers, which is
+// void as soon as they can be reached.
+func (u *Update) lasts() bool { return u.compute == nil || !isAPIServer(u.Name) }

@@ -38,12 +38,12 @@ func (o *Objects) recent(v *view.View, at string) []*Update {
 	})
 }
 
-// Holds reports whether watches keep what they have shown of a view of slices: the cloud is away, or has not
-// caught up yet.
+// Holds reports whether watches keep what they have shown of a view: the cloud is away, or has not
+// caught up yet. Of its own pods and Node, the node itself reads what the cloud has, so that kubelet writes what it lacks.
 func (o *Objects) Holds(v *view.View) bool {
 	o.lock()
 	defer o.mu.Unlock()
-	return ShowsSlices(v) && (o.slices.away || !o.slicesSettledLocked())
+	return (ShowsSlices(v) || v.Key.User != query.NodeUser) && (o.slices.away || !o.slicesSettledLocked())
 }
 
 // lies reports whether an update lies over a version of its object in a view.

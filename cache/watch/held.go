@@ -148,7 +148,7 @@ func (s *stream) relayDerived(f *wire.Frame) bool {
 	return true
 }
 
-// settleLater is called when upstream was attached. relay reverts what is void at the return of the cloud, and slices
+// settleLater is called when upstream was attached. relay reverts what is void at the return of the cloud, and the rest
 // when the cloud has had its time. An event of the cloud for an object reverts it, too.
 func (s *stream) settleLater() {
 	if s.unsure && derived.Shows(s.view) {
@@ -161,7 +161,7 @@ func (s *stream) settleLater() {
 	}
 }
 
-// startSettling closes upstream when slices have to be reverted to what the cloud has: the stream resumes at once, and
+// startSettling closes upstream when what was shown has to be reverted to what the cloud has: the stream resumes at once, and
 // relay reverts them.
 func (s *stream) startSettling() {
 	ctx, cancel := context.WithCancel(s.context())
