@@ -190,13 +190,17 @@ func TestFramesThatCannotBeReadPass(t *testing.T) {
 	} {
 		bubble(t, name, func(t *testing.T) {
 			u, c := startListed(t, "100", podJSON("a", "50"))
-			u.onText("list", http.StatusServiceUnavailable, "{}") // the hub cannot list again
+			u.onText("list", http.StatusServiceUnavailable, "{}")
 			u.on("watch", func(r *http.Request) *http.Response {
 				res := u.open(r)
 				res.Header.Set("Content-Type", test.mediaType)
 				return res
 			})
-			w := startWatch(context.WithValue(t.Context(), acceptKey{}, test.accept), t, c, urlWatch+"&resourceVersion=100")
+			ctx := context.WithValue(t.Context(), acceptKey{}, test.accept)
+			if test.accept == protobuf { // its client is asked once for a list in this form
+				asksOnceAs(ctx, t, u, c, urlWatch+"&resourceVersion=100")
+			}
+			w := startWatch(ctx, t, c, urlWatch+"&resourceVersion=100")
 			feed := <-u.feeds
 			sent := ""
 			for i, frame := range test.frames {

@@ -13,38 +13,15 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/pages"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/relist"
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
 // Each client has seen version 120 when the cloud goes away; the view is at version 100.
 func TestAViewThatIsBehindItsClientsIsNotServed(t *testing.T) {
 	tests := map[string]func(*testing.T, *upstream, *Cache){
-		"events that follow another version, and no list until the cloud goes away": func(t *testing.T, u *upstream, c *Cache) {
-			u.onText("list", http.StatusServiceUnavailable, "{}")
-			startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110") // known from a hub that was killed
-			send(t, <-u.feeds, podEvent("MODIFIED", "a", "115"), podEvent("DELETED", "a", "120"))
-		},
-		"a bookmark that follows another version": func(t *testing.T, u *upstream, c *Cache) {
-			u.onText("list", http.StatusServiceUnavailable, "{}")
-			startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110")
-			send(t, <-u.feeds, podBookmark("120", false))
-		},
-		"events that wait for a list which breaks off": func(t *testing.T, u *upstream, c *Cache) {
-			u.on("list", func(r *http.Request) *http.Response {
-				<-r.Context().Done()
-				return nil
-			})
-			startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110")
-			feed := <-u.feeds
-			synctest.Wait()
-			send(t, feed, podEvent("MODIFIED", "a", "120"))
-		},
+		"a list in pages of two versions": readMixedPages,
 		"a list whose first page had to make room": func(t *testing.T, u *upstream, c *Cache) {
 			page := func(r *http.Request) *http.Response {
-				if r.URL.Query().Get("limit") == "" { // the hub's own
-					return respond(http.StatusServiceUnavailable, "{}")
-				}
 				if r.URL.Query().Get("continue") != "" {
 					return respond(http.StatusOK, podsJSON("120", podJSON("b", "120")))
 				}
@@ -88,15 +65,19 @@ func TestAViewThatIsBehindItsClientsIsNotServed(t *testing.T) {
 	}
 }
 
-// fallBehind has a client watch pods from above the view's version, which is 100, and get an
-// event at 120, while lists fail.
-func fallBehind(t *testing.T, u *upstream, c *Cache) *watcher {
+// readMixedPages has a client read a list in pages of which the last is at version 120. It is not kept.
+func readMixedPages(t *testing.T, u *upstream, c *Cache) {
 	t.Helper()
-	u.onText("list", http.StatusServiceUnavailable, "{}")
-	watching := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110")
-	send(t, <-u.feeds, podEvent("MODIFIED", "a", "120"))
-	synctest.Wait()
-	return watching
+	u.on("list", func(r *http.Request) *http.Response {
+		if r.URL.Query().Get("continue") != "" {
+			return respond(http.StatusOK, podsJSON("120", podJSON("a", "120")))
+		}
+		return respond(http.StatusOK, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"110","continue":"next"},"items":[]}`)
+	})
+	get(t, c, urlPods+"?limit=5")
+	if got, want := get(t, c, urlPods+"?limit=5&continue=next"), "120: a=120"; got != want {
+		t.Fatalf("the last page is %q, want %q", got, want)
+	}
 }
 
 // Clients live through a restart of the hub, but not through a reboot.
@@ -116,10 +97,9 @@ func TestAHubThatRestartsKnowsWhatIsBehind(t *testing.T) {
 			}
 			stop := runCache(t, c)
 			get(t, c, urlPods)
-			watching := fallBehind(t, u, c)
+			readMixedPages(t, u, c)
 			u.goAway()
 			expect(t, c, "offline", urlPods, view.ErrBehind.Error())
-			watching.stop()
 			stop()
 
 			c = startIn(t, dir, u)
@@ -135,12 +115,14 @@ func TestAHubThatRestartsKnowsWhatIsBehind(t *testing.T) {
 	}
 }
 
-func TestAViewThatIsBehindCatchesUpByItself(t *testing.T) {
+func TestAViewThatIsBehindCatchesUpWithItsWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, c := startListed(t, "100", podJSON("a", "50"))
-		fallBehind(t, u, c)
-		u.shows("120", podJSON("a", "120"))
-		time.Sleep(relist.MaxPause) // nothing happens any more: the hub has to list by itself
+		startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
+		feed := <-u.feeds
+		readMixedPages(t, u, c)
+		send(t, feed, podEvent("MODIFIED", "a", "120"))
+		synctest.Wait()
 		u.goAway()
 		expect(t, c, "offline", urlPods, "120: a=120")
 	})
@@ -150,8 +132,7 @@ func TestAViewThatIsBehindCatchesUpByItself(t *testing.T) {
 func TestAViewThatWasBehindFollowsAStoreThatWasRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, c := startListed(t, "100", podJSON("a", "50"))
-		watching := fallBehind(t, u, c)
-		watching.stop()
+		readMixedPages(t, u, c)
 		u.shows("60", podJSON("a", "40"))
 		get(t, c, urlPods) // shows that versions have gone back
 		get(t, c, urlPods)
@@ -160,25 +141,32 @@ func TestAViewThatWasBehindFollowsAStoreThatWasRestored(t *testing.T) {
 	})
 }
 
-// A GET returns the state that a client got as an event while the view was behind.
-func TestAGetShowsEventsOfAViewThatIsBehind(t *testing.T) {
-	lists := map[string]answerFunc{
-		"no list succeeds":       func(*http.Request) *http.Response { return respond(http.StatusServiceUnavailable, "{}") },
-		"the list is on its way": func(r *http.Request) *http.Response { <-r.Context().Done(); return nil },
-	}
-	for name, list := range lists {
-		bubble(t, name, func(t *testing.T) {
-			u, c := startListed(t, "100", podJSON("a", "50"))
-			u.on("list", list)
-			startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110")
-			feed := <-u.feeds
-			synctest.Wait()
-			send(t, feed, podEvent("MODIFIED", "a", "120"))
-			synctest.Wait()
-			u.goAway()
-			expect(t, c, "offline", urlPodA, "a=120")
-		})
-	}
+// A GET shows nothing older than what a client got as an event while the view was lost.
+func TestAGetShowsNothingOlderThanEventsOfAViewThatIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		c := startCache(t, u)
+		asksOnce(t, u, c, urlWatch+"&resourceVersion=100")
+		u.shows("100", podJSON("a", "50"))
+		startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110")
+		send(t, <-u.feeds, podEvent("MODIFIED", "a", "120"))
+		synctest.Wait()
+		u.on("watch", func(*http.Request) *http.Response { return nil })
+		u.onText("check", http.StatusOK, podsJSON("120"))
+		get(t, c, urlPods+anyVersion) // below the event
+		synctest.Wait()
+		u.goAway()
+		expect(t, c, "offline, the list", urlPods, view.ErrBehind.Error())
+		expect(t, c, "offline, the object", urlPodA, view.ErrDoubtful.Error()+": connection refused")
+		u.on("watch", u.open)
+		u.comeBack()
+		time.Sleep(time.Minute)
+		send(t, <-u.feeds, podEvent("MODIFIED", "a", "120"))
+		synctest.Wait()
+		u.goAway()
+		expect(t, c, "offline again, the list", urlPods, "120: a=120")
+		expect(t, c, "offline again, the object", urlPodA, "a=120")
+	})
 }
 
 // A list at an old version is not served to a client that got a newer one, converted from another
@@ -194,10 +182,7 @@ func TestAnOldListInAnotherRepresentationIsNotServed(t *testing.T) {
 	}
 	const begin, end = `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"90"},`, `"items":[]}`
 	remember := func(ctx context.Context, t *testing.T, u *upstream, c *Cache) {
-		u.on("list", func(r *http.Request) *http.Response {
-			if r.URL.Query().Get("resourceVersion") == "" { // the hub's own
-				return respond(http.StatusServiceUnavailable, "{}")
-			}
+		u.on("list", func(*http.Request) *http.Response {
 			return old(strings.NewReader(begin + end))
 		})
 		ask(ctx, t, c, http.MethodGet, urlPods+"?resourceVersion=90&resourceVersionMatch=Exact")

@@ -17,6 +17,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/pages"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/records"
+	"github.com/edgehub-io/edgehub/cache/store/writeback"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -138,45 +139,44 @@ func largeList(t *testing.T, version, next string, from, to int) answerFunc {
 	}
 }
 
-func TestAListThatIsTooLargeIsRelistedOnceAndItsWatchExpires(t *testing.T) {
-	tests := map[string]struct {
-		pods, max int // in MiB
-	}{
-		"more than a list may take":          {view.MaxListBytes>>20 + 2, 0},
-		"more than --cache-max-bytes, alone": {4, 2},
-	}
-	for name, test := range tests {
-		bubble(t, name, func(t *testing.T) {
-			u := newUpstream()
-			c := startCache(t, u, func(o *Options) { o.MaxBytes = int64(test.max) << 20 })
-			u.on("check", largeList(t, "200", "more", 0, 1))
-			u.on("list", largeList(t, "200", "", 0, test.pods))
-			u.on("watch", func(r *http.Request) *http.Response {
-				res := u.open(r)
-				res.Header.Set("Content-Type", protobuf+";stream=watch")
-				return res
-			})
-			ctx := context.WithValue(as(t.Context(), "coredns"), acceptKey{}, protobuf)
-			w := startWatch(ctx, t, c, urlPods+"?watch=true&resourceVersion=100")
-			feed := <-u.feeds
-			synctest.Wait() // there was a gap
-			if n := u.count("list"); n != 1 {
-				t.Errorf("%d lists for the gap, want one", n)
-			}
-			u.onText("watch", http.StatusGone, "{}")
-			feed.CloseWithError(io.ErrUnexpectedEOF)
-			time.Sleep(10 * time.Minute)
-			if !w.ended() || !strings.Contains(w.body.String(), "too old resource version") {
-				t.Errorf("the stream has ended: %t, and the client got %q; want it told to list", w.ended(), w.body.String())
-			}
-			if n := u.count("list"); n != 2 {
-				t.Errorf("%d lists for the watch, want one", n-1)
-			}
-			if n := keptBytes(c); n != 0 {
-				t.Errorf("%d bytes are kept of it", n)
-			}
+// Nobody is asked to list what was too large the last time, also after a restart, until a list is kept.
+func TestAListThatIsTooLargeIsNotAskedFor(t *testing.T) {
+	const urlFrom = urlPods + "?watch=true&resourceVersion=200"
+	synctest.Test(t, func(t *testing.T) {
+		u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
+		c, stop := runIn(t, dir, u)
+		u.on("list", largeList(t, "200", "", 0, view.MaxListBytes>>20+2))
+		u.on("watch", func(r *http.Request) *http.Response {
+			res := u.open(r)
+			res.Header.Set("Content-Type", protobuf+";stream=watch")
+			return res
 		})
-	}
+		ctx := context.WithValue(as(t.Context(), "coredns"), acceptKey{}, protobuf)
+		if _, err := readBody(ctx, t, c, urlPods); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			w := startWatch(ctx, t, c, urlFrom)
+			<-u.feeds
+			time.Sleep(time.Hour)
+			if got := w.body.String(); got != "" {
+				t.Errorf("its watch gets %q", got)
+			}
+			w.stop()
+			<-w.done
+			stop()
+			c, stop = runIn(t, dir, u)
+		}
+		if n := keptBytes(c); n != 0 {
+			t.Errorf("%d bytes are kept of it", n)
+		}
+		u.on("list", largeList(t, "200", "", 0, 1))
+		if _, err := readBody(ctx, t, c, urlPods); err != nil {
+			t.Fatal(err)
+		}
+		c.views.MarkStale(c.views.All()[0].DiskID(), writeback.ErrOverflow)
+		asksOnceAs(ctx, t, u, c, urlFrom)
+	})
 }
 
 func TestAListInPagesIsBounded(t *testing.T) {

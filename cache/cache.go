@@ -23,7 +23,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/records"
-	"github.com/edgehub-io/edgehub/cache/relist"
+	"github.com/edgehub-io/edgehub/cache/restore"
 	"github.com/edgehub-io/edgehub/cache/spool"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/versions"
@@ -113,9 +113,9 @@ type Cache struct {
 	log     *slog.Logger
 	derived *derived.Objects
 
-	lister  *relist.Lister
+	checks  *restore.Checks
 	watches *watch.Watches
-	outages relist.Outages
+	outages restore.Outages
 	contact contact
 
 	// present is how long the cloud and kubelet were there since sweepSecrets last dropped some;
@@ -190,20 +190,14 @@ func (c *Cache) load() error {
 		Table: c.disk, Grace: c.opts.TokenGrace, Now: time.Now, Logger: c.log,
 		Refused: func(token, userName string) { c.writes.answers.Refused(token, userName) },
 	})
-	relists := relist.NewStates(time.Now)
 	c.views = view.New(view.Options{
 		Disk: c.disk, Max: c.opts.MaxBytes, Now: time.Now, Log: c.log,
-		Evicted: func(v *view.View) {
-			c.metrics.evictions.Inc()
-			relists.BackOff(v) // open watches do not restore it for a while; a client that lists it does
-		},
-		Removed: relists.Forget,
+		Evicted: c.metrics.evictions.Inc, StoreRestored: c.outages.Restored,
 	})
 	c.records = c.views.Records
 	c.pages = pages.New(time.Now)
-	c.lister = relist.New(relist.Options{
-		States: relists, Up: c.up, Views: c.views, Pages: c.pages, Records: c.records, Outages: &c.outages, Max: c.opts.MaxBytes,
-		Relisted: c.metrics.relists.Inc, Now: time.Now, Log: c.log, Background: c.tasks.start, SameUser: c.sameUser,
+	c.checks = restore.New(restore.Options{
+		Up: c.up, Views: c.views, Outages: &c.outages, Now: time.Now, Log: c.log, Background: c.tasks.start, SameUser: c.sameUser,
 	})
 	if err := c.tokens.Load(salt); err != nil {
 		return err
@@ -222,7 +216,10 @@ func (c *Cache) load() error {
 		return err
 	}
 	c.answers = offline.New(offline.Options{Views: c.views, Derived: c.derived, Now: time.Now, Log: c.log})
-	c.watches = watch.New(watch.Options{Lister: c.lister, Up: c.up, Answers: c.answers, Jitter: c.opts.ReconnectJitter})
+	c.watches = watch.New(watch.Options{
+		Checks: c.checks, Up: c.up, Records: c.records, IsUp: c.isUp, Answers: c.answers, Jitter: c.opts.ReconnectJitter,
+		Expired: c.metrics.expired.Inc,
+	})
 	c.distrust()
 	return nil
 }
@@ -279,7 +276,6 @@ func (c *Cache) Run(ctx context.Context) error {
 			if c.isUp() {
 				c.views.Sweep()
 				c.sweepSecrets()
-				c.lister.Sweep()
 				c.records.Sweep()
 				c.repair()
 			}
@@ -299,15 +295,11 @@ func (c *Cache) isUp() bool {
 	}
 }
 
-// repair lists watched views again whose changes could not be written, or of which something is damaged
-// on disk.
+// repair has clients list views again that were lost, or of which something is damaged on disk, while they are watched.
 func (c *Cache) repair() {
-	if c.disk.IsFailing() {
-		return
-	}
 	for _, v := range c.views.All() {
-		if r := v.Template.Load(); r != nil && (v.Position() == "" || v.Behind() || v.IsDamaged()) && v.Holders() > 0 {
-			c.lister.Refresh(v, r)
+		if v.Lost() && c.views.Wanted(v) {
+			v.Cut()
 		}
 	}
 }
@@ -366,12 +358,15 @@ func (c *Cache) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	p := query.ParamsOf(r)
 	x := &exchange{cache: c, req: r, params: p, info: info, who: who, query: query.Of(r, p, info, who.user)}
-	x.began = x.versions()
+	x.begin()
 	if info.IsResourceRequest {
 		x.moment = c.records.Now(x.resource())
 	}
 	if res := x.atStart(); res != nil {
 		return res, nil
+	}
+	if err := x.listFirst(); err != nil {
+		return offline.ErrorResponse(r, err)
 	}
 	res, err := c.up.RoundTrip(r)
 	if err == nil {

@@ -126,12 +126,12 @@ func startListed(t *testing.T, version string, pods ...string) (*upstream, *Cach
 	return u, c
 }
 
-// nothingIsHeld fails the test if ended requests or relists hold a view.
+// nothingIsHeld fails the test if ended requests hold a view.
 func nothingIsHeld(t *testing.T, c *Cache) {
 	t.Helper()
 	for _, v := range c.views.All() {
-		if n, pages := v.Holders(), c.pages.Waiting(v); n != pages || v.Lists() != 0 {
-			t.Errorf("%s: %d requests and %d lists are left, and %d pages wait", v, n, v.Lists(), pages)
+		if n, pages := v.Holders(), c.pages.Waiting(v); n != pages {
+			t.Errorf("%s: %d requests are left, and %d pages wait", v, n, pages)
 		}
 	}
 	if n := shares(c); n > 0 && c.pages.Len() == 0 {
@@ -271,6 +271,22 @@ func startWatch(ctx context.Context, t *testing.T, c *Cache, url string) *watche
 		<-w.done
 	})
 	return w
+}
+
+// asksOnce opens a watch of a view that is lost. Its client is asked to list, which it does not.
+func asksOnce(t *testing.T, u *upstream, c *Cache, url string) {
+	t.Helper()
+	asksOnceAs(t.Context(), t, u, c, url)
+}
+
+func asksOnceAs(ctx context.Context, t *testing.T, u *upstream, c *Cache, url string) {
+	t.Helper()
+	w := startWatch(ctx, t, c, url)
+	<-u.feeds
+	<-w.done
+	if !strings.Contains(w.body.String(), "too old resource version") {
+		t.Fatalf("the client of a view that is lost got %q, want 410", w.body.String())
+	}
 }
 
 func (w *watcher) Write(p []byte) (int, error) {

@@ -93,29 +93,6 @@ func TestAListReplacesOtherContentsAtTheSameVersion(t *testing.T) {
 	}
 }
 
-// If contents have changed and versions have not, a watch cannot continue with events: an event
-// at a version that its client has passed would take the client back to that version.
-func TestWatchesExpireIfAVersionHasOtherContents(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "51"))
-		w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
-		u.shows("130", podJSON("a", "50", "x"), podJSON("b", "51"), podJSON("c", "120"))
-		u.on("watch", func(r *http.Request) *http.Response {
-			if r.URL.Query().Get("resourceVersion") == "100" {
-				return respond(http.StatusGone, "{}")
-			}
-			return u.open(r)
-		})
-		(<-u.feeds).CloseWithError(io.ErrUnexpectedEOF)
-		time.Sleep(30 * time.Second)
-		if got, want := w.heard(t), "ERROR:410"; got != want {
-			t.Errorf("the client heard %q, want %q", got, want)
-		}
-		u.goAway()
-		expect(t, c, "offline", urlPods, "130: a=50/x b=51 c=120")
-	})
-}
-
 // Two streams of a view come from apiservers of two versions. An event that repeats a version with
 // other contents changes nothing, whichever stream is first.
 func TestAnEventThatRepeatsAVersionWithOtherContentsChangesNothing(t *testing.T) {

@@ -2,7 +2,6 @@ package cache
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -128,7 +127,7 @@ func TestAnAnswerThatWouldBreakOffIsRefused(t *testing.T) {
 }
 
 // Damage that nobody has met yet is repaired by what is read again; and it is found when the log is written anew,
-// which has watched views listed again.
+// which has the clients of watched views list again.
 func TestDamageIsRepairedBeforeAnybodyMeetsIt(t *testing.T) {
 	const urlOfB = urlPods + "?fieldSelector=metadata.name%3Db"
 	read := func(url string) func(*testing.T, *Cache) {
@@ -146,11 +145,9 @@ func TestDamageIsRepairedBeforeAnybodyMeetsIt(t *testing.T) {
 			<-startWatch(t.Context(), t, c, urlInitial+"&timeoutSeconds=1").done
 		}},
 		"a log written anew": {urlPods, "100: a=50 b=51", read(urlPods), func(t *testing.T, c *Cache) {
-			ctx, cancel := context.WithCancel(t.Context())
-			w := startWatch(ctx, t, c, urlWatch+"&resourceVersion=100")
+			kubelet := startReflector(t, c, "100")
 			time.Sleep(7 * time.Hour)
-			cancel()
-			<-w.done
+			kubelet.end()
 		}},
 	} {
 		bubble(t, what, func(t *testing.T) {
@@ -161,6 +158,7 @@ func TestDamageIsRepairedBeforeAnybodyMeetsIt(t *testing.T) {
 				}
 				return respond(http.StatusOK, podsJSON("100", podJSON("a", "50"), podJSON("b", "51")))
 			})
+			u.onText("check", http.StatusOK, podsJSON("100", podJSON("a", "50")))
 			u.onText("get", http.StatusOK, podJSON("b", "51"))
 			c, stop := runIn(t, dir, u)
 			test.before(t, c)

@@ -13,7 +13,7 @@
 //   - pages keeps lists that clients have read in part.
 //   - offline answers reads from views while the cloud is away.
 //   - watch keeps watches open while the cloud is away, and resumes them.
-//   - relist lists views again, and resets them if etcd was restored from a backup.
+//   - restore asks for the apiservers' version, and so finds out that etcd was restored from a backup.
 //   - repeat answers what is not about objects as an apiserver has last: discovery, tokens, reviews.
 //   - derived has what users read instead of what is cached, because the node has changed it.
 //   - records stores what is known of single objects besides their copies in views.
@@ -21,7 +21,7 @@
 //   - disk is the store and its writer, which is opened late if need be.
 //
 // A LIST that an apiserver answers goes through RoundTrip, online and keepList: tee passes its
-// items to a [view.Builder] while the client reads. At the end of the body package relist
+// items to a [view.Builder] while the client reads. At the end of the body package view
 // commits the Builder: its items become the view, and the disk follows. While the cloud is
 // away, package offline takes a [view.Snapshot] of the first view that can answer, in the
 // order of the Accept header, asks package derived what differs, and encodes the body piece by
@@ -46,6 +46,5 @@
 //
 // # Concurrency
 //
-// A Cache is safe for concurrent use. Locks are taken in this order: those of a request or a
-// relist, then a view, all views and records (see package view), and last the disk.
+// A Cache is safe for concurrent use. Locks are taken in this order: those of a request, then a view, all views and records (see package view), and last the disk.
 package cache

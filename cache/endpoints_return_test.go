@@ -3,7 +3,6 @@ package cache
 import (
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -27,49 +26,37 @@ func TestEndpointsWhenTheCloudCatchesUp(t *testing.T) {
 			nodePod("a", "", "10.0.0.7", true), []string{"MODIFIED 10.0.0.7 10.0.9.9"},
 		},
 	} {
-		for _, forgotten := range []bool{false, true} {
-			bubble(t, fmt.Sprintf("%s, relist %v", name, forgotten), func(t *testing.T) {
-				p := startProxied(t, newSliceCloud(), withPodServers)
-				p.lose()
-				ip := "10.0.0.1"
-				if tt.offline != nil {
-					ip = tt.offline.Status.PodIP
-					p.report(tt.offline)
-				}
-				// The cloud took the node for dead, and changed the other endpoint meanwhile.
-				down := webSlice("200", webEndpoint("a", "10.0.0.1", false))
-				down.Endpoints[1].Addresses = []string{"10.0.9.8"}
-				p.cloud.set("210", down, otherSlice("91"), apiServerSlice("92"))
-				if forgotten {
-					p.cloud.on("watch", func(r *http.Request) *http.Response {
-						if r.URL.Query().Get("resourceVersion") == "100" && strings.Contains(r.URL.Path, "slices") {
-							return respond(http.StatusGone, "{}")
-						}
-						return p.cloud.follow(r)
-					})
-				}
-				p.cloud.comeBack()
-				feed, pods := p.resumed()
-				send(t, pods, podObjectEvent("MODIFIED", nodePod("a", "150", "10.0.0.1", false)))
-				if !forgotten {
-					send(t, feed, sliceEvent("MODIFIED", down))
-				}
-				synctest.Wait()
-				time.Sleep(time.Second)
-				p.cloud.pods = []*corev1.Pod{nodePod("a", "400", ip, true)}
-				p.report(nodePod("a", "", ip, true)) // kubelet, online
-				up := webSlice("300", webEndpoint("a", ip, true))
-				send(t, feed, sliceEvent("MODIFIED", up))
-				time.Sleep(2 * time.Minute)
-				want := append(slices.Clone(tt.want), "MODIFIED "+ip+" 10.0.9.8", "MODIFIED "+ip+" 10.0.9.9")
-				if got := watched(t, p.proxy, "web-1"); !slices.Equal(got, want) {
-					t.Errorf("the watch gets %q, want %q", got, want)
-				}
-				if n := p.cloud.count("watch"); n > 6 {
-					t.Errorf("watches were opened %d times", n)
-				}
-			})
-		}
+		bubble(t, name, func(t *testing.T) {
+			p := startProxied(t, newSliceCloud(), withPodServers)
+			p.lose()
+			ip := "10.0.0.1"
+			if tt.offline != nil {
+				ip = tt.offline.Status.PodIP
+				p.report(tt.offline)
+			}
+			// The cloud took the node for dead, and changed the other endpoint meanwhile.
+			down := webSlice("200", webEndpoint("a", "10.0.0.1", false))
+			down.Endpoints[1].Addresses = []string{"10.0.9.8"}
+			p.cloud.set("210", down, otherSlice("91"), apiServerSlice("92"))
+			p.cloud.comeBack()
+			feed, pods := p.resumed()
+			send(t, pods, podObjectEvent("MODIFIED", nodePod("a", "150", "10.0.0.1", false)))
+			send(t, feed, sliceEvent("MODIFIED", down))
+			synctest.Wait()
+			time.Sleep(time.Second)
+			p.cloud.pods = []*corev1.Pod{nodePod("a", "400", ip, true)}
+			p.report(nodePod("a", "", ip, true)) // kubelet, online
+			up := webSlice("300", webEndpoint("a", ip, true))
+			send(t, feed, sliceEvent("MODIFIED", up))
+			time.Sleep(2 * time.Minute)
+			want := append(slices.Clone(tt.want), "MODIFIED "+ip+" 10.0.9.8", "MODIFIED "+ip+" 10.0.9.9")
+			if got := watched(t, p.proxy, "web-1"); !slices.Equal(got, want) {
+				t.Errorf("the watch gets %q, want %q", got, want)
+			}
+			if n := p.cloud.count("watch"); n > 6 {
+				t.Errorf("watches were opened %d times", n)
+			}
+		})
 	}
 }
 
@@ -257,6 +244,7 @@ func TestSlicesOfAnOutageAreTakenBackByTheNextProcess(t *testing.T) {
 			}
 			if tt.from != "100" {
 				p.read(urlProxySlices, "application/json")
+				get(t, p.Cache, urlNodePods)
 			}
 			w := startWatch(as(t.Context(), kubeProxy), t, p.Cache, watchSlices+"&resourceVersion="+tt.from)
 			pods := startWatch(t.Context(), t, p.Cache, urlNodePods+"&watch=true&allowWatchBookmarks=true&resourceVersion=100")

@@ -12,6 +12,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/tee"
+	"github.com/edgehub-io/edgehub/cache/view"
 )
 
 // exchange is one request with its user and query.
@@ -23,9 +24,10 @@ type exchange struct {
 	who    caller
 	query  *query.Query // nil if the answer is not cached in a view
 
-	// began are the versions of the views that the answer may update, at the time of the
-	// request.
-	began map[query.Key]string
+	// began are the views that the answer may update, and of objects that a GET may update their versions, at the time of
+	// the request.
+	began   map[query.Key]view.Began
+	objects map[query.Key]string
 	// moment is the state of the resource's records at that time.
 	moment records.Moment
 }
@@ -35,31 +37,30 @@ func (x *exchange) ask() *offline.Request {
 	return &offline.Request{Answers: x.cache.answers, HTTP: x.req, Info: x.info, Query: x.query}
 }
 
-// versions returns the versions of the views before the request is sent. A consistent answer
+// begin notes what the answer may update, before the request is sent. A consistent answer
 // is not older, unless the apiserver's store was restored from a backup.
-func (x *exchange) versions() map[query.Key]string {
+func (x *exchange) begin() {
 	q := x.query
 	if q == nil {
 		q = x.written()
 	}
-	if q == nil || q.User == "" || !q.Consistent() {
-		return nil
+	if q == nil || q.User == "" {
+		return
 	}
-	began := map[query.Key]string{}
+	x.began, x.objects = map[query.Key]view.Began{}, map[query.Key]string{}
 	for _, r := range negotiation.Acceptable(q.Accept) {
 		key := q.Key(r)
 		v := x.cache.views.Find(key)
 		switch {
 		case v == nil:
-		case key.Single:
+		case !key.Single:
+			x.began[key] = v.Began()
+		case q.Consistent():
 			if e, ok := v.Member(query.MemberName(q.Namespace, q.Name)); ok {
-				began[key] = e.Version
+				x.objects[key] = e.Version
 			}
-		default:
-			began[key] = v.Latest()
 		}
 	}
-	return began
 }
 
 func (x *exchange) resource() schema.GroupVersionResource {

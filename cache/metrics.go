@@ -19,7 +19,7 @@ type metrics struct {
 	nodePatches   *prometheus.CounterVec
 	commits       *prometheus.CounterVec
 	commitSeconds prometheus.Histogram
-	relists       prometheus.Counter
+	expired       prometheus.Counter
 	storeUp       prometheus.Gauge
 	damaged       prometheus.Counter
 	evictions     prometheus.Counter
@@ -73,8 +73,8 @@ func newMetrics() *metrics {
 			Name: "edgehub_cache_store_up",
 			Help: "1 if the cache's file is open, 0 if it cannot be opened and everything is kept in memory only.",
 		}),
-		relists: counter("edgehub_cache_relists_total",
-			"Lists that the hub itself asked the cloud for, because a watch could not go on from where it was."),
+		expired: counter("edgehub_cache_watches_expired_total",
+			"Watches that the hub ended with 410, so that their clients list again: an apiserver has forgotten their version, or what was kept of them is lost."),
 		damaged: counter("edgehub_cache_damaged_files_total",
 			"Damage that was found in the files of the cache: objects or values that could not be read, or changes that were lost."),
 		evictions: counter("edgehub_cache_evictions_total",

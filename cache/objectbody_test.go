@@ -11,7 +11,6 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/offline"
-	"github.com/edgehub-io/edgehub/cache/relist"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -53,7 +52,7 @@ func TestALargeObjectInPartsIsTheWholeObject(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					res := begin(t, c, fmt.Sprintf("p%03d", i), strings.ReplaceAll(relist.AcceptOf(r), "List", ""))
+					res := begin(t, c, fmt.Sprintf("p%03d", i), strings.ReplaceAll(r.AcceptList(), "List", ""))
 					got, err := io.ReadAll(res.Body)
 					if err != nil || !bytes.Equal(got, want) || res.ContentLength != int64(len(want)) {
 						t.Errorf("%v: %d bytes, Content-Length %d, want %d; %.300q", err, len(got), res.ContentLength, len(want), got)

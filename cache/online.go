@@ -13,7 +13,6 @@ import (
 	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/pages"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/relist"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
@@ -111,7 +110,7 @@ func (x *exchange) keepBody(q *query.Query, repr negotiation.Representation, bod
 	}
 	v := x.cache.views.Acquire(q.Key(repr))
 	defer v.Release()
-	v.KeepSingle(m.TypeMeta(), q.Member(), x.began[v.Key], string(m.ResourceVersion), bare)
+	v.KeepSingle(m.TypeMeta(), q.Member(), x.objects[v.Key], string(m.ResourceVersion), bare)
 	x.cache.records.Read(q.UserResource(), q.Namespace, q.Member(), string(m.ResourceVersion), types.UID(m.UID), x.moment, q.Consistent())
 	if x.who.isNode() && x.info.Resource == "pods" && x.info.Subresource == "status" && repr.Metadata == "" {
 		x.cache.derived.Reported(view.Object{Type: m.TypeMeta(), Repr: repr, Bare: bare})
@@ -162,10 +161,10 @@ func (x *exchange) keepList(res *http.Response, repr negotiation.Representation)
 // whole list.
 func (x *exchange) passPage(res *http.Response, repr negotiation.Representation) {
 	v := x.cache.views.Acquire(x.query.Key(repr))
-	page := &relist.ListMeta{}
+	page := &tee.ListMeta{}
 	tee.Body(res, tee.NewDecoder(repr, res, page), func(err error) {
-		if err == nil && page.Continue == "" {
-			x.passed(v, page.ResourceVersion)
+		if err == nil && page.Continue == "" && versions.Valid(page.ResourceVersion) {
+			v.MarkSeen(page.ResourceVersion)
 		}
 		x.cache.logUnkept(err)
 		v.Release()
@@ -185,7 +184,7 @@ func (x *exchange) listed(v *view.View, b *view.Builder, before *pages.List) err
 	if before != nil {
 		if before.Version != version {
 			c.pages.Done(pages.KeyOf(v.Key, x.query.ContinueToken))
-			x.passed(v, version)
+			v.MarkSeen(version)
 			return errMixed
 		}
 		next = before.With(b)
@@ -204,26 +203,19 @@ func (x *exchange) listed(v *view.View, b *view.Builder, before *pages.List) err
 	if before != nil {
 		c.pages.Done(pages.KeyOf(v.Key, x.query.ContinueToken))
 	}
-	c.lister.Commit(x.query, x.req, next, version)
-	return nil
-}
-
-// passed is called when a client has received a list that was not cached.
-func (x *exchange) passed(v *view.View, version string) {
-	if versions.Valid(version) && v.MarkSeen(version) {
-		x.cache.lister.Refresh(v, x.req)
+	if c.views.Commit(next, version) == view.Outdated && !next.Consistent {
+		c.checks.Verify(v, x.req)
 	}
+	return nil
 }
 
 // tooLarge is called when a client has received a list, of an unknown version, that is too
 // large to be cached.
 func (x *exchange) tooLarge(v *view.View) {
-	if !v.IsComplete() {
-		return
+	if v.IsComplete() {
+		x.cache.log.Warn("not kept any more: the list has become too large", "view", v.String(), "max", view.MaxListBytes)
 	}
-	x.cache.log.Warn("not kept any more: the list has become too large", "view", v.String(), "max", view.MaxListBytes)
-	x.cache.lister.BackOff(v)
-	v.Drop()
+	v.DropTooLarge()
 }
 
 // unread records that objects were read in a form that is not cached, or with unknown
@@ -259,6 +251,19 @@ func (x *exchange) isUnread() bool {
 // isSocket reports whether an answer makes the connection a watch over WebSocket.
 func (x *exchange) isSocket(res *http.Response) bool {
 	return res.StatusCode == http.StatusSwitchingProtocols && x.info.Verb == "watch" && (x.query != nil || x.isUnread())
+}
+
+// listFirst returns the error with which a watch over WebSocket is answered if its client has to list before; else nil.
+func (x *exchange) listFirst() error {
+	if x.query == nil || x.query.User == "" || x.query.Verb != "watch" || x.req.Header.Get("Upgrade") == "" {
+		return nil
+	}
+	select {
+	case <-x.cache.up.Lost(x.req.Context()):
+		return nil
+	default:
+		return x.cache.watches.ListFirst(x.query)
+	}
 }
 
 // unreadBody is the body of a list or watch that is not decoded. Its objects may be newer than

@@ -17,7 +17,6 @@ import (
 	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/relist"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -98,7 +97,7 @@ func TestAListInPiecesIsTheWholeList(t *testing.T) {
 						c.answers.Reserve(offline.MaxLargeWaiting - room)
 						defer c.answers.Reserve(room - offline.MaxLargeWaiting)
 						want := wholeList(t, r, items)
-						res := listOffline(t, c, relist.AcceptOf(r))
+						res := listOffline(t, c, r.AcceptList())
 						got, err := read(res.Body)
 						if err != nil || !bytes.Equal(got, want) {
 							t.Errorf("%v: %d bytes, want %d; %.300q", err, len(got), len(want), got)
@@ -135,7 +134,7 @@ func fillWith(t *testing.T, c *Cache, names []string, items [][]byte) {
 	t.Helper()
 	v := c.views.Acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
 	defer v.Release()
-	b := v.NewBuilder("", true)
+	b := v.NewBuilder(view.Began{}, true)
 	defer b.End()
 	for i, item := range items {
 		if err := b.Add(names[i], fmt.Sprint(i+1), item); err != nil {
@@ -144,7 +143,7 @@ func fillWith(t *testing.T, c *Cache, names []string, items [][]byte) {
 	}
 	b.Meta = podList
 	b.Meta.ResourceVersion = "5000"
-	b.Commit("5000")
+	c.views.Commit(b, "5000")
 }
 
 func listOffline(t *testing.T, c *Cache, accept string) *http.Response {

@@ -59,98 +59,56 @@ func TestWatchesComeBackOverTheWholeJitter(t *testing.T) {
 	}
 }
 
-func TestAnApiserverThatForgetsEachVersionIsNotAskedWithoutPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		u, c := startListed(t, "100", podJSON("a", "50"))
-		startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
-		u.onText("watch", http.StatusGone, "{}")
-		(<-u.feeds).CloseWithError(io.ErrUnexpectedEOF)
-		time.Sleep(2 * time.Minute)
-		if watches, lists := u.count("watch"), u.count("list"); watches > 40 || lists > 40 {
-			t.Errorf("%d watches and %d lists in two minutes", watches, lists)
-		}
-	})
-}
-
-func TestOneListIsEnoughForAllWatchesOfAView(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "60"))
-		var watchers []*watcher
-		for range 10 {
-			watchers = append(watchers, startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100"))
-		}
-		u.shows("130", podJSON("a", "120"), podJSON("c", "110"))
-		u.on("watch", func(r *http.Request) *http.Response {
-			if r.URL.Query().Get("resourceVersion") == "100" {
-				return respond(http.StatusGone, "{}")
+// What an apiserver has forgotten its clients list, each once; the hub asks for the version only.
+func TestAForgottenVersionIsPassedOn(t *testing.T) {
+	for name, forget := range map[string]answerFunc{
+		"by the answer": func(*http.Request) *http.Response { return respond(http.StatusGone, "{}") },
+		"by an event": func(*http.Request) *http.Response {
+			return respond(http.StatusOK, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":410}}`+"\n")
+		},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			u, c := startListed(t, "100", podJSON("a", "50"), podJSON("b", "60"))
+			var watchers []*watcher
+			for range 10 {
+				watchers = append(watchers, startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100"))
 			}
-			return u.open(r)
+			u.shows("130", podJSON("a", "120"), podJSON("c", "110"))
+			u.on("watch", forget)
+			u.goAway()
+			for range watchers {
+				(<-u.feeds).CloseWithError(io.ErrUnexpectedEOF)
+			}
+			time.Sleep(time.Second)
+			u.comeBack()
+			time.Sleep(30 * time.Second)
+			for _, w := range watchers {
+				if got, want := w.heard(t), "ERROR:410"; got != want || !w.ended() {
+					t.Errorf("a client heard %q, want %q; it has ended: %t", got, want, w.ended())
+				}
+			}
+			if lists, checks := u.count("list"), u.count("check"); lists != 1 || checks != 1 {
+				t.Errorf("%d lists besides the client's and %d questions for the version, want none and one", lists-1, checks)
+			}
+			if got, want := valueOf(t, c.metrics.expired), float64(len(watchers)); got != want {
+				t.Errorf("%v watches are counted, want %v", got, want)
+			}
+			u.goAway()
+			expect(t, c, "offline", urlPods, "100: a=50 b=60")
 		})
-		u.goAway()
-		for range watchers {
-			(<-u.feeds).CloseWithError(io.ErrUnexpectedEOF)
-		}
-		time.Sleep(time.Second)
-		u.comeBack()
-		time.Sleep(30 * time.Second)
-		for range watchers {
-			send(t, <-u.feeds, podEvent("MODIFIED", "a", "140"))
-		}
-		synctest.Wait()
-		for _, w := range watchers {
-			if got, want := w.heard(t), "DELETED:b=100 ADDED:c=110 MODIFIED:a=120 BOOKMARK:=130 MODIFIED:a=140"; got != want {
-				t.Errorf("a client heard %q, want %q", got, want)
-			}
-		}
-		if lists, checks := u.count("list"), u.count("check"); lists != 2 || checks != 1 {
-			t.Errorf("%d lists besides the client's and %d questions for the version, want one of each", lists-1, checks)
-		}
-	})
+	}
 }
 
-// Pod b came, and went, after the version that the apiservers have forgotten: one watch has not seen it come.
-func TestAWatchThatIsBehindItsViewGetsNoEventsOfARelist(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		u, c := startListed(t, "100", podJSON("a", "50"))
-		var watchers []*watcher
-		var feeds []*io.PipeWriter
-		for range 2 {
-			watchers = append(watchers, startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100"))
-			feeds = append(feeds, <-u.feeds)
-		}
-		send(t, feeds[0], podEvent("ADDED", "b", "110"))
-		synctest.Wait()
-		u.shows("130", podJSON("a", "50"))
-		u.on("watch", func(r *http.Request) *http.Response {
-			if r.URL.Query().Get("resourceVersion") != "130" {
-				time.Sleep(time.Second) // nobody finds the list to be as old as the loss
-				return respond(http.StatusGone, "{}")
-			}
-			return u.open(r)
-		})
-		for _, feed := range feeds {
-			feed.Close()
-		}
-		time.Sleep(10 * time.Second)
-		for i, want := range []string{"ADDED:b=110 DELETED:b=110 BOOKMARK:=130", "ERROR:410"} {
-			if got := watchers[i].heard(t); got != want {
-				t.Errorf("watch %d heard %q, want %q", i, got, want)
-			}
-		}
-	})
-}
-
-func TestAWatchEndsInTimeThoughAListHangs(t *testing.T) {
+func TestAWatchEndsInTimeThoughTheQuestionForTheVersionHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, c := startListed(t, "100", podJSON("a", "50"))
 		w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100&timeoutSeconds=90")
 		feed := <-u.feeds
-		u.onText("watch", http.StatusGone, "{}")
-		u.on("list", u.open)
+		u.on("check", u.open)
 		feed.CloseWithError(io.ErrUnexpectedEOF)
 		time.Sleep(85 * time.Second)
-		if u.count("list") != 2 || w.ended() {
-			t.Fatalf("after 85 s there were %d lists, and the watch has ended: %t", u.count("list"), w.ended())
+		if u.count("check") == 0 || w.ended() {
+			t.Fatalf("after 85 s there were %d questions, and the watch has ended: %t", u.count("check"), w.ended())
 		}
 		time.Sleep(10 * time.Second)
 		if !w.ended() {
@@ -217,9 +175,8 @@ func TestEndedStreamsReleaseTheirViews(t *testing.T) {
 		"in the middle of an event": {urlWatch + "&resourceVersion=100", func(t *testing.T, _ *upstream, feed *io.PipeWriter) {
 			send(t, feed, podEvent("ADDED", "b", "110")[:40])
 		}},
-		"while its list hangs": {urlWatch + "&resourceVersion=100", func(_ *testing.T, u *upstream, feed *io.PipeWriter) {
-			u.onText("watch", http.StatusGone, "{}")
-			u.on("list", u.open)
+		"while the question for the version hangs": {urlWatch + "&resourceVersion=100", func(_ *testing.T, u *upstream, feed *io.PipeWriter) {
+			u.on("check", u.open)
 			feed.CloseWithError(io.ErrUnexpectedEOF)
 		}},
 		"while it waits to be opened again": {urlWatch + "&resourceVersion=100", func(_ *testing.T, u *upstream, feed *io.PipeWriter) {
@@ -249,11 +206,8 @@ func TestEndedStreamsReleaseTheirViews(t *testing.T) {
 				<-w.done
 			}
 			v := c.views.Find(podsKey(query.NodeUser))
-			if n := v.Holders(); n > 1 { // a list that is under way
+			if n := v.Holders(); n > 0 {
 				t.Errorf("%d requests hold the view, and none is there", n)
-			}
-			if v.Template.Load() != nil {
-				t.Error("the request of a client that is gone is kept")
 			}
 			stop()
 		})

@@ -114,6 +114,7 @@ func TestAFileThatCanBeOpenedLateShowsNothingOlderThanAnEvent(t *testing.T) {
 		u := newUpstream()
 		c, mount, _ := startWithoutDisk(t, u)
 		u.onText("list", http.StatusInternalServerError, "{}")
+		asksOnce(t, u, c, urlWatch+"&resourceVersion=120")
 		w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=120")
 		send(t, <-u.feeds, podEvent("MODIFIED", "a", "150"))
 		synctest.Wait()

@@ -46,6 +46,7 @@ func TestAWatchIsToldThatTheStoreWasRestored(t *testing.T) {
 			if n := u.count("watch"); n != 1 {
 				t.Error("the watch was opened again above the apiservers' version, where they hold it in silence")
 			}
+			get(t, c, urlPods) // as it does
 			u.goAway()
 			expect(t, c, "offline", urlPods, "90: a=50")
 		})
@@ -70,13 +71,15 @@ func TestAWatchThatWasOpenedOfflineIsToldToo(t *testing.T) {
 // Here the hub holds no watch when etcd is restored.
 func TestTheCacheFollowsARestoreWhateverRequestComesFirst(t *testing.T) {
 	const after = "90: a=50/new"
-	tests := map[string]string{ // the URL of the first request after it
-		"a list of the newest state":                 urlPods,
-		"a list from an apiserver's memory":          urlPods + "?resourceVersion=0",
-		"a watch that begins where the store is now": urlWatch + "&resourceVersion=90&timeoutSeconds=1",
-		"initial events":                             urlWatch + "&timeoutSeconds=1",
-	}
-	for name, url := range tests {
+	for name, test := range map[string]struct {
+		url     string // of the first request after it
+		dropped bool   // nothing is kept before the next list
+	}{
+		"a list of the newest state":                 {urlPods, false},
+		"a list from an apiserver's memory":          {urlPods + "?resourceVersion=0", true},
+		"a watch that begins where the store is now": {urlWatch + "&resourceVersion=90&timeoutSeconds=1", true},
+		"initial events":                             {urlWatch + "&timeoutSeconds=1", false},
+	} {
 		bubble(t, name, func(t *testing.T) {
 			u, c := startListed(t, "100", podJSON("a", "50", "old"), podJSON("b", "95"))
 			get(t, c, urlPodA)
@@ -90,7 +93,7 @@ func TestTheCacheFollowsARestoreWhateverRequestComesFirst(t *testing.T) {
 				}
 				return respond(http.StatusOK, events)
 			})
-			res, err := c.RoundTrip(newRequest(t.Context(), http.MethodGet, url))
+			res, err := c.RoundTrip(newRequest(t.Context(), http.MethodGet, test.url))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,7 +104,13 @@ func TestTheCacheFollowsARestoreWhateverRequestComesFirst(t *testing.T) {
 				t.Error(err)
 			}
 			time.Sleep(time.Minute)
-			u.goAway()
+			if u.goAway(); test.dropped {
+				expect(t, c, "offline list, before the next one", urlPods, view.ErrNeverRead.Error())
+				expect(t, c, "offline object, before the next list", urlPodA, view.ErrNeverRead.Error())
+				u.comeBack()
+				get(t, c, urlPods)
+				u.goAway()
+			}
 			if got := get(t, c, urlPods); got != after {
 				t.Errorf("offline list: %q, want %q", got, after)
 			}
@@ -118,12 +127,15 @@ func TestEventsOfTwoHistoriesAreNotMixed(t *testing.T) {
 		get(t, c, urlPods+"?resourceVersion=0")
 		u.shows("900", podJSON("a", "50"))
 		get(t, c, urlPods+"?resourceVersion=0") // as reflectors without WatchList do
-		startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=900")
-		feed := <-u.feeds
+		w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=900")
+		<-u.feeds
 		u.shows("901", podJSON("a", "50"), podJSON("c", "901"))
-		send(t, feed, podEvent("ADDED", "c", "901"))
-		time.Sleep(time.Minute)
-		send(t, feed, podEvent("ADDED", "d", "1001"))
+		if <-w.done; w.heard(t) != "ERROR:410" {
+			t.Errorf("a watch from before it was known heard %q", w.heard(t))
+		}
+		get(t, c, urlPods+"?resourceVersion=0")
+		startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=901")
+		send(t, <-u.feeds, podEvent("ADDED", "d", "1001"))
 		synctest.Wait()
 		u.goAway()
 		expect(t, c, "offline", urlPods, "1001: a=50 c=901 d=1001")

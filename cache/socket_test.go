@@ -214,24 +214,47 @@ func TestAListDuringAWatchOverWebSocketThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// A watch from above the view's version makes the hub list, by HTTP.
-func TestAWatchOverWebSocketThatLeavesAGap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		u, c := startListed(t, "100", podJSON("a", "50"))
-		u.on("watch", u.upgraded)
-		u.on("list", func(r *http.Request) *http.Response {
-			for _, name := range []string{"Connection", "Upgrade", "Sec-Websocket-Key"} {
-				if r.Header.Get(name) != "" {
-					t.Errorf("a list has the header %s", name)
+// A watch over WebSocket cannot begin below the version of its client. So the client lists, if its view is older, or lost.
+func TestAWatchOverWebSocketThatWouldLeaveAGap(t *testing.T) {
+	for name, tt := range map[string]struct {
+		listed  string // before
+		accept  string
+		version string
+		want    []int // codes of the answers
+	}{
+		"of a view that is older":        {"100", asJSON, "110", []int{http.StatusGone, http.StatusSwitchingProtocols}},
+		"of a view that was never read":  {"", asJSON, "110", []int{http.StatusGone, http.StatusSwitchingProtocols}},
+		"of a view that is as new":       {"110", asJSON, "110", []int{http.StatusSwitchingProtocols}},
+		"that begins with what there is": {"", asJSON, "", []int{http.StatusSwitchingProtocols}},
+		"that cannot be read anyway":     {"", protobuf, "110", []int{http.StatusSwitchingProtocols}},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			u := newUpstream()
+			c := startCache(t, u)
+			u.shows("120", podJSON("a", "115"))
+			if tt.listed != "" {
+				u.shows(tt.listed, podJSON("a", "50"))
+				get(t, c, urlPods)
+			}
+			u.on("watch", u.upgraded)
+			ctx, cancel := context.WithCancel(context.WithValue(t.Context(), acceptKey{}, tt.accept))
+			for _, want := range tt.want {
+				res, err := c.RoundTrip(socketRequest(ctx, urlWatch+"&resourceVersion="+tt.version))
+				if err != nil || res.StatusCode != want {
+					t.Fatalf("%v, %v; want %d", res, err, want)
+				}
+				defer res.Body.Close()
+			}
+			u.goAway()
+			if res, err := c.RoundTrip(socketRequest(ctx, urlWatch+"&resourceVersion=130")); err == nil {
+				if res.Body.Close(); res.StatusCode == http.StatusGone {
+					t.Error("without the cloud a client is asked to list")
 				}
 			}
-			return respond(http.StatusOK, podsJSON("120", podJSON("a", "115")))
+			cancel()
+			synctest.Wait()
 		})
-		openSocket(t.Context(), t, u, c, urlWatch+"&resourceVersion=110")
-		synctest.Wait()
-		u.goAway()
-		expect(t, c, "offline", urlPods, "120: a=115")
-	})
+	}
 }
 
 func TestBothDirectionsOfAWatchOverWebSocket(t *testing.T) {

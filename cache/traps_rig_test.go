@@ -191,8 +191,7 @@ type trap struct {
 
 // These begin an answer that is not given yet.
 const (
-	onceRestoresDrop = "once a store that was restored is dropped without a list (step 2 of the cache's redesign)\n"
-	onceOneEntry     = "once what is known of an object is one entry (step 4 of the cache's redesign)\n"
+	onceOneEntry = "once what is known of an object is one entry (step 4 of the cache's redesign)\n"
 )
 
 // playTraps plays each trap, and once more for what it wants later.

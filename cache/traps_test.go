@@ -256,7 +256,7 @@ func TestWhatIsKnownAfterARestoreToALowerVersion(t *testing.T) {
 			w.watches(urlWatch+"&resourceVersion=100", podEvent("MODIFIED", "b", "110"))
 			w.onText("check", http.StatusOK, podsJSON("90", a50))
 			w.breaks()
-		}, answers{urlPodB: onceRestoresDrop + "503", urlPods: onceRestoresDrop + "503"}},
+		}, answers{urlPodB: "503", urlPods: "503"}},
 	})
 }
 

@@ -3,7 +3,6 @@ package cache
 import (
 	"net/http"
 	"testing"
-	"testing/synctest"
 
 	"github.com/edgehub-io/edgehub/cache/view"
 )
@@ -17,10 +16,7 @@ func TestAnUnusableViewBringsBackNoDeletedObject(t *testing.T) {
 			get(t, c, urlPods)
 		},
 		"behind its clients": func(t *testing.T, u *upstream, c *Cache) {
-			u.onText("list", http.StatusServiceUnavailable, "{}")
-			startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110")
-			send(t, <-u.feeds, podEvent("MODIFIED", "b", "120"))
-			synctest.Wait()
+			readMixedPages(t, u, c)
 		},
 	} {
 		bubble(t, name, func(t *testing.T) {

@@ -43,6 +43,14 @@ func (r Representation) String() string {
 	return r.Encoding.String() + metadataParameter + r.Metadata
 }
 
+// AcceptList returns the Accept header for lists in r.
+func (r Representation) AcceptList() string {
+	if r.Metadata == "" {
+		return r.Encoding.MediaType()
+	}
+	return r.Encoding.MediaType() + ";as=" + kindMetadataList + ";g=meta.k8s.io;v=" + r.Metadata
+}
+
 const metadataParameter = ";as=" + kindMetadata + ";v="
 
 // ParseRepresentation reads the text of String.

@@ -115,17 +115,6 @@ func (l *Lists) dropLocked(key Key, list *List) {
 	list.View.Release()
 }
 
-// Forget drops the lists of a scope: their versions mean other objects now.
-func (l *Lists) Forget(scope string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for key, list := range l.lists {
-		if list.View.Scope == scope {
-			l.dropLocked(key, list)
-		}
-	}
-}
-
 // Sweep drops lists whose next page was not requested in time.
 func (l *Lists) Sweep() {
 	l.mu.Lock()

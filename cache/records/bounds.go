@@ -155,6 +155,6 @@ func (r *Records) Sweep() {
 	}
 }
 
-// SweepEvery is the interval at which the cache drops what is no longer needed, and lists again
+// SweepEvery is the interval at which the cache drops what is no longer needed, and has clients list
 // what it has lost.
 const SweepEvery = 15 * time.Second

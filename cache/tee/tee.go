@@ -81,14 +81,6 @@ func (d *Decoder) decode(p []byte) error {
 	return err
 }
 
-// Strict is a decoder whose Write fails as soon as the body cannot be cached.
-type Strict struct{ *Decoder }
-
-func (s Strict) Write(p []byte) (int, error) {
-	n, _ := s.Decoder.Write(p)
-	return n, s.Failed
-}
-
 // Finish must be called after a clean end of the body. It returns nil if the body was complete
 // and valid.
 func (d *Decoder) Finish() error {
@@ -113,6 +105,18 @@ func (d *Decoder) Stop(cause error) error {
 type ItemHandler interface {
 	Item(item []byte, m *wire.Meta) error
 	List(m wire.ListMeta) error
+}
+
+// ListMeta reads the metadata of a list, and ignores its items. See ItemHandler.
+type ListMeta struct{ wire.ListMeta }
+
+// Item does nothing.
+func (*ListMeta) Item([]byte, *wire.Meta) error { return nil }
+
+// List sets the metadata.
+func (l *ListMeta) List(m wire.ListMeta) error {
+	l.ListMeta = m
+	return nil
 }
 
 // listSink splits a list into its items.

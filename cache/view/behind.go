@@ -6,17 +6,12 @@ import (
 	"github.com/edgehub-io/edgehub/cache/versions"
 )
 
-// A view can fall behind its clients. After the hub was killed before the last second of
-// changes was on disk, a watch may begin above the view's version: its events reach the
-// client, but cannot be applied until the view is listed again. And some lists are relayed
-// but not cached, because they are too large, or because their first pages were dropped for
-// others. If the cloud goes away before the view has caught up, its state is older than
-// what clients have seen. It must not be served: objects that clients saw deleted would
-// reappear. Such a view answers nothing until it has caught up.
+// A view can fall behind its clients: a watch goes on while the view is lost, and then a list is committed that is below
+// what the watch has shown; or a list is relayed and not cached, because its first pages were dropped for others. If the
+// cloud goes away before the view has caught up, its state is older than what clients have seen. It must not be served:
+// objects that clients saw deleted would reappear. Such a view answers nothing until it has caught up.
 //
-// It catches up by a list. A watch from the view's version would transfer less, but it
-// does not work once the apiservers have forgotten that version, and clients that wait for
-// the changes of the list would not get them.
+// It catches up by its watches, which are opened anew at its version if they are ahead of it (see Feed), or by a list.
 //
 // A restarted hub knows that a view is behind as far as that was on disk. Versions that a
 // client got from a hub that was killed before do not count, nor do interrupted initial
@@ -26,15 +21,24 @@ import (
 // ErrBehind is returned for a view that is older than a state that its clients have seen.
 var ErrBehind = errors.New("what is cached of this is older than what was read last, and the cloud went away before it was read again")
 
-// received is what clients have received of a view.
+// received is what clients have received of a view although the view does not have it. It survives dropping the view.
 type received struct {
-	// seen is the latest version whose state a client has received although the view does not
-	// have it; see behindLocked. It survives dropping the view.
+	// seen is the latest version; see behindLocked.
 	seen string
+	// shown is the same without events that could not be read, whose version is a guess.
+	shown string
 }
 
 // seenLocked records that a client has received the state of the view at a version.
 func (v *View) seenLocked(version string) {
+	if versions.Compare(version, v.shown) > 0 {
+		v.shown = version
+	}
+	v.guessLocked(version)
+}
+
+// guessLocked is seenLocked for a version that may be another.
+func (v *View) guessLocked(version string) {
 	if versions.Compare(version, v.seen) > 0 {
 		v.seen = version
 		v.saveSeenLocked()
@@ -48,13 +52,18 @@ func (v *View) saveSeenLocked() {
 	}
 }
 
-// MarkSeen is seenLocked, and reports whether that made a usable view unusable.
-func (v *View) MarkSeen(version string) bool {
+// MarkSeen is seenLocked.
+func (v *View) MarkSeen(version string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	could := v.usableLocked()
 	v.seenLocked(version)
-	return could && !v.usableLocked()
+}
+
+// MarkUnread records that a client has received an event that could not be read, of about this version.
+func (v *View) MarkUnread(version string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.guessLocked(version)
 }
 
 func (v *View) behindLocked() bool { return versions.Compare(v.version, v.seen) < 0 }
@@ -75,17 +84,4 @@ func (v *View) Latest() string {
 		return versions.Higher(v.version, v.seen)
 	}
 	return v.seen
-}
-
-// provesRestore reports whether a consistent answer at a version proves that etcd was restored
-// from a backup: clients had received the state at version began before the request was sent.
-// relist.Lister.restored documents what follows.
-func provesRestore(began, version string) bool { return versions.Compare(version, began) < 0 }
-
-// Reset drops a view whose versions are no longer valid.
-func (v *View) Reset() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.dropLocked()
-	v.seen = ""
 }

@@ -24,9 +24,8 @@ var ErrListTooLarge = errors.New("the list is too large to be kept")
 // a watch. Readers of the view see none of it before Commit. A Builder is for one goroutine
 // at a time.
 type Builder struct {
-	View *View
-	// began is View.Latest at the time of the request, or empty if the answer is not Consistent.
-	began      string
+	View       *View
+	began      Began
 	Consistent bool // the answer shows the newest state
 
 	Items map[string]builderItem
@@ -49,9 +48,9 @@ type builderItem struct {
 	Bytes []byte
 }
 
-// NewBuilder returns an empty Builder; the caller must call End. began is View.Latest when the
-// request was sent, if its answer is consistent, that is, shows the newest state.
-func (v *View) NewBuilder(began string, consistent bool) *Builder {
+// NewBuilder returns an empty Builder; the caller must call End. began is View.Began when the request was sent; consistent
+// means that its answer shows the newest state.
+func (v *View) NewBuilder(began Began, consistent bool) *Builder {
 	return &Builder{
 		View: v, began: began, Consistent: consistent,
 		Items: map[string]builderItem{}, deleted: map[string]types.UID{}, left: map[string]string{},
@@ -158,58 +157,80 @@ type CommitResult uint8
 const (
 	Committed CommitResult = iota
 	Outdated               // the view is newer, and unchanged
-	// Restored means that the view is newer than the apiservers: see relist. The view is unchanged.
-	Restored
+	Restored               // committed, and it shows that the store was restored: see Views.Restored
 )
-
-// Commit is Builder.Commit. It also records the deletions that the list shows.
-func (s *Views) Commit(b *Builder, version string) CommitResult {
-	result := b.Commit(version)
-	s.recordDeletions(b)
-	if result == Committed {
-		s.recordDeletedPods(b, version)
-	}
-	return result
-}
 
 // Commit makes the collected items the view's state at version. A view at the same version
 // usually has the same members. If not (a CustomResourceDefinition has a new default, an
 // apiserver of another version answered, etcd was restored from a backup), the items that
 // were read last replace them.
-func (b *Builder) Commit(version string) CommitResult {
+//
+// It also records the deletions that the list shows, and follows a store that was restored. Watches that are ahead of the
+// list are opened anew, at its version. If the view takes more than the bound of all alone, it is evicted.
+func (s *Views) Commit(b *Builder, version string) CommitResult {
+	v := b.View
+	if !b.Consistent {
+		s.inheritSeen(v)
+	}
+	result, cuts := b.commit(version)
+	switch result {
+	case Restored:
+		s.restoring.Lock()
+		s.restored(v, version, v)
+		s.restoring.Unlock()
+	case Committed:
+		s.recordDeletions(b)
+		s.recordDeletedPods(b, version)
+	case Outdated:
+	}
+	callAll(cuts)
+	if !s.EnforceLimit(v) {
+		s.Log.Warn("not kept: it takes more than --cache-max-bytes alone", "view", v.String(), "max", s.Max)
+	}
+	return result
+}
+
+// commit is Commit of the view alone. cuts are those of watches that are ahead of it.
+func (b *Builder) commit(version string) (result CommitResult, cuts []func()) {
 	v := b.View
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	restored := provesRestore(b.began, version)
+	if b.began.isBefore(v) {
+		return Outdated, nil // it may be from before a restore
+	}
+	if b.Consistent && b.began.received == v.received {
+		v.received = received{} // there is nothing newer
+		v.saveHeaderLocked(v.version)
+	}
+	if b.Consistent && versions.Compare(version, b.began.Shown()) < 0 {
+		v.received, v.complete = received{}, false
+		v.replaceLocked(b, version)
+		v.denyLocked(false)
+		return Restored, v.endFeedsLocked()
+	}
 	if v.complete && !v.stale.Load() {
 		order := versions.Compare(version, v.version)
 		switch {
 		case order == 0 && v.loadLocked() == nil && v.hasMembersLocked(b.Items) && !b.hasBytes():
 			v.header.Updated = v.disk.Clock()
 			v.denyLocked(false)
-			return Committed
-		case order < 0 && restored:
-			return Restored
+			return Committed, nil
 		case order < 0 && v.loadLocked() == nil: // otherwise there is nothing newer any more
 			v.denyLocked(false)
-			return Outdated
+			return Outdated, nil
 		}
 	}
 	if v.complete { // stale, or older than the items
 		v.seenLocked(v.version)
 	}
-	if restored {
-		v.seen = "" // there is no newer state
-	}
+	v.noteMissingLocked(b)
 	v.replaceLocked(b, version)
 	v.denyLocked(false)
-	v.catchUpLocked()
-	return Committed
+	return Committed, v.aheadLocked()
 }
 
 // replaceLocked makes the Builder's items the view's members.
 func (v *View) replaceLocked(b *Builder, version string) {
-	v.noteMissingLocked(b)
 	before := v.version
 	v.Highest.Raise(version)
 	same := v.complete && !v.stale.Load() && versions.Compare(version, before) >= 0 && v.loaded && v.hasMembersLocked(b.Items)
@@ -233,7 +254,7 @@ func (v *View) replaceLocked(b *Builder, version string) {
 	put := make([]store.Object, 0, len(b.Items))
 	for name, item := range b.Items {
 		// The view had the bytes of an item that has none. If they are gone by now, the
-		// store refuses the change, and the view is listed again.
+		// store refuses the change, and the view is lost.
 		put = append(put, store.Object{Name: name, ResourceVersion: item.Version, Sum: item.sum, Bytes: item.Bytes})
 		v.set(name, item.Entry)
 	}

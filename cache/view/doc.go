@@ -15,13 +15,17 @@
 //
 //   - A list replaces the view when its last page has been read completely and decoded,
 //     unless the view is newer.
-//   - An event is applied if it is newer than the view, and its stream has relayed
-//     everything up to the view's version. So several streams can update one view. A
-//     stream that begins above the view's version leaves a gap: the view is listed again.
+//   - An event is applied if it is newer than the view, and the position of its watch is not above
+//     the view's version: see [Feed]. So several watches can update one view. One that
+//     is above the view would leave a gap: it is opened again, at the view's version.
 //   - Initial events are applied together, at the bookmark that ends them.
 //   - Only a list, an event or a bookmark changes a view's version; only an answer of 200
 //     changes its members.
 //   - The view is updated before the client gets the event; the disk follows within a second.
+//
+// A view is lost while it has no such state, or a part of it is damaged. Only a client's list brings it back:
+// [Views.Ask] decides whether the client is told to list. Package view owns all this; package watch opens and
+// ends streams as it says, and package restore tells it of a store that was restored ([Views.Restored]).
 //
 // A view is empty at first. It is dropped when it is evicted, when no client has read it for
 // long (see Views.Sweep and Views.DropUnread), and when it is damaged on disk. Code that updates or reads a view acquires it, and

@@ -38,7 +38,7 @@ func newTestViews(t *testing.T, dir string, most int64) *Views {
 			t.Error(err)
 		}
 	})
-	s = New(Options{Disk: d, Max: most, Now: time.Now, Log: log, Evicted: func(*View) {}, Removed: func(*View) {}})
+	s = New(Options{Disk: d, Max: most, Now: time.Now, Log: log, Evicted: func() {}, StoreRestored: func() {}})
 	if err := s.Records.Load(d, log); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func barePod(t *testing.T, name, version string, uid ...string) []byte {
 // fillPods lists the view: name → resourceVersion.
 func fillPods(t *testing.T, v *View, began, version string, consistent bool, members map[string]string) CommitResult {
 	t.Helper()
-	b := v.NewBuilder(began, consistent)
+	b := v.NewBuilder(Began{version: began}, consistent)
 	defer b.End()
 	for name, rv := range members {
 		if err := b.Add("ns/"+name, rv, barePod(t, name, rv)); err != nil {
@@ -86,5 +86,14 @@ func fillPods(t *testing.T, v *View, began, version string, consistent bool, mem
 		}
 	}
 	b.Meta = wire.ListMeta{TypeMeta: wire.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: metav1.ListMeta{ResourceVersion: version}}
-	return b.Commit(version)
+	result, _ := b.commit(version)
+	return result
+}
+
+// apply applies an event of a watch that has shown everything up to a position.
+func (v *View) apply(position string, c *Change) Applied {
+	f := v.NewFeed(v.Began())
+	defer f.Close()
+	f.Open(position, nil)
+	return f.Apply(c, true)
 }

@@ -15,7 +15,7 @@ import (
 func TestAUIDDoesNotComeBack(t *testing.T) {
 	v := newPodsView(t)
 	fillPods(t, v, "", "100", true, nil)
-	v.Apply("100", &Change{Name: "ns/a", Version: "105", Object: barePod(t, "a", "105", "its")})
+	v.apply("100", &Change{Name: "ns/a", Version: "105", Object: barePod(t, "a", "105", "its")})
 	for name, test := range map[string]struct {
 		gone string
 		uid  types.UID
@@ -63,7 +63,7 @@ func TestWhatTheViewDoesNotHaveIsNoDamageToIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := newPodsView(t)
 			fillPods(t, v, "", "100", true, map[string]string{"a": "50"})
-			v.Apply("100", &Change{Name: "ns/a", Version: "101", Object: barePod(t, "a", "101")})
+			v.apply("100", &Change{Name: "ns/a", Version: "101", Object: barePod(t, "a", "101")})
 			if fail(v); v.IsDamaged() {
 				t.Error("the view counts as damaged")
 			}
@@ -74,7 +74,7 @@ func TestWhatTheViewDoesNotHaveIsNoDamageToIt(t *testing.T) {
 // Two clients read the same pages at the same time. The race detector looks on.
 func TestPagesAreKeptWhileAnotherClientReadsThem(t *testing.T) {
 	v := newPodsView(t)
-	page, other := v.NewBuilder("", true), v.NewBuilder("", true)
+	page, other := v.NewBuilder(Began{}, true), v.NewBuilder(Began{}, true)
 	defer page.End()
 	defer other.End()
 	if err := page.Add("ns/p0", "5", barePod(t, "p0", "5")); err != nil {

@@ -94,8 +94,8 @@ func (s *Views) Revoke(r Right) {
 	s.Records.Refused(r.Key.UserResource(), r.Member)
 }
 
-// Unconfirmed drops what is served by a right that could not be confirmed for long. What an open watch shows is
-// then listed again with its client's credentials.
+// Unconfirmed drops what is served by a right that could not be confirmed for long. The client of an open watch
+// is then asked to list.
 func (s *Views) Unconfirmed(r Right) {
 	for _, v := range s.byRight(r) {
 		if r.Member == "" {

@@ -37,7 +37,7 @@ func (v *View) KeepSingle(t wire.TypeMeta, name, began, version string, object [
 	}
 	o := store.NewObject(name, version, object)
 	v.noteShownLocked(name)
-	if old, ok := v.index[name]; ok && (old.is(entryOf(&o)) && !v.damaged[name] && v.holdsLocked(name, old) || versions.Compare(old.Version, version) > 0 && !provesRestore(began, version)) {
+	if old, ok := v.index[name]; ok && (old.is(entryOf(&o)) && !v.damaged[name] && v.holdsLocked(name, old) || versions.Compare(old.Version, version) > 0 && versions.Compare(version, began) >= 0) {
 		return
 	}
 	v.header.APIVersion, v.header.Kind = t.APIVersion, t.Kind

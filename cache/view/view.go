@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,15 +36,12 @@ type View struct {
 	use
 	counted usage // the view's part of Views.totals, whose mutex guards it
 
-	// Template is the request of a watch that resumes from a version. If the view is lost, its
-	// events do not restore it: the hub lists the view with the credentials of Template.
-	Template atomic.Pointer[http.Request]
-
 	mu sync.Mutex
 	contents
 	received
-	backlog
-	header viewHeader
+	feeds   map[*Feed]bool
+	history int // 1, and one more each time that the store was restored
+	header  viewHeader
 	// version is the latest at which the members are known; of a Single view, a count of changes.
 	version  string
 	complete bool
@@ -99,6 +95,8 @@ type viewHeader struct {
 	Denied bool `json:"denied,omitempty"`
 	// Newest is the highest version of an object in a Single view, past members included.
 	Newest string `json:"newest,omitempty"`
+	// TooLarge means that the last list was too large to be kept: there is nothing else.
+	TooLarge bool `json:"tooLarge,omitempty"`
 	// Seen is View.seen of a view that is behind.
 	Seen string `json:"seen,omitempty"`
 	// Boot is the boot ID of the node when this was written.
@@ -137,7 +135,7 @@ func (v *View) restore(s store.View) {
 }
 
 // outlive is called when a file has been opened late that is loaded. What the view has, if anything, stays in
-// memory, and is not for that file, in which the view has another ID: it must be listed again.
+// memory, and is not for that file, in which the view has another ID: it is lost.
 func (v *View) outlive() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -206,13 +204,6 @@ func (v *View) IsStale() bool { return v.stale.Load() }
 
 // DiskID returns the view's ID in the store. It changes only with the store file.
 func (v *View) DiskID() store.ID { return *v.id.Load() }
-
-// Lists returns how many relists of the view are running.
-func (v *View) Lists() int {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.listing
-}
 
 // Touch records the time of a read.
 func (v *View) Touch(now time.Time) { v.used.Store(now.UnixNano()) }

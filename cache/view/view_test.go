@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -32,47 +33,45 @@ func TestWhatMovesAView(t *testing.T) {
 		do   func(t *testing.T, v *View)
 		want string
 	}{
-		"an event that follows": {func(_ *testing.T, v *View) { v.Apply("10", put("b", "11")) }, "11 ns/a=5 ns/b=11"},
+		"an event that follows": {func(_ *testing.T, v *View) { v.apply("10", put("b", "11")) }, "11 ns/a=5 ns/b=11"},
 		"an event of a stream that is behind": {func(_ *testing.T, v *View) {
-			v.Apply("3", put("a", "4"))
+			v.apply("3", put("a", "4"))
 		}, "10 ns/a=5"},
 		"the first news of a stream that is behind": {func(_ *testing.T, v *View) {
-			v.Apply("9", put("b", "12"))
+			v.apply("9", put("b", "12"))
 		}, "12 ns/a=5 ns/b=12"},
 		"a stream that begins above the view": {func(_ *testing.T, v *View) {
-			if got := v.Apply("11", put("b", "12")); got != Gap {
+			if got := v.apply("11", put("b", "12")); got != Gap {
 				t.Errorf("apply says %d", got)
 			}
 		}, "10 ns/a=5 unusable"},
-		"a deletion":                      {func(_ *testing.T, v *View) { v.Apply("10", gone("a", "12")) }, "12"},
-		"a deletion of what is not there": {func(_ *testing.T, v *View) { v.Apply("10", gone("z", "12")) }, "12 ns/a=5"},
+		"a deletion":                      {func(_ *testing.T, v *View) { v.apply("10", gone("a", "12")) }, "12"},
+		"a deletion of what is not there": {func(_ *testing.T, v *View) { v.apply("10", gone("z", "12")) }, "12 ns/a=5"},
 		"an event behind a deletion": {func(_ *testing.T, v *View) {
-			v.Apply("10", gone("a", "12"))
-			v.Apply("10", put("a", "11"))
+			v.apply("10", gone("a", "12"))
+			v.apply("10", put("a", "11"))
 		}, "12"},
-		"a bookmark":               {func(_ *testing.T, v *View) { v.Apply("10", &Change{Version: "15"}) }, "15 ns/a=5"},
-		"an old bookmark":          {func(_ *testing.T, v *View) { v.Apply("3", &Change{Version: "9"}) }, "10 ns/a=5"},
-		"a bookmark above a gap":   {func(_ *testing.T, v *View) { v.Apply("11", &Change{Version: "15"}) }, "10 ns/a=5 unusable"},
-		"versions are no strings":  {func(_ *testing.T, v *View) { v.Apply("10", put("a", "9")) }, "10 ns/a=5"},
+		"a bookmark":               {func(_ *testing.T, v *View) { v.apply("10", &Change{Version: "15"}) }, "15 ns/a=5"},
+		"an old bookmark":          {func(_ *testing.T, v *View) { v.apply("3", &Change{Version: "9"}) }, "10 ns/a=5"},
+		"a bookmark above a gap":   {func(_ *testing.T, v *View) { v.apply("11", &Change{Version: "15"}) }, "10 ns/a=5 unusable"},
+		"versions are no strings":  {func(_ *testing.T, v *View) { v.apply("10", put("a", "9")) }, "10 ns/a=5"},
 		"a newer list":             {func(t *testing.T, v *View) { fillPods(t, v, "10", "20", true, map[string]string{"c": "19"}) }, "20 ns/c=19"},
 		"a newer list of the same": {func(t *testing.T, v *View) { fillPods(t, v, "10", "20", true, map[string]string{"a": "5"}) }, "20 ns/a=5"},
 		"an older list that an apiserver remembered": {func(t *testing.T, v *View) {
 			fillPods(t, v, "10", "8", false, map[string]string{})
 		}, "10 ns/a=5"},
 		"a list that was overtaken by events": {func(t *testing.T, v *View) {
-			v.Apply("10", put("b", "12"))
+			v.apply("10", put("b", "12"))
 			fillPods(t, v, "10", "11", true, map[string]string{"a": "5"})
 		}, "12 ns/a=5 ns/b=12"},
 		"the newest list there is, and it is older: etcd was restored": {func(t *testing.T, v *View) {
 			if got := fillPods(t, v, "10", "8", true, map[string]string{"c": "7"}); got != Restored {
 				t.Errorf("commit says %d", got)
 			}
-			v.Reset()
-			fillPods(t, v, "", "8", true, map[string]string{"c": "7"})
 		}, "8 ns/c=7"},
 		"a view that lost changes takes no events": {func(_ *testing.T, v *View) {
 			v.stale.Store(true)
-			v.Apply("10", put("b", "11"))
+			v.apply("10", put("b", "11"))
 		}, "10 ns/a=5 unusable"},
 		"a view that lost changes takes a list, also an older one": {func(t *testing.T, v *View) {
 			v.stale.Store(true)
@@ -100,6 +99,28 @@ func TestWhatMovesAView(t *testing.T) {
 	}
 }
 
+// Several watches may find out at once.
+func TestARestoreIsFollowedOnce(t *testing.T) {
+	s := newTestViews(t, t.TempDir(), enough)
+	v := s.Acquire(keyOfPods(query.NodeUser))
+	defer v.Release()
+	fillPods(t, v, "", "100", true, map[string]string{"a": "50"})
+	before := v.Began()
+	for range 2 {
+		s.Restored(v, before, "90")
+		if v.Position() == "" {
+			fillPods(t, v, "", "95", true, map[string]string{"b": "85"})
+		}
+	}
+	if got, want := v.shows(), "95 ns/b=85"; got != want {
+		t.Errorf("the view shows %q, want %q", got, want)
+	}
+	fillPods(t, v, "", "97", true, map[string]string{"b": "85"})
+	if s.Restored(v, before, "96"); v.Position() != "97" {
+		t.Error("what was listed since is dropped")
+	}
+}
+
 func TestSingleObjectsNeverMoveBackwards(t *testing.T) {
 	v := newPodsView(t)
 	v.Key.Single = true
@@ -112,7 +133,7 @@ func TestSingleObjectsNeverMoveBackwards(t *testing.T) {
 
 func TestBuildersShareWhatTheyRead(t *testing.T) {
 	v := newPodsView(t)
-	first, second := v.NewBuilder("", true), v.NewBuilder("", true)
+	first, second := v.NewBuilder(Began{}, true), v.NewBuilder(Began{}, true)
 	defer first.End()
 	defer second.End()
 	for _, s := range []*Builder{first, second} {
@@ -134,8 +155,8 @@ func TestASnapshotIsWholeWhileTheViewMovesOn(t *testing.T) {
 		t.Fatal(snap, err)
 	}
 	defer snap.Close()
-	v.Apply("10", &Change{Name: "ns/a", Version: "11"})
-	v.Apply("11", &Change{Name: "ns/b", Version: "12", Object: barePod(t, "b", "12")})
+	v.apply("10", &Change{Name: "ns/a", Version: "11"})
+	v.apply("11", &Change{Name: "ns/b", Version: "12", Object: barePod(t, "b", "12")})
 	got := ""
 	for len(snap.Members) > 0 {
 		err := snap.Next(256<<10, func(o store.Object) error {

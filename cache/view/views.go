@@ -30,7 +30,9 @@ type Views struct {
 
 	full atomic.Bool // the kubelet's views alone exceed Max
 
-	totals totals
+	totals    totals
+	asked     asked
+	restoring sync.Mutex // held by Restored; taken before any other lock
 
 	mu    sync.RWMutex
 	salt  []byte
@@ -42,13 +44,13 @@ type Views struct {
 
 // Options are options of views. All are required.
 type Options struct {
-	Disk *disk.Disk
-	Max  int64 // bytes of all views
-	Now  func() time.Time
-	Log  *slog.Logger
-	// Evicted is called before a view is evicted, Removed after an empty view was removed. An
-	// evicted view is not removed while streams hold it.
-	Evicted, Removed func(*View)
+	Disk    *disk.Disk
+	Max     int64 // bytes of all views
+	Now     func() time.Time
+	Log     *slog.Logger
+	Evicted func() // called when a view is evicted
+	// StoreRestored is called when the store of an apiserver was restored, before its watches end.
+	StoreRestored func()
 }
 
 // New returns an empty Views with empty Records; the caller must call Load of both.
@@ -134,7 +136,7 @@ func (s *Views) addLocked(key query.Key) *View {
 	id := key.ID(s.salt)
 	v := &View{
 		Key: key, raw: key.Bytes(), Scope: key.Scope(), Repr: key.Repr(),
-		disk: s.Disk, records: s.Records, Highest: s.Records.Count(key.GVR()),
+		disk: s.Disk, records: s.Records, Highest: s.Records.Count(key.GVR()), history: 1,
 	}
 	v.id.Store(&id)
 	v.loaded, v.index = true, map[string]Entry{}
@@ -241,6 +243,7 @@ const unusedFor = int(30 * 24 * time.Hour / records.SweepEvery)
 // Sweep drops views that no client has used for long, and removes empty ones. It must be
 // called by one goroutine at a time, and only while the cloud can be reached.
 func (s *Views) Sweep() {
+	s.asked.forget(s.Now(), false)
 	all := s.All()
 	kubelet := slices.ContainsFunc(all, func(v *View) bool { return v.isKubeletView() && v.Holders() > 0 })
 	for _, v := range all {
@@ -285,21 +288,15 @@ func (s *Views) isFloor(v *View) bool {
 
 // remove removes an empty view, unless a request holds it.
 func (s *Views) remove(v *View) {
-	if s.removeEmpty(v) {
-		s.Removed(v)
-	}
-}
-
-func (s *Views) removeEmpty(v *View) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if v.Holders() > 0 || !v.mu.TryLock() { // waiting could deadlock: its holder may wait for mu
-		return false
+		return
 	}
 	filled := v.onDisk // since the caller's check; only a holder can fill a view
 	v.mu.Unlock()
 	if filled {
-		return false
+		return
 	}
 	s.totals.set(v, usage{})
 	delete(s.byID, v.DiskID())
@@ -309,7 +306,6 @@ func (s *Views) removeEmpty(v *View) bool {
 	if len(s.of[of]) == 0 {
 		delete(s.of, of)
 	}
-	return true
 }
 
 // Deny records that the apiserver refused a query to a user. The cache does not answer the
@@ -336,16 +332,17 @@ func (s *Views) Representations(q *query.Query) []*View {
 	return all
 }
 
-// InheritSeen marks an empty view as behind the other representations of its query: its
+// inheritSeen marks an empty view as behind the other representations of its query: its
 // client may have received their state, converted, and the first answer for the view may be
 // older than that.
-func (s *Views) InheritSeen(q *query.Query, v *View) {
+func (s *Views) inheritSeen(v *View) {
 	if v.Position() != "" {
 		return
 	}
-	for _, other := range s.Representations(q) {
-		if p := other.Position(); p != "" {
-			v.MarkSeen(p)
+	for _, other := range s.Of(v.Key.UserResource()) {
+		k := other.Key
+		if k.Representation = v.Key.Representation; other != v && k == v.Key {
+			v.MarkSeen(other.Position())
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package watch
 
 import (
+	"errors"
+
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -10,17 +12,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// from returns the version up to which the stream has relayed everything before an event.
-func (s *stream) from(version string) string {
-	if s.gap {
-		s.gap = false
-		return version // events before it were unreadable; a list will contain them
-	}
-	return s.at
-}
-
 // event applies an event to the view. It returns false for one that the client has seen.
-func (s *stream) event(f *wire.Frame) bool {
+func (s *stream) event(f *wire.Frame) (shown bool) {
 	name, version := query.MemberName(string(f.Meta.Namespace), string(f.Meta.Name)), string(f.Meta.ResourceVersion)
 	if !versions.Valid(version) || len(f.Meta.Name) == 0 || !s.repr.Holds(f.Meta.TypeMeta()) {
 		s.invalidate()
@@ -31,10 +24,7 @@ func (s *stream) event(f *wire.Frame) bool {
 		s.begin(f, name, version)
 		return true
 	}
-	if s.resumed && versions.Compare(version, s.at) <= 0 {
-		return false
-	}
-	s.held.forget(name)
+	shown = !s.resumed || versions.Compare(version, s.at) > 0
 	c := &view.Change{Name: name, Version: version}
 	if f.Type != watch.Deleted {
 		bare, err := wire.AppendBare(nil, s.repr.Encoding, f.Object)
@@ -44,23 +34,24 @@ func (s *stream) event(f *wire.Frame) bool {
 		}
 		c.Object = bare
 	}
-	shown := ""
+	before := ""
 	if f.Type == watch.Deleted {
-		shown = s.view.Current(name).Version
+		before = s.view.Current(name).Version
 	}
-	a := s.view.Apply(s.from(version), c)
-	if a == view.Gap {
-		s.watches.Refresh(s.view, s.req)
-	}
+	a := s.feed.Apply(c, shown)
 	switch {
 	case f.Type == watch.Deleted:
 		s.left(string(f.Meta.Namespace), string(f.Meta.Name), version, types.UID(f.Meta.UID))
-		s.watches.Views.RecordLeft(s.view, name, shown)
-	case a == view.Gap || a == view.Buffered:
+		s.watches.Views.RecordLeft(s.view, name, before)
+	case a == view.Gap && shown:
 		s.keepApart(c)
 	}
-	s.at = version
-	return true
+	if shown {
+		s.held.forget(name)
+		s.at = version
+	}
+	s.catchUp(a)
+	return shown
 }
 
 // begin adds an initial event.
@@ -81,6 +72,9 @@ func (s *stream) begin(f *wire.Frame, name, version string) {
 	if err := s.builder.Add(name, version, f.Object); err != nil {
 		s.watches.logUnkept(err)
 		s.endBuilder()
+		if errors.Is(err, view.ErrListTooLarge) {
+			s.view.DropTooLarge()
+		}
 		return
 	}
 	s.describe(f)
@@ -97,48 +91,59 @@ func (s *stream) describe(f *wire.Frame) {
 }
 
 // bookmark advances the view's version, and ends the initial events: up to its version the
-// stream is complete.
-func (s *stream) bookmark(f *wire.Frame) {
+// stream is complete. It returns false for one that is older than what the client has.
+func (s *stream) bookmark(f *wire.Frame) (shown bool) {
 	version := string(f.Meta.ResourceVersion)
 	if !versions.Valid(version) {
-		return
+		return true
 	}
-	if !s.initial {
-		if versions.Compare(version, s.at) < 0 {
-			return
+	if s.initial {
+		if !s.query.InitialEvents || f.InitialEventsEnd {
+			s.endInitial(f, version)
 		}
-		if s.view.Apply(s.from(version), &view.Change{Version: version}) == view.Gap {
-			s.watches.Refresh(s.view, s.req)
-		}
+		return true
+	}
+	shown = versions.Compare(version, s.at) >= 0
+	a := s.feed.Apply(&view.Change{Version: version}, shown)
+	if shown {
 		s.at, s.marked = version, s.watches.Now()
-		return
 	}
-	if s.query.InitialEvents && !f.InitialEventsEnd {
-		return
-	}
+	s.catchUp(a)
+	return shown || !s.resumed
+}
+
+// endInitial commits the initial events.
+func (s *stream) endInitial(f *wire.Frame, version string) {
 	s.initial, s.at = false, version
 	if !s.held.IsEmpty() {
 		s.startSettling()
 	}
-	s.view.Template.Store(s.req)
 	if s.builder == nil {
 		s.view.MarkSeen(version)
-		s.watches.Refresh(s.view, s.req)
-		return
+	} else {
+		s.describe(f)
+		if s.watches.Views.Commit(s.builder, version) == view.Outdated && !s.builder.Consistent {
+			s.watches.Verify(s.view, s.req)
+		}
+		s.endBuilder()
 	}
-	s.describe(f)
-	s.watches.Commit(s.query, s.req, s.builder, version)
-	s.endBuilder()
+	switch s.feed.Open(version, s.cutter()); {
+	case s.feed.HasEnded():
+		s.expire()
+	case versions.Compare(s.view.Position(), version) < 0:
+		s.catchUp(view.Gap)
+	}
 }
 
 // keepApart caches the object of an event after a gap in a Single view, so that a GET does not
 // return an older one if the cloud goes away before the view has caught up. If the view was
 // evicted, the object is not cached, and older copies are in doubt.
 func (s *stream) keepApart(c *view.Change) {
-	if s.watches.Views.Holds(s.query.UserResource(), c.Name) {
+	lost := s.view.Position() == ""
+	if lost || s.watches.Views.Holds(s.query.UserResource(), c.Name) {
 		s.watches.Records.Doubt(s.query.UserResource(), c.Name, versions.Preceding(c.Version))
 	}
-	if s.view.Position() == "" {
+	if lost {
 		return
 	}
 	key := s.view.Key

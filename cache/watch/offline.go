@@ -17,11 +17,11 @@ func (w *Watches) Answer(r *offline.Request) (*http.Response, error) {
 	if err != nil {
 		return offline.ErrorResponse(r.HTTP, err)
 	}
-	s := w.newStream(r.HTTP, r.Query, src.Repr, "")
+	s := w.newStream(r.HTTP, r.Query, src.Repr, w.Views.Began(r.Query.Key(src.Repr)))
 	s.endBuilder()
-	s.lostAt, s.suspect, s.outage = s.opened, true, -1
+	s.loseTo(true)
+	s.outage = -1
 	s.item = src.ItemType()
-	s.view.Template.Store(s.req)
 	src.View.Touch(w.Now())
 	if err := s.openOffline(r, src, snap); err != nil {
 		s.release()

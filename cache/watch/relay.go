@@ -48,12 +48,17 @@ func (s *stream) broken(err error) {
 	case clean && s.over(now):
 		s.err = io.EOF
 	case s.isSettling():
-		s.lostAt, s.suspect = now, false
+		s.loseTo(false)
 	case s.opaque:
 		s.err = err
 	default:
-		s.lostAt, s.suspect = now, true
+		s.loseTo(true)
 	}
+}
+
+// loseTo has the stream wait, and resume. suspect means that the apiservers' store may be another then.
+func (s *stream) loseTo(suspect bool) {
+	s.seen, s.suspect = s.watches.See(s.view), suspect
 }
 
 // over reports whether the watch has reached its timeout.
@@ -76,7 +81,7 @@ func (s *stream) take(f *wire.Frame) {
 		return
 	}
 	s.resetRetry()
-	if s.learn(f) {
+	if s.learn(f) && s.err == nil { // else the client has to list
 		s.relayEvent(f)
 	}
 }
@@ -85,8 +90,7 @@ func (s *stream) take(f *wire.Frame) {
 func (s *stream) learn(f *wire.Frame) bool {
 	if f.Type == watch.Bookmark {
 		s.item = f.Meta.TypeMeta()
-		s.bookmark(f)
-		return true
+		return s.bookmark(f)
 	}
 	return s.event(f)
 }
@@ -112,24 +116,20 @@ func (s *stream) relayUnread(f *wire.Frame) {
 func (s *stream) invalidate() {
 	s.endBuilder()
 	if s.at != "" {
-		s.gap = true
 		s.watches.Records.SeenUncached(s.query.UserResource(), versions.Following(s.view.Highest.Version()))
-		s.view.Drop()
-		s.watches.Refresh(s.view, s.req)
+		s.feed.Unread()
 	}
 }
 
-// failed handles an ERROR event. An error right after the hub has resumed the watch is not
-// relayed to the client.
+// failed handles an ERROR event, which ends the stream. One right after the hub has opened the watch again is not relayed
+// to the client, unless it has to list.
 func (s *stream) failed(f *wire.Frame) {
-	if s.resumed && s.retryAfter > 0 {
-		s.detach() //nolint:errcheck // not needed any more
-		if f.Code == http.StatusGone {
-			s.relist()
-		}
-		return
-	}
-	s.out = append(s.out, f.Raw...)
+	retries := s.resumed && s.retryAfter > 0
 	s.detach() //nolint:errcheck // an apiserver ends the stream here
-	s.err = io.EOF
+	switch {
+	case retries && f.Code == http.StatusGone:
+		s.expire()
+	case !retries:
+		s.out, s.err = append(s.out, f.Raw...), io.EOF
+	}
 }

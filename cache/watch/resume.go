@@ -72,42 +72,42 @@ func (s *stream) sendBookmark() {
 	}
 }
 
-// resume opens the watch upstream at the client's version. It returns only the error of ctx;
-// other failures are retried.
+// resume opens the watch upstream again. It returns only the error of ctx; other failures are retried.
 func (s *stream) resume(ctx context.Context) error {
 	if err := s.pause(ctx); err != nil {
 		return err
 	}
 	s.retryAfter = s.retry.Step()
-	gone, err := s.mustRelist()
+	if s.feed.HasEnded() {
+		s.expire()
+		return nil
+	}
+	ahead, err := s.isAhead(ctx)
 	if err != nil {
 		s.watches.Log.Debug("the apiservers' version is not known; the watch is not opened again yet", "watch", s.query.String(), "err", err)
 		return nil
 	}
-	if !gone {
-		if gone, err = s.reopen(ctx); err != nil {
-			return err
-		}
+	from, list := s.from()
+	if ahead || list {
+		s.expire()
+		return nil
 	}
-	if gone {
-		s.relist()
-	}
-	return nil
+	return s.reopen(ctx, from)
 }
 
-// reopen opens the watch upstream. gone means that the apiserver has forgotten the client's
-// version.
-func (s *stream) reopen(ctx context.Context) (gone bool, err error) {
+// reopen opens the watch upstream.
+func (s *stream) reopen(ctx context.Context, from string) error {
 	if err := s.watches.resumes.Acquire(ctx, 1); err != nil {
-		return false, err
+		return err
 	}
 	defer s.watches.resumes.Release(1)
-	res, err := s.watches.Up.RoundTrip(s.request())
+	res, err := s.watches.Up.RoundTrip(s.request(from))
 	if err != nil {
 		s.watches.Log.Debug("watch could not be opened again", "watch", s.query.String(), "err", err)
-		return false, ctx.Err()
+		return ctx.Err()
 	}
-	return s.reopened(res), nil
+	s.reopened(res, from)
+	return nil
 }
 
 // pause waits for the stream's random time within the jitter, and for the backoff.
@@ -131,22 +131,14 @@ func (l *loss) resetRetry() {
 	l.retry = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 2, Steps: math.MaxInt, Cap: 5 * time.Second}
 }
 
-// untilEnd returns a context that ends when the client disconnects, or the watch times out.
-func (s *stream) untilEnd() (context.Context, context.CancelFunc) {
-	if s.deadline.IsZero() {
-		return context.WithCancel(s.context())
-	}
-	return context.WithDeadline(s.context(), s.deadline)
-}
-
-// request returns the client's request with its current version and remaining timeout.
-func (s *stream) request() *http.Request {
+// request returns the client's request at a version, and with the remaining timeout.
+func (s *stream) request(from string) *http.Request {
 	req := s.req.Clone(s.context())
 	req.Body, req.GetBody = nil, nil
 	params := query.ParamsOf(req) // never Broken: see query.Of
 	params.Del("sendInitialEvents")
 	params.Del("resourceVersionMatch")
-	params.Set("resourceVersion", s.at)
+	params.Set("resourceVersion", from)
 	if !s.deadline.IsZero() {
 		left := int64(s.deadline.Sub(s.watches.Now()).Seconds()) + 1
 		params.Set("timeoutSeconds", strconv.FormatInt(max(left, 1), 10))
@@ -156,7 +148,7 @@ func (s *stream) request() *http.Request {
 }
 
 // reopened handles the answer of an apiserver.
-func (s *stream) reopened(res *http.Response) (gone bool) {
+func (s *stream) reopened(res *http.Response, from string) {
 	code, changed := res.StatusCode, error(nil)
 	if identity.Authenticated(code) {
 		changed = s.watches.SameUser(s.query.User, s.req)
@@ -168,13 +160,13 @@ func (s *stream) reopened(res *http.Response) (gone bool) {
 		s.watches.logUnkept(changed) // retried
 	case code == http.StatusOK && negotiation.Answered(s.query.Accept, res.Header.Get("Content-Type")) == s.repr:
 		s.resumed = true
-		if err := s.attach(res); err != nil {
+		if err := s.attach(res, from); err != nil {
 			res.Body.Close()
 			s.err = io.EOF
 		}
-		return false
+		return
 	case code == http.StatusGone:
-		gone = true
+		s.expire()
 	case code == http.StatusTooManyRequests || code >= http.StatusInternalServerError:
 		// Retried.
 	default:
@@ -186,5 +178,4 @@ func (s *stream) reopened(res *http.Response) (gone bool) {
 		s.err = io.EOF
 	}
 	res.Body.Close()
-	return gone
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/versions"
+	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -34,17 +35,33 @@ type socket struct {
 
 // KeepSocket keeps a view current from the answer 101 to a watch over WebSocket, which names no
 // representation. If the events cannot be read, the view is unknown from the first one on.
-func (w *Watches) KeepSocket(res *http.Response, req *http.Request, q *query.Query, began map[query.Key]string) {
+func (w *Watches) KeepSocket(res *http.Response, req *http.Request, q *query.Query, began map[query.Key]view.Began) {
 	s := &socket{watches: w, query: q}
 	if repr := negotiation.Preferred(q.Accept); repr.Encoding == wire.JSON {
 		s.stream = w.newStream(withoutUpgrade(req), q, repr, began[q.Key(repr)])
-		s.stream.accepted()
+		s.stream.accepted(s.stream.at)
 		context.AfterFunc(req.Context(), s.end)
 	}
 	tee.Upgraded(res, s.take)
 }
 
-// withoutUpgrade returns the request as one of an HTTP watch: the hub lists with its credentials.
+// ListFirst returns the error with which a watch over WebSocket is answered whose client has to list before; nil if it
+// need not. Its bytes are relayed, so it cannot begin below the version of its client, nor end with an event of the hub's.
+func (w *Watches) ListFirst(q *query.Query) error {
+	repr := negotiation.Preferred(q.Accept)
+	if repr.Encoding != wire.JSON || !versions.Valid(q.Version) || q.InitialEvents {
+		return nil
+	}
+	v := w.Views.Acquire(q.Key(repr))
+	defer v.Release()
+	if (v.Lost() || versions.Compare(v.Position(), q.Version) < 0) && w.Views.Ask(v) {
+		w.Expired()
+		return expired(q.Version)
+	}
+	return nil
+}
+
+// withoutUpgrade returns the request as one of an HTTP watch: the hub asks for the apiservers' version with its credentials.
 func withoutUpgrade(req *http.Request) *http.Request {
 	req = req.Clone(req.Context())
 	for name := range req.Header {
@@ -115,6 +132,6 @@ func (w *Watches) Unread(q *query.Query) {
 	w.Records.SeenUncached(of, versions.Following(highest))
 	w.Records.DoubtAll(of, q.Namespace, highest)
 	for _, v := range w.Views.Representations(q) {
-		v.MarkSeen(versions.Following(highest))
+		v.MarkUnread(versions.Following(highest))
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/restore"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
@@ -42,6 +43,7 @@ type stream struct {
 	query   *query.Query
 	repr    negotiation.Representation
 	view    *view.View // acquired
+	feed    *view.Feed // of the view
 	req     *http.Request
 
 	opened   time.Time
@@ -68,8 +70,7 @@ type stream struct {
 type relayed struct {
 	upstream io.ReadCloser // nil while there is none
 	frames   *wire.FrameReader
-	resumed  bool // upstream was opened by the hub, unknown to the client
-	gap      bool // an unreadable event was relayed
+	resumed  bool // upstream was opened by the hub, unknown to the client, and may be below at
 	opaque   bool // the rest of upstream is unreadable, and relayed as it is
 	partial  bool // part of an event has been relayed
 }
@@ -83,23 +84,23 @@ type output struct {
 
 // loss is the last loss of a stream's upstream, and the attempts to resume after it.
 type loss struct {
-	lostAt     time.Time
+	seen       restore.Seen  // by then
 	suspect    bool          // the apiservers' store may be another after the return
-	outage     int           // number of the last; see relist.Outages
+	outage     int           // number of the last; see restore.Outages
 	notBefore  time.Time     // earliest time to resume after the last outage
 	retry      wait.Backoff  // of attempts
 	retryAfter time.Duration // the pause before the next attempt; 0 before the first
 }
 
-// newStream returns the body of a watch in a representation. began is the version of its view
-// when the watch was opened.
-func (w *Watches) newStream(req *http.Request, q *query.Query, repr negotiation.Representation, began string) *stream {
+// newStream returns the body of a watch in a representation. began is view.View.Began when the watch was opened.
+func (w *Watches) newStream(req *http.Request, q *query.Query, repr negotiation.Representation, began view.Began) *stream {
 	now := w.Now()
 	s := &stream{
 		watches: w, query: q, repr: repr, req: req,
 		view:   w.Views.Acquire(q.Key(repr)),
 		opened: now, marked: now, loss: loss{outage: w.Outages.Count()}, held: held{Held: w.Answers.Derived.Hold()},
 	}
+	s.feed = s.view.NewFeed(began)
 	s.resetRetry()
 	if q.Timeout > 0 {
 		s.deadline = now.Add(q.Timeout)
@@ -123,7 +124,7 @@ func (s *stream) release() {
 		s.replay = nil
 	}
 	if s.view != nil {
-		s.view.Template.CompareAndSwap(s.req, nil)
+		s.feed.Close()
 		s.view.Release()
 		s.view = nil
 	}
@@ -140,8 +141,8 @@ func (s *stream) endBuilder() {
 	}
 }
 
-// attach makes res the stream's upstream.
-func (s *stream) attach(res *http.Response) error {
+// attach makes res the stream's upstream, which was opened at a version.
+func (s *stream) attach(res *http.Response, from string) error {
 	if err := tee.UnzipWatch(res); err != nil {
 		return err
 	}
@@ -150,26 +151,8 @@ func (s *stream) attach(res *http.Response) error {
 		return err
 	}
 	s.upstream, s.frames = res.Body, frames
-	s.accepted()
+	s.accepted(from)
 	return nil
-}
-
-// accepted is called when an apiserver has accepted the watch.
-func (s *stream) accepted() {
-	s.view.Deny(false)
-	if s.at == "" {
-		return
-	}
-	s.view.Template.Store(s.req)
-	if s.upstream != nil {
-		s.settleLater()
-	}
-	switch p := s.view.Position(); {
-	case versions.Compare(p, s.at) < 0: // events would leave a gap
-		s.watches.Refresh(s.view, s.req)
-	case versions.Compare(p, s.at) > 0 && !s.resumed:
-		s.watches.Verify(s.view, s.req)
-	}
 }
 
 func (s *stream) Close() error {
@@ -184,6 +167,7 @@ func (s *stream) detach() error {
 	}
 	err := s.upstream.Close()
 	s.upstream, s.frames = nil, nil
+	s.feed.Open(s.at, nil)
 	s.held.stopSettling()
 	return err
 }

@@ -10,8 +10,10 @@ import (
 	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/relist"
+	"github.com/edgehub-io/edgehub/cache/records"
+	"github.com/edgehub-io/edgehub/cache/restore"
 	"github.com/edgehub-io/edgehub/cache/tee"
+	"github.com/edgehub-io/edgehub/cache/view"
 )
 
 // maxResumes is how many watches resume at once.
@@ -35,10 +37,13 @@ type Upstream interface {
 
 // Options are options of watches. All are required.
 type Options struct {
-	*relist.Lister // watches use its options, too
-	Up             Upstream
-	Answers        *offline.Answers
-	Jitter         time.Duration // over which watches resume after an outage
+	*restore.Checks // watches use its options, too
+	Up              Upstream
+	Records         *records.Records
+	IsUp            func() bool // whether the node can reach an apiserver
+	Answers         *offline.Answers
+	Jitter          time.Duration // over which watches resume after an outage
+	Expired         func()        // called for each watch whose client has to list again
 }
 
 // New returns an empty Watches.
@@ -46,11 +51,11 @@ func New(o Options) *Watches {
 	return &Watches{Options: o, resumes: semaphore.NewWeighted(maxResumes)}
 }
 
-// Keep replaces the body of a watch by one that stays open during outages. began is the
-// version of its view when the watch was opened.
-func (w *Watches) Keep(res *http.Response, req *http.Request, q *query.Query, repr negotiation.Representation, began string) {
+// Keep replaces the body of a watch by one that stays open during outages. began is view.View.Began when the watch was
+// opened.
+func (w *Watches) Keep(res *http.Response, req *http.Request, q *query.Query, repr negotiation.Representation, began view.Began) {
 	s := w.newStream(req, q, repr, began)
-	if err := s.attach(res); err != nil {
+	if err := s.attach(res, s.at); err != nil {
 		w.logUnkept(err)
 		s.release()
 		return

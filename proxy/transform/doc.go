@@ -2,7 +2,7 @@
 //
 // A [Transform] is a function of one object's bytes. A [Transport] applies it to the answers to
 // GET, LIST and watch requests, between the cache and the proxy: the cache keeps what the
-// apiserver sent, and a relist, a resumed watch or an answer without the cloud is transformed
+// apiserver sent, and a resumed watch or an answer without the cloud is transformed
 // like any other. Everybody else gets the apiserver's bytes, and so do the same clients for
 // every other object. Tables and metadata alone have none of the fields that are changed, and
 // pass as they are. There are two kinds.

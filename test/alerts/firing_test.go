@@ -33,7 +33,7 @@ load 1m
   edgehub_cache_store_up{instance="n1"} 1x600
   edgehub_cache_evictions_total{instance="n1"} 4x600
   edgehub_cache_damaged_files_total{instance="n1"} 0x600
-  edgehub_cache_relists_total{instance="n1"} 0+1x600
+  edgehub_cache_watches_expired_total{instance="n1"} 0+1x600
   edgehub_cache_commits_total{instance="n1",result="ok"} 0+30x600
   edgehub_cache_commits_total{instance="n1",result="error"} 0x600
   edgehub_event_spool_events{instance="n1"} 3x600
@@ -78,7 +78,7 @@ func TestAlertsFireWhenTheyShouldAndAtNoOtherTime(t *testing.T) {
 		"a hub without the cloud":              {[]string{`edgehub_upstream_up{instance="n2",apiserver="a"} 0x600`}, []string{"EdgehubHubOffline"}},
 		"one of a hub's two apiservers":        {[]string{`edgehub_upstream_up{instance="n1",apiserver="a"} 0x600`, `edgehub_upstream_up{instance="n1",apiserver="b"} 1x600`}, nil},
 		"a link that comes and goes":           {[]string{`edgehub_upstream_up{instance="n2",apiserver="a"} ` + strings.Repeat("0 1 ", 300)}, []string{"EdgehubHubFlapping"}},
-		"everybody lists":                      {[]string{`edgehub_cache_relists_total{instance="n1"} 0+1500x600`}, []string{"EdgehubReconnectStorm"}},
+		"everybody lists":                      {[]string{`edgehub_cache_watches_expired_total{instance="n1"} 0+1500x600`}, []string{"EdgehubReconnectStorm"}},
 		"a certificate with three days":        {[]string{`edgehub_client_certificate_expiration_timestamp_seconds{instance="n1"} 300000x600`}, []string{"EdgehubNodeCertificateExpiring"}},
 		"a certificate that has expired":       {[]string{`edgehub_client_certificate_expiration_timestamp_seconds{instance="n1"} 60x600`}, []string{"EdgehubNodeCertificateExpired", "EdgehubNodeCertificateExpiring"}},
 		"credentials that are refused":         {[]string{`edgehub_upstream_credentials_refused{instance="n1",apiserver="a"} 1x600`}, []string{"EdgehubNodeCredentialsRefused"}},

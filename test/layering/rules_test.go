@@ -108,12 +108,12 @@ var layers = map[string][]string{
 
 	// The root of cache decides which of its parts handles a request. What they share comes
 	// below: queries and versions at the ground, next to the formats and the store; then the
-	// disk, what is known of single objects, and views; then what answers offline, what lists
-	// views again, and watches.
+	// disk, what is known of single objects, and views; then what answers offline, what
+	// finds out about restored stores, and watches.
 	"cache": {
 		"cache/convert", "cache/derived", "cache/disk", "cache/identity", "cache/negotiation", "cache/offline",
 		"cache/pages", "cache/patch", "cache/pause",
-		"cache/query", "cache/quota", "cache/records", "cache/relist", "cache/repeat", "cache/spool", "cache/store", "cache/store/writeback",
+		"cache/query", "cache/quota", "cache/records", "cache/repeat", "cache/restore", "cache/spool", "cache/store", "cache/store/writeback",
 		"cache/table", "cache/tee", "cache/versions", "cache/view", "cache/watch", "cache/wire",
 	},
 	"cache/convert": {"cache/negotiation", "cache/wire"},
@@ -132,17 +132,14 @@ var layers = map[string][]string{
 		"cache/convert", "cache/derived", "cache/fairqueue", "cache/negotiation", "cache/query", "cache/quota",
 		"cache/store", "cache/tee", "cache/versions", "cache/view", "cache/wire",
 	},
-	"cache/pages":   {"cache/query", "cache/quota", "cache/view"},
-	"cache/patch":   {"cache/convert", "cache/wire"},
-	"cache/pause":   {},
-	"cache/query":   {"cache/negotiation", "cache/quota", "cache/store", "cache/versions", "cache/wire"},
-	"cache/quota":   {},
-	"cache/records": {"cache/disk", "cache/query", "cache/store", "cache/table", "cache/versions"}, // not views: it asks them by two functions
-	"cache/relist": {
-		"cache/identity", "cache/negotiation", "cache/pages", "cache/query", "cache/records", "cache/store", "cache/tee", "cache/versions",
-		"cache/view", "cache/wire",
-	},
+	"cache/pages":      {"cache/query", "cache/quota", "cache/view"},
+	"cache/patch":      {"cache/convert", "cache/wire"},
+	"cache/pause":      {},
+	"cache/query":      {"cache/negotiation", "cache/quota", "cache/store", "cache/versions", "cache/wire"},
+	"cache/quota":      {},
+	"cache/records":    {"cache/disk", "cache/query", "cache/store", "cache/table", "cache/versions"}, // not views: it asks them by two functions
 	"cache/repeat":     {"cache/convert", "cache/identity", "cache/negotiation", "cache/pause", "cache/query", "cache/quota", "cache/view", "cache/wire"}, // it knows tables by an interface of its own
+	"cache/restore":    {"cache/identity", "cache/negotiation", "cache/query", "cache/tee", "cache/versions", "cache/view"},
 	"cache/spool":      {"cache/convert", "cache/patch", "cache/pause", "cache/quota", "cache/table", "cache/wire"},
 	"cache/store":      {"cache/store/seal"},
 	"cache/store/seal": {},

@@ -40,8 +40,8 @@ func TestInvariant14_AFullDisk(t *testing.T) {
 	if !ok || failed == 0 {
 		t.Errorf("%v commits failed: the disk was not full", failed)
 	}
-	if lists, _ := h.metric("edgehub_cache_relists_total"); lists > 0 {
-		t.Errorf("the hub has listed %v times: memory did not keep what the disk refused", lists)
+	if expired, _ := h.metric("edgehub_cache_watches_expired_total"); expired > 0 {
+		t.Errorf("%v watches were ended: memory did not keep what the disk refused", expired)
 	}
 	h.cut() // and what is in memory is served
 	version := h.node.servedList(t, s.path, protobuf).version

@@ -1,4 +1,4 @@
-package relist
+package restore
 
 import (
 	"sync"
@@ -8,8 +8,8 @@ import (
 // Outages counts the outages, as the node sees them.
 type Outages struct {
 	mu    sync.Mutex
-	count int
-	since time.Time // start of the last
+	count int       // of outages and restores
+	since time.Time // start of the last outage
 }
 
 // Lost records that the node can reach no apiserver any more.
@@ -20,7 +20,15 @@ func (o *Outages) Lost() {
 	o.since = time.Now()
 }
 
-// Count returns the number of outages.
+// Restored records that an apiserver's store was restored. Watches end after it as they come back after an outage, not
+// all at once.
+func (o *Outages) Restored() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.count++
+}
+
+// Count returns the number of outages and restores.
 func (o *Outages) Count() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -1,0 +1,253 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/records"
+	"github.com/edgehub-io/edgehub/cache/store/writeback"
+	"github.com/edgehub-io/edgehub/cache/view"
+)
+
+// Whoever watches what is lost is told to list it: once, and again after hours. Else its watch goes on as it is.
+func TestTheClientOfAViewThatIsLostIsAskedToListIt(t *testing.T) {
+	const from = urlWatch + "&resourceVersion=100"
+	for name, lose := range map[string]func(t *testing.T, u *upstream, c *Cache){
+		"that was never read": func(*testing.T, *upstream, *Cache) {},
+		"whose changes could not be written": func(t *testing.T, u *upstream, c *Cache) {
+			get(t, c, urlPods)
+			c.views.MarkStale(c.views.Find(podsKey(query.NodeUser)).DiskID(), writeback.ErrOverflow)
+		},
+		"of which an event could not be read": func(t *testing.T, u *upstream, c *Cache) {
+			get(t, c, urlPods)
+			w := startWatch(t.Context(), t, c, from)
+			send(t, <-u.feeds, podEvent("RENAMED", "a", "105"))
+			synctest.Wait()
+			w.stop()
+			<-w.done
+		},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			u := newUpstream()
+			u.shows("100", podJSON("a", "50"))
+			dir := filepath.Join(t.TempDir(), "cache")
+			c, stop := runIn(t, dir, u)
+			lose(t, u, c)
+			before := u.count("list")
+			asksOnce(t, u, c, from)
+			w := startWatch(t.Context(), t, c, from)
+			send(t, <-u.feeds, podEvent("MODIFIED", "a", "110"))
+			time.Sleep(5 * time.Hour)
+			if got := w.heard(t); got != "MODIFIED:a=110" {
+				t.Errorf("a client that does not list heard %q", got)
+			}
+			time.Sleep(2 * time.Hour)
+			if got := w.heard(t); got != "MODIFIED:a=110 BOOKMARK:=110 ERROR:410" {
+				t.Errorf("hours later it has heard %q, want it asked again", got)
+			}
+			if n := u.count("list"); n != before {
+				t.Errorf("the hub lists by itself, %d times", n-before)
+			}
+			stop()
+			c, stop = runIn(t, dir, u)
+			asksOnce(t, u, c, from)
+			get(t, c, urlPods)
+			w = startWatch(t.Context(), t, c, from)
+			send(t, <-u.feeds, podEvent("MODIFIED", "a", "110"))
+			synctest.Wait()
+			u.goAway()
+			expect(t, c, "offline", urlPods, "110: a=110")
+			w.stop()
+			<-w.done
+			stop()
+		})
+	}
+}
+
+func TestNobodyIsAskedToListWhatIsNotKept(t *testing.T) {
+	for name, tt := range map[string]struct{ accept, url string }{
+		"a table":                        {asTable + ",application/json", urlWatch + "&resourceVersion=100"},
+		"with an unknown parameter":      {asJSON, urlWatch + "&resourceVersion=100&unknown=1"},
+		"what begins with what there is": {asJSON, urlWatch},
+		"from whatever version":          {asJSON, urlWatch + "&resourceVersion=0"},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			u := newUpstream()
+			c := startCache(t, u)
+			if tt.accept != asJSON {
+				u.on("watch", func(r *http.Request) *http.Response {
+					res := u.open(r)
+					res.Header.Set("Content-Type", tt.accept)
+					return res
+				})
+			}
+			w := startWatch(context.WithValue(t.Context(), acceptKey{}, tt.accept), t, c, tt.url)
+			send(t, <-u.feeds, podEvent("ADDED", "a", "110"))
+			time.Sleep(time.Hour)
+			if got := w.heard(t); got != "ADDED:a=110" {
+				t.Errorf("the client heard %q", got)
+			}
+		})
+	}
+}
+
+// No event shows that the view is lost.
+func TestAViewThatIsLostWhileItIsWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, c := startListed(t, "100", podJSON("a", "50"))
+		startReflector(t, c, "100")
+		time.Sleep(time.Minute)
+		c.views.MarkStale(c.views.Find(podsKey(query.NodeUser)).DiskID(), writeback.ErrOverflow)
+		time.Sleep(2*records.SweepEvery + time.Second)
+		if n := u.count("list"); n != 2 {
+			t.Errorf("%d lists, want two of the client", n)
+		}
+		u.goAway()
+		expect(t, c, "offline", urlPods, "100: a=50")
+	})
+}
+
+// A flood of watches of what was never read makes nobody else list again.
+func TestAFloodOfWatchesOfLostViewsConcernsNobodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		c := startCache(t, u)
+		asksOnce(t, u, c, urlWatch+"&resourceVersion=100")
+		for i := range 9000 {
+			asksOnceAs(as(t.Context(), "mallory.x"), t, u, c, fmt.Sprintf("%s&labelSelector=n%%3D%d&resourceVersion=100", urlWatch, i))
+		}
+		w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
+		<-u.feeds
+		synctest.Wait()
+		if got := w.heard(t); got != "" {
+			t.Errorf("the node's watch heard %q", got)
+		}
+	})
+}
+
+// Versions go back, and lists fail: each watch of this store ends once, over the jitter, whatever it watches.
+func TestAllWatchesOfAStoreThatWasRestoredEnd(t *testing.T) {
+	const urlNodes, jitter = "/api/v1/nodes", 10 * time.Minute
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		u.shows("100", podJSON("a", "50"))
+		c := startCache(t, u, func(o *Options) { o.ReconnectJitter = jitter })
+		coredns := as(t.Context(), "coredns.x")
+		get(t, c, urlPods)
+		get(t, c, urlNodes)
+		ask(coredns, t, c, http.MethodGet, urlPods)
+		var watchers []*watcher
+		for range 10 {
+			watchers = append(watchers,
+				startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100"), startWatch(coredns, t, c, urlWatch+"&resourceVersion=100"),
+				startWatch(t.Context(), t, c, urlNodes+"?watch=true&resourceVersion=100"))
+		}
+		synctest.Wait()
+		u.onText("list", http.StatusServiceUnavailable, "{}")
+		u.onText("check", http.StatusOK, podsJSON("90"))
+		(<-u.feeds).CloseWithError(io.ErrUnexpectedEOF)
+		time.Sleep(jitter / 10)
+		ended := 0
+		for _, w := range watchers {
+			if w.ended() {
+				ended++
+			}
+		}
+		if ended > len(watchers)/2 {
+			t.Errorf("%d of %d watches have ended after a tenth of the jitter", ended, len(watchers))
+		}
+		u.shows("90", podJSON("a", "50"))
+		get(t, c, urlPods)
+		time.Sleep(jitter)
+		for i, w := range watchers {
+			got := strings.ReplaceAll(w.heard(t), "BOOKMARK:=100 ", "") // while it waited
+			if got != "ERROR:410" || !w.ended() {
+				t.Errorf("watch %d heard %q, and has ended: %t", i, got, w.ended())
+			}
+		}
+		if n := u.count("check"); n != 1 {
+			t.Errorf("the version was asked for %d times", n)
+		}
+		u.goAway()
+		expect(t, c, "offline, what was listed since", urlPods, "90: a=50")
+		expect(t, c, "offline, what was not", urlNodes, view.ErrNeverRead.Error())
+	})
+}
+
+// A list that was asked for before a restore is known may be from before it.
+func TestAListFromBeforeARestoreIsNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, c := startListed(t, "100", podJSON("a", "50"))
+		answered := make(chan struct{})
+		u.on("list", func(r *http.Request) *http.Response {
+			<-answered
+			return respond(http.StatusOK, podsJSON("105", podJSON("a", "104")))
+		})
+		late := make(chan string, 1) // one answer
+		go func() { late <- get(t, c, urlPods) }()
+		synctest.Wait()
+		u.shows("60", podJSON("b", "55"))
+		get(t, c, urlPods)
+		close(answered)
+		if got, want := <-late, "105: a=104"; got != want {
+			t.Errorf("online: %q, want %q", got, want)
+		}
+		u.goAway()
+		expect(t, c, "offline", urlPods, "60: b=55")
+	})
+}
+
+// Initial events that began before a restore is known may be from before it, too. Their client begins again.
+func TestInitialEventsFromBeforeARestoreAreNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, c := startListed(t, "100", podJSON("a", "50"))
+		w := startWatch(t.Context(), t, c, urlInitial)
+		feed := <-u.feeds
+		send(t, feed, podEvent("ADDED", "a", "104"))
+		synctest.Wait()
+		u.shows("60", podJSON("b", "55"))
+		get(t, c, urlPods)
+		send(t, feed, podBookmark("105", true))
+		<-w.done
+		if got := w.heard(t); got != "ADDED:a=104 ERROR:410" {
+			t.Errorf("the client heard %q", got)
+		}
+		u.goAway()
+		expect(t, c, "offline", urlPods, "60: b=55")
+	})
+}
+
+// An event that cannot be read has no version. That its client has seen it proves no restore.
+func TestAnUnreadableEventIsNoProofOfARestore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, c := startListed(t, "100", podJSON("a", "50"))
+		u.on("watch", func(r *http.Request) *http.Response {
+			res := u.open(r)
+			if r.Header.Get("Accept") != asJSON {
+				res.Header.Set("Content-Type", "application/cbor-seq")
+			}
+			return res
+		})
+		w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
+		feed := <-u.feeds
+		startWatch(context.WithValue(t.Context(), acceptKey{}, "application/cbor"), t, c, urlWatch+"&resourceVersion=100")
+		send(t, <-u.feeds, "\xd9\xd9\xf7\xa0")
+		synctest.Wait()
+		feed.CloseWithError(io.ErrUnexpectedEOF)
+		time.Sleep(time.Minute)
+		if got := w.heard(t); got != "" {
+			t.Errorf("the client of another watch heard %q", got)
+		}
+		get(t, c, urlPods)
+		u.goAway()
+		expect(t, c, "offline", urlPods, "100: a=50")
+	})
+}

@@ -1,0 +1,233 @@
+// Package restore finds out whether an apiserver's store was restored from a backup, and counts outages.
+//
+// A store that was restored is at a lower version than before. Apiservers do not say so: they hold a watch above their
+// version open without events until they reach it, and then versions mean other objects. So before the first watch
+// resumes after an outage, the hub lists one object (limit=1) for the apiservers' current version, and so it does when an
+// apiserver has answered a client with a state older than a view. If clients have seen a higher one than that, the store
+// was restored; see [view.Views.Restored] for what follows. The hub lists nothing else by itself.
+//
+// [Checks] and [Outages] are safe for concurrent use.
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/edgehub-io/edgehub/cache/identity"
+	"github.com/edgehub-io/edgehub/cache/negotiation"
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/tee"
+	"github.com/edgehub-io/edgehub/cache/versions"
+	"github.com/edgehub-io/edgehub/cache/view"
+)
+
+const (
+	// verifyEvery is the shortest interval between checks because of old answers, for all views whose versions are of
+	// one storage.
+	verifyEvery = time.Minute
+	// maxVersionAnswer is larger than any list of one object.
+	maxVersionAnswer = 4 << 20
+)
+
+// Checks compare what clients have seen with the apiservers' version.
+type Checks struct {
+	Options
+
+	mu sync.Mutex
+	// checks are the last ones, by query.VersionSpace.
+	checks map[string]*check
+}
+
+// Options are options of checks. All are required.
+type Options struct {
+	Up      http.RoundTripper
+	Views   *view.Views
+	Outages *Outages
+	Now     func() time.Time
+	Log     *slog.Logger
+	// Background runs a function in a new goroutine, with a context that ends when the hub
+	// stops. It returns false if the hub is stopping already.
+	Background func(func(context.Context)) bool
+	// SameUser returns nil if the credentials of a request that the hub has sent again still
+	// belong to this user. Its error is identity.ErrReassigned, or another one while that is
+	// unknown.
+	SameUser func(user string, again *http.Request) error
+}
+
+// New returns checks.
+func New(o Options) *Checks { return &Checks{Options: o, checks: map[string]*check{}} }
+
+// check is the last answer to a request for the apiservers' current version. All watches
+// that were lost before it share the answer.
+type check struct {
+	running  *semaphore.Weighted // held during the request; guards began and version
+	began    time.Time
+	version  string    // empty before the first answer
+	verified time.Time // the last Verify; guarded by Checks.mu
+}
+
+func (c *Checks) checkLocked(v *view.View) *check {
+	space := query.VersionSpace(v.Key.GVR().GroupResource())
+	if c.checks[space] == nil {
+		c.checks[space] = &check{running: semaphore.NewWeighted(1)}
+	}
+	return c.checks[space]
+}
+
+// Seen is what was seen of a view by some time.
+type Seen struct {
+	View  *view.View
+	At    time.Time
+	began view.Began
+}
+
+// See returns what was seen of a view by now.
+func (c *Checks) See(v *view.View) Seen {
+	began := v.Began() // before the time: what comes in between is no proof
+	return Seen{v, c.Now(), began}
+}
+
+// IsAhead reports whether a version, that a client had by then, is above the one that the apiservers have afterwards: if
+// upstream was opened there, it would get no events. If clients had received a version above that one for certain, the
+// store was restored, and IsAhead calls view.Views.Restored. template is a request of a client that may list the view.
+func (c *Checks) IsAhead(ctx context.Context, by Seen, version string, template *http.Request) (bool, error) {
+	after := by.At
+	if lost := c.Outages.last(); lost.After(after) {
+		after = lost // what an apiserver said before the last outage does not count
+	}
+	current, err := c.current(ctx, by.View, template, after)
+	if err != nil {
+		return false, err
+	}
+	c.Views.Restored(by.View, by.began, current)
+	return versions.Compare(version, current) > 0, nil
+}
+
+// current returns the apiservers' version at some time after the given one.
+func (c *Checks) current(ctx context.Context, v *view.View, template *http.Request, after time.Time) (string, error) {
+	c.mu.Lock()
+	last := c.checkLocked(v)
+	c.mu.Unlock()
+	if err := last.running.Acquire(ctx, 1); err != nil {
+		return "", err
+	}
+	defer last.running.Release(1)
+	if last.version == "" || last.began.Before(after) {
+		began := c.Now()
+		current, err := c.list(ctx, v, template)
+		if err != nil { // the reason may be specific to this request
+			return "", err
+		}
+		last.began, last.version = began, current
+	}
+	return last.version, nil
+}
+
+// Verify is called when an apiserver has returned a state older than the view. It asks in the background whether another
+// one has a newer state.
+func (c *Checks) Verify(v *view.View, template *http.Request) {
+	now := c.Now()
+	c.mu.Lock()
+	last := c.checkLocked(v)
+	soon := now.Sub(last.verified).Abs() < verifyEvery
+	if !soon {
+		last.verified = now
+	}
+	c.mu.Unlock()
+	if soon {
+		return
+	}
+	v.Hold()
+	by := c.See(v)
+	started := c.Background(func(ctx context.Context) {
+		defer v.Release()
+		ctx, cancel := withValuesOf(ctx, template)
+		defer cancel()
+		if _, err := c.IsAhead(ctx, by, "", template); err != nil {
+			c.Log.Debug("view could not be compared with the apiservers", "view", v.String(), "err", err)
+		}
+	})
+	if !started {
+		v.Release()
+	}
+}
+
+// withValuesOf returns a context that ends with ctx, and has the values of a request, which may
+// have ended.
+func withValuesOf(ctx context.Context, request *http.Request) (context.Context, context.CancelFunc) {
+	merged, cancel := context.WithCancel(context.WithoutCancel(request.Context()))
+	stop := context.AfterFunc(ctx, cancel)
+	return merged, func() {
+		stop()
+		cancel()
+	}
+}
+
+// list lists one object of a view, in its representation and with the credentials of template. The list carries the
+// current version of the apiserver's store.
+func (c *Checks) list(ctx context.Context, v *view.View, template *http.Request) (string, error) {
+	req := template.Clone(ctx)
+	req.Body, req.GetBody = nil, nil
+	params := url.Values{"limit": {"1"}}
+	if v.Key.Labels != "" {
+		params.Set("labelSelector", v.Key.Labels)
+	}
+	if v.Key.Fields != "" {
+		params.Set("fieldSelector", v.Key.Fields)
+	}
+	req.URL.RawQuery = params.Encode()
+	req.Header.Set("Accept", v.Repr.AcceptList())
+	req.Header.Set("Accept-Encoding", "gzip") // the link may be slow
+	res, err := c.Up.RoundTrip(req)
+	if err != nil {
+		return "", fmt.Errorf("list: %w", err)
+	}
+	defer res.Body.Close()
+	if identity.Authenticated(res.StatusCode) {
+		if err := c.SameUser(v.Key.User, req); err != nil {
+			return "", fmt.Errorf("list: %w", err)
+		}
+	}
+	if res.StatusCode != http.StatusOK {
+		if res.StatusCode == http.StatusForbidden {
+			c.Views.Deny(&v.Key)
+		}
+		return "", &refusal{res.StatusCode}
+	}
+	repr := negotiation.Answered(req.Header.Get("Accept"), res.Header.Get("Content-Type"))
+	var list tee.ListMeta
+	d := tee.NewDecoder(repr, res, &list)
+	_, err = io.Copy(d, io.LimitReader(res.Body, maxVersionAnswer))
+	if err = errors.Join(err, d.Finish()); err != nil {
+		return "", fmt.Errorf("list: %w", err)
+	}
+	if !versions.Valid(list.ResourceVersion) {
+		return "", view.ErrNameless
+	}
+	return list.ResourceVersion, nil
+}
+
+// refusal is a status code other than 200.
+type refusal struct{ code int }
+
+func (r *refusal) Error() string {
+	return fmt.Sprintf("list: the apiserver answered %d %s", r.code, http.StatusText(r.code))
+}
+
+// IsFinal reports whether err is a refusal that retries do not change.
+func IsFinal(err error) bool {
+	if errors.Is(err, identity.ErrReassigned) {
+		return true
+	}
+	r, ok := errors.AsType[*refusal](err)
+	return ok && r.code < http.StatusInternalServerError && r.code != http.StatusTooManyRequests
+}

@@ -1,0 +1,108 @@
+package view
+
+import (
+	"crypto/sha256"
+	"sync"
+	"time"
+
+	"github.com/edgehub-io/edgehub/cache/quota"
+	"github.com/edgehub-io/edgehub/cache/store"
+)
+
+// askAgain is the shortest time after which the client of a watch is asked again to list the same view. In between, a
+// view that cannot be kept, for whatever reason, costs nobody a list.
+const askAgain = 6 * time.Hour
+
+// maxAsked bounds the views whose clients were asked. Each takes about 100 bytes.
+const maxAsked = 2 * maxViews
+
+// asked are the views whose clients were asked to list them, in the last six hours.
+type asked struct {
+	mu sync.Mutex
+	of map[[sha256.Size]byte]askedOnce
+}
+
+type askedOnce struct {
+	at   time.Time
+	user string
+}
+
+// Lost reports whether the view has no state that events can update, or one of which a part is damaged.
+func (v *View) Lost() bool { return v.Position() == "" || v.IsDamaged() }
+
+// Wanted reports whether the client of a view that is lost should be asked to list it, by answering its watch with 410:
+// the client lists, as it does with any apiserver, and the view is there again. That is worth nothing if the list was
+// too large the last time, or the disk takes nothing.
+func (s *Views) Wanted(v *View) bool { return s.wanted(v, false) }
+
+// Ask is Wanted, and records that the client is asked: the next time is six hours later.
+func (s *Views) Ask(v *View) bool { return s.wanted(v, true) }
+
+func (s *Views) wanted(v *View, ask bool) bool {
+	if v.isTooLarge() || v.IsStale() && s.Disk.IsFailing() {
+		return false
+	}
+	a, key, now := &s.asked, sha256.Sum256(v.raw), s.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if before, ok := a.of[key]; ok && now.Sub(before.at).Abs() < askAgain {
+		return false
+	}
+	if ask {
+		a.addLocked(key, askedOnce{now, v.Key.User})
+	}
+	return true
+}
+
+// askedFor records that the clients of a view's watches need not be asked soon.
+func (s *Views) askedFor(v *View) {
+	s.asked.mu.Lock()
+	defer s.asked.mu.Unlock()
+	s.asked.addLocked(sha256.Sum256(v.raw), askedOnce{s.Now(), v.Key.User})
+}
+
+func (a *asked) addLocked(key [sha256.Size]byte, one askedOnce) {
+	if a.of == nil {
+		a.of = map[[sha256.Size]byte]askedOnce{}
+	}
+	if a.of[key] = one; len(a.of) > maxAsked {
+		a.shrinkLocked()
+	}
+}
+
+// shrinkLocked drops what was asked longest ago, of the tenants who ask the most.
+func (a *asked) shrinkLocked() {
+	items := make([]quota.Item[[sha256.Size]byte], 0, len(a.of))
+	for key, one := range a.of {
+		items = append(items, quota.Item[[sha256.Size]byte]{Key: key, User: one.user, Last: one.at.UnixNano()})
+	}
+	for _, item := range quota.Excess(quota.Bounds{Count: maxAsked - maxAsked/evictionSlack}, items) {
+		delete(a.of, item.Key)
+	}
+}
+
+// forget drops what was asked long ago, or everything if all.
+func (a *asked) forget(now time.Time, all bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for key, one := range a.of {
+		if all || now.Sub(one.at).Abs() >= askAgain {
+			delete(a.of, key)
+		}
+	}
+}
+
+// DropTooLarge drops the view, because a list of it was too large to be kept. That is known until a list is kept.
+func (v *View) DropTooLarge() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.dropLocked()
+	v.header.TooLarge, v.onDisk = true, true
+	v.disk.Change(&store.Change{ID: v.DiskID(), Op: store.Replace, Header: v.headerLocked()})
+}
+
+func (v *View) isTooLarge() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.header.TooLarge
+}

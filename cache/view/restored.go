@@ -1,0 +1,91 @@
+package view
+
+import (
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/versions"
+)
+
+// Began is the state of a view when a request was sent. A consistent answer is not older, unless the store was restored
+// from a backup. It is zero where that is not known, or there was no view.
+type Began struct {
+	received
+	version string // of the view, if it has a state
+	history int    // View.history
+}
+
+// isBefore reports whether the view's store was restored since then.
+func (b Began) isBefore(v *View) bool { return b.history != 0 && b.history != v.history }
+
+// Began returns the state of the view, for a request that is about to be sent.
+func (v *View) Began() Began {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	b := Began{received: v.received, history: v.history}
+	if v.complete {
+		b.version = v.version
+	}
+	return b
+}
+
+// Began returns the state of a view, which need not exist.
+func (s *Views) Began(key query.Key) Began {
+	if v := s.Find(key); v != nil {
+		return v.Began()
+	}
+	return Began{}
+}
+
+// Shown returns the latest version that clients had received for certain.
+func (b Began) Shown() string { return versions.Higher(b.version, b.shown) }
+
+// Restored makes the cache follow an etcd that was restored from a backup, and is at a version now. v is a view of it that
+// shows this: a consistent answer is older than a state that clients had received when it was requested. That is a list
+// which Commit compares with the view, under the view's lock, because watches update the view at the same time
+// (TestEventsOfTwoHistoriesAreNotMixed); or the question for the apiservers' version in package restore.
+// Everything else may come from an apiserver that lags behind the others. An object that was read by GET and is older than
+// its copy replaces this copy and nothing else: see View.KeepSingle.
+//
+// After a restore a version may mean another object. So all that may be from before is dropped: views, but for one that a
+// list has just replaced, objects read by GET, records, and lists whose requests were sent before. Watches end with 410,
+// and their clients list. [query.UserResource.RestoredWith] reports of which users and resources.
+//
+// began is what clients had received of v when the version was asked for. Where this is known already, nothing is done:
+// several watches may come to the same conclusion.
+func (s *Views) Restored(v *View, began Began, version string) {
+	s.restoring.Lock()
+	defer s.restoring.Unlock()
+	if versions.Compare(began.Shown(), version) > 0 && !v.hasOutlived(began) {
+		s.restored(v, version, nil)
+	}
+}
+
+func (v *View) hasOutlived(began Began) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return began.isBefore(v)
+}
+
+// restored is Restored, for all but a view that was replaced.
+func (s *Views) restored(v *View, version string, replaced *View) {
+	s.Log.Warn("apiserver's versions have gone back: its store was restored from a backup; the cache follows", "view", v.String(), "version", version)
+	back := v.Key.UserResource()
+	var cuts []func()
+	for _, other := range s.All() {
+		if other != replaced && other.Key.UserResource().RestoredWith(back) {
+			cuts = append(cuts, other.reset()...)
+		}
+	}
+	s.Records.Restored(back, version)
+	s.asked.forget(s.Now(), true)
+	s.StoreRestored()
+	callAll(cuts)
+}
+
+// reset drops a view whose versions are no longer valid.
+func (v *View) reset() (cuts []func()) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.dropLocked()
+	v.received = received{}
+	return v.endFeedsLocked()
+}
