@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -136,4 +137,57 @@ func TestAListBelowAnEventThatCouldNotBeRead(t *testing.T) {
 		feed.CloseWithError(io.ErrUnexpectedEOF)
 		expect(t, c, "offline", urlPods, "115: a=105 b=115")
 	})
+}
+
+// What its client lists is not what the watch feeds. It is asked to list once, and then its watch goes on.
+func TestAWatchGoesOnThoughTheVersionOfItsViewIsForgotten(t *testing.T) {
+	const gone = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":410}}` + "\n"
+	asPage := strings.Replace(podsJSON("5000", podJSON("a", "50")), `"resourceVersion":"5000"`, `"resourceVersion":"5000","continue":"x"`, 1)
+	const from, initial = urlWatch + "&resourceVersion=5000", "ADDED:a=50 BOOKMARK:=5000"
+	for name, tt := range map[string]struct {
+		code       int
+		list, url  string
+		begin      []string // what an apiserver sends first
+		once, then string   // what the client hears
+	}{
+		"it only watches":              {http.StatusOK, "", from, nil, "ERROR:410", "MODIFIED:a=5001"},
+		"refused with a status":        {http.StatusGone, "", from, nil, "ERROR:410", "MODIFIED:a=5001"},
+		"it reads only the first page": {http.StatusOK, urlPods + "?limit=2", from, nil, "ERROR:410", "MODIFIED:a=5001"},
+		"with initial events, of which one is unreadable": {
+			http.StatusOK, "", urlInitial, []string{podEvent("RENAMED", "b", "4000"), podEvent("ADDED", "a", "50"), podBookmark("5000", true)},
+			"RENAMED:b=4000 " + initial + " ERROR:410", "RENAMED:b=4000 " + initial + " MODIFIED:a=5001",
+		},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			u, c := startListed(t, "100", podJSON("a", "50"))
+			u.onText("check", http.StatusOK, podsJSON("5000"))
+			u.onText("list", http.StatusOK, asPage)
+			u.on("watch", func(r *http.Request) *http.Response {
+				if r.URL.Query().Get("resourceVersion") == "100" {
+					return respond(tt.code, gone)
+				}
+				return u.open(r)
+			})
+			for i, want := range []string{tt.once, tt.then, tt.then} {
+				if tt.list != "" {
+					get(t, c, tt.list)
+				}
+				w := startWatch(t.Context(), t, c, tt.url)
+				feed := <-u.feeds
+				if tt.begin != nil {
+					send(t, feed, tt.begin...)
+				}
+				time.Sleep(time.Minute)
+				if i > 0 {
+					send(t, feed, podEvent("MODIFIED", "a", "5001"))
+					synctest.Wait()
+				}
+				if got := strings.ReplaceAll(w.heard(t), " BOOKMARK:=5000 BOOKMARK", " BOOKMARK"); got != want {
+					t.Errorf("watch %d: the client heard %q, want %q", i, got, want)
+				}
+				w.stop()
+				<-w.done
+			}
+		})
+	}
 }

@@ -199,6 +199,15 @@ func (v *View) Drop() {
 	v.dropLocked()
 }
 
+// DropAt drops the view if it is still at a version, from which no watch can go on.
+func (v *View) DropAt(version string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.complete && v.version == version {
+		v.dropLocked()
+	}
+}
+
 // IsStale reports whether changes to the view could not be written.
 func (v *View) IsStale() bool { return v.stale.Load() }
 

@@ -94,6 +94,17 @@ func (s *stream) isAhead(ctx context.Context) (bool, error) {
 	return ahead, err
 }
 
+// forgotten is called when the apiservers do not know the version any more at which upstream was to be opened. If it is the
+// client's, the client lists. If it is the view's, which is lower, the view is lost: the client need not list what nobody
+// commits, such as a page, or in another encoding. So it is asked once, and goes on from its own version.
+func (s *stream) forgotten(from string) {
+	if versions.Compare(from, s.at) >= 0 {
+		s.expire()
+		return
+	}
+	s.view.DropAt(from)
+}
+
 // expire sends the event that makes the client list again, and ends the stream.
 func (s *stream) expire() {
 	s.detach() //nolint:errcheck // not needed any more

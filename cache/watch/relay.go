@@ -128,7 +128,7 @@ func (s *stream) failed(f *wire.Frame) {
 	s.detach() //nolint:errcheck // an apiserver ends the stream here
 	switch {
 	case retries && f.Code == http.StatusGone:
-		s.expire()
+		s.forgotten(s.openedAt)
 	case !retries:
 		s.out, s.err = append(s.out, f.Raw...), io.EOF
 	}

@@ -166,7 +166,7 @@ func (s *stream) reopened(res *http.Response, from string) {
 		}
 		return
 	case code == http.StatusGone:
-		s.expire()
+		s.forgotten(from)
 	case code == http.StatusTooManyRequests || code >= http.StatusInternalServerError:
 		// Retried.
 	default:

@@ -70,9 +70,10 @@ type stream struct {
 type relayed struct {
 	upstream io.ReadCloser // nil while there is none
 	frames   *wire.FrameReader
-	resumed  bool // upstream was opened by the hub, unknown to the client, and may be below at
-	opaque   bool // the rest of upstream is unreadable, and relayed as it is
-	partial  bool // part of an event has been relayed
+	openedAt string // the version at which upstream was opened last
+	resumed  bool   // upstream was opened by the hub, unknown to the client, and may be below at
+	opaque   bool   // the rest of upstream is unreadable, and relayed as it is
+	partial  bool   // part of an event has been relayed
 }
 
 // output is what the client gets.
@@ -150,7 +151,7 @@ func (s *stream) attach(res *http.Response, from string) error {
 	if err != nil {
 		return err
 	}
-	s.upstream, s.frames = res.Body, frames
+	s.upstream, s.frames, s.openedAt = res.Body, frames, from
 	s.accepted(from)
 	return nil
 }
