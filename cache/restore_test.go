@@ -3,6 +3,7 @@ package cache
 import (
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -204,5 +205,66 @@ func TestAnApiserverThatLagsBehindIsNotARestore(t *testing.T) {
 		u.goAway()
 		expect(t, c, "offline", urlPods, "100: a=50 b=95")
 		expect(t, c, "offline, an object that was only read by itself", modelURL("c"), "c=105")
+	})
+}
+
+// An apiserver may keep leases in an etcd of their own, whose versions prove nothing about pods.
+func TestAnEtcdOfItsOwnIsNotARestore(t *testing.T) {
+	const urlLeases = "/api/v1/leases"
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		c := startCache(t, u)
+		by := func(r *http.Request) *http.Response {
+			if strings.Contains(r.URL.Path, "leases") {
+				return respond(http.StatusOK, podsJSON("90", podJSON("l", "80")))
+			}
+			return respond(http.StatusOK, podsJSON("5000", podJSON("a", "4000")))
+		}
+		u.on("list", by)
+		u.on("check", func(r *http.Request) *http.Response {
+			if u.count("check") > 2 || strings.Contains(r.URL.Path, "leases") {
+				return by(r)
+			}
+			return respond(http.StatusServiceUnavailable, "{}") // so that leases are the first
+		})
+		get(t, c, urlLeases)
+		get(t, c, urlPods)
+		leases := startWatch(t.Context(), t, c, urlLeases+"?watch=true&resourceVersion=90")
+		pods := startWatch(t.Context(), t, c, urlPods+"?watch=true&resourceVersion=5000")
+		synctest.Wait()
+		for len(u.feeds) > 0 {
+			(<-u.feeds).CloseWithError(io.ErrUnexpectedEOF)
+		}
+		time.Sleep(10 * time.Second)
+		if got := leases.heard(t) + pods.heard(t); got != "" || u.count("watch") != 4 {
+			t.Errorf("the watches heard %q, and were opened %d times, want twice each", got, u.count("watch"))
+		}
+		u.goAway()
+		expect(t, c, "offline", urlLeases, "90: l=80")
+		expect(t, c, "offline", urlPods, "5000: a=4000")
+	})
+}
+
+// Who may watch, but not list, keeps nobody else from finding out.
+func TestARestoreIsFoundThoughOthersMayNotList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, c := startListed(t, "100", podJSON("a", "50"))
+		other := as(t.Context(), "coredns.x")
+		ask(other, t, c, http.MethodGet, urlPods)
+		w := startWatch(t.Context(), t, c, urlPods+"?watch=true&resourceVersion=100")
+		u.on("check", func(r *http.Request) *http.Response {
+			if r.Header.Get("Authorization") != "" {
+				return respond(http.StatusForbidden, "{}")
+			}
+			return respond(http.StatusOK, podsJSON("60"))
+		})
+		u.onText("list", http.StatusOK, podsJSON("60", podJSON("a", "50")))
+		startWatch(other, t, c, urlWatch+"&resourceVersion=90")
+		time.Sleep(time.Second)
+		get(t, c, urlPods+anyVersion)
+		time.Sleep(time.Second)
+		if got := w.heard(t); got != "ERROR:410" {
+			t.Errorf("the node's watch heard %q, want 410", got)
+		}
 	})
 }

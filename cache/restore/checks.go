@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"sync"
@@ -31,8 +32,7 @@ import (
 )
 
 const (
-	// verifyEvery is the shortest interval between checks because of old answers, for all views whose versions are of
-	// one storage.
+	// verifyEvery is the shortest interval between checks because of old answers, for one user and resource.
 	verifyEvery = time.Minute
 	// maxVersionAnswer is larger than any list of one object.
 	maxVersionAnswer = 4 << 20
@@ -45,6 +45,8 @@ type Checks struct {
 	mu sync.Mutex
 	// checks are the last ones, by query.VersionSpace.
 	checks map[string]*check
+	// verified are the last calls of Verify, of the last minute.
+	verified map[query.UserResource]time.Time
 }
 
 // Options are options of checks. All are required.
@@ -64,23 +66,34 @@ type Options struct {
 }
 
 // New returns checks.
-func New(o Options) *Checks { return &Checks{Options: o, checks: map[string]*check{}} }
+func New(o Options) *Checks {
+	return &Checks{Options: o, checks: map[string]*check{}, verified: map[query.UserResource]time.Time{}}
+}
 
 // check is the last answer to a request for the apiservers' current version. All watches
 // that were lost before it share the answer.
 type check struct {
-	running  *semaphore.Weighted // held during the request; guards began and version
-	began    time.Time
-	version  string    // empty before the first answer
-	verified time.Time // the last Verify; guarded by Checks.mu
+	running *semaphore.Weighted // held during the request; guards the rest
+	began   time.Time
+	of      query.UserResource // that was listed
+	version string             // empty before the first answer
 }
 
-func (c *Checks) checkLocked(v *view.View) *check {
-	space := query.VersionSpace(v.Key.GVR().GroupResource())
+// checkOf returns the last check in the version space of a resource.
+func (c *Checks) checkOf(of query.UserResource) *check {
+	space := of.VersionSpace()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.checks[space] == nil {
 		c.checks[space] = &check{running: semaphore.NewWeighted(1)}
 	}
 	return c.checks[space]
+}
+
+// proves reports whether a version that is too low shows that the store of a resource was restored. The store of another
+// resource may be another etcd (--etcd-servers-overrides), or an aggregated apiserver that counts each resource by itself.
+func (l *check) proves(of query.UserResource) bool {
+	return l.of.Resource == of.Resource && l.of.RestoredWith(of)
 }
 
 // Seen is what was seen of a view by some time.
@@ -104,7 +117,7 @@ func (c *Checks) IsAhead(ctx context.Context, by Seen, version string, template 
 	if lost := c.Outages.last(); lost.After(after) {
 		after = lost // what an apiserver said before the last outage does not count
 	}
-	current, err := c.current(ctx, by.View, template, after)
+	current, err := c.current(ctx, by.View, template, after, versions.Higher(version, by.began.Shown()))
 	if err != nil {
 		return false, err
 	}
@@ -112,22 +125,22 @@ func (c *Checks) IsAhead(ctx context.Context, by Seen, version string, template 
 	return versions.Compare(version, current) > 0, nil
 }
 
-// current returns the apiservers' version at some time after the given one.
-func (c *Checks) current(ctx context.Context, v *view.View, template *http.Request, after time.Time) (string, error) {
-	c.mu.Lock()
-	last := c.checkLocked(v)
-	c.mu.Unlock()
+// current returns the apiservers' version at some time after the given one. Below least it is that of the view's resource.
+func (c *Checks) current(ctx context.Context, v *view.View, template *http.Request, after time.Time, least string) (string, error) {
+	of := v.Key.UserResource()
+	last := c.checkOf(of)
 	if err := last.running.Acquire(ctx, 1); err != nil {
 		return "", err
 	}
 	defer last.running.Release(1)
-	if last.version == "" || last.began.Before(after) {
+	known := last.version != "" && !last.began.Before(after)
+	if !known || versions.Compare(last.version, least) < 0 && !last.proves(of) {
 		began := c.Now()
 		current, err := c.list(ctx, v, template)
 		if err != nil { // the reason may be specific to this request
 			return "", err
 		}
-		last.began, last.version = began, current
+		last.began, last.of, last.version = began, of.Clone(), current
 	}
 	return last.version, nil
 }
@@ -135,15 +148,7 @@ func (c *Checks) current(ctx context.Context, v *view.View, template *http.Reque
 // Verify is called when an apiserver has returned a state older than the view. It asks in the background whether another
 // one has a newer state.
 func (c *Checks) Verify(v *view.View, template *http.Request) {
-	now := c.Now()
-	c.mu.Lock()
-	last := c.checkLocked(v)
-	soon := now.Sub(last.verified).Abs() < verifyEvery
-	if !soon {
-		last.verified = now
-	}
-	c.mu.Unlock()
-	if soon {
+	if !c.mayVerify(v.Key.UserResource()) {
 		return
 	}
 	v.Hold()
@@ -159,6 +164,19 @@ func (c *Checks) Verify(v *view.View, template *http.Request) {
 	if !started {
 		v.Release()
 	}
+}
+
+// mayVerify reports whether it is time for a Verify. Each user has its own time: what one may not list proves nothing.
+func (c *Checks) mayVerify(of query.UserResource) bool {
+	now := c.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.verified, func(_ query.UserResource, last time.Time) bool { return now.Sub(last).Abs() >= verifyEvery })
+	if _, soon := c.verified[of]; soon {
+		return false
+	}
+	c.verified[of.Clone()] = now
+	return true
 }
 
 // withValuesOf returns a context that ends with ctx, and has the values of a request, which may
