@@ -104,14 +104,31 @@ func TestAViewThatIsLostWhileItIsWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, c := startListed(t, "100", podJSON("a", "50"))
 		startReflector(t, c, "100")
-		time.Sleep(time.Minute)
-		c.views.MarkStale(c.views.Find(podsKey(query.NodeUser)).DiskID(), writeback.ErrOverflow)
-		time.Sleep(2*records.SweepEvery + time.Second)
-		if n := u.count("list"); n != 2 {
-			t.Errorf("%d lists, want two of the client", n)
+		for i, after := range []time.Duration{time.Minute, 2 * time.Minute, time.Hour} {
+			time.Sleep(after)
+			c.views.MarkStale(c.views.Find(podsKey(query.NodeUser)).DiskID(), writeback.ErrOverflow)
+			time.Sleep(2*records.SweepEvery + time.Second)
+			if n := u.count("list"); n != i+2 {
+				t.Errorf("%d lists, want %d of the client", n, i+2)
+			}
 		}
 		u.goAway()
 		expect(t, c, "offline", urlPods, "100: a=50")
+	})
+}
+
+func TestAViewThatIsLostAgainAndAgainCostsFewLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, c := startListed(t, "100", podJSON("a", "50"))
+		startReflector(t, c, "100")
+		v := c.views.Find(podsKey(query.NodeUser))
+		for range 12 * 60 {
+			c.views.MarkStale(v.DiskID(), writeback.ErrOverflow)
+			time.Sleep(time.Minute)
+		}
+		if n := u.count("list"); n < 5 || n > 15 {
+			t.Errorf("%d lists in half a day", n)
+		}
 	})
 }
 

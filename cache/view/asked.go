@@ -9,22 +9,29 @@ import (
 	"github.com/edgehub-io/edgehub/cache/store"
 )
 
-// askAgain is the shortest time after which the client of a watch is asked again to list the same view. In between, a
-// view that cannot be kept, for whatever reason, costs nobody a list.
-const askAgain = 6 * time.Hour
+// The client of a view that is lost is asked to list it. If it does not, it is asked again after askAgain. If it does, and
+// the view is lost again, it is asked after a pause, which doubles from askSoon to askAgain, until the view has lasted. So
+// a view that cannot be kept, for whatever reason, costs few lists.
+const (
+	askSoon  = time.Minute
+	askAgain = 6 * time.Hour
+	lasted   = 10 * time.Minute
+)
 
 // maxAsked bounds the views whose clients were asked. Each takes about 100 bytes.
 const maxAsked = 2 * maxViews
 
-// asked are the views whose clients were asked to list them, in the last six hours.
+// asked are the views whose clients were asked to list them, until it does not matter any more.
 type asked struct {
 	mu sync.Mutex
 	of map[[sha256.Size]byte]askedOnce
 }
 
 type askedOnce struct {
-	at   time.Time
-	user string
+	at    time.Time
+	user  string
+	pause time.Duration // before it is asked again
+	next  time.Duration // the same once the view is listed
 }
 
 // Lost reports whether the view has no state that events can update, or one of which a part is damaged.
@@ -35,7 +42,7 @@ func (v *View) Lost() bool { return v.Position() == "" || v.IsDamaged() }
 // too large the last time, or the disk takes nothing.
 func (s *Views) Wanted(v *View) bool { return s.wanted(v, false) }
 
-// Ask is Wanted, and records that the client is asked: the next time is six hours later.
+// Ask is Wanted, and records that the client is asked.
 func (s *Views) Ask(v *View) bool { return s.wanted(v, true) }
 
 func (s *Views) wanted(v *View, ask bool) bool {
@@ -45,20 +52,42 @@ func (s *Views) wanted(v *View, ask bool) bool {
 	a, key, now := &s.asked, sha256.Sum256(v.raw), s.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if before, ok := a.of[key]; ok && now.Sub(before.at).Abs() < askAgain {
+	before, ok := a.of[key]
+	if ok && now.Sub(before.at).Abs() < before.pause {
 		return false
 	}
 	if ask {
-		a.addLocked(key, askedOnce{now, v.Key.User})
+		a.addLocked(key, askedOnce{now, v.Key.User, askAgain, min(max(2*before.next, askSoon), askAgain)})
 	}
 	return true
 }
 
-// askedFor records that the clients of a view's watches need not be asked soon.
+// askedFor records that the clients of a view's watches need not be asked soon, whether they list or not.
 func (s *Views) askedFor(v *View) {
 	s.asked.mu.Lock()
 	defer s.asked.mu.Unlock()
-	s.asked.addLocked(sha256.Sum256(v.raw), askedOnce{s.Now(), v.Key.User})
+	s.asked.addLocked(sha256.Sum256(v.raw), askedOnce{s.Now(), v.Key.User, askAgain, askAgain})
+}
+
+// listed is called when a view was listed.
+func (a *asked) listed(v *View) {
+	key := sha256.Sum256(v.raw)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if one, ok := a.of[key]; ok {
+		one.pause = one.next
+		a.of[key] = one
+	}
+}
+
+// keeps is called for a view that is not lost.
+func (a *asked) keeps(v *View, now time.Time) {
+	key := sha256.Sum256(v.raw)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if one, ok := a.of[key]; ok && now.Sub(one.at).Abs() >= lasted {
+		delete(a.of, key)
+	}
 }
 
 func (a *asked) addLocked(key [sha256.Size]byte, one askedOnce) {
@@ -86,7 +115,7 @@ func (a *asked) forget(now time.Time, all bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for key, one := range a.of {
-		if all || now.Sub(one.at).Abs() >= askAgain {
+		if all || now.Sub(one.at).Abs() >= 2*askAgain {
 			delete(a.of, key)
 		}
 	}

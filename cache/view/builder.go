@@ -179,6 +179,7 @@ func (s *Views) Commit(b *Builder, version string) CommitResult {
 		s.restored(v, version, v)
 		s.restoring.Unlock()
 	case Committed:
+		s.asked.listed(v)
 		s.recordDeletions(b)
 		s.recordDeletedPods(b, version)
 	case Outdated:

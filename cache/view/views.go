@@ -247,6 +247,9 @@ func (s *Views) Sweep() {
 	all := s.All()
 	kubelet := slices.ContainsFunc(all, func(v *View) bool { return v.isKubeletView() && v.Holders() > 0 })
 	for _, v := range all {
+		if !v.Lost() {
+			s.asked.keeps(v, s.Now())
+		}
 		used := v.used.Load()
 		switch {
 		case v.Holders() > 0 || used != v.seenUsed:
