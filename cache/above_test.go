@@ -191,3 +191,24 @@ func TestAWatchGoesOnThoughTheVersionOfItsViewIsForgotten(t *testing.T) {
 		})
 	}
 }
+
+// A watch that was opened below its client's version does not relay what its client may have already.
+func TestAnUnreadableEventBelowTheClient(t *testing.T) {
+	for name, tt := range map[string]struct{ event, heard string }{
+		"of an unknown type": {podEvent("RENAMED", "a", "105"), "ERROR:410"},
+		"without a version":  {podEvent("MODIFIED", "a", ""), "ERROR:410"},
+		"a readable one":     {podEvent("MODIFIED", "a", "105"), "MODIFIED:a=115"},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			u, c := startListed(t, "100", podJSON("a", "50"))
+			u.onText("check", http.StatusOK, podsJSON("120"))
+			w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110")
+			<-u.feeds
+			go io.WriteString(<-u.feeds, tt.event+podEvent("MODIFIED", "a", "115"))
+			synctest.Wait()
+			if got := w.heard(t); got != tt.heard {
+				t.Errorf("the client heard %q, want %q", got, tt.heard)
+			}
+		})
+	}
+}

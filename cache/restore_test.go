@@ -1,6 +1,8 @@
 package cache
 
 import (
+	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -267,4 +269,37 @@ func TestARestoreIsFoundThoughOthersMayNotList(t *testing.T) {
 			t.Errorf("the node's watch heard %q, want 410", got)
 		}
 	})
+}
+
+// A client reads slowly, and so gets what was sent before a restore after it is known.
+func TestEventsFromBeforeARestoreAreNotKept(t *testing.T) {
+	const urlNodes = "/api/v1/nodes"
+	for name, url := range map[string]string{"of a watch": urlWatch + "&resourceVersion=100", "of initial events": urlInitial} {
+		bubble(t, name, func(t *testing.T) {
+			u, c := startListed(t, "100", podJSON("a", "50"))
+			get(t, c, urlNodes)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			res, err := c.RoundTrip(newRequest(ctx, http.MethodGet, url))
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := `{"type":"ADDED","object":` + podJSON("x", "118", strings.Repeat("z", 33000)) + "}\n"
+			go io.WriteString(<-u.feeds, first+podEvent("DELETED", "a", "120"))
+			if _, err := io.ReadFull(res.Body, make([]byte, len(first))); err != nil {
+				t.Fatal(err)
+			}
+			u.shows("60", podJSON("a", "50"))
+			get(t, c, urlNodes) // shows the restore
+			get(t, c, urlPodA)
+			get(t, c, urlPods)
+			rest, err := io.ReadAll(res.Body)
+			if err := errors.Join(err, res.Body.Close()); err != nil || strings.Contains(string(rest), "DELETED") || !strings.Contains(string(rest), "410") {
+				t.Errorf("the client got %s and %v, want it told to list", rest, err)
+			}
+			u.goAway()
+			expect(t, c, "offline", urlPodA, "a=50")
+			expect(t, c, "offline", urlPods, "60: a=50")
+		})
+	}
 }

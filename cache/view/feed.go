@@ -53,6 +53,13 @@ func (f *Feed) HasEnded() bool {
 	return f.ended
 }
 
+// Position returns the version up to which upstream has shown everything.
+func (f *Feed) Position() string {
+	f.view.mu.Lock()
+	defer f.view.mu.Unlock()
+	return f.position
+}
+
 // Unread is called after an event that could not be read. The view is dropped.
 func (f *Feed) Unread() {
 	f.view.mu.Lock()
@@ -76,6 +83,7 @@ const (
 	Changed   Applied = iota // the view has changed
 	Unchanged                // the view has the event already
 	Gap                      // the view lacks events before this one
+	Ended                    // the feed has ended: the event is of a store that was restored since
 )
 
 // Apply applies an event to the view. shown means that the client gets it; else it has got it before. The view keeps
@@ -85,7 +93,7 @@ func (f *Feed) Apply(c *Change, shown bool) Applied {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if f.ended {
-		return Unchanged
+		return Ended
 	}
 	v.Highest.Raise(c.Version)
 	a := f.follows(c.Version)

@@ -16,21 +16,18 @@ import (
 func (s *stream) event(f *wire.Frame) (shown bool) {
 	name, version := query.MemberName(string(f.Meta.Namespace), string(f.Meta.Name)), string(f.Meta.ResourceVersion)
 	if !versions.Valid(version) || len(f.Meta.Name) == 0 || !s.repr.Holds(f.Meta.TypeMeta()) {
-		s.invalidate()
-		return true
+		return s.invalidate()
 	}
 	s.item = f.Meta.TypeMeta()
 	if s.initial {
-		s.begin(f, name, version)
-		return true
+		return s.begin(f, name, version)
 	}
 	shown = !s.resumed || versions.Compare(version, s.at) > 0
 	c := &view.Change{Name: name, Version: version}
 	if f.Type != watch.Deleted {
 		bare, err := wire.AppendBare(nil, s.repr.Encoding, f.Object)
 		if err != nil { // cannot happen: the frame was decoded
-			s.invalidate()
-			return true
+			return s.invalidate()
 		}
 		c.Object = bare
 	}
@@ -40,6 +37,9 @@ func (s *stream) event(f *wire.Frame) (shown bool) {
 	}
 	a := s.feed.Apply(c, shown)
 	switch {
+	case a == view.Ended:
+		s.expire()
+		return false
 	case f.Type == watch.Deleted:
 		s.left(string(f.Meta.Namespace), string(f.Meta.Name), version, types.UID(f.Meta.UID))
 		s.watches.Views.RecordLeft(s.view, name, before)
@@ -54,8 +54,17 @@ func (s *stream) event(f *wire.Frame) (shown bool) {
 	return shown
 }
 
-// begin adds an initial event.
-func (s *stream) begin(f *wire.Frame, name, version string) {
+// begin adds an initial event. It returns false if the client has to begin again.
+func (s *stream) begin(f *wire.Frame, name, version string) bool {
+	if s.feed.HasEnded() {
+		s.expire()
+		return false
+	}
+	s.addInitial(f, name, version)
+	return true
+}
+
+func (s *stream) addInitial(f *wire.Frame, name, version string) {
 	s.view.Highest.Raise(version)
 	if f.Type == watch.Deleted {
 		if s.builder != nil {
@@ -105,6 +114,10 @@ func (s *stream) bookmark(f *wire.Frame) (shown bool) {
 	}
 	shown = versions.Compare(version, s.at) >= 0
 	a := s.feed.Apply(&view.Change{Version: version}, shown)
+	if a == view.Ended {
+		s.expire()
+		return false
+	}
 	if shown {
 		s.at, s.marked = version, s.watches.Now()
 	}

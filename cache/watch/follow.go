@@ -105,8 +105,12 @@ func (s *stream) forgotten(from string) {
 	s.view.DropAt(from)
 }
 
-// expire sends the event that makes the client list again, and ends the stream.
+// expire sends the event that makes the client list again, and ends the stream. The client of a WebSocket is not reached:
+// its stream applies nothing any more.
 func (s *stream) expire() {
+	if s.err != nil {
+		return
+	}
 	s.detach() //nolint:errcheck // not needed any more
 	s.out, s.err = wire.AppendError(s.out, s.repr.Encoding, expired(s.at).Status()), io.EOF
 	s.watches.Expired()

@@ -101,24 +101,34 @@ func (s *stream) relayUnread(f *wire.Frame) {
 	if f.More && errors.Is(f.Err, wire.ErrTruncated) && !s.partial && !s.opaque {
 		return // upstream was lost within an event, which will be sent again
 	}
+	unread := f.Err != nil || s.opaque // else it is whitespace
+	if unread && !s.invalidate() {
+		return
+	}
 	s.out = append(s.out, f.Raw...)
-	if f.Err == nil && !s.opaque {
-		return // whitespace
+	if !unread {
+		return
 	}
 	s.partial = f.More
 	if f.More && !errors.Is(f.Err, wire.ErrTooLarge) {
 		s.opaque = true
 	}
-	s.invalidate()
 }
 
-// invalidate is called after an unreadable event, whose effect on the view is unknown.
-func (s *stream) invalidate() {
+// invalidate is called for an unreadable event, whose effect on the view is unknown. It returns false if the client has
+// to list, because it may have that event already: upstream was opened below its version.
+func (s *stream) invalidate() bool {
 	s.endBuilder()
-	if s.at != "" {
-		s.watches.Records.SeenUncached(s.query.UserResource(), versions.Following(s.view.Highest.Version()))
-		s.feed.Unread()
+	if s.at == "" {
+		return true
 	}
+	below := s.resumed && !s.partial && !s.opaque && versions.Compare(s.feed.Position(), s.at) < 0
+	s.watches.Records.SeenUncached(s.query.UserResource(), versions.Following(s.view.Highest.Version()))
+	s.feed.Unread()
+	if below {
+		s.expire()
+	}
+	return !below
 }
 
 // failed handles an ERROR event, which ends the stream. One right after the hub has opened the watch again is not relayed
