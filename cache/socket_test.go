@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -275,6 +276,28 @@ func TestBothDirectionsOfAWatchOverWebSocket(t *testing.T) {
 		}
 		if got := apiserver.sent.String(); got != "ping|" {
 			t.Errorf("the apiserver got %q", got)
+		}
+	})
+}
+
+func TestRefusedWebSocketsLeaveNoViews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, c := startListed(t, "100", podJSON("a", "50"))
+		u.onText("watch", http.StatusNotFound, "{}")
+		before := len(c.views.All())
+		for i := range 100 {
+			for range 2 { // the first is told to list
+				res, err := c.RoundTrip(socketRequest(t.Context(), fmt.Sprintf("/api/v1/r%d?watch=true&resourceVersion=100", i)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := res.Body.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		if n := len(c.views.All()); n != before {
+			t.Errorf("%d views, want %d", n, before)
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/quota"
 	"github.com/edgehub-io/edgehub/cache/store"
 )
@@ -40,16 +41,19 @@ func (v *View) Lost() bool { return v.Position() == "" || v.IsDamaged() }
 // Wanted reports whether the client of a view that is lost should be asked to list it, by answering its watch with 410:
 // the client lists, as it does with any apiserver, and the view is there again. That is worth nothing if the list was
 // too large the last time, or the disk takes nothing.
-func (s *Views) Wanted(v *View) bool { return s.wanted(v, false) }
+func (s *Views) Wanted(v *View) bool { return s.wanted(v, &v.Key, false) }
 
 // Ask is Wanted, and records that the client is asked.
-func (s *Views) Ask(v *View) bool { return s.wanted(v, true) }
+func (s *Views) Ask(v *View) bool { return s.wanted(v, &v.Key, true) }
 
-func (s *Views) wanted(v *View, ask bool) bool {
-	if v.isTooLarge() || v.IsStale() && s.Disk.IsFailing() {
+// AskKey is Ask for a view that need not exist.
+func (s *Views) AskKey(key *query.Key) bool { return s.wanted(s.Find(*key), key, true) }
+
+func (s *Views) wanted(v *View, of *query.Key, ask bool) bool {
+	if v != nil && (v.isTooLarge() || v.IsStale() && s.Disk.IsFailing()) {
 		return false
 	}
-	a, key, now := &s.asked, sha256.Sum256(v.raw), s.Now()
+	a, key, now := &s.asked, sha256.Sum256(of.Bytes()), s.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before, ok := a.of[key]
@@ -57,7 +61,7 @@ func (s *Views) wanted(v *View, ask bool) bool {
 		return false
 	}
 	if ask {
-		a.addLocked(key, askedOnce{now, v.Key.User, askAgain, min(max(2*before.next, askSoon), askAgain)})
+		a.addLocked(key, askedOnce{now, of.User, askAgain, min(max(2*before.next, askSoon), askAgain)})
 	}
 	return true
 }

@@ -52,9 +52,12 @@ func (w *Watches) ListFirst(q *query.Query) error {
 	if repr.Encoding != wire.JSON || !versions.Valid(q.Version) || q.InitialEvents {
 		return nil
 	}
-	v := w.Views.Acquire(q.Key(repr))
-	defer v.Release()
-	if (v.Lost() || versions.Compare(v.Position(), q.Version) < 0) && w.Views.Ask(v) {
+	key := q.Key(repr)
+	v := w.Views.Find(key)
+	if v != nil && !v.Lost() && versions.Compare(v.Position(), q.Version) >= 0 {
+		return nil
+	}
+	if w.Views.AskKey(&key) { // an apiserver has not agreed yet: there need not be a view
 		w.Expired()
 		return expired(q.Version)
 	}
