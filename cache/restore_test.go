@@ -81,7 +81,8 @@ func TestTheCacheFollowsARestoreWhateverRequestComesFirst(t *testing.T) {
 		"a list of the newest state":                 {urlPods, false},
 		"a list from an apiserver's memory":          {urlPods + "?resourceVersion=0", true},
 		"a watch that begins where the store is now": {urlWatch + "&resourceVersion=90&timeoutSeconds=1", true},
-		"initial events":                             {urlWatch + "&timeoutSeconds=1", false},
+		"initial events":                             {urlInitial + "&timeoutSeconds=1", false},
+		"initial events of what is remembered":       {urlWatch + "&timeoutSeconds=1", true},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			u, c := startListed(t, "100", podJSON("a", "50", "old"), podJSON("b", "95"))
@@ -92,7 +93,7 @@ func TestTheCacheFollowsARestoreWhateverRequestComesFirst(t *testing.T) {
 			u.on("watch", func(r *http.Request) *http.Response {
 				events := podBookmark("90", false)
 				if !r.URL.Query().Has("resourceVersion") {
-					events = `{"type":"ADDED","object":` + podJSON("a", "50", "new") + "}\n" + events
+					events = `{"type":"ADDED","object":` + podJSON("a", "50", "new") + "}\n" + podBookmark("90", r.URL.Query().Has("sendInitialEvents"))
 				}
 				return respond(http.StatusOK, events)
 			})
@@ -302,4 +303,21 @@ func TestEventsFromBeforeARestoreAreNotKept(t *testing.T) {
 			expect(t, c, "offline", urlPods, "60: a=50")
 		})
 	}
+}
+
+// A watch without a version may begin with what an apiserver remembers.
+func TestAWatchOfAnApiserverThatLagsBehindIsNotARestore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, c := startListed(t, "200", podJSON("a", "50"))
+		w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=200")
+		<-u.feeds
+		startWatch(t.Context(), t, c, urlWatch)
+		send(t, <-u.feeds, podEvent("ADDED", "a", "50"), podBookmark("150", false))
+		time.Sleep(5 * time.Second)
+		if got := w.heard(t); got != "" {
+			t.Errorf("another watch heard %q", got)
+		}
+		u.goAway()
+		expect(t, c, "offline", urlPods, "200: a=50")
+	})
 }

@@ -111,7 +111,8 @@ func (w *Watches) newStream(req *http.Request, q *query.Query, repr negotiation.
 	} else {
 		s.initial = true
 		if q.Bookmarks || q.InitialEvents { // a bookmark will end them
-			s.builder = s.view.NewBuilder(began, q.Consistent())
+			// Without WatchList, an apiserver may begin with what it remembers.
+			s.builder = s.view.NewBuilder(began, q.InitialEvents && q.Consistent())
 		}
 	}
 	return s
