@@ -268,3 +268,45 @@ func TestAnUnreadableEventIsNoProofOfARestore(t *testing.T) {
 		expect(t, c, "offline", urlPods, "100: a=50")
 	})
 }
+
+// An event overtakes the list that repairs damage. The watch goes on from the list.
+func TestDamageIsRepairedThoughAnEventOvertakesTheList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		u.shows("100", podJSON("a", "50"), podJSON("b", "51"))
+		dir := filepath.Join(t.TempDir(), "cache")
+		c, stop := runIn(t, dir, u)
+		get(t, c, urlPods)
+		stop()
+		c = startIn(t, dir, u)
+		v := c.views.Find(podsKey(query.NodeUser))
+		if !c.views.MarkDamaged(v.DiskID(), "ns/a") {
+			t.Fatal("nothing is damaged")
+		}
+		asksOnce(t, u, c, urlWatch+"&resourceVersion=100")
+		startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
+		u.onText("check", http.StatusOK, podsJSON("105"))
+		feed, release, listed := <-u.feeds, make(chan struct{}), make(chan string, 1) // one answer
+		u.on("list", func(*http.Request) *http.Response {
+			<-release
+			return respond(http.StatusOK, podsJSON("103", podJSON("a", "50"), podJSON("b", "51")))
+		})
+		go func() { listed <- get(t, c, urlPods) }()
+		synctest.Wait()
+		send(t, feed, podEvent("MODIFIED", "b", "105"))
+		synctest.Wait()
+		close(release)
+		<-listed
+		time.Sleep(time.Second)
+		if len(u.feeds) == 0 {
+			t.Fatal("the watch was not opened anew")
+		}
+		send(t, <-u.feeds, podEvent("MODIFIED", "b", "105"))
+		synctest.Wait()
+		if got := u.versionsOf(); got[len(got)-1] != "103" || v.IsDamaged() {
+			t.Errorf("the watch was opened at %q, and the view is damaged: %t", got, v.IsDamaged())
+		}
+		u.goAway()
+		expect(t, c, "offline", urlPods, "105: a=50 b=105")
+	})
+}

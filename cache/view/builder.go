@@ -216,7 +216,7 @@ func (b *Builder) commit(version string) (result CommitResult, cuts []func()) {
 			v.header.Updated = v.disk.Clock()
 			v.denyLocked(false)
 			return Committed, nil
-		case order < 0 && v.loadLocked() == nil: // otherwise there is nothing newer any more
+		case order < 0 && v.loadLocked() == nil && len(v.damaged) == 0: // otherwise what is newer is not there, or not all
 			v.denyLocked(false)
 			return Outdated, nil
 		}
