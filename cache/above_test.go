@@ -212,3 +212,35 @@ func TestAnUnreadableEventBelowTheClient(t *testing.T) {
 		})
 	}
 }
+
+// Where the apiservers do not say their version, a watch is opened without it.
+func TestAWatchIsOpenedThoughTheVersionCannotBeAskedFor(t *testing.T) {
+	for name, tt := range map[string]struct {
+		check  answerFunc
+		within time.Duration
+	}{
+		"an answer without a version":   {func(*http.Request) *http.Response { return respond(http.StatusOK, podsJSON("")) }, time.Second},
+		"an answer that cannot be read": {func(*http.Request) *http.Response { return respond(http.StatusOK, "{") }, time.Second},
+		"an error, time and again":      {func(*http.Request) *http.Response { return respond(http.StatusInternalServerError, "{}") }, 20 * time.Second},
+		"no answer, as long as it lasts": {func(r *http.Request) *http.Response {
+			<-r.Context().Done()
+			return respond(http.StatusGatewayTimeout, "{}")
+		}, 2 * time.Minute},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			u, c := startListed(t, "100", podJSON("a", "50"))
+			u.on("check", tt.check)
+			w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110")
+			<-u.feeds
+			time.Sleep(tt.within)
+			if n := u.count("watch"); n != 2 {
+				t.Fatalf("the watch was opened %d times, want twice", n)
+			}
+			send(t, <-u.feeds, podEvent("MODIFIED", "a", "115"))
+			synctest.Wait()
+			if got := w.heardEvents(t); len(got) == 0 || got[len(got)-1] != "MODIFIED:a=115" {
+				t.Errorf("the client heard %q", got)
+			}
+		})
+	}
+}

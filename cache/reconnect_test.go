@@ -102,13 +102,13 @@ func TestAForgottenVersionIsPassedOn(t *testing.T) {
 func TestAWatchEndsInTimeThoughTheQuestionForTheVersionHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, c := startListed(t, "100", podJSON("a", "50"))
-		w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100&timeoutSeconds=90")
+		w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100&timeoutSeconds=30")
 		feed := <-u.feeds
 		u.on("check", u.open)
 		feed.CloseWithError(io.ErrUnexpectedEOF)
-		time.Sleep(85 * time.Second)
+		time.Sleep(25 * time.Second)
 		if u.count("check") == 0 || w.ended() {
-			t.Fatalf("after 85 s there were %d questions, and the watch has ended: %t", u.count("check"), w.ended())
+			t.Fatalf("after 25 s there were %d questions, and the watch has ended: %t", u.count("check"), w.ended())
 		}
 		time.Sleep(10 * time.Second)
 		if !w.ended() {

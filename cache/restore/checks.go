@@ -34,6 +34,8 @@ import (
 const (
 	// verifyEvery is the shortest interval between checks because of old answers, for one user and resource.
 	verifyEvery = time.Minute
+	// answerTime is how long the answer may take.
+	answerTime = 10 * time.Second
 	// maxVersionAnswer is larger than any list of one object.
 	maxVersionAnswer = 4 << 20
 )
@@ -193,6 +195,8 @@ func withValuesOf(ctx context.Context, request *http.Request) (context.Context, 
 // list lists one object of a view, in its representation and with the credentials of template. The list carries the
 // current version of the apiserver's store.
 func (c *Checks) list(ctx context.Context, v *view.View, template *http.Request) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
 	req := template.Clone(ctx)
 	req.Body, req.GetBody = nil, nil
 	params := url.Values{"limit": {"1"}}
@@ -224,12 +228,16 @@ func (c *Checks) list(ctx context.Context, v *view.View, template *http.Request)
 	repr := negotiation.Answered(req.Header.Get("Accept"), res.Header.Get("Content-Type"))
 	var list tee.ListMeta
 	d := tee.NewDecoder(repr, res, &list)
-	_, err = io.Copy(d, io.LimitReader(res.Body, maxVersionAnswer))
-	if err = errors.Join(err, d.Finish()); err != nil {
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxVersionAnswer))
+	if err != nil {
 		return "", fmt.Errorf("list: %w", err)
 	}
+	_, err = d.Write(body)
+	if err = errors.Join(err, d.Finish()); err != nil {
+		return "", fmt.Errorf("%w: %w", errUnusable, err)
+	}
 	if !versions.Valid(list.ResourceVersion) {
-		return "", view.ErrNameless
+		return "", errUnusable
 	}
 	return list.ResourceVersion, nil
 }
@@ -241,9 +249,12 @@ func (r *refusal) Error() string {
 	return fmt.Sprintf("list: the apiserver answered %d %s", r.code, http.StatusText(r.code))
 }
 
-// IsFinal reports whether err is a refusal that retries do not change.
+// errUnusable is returned for an answer without a version that can be compared.
+var errUnusable = errors.New("list: the answer cannot be read, or has no resourceVersion that is a number")
+
+// IsFinal reports whether err is an answer that retries do not change.
 func IsFinal(err error) bool {
-	if errors.Is(err, identity.ErrReassigned) {
+	if errors.Is(err, identity.ErrReassigned) || errors.Is(err, errUnusable) {
 		return true
 	}
 	r, ok := errors.AsType[*refusal](err)

@@ -81,17 +81,25 @@ func (s *stream) mustList() bool {
 	return s.feed.HasEnded() || s.view.Lost() && s.watches.Views.Ask(s.view)
 }
 
+// maxUnchecked is how often a stream asks for the apiservers' version before it resumes without: a client whose watch is held
+// open gets no events meanwhile, and does not know.
+const maxUnchecked = 5
+
 // isAhead reports whether the stream is known to be unable to resume from its version, because the apiservers' store is
-// older than what the client has seen.
+// older than what the client has seen. An error means that it should ask again.
 func (s *stream) isAhead(ctx context.Context) (bool, error) {
 	if !s.suspect {
 		return false, nil
 	}
 	ahead, err := s.watches.IsAhead(ctx, s.seen, s.at, s.req)
-	if restore.IsFinal(err) { // the user may be allowed to watch but not to list
+	if err == nil {
+		return ahead, nil
+	}
+	s.unchecked++
+	if restore.IsFinal(err) || s.unchecked >= maxUnchecked && ctx.Err() == nil { // the user may be allowed to watch but not to list
 		return false, nil
 	}
-	return ahead, err
+	return false, err
 }
 
 // forgotten is called when the apiservers do not know the version any more at which upstream was to be opened. If it is the

@@ -114,7 +114,7 @@ func (s *stream) reopen(ctx context.Context, from string) error {
 func (s *stream) pause(ctx context.Context) error {
 	now := s.watches.Now()
 	if n := s.watches.Outages.Count(); n != s.outage {
-		s.outage, s.notBefore = n, now.Add(pause.Jitter(s.watches.Jitter))
+		s.outage, s.notBefore, s.unchecked = n, now.Add(pause.Jitter(s.watches.Jitter)), 0
 		s.resetRetry()
 	}
 	after := max(s.notBefore.Sub(now), s.retryAfter)

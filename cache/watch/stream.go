@@ -87,6 +87,7 @@ type output struct {
 type loss struct {
 	seen       restore.Seen  // by then
 	suspect    bool          // the apiservers' store may be another after the return
+	unchecked  int           // failures to ask for their version since then
 	outage     int           // number of the last; see restore.Outages
 	notBefore  time.Time     // earliest time to resume after the last outage
 	retry      wait.Backoff  // of attempts
