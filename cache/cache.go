@@ -295,13 +295,28 @@ func (c *Cache) isUp() bool {
 	}
 }
 
-// repair has clients list views again that were lost, or of which something is damaged on disk, while they are watched.
+// maxRepairs is how many views repair has listed again until the next sweep: a full disk may have lost a thousand.
+const maxRepairs = 60
+
+// repair has clients list views again that were lost, or of which something is damaged on disk, while they are watched: one
+// after the other until the next sweep.
 func (c *Cache) repair() {
-	for _, v := range c.views.All() {
-		if v.Lost() && c.views.Wanted(v) {
-			v.Cut()
-		}
+	isWanted := func(v *view.View) bool { return v.Lost() && c.views.Wanted(v) }
+	lost := slices.DeleteFunc(c.views.All(), func(v *view.View) bool { return !isWanted(v) || v.Holders() == 0 })
+	if len(lost) == 0 {
+		return
 	}
+	lost = lost[:min(len(lost), maxRepairs)] // of All, and so in no order
+	c.tasks.start(func(ctx context.Context) {
+		for i, v := range lost {
+			if i > 0 && !pause.Sleep(ctx, records.SweepEvery/time.Duration(len(lost))) {
+				return
+			}
+			if isWanted(v) {
+				v.Cut()
+			}
+		}
+	})
 }
 
 // Health describes the cache for people: how many queries it answers, the bytes of its file, and why what

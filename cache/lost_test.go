@@ -310,3 +310,36 @@ func TestDamageIsRepairedThoughAnEventOvertakesTheList(t *testing.T) {
 		expect(t, c, "offline", urlPods, "105: a=50 b=105")
 	})
 }
+
+// What a full disk has lost is not all listed at once.
+func TestViewsThatAreLostTogetherAreListedOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		u.shows("100", podJSON("a", "50"))
+		c := startCache(t, u)
+		var watchers []*watcher
+		for i := range 100 {
+			selector := fmt.Sprintf("labelSelector=n%%3D%d", i)
+			get(t, c, urlPods+"?"+selector)
+			watchers = append(watchers, startWatch(t.Context(), t, c, urlWatch+"&"+selector+"&resourceVersion=100"))
+		}
+		for _, v := range c.views.All() {
+			c.views.MarkStale(v.DiskID(), writeback.ErrOverflow)
+		}
+		ended, most := 0, 0
+		for range int(4 * records.SweepEvery / time.Second) {
+			before := ended
+			time.Sleep(time.Second)
+			ended = 0
+			for _, w := range watchers {
+				if w.ended() {
+					ended++
+				}
+			}
+			most = max(most, ended-before)
+		}
+		if ended != len(watchers) || most > 10 {
+			t.Errorf("%d watches were told to list, and %d in one second", ended, most)
+		}
+	})
+}
