@@ -376,6 +376,7 @@ func (c *Cache) RoundTrip(r *http.Request) (*http.Response, error) {
 	x.begin()
 	if info.IsResourceRequest {
 		x.moment = c.records.Now(x.resource())
+		x.history = c.views.History(query.UserResource{User: who.user, Resource: x.resource()})
 	}
 	if res := x.atStart(); res != nil {
 		return res, nil

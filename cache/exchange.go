@@ -30,6 +30,13 @@ type exchange struct {
 	objects map[query.Key]string
 	// moment is the state of the resource's records at that time.
 	moment records.Moment
+	// history is that of the resource's store at that time.
+	history int64
+}
+
+// isBeforeRestore reports whether the resource's store was restored since the request: its answer may be from before.
+func (x *exchange) isBeforeRestore(of query.UserResource) bool {
+	return x.cache.views.History(of) != x.history
 }
 
 // ask returns the exchange as a request to package offline.
@@ -52,10 +59,9 @@ func (x *exchange) begin() {
 		key := q.Key(r)
 		v := x.cache.views.Find(key)
 		switch {
-		case v == nil:
 		case !key.Single:
-			x.began[key] = v.Began()
-		case q.Consistent():
+			x.began[key] = x.cache.views.Began(key)
+		case v != nil && q.Consistent():
 			if e, ok := v.Member(query.MemberName(q.Namespace, q.Name)); ok {
 				x.objects[key] = e.Version
 			}

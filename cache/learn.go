@@ -44,6 +44,9 @@ func decodeStatus(contentType string, body []byte) (*metav1.Status, error) {
 // absent records that an apiserver does not have an object.
 func (x *exchange) absent(q *query.Query) {
 	of, name, r := q.UserResource(), q.Member(), x.cache.records
+	if x.isBeforeRestore(of) {
+		return
+	}
 	copies, known := x.cache.views.Copies(of, name), r.Known(of, q.Namespace, name)
 	if !q.Consistent() { // the version of the apiserver's state is unknown
 		if len(copies.All) > 0 {
@@ -92,7 +95,7 @@ func (x *exchange) tookDeletion(q *query.Query, code int, contentType string, bo
 	}
 	if string(m.Kind) == "Status" {
 		s, err := decodeStatus(contentType, body)
-		if err != nil || s.Status != metav1.StatusSuccess || code == http.StatusAccepted {
+		if err != nil || s.Status != metav1.StatusSuccess || code == http.StatusAccepted || x.isBeforeRestore(q.UserResource()) {
 			return false
 		}
 		uid := types.UID("")

@@ -100,6 +100,9 @@ func (x *exchange) keepBody(q *query.Query, repr negotiation.Representation, bod
 		x.cache.answers.NotKept(q)
 		return view.ErrNameless
 	}
+	if x.isBeforeRestore(q.UserResource()) {
+		return nil
+	}
 	if x.endedByWrite(repr, body) {
 		x.cache.views.Gone(q.UserResource(), q.Member(), versions.Higher(x.moment.Version(), string(m.ResourceVersion)), types.UID(m.UID), true)
 		return nil

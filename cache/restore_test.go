@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -320,4 +321,60 @@ func TestAWatchOfAnApiserverThatLagsBehindIsNotARestore(t *testing.T) {
 		u.goAway()
 		expect(t, c, "offline", urlPods, "200: a=50")
 	})
+}
+
+// What was asked for before a restore is known may be from before it, also where there is no view yet.
+func TestAnAnswerFromBeforeARestoreIsNotKept(t *testing.T) {
+	const urlNodes = "/api/v1/nodes"
+	for name, tt := range map[string]struct {
+		url    string
+		answer func() *http.Response
+		online string
+		then   string // read before the answer comes
+	}{
+		"a list":    {urlPods, func() *http.Response { return respond(http.StatusOK, podsJSON("105", podJSON("a", "104"))) }, "105: a=104", ""},
+		"an object": {urlPodA, func() *http.Response { return respond(http.StatusOK, podJSON("a", "104")) }, "a=104", ""},
+		"an absence": {urlPodA, func() *http.Response {
+			return respond(http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","reason":"NotFound","details":{"name":"a","kind":"pods"}}`)
+		}, "404", "a=55"},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			u := newUpstream()
+			c := startCache(t, u)
+			u.shows("100", podJSON("n", "50"))
+			get(t, c, urlNodes)
+			var late atomic.Bool
+			if tt.then != "" {
+				get(t, c, urlPods)
+			}
+			release, answered := make(chan struct{}), make(chan string, 1) // one answer
+			answer := func(r *http.Request) *http.Response {
+				if !strings.Contains(r.URL.Path, "pods") {
+					return respond(http.StatusOK, podsJSON("60", podJSON("n", "50")))
+				}
+				if late.Swap(true) {
+					return respond(http.StatusOK, podJSON("a", "55"))
+				}
+				<-release
+				return tt.answer()
+			}
+			u.on("list", answer)
+			u.on("get", answer)
+			go func() { answered <- get(t, c, tt.url) }()
+			synctest.Wait()
+			get(t, c, urlNodes) // shows the restore
+			want := view.ErrNeverRead.Error()
+			if tt.then != "" {
+				want = tt.then
+				expect(t, c, "online, since", urlPodA, want)
+			}
+			close(release)
+			if got := <-answered; got != tt.online {
+				t.Errorf("online: %q, want %q", got, tt.online)
+			}
+			u.goAway()
+			expect(t, c, "offline", tt.url, want)
+			expect(t, c, "offline", urlNodes, "60: n=50")
+		})
+	}
 }

@@ -204,6 +204,7 @@ func (b *Builder) commit(version string) (result CommitResult, cuts []func()) {
 		v.saveHeaderLocked(v.version)
 	}
 	if b.Consistent && versions.Compare(version, b.began.Shown()) < 0 {
+		v.history.Add(1)
 		v.received, v.complete = received{}, false
 		v.replaceLocked(b, version)
 		v.denyLocked(false)

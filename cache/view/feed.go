@@ -165,7 +165,6 @@ func (v *View) aheadLocked() (cuts []func()) {
 
 // endFeedsLocked ends all feeds, because the store was restored, and returns their cuts.
 func (v *View) endFeedsLocked() (cuts []func()) {
-	v.history++
 	for f := range v.feeds {
 		if f.ended = true; f.cut != nil {
 			cuts = append(cuts, f.cut)

@@ -1,6 +1,8 @@
 package view
 
 import (
+	"sync/atomic"
+
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/versions"
 )
@@ -10,17 +12,50 @@ import (
 type Began struct {
 	received
 	version string // of the view, if it has a state
-	history int    // View.history
+	history int64  // View.history
 }
 
 // isBefore reports whether the view's store was restored since then.
-func (b Began) isBefore(v *View) bool { return b.history != 0 && b.history != v.history }
+func (b Began) isBefore(v *View) bool { return b.history != 0 && b.history != v.history.Load() }
+
+// history is 1, and one more each time that a store was restored. All views of it share one.
+type history = atomic.Int64
+
+// restoredTogether are the resources of one store; see query.UserResource.RestoredWith.
+type restoredTogether struct{ space, user string }
+
+func togetherWith(of query.UserResource) restoredTogether {
+	t := restoredTogether{space: of.VersionSpace()}
+	if t.space != "" {
+		t.user = of.User
+	}
+	return t
+}
+
+func (s *Views) historyLocked(of query.UserResource) *history {
+	key := togetherWith(of.Clone())
+	if s.histories[key] == nil {
+		s.histories[key] = &history{}
+		s.histories[key].Store(1)
+	}
+	return s.histories[key]
+}
+
+// History is another number after each restore of the resource's store. What was requested before is from another history.
+func (s *Views) History(of query.UserResource) int64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if h := s.histories[togetherWith(of)]; h != nil {
+		return h.Load()
+	}
+	return 1
+}
 
 // Began returns the state of the view, for a request that is about to be sent.
 func (v *View) Began() Began {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	b := Began{received: v.received, history: v.history}
+	b := Began{received: v.received, history: v.history.Load()}
 	if v.complete {
 		b.version = v.version
 	}
@@ -32,7 +67,7 @@ func (s *Views) Began(key query.Key) Began {
 	if v := s.Find(key); v != nil {
 		return v.Began()
 	}
-	return Began{}
+	return Began{history: s.History(key.UserResource())}
 }
 
 // Shown returns the latest version that clients had received for certain.
@@ -54,15 +89,10 @@ func (b Began) Shown() string { return versions.Higher(b.version, b.shown) }
 func (s *Views) Restored(v *View, began Began, version string) {
 	s.restoring.Lock()
 	defer s.restoring.Unlock()
-	if versions.Compare(began.Shown(), version) > 0 && !v.hasOutlived(began) {
+	if versions.Compare(began.Shown(), version) > 0 && !began.isBefore(v) {
+		v.history.Add(1)
 		s.restored(v, version, nil)
 	}
-}
-
-func (v *View) hasOutlived(began Began) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return began.isBefore(v)
 }
 
 // restored is Restored, for all but a view that was replaced.

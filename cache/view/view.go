@@ -40,7 +40,7 @@ type View struct {
 	contents
 	received
 	feeds   map[*Feed]bool
-	history int // 1, and one more each time that the store was restored
+	history *history
 	header  viewHeader
 	// version is the latest at which the members are known; of a Single view, a count of changes.
 	version  string

@@ -39,7 +39,8 @@ type Views struct {
 	byID  map[store.ID]*View
 	byKey map[query.Key]*View
 	// of are a user's views of one resource.
-	of map[query.UserResource][]*View
+	of        map[query.UserResource][]*View
+	histories map[restoredTogether]*history
 }
 
 // Options are options of views. All are required.
@@ -55,7 +56,7 @@ type Options struct {
 
 // New returns an empty Views with empty Records; the caller must call Load of both.
 func New(o Options) *Views {
-	s := &Views{Options: o, byID: map[store.ID]*View{}, byKey: map[query.Key]*View{}, of: map[query.UserResource][]*View{}}
+	s := &Views{Options: o, byID: map[store.ID]*View{}, byKey: map[query.Key]*View{}, of: map[query.UserResource][]*View{}, histories: map[restoredTogether]*history{}}
 	s.Records = records.New(s)
 	return s
 }
@@ -136,7 +137,7 @@ func (s *Views) addLocked(key query.Key) *View {
 	id := key.ID(s.salt)
 	v := &View{
 		Key: key, raw: key.Bytes(), Scope: key.Scope(), Repr: key.Repr(),
-		disk: s.Disk, records: s.Records, Highest: s.Records.Count(key.GVR()), history: 1,
+		disk: s.Disk, records: s.Records, Highest: s.Records.Count(key.GVR()), history: s.historyLocked(key.UserResource()),
 	}
 	v.id.Store(&id)
 	v.loaded, v.index = true, map[string]Entry{}
