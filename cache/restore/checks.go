@@ -6,6 +6,9 @@
 // apiserver has answered a client with a state older than a view. If clients have seen a higher one than that, the store
 // was restored; see [view.Views.Restored] for what follows. The hub lists nothing else by itself.
 //
+// One answer serves all watches that were lost before, but for resources in an etcd of their own it may be too low without a
+// restore, and too high to show one: then only a list by a client does.
+//
 // [Checks] and [Outages] are safe for concurrent use.
 package restore
 

@@ -6,7 +6,8 @@
 // a bookmark every minute. After the return of the cloud it resumes, at a random time within the
 // jitter, at most eight streams at once: resume.go. The first one asks for the apiservers' version before: if their store
 // was restored from a backup, they would hold a watch above that version open without events. If
-// an apiserver has forgotten the client's version, the client is told to list (410). A watch that is opened while the
+// an apiserver has forgotten the client's version, the client is told to list (410); if it has forgotten that of the view, the
+// view is lost. A watch that is opened while the
 // cloud is away starts waiting, or, if it requests initial events, replaying: offline.go.
 //
 // A stream is opened at the version of its client, or of its view, if this is lower: then the view gets all events, and
