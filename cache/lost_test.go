@@ -343,3 +343,18 @@ func TestViewsThatAreLostTogetherAreListedOneAfterTheOther(t *testing.T) {
 		}
 	})
 }
+
+// Some aggregated apiservers list what has no versions of its own. Such a list is never kept.
+func TestNobodyIsAskedToListWhatHasNoVersions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpstream()
+		u.shows("100", podJSON("a", ""))
+		c := startCache(t, u)
+		get(t, c, urlPods)
+		w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=100")
+		time.Sleep(time.Hour)
+		if got := w.heard(t); got != "" {
+			t.Errorf("the client heard %q", got)
+		}
+	})
+}

@@ -153,6 +153,7 @@ func (x *exchange) keepList(res *http.Response, repr negotiation.Representation)
 		}
 		if errors.Is(err, view.ErrNameless) {
 			c.answers.NotKept(q)
+			c.views.AskLater(v)
 		}
 		c.logUnkept(err)
 		b.End()

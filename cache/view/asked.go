@@ -66,8 +66,8 @@ func (s *Views) wanted(v *View, of *query.Key, ask bool) bool {
 	return true
 }
 
-// askedFor records that the clients of a view's watches need not be asked soon, whether they list or not.
-func (s *Views) askedFor(v *View) {
+// AskLater records that the clients of a view's watches need not be asked soon, whether they list or not.
+func (s *Views) AskLater(v *View) {
 	s.asked.mu.Lock()
 	defer s.asked.mu.Unlock()
 	s.asked.addLocked(sha256.Sum256(v.raw), askedOnce{s.Now(), v.Key.User, askAgain, askAgain})

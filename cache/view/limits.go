@@ -166,7 +166,7 @@ func (s *Views) item(v, newest *View) (item quota.Item[*View], kept bool) {
 func (s *Views) Evict(v *View) {
 	s.Log.Debug("evicted from the cache to make room", "view", v.String())
 	s.Evicted()
-	s.askedFor(v) // there is no room: the clients of its watches do not list it soon
+	s.AskLater(v) // there is no room: the clients of its watches do not list it soon
 	s.retire(v)
 	s.count(v)
 	s.remove(v)
