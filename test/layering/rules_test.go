@@ -137,7 +137,7 @@ var layers = map[string][]string{
 	"cache/pause":      {},
 	"cache/query":      {"cache/negotiation", "cache/quota", "cache/store", "cache/versions", "cache/wire"},
 	"cache/quota":      {},
-	"cache/records":    {"cache/disk", "cache/query", "cache/store", "cache/table", "cache/versions"}, // not views: it asks them by two functions
+	"cache/records":    {"cache/disk", "cache/query", "cache/store", "cache/table", "cache/versions"},                                                     // not views: it asks them by two functions
 	"cache/repeat":     {"cache/convert", "cache/identity", "cache/negotiation", "cache/pause", "cache/query", "cache/quota", "cache/view", "cache/wire"}, // it knows tables by an interface of its own
 	"cache/restore":    {"cache/identity", "cache/negotiation", "cache/query", "cache/tee", "cache/versions", "cache/view"},
 	"cache/spool":      {"cache/convert", "cache/patch", "cache/pause", "cache/quota", "cache/table", "cache/wire"},
