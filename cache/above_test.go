@@ -213,7 +213,7 @@ func TestAnUnreadableEventBelowTheClient(t *testing.T) {
 	}
 }
 
-// Where the apiservers do not say their version, a watch is opened without it.
+// Where the version of the apiservers cannot be learned, a watch is opened without it.
 func TestAWatchIsOpenedThoughTheVersionCannotBeAskedFor(t *testing.T) {
 	for name, tt := range map[string]struct {
 		check  answerFunc

@@ -17,7 +17,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
-// Whoever watches what is lost is told to list it: once, and again after hours. Else its watch goes on as it is.
+// A watch whose view is lost gets 410, so that its client lists: once, and again after hours. Otherwise the watch goes on.
 func TestTheClientOfAViewThatIsLostIsAskedToListIt(t *testing.T) {
 	const from = urlWatch + "&resourceVersion=100"
 	for name, lose := range map[string]func(t *testing.T, u *upstream, c *Cache){

@@ -182,7 +182,7 @@ func afterReboot(t *testing.T, prepare func(s *cloudNode, c *Cache)) (*upstream,
 }
 
 // flannel has another address, or another key, after a boot without the cloud, and does not start unless it can write that. It
-// writes only what differs, and with the cloud it has told this hub nothing but that the network is up. These are its
+// writes only what differs, and while the cloud was there it wrote nothing through this hub but that the network is up. These are its
 // patches, by backend.
 func TestACNIAgentAnnotatesItsNodeOffline(t *testing.T) {
 	const key = `{\"PublicKey\":\"HIgo9xNzJMWLKASShiTqIybxZ0U3wGLiUeJ1PKf8ykw=\"}`

@@ -127,7 +127,7 @@ func TestADamagedAnswerIsMissing(t *testing.T) {
 	})
 }
 
-// Names of tables and their keys are not encrypted. They tell nothing.
+// Names of tables and their keys are not encrypted. They reveal nothing.
 func TestAnEncryptedFileTellsNoQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRepeatRig(t, ttl(time.Hour), func(o *Options) { o.Key = make([]byte, 32) })

@@ -316,8 +316,9 @@ func TestWhatAReviewAsksFor(t *testing.T) {
 		c := startCache(t, u)
 		get(t, c, "/api/v1/nodes/n")
 		want := map[string]string{
-			"/api/v1/namespaces/ns/secrets":                                    `{"namespace":"ns","verb":"list","version":"v1","resource":"secrets"}`,
-			"/api/v1/namespaces":                                               `{"verb":"list","version":"v1","resource":"namespaces"}`,
+			"/api/v1/namespaces/ns/secrets": `{"namespace":"ns","verb":"list","version":"v1","resource":"secrets"}`,
+			"/api/v1/namespaces":            `{"verb":"list","version":"v1","resource":"namespaces"}`,
+
 			"/api/v1/namespaces/ns/secrets?fieldSelector=metadata.name%3Ds":    `{"namespace":"ns","verb":"list","version":"v1","resource":"secrets","name":"s","fieldSelector":{"rawSelector":"metadata.name=s"}}`,
 			"/api/v1/pods?labelSelector=a%3Db&fieldSelector=spec.nodeName%3Dn": `{"verb":"list","version":"v1","resource":"pods","fieldSelector":{"rawSelector":"spec.nodeName=n"},"labelSelector":{"rawSelector":"a=b"}}`,
 			"/api/v1/pods?fieldSelector=metadata.name%3Da%2Fb":                 `{"verb":"list","version":"v1","resource":"pods","fieldSelector":{"rawSelector":"metadata.name=a/b"}}`,

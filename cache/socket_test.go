@@ -286,7 +286,7 @@ func TestRefusedWebSocketsLeaveNoViews(t *testing.T) {
 		u.onText("watch", http.StatusNotFound, "{}")
 		before := len(c.views.All())
 		for i := range 100 {
-			for range 2 { // the first is told to list
+			for range 2 { // the first gets 410
 				res, err := c.RoundTrip(socketRequest(t.Context(), fmt.Sprintf("/api/v1/r%d?watch=true&resourceVersion=100", i)))
 				if err != nil {
 					t.Fatal(err)

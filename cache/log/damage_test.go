@@ -103,7 +103,7 @@ func TestWhateverIsZeroedDoubledOrCutIsNeverWrong(t *testing.T) {
 // tail is more than the size of a record in these files.
 const tail = 250
 
-// A frame's header says how long it is: with a wrong length, what follows is found nevertheless.
+// A frame's header has its length: if that is damaged, the frames behind it are found nevertheless.
 func TestAWrongLengthInTheMiddleCostsNothing(t *testing.T) {
 	dir := filepath.Join(fast(t), "cache")
 	h := record(t, log.Options{}, 1<<30)

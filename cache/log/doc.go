@@ -57,7 +57,7 @@
 // before it counts as the same.
 //
 // Of a checkpoint that is damaged the one before is read, with more commits; one of a new file is there twice. If both records of a commit
-// are damaged, and what follows them is not, or no checkpoint is whole, the owner is told with [State.Lost]: what was deleted or
+// are damaged, and what follows them is not, or no checkpoint is whole, the log calls [State.Lost]: what was deleted or
 // revoked then must not come back.
 //
 // Not noticed is damage of all of the last commit, which looks like one that was never synced.

@@ -23,7 +23,7 @@ type owner struct {
 	mu     sync.Mutex
 	tables map[string]map[string]row
 	lost   []error
-	full   bool // it is not empty, as far as the log is told
+	full   bool // it is not empty, as far as the log knows
 	given  []string
 	walked func(table string) // called after Rows; may be nil
 }

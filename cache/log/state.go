@@ -72,7 +72,7 @@ type Change struct {
 
 func (c *Change) id() tableID { return tableID{c.own, c.Table} }
 
-// tableID tells the tables of the owner from the log's own.
+// tableID distinguishes the tables of the owner from the log's own.
 type tableID struct {
 	own  bool
 	name string

@@ -35,7 +35,7 @@ const (
 	Again = time.Minute
 )
 
-// Confirm asks the apiservers again, until ctx ends: whose the known tokens are, what the node was told yes to, and what
+// Confirm asks the apiservers again, until ctx ends: whose the known tokens are, which reviews of the node were allowed, and what
 // users may read. It must be called when an apiserver has answered the node: before, a hub that has just started cannot
 // know whether the cloud is there. quota.Turns says what is asked for, and what is forgotten. It is for one
 // goroutine at a time.

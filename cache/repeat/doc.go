@@ -63,7 +63,7 @@
 // # What is asked for again
 //
 // While the cloud is there, Confirm asks for what was answered last, so that what was revoked there does not
-// outlive a loss: whose a bearer token is (package identity), what the node was told yes to, and what users
+// outlive a loss: whose a bearer token is (package identity), which reviews of the node were allowed, and what users
 // may read (package view). An apiserver that cannot answer revokes nothing: only its refusal
 // does.
 //

@@ -24,8 +24,8 @@
 //   - The view is updated before the client gets the event; the disk follows within a second.
 //
 // A view is lost while it has no such state, or a part of it is damaged. Only a client's list brings it back:
-// [Views.Ask] decides whether the client is told to list. Package view owns all this; package watch opens and
-// ends streams as it says, and package restore tells it of a store that was restored ([Views.Restored]).
+// [Views.Ask] decides whether the client's watch gets 410, so that it lists. Package view owns all this; package watch opens and
+// ends streams accordingly, and package restore reports a store that was restored ([Views.Restored]).
 //
 // A view is empty at first. It is dropped when it is evicted, when no client has read it for
 // long (see Views.Sweep and Views.DropUnread), and when it is damaged on disk. Code that updates or reads a view acquires it, and

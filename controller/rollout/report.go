@@ -142,7 +142,7 @@ func (r *Report) Encode() string {
 }
 
 // StateOf returns what the report says of a node, or of a pod of a StatefulSet, that has a pod of this revision: its
-// group, with an empty State if the report does not tell. Names that are not listed are of the one group that they can be of.
+// group, with an empty State if that does not follow from the report. Names that are not listed are of the one group that they can be of.
 func (r *Report) StateOf(name, revision string) Group {
 	var can []Group
 	unlisted := 0 // nodes of no group

@@ -44,7 +44,7 @@ func TestAReportSaysWhereEachNodeStands(t *testing.T) {
 	}
 }
 
-// A reader must not take what was said before a change for an answer to it.
+// A reader must not take a report from before a change for one about it.
 func TestAReportIsOfBeforeAChange(t *testing.T) {
 	tests := map[string]struct {
 		change  func(*appsv1.DaemonSet)

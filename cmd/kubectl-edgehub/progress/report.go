@@ -46,7 +46,7 @@ type Report struct {
 	// Nodes are by name. With a StatefulSet they are its pods, by ordinal.
 	Nodes []Node `json:"nodes"`
 
-	// Spoke is set when the controller has said something about what the workload asks for now.
+	// Spoke is set when there is a report on the workload's current spec and annotations.
 	Spoke bool `json:"-"`
 	// stopped is the one of Warnings that is about the controller.
 	stopped string
@@ -66,7 +66,7 @@ type Limits struct {
 // Node is one node that should run the daemon, or one pod of a StatefulSet.
 type Node struct {
 	Node string `json:"node"`
-	// State is "" if the controller does not say it.
+	// State is "" if it does not follow from the report.
 	State    rollout.State `json:"state"`
 	Reason   string        `json:"reason,omitempty"`
 	Pod      string        `json:"pod,omitempty"`
@@ -132,7 +132,7 @@ func Evaluate(w workload.Object, pods []*corev1.Pod, now time.Time) (*Report, er
 	return r, nil
 }
 
-// unknown is for a workload without a report. What conditions say may be of before its last change.
+// unknown is for a workload without a report. Its conditions may be from before its last change.
 func (r *Report) unknown(w workload.Object) {
 	r.State, r.Advice = Unknown, "the controller has said nothing yet, or it is of an earlier release, which does not say it"
 	r.Message = "it is not known where the nodes stand"
@@ -146,7 +146,7 @@ func (r *Report) unknown(w workload.Object) {
 	}
 }
 
-// repeat takes over what the controller says about what w asks for now.
+// repeat copies the controller's report on the current spec of w.
 func (r *Report) repeat(said *rollout.Report, options rollout.Options, w workload.Object) {
 	r.Spoke, r.Revision, r.Message, r.Missing, r.groups = true, said.Revision, said.Message, said.Missing, said.Groups
 	states := rollout.States()

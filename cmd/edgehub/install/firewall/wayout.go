@@ -48,7 +48,7 @@ func wayOut(ctx context.Context, all []refused, root string) string {
 	return text.String()
 }
 
-// firewallOf returns how the firewall that the node has is told to let pods in, and whether a reboot keeps that. What
+// firewallOf returns the commands by which the node's firewall lets pods in, and whether a reboot keeps that. What
 // refuses in a chain of nftables' own refuses also what another chain has accepted, so that chain gets the rule.
 func firewallOf(ctx context.Context, nftChain string, server netip.AddrPort, root string) (admit func(refused) []string, after string) {
 	ufw, _ := exec.CommandContext(ctx, "ufw", "status").Output() // there may be none
