@@ -93,7 +93,7 @@ func TestAHubThatRestartsKnowsWhatIsBehind(t *testing.T) {
 			u.shows("100", podJSON("a", "50"))
 			c := openCache(t, dir, u)
 			if tc.boot != "" {
-				c.disk.Boot = tc.boot
+				c.views.Boot = tc.boot
 			}
 			stop := runCache(t, c)
 			get(t, c, urlPods)

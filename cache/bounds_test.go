@@ -16,8 +16,6 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/pages"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/records"
-	"github.com/edgehub-io/edgehub/cache/store/writeback"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -53,7 +51,7 @@ func TestMaxBytesHoldsHoweverViewsGrow(t *testing.T) {
 			for i := range 20 {
 				send(t, feed, `{"type":"ADDED","object":`+largePod(fmt.Sprint("p", i), fmt.Sprint(200+i), size)+"}\n")
 			}
-			time.Sleep(2 * records.SweepEvery)
+			time.Sleep(2 * view.SweepEvery)
 			for i := range 20 { // which do not bring it back
 				send(t, feed, podEvent("MODIFIED", "a", fmt.Sprint(300+i)))
 				time.Sleep(time.Second)
@@ -96,7 +94,7 @@ func TestMaxBytesHoldsHoweverViewsGrow(t *testing.T) {
 			c := startCache(t, u, func(o *Options) { o.MaxBytes = most })
 			get(t, c, urlPods)
 			grow(t, c, u)
-			time.Sleep(2 * records.SweepEvery)
+			time.Sleep(2 * view.SweepEvery)
 			if sum := keptBytes(c); sum > most {
 				t.Errorf("%d KiB are kept, and the bound is %d", sum>>10, most>>10)
 			}
@@ -174,7 +172,7 @@ func TestAListThatIsTooLargeIsNotAskedFor(t *testing.T) {
 		if _, err := readBody(ctx, t, c, urlPods); err != nil {
 			t.Fatal(err)
 		}
-		c.views.MarkStale(c.views.All()[0].DiskID(), writeback.ErrOverflow)
+		giveUp(c, c.views.All()[0])
 		asksOnceAs(ctx, t, u, c, urlFrom)
 	})
 }
@@ -206,7 +204,7 @@ func TestAListInPagesIsBounded(t *testing.T) {
 		if got, want := get(t, c, urlPods), view.ErrNeverRead.Error(); got != want { // the client has seen more than what was kept before
 			t.Errorf("offline: %.80q, want %q", got, want)
 		}
-		time.Sleep(pages.Timeout + 2*records.SweepEvery)
+		time.Sleep(pages.Timeout + 2*view.SweepEvery)
 		if c.pages.Len() != 0 {
 			t.Error("a list waits for a page that nobody asks for")
 		}

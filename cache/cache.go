@@ -16,17 +16,14 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/edgehub-io/edgehub/cache/derived"
-	"github.com/edgehub-io/edgehub/cache/disk"
 	"github.com/edgehub-io/edgehub/cache/identity"
+	wal "github.com/edgehub-io/edgehub/cache/log"
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/pages"
 	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/restore"
 	"github.com/edgehub-io/edgehub/cache/spool"
-	"github.com/edgehub-io/edgehub/cache/store"
-	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/watch"
 )
@@ -102,12 +99,11 @@ const defaultMaxBytes = 256 << 20
 type Cache struct {
 	up      Upstream
 	opts    Options
-	disk    *disk.Disk
+	disk    *wal.Log
 	views   *view.Views
 	tokens  *identity.Tokens
 	pages   *pages.Lists
 	writes  *writes
-	records *records.Records
 	answers *offline.Answers
 	metrics *metrics
 	log     *slog.Logger
@@ -127,8 +123,8 @@ type Cache struct {
 	ran   atomic.Bool
 }
 
-// Open opens the cache in a folder, which it creates if necessary. Its errors are those of
-// store.Open. The caller must call Run or Close.
+// Open opens the cache in a folder, which it creates if necessary. A folder that cannot be opened is tried again by Run. The errors
+// are log.ErrLocked, log.ErrKey, and those of its options. The caller must call Run or Close.
 func Open(dir string, up Upstream, opts Options) (*Cache, error) {
 	c, err := open(dir, up, opts)
 	if err != nil {
@@ -152,107 +148,92 @@ func open(dir string, up Upstream, opts Options) (*Cache, error) {
 		c.opts.MaxBytes = defaultMaxBytes
 	}
 	var err error
-	c.disk, err = disk.Open(dir, disk.Options{
-		Store: store.Options{Key: opts.Key, Logger: opts.Logger, Damaged: func(err error) {
-			c.metrics.damaged.Inc()
-			c.log.Warn("a part of the cache was damaged on disk: it is missing until it is read again from the cloud", "err", err)
-		}, DamagedMember: func(id store.ID, name string) {
-			if c.views.MarkDamaged(id, name) {
-				c.metrics.damaged.Inc()
-				c.log.Warn("a part of the cache was damaged on disk: it is read again from the cloud", "object", name)
-			}
-		}},
-		Lost:      func(id store.ID, err error) { c.views.MarkStale(id, err) },
-		HasState:  c.isUsable,
-		Load:      c.loadLate,
-		Wait:      func() bool { return !c.isUp() && c.isUsable() },
-		Unsent:    []string{spool.Table},
-		Opened:    c.metrics.opened,
+	c.disk, err = wal.New(dir, wal.Options{
+		Key: opts.Key, Logger: opts.Logger, MaxPending: view.MaxPending, Keep: []string{spool.Table, derived.TableNodePatches},
+		GivenUp:   func(table string) { c.views.GivenUp(table) },
+		Damaged:   func(sum wal.Sum, err error) { c.views.Damaged(sum, err) },
+		Opened:    c.opened,
 		Committed: c.metrics.committed,
 	})
 	if err != nil {
 		return nil, err
 	}
 	c.node = c.opts.AsNode(context.Background())
+	c.views = view.New(view.Options{
+		Disk: c.disk, Max: c.opts.MaxBytes, Now: time.Now, Log: c.log,
+		Evicted: c.metrics.evictions.Inc, StoreRestored: c.outages.Restored, Damaged: c.damaged,
+	})
+	err = c.disk.Open(c.views)
+	switch {
+	case errors.Is(err, wal.ErrLocked), errors.Is(err, wal.ErrKey):
+		return nil, err
+	case err != nil:
+		c.log.Error("cache cannot be opened; until it can, what is read is kept in memory only", "folder", dir, "err", err)
+	}
 	if err := c.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open cache: %w", err), c.disk.Close())
 	}
 	return c, nil
 }
 
-func (c *Cache) load() error {
-	salt, err := loadSalt(c.disk)
-	if err != nil {
-		return err
-	}
+func (c *Cache) load() (err error) {
 	c.tokens = identity.New(identity.Options{
 		Upstream: c.up, AsNode: c.opts.AsNode, Peer: c.opts.Peer, Background: c.tasks.start,
-		Table: c.disk, Grace: c.opts.TokenGrace, Now: time.Now, Logger: c.log,
+		Table: c.disk.Table("tokens"), Grace: c.opts.TokenGrace, Now: time.Now, Logger: c.log,
 		Refused: func(token, userName string) { c.writes.answers.Refused(token, userName) },
 	})
-	c.views = view.New(view.Options{
-		Disk: c.disk, Max: c.opts.MaxBytes, Now: time.Now, Log: c.log,
-		Evicted: c.metrics.evictions.Inc, StoreRestored: c.outages.Restored,
-	})
-	c.records = c.views.Records
 	c.pages = pages.New(time.Now)
 	c.checks = restore.New(restore.Options{
 		Up: c.up, Views: c.views, Outages: &c.outages, Now: time.Now, Log: c.log, Background: c.tasks.start, SameUser: c.sameUser,
 	})
-	if err := c.tokens.Load(salt); err != nil {
+	if err := c.tokens.Load(c.disk.Salt()); err != nil {
 		return err
 	}
 	if c.writes, err = newWrites(c); err != nil {
 		return err
 	}
-	if err := errors.Join(c.records.Load(c.disk, c.log), c.views.Load(salt)); err != nil {
-		return err
-	}
-	c.derived, err = derived.New(derived.Options{
-		Views: c.views, Disk: c.disk, Node: c.opts.NodeName, APIServer: c.opts.PodServers,
+	c.derived = derived.New(derived.Options{
+		Views: c.views, File: c.disk, Node: c.opts.NodeName, APIServer: c.opts.PodServers,
 		IsUp: c.isUp, Jitter: c.opts.ReconnectJitter, Now: time.Now, Log: c.log,
 	})
-	if err != nil {
+	if err := c.derived.Load(); err != nil {
 		return err
 	}
 	c.answers = offline.New(offline.Options{Views: c.views, Derived: c.derived, Now: time.Now, Log: c.log})
 	c.watches = watch.New(watch.Options{
-		Checks: c.checks, Up: c.up, Records: c.records, IsUp: c.isUp, Answers: c.answers, Jitter: c.opts.ReconnectJitter,
+		Checks: c.checks, Up: c.up, IsUp: c.isUp, Answers: c.answers, Jitter: c.opts.ReconnectJitter,
 		Expired: c.metrics.expired.Inc,
 	})
-	c.distrust()
 	return nil
 }
 
-// distrust prevents state on disk from proving absence if it may be older than what clients
-// have seen: because damage has lost commits, or a view has lost its last
-// changes.
-func (c *Cache) distrust() {
-	c.records.Distrust()
-	s, _ := c.disk.Now()
-	older := s.Recovery().Cause != nil
-	for _, v := range c.views.All() {
-		if older || v.IsStale() {
-			c.records.SeenUncached(v.Key.UserResource(), versions.Following(v.Highest.Version()))
-		}
+// opened is called after each attempt to open the file.
+func (c *Cache) opened(replayed bool, err error) {
+	if c.metrics.opened(err); err != nil {
+		return
 	}
-}
-
-// loadLate loads the state from a file that could not be opened when the hub started.
-func (c *Cache) loadLate() {
-	salt, err := loadSalt(c.disk)
-	if err == nil {
-		err = errors.Join(c.tokens.Load(salt), c.writes.load(), c.records.Load(c.disk, c.log), c.views.Load(salt))
+	c.views.Opened()
+	if c.writes == nil { // the start reads the rest itself
+		return
 	}
-	c.distrust()
+	if err = errors.Join(c.writes.events.Load(), c.derived.Load()); replayed {
+		err = errors.Join(err, c.tokens.Load(c.disk.Salt()), c.writes.answers.Load(c.disk.Table(tableAnswers)))
+	}
 	if err != nil {
 		c.log.Error("cache cannot be read; it begins anew", "err", err)
 	}
+	c.tasks.start(func(ctx context.Context) { // what the file has waits no longer, if the cloud is there
+		if c.up.WaitUp(c.opts.AsNode(ctx)) == nil && c.opts.AwaitMaySend(ctx) == nil {
+			c.writes.replay(ctx)
+		}
+	})
 }
 
-// isUsable reports whether the cache can answer any list. A file that is opened late is then begun anew, but
-// not before the cloud is there: what was only in the file is read again.
-func (c *Cache) isUsable() bool { return slices.ContainsFunc(c.views.All(), (*view.View).Usable) }
+// damaged is called for damage on disk.
+func (c *Cache) damaged(err error) {
+	c.metrics.damaged.Inc()
+	c.log.Warn("a part of the cache was damaged on disk: it is missing until it is read again from the cloud", "err", err)
+}
 
 // ViewState describes a view for operators, without its contents.
 type ViewState = view.State
@@ -266,17 +247,21 @@ func (c *Cache) Run(ctx context.Context) error {
 	c.ran.Store(true)
 	defer c.tasks.stop()
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return c.disk.Run(ctx) })
+	g.Go(func() error {
+		if err := c.disk.Run(ctx); err != nil {
+			c.log.Error("cache was not written to its end; what is missing is read again from the cloud", "err", err)
+		}
+		return nil
+	})
 	g.Go(func() error { return c.watchCloud(ctx) })
 	g.Go(func() error { return c.writes.run(ctx) })
 	g.Go(func() error {
-		for pause.Sleep(ctx, records.SweepEvery) {
+		for pause.Sleep(ctx, view.SweepEvery) {
 			c.pages.Sweep()
 			c.views.EnforceLimit(nil) // views grow by events, too
 			if c.isUp() {
 				c.views.Sweep()
 				c.sweepSecrets()
-				c.records.Sweep()
 				c.repair()
 			}
 		}
@@ -309,7 +294,7 @@ func (c *Cache) repair() {
 	lost = lost[:min(len(lost), maxRepairs)] // of All, and so in no order
 	c.tasks.start(func(ctx context.Context) {
 		for i, v := range lost {
-			if i > 0 && !pause.Sleep(ctx, records.SweepEvery/time.Duration(len(lost))) {
+			if i > 0 && !pause.Sleep(ctx, view.SweepEvery/time.Duration(len(lost))) {
 				return
 			}
 			if isWanted(v) {
@@ -322,17 +307,16 @@ func (c *Cache) repair() {
 // Health describes the cache for people: how many queries it answers, the bytes of its file, and why what
 // is new is not on disk; "" if it is.
 func (c *Cache) Health() (views int, bytes int64, trouble string) {
-	s, _ := c.disk.Now()
-	stats, err := s.Stats()
+	err := c.disk.Trouble()
 	switch {
-	case err != nil:
+	case errors.Is(err, wal.ErrNotOpen):
 		trouble = "the cache is in memory only: its file cannot be opened"
-	case c.disk.IsReadOnly():
+	case errors.Is(err, wal.ErrReadOnly):
 		trouble = "what is new is in memory only: the file system of the cache is read-only; does dmesg show errors of the disk?"
-	case c.disk.IsFailing():
+	case err != nil:
 		trouble = "what is new is in memory only: the cache's file cannot be written; is the disk full?"
 	}
-	return len(c.views.All()), stats.FileBytes, trouble
+	return len(c.views.All()), c.disk.Stats().FileBytes, trouble
 }
 
 // Close closes a Cache without Run. After Run it does nothing.
@@ -342,6 +326,13 @@ func (c *Cache) Close() error {
 	}
 	c.tasks.stop()
 	return c.disk.Close()
+}
+
+// flush writes what waits, unless the file is not open.
+func (c *Cache) flush() {
+	if err := c.disk.Flush(); err != nil && !errors.Is(err, wal.ErrNotOpen) {
+		c.log.Warn("cache could not be written; what is new stays in memory, and is tried again", "err", err)
+	}
 }
 
 // watchCloud records each loss and return of the cloud, as seen by the node.
@@ -354,7 +345,7 @@ func (c *Cache) watchCloud(ctx context.Context) error {
 		case <-c.up.Lost(ctx):
 		}
 		c.outages.Lost()
-		c.disk.Flush() // what clients have by now: a process after this one has to know what it is to take back
+		c.flush() // what clients have by now: a process after this one has to know what it is to take back
 		c.derived.Lost()
 		if err := c.up.WaitUp(ctx); err != nil {
 			return nil //nolint:nilerr // it is ctx's
@@ -375,7 +366,7 @@ func (c *Cache) RoundTrip(r *http.Request) (*http.Response, error) {
 	x := &exchange{cache: c, req: r, params: p, info: info, who: who, query: query.Of(r, p, info, who.user)}
 	x.begin()
 	if info.IsResourceRequest {
-		x.moment = c.records.Now(x.resource())
+		x.moment = c.views.Moment(x.resource())
 		x.history = c.views.History(query.UserResource{User: who.user, Resource: x.resource()})
 	}
 	if res := x.atStart(); res != nil {

@@ -1,37 +1,12 @@
 package cache
 
 import (
-	"crypto/rand"
-	"crypto/sha256"
-	"errors"
-	"fmt"
 	"net/http"
 
-	"github.com/edgehub-io/edgehub/cache/disk"
 	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/quota"
-	"github.com/edgehub-io/edgehub/cache/store"
 )
-
-const (
-	tableMeta = "meta"
-	keySalt   = "salt"
-)
-
-// loadSalt returns the salt of all names and hashes on disk. If there is none, it stores a new one.
-func loadSalt(d *disk.Disk) ([]byte, error) {
-	salt, err := d.Get(tableMeta, keySalt)
-	if err == nil && len(salt) == sha256.Size {
-		return salt, nil
-	}
-	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrCorrupt) {
-		return nil, fmt.Errorf("read cache: %w", err)
-	}
-	salt = make([]byte, sha256.Size)
-	rand.Read(salt) // never fails
-	return salt, d.Put(store.Pair{Table: tableMeta, Key: keySalt, Value: salt})
-}
 
 // caller is the sender of a request.
 type caller struct {

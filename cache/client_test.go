@@ -33,7 +33,7 @@ const (
 
 // podsKey is the view of all pods, as JSON.
 func podsKey(user string) query.Key {
-	return query.Key{User: user, Version: "v1", Resource: "pods", Representation: "json"}
+	return query.Key{User: user, Version: "v1", Resource: "pods"}
 }
 
 // tokenKey is the context key of a bearer token. A caller without one is the node.
@@ -141,7 +141,7 @@ func nothingIsHeld(t *testing.T, c *Cache) {
 
 // shares returns the number of objects that lists hold while they are read.
 func shares(c *Cache) int {
-	return c.disk.Interned.Len()
+	return c.views.Interned()
 }
 
 func newRequest(ctx context.Context, method, url string) *http.Request {
@@ -353,17 +353,14 @@ var podList = wire.ListMeta{TypeMeta: wire.TypeMeta{APIVersion: "v1", Kind: "Pod
 // shows describes a view: its version and members.
 func shows(t *testing.T, v *view.View) string {
 	t.Helper()
-	snap, err := v.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	snap := v.Snapshot(wire.JSON)
 	if snap == nil {
 		return "unusable"
 	}
 	defer snap.Close()
 	s := snap.Version
 	for _, m := range snap.Members {
-		s += fmt.Sprintf(" %s=%s", m.Name, m.ResourceVersion)
+		s += fmt.Sprintf(" %s=%s", m.Name, m.Version)
 	}
 	return s
 }

@@ -17,8 +17,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	wal "github.com/edgehub-io/edgehub/cache/log"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/store"
 )
 
 func valueOf(t *testing.T, c prometheus.Counter) float64 {
@@ -63,12 +63,12 @@ func TestAHubStartsWhateverIsDamaged(t *testing.T) {
 	get(t, c, urlPods)
 	ask(as(t.Context(), "coredns"), t, c, http.MethodGet, urlPods)
 	for n := range 300 { // records
-		c.records.Gone(query.UserResource{User: query.NodeUser, Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}, fmt.Sprintf("ns/gone-%d", n), "100", "u", true)
+		c.views.Gone(query.UserResource{User: query.NodeUser, Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}, fmt.Sprintf("ns/gone-%d", n), "100", "u", true)
 	}
 	u.goAway()
 	reportStatus(t, c, "a", "10.0.0.1")
 	stop()
-	for _, name := range []string{"cache.log", "cache.index"} {
+	for _, name := range []string{"cache.log"} {
 		file := filepath.Join(dir, name)
 		whole, err := os.ReadFile(file)
 		if err != nil {
@@ -112,11 +112,11 @@ func TestAnAnswerThatWouldBreakOffIsRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err = io.Copy(io.Discard, res.Body); !errors.Is(err, store.ErrCorrupt) {
+			if _, err = io.Copy(io.Discard, res.Body); !errors.Is(err, wal.ErrCorrupt) {
 				t.Errorf("%s ends with %v", url, err)
 			}
 			res.Body.Close()
-			if res, err := c.RoundTrip(newRequest(ctx, http.MethodGet, url)); !errors.Is(err, store.ErrCorrupt) {
+			if res, err := c.RoundTrip(newRequest(ctx, http.MethodGet, url)); !errors.Is(err, wal.ErrCorrupt) {
 				t.Errorf("%s is answered with %v, %v", url, res, err)
 			}
 			if got := ask(ctx, t, c, http.MethodGet, urlPodA); !strings.HasPrefix(got, "a=50") {
@@ -221,7 +221,7 @@ func TestADamagedRecordIsRefusedUntilItIsReadAgain(t *testing.T) {
 				t.Errorf("offline, %s is %q", url, got)
 			}
 		}
-		if res, err := c.RoundTrip(newRequest(t.Context(), http.MethodGet, urlInitial+"&timeoutSeconds=1")); !errors.Is(err, store.ErrCorrupt) {
+		if res, err := c.RoundTrip(newRequest(t.Context(), http.MethodGet, urlInitial+"&timeoutSeconds=1")); !errors.Is(err, wal.ErrCorrupt) {
 			t.Errorf("initial events are answered with %v, %v", res, err)
 		}
 		expect(t, c, "offline, a list without it", urlOfA, "100: a=50")

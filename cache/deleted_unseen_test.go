@@ -33,9 +33,7 @@ func TestPodsMissingFromTheListOfANodeAreGone(t *testing.T) {
 			}
 			if evict {
 				for _, v := range c.views.All() {
-					if !v.Key.Single {
-						c.views.Evict(v)
-					}
+					c.views.Evict(v)
 				}
 			}
 			u.onText("list", http.StatusOK, podsJSON("110", b))

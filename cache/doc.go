@@ -9,23 +9,32 @@
 // # Parts
 //
 //   - query parses a request into a query, and the key of the view that answers it.
-//   - view stores the results of queries, updates them by lists and events, and limits them.
+//   - tee decodes the body of an answer while the client reads it.
+//   - view has what users have read: views, which are the results of queries, and entries, which are of
+//     single objects. It decides what answers and events change, what is proven, and what is evicted.
 //   - pages keeps lists that clients have read in part.
-//   - offline answers reads from views while the cloud is away.
+//   - log is the file on disk. It knows no views; memory is its only writer.
+//   - offline answers reads from views and entries while the cloud is away.
 //   - watch keeps watches open while the cloud is away, and resumes them.
 //   - restore asks for the apiservers' version, and so finds out that etcd was restored from a backup.
+//   - identity knows whose a bearer token is.
 //   - repeat answers what is not about objects as an apiserver has last: discovery, tokens, reviews.
 //   - derived has what users read instead of what is cached, because the node has changed it.
-//   - records stores what is known of single objects besides their copies in views.
-//   - tee decodes the body of an answer while the client reads it.
-//   - disk is the store and its writer, which is opened late if need be.
+//   - spool keeps Events until the cloud is back.
+//
+// # Flow
 //
 // A LIST that an apiserver answers goes through RoundTrip, online and keepList: tee passes its
 // items to a [view.Builder] while the client reads. At the end of the body package view
-// commits the Builder: its items become the view, and the disk follows. While the cloud is
-// away, package offline takes a [view.Snapshot] of the first view that can answer, in the
-// order of the Accept header, asks package derived what differs, and encodes the body piece by
+// commits the Builder: its items become the view, and are queued for the log. An event of a watch is
+// applied to the view before the client gets it. A GET or a write changes an entry.
+//
+// While the cloud is away, package offline takes a [view.Snapshot] of the newest view that can answer, in
+// the order of the Accept header, asks package derived what differs, and encodes the body piece by
 // piece while the client reads.
+//
+// At the start [Open] reads the file. If the folder cannot be opened, everything is in memory, and Run tries
+// again. Then the file is read, or begun anew from memory if that can answer a list by then.
 //
 // # Derived objects
 //
@@ -37,14 +46,15 @@
 //
 //   - Bytes are relayed unchanged, also those that the cache cannot decode.
 //   - A list is complete, and at the version it names. It is never older than a state that a
-//     client of the same view has received. An object is reported as not found only if a
-//     complete view, an answer of an apiserver or a watch proves it, and nothing newer was
-//     seen; see view.Views.Seek and package records.
-//   - A deletion, or a refusal, applies to every view and representation.
+//     client of the same view has received.
+//   - An object is reported as not found only if a complete view, an answer of an apiserver or a watch
+//     proves it, and nothing newer was seen, or seen and not kept; see view.Views.Seek.
+//   - A deletion, or a refusal, applies to every view and form.
 //   - A user can read only what it has read from an apiserver itself.
 //   - A slow or full disk never delays a client.
 //
 // # Concurrency
 //
-// A Cache is safe for concurrent use. Locks are taken in this order: those of a request, then a view, all views and records (see package view), and last the disk.
+// A Cache is safe for concurrent use. Locks are taken in this order: those of a request, then those of package view, and
+// last the log's.
 package cache

@@ -222,9 +222,10 @@ func TestEndpointsGiveNobodyMore(t *testing.T) {
 			if v.Key.Resource != "endpointslices" {
 				continue
 			}
-			for _, name := range v.MemberNames() {
-				e, _ := v.Member(name)
-				if b, err := v.Read(name, e); err != nil || bytes.Contains(b, []byte("10.0.0.7")) {
+			_, members := v.Members()
+			for _, m := range members {
+				o, err := v.Read(m.Name, m.Entry)
+				if b := o.Bare; err != nil || bytes.Contains(b, []byte("10.0.0.7")) {
 					t.Errorf("cached is %s, %v", b, err)
 				}
 			}

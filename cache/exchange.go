@@ -10,7 +10,6 @@ import (
 	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/view"
 )
@@ -24,12 +23,12 @@ type exchange struct {
 	who    caller
 	query  *query.Query // nil if the answer is not cached in a view
 
-	// began are the views that the answer may update, and of objects that a GET may update their versions, at the time of
-	// the request.
-	began   map[query.Key]view.Began
-	objects map[query.Key]string
-	// moment is the state of the resource's records at that time.
-	moment records.Moment
+	// began are the views that the answer may update at the time of the request, and readAt is the version of the object that it may
+	// update, if the answer is consistent.
+	began  map[query.Key]view.Began
+	readAt string
+	// moment is what was known of the resource at that time.
+	moment view.Moment
 	// history is that of the resource's store at that time.
 	history int64
 }
@@ -54,18 +53,16 @@ func (x *exchange) begin() {
 	if q == nil || q.User == "" {
 		return
 	}
-	x.began, x.objects = map[query.Key]view.Began{}, map[query.Key]string{}
+	if q.Verb == "get" {
+		if q.Consistent() {
+			x.readAt = x.cache.views.ReadAt(q.UserResource(), q.Member())
+		}
+		return
+	}
+	x.began = map[query.Key]view.Began{}
 	for _, r := range negotiation.Acceptable(q.Accept) {
 		key := q.Key(r)
-		v := x.cache.views.Find(key)
-		switch {
-		case !key.Single:
-			x.began[key] = x.cache.views.Began(key)
-		case v != nil && q.Consistent():
-			if e, ok := v.Member(query.MemberName(q.Namespace, q.Name)); ok {
-				x.objects[key] = e.Version
-			}
-		}
+		x.began[key] = x.cache.views.Began(key)
 	}
 }
 

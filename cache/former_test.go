@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cache/store"
+	wal "github.com/edgehub-io/edgehub/cache/log"
 )
 
 func TestARetiredCacheHasNoSecretsAndNothingThatWaits(t *testing.T) {
@@ -33,7 +33,7 @@ func TestARetiredCacheHasNoSecretsAndNothingThatWaits(t *testing.T) {
 			postEvent(t.Context(), t, c, name, "")
 		}
 		time.Sleep(time.Minute)
-		if _, err := Retire(dir, nil, log); !errors.Is(err, store.ErrLocked) {
+		if _, err := Retire(dir, nil, log); !errors.Is(err, wal.ErrLocked) {
 			t.Errorf("while it is in use: %v", err)
 		}
 		stop()

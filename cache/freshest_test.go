@@ -21,7 +21,6 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/derived"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
@@ -217,10 +216,11 @@ func TestAListIsNotNarrowedByALaterOne(t *testing.T) {
 		listed(t.Context(), t, c, asList, urlPods)
 		cloud.set("200", aPod("ns/a", "1", "50", "red"))
 		listed(t.Context(), t, c, protobuf, red)
-		c.views.Find(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Labels: "l=red", Representation: "protobuf"}).MarkSeen("300")
+		c.views.Find(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Labels: "l=red"}).MarkSeen("300")
 		cloud.goAway()
-		if got, want := listed(t.Context(), t, c, asList, red), "100: ns/a=50(1) ns/b=51(2)"; got != want {
-			t.Errorf("offline: %q, want %q", got, want)
+		ctx, url := inForm(t.Context(), metadatas+red)
+		if got, want := ask(ctx, t, c, http.MethodGet, url), "100: a=50/red b=51/red"; got != want {
+			t.Errorf("offline, the metadata: %q, want %q", got, want)
 		}
 	})
 }
@@ -375,26 +375,22 @@ func TestTheOlderListDoesNotReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, c, _ := startFresher(t)
 		expect(t, c, "offline", urlInNS, "200: b=150")
-		c.views.Evict(c.views.Find(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"}))
+		c.views.Evict(c.views.Find(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods"}))
 		expect(t, c, "when the newer one was lost", urlInNS, view.ErrBehind.Error())
 	})
 }
 
-// The list in JSON is lost. That in protobuf is from before, and takes its place in no form.
-func TestALostListIsNotReplacedByAnOlderRepresentation(t *testing.T) {
+// The list of metadata is lost. That of whole objects is from before, and does not take its place.
+func TestALostListIsNotReplacedByAnOlderForm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cloud := newPodCloud("90", aPod("ns/a", "1", "50"))
-		c := startCache(t, cloud.upstream)
-		listed(t.Context(), t, c, protobuf, urlPods)
-		cloud.set("100", aPod("ns/a", "1", "95"))
-		get(t, c, urlPods)
-		c.views.Find(podsKey(query.NodeUser)).Drop()
-		time.Sleep(2 * records.SweepEvery) // what is empty is removed
-		cloud.goAway()
-		for _, accept := range []string{asList, asList + "," + protobuf, "*/*"} {
-			if got := listed(t.Context(), t, c, accept, urlPods); !strings.HasPrefix(got, view.ErrBehind.Error()) {
-				t.Errorf("offline, as %s: %q, want %q", accept, got, view.ErrBehind)
-			}
+		w := newTrapRig(t)
+		w.lists(urlPods, "90", podJSON("a", "50"))
+		w.does(metadatas+urlPods, http.StatusOK, onlyMetadata(podsJSON("100", podJSON("a", "95"))))
+		w.views.Find(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Metadata: "v1"}).Drop()
+		time.Sleep(2 * view.SweepEvery) // what is empty is removed
+		w.goAway()
+		if got := w.reads(metadatas + urlPods); got != "503" {
+			t.Errorf("offline, the metadata is %q", got)
 		}
 	})
 }

@@ -26,7 +26,9 @@ func (x *exchange) notFound(res *http.Response, q *query.Query) {
 		s, err := decodeStatus(contentType, body)
 		if err == nil && s.Reason == metav1.StatusReasonNotFound && s.Details != nil &&
 			s.Details.Name == q.Name && s.Details.Kind == q.Resource.Resource && s.Details.Group == q.Resource.Group {
-			x.absent(q)
+			if !x.isBeforeRestore(q.UserResource()) {
+				x.cache.views.Absent(q, x.moment)
+			}
 		}
 		return err
 	})
@@ -39,31 +41,6 @@ func decodeStatus(contentType string, body []byte) (*metav1.Status, error) {
 		return s, err
 	}
 	return &metav1.Status{}, err
-}
-
-// absent records that an apiserver does not have an object.
-func (x *exchange) absent(q *query.Query) {
-	of, name, r := q.UserResource(), q.Member(), x.cache.records
-	if x.isBeforeRestore(of) {
-		return
-	}
-	copies, known := x.cache.views.Copies(of, name), r.Known(of, q.Namespace, name)
-	if !q.Consistent() { // the version of the apiserver's state is unknown
-		if len(copies.All) > 0 {
-			r.Doubt(of, name, r.Highest(q.Resource).Version())
-		}
-		return
-	}
-	if known.Gone != "" && versions.Compare(copies.Seen(known), known.Gone) <= 0 {
-		return // known already
-	}
-	uid := types.UID("")
-	for i := range copies.All {
-		if c := &copies.All[i]; uid == "" && versions.Compare(c.Entry.Version, x.moment.Version()) <= 0 {
-			uid = c.UID()
-		}
-	}
-	x.cache.views.Gone(of, name, x.moment.Version(), uid, len(copies.All) > 0)
 }
 
 // deleted handles the answer to a DELETE of one object. If the answer does not show whether
@@ -80,7 +57,7 @@ func (x *exchange) deleted(res *http.Response, q *query.Query) {
 	}}
 	tee.Body(res, tee.Decode(res, sink), func(err error) {
 		if !understood {
-			x.cache.records.Doubt(q.UserResource(), q.Member(), x.cache.records.Highest(q.Resource).Version())
+			x.cache.views.Doubt(q.UserResource(), q.Member(), x.cache.views.Highest(q.Resource).Version())
 		}
 		x.cache.logUnkept(err)
 	})
@@ -162,8 +139,8 @@ func (x *exchange) created(res *http.Response) {
 		x.keepObject(res, q, repr)
 		return
 	}
-	r := x.cache.records // its name is unknown: no older list proves an absence
-	r.SeenUncached(q.UserResource(), versions.Following(r.Highest(q.Resource).Version()))
+	views := x.cache.views // its name is unknown: no older list proves an absence
+	views.Floor(q.UserResource(), versions.Following(views.Highest(q.Resource).Version()))
 }
 
 // storesNothing reports whether objects created in a group are answered but not stored. The
@@ -182,6 +159,6 @@ func (x *exchange) deletedAll() {
 	if resource.Resource == "namespaces" {
 		namespace = ""
 	}
-	r := x.cache.records
-	r.DoubtAll(query.UserResource{User: x.who.user, Resource: resource}, namespace, r.Highest(resource).Version())
+	views := x.cache.views
+	views.DoubtAll(query.UserResource{User: x.who.user, Resource: resource}, namespace, views.Highest(resource).Version())
 }

@@ -11,9 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	wal "github.com/edgehub-io/edgehub/cache/log"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/records"
-	"github.com/edgehub-io/edgehub/cache/store/writeback"
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
@@ -24,7 +23,7 @@ func TestTheClientOfAViewThatIsLostIsAskedToListIt(t *testing.T) {
 		"that was never read": func(*testing.T, *upstream, *Cache) {},
 		"whose changes could not be written": func(t *testing.T, u *upstream, c *Cache) {
 			get(t, c, urlPods)
-			c.views.MarkStale(c.views.Find(podsKey(query.NodeUser)).DiskID(), writeback.ErrOverflow)
+			giveUp(c, c.views.Find(podsKey(query.NodeUser)))
 		},
 		"of which an event could not be read": func(t *testing.T, u *upstream, c *Cache) {
 			get(t, c, urlPods)
@@ -106,8 +105,8 @@ func TestAViewThatIsLostWhileItIsWatched(t *testing.T) {
 		startReflector(t, c, "100")
 		for i, after := range []time.Duration{time.Minute, 2 * time.Minute, time.Hour} {
 			time.Sleep(after)
-			c.views.MarkStale(c.views.Find(podsKey(query.NodeUser)).DiskID(), writeback.ErrOverflow)
-			time.Sleep(2*records.SweepEvery + time.Second)
+			giveUp(c, c.views.Find(podsKey(query.NodeUser)))
+			time.Sleep(2*view.SweepEvery + time.Second)
 			if n := u.count("list"); n != i+2 {
 				t.Errorf("%d lists, want %d of the client", n, i+2)
 			}
@@ -123,7 +122,7 @@ func TestAViewThatIsLostAgainAndAgainCostsFewLists(t *testing.T) {
 		startReflector(t, c, "100")
 		v := c.views.Find(podsKey(query.NodeUser))
 		for range 12 * 60 {
-			c.views.MarkStale(v.DiskID(), writeback.ErrOverflow)
+			giveUp(c, v)
 			time.Sleep(time.Minute)
 		}
 		if n := u.count("list"); n < 5 || n > 15 {
@@ -280,7 +279,12 @@ func TestDamageIsRepairedThoughAnEventOvertakesTheList(t *testing.T) {
 		stop()
 		c = startIn(t, dir, u)
 		v := c.views.Find(podsKey(query.NodeUser))
-		if !c.views.MarkDamaged(v.DiskID(), "ns/a") {
+		e, _ := v.Member("ns/a")
+		o, err := v.Read("ns/a", e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.views.Damaged(wal.SumOf(o.Bare), wal.ErrCorrupt); !v.IsDamaged() {
 			t.Fatal("nothing is damaged")
 		}
 		asksOnce(t, u, c, urlWatch+"&resourceVersion=100")
@@ -324,10 +328,10 @@ func TestViewsThatAreLostTogetherAreListedOneAfterTheOther(t *testing.T) {
 			watchers = append(watchers, startWatch(t.Context(), t, c, urlWatch+"&"+selector+"&resourceVersion=100"))
 		}
 		for _, v := range c.views.All() {
-			c.views.MarkStale(v.DiskID(), writeback.ErrOverflow)
+			giveUp(c, v)
 		}
 		ended, most := 0, 0
-		for range int(4 * records.SweepEvery / time.Second) {
+		for range int(4 * view.SweepEvery / time.Second) {
 			before := ended
 			time.Sleep(time.Second)
 			ended = 0
@@ -358,3 +362,6 @@ func TestNobodyIsAskedToListWhatHasNoVersions(t *testing.T) {
 		}
 	})
 }
+
+// giveUp loses what a view has, as if the disk did not take it.
+func giveUp(c *Cache, v *view.View) { c.views.GivenUp("view " + string(v.Key.Bytes())) }

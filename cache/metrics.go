@@ -1,14 +1,11 @@
 package cache
 
 import (
-	"errors"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"k8s.io/apiserver/pkg/endpoints/request"
-
-	"github.com/edgehub-io/edgehub/cache/store"
-	"github.com/edgehub-io/edgehub/cache/store/writeback"
 )
 
 // metrics are the metrics of the cache. Label values come from fixed sets, except resources,
@@ -25,26 +22,21 @@ type metrics struct {
 	evictions     prometheus.Counter
 }
 
-// opened records the result of opening the store.
-func (m *metrics) opened(s *store.Store, err error) {
-	if err != nil {
+// opened records the result of opening the file.
+func (m *metrics) opened(err error) {
+	if m.storeUp.Set(1); err != nil {
 		m.storeUp.Set(0)
-		return
-	}
-	m.storeUp.Set(1)
-	if cause := s.Recovery().Cause; cause != nil && !errors.Is(cause, store.ErrFormat) {
-		m.damaged.Inc()
 	}
 }
 
 // committed records the result of a commit.
-func (m *metrics) committed(c writeback.CommitStats) {
+func (m *metrics) committed(took time.Duration, err error) {
 	result := "ok"
-	if c.Err != nil {
+	if err != nil {
 		result = "error"
 	}
 	m.commits.WithLabelValues(result).Inc()
-	m.commitSeconds.Observe(c.Duration.Seconds())
+	m.commitSeconds.Observe(took.Seconds())
 }
 
 // newMetrics returns the metrics in a registry of their own, because Open may need two attempts.
@@ -141,10 +133,10 @@ func (c *Cache) collect(ch chan<- prometheus.Metric) {
 	gauge(descViews, int64(len(views)))
 	gauge(descObjects, objects)
 	gauge(descBytes, bytes)
-	s, w := c.disk.Now()
-	if stats, err := s.Stats(); err == nil {
+	stats := c.disk.Stats()
+	if stats.FileBytes > 0 {
 		gauge(descFile, stats.FileBytes)
-		ch <- prometheus.MustNewConstMetric(descWritten, prometheus.CounterValue, float64(stats.WrittenBytes))
 	}
-	gauge(descPending, w.Pending())
+	ch <- prometheus.MustNewConstMetric(descWritten, prometheus.CounterValue, float64(stats.WrittenBytes))
+	gauge(descPending, stats.PendingBytes)
 }

@@ -75,7 +75,7 @@ func (x *exchange) denied(res *http.Response) {
 		x.notFound(res, q)
 		return
 	case q.Verb == "get":
-		x.cache.records.Refused(q.UserResource(), q.Member())
+		x.cache.views.Refused(q.UserResource(), q.Member())
 		return
 	}
 	key := q.Key(negotiation.Representation{})
@@ -111,14 +111,14 @@ func (x *exchange) keepBody(q *query.Query, repr negotiation.Representation, bod
 	if err != nil {
 		return err
 	}
-	v := x.cache.views.Acquire(q.Key(repr))
-	defer v.Release()
-	v.KeepSingle(m.TypeMeta(), q.Member(), x.objects[v.Key], string(m.ResourceVersion), bare)
-	x.cache.records.Read(q.UserResource(), q.Namespace, q.Member(), string(m.ResourceVersion), types.UID(m.UID), x.moment, q.Consistent())
+	x.cache.views.Keep(q.UserResource(), &view.Read{
+		Namespace: q.Namespace, Name: q.Name, Version: string(m.ResourceVersion), UID: types.UID(m.UID), Type: m.TypeMeta(), Repr: repr, Bare: bare,
+		Own: true, Began: x.readAt,
+	})
+	x.cache.views.Confirm(q.UserResource(), q.Namespace, q.Member(), string(m.ResourceVersion), types.UID(m.UID), x.moment, q.Consistent())
 	if x.who.isNode() && x.info.Resource == "pods" && x.info.Subresource == "status" && repr.Metadata == "" {
 		x.cache.derived.Reported(view.Object{Type: m.TypeMeta(), Repr: repr, Bare: bare})
 	}
-	x.cache.views.EnforceLimit(v)
 	return nil
 }
 
@@ -139,7 +139,7 @@ func (x *exchange) keepList(res *http.Response, repr negotiation.Representation)
 		}
 	}
 	v := c.views.Acquire(key)
-	b := v.NewBuilder(x.began[key], q.Consistent())
+	b := v.NewBuilder(x.began[key], q.Consistent(), repr.Encoding)
 	tee.Body(res, tee.NewDecoder(repr, res, b), func(err error) {
 		if err == nil {
 			err = x.listed(v, b, before)
@@ -148,7 +148,7 @@ func (x *exchange) keepList(res *http.Response, repr negotiation.Representation)
 			x.tooLarge(v)
 		}
 		if err != nil {
-			c.records.SeenUncached(v.Key.UserResource(), b.Newest())
+			c.views.Floor(v.Key.UserResource(), b.Newest())
 			c.views.RecordShown(b)
 		}
 		if errors.Is(err, view.ErrNameless) {
@@ -199,7 +199,7 @@ func (x *exchange) listed(v *view.View, b *view.Builder, before *pages.List) err
 	}
 	if token := b.Meta.Continue; token != "" {
 		v.Hold()
-		c.records.SeenUncached(v.Key.UserResource(), version) // the client may never request the rest
+		c.views.Floor(v.Key.UserResource(), version) // the client may never request the rest
 		c.views.RecordShown(b)
 		c.pages.Wait(pages.KeyOf(v.Key, token), &pages.List{Builder: next.Clone(), View: v, Version: version})
 		return nil
@@ -225,15 +225,15 @@ func (x *exchange) tooLarge(v *view.View) {
 // unread records that objects were read in a form that is not cached, or with unknown
 // parameters: older state no longer proves that these objects do not exist.
 func (x *exchange) unread(res *http.Response) {
-	r := x.cache.records
+	views := x.cache.views
 	if x.info.Verb == "get" {
 		q := x.named()
-		r.Read(q.UserResource(), q.Namespace, q.Member(), "", "", x.moment, false)
-		r.Seen(q.UserResource(), q.Member(), versions.Following(r.Highest(q.Resource).Version()), "")
+		views.Confirm(q.UserResource(), q.Namespace, q.Member(), "", "", x.moment, false)
+		views.Seen(q.UserResource(), q.Member(), versions.Following(views.Highest(q.Resource).Version()), "")
 		return
 	}
 	of := query.UserResource{User: x.who.user, Resource: x.resource()}
-	passed := func() { r.SeenUncached(of, versions.Following(r.Highest(of.Resource).Version())) }
+	passed := func() { views.Floor(of, versions.Following(views.Highest(of.Resource).Version())) }
 	isJSON := strings.HasPrefix(res.Header.Get("Content-Type"), runtime.ContentTypeJSON)
 	if x.query != nil && x.info.Verb == "watch" && !isJSON { // JSON is a table, which is for people
 		passed = func() { x.cache.watches.Unread(x.query) }

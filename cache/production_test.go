@@ -48,7 +48,7 @@ func largePods(t *testing.T, sizes ...int) (names []string, bare [][]byte) {
 // wholeList encodes a list at once, not in pieces.
 func wholeList(t *testing.T, r negotiation.Representation, items [][]byte) []byte {
 	t.Helper()
-	src := &offline.Source{View: &view.View{Repr: negotiation.Representation{Encoding: wire.Protobuf}}, Repr: r}
+	src := &offline.Source{View: &view.View{}, Repr: r}
 	var sizes wire.ItemSizes
 	var converted [][]byte
 	for _, item := range items {
@@ -132,12 +132,12 @@ func written(r io.Reader) ([]byte, error) {
 // fillWith makes these pods the node's view of all of them.
 func fillWith(t *testing.T, c *Cache, names []string, items [][]byte) {
 	t.Helper()
-	v := c.views.Acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Representation: "protobuf"})
+	v := c.views.Acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods"})
 	defer v.Release()
-	b := v.NewBuilder(view.Began{}, true)
+	b := v.NewBuilder(view.Began{}, true, wire.Protobuf)
 	defer b.End()
 	for i, item := range items {
-		if err := b.Add(names[i], fmt.Sprint(i+1), item); err != nil {
+		if err := b.Add(names[i], fmt.Sprint(i+1), "", item); err != nil {
 			t.Fatal(err)
 		}
 	}

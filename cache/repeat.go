@@ -9,19 +9,14 @@ import (
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/repeat"
-	tables "github.com/edgehub-io/edgehub/cache/table"
 )
 
-// tableAnswers is the name of the store's table of last answers.
+// tableAnswers is the name of the log's table of last answers.
 const tableAnswers = "answers"
 
-// load reads the state on disk, except Events, which are read at the next start.
+// load reads the state on disk.
 func (w *writes) load() error {
-	t, err := tables.Open(w.cache.disk, tableAnswers, w.cache.log)
-	if err != nil {
-		return err
-	}
-	return w.answers.Load(t)
+	return errors.Join(w.events.Load(), w.answers.Load(w.cache.disk.Table(tableAnswers)))
 }
 
 // question returns the exchange as one whose last answer is repeated offline, or nil.

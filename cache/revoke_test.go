@@ -122,3 +122,47 @@ func TestGoneAndForbiddenObjectsAreNotServedOffline(t *testing.T) {
 		})
 	}
 }
+
+// No refusal is forgotten because there are many: then whatever no GET has read since is refused, and nothing else.
+func TestTooManyRefusalsRefuseByName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		denied, forgotten := view.ErrDenied.Error(), view.ErrForgotten.Error()+": "+errRefused.Error()
+		other := as(t.Context(), "coredns")
+		u, dir := newUpstream(), t.TempDir()
+		u.shows("100", podJSON("a", "50"), podJSON("b", "51"))
+		c, stop := runIn(t, dir, u)
+		get(t, c, urlPods)
+		ask(other, t, c, http.MethodGet, urlPods)
+		refuse := func(names ...string) {
+			u.onText("get", http.StatusForbidden, "{}")
+			for _, name := range names {
+				get(t, c, modelURL(name))
+			}
+		}
+		offline := func(when, a, b string) {
+			u.goAway()
+			for _, when := range []string{when, when + ", and after a restart"} {
+				expect(t, c, when, urlPodA, a)
+				expect(t, c, when, urlPodB, b)
+				expect(t, c, when, urlPods, "100: a=50 b=51")
+				if got := ask(other, t, c, http.MethodGet, urlPodA); got != "a=50" {
+					t.Errorf("%s, another user reads %q", when, got)
+				}
+				stop()
+				c, stop = runIn(t, dir, u)
+			}
+			u.comeBack()
+		}
+		refuse("a")
+		offline("one is refused", denied, "b=51")
+		for i := range 2_000 {
+			refuse(fmt.Sprint("p", i))
+		}
+		offline("many are refused", forgotten, forgotten)
+		u.onText("get", http.StatusOK, podJSON("b", "51"))
+		get(t, c, urlPodB)
+		offline("one is read", forgotten, "b=51")
+		refuse("b")
+		offline("it is refused again", forgotten, denied)
+	})
+}

@@ -49,7 +49,7 @@ func filesWith(t *testing.T, dir, text string) (found []string) {
 	return found
 }
 
-// What is deleted in the cloud stays in no file for longer than some hours, though the hub is
+// What is deleted in the cloud stays in no file for much longer than a day, though the hub is
 // not restarted.
 func TestADeletedSecretLeavesTheDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -66,10 +66,10 @@ func TestADeletedSecretLeavesTheDisk(t *testing.T) {
 			t.Fatalf("before it is deleted, %q have it: this test shows nothing", got)
 		}
 		send(t, feed, fmt.Sprintf(`{"type":"DELETED","object":%s}`+"\n", secretJSON("a", "110")))
-		time.Sleep(6 * time.Hour)
+		time.Sleep(25 * time.Hour)
 		synctest.Wait()
 		if got := filesWith(t, dir, secretMarker); len(got) > 0 {
-			t.Errorf("six hours after it was deleted, %q have it", got)
+			t.Errorf("a day after it was deleted, %q have it", got)
 		}
 	})
 }
@@ -198,7 +198,7 @@ func testLeavesWithThoseWhoNeedIt(t *testing.T, resource, kind string, cases ...
 				t.Errorf("the hub has listed again, %d times", n)
 			}
 			if tc.leaves {
-				time.Sleep(6 * time.Hour) // it is overwritten
+				time.Sleep(25 * time.Hour) // it is overwritten
 			}
 			if w.upstream.isUp() {
 				w.goAway()

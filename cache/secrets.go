@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
@@ -38,20 +37,22 @@ func (c *Cache) sweepSecrets() {
 	if !c.kubeletWatchesPods() {
 		return
 	}
-	if c.present += records.SweepEvery; c.present < secretsUnread {
+	if c.present += view.SweepEvery; c.present < secretsUnread {
 		return
 	}
 	c.present = 0
 	ofNode := sync.OnceValue(c.references)
+	dropped := func(of schema.GroupResource) bool { return of == secretsResource || of == configMapsResource }
+	needed := func(user, namespace, name string) bool {
+		if user == query.NodeUser {
+			return ofNode().mayName(namespace, name)
+		}
+		return c.tokens.Knows(user)
+	}
+	c.views.DropUnreadObjects(func(_ string, of schema.GroupResource) bool { return dropped(of) }, needed)
 	for _, v := range c.views.All() {
-		of := v.Key.GVR().GroupResource()
-		switch {
-		case of != secretsResource && of != configMapsResource:
-		case v.Key.User == query.NodeUser && !v.Key.Single && v.Key.Name() == "": // kubelet has none like this
-		case v.Key.User == query.NodeUser:
-			c.views.DropUnread(v, func(namespace, name string) bool { return ofNode().mayName(namespace, name) })
-		default:
-			c.views.DropUnread(v, func(string, string) bool { return c.tokens.Knows(v.Key.User) })
+		if dropped(v.Key.GVR().GroupResource()) && (v.Key.User != query.NodeUser || v.Key.Name() != "") { // kubelet has none of all
+			c.views.DropUnread(v, func(namespace, name string) bool { return needed(v.Key.User, namespace, name) })
 		}
 	}
 }
@@ -61,7 +62,7 @@ func (c *Cache) kubeletWatchesPods() bool {
 	here := &corev1.Pod{Spec: corev1.PodSpec{NodeName: c.opts.NodeName}}
 	return slices.ContainsFunc(c.views.All(), func(v *view.View) bool {
 		k := &v.Key
-		return k.User == query.NodeUser && k.GVR().GroupResource() == podsResource && !k.Single && k.Namespace == "" && v.Repr.Metadata == "" &&
+		return k.User == query.NodeUser && k.GVR().GroupResource() == podsResource && k.Namespace == "" && k.Metadata == "" &&
 			k.Lasting() && k.Selects(here) && v.Holders() > 0 && v.Usable()
 	})
 }
@@ -75,21 +76,9 @@ type references struct {
 
 func (c *Cache) references() *references {
 	r := &references{in: map[string][][]byte{}}
-	for _, v := range c.views.All() {
-		of := v.Key.GVR().GroupResource()
-		if v.Key.User != query.NodeUser || of != podsResource && of != volumesResource {
-			continue
-		}
-		for _, member := range v.MemberNames() {
-			e, ok := v.Member(member)
-			if !ok {
-				continue // it was deleted just now, or the view is denied
-			}
-			b, err := v.Read(member, e)
-			r.missing = r.missing || err != nil
-			namespace, _ := query.SplitMember(member)
-			r.in[namespace] = append(r.in[namespace], b)
-		}
+	for o, err := range c.views.Objects(query.NodeUser, podsResource, volumesResource) {
+		r.missing = r.missing || err != nil
+		r.in[o.Namespace] = append(r.in[o.Namespace], o.Bare)
 	}
 	return r
 }

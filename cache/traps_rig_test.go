@@ -189,42 +189,14 @@ type trap struct {
 	want  answers
 }
 
-// These begin an answer that is not given yet.
-const (
-	onceOneEntry = "once what is known of an object is one entry (step 4 of the cache's redesign)\n"
-)
-
-// playTraps plays each trap, and once more for what it wants later.
 func playTraps(t *testing.T, traps map[string]trap) {
 	t.Helper()
 	for name, one := range traps {
-		want := map[string]answers{}
-		for url, answer := range one.want {
-			until := ""
-			if later, rest, ok := strings.Cut(answer, "\n"); ok {
-				until, answer = later, rest
-			}
-			if want[until] == nil {
-				want[until] = answers{}
-			}
-			want[until][url] = answer
-		}
-		for until, want := range want {
-			title := name
-			if until != "" {
-				title += ", later"
-			}
-			t.Run(title, func(t *testing.T) {
-				if until != "" {
-					t.Skip("NOT RUN: this is held " + until)
-				}
-				synctest.Test(t, func(t *testing.T) {
-					w := newTrapRig(t)
-					one.shown(w)
-					w.loses(want)
-				})
-			})
-		}
+		bubble(t, name, func(t *testing.T) {
+			w := newTrapRig(t)
+			one.shown(w)
+			w.loses(one.want)
+		})
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cache/records"
+	"github.com/edgehub-io/edgehub/cache/view"
 )
 
 // keptViews are the users whose views of all pods are kept.
@@ -34,7 +34,7 @@ func TestADeviceThatWasOffForLongKeepsItsCache(t *testing.T) {
 			t.Errorf("offline, an hour after the boot: %q, want %q", got, want)
 		}
 		u.comeBack()
-		time.Sleep(3 * records.SweepEvery)
+		time.Sleep(3 * view.SweepEvery)
 		if got, want := ask(as(t.Context(), "coredns"), t, c, "GET", urlPods), "100: a=50"; got != want {
 			t.Errorf("online again: %q, want %q", got, want)
 		}

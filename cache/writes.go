@@ -37,13 +37,10 @@ type writes struct {
 }
 
 func newWrites(c *Cache) (*writes, error) {
-	events, err := spool.Open(c.disk, spool.Options{
+	w := &writes{cache: c, answered: make(chan struct{})}
+	w.events = spool.New(c.disk.Table(spool.Table), spool.Options{
 		MaxCount: c.opts.SpoolCount, MaxBytes: c.opts.SpoolBytes, Logger: c.log, Registerer: c.metrics.all,
 	})
-	if err != nil {
-		return nil, err
-	}
-	w := &writes{cache: c, answered: make(chan struct{}), events: events}
 	w.answers = repeat.New(repeat.Options{
 		Upstream: c.up, AsNode: c.opts.AsNode, Users: c.tokens, Views: c.views, Logger: c.log,
 		TTL: c.opts.AuthorizationTTL, Grace: c.opts.TokenGrace, Denial: w.denial,

@@ -84,6 +84,9 @@ func Knows(t wire.TypeMeta) bool {
 	return isMetadata(t) || builtIn().Recognizes(groupVersionKind(t))
 }
 
+// KnowsAll reports whether objects of a version of an API are of types that Bare converts, but for those that are newer than the hub.
+func KnowsAll(of schema.GroupVersion) bool { return builtIn().IsVersionRegistered(of) }
+
 // isMetadata reports whether t is PartialObjectMetadata. Its versions v1 and v1beta1 are equal.
 func isMetadata(t wire.TypeMeta) bool {
 	return groupVersionKind(t).Group == metav1.GroupName && t.Kind == MetadataType.Kind

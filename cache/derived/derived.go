@@ -16,17 +16,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
+	wal "github.com/edgehub-io/edgehub/cache/log"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/table"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // Options are options of derived objects. All are required but APIServer.
 type Options struct {
-	Views *view.Views // as they were read from disk
-	Disk  table.Store
-	Node  string // its name
+	Views *view.Views
+	File  *wal.Log // has what was reported and written
+	Node  string   // its name
 	// APIServer are the addresses at which pods reach the hub, at most one of each family.
 	// Without any, the slice of the apiservers stays as it is.
 	APIServer []netip.AddrPort
@@ -39,8 +39,8 @@ type Options struct {
 // Objects derives objects. It is safe for concurrent use.
 type Objects struct {
 	Options
-	statuses    *table.Table
-	nodePatches *table.Table
+	statuses    *wal.Table
+	nodePatches *wal.Table
 
 	mu       sync.Mutex
 	revision uint64 // of the last change that held watches may have to show
@@ -77,23 +77,38 @@ type sliceState struct {
 	loaded   map[*view.View]string
 }
 
-// New reads what was reported and written before a restart. Errors are the store's.
-func New(opts Options) (*Objects, error) {
-	o := &Objects{Options: opts, waiting: map[*context.CancelFunc]bool{}, reports: map[key]*Update{}, writers: map[NodeWriter]*NodePatch{}}
-	var errs [2]error
-	o.statuses, errs[0] = table.Open(opts.Disk, "statuses", opts.Log)
-	o.nodePatches, errs[1] = table.Open(opts.Disk, "nodepatches", opts.Log)
-	if err := errors.Join(errs[:]...); err != nil {
-		return nil, err
+// TableNodePatches is the name of the log's table of NodePatches. It is to be kept if a file that is opened late is begun anew:
+// nobody else has the patches that wait there.
+const TableNodePatches = "nodepatches"
+
+// New returns the objects of a cloud that was never lost; Load reads what was reported and written before.
+func New(opts Options) *Objects {
+	return &Objects{
+		Options: opts, statuses: opts.File.Table("statuses"), nodePatches: opts.File.Table(TableNodePatches),
+		waiting: map[*context.CancelFunc]bool{}, reports: map[key]*Update{}, writers: map[NodeWriter]*NodePatch{},
+		slices: sliceState{changed: map[string]uint64{}, copies: map[copyKey]*sliceCopy{}},
 	}
-	o.slices = sliceState{changed: map[string]uint64{}, copies: map[copyKey]*sliceCopy{}, loadedAt: opts.Now(), loaded: map[*view.View]string{}}
-	for _, v := range opts.Views.All() {
+}
+
+// Load reads what was reported and written before a restart, after the views were read. It is called again when the
+// file was opened late: what was written until then is newer. Errors are the log's.
+func (o *Objects) Load() error {
+	loaded := map[*view.View]string{}
+	for _, v := range o.Views.All() {
 		if ShowsSlices(v) {
-			o.slices.loaded[v] = v.Position() // "" proves nothing, and is lower than any version
+			loaded[v] = v.Position() // "" proves nothing, and is lower than any version
 		}
 	}
-	return o, errors.Join(o.statuses.Load(o.loadReport), o.nodePatches.Load(o.loadWriter))
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.slices.loadedAt, o.slices.loaded = o.Now(), loaded
+	err := errors.Join(o.statuses.Load(o.loadReport), o.nodePatches.Load(o.loadWriter))
+	o.changedLocked()
+	return err
 }
+
+// errOtherSalt has a row deleted whose key has the salt of another file, after it was put under the right one.
+var errOtherSalt = errors.New("its key has another salt")
 
 var (
 	nodesResource  = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}                             //nolint:gochecknoglobals // a constant
@@ -108,11 +123,11 @@ func isListed(r schema.GroupVersionResource) bool { return r == podsResource || 
 
 // Shows reports whether objects of a view may be derived ones in lists and watches.
 func Shows(v *view.View) bool {
-	return v.Repr.Metadata == "" && isListed(v.Key.GVR()) || ShowsSlices(v)
+	return v.Key.Metadata == "" && isListed(v.Key.GVR()) || ShowsSlices(v)
 }
 
 // ShowsSlices reports whether objects of a view are computed from the node's pods.
-func ShowsSlices(v *view.View) bool { return v.Repr.Metadata == "" && v.Key.GVR() == slicesResource }
+func ShowsSlices(v *view.View) bool { return v.Key.Metadata == "" && v.Key.GVR() == slicesResource }
 
 // IsSlices reports whether objects of a resource are computed from the node's pods.
 func IsSlices(group, version, resource string) bool {

@@ -20,8 +20,8 @@ type Held struct {
 
 // Event is a MODIFIED that a watch has to send.
 type Event struct {
-	Update *Update // nil: the object is shown as it is cached
-	Bare   []byte  // the cached object
+	Update *Update     // nil: the object is shown as it is cached
+	Cached view.Object // the cached object
 }
 
 // Hold returns the state of a watch that has shown nothing.
@@ -85,13 +85,13 @@ func (h *Held) change(of *Of, at string, u *Update) (Event, bool) {
 	if !ok || versions.Compare(e.Version, at) > 0 || !u.lies(of.View, e.Version) {
 		return Event{}, false // the client does not have this object yet, or has another version
 	}
-	bare, err := of.View.Read(u.Name, e)
+	cached, err := of.View.Read(u.Name, e)
 	if err != nil {
 		h.objects.Log.Error("cached object cannot be read", "err", err)
 		return Event{}, false
 	}
 	h.Note(u)
-	return Event{u, bare}, true
+	return Event{u, cached}, true
 }
 
 // Ended returns the events that show as it is cached what is void when the cloud can be reached: of a view that is held,
@@ -114,7 +114,7 @@ func (h *Held) revert(of *Of, at string, ended func(*Update) bool, yield func(Ev
 		if !ok || versions.Compare(e.Version, at) > 0 { // upstream will send it
 			continue
 		}
-		if bare, err := of.View.Read(name, e); !yield(Event{nil, bare}, err) {
+		if cached, err := of.View.Read(name, e); !yield(Event{nil, cached}, err) {
 			return false
 		}
 	}

@@ -38,14 +38,24 @@ func (p *nodePatch) Request() patch.Request {
 	return patch.Request{Method: http.MethodPatch, ContentType: string(types.StrategicMergePatchType), Body: p.body()}
 }
 
-// loadWriter reads a writer on disk.
-func (o *Objects) loadWriter(_ string, value []byte) error {
+// loadWriter reads a writer on disk, unless memory has a newer one.
+func (o *Objects) loadWriter(at string, value []byte) error {
 	var w NodePatch
-	err := json.Unmarshal(value, &w)
-	if err == nil {
+	if err := json.Unmarshal(value, &w); err != nil {
+		return err
+	}
+	if o.writers[w.NodeWriter] == nil {
 		o.writers[w.NodeWriter] = &w
 	}
-	return err
+	if at != o.writerKey(w.NodeWriter) {
+		o.putWriterLocked(o.writers[w.NodeWriter])
+		return errOtherSalt
+	}
+	return nil
+}
+
+func (o *Objects) writerKey(by NodeWriter) string {
+	return o.nodePatches.Key(by.User, by.Subresource)
 }
 
 func (o *Objects) putWriterLocked(w *NodePatch) {
@@ -54,7 +64,7 @@ func (o *Objects) putWriterLocked(w *NodePatch) {
 		panic(err) // strings
 	}
 	o.writers[w.NodeWriter] = w
-	o.nodePatches.Put(o.nodePatches.Key(w.User, w.Subresource), value)
+	o.nodePatches.Put(o.writerKey(w.NodeWriter), value)
 }
 
 // LearnWriter records that an apiserver has let a writer patch the Node. What waits is older: it gets the values of
@@ -99,7 +109,7 @@ func (o *Objects) ForgetWriter(by NodeWriter) {
 
 func (o *Objects) forgetWriterLocked(by NodeWriter) {
 	delete(o.writers, by)
-	o.nodePatches.Delete(o.nodePatches.Key(by.User, by.Subresource))
+	o.nodePatches.Delete(o.writerKey(by))
 }
 
 // PatchNode applies a CNI agent's patch as a field manager to what the node reads of its Node, and keeps it for the cloud.

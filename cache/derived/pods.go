@@ -28,19 +28,15 @@ func (o *Objects) readPods() (pods map[string][]*corev1.Pod, complete bool) {
 	return pods, complete
 }
 
-// podNames returns the members of all views that the node has of pods. complete is set if one of
+// podNames returns the names of all pods that the node has read. complete is set if one of
 // them has all pods of the node.
 func (o *Objects) podNames() (names []string, complete bool) {
 	here := &corev1.Pod{Spec: corev1.PodSpec{NodeName: o.Node}}
-	for _, v := range o.Views.All() {
-		if v.Key.User != query.NodeUser || v.Key.GVR() != podsResource {
-			continue
-		}
-		names = append(names, v.MemberNames()...)
-		complete = complete || !v.Key.Single && v.Key.Namespace == "" && v.Key.Lasting() && v.Key.Selects(here) && v.Usable()
+	of := query.UserResource{User: query.NodeUser, Resource: podsResource}
+	for _, v := range o.Views.Of(of) {
+		complete = complete || v.Key.Namespace == "" && v.Key.Lasting() && v.Key.Selects(here) && v.Usable()
 	}
-	slices.Sort(names)
-	return slices.Compact(names), complete
+	return o.Views.Names(of), complete
 }
 
 func (o *Objects) readPod(member string) (*corev1.Pod, error) {

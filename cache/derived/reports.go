@@ -174,7 +174,7 @@ type record struct {
 	Bare            []byte
 }
 
-// tableKey hashes the names: keys of a table are not encrypted.
+// tableKey hashes the names, which may be long.
 func (o *Objects) tableKey(k *key) string {
 	return o.statuses.Key(k.Group, k.Version, k.Resource, k.Namespace, k.Name)
 }
@@ -197,15 +197,21 @@ func (o *Objects) unkeepLocked(u *Update) {
 	}
 }
 
-// loadReport reads a report on disk.
-func (o *Objects) loadReport(_ string, value []byte) error {
+// loadReport reads a report on disk, unless memory has a newer one.
+func (o *Objects) loadReport(at string, value []byte) error {
 	var r record
 	if err := json.Unmarshal(value, &r); err != nil {
 		return err
 	}
-	u := newUpdate(r.Key, r.UID, r.ResourceVersion)
-	u.object = view.Object{Type: r.Type, Repr: negotiation.Representation{Encoding: r.Encoding}, Bare: r.Bare}
-	o.putLocked(u)
-	o.revision++
+	if o.reports[r.Key] == nil {
+		u := newUpdate(r.Key, r.UID, r.ResourceVersion)
+		u.object = view.Object{Type: r.Type, Repr: negotiation.Representation{Encoding: r.Encoding}, Bare: r.Bare}
+		o.putLocked(u)
+		o.revision++
+	}
+	if at != o.tableKey(&r.Key) {
+		o.keepLocked(o.reports[r.Key])
+		return errOtherSalt
+	}
 	return nil
 }

@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
+	wal "github.com/edgehub-io/edgehub/cache/log"
 	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/patch"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -38,39 +35,21 @@ var (
 	}
 )
 
-// memory is a table.Store. It outlives what is opened on it, as a disk does.
-type memory map[string][]byte // by table/key
-
-func (m memory) Get(table, key string) ([]byte, error) {
-	if value := m[table+"/"+key]; value != nil {
-		return bytes.Clone(value), nil
+// newLog returns a log, which is not open. It outlives what is opened on it, as a disk does.
+func newLog(tb testing.TB, dir string) *wal.Log {
+	tb.Helper()
+	log, err := wal.New(dir, wal.Options{Keep: []string{TableNodePatches}, LockTimeout: time.Millisecond})
+	if err != nil {
+		tb.Fatal(err)
 	}
-	return nil, store.ErrNotFound
-}
-
-func (m memory) Keys(table string) (keys []string, err error) {
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		if key, ok := strings.CutPrefix(name, table+"/"); ok {
-			keys = append(keys, key)
-		}
-	}
-	return keys, nil
-}
-
-func (m memory) Put(pairs ...store.Pair) error {
-	for _, p := range pairs {
-		if m[p.Table+"/"+p.Key] = bytes.Clone(p.Value); p.Value == nil {
-			delete(m, p.Table+"/"+p.Key)
-		}
-	}
-	return nil
+	return log
 }
 
 // newObjects has no views.
-func newObjects(tb testing.TB, disk memory) *Objects {
+func newObjects(tb testing.TB, file *wal.Log) *Objects {
 	tb.Helper()
-	o, err := New(Options{Views: view.New(view.Options{}), Disk: disk, Now: time.Now})
-	if err != nil {
+	o := New(Options{Views: view.New(view.Options{}), File: file, Now: time.Now})
+	if err := o.Load(); err != nil {
 		tb.Fatal(err)
 	}
 	return o
@@ -116,7 +95,7 @@ func statusPatch(body string) patch.Request {
 
 func TestUpdatesOfNodeStatusAddUpAndAreRead(t *testing.T) {
 	for _, e := range []wire.Encoding{wire.Protobuf, wire.JSON} {
-		o := newObjects(t, memory{})
+		o := newObjects(t, newLog(t, ""))
 		cached := node(t, e, "", "7")
 		if _, ok := o.seen(nodeQuery, cached); ok {
 			t.Fatal("an object without reports differs")
@@ -146,7 +125,7 @@ func TestUpdatesOfNodeStatusAddUpAndAreRead(t *testing.T) {
 }
 
 func TestAnUpdateIsVoidWhenTheCacheHasMovedOn(t *testing.T) {
-	o := newObjects(t, memory{})
+	o := newObjects(t, newLog(t, ""))
 	report := statusPatch(`{"status":{"phase":"Pending"}}`)
 	if _, err := o.write(nodeQuery, "status", report, node(t, wire.Protobuf, "", "7")); err != nil {
 		t.Fatal(err)
@@ -181,7 +160,7 @@ func TestPodStatus(t *testing.T) {
 	p.Status.QOSClass = corev1.PodQOSBurstable
 	cached := object(t, wire.Protobuf, "v1", "Pod", p)
 
-	o := newObjects(t, memory{})
+	o := newObjects(t, newLog(t, ""))
 	merged, err := o.write(podOfNode, "status", statusPatch(`{"metadata":{"uid":"u","ownerReferences":null},"spec":{"nodeName":"x"},"status":{"phase":"Running","qosClass":null}}`), cached)
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +183,7 @@ func TestALeaseIsRenewedAgainAndAgain(t *testing.T) {
 	l.Name, l.Namespace, l.UID, l.ResourceVersion = "n", "kube-node-lease", "u", "7"
 	cached := object(t, wire.Protobuf, l.APIVersion, l.Kind, l)
 
-	o := newObjects(t, memory{})
+	o := newObjects(t, newLog(t, ""))
 	latest := l.DeepCopy()
 	for i := range 3 {
 		latest.Spec.LeaseTransitions = new(int32(i))
@@ -224,7 +203,7 @@ func TestALeaseIsRenewedAgainAndAgain(t *testing.T) {
 }
 
 func TestWhatIsNotReported(t *testing.T) {
-	o := newObjects(t, memory{})
+	o := newObjects(t, newLog(t, ""))
 	for _, c := range []struct {
 		name        string
 		query       *query.Query
@@ -251,7 +230,7 @@ func TestWhatIsNotReported(t *testing.T) {
 }
 
 func TestReportsAreBounded(t *testing.T) {
-	o := newObjects(t, memory{})
+	o := newObjects(t, newLog(t, ""))
 	cached := node(t, wire.JSON, "", "7")
 	write := func(n int) *query.Query {
 		q := *nodeQuery
@@ -272,13 +251,13 @@ func TestReportsAreBounded(t *testing.T) {
 			t.Errorf("object %s there: %v", q.Namespace, ok)
 		}
 	}
-	if o = newObjects(t, o.Disk.(memory)); len(o.reports) != maxReports {
+	if o = newObjects(t, o.File); len(o.reports) != maxReports {
 		t.Errorf("%d reports are left after a restart", len(o.reports))
 	}
 }
 
 func TestConcurrentUpdatesOfOneObjectAllCount(t *testing.T) {
-	o := newObjects(t, memory{})
+	o := newObjects(t, newLog(t, ""))
 	cached := node(t, wire.Protobuf, "", "7")
 	var all sync.WaitGroup
 	for i := range 20 {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/localendpoints"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -42,8 +41,7 @@ func (o *Objects) sliceUpdates(v *view.View) (updates []*Update) {
 	if _, ok := o.basis(""); !ok {
 		return nil
 	}
-	for _, m := range membersOf(v) {
-		k := copyKey{m.Name, m.ResourceVersion}
+	for _, k := range copiesOf(v) {
 		b, u, known := o.known(k)
 		if !known {
 			if copied, ok := o.readMember(v, k); ok {
@@ -57,13 +55,15 @@ func (o *Objects) sliceUpdates(v *view.View) (updates []*Update) {
 	return updates
 }
 
-func membersOf(v *view.View) []store.Member {
-	snap, err := v.Snapshot()
-	if snap == nil || err != nil {
+func copiesOf(v *view.View) (all []copyKey) {
+	_, members := v.Members()
+	if !v.Usable() {
 		return nil
 	}
-	defer snap.Close()
-	return snap.Members
+	for i := range members {
+		all = append(all, copyKey{members[i].Name, members[i].Version})
+	}
+	return all
 }
 
 // recentSlices returns the updates that watches have shown last, and of members that the last process
@@ -75,8 +75,7 @@ func (o *Objects) recentSlices(v *view.View, at string) []*Update {
 		return !ok || e.Version != k.version
 	})
 	if earlier {
-		for _, m := range membersOf(v) {
-			k := copyKey{m.Name, m.ResourceVersion}
+		for _, k := range copiesOf(v) {
 			copied, ok := o.readMember(v, k)
 			if !ok || all[k] != nil {
 				continue
@@ -151,12 +150,13 @@ func (o *Objects) readMember(v *view.View, k copyKey) (view.Object, bool) {
 	if !ok || e.Version != k.version {
 		return view.Object{}, false
 	}
-	bare, err := v.Read(k.member, e)
+	cached, err := v.Read(k.member, e)
 	if err != nil {
 		o.Log.Error("cached object cannot be read", "err", err)
 		return view.Object{}, false
 	}
-	return view.Object{Type: sliceType, Repr: v.Repr, Bare: bare}, true
+	cached.Type = sliceType
+	return cached, true
 }
 
 // followed decodes a slice that apply may change. It returns nil for others, which are most: it decodes

@@ -65,13 +65,12 @@ func (u *Update) lay(cached view.Object, own bool) (view.Object, error) {
 	return encode(to, cached)
 }
 
-// In returns the updated object as the user of a view sees it. bare is the cached object.
-func (u *Update) In(v *view.View, bare []byte) (view.Object, error) {
-	t := u.object.Type
-	if u.compute != nil {
-		t = sliceType
+// In returns the updated object as the user of a view sees it.
+func (u *Update) In(v *view.View, cached view.Object) (view.Object, error) {
+	if cached.Type = u.object.Type; u.compute != nil {
+		cached.Type = sliceType
 	}
-	return u.lay(view.Object{Type: t, Repr: v.Repr, Bare: bare}, v.Key.User == query.NodeUser)
+	return u.lay(cached, v.Key.User == query.NodeUser)
 }
 
 // lasts reports whether an update may be shown until the cloud has caught up: all but the slice of the apiservers, which is

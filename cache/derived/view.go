@@ -58,7 +58,7 @@ type Status map[string]*Update
 func (o *Objects) List(of *Of, snap *view.Snapshot) Status {
 	s := Status{}
 	for _, u := range o.updates(of.View) {
-		if m, ok := view.FindMember(snap.Members, u.Name); ok && u.lies(of.View, m.ResourceVersion) {
+		if m, ok := view.FindMember(snap.Members, u.Name); ok && u.lies(of.View, m.Version) {
 			s[u.Name] = u
 		}
 	}

@@ -35,7 +35,7 @@ func (t *Tokens) reduceLocked(bound int, selected func(*record) bool) {
 	var items []quota.Item[hash]
 	for h, r := range t.tokens {
 		if selected(r) {
-			items = append(items, quota.Item[hash]{Key: h, User: r.key, Last: r.used.Load()})
+			items = append(items, quota.Item[hash]{Key: h, User: r.key, Last: r.used})
 		}
 	}
 	for _, item := range quota.Excess(quota.Bounds{Count: bound - bound/slack, Bytes: math.MaxInt64}, items) {

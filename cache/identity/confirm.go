@@ -26,10 +26,9 @@ func secretOf(token string) secret {
 // Recall lets Confirm review a token that is known, and that was not used since a restart of the
 // hub. Of an unknown token it keeps nothing.
 func (t *Tokens) Recall(token string) {
-	h := t.hash(token)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.recallLocked(t.tokens[h], token)
+	t.recallLocked(t.tokens[t.hashLocked(token)], token)
 }
 
 func (t *Tokens) recallLocked(r *record, token string) {
@@ -59,7 +58,7 @@ func (t *Tokens) Confirm(ctx context.Context, turns quota.Turns) bool {
 	newest := t.newestLocked()
 	all := make([]quota.Asked[hash], 0, len(t.tokens))
 	for h, r := range t.tokens {
-		inUse := r.used.Load() > r.asked().UnixNano() || newest[holder{r.key, r.secret.pod}] == r
+		inUse := r.used > r.asked().UnixNano() || newest[holder{r.key, r.secret.pod}] == r
 		expired := !r.expires.IsZero() && now.After(r.expires)
 		all = append(all, quota.Asked[hash]{Key: h, User: r.key, Last: r.asked(), Wanted: r.secret.text != "" && inUse && !expired})
 	}
@@ -95,7 +94,7 @@ func (t *Tokens) newestLocked() map[holder]*record {
 // newerThan reports whether r is in memory, and newer than old, which may be nil.
 func (r *record) newerThan(old *record) bool {
 	return r.secret.text != "" && (old == nil || r.secret.issued > old.secret.issued ||
-		r.secret.issued == old.secret.issued && r.used.Load() > old.used.Load())
+		r.secret.issued == old.secret.issued && r.used > old.used)
 }
 
 // Usable returns the token of each user that was issued last, among those that are in memory and have not

@@ -31,23 +31,23 @@ func TestWhichTokensAreReviewedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		replaced, idle, used := inPod("p", now.Add(-time.Hour)), inPod("p", now), inPod("q", now)
-		var disk memory
+		disk := memory(t)
 		a := newAPIServer(t)
 		for _, one := range []string{replaced, idle, used} {
 			a.users[one] = authenticationv1.UserInfo{Username: "system:serviceaccount:ns:a", UID: "u"}
 		}
-		tokens := open(t, a, &disk)
+		tokens := open(t, a, disk)
 		for _, one := range []string{replaced, idle, used} {
 			tokens.identify(t, one)
 		}
-		tokens = open(t, a, &disk) // a restart: two are not used afterwards
+		tokens = open(t, a, disk) // a restart: two are not used afterwards
 		tokens.Recall(replaced)
 		tokens.Recall(idle)
 		tokens.Recall("nobody's")
 		since := time.Now()
 		a.set(func() { a.asked = nil })
 		synctest.Wait()
-		before := fmt.Sprint(disk.values)
+		before := contents(t, disk)
 		for range 2 {
 			tokens.confirm(t, since)
 			if n := a.count(); n != 0 {
@@ -62,12 +62,12 @@ func TestWhichTokensAreReviewedAgain(t *testing.T) {
 			a.set(func() { a.asked = nil })
 		}
 		synctest.Wait()
-		if fmt.Sprint(disk.values) != before {
+		if contents(t, disk) != before {
 			t.Error("a review that changes nothing is written")
 		}
 		time.Sleep(within - 2*after)
 		tokens.confirm(t, since)
-		for _, tokens := range []*Tokens{tokens, open(t, a, &disk)} {
+		for _, tokens := range []*Tokens{tokens, open(t, a, disk)} {
 			for secret, known := range map[string]bool{replaced: false, idle: true, used: true} {
 				if got := tokens.offline(secret); (got != "") != known {
 					t.Errorf("%s is known as %q", secret, got)
@@ -80,9 +80,9 @@ func TestWhichTokensAreReviewedAgain(t *testing.T) {
 func TestTimeWithoutTheCloudHasNoTokenForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t, "a")
-		var disk memory
-		open(t, a, &disk).identify(t, "a")
-		tokens := open(t, a, &disk) // it has no token in memory
+		disk := memory(t)
+		open(t, a, disk).identify(t, "a")
+		tokens := open(t, a, disk) // it has no token in memory
 		for range 100 {
 			time.Sleep(24 * time.Hour)
 			since := time.Now()

@@ -4,14 +4,9 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"time"
-
-	"github.com/edgehub-io/edgehub/cache/store"
-	"github.com/edgehub-io/edgehub/cache/table"
 )
-
-// tableTokens stores known tokens by their salted hashes, in hexadecimal.
-const tableTokens = "bearer-tokens"
 
 // stored is a record on disk.
 type stored struct {
@@ -23,11 +18,11 @@ type stored struct {
 
 // put queues a record for the disk.
 func (t *Tokens) put(h hash, r *record) {
-	value, err := json.Marshal(stored{User: r.user, Expires: r.expires, Reviewed: r.reviewed, Used: r.used.Load()})
+	value, err := json.Marshal(stored{User: r.user, Expires: r.expires, Reviewed: r.reviewed, Used: r.used})
 	if err != nil {
 		return // a clock beyond the year 9999
 	}
-	_ = t.opts.Table.Put(store.Pair{Table: tableTokens, Key: h.String(), Value: value}) // the name is valid
+	t.opts.Table.Put(h.String(), value)
 }
 
 // parse decodes a record, and returns nil if that fails.
@@ -39,48 +34,49 @@ func parse(key string, value []byte) (h hash, r *record) {
 	if _, err := hex.Decode(h[:], []byte(key)); err != nil {
 		return hash{}, nil
 	}
-	r = &record{user: s.User, key: s.User.Key(), expires: s.Expires, reviewed: s.Reviewed}
-	r.used.Store(s.Used)
-	r.written.Store(s.Used)
-	return h, r
+	return h, &record{user: s.User, key: s.User.Key(), expires: s.Expires, reviewed: s.Reviewed, used: s.Used, written: s.Used}
 }
 
-// Load reads the stored tokens, which were hashed with this salt. It may be called again
-// after a damaged store file was replaced: the tokens that are known already are then
-// stored there, too, if the salt is the same.
-func (t *Tokens) Load(salt []byte) error {
-	found := map[hash]*record{}
-	tokens, err := table.Open(t.opts.Table, tableTokens, nil) // its own salt is not used
-	if err == nil {
-		err = tokens.All(func(key string, value []byte) {
-			if h, r := parse(key, value); r != nil {
-				found[h] = r
-			}
-		})
-	}
+var errStored = errors.New("this is no token's record")
 
+// Load reads the stored tokens, which are hashed with this salt. It is called again after a file was opened late, which may
+// have brought another salt: what was learned until then is newer, and is stored by that one. A Token of a request that is
+// under way then is not known any more; its next review is recorded for the right hash.
+func (t *Tokens) Load(salt []byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	before := t.tokens
-	same := bytes.Equal(salt, t.salt)
+	before, rehash := t.tokens, !bytes.Equal(salt, t.salt)
 	t.salt, t.tokens = salt, map[hash]*record{}
 	clear(t.byUser)
-	for h, r := range found {
-		if known := before[h]; known != nil && same && known.user == r.user {
-			r = known
-		} else if r.reviewed.After(t.opts.Now()) { // the clock was set back
-			r.reviewed = time.Time{}
+	for h, r := range before {
+		if rehash {
+			t.opts.Table.Delete(h.String())
+			if r.secret.text == "" {
+				continue
+			}
+			h = t.hashLocked(r.secret.text)
+			t.put(h, r)
 		}
 		t.setLocked(h, r)
 	}
-	for h, r := range before {
-		if t.tokens[h] == nil && same {
-			t.setLocked(h, r)
-			t.put(h, r)
-		}
-	}
+	err := t.opts.Table.Load(t.loadLocked)
 	for _, r := range t.tokens {
 		t.evictLocked(r.key)
 	}
 	return err
+}
+
+// loadLocked takes a record, unless memory has a newer one.
+func (t *Tokens) loadLocked(key string, value []byte) error {
+	h, r := parse(key, value)
+	if r == nil {
+		return errStored
+	}
+	if t.tokens[h] == nil {
+		if r.reviewed.After(t.opts.Now()) { // the clock was set back
+			r.reviewed = time.Time{}
+		}
+		t.setLocked(h, r)
+	}
+	return nil
 }

@@ -86,7 +86,7 @@ func TestAFloodOfNewTokensDoesNotDelayOtherReviews(t *testing.T) {
 					a.users[test.flood(i)] = authenticationv1.UserInfo{Username: flooder, UID: "1"}
 				}
 				a.takes = reviewTakes
-				tokens := open(t, a, &memory{})
+				tokens := open(t, a, memory(t))
 				if test.before != nil {
 					test.before(t, tokens)
 				}
@@ -116,7 +116,7 @@ func TestIfTooManyTokensWaitTheFloodIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t, "victim", "late")
 		a.hold = make(chan struct{})
-		tokens := open(t, a, &memory{})
+		tokens := open(t, a, memory(t))
 		var g sync.WaitGroup
 		flood := func(i int) string { return fmt.Sprint("t", i) }
 		tokens.flood(from(t.Context(), "A"), &g, maxReviews+maxWaiting, flood)
@@ -145,7 +145,7 @@ func TestATokenThatNobodyWaitsForIsNotReviewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t, "shared", "left")
 		a.hold = make(chan struct{})
-		tokens := open(t, a, &memory{})
+		tokens := open(t, a, memory(t))
 		var gone, staying sync.WaitGroup
 		ctx, leave := context.WithCancel(t.Context())
 		tokens.flood(ctx, &gone, maxReviews, func(i int) string { return fmt.Sprint("t", i) })

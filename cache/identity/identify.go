@@ -176,7 +176,7 @@ func (t *Tokens) run(ctx context.Context, c *call, token *Token, path []string) 
 		t.finish(c, token, "", fmt.Errorf("review the token: %w", err))
 		return
 	}
-	t.finish(c, token, t.learn(token.hash, token.secret, user), nil)
+	t.finish(c, token, t.learn(token.secret, user), nil)
 }
 
 // awaitTurn waits in the queue until the review begins. Unless it fails, the caller must call

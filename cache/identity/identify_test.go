@@ -20,7 +20,7 @@ func TestConcurrentRequestsShareOneReview(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t, "a")
 		a.hold = make(chan struct{})
-		tokens := open(t, a, &memory{})
+		tokens := open(t, a, memory(t))
 		var g sync.WaitGroup
 		for range 10 {
 			g.Go(func() {
@@ -66,7 +66,7 @@ func TestTheUserOfAReview(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := newAPIServer(t)
 			a.users["token"], a.selfCode = test.user, test.code
-			tokens := open(t, a, &memory{})
+			tokens := open(t, a, memory(t))
 			got, err := tokens.Identify(t.Context(), tokens.bearer("token"))
 			if got != test.want || (err == nil) != (test.want != "") {
 				t.Errorf("got %q, %v", got, err)
@@ -92,7 +92,7 @@ func TestAFailedReviewIsNotRepeatedAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := newAPIServer(t, secret)
-				tokens := open(t, a, &memory{})
+				tokens := open(t, a, memory(t))
 				fail(a)
 				for range 20 {
 					if got := tokens.identify(t, secret); strings.HasPrefix(got, userPrefix) {
@@ -119,7 +119,7 @@ func TestReviewsAreBoundedInTimeAndNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t)
 		a.hold = make(chan struct{}) // it never answers
-		tokens := open(t, a, &memory{})
+		tokens := open(t, a, memory(t))
 		var g sync.WaitGroup
 		took := make(chan time.Duration, 5*maxReviews)
 		for i := range 5 * maxReviews {
@@ -161,7 +161,7 @@ func TestReviewsAreBoundedInTimeAndNumber(t *testing.T) {
 func TestATokenIsReviewedAgainNextDay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t, "a")
-		tokens := open(t, a, &memory{})
+		tokens := open(t, a, memory(t))
 		tokens.identify(t, "a")
 		a.set(func() { a.users["a"] = authenticationv1.UserInfo{Username: "other"} })
 		time.Sleep(reviewEvery)
@@ -186,9 +186,9 @@ func TestATokenIsReviewedAgainNextDay(t *testing.T) {
 func TestA401IsConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t, "a", "b")
-		var disk memory
+		disk := memory(t)
 		var refused []string
-		tokens := open(t, a, &disk, func(o *Options) {
+		tokens := open(t, a, disk, func(o *Options) {
 			o.Refused = func(token, userName string) { refused = append(refused, token+" of "+userName) }
 		})
 		tokens.identify(t, "a")
@@ -220,7 +220,7 @@ func TestA401IsConfirmed(t *testing.T) {
 		if fmt.Sprint(refused) != "[a of user-of-a]" {
 			t.Errorf("it was told of %v", refused)
 		}
-		for _, tokens := range []*Tokens{tokens, open(t, a, &disk)} {
+		for _, tokens := range []*Tokens{tokens, open(t, a, disk)} {
 			if got := tokens.offline("a"); got != "" {
 				t.Errorf("a refused token is %s's", got)
 			}
@@ -232,7 +232,7 @@ func TestA401IsConfirmed(t *testing.T) {
 }
 
 func TestNothingIsReviewedWhileTheHubStops(t *testing.T) {
-	tokens := open(t, newAPIServer(t, "a"), &memory{}, func(o *Options) {
+	tokens := open(t, newAPIServer(t, "a"), memory(t), func(o *Options) {
 		o.Background = func(func(context.Context)) bool { return false }
 	})
 	if _, err := tokens.Identify(t.Context(), tokens.bearer("a")); !errors.Is(err, errStopping) || len(tokens.calls) > 0 {

@@ -1,7 +1,6 @@
 package identity
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 	authenticationv1 "k8s.io/api/authentication/v1"
 
-	"github.com/edgehub-io/edgehub/cache/store"
+	wal "github.com/edgehub-io/edgehub/cache/log"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -127,50 +126,79 @@ func (a *apiserver) set(change func()) {
 	change()
 }
 
-// memory is a table.Store. It outlives what is opened on it, as a disk does.
-type memory struct {
-	mu     sync.Mutex
-	values map[string][]byte // by table/key
+// memory returns a table of a log that is never opened. It outlives what is opened on it, as a disk does.
+func memory(t *testing.T) *wal.Table {
+	t.Helper()
+	return newLog(t, "").Table("tokens")
 }
 
-func (m *memory) Get(table, key string) ([]byte, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if value := m.values[table+"/"+key]; value != nil {
-		return bytes.Clone(value), nil
+// noViews is a State of a log that has only tables of its own.
+type noViews struct{}
+
+func (noViews) Tables() []string      { return nil }
+func (noViews) Rows(string) []wal.Row { return nil }
+func (noViews) Apply(wal.Change)      {}
+func (noViews) Lost(error)            {}
+func (noViews) IsEmpty() bool         { return true }
+
+func newLog(t *testing.T, dir string) *wal.Log {
+	t.Helper()
+	log, err := wal.New(dir, wal.Options{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return nil, store.ErrNotFound
+	return log
 }
 
-func (m *memory) Keys(table string) (keys []string, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for name := range m.values {
-		if key, ok := strings.CutPrefix(name, table+"/"); ok {
-			keys = append(keys, key)
+// openLog opens a log, of which tokens may have been used before.
+func openLog(t *testing.T, log *wal.Log, tokens *Tokens) {
+	t.Helper()
+	if err := log.Open(noViews{}); err != nil {
+		t.Fatal(err)
+	}
+	if tokens != nil {
+		if err := tokens.Load(log.Salt()); err != nil {
+			t.Fatal(err)
 		}
 	}
-	return keys, nil
 }
 
-func (m *memory) Put(pairs ...store.Pair) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.values == nil {
-		m.values = map[string][]byte{}
+// closeLog ends a process.
+func closeLog(t *testing.T, log *wal.Log) {
+	t.Helper()
+	if err := errors.Join(log.Flush(), log.Close()); err != nil {
+		t.Fatal(err)
 	}
-	for _, p := range pairs {
-		if m.values[p.Table+"/"+p.Key] = bytes.Clone(p.Value); p.Value == nil {
-			delete(m.values, p.Table+"/"+p.Key)
-		}
+}
+
+// openIn returns the tokens in a log.
+func openIn(t *testing.T, a *apiserver, log *wal.Log) *Tokens {
+	t.Helper()
+	return openWith(t, a, log.Table("tokens"), log.Salt())
+}
+
+// contents returns all that is in a table.
+func contents(t *testing.T, disk *wal.Table) string {
+	t.Helper()
+	var all strings.Builder
+	if err := disk.Load(func(key string, value []byte) error {
+		fmt.Fprintf(&all, "%s=%s\n", key, value)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
 	}
-	return nil
+	return all.String()
 }
 
 var salt = []byte("a salt of thirty-two bytes, fixed")
 
 // open returns the tokens in a table, with the clock of the synctest bubble.
-func open(t *testing.T, a *apiserver, disk *memory, more ...func(*Options)) *Tokens {
+func open(t *testing.T, a *apiserver, disk *wal.Table, more ...func(*Options)) *Tokens {
+	t.Helper()
+	return openWith(t, a, disk, salt, more...)
+}
+
+func openWith(t *testing.T, a *apiserver, disk *wal.Table, salt []byte, more ...func(*Options)) *Tokens {
 	t.Helper()
 	o := Options{
 		Upstream: a,

@@ -9,12 +9,10 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/edgehub-io/edgehub/cache/fairqueue"
-	"github.com/edgehub-io/edgehub/cache/store"
-	"github.com/edgehub-io/edgehub/cache/table"
+	wal "github.com/edgehub-io/edgehub/cache/log"
 )
 
 // Options of Tokens. All but Peer, Grace and Refused are required.
@@ -31,8 +29,8 @@ type Options struct {
 	// Background runs a function, with a context that ends when the hub stops. It
 	// returns false if the hub stops already.
 	Background func(func(context.Context)) bool
-	// Table is where known tokens are stored.
-	Table table.Store
+	// Table is where known tokens are stored, by their salted hashes, in hexadecimal.
+	Table *wal.Table
 	// Grace is how long after its expiry a token is accepted while the cloud is away; 0 is
 	// the whole outage.
 	Grace time.Duration
@@ -85,10 +83,10 @@ type record struct {
 	key      string // user key
 	expires  time.Time
 	reviewed time.Time
-	used     atomic.Int64 // in Unix nanoseconds
-	written  atomic.Int64 // used, as stored
 
 	// Guarded by Tokens.mu:
+	used      int64     // in Unix nanoseconds
+	written   int64     // used, as stored
 	confirmed time.Time // when a known token was last reviewed, or was to be
 	secret    secret    // the zero value after a restart
 }
@@ -107,7 +105,7 @@ func New(o Options) *Tokens {
 // Token is a bearer token in a request.
 type Token struct {
 	secret string
-	hash   hash
+	hash   hash // by the salt at that time; see Load
 }
 
 // Authorization returns the header with the token.
@@ -122,35 +120,30 @@ func (t *Tokens) Token(h http.Header) *Token {
 	if secret == "" {
 		return nil
 	}
-	return &Token{secret, t.hash(secret)}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return &Token{secret, t.hashLocked(secret)}
 }
 
-func (t *Tokens) hash(secret string) (h hash) {
-	mac := hmac.New(sha256.New, t.Salt())
+func (t *Tokens) hashLocked(secret string) (h hash) {
+	mac := hmac.New(sha256.New, t.salt)
 	mac.Write([]byte(secret))
 	mac.Sum(h[:0])
 	return h
 }
 
-// Salt returns the salt of Load.
-func (t *Tokens) Salt() []byte {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.salt
-}
-
 // User returns the key of a token's user, or "" if the token is not known.
 func (t *Tokens) User(token *Token) string {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	r := t.tokens[token.hash]
-	t.recallLocked(r, token.secret)
-	t.mu.Unlock()
 	if r == nil {
 		return ""
 	}
-	now := t.opts.Now().UnixNano()
-	r.used.Store(now)
-	if written := r.written.Load(); now-written >= int64(noteUseEvery) && r.written.CompareAndSwap(written, now) {
+	t.recallLocked(r, token.secret)
+	r.used = t.opts.Now().UnixNano()
+	if r.used-r.written >= int64(noteUseEvery) {
+		r.written = r.used
 		t.put(token.hash, r)
 	}
 	return r.key
@@ -189,16 +182,18 @@ func isOver(expires time.Time, grace time.Duration, now time.Time) bool {
 }
 
 // Issued records a token that an apiserver has just issued to this user.
-func (t *Tokens) Issued(secret string, to User) { t.learn(t.hash(secret), secret, to) }
+func (t *Tokens) Issued(secret string, to User) { t.learn(secret, to) }
 
 // learn records the user of a token, and returns the user's key.
-func (t *Tokens) learn(h hash, token string, user User) string {
+func (t *Tokens) learn(token string, user User) string {
 	now := t.opts.Now()
-	r := &record{user: user, key: user.Key(), expires: expiry(token), reviewed: now, secret: secretOf(token)}
-	r.used.Store(now.UnixNano())
-	r.written.Store(now.UnixNano())
+	r := &record{
+		user: user, key: user.Key(), expires: expiry(token), reviewed: now, secret: secretOf(token),
+		used: now.UnixNano(), written: now.UnixNano(),
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	h := t.hashLocked(token)
 	delete(t.failed, h)
 	if old := t.tokens[h]; old != nil && old.user == user {
 		old.confirmed = now
@@ -206,7 +201,7 @@ func (t *Tokens) learn(h hash, token string, user User) string {
 			return old.key // it need not be written every few minutes
 		}
 		r.confirmed = now
-		r.used.Store(old.used.Load())
+		r.used = old.used
 	}
 	t.setLocked(h, r)
 	t.put(h, r)
@@ -217,8 +212,9 @@ func (t *Tokens) learn(h hash, token string, user User) string {
 // refused forgets a token that apiservers refuse.
 func (t *Tokens) refused(token *Token) {
 	t.mu.Lock()
-	known := t.tokens[token.hash]
-	t.removeLocked(token.hash)
+	h := t.hashLocked(token.secret)
+	known := t.tokens[h]
+	t.removeLocked(h)
 	t.mu.Unlock()
 	if known != nil && t.opts.Refused != nil {
 		t.opts.Refused(token.secret, known.user.Name)
@@ -237,7 +233,7 @@ func (t *Tokens) removeLocked(h hash) {
 	if r := t.tokens[h]; r != nil {
 		t.discountLocked(r)
 		delete(t.tokens, h)
-		_ = t.opts.Table.Put(store.Pair{Table: tableTokens, Key: h.String()}) // the name is valid
+		t.opts.Table.Delete(h.String())
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cache/store"
+	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
 // account is a service account.
@@ -36,7 +36,7 @@ func (t *Tokens) users(tb *testing.T) map[string]int {
 
 func TestAUserWithTooManyTokensLosesOnlyItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tokens := open(t, newAPIServer(t), &memory{})
+		tokens := open(t, newAPIServer(t), memory(t))
 		victim, kept := account("ns", "victim"), account("other", "pod")
 		tokens.Issued("victim", victim)
 		tokens.Issued("kept", kept)
@@ -72,15 +72,15 @@ func TestAUserWithTooManyTokensLosesOnlyItsOwn(t *testing.T) {
 
 func TestTokensAreKnownAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var disk memory
+		disk := memory(t)
 		a := newAPIServer(t, "a")
-		tokens := open(t, a, &disk)
+		tokens := open(t, a, disk)
 		tokens.identify(t, "a")
 		tokens.Issued("b", account("ns", "b"))
-		if keys, _ := disk.Keys(tableTokens); strings.Contains(strings.Join(keys, " "), "user-of-a") {
+		if keys := disk.Keys(); len(keys) != 2 || strings.Contains(strings.Join(keys, " "), "user-of-a") {
 			t.Errorf("the user is in a key: %v", keys)
 		}
-		again := open(t, a, &disk)
+		again := open(t, a, disk)
 		if got := again.offline("a"); got != keyOfA {
 			t.Errorf("after a restart: %q", got)
 		}
@@ -90,33 +90,81 @@ func TestTokensAreKnownAfterARestart(t *testing.T) {
 		if again.identify(t, "a"); a.count() != 1 {
 			t.Errorf("%d reviews", a.count())
 		}
-		clear(disk.values) // another file takes the place of a damaged one
-		if err := again.Load(salt); err != nil || again.offline("a") != keyOfA || open(t, a, &disk).offline("a") != keyOfA {
-			t.Errorf("with a new file it is %q's, and then %q's, %v", again.offline("a"), open(t, a, &disk).offline("a"), err)
-		}
-		if err := again.Load([]byte("another salt")); err != nil || again.offline("a") != "" {
-			t.Errorf("with another salt: %q, %v", again.offline("a"), err)
-		}
 		again.users(t)
 	})
 }
 
+// What is in a file that is opened late was hashed by another salt. What memory has learned until then is newer.
+func TestTokensOfAFileThatIsOpenedLate(t *testing.T) {
+	before, since := account("ns", "before").Key(), account("ns", "since").Key()
+	for name, test := range map[string]struct {
+		inFile []string          // tokens of the last process
+		want   map[string]string // users by token: of no others anything is left
+	}{
+		"a new file":                             {nil, map[string]string{"new": since}},
+		"a file with other tokens":               {[]string{"old"}, map[string]string{"old": before, "new": since}},
+		"a file in which one is somebody else's": {[]string{"old", "new"}, map[string]string{"old": before, "new": since}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, a := t.TempDir(), newAPIServer(t)
+			a.users["new"] = authenticationv1.UserInfo{Username: account("ns", "since").Name, UID: account("ns", "since").UID}
+			if len(test.inFile) > 0 {
+				first := newLog(t, dir)
+				tokens := openIn(t, a, first)
+				for _, secret := range test.inFile {
+					tokens.Issued(secret, account("ns", "before"))
+				}
+				openLog(t, first, tokens)
+				closeLog(t, first)
+			}
+			late := newLog(t, dir)
+			tokens := openIn(t, a, late)
+			tokens.Issued("new", account("ns", "since"))
+			underWay := tokens.bearer("new")
+			openLog(t, late, tokens)
+			if user, err := tokens.Identify(t.Context(), underWay); err != nil || user != since {
+				t.Errorf("of a request that was under way it is %q's, %v", user, err)
+			}
+			if got := tokens.Newest(since); got != "new" {
+				t.Errorf("memory has %q of the user", got)
+			}
+			for _, when := range []string{"when it is open", "after a restart"} {
+				for secret, want := range test.want {
+					if got := tokens.offline(secret); got != want {
+						t.Errorf("%s, %s is %q's, want %q", when, secret, got, want)
+					}
+				}
+				onDisk, known := late.Table("tokens").Keys(), 0
+				for _, n := range tokens.users(t) {
+					known += n
+				}
+				if known != len(test.want) || len(onDisk) != known {
+					t.Errorf("%s, %d tokens are known, and on disk are %v", when, known, onDisk)
+				}
+				closeLog(t, late)
+				late = newLog(t, dir)
+				openLog(t, late, nil)
+				tokens = openIn(t, a, late)
+			}
+			closeLog(t, late)
+		})
+	}
+}
+
 func TestUntrustedTokensOnDiskAreIgnored(t *testing.T) {
-	var disk memory
+	disk := memory(t)
 	a := newAPIServer(t)
-	tokens := open(t, a, &disk)
+	tokens := open(t, a, disk)
 	h := tokens.bearer("a").hash.String()
 	noUser := []byte(`{"user":"jwt:iss|system:serviceaccount:ns:a","accepted":"2026-11-21T12:00:00Z"}`)
 	for key, value := range map[string][]byte{
 		h: noUser, "ab": noUser, h + "00": noUser, "x" + h[1:]: []byte(`{"user":{"name":"x"}}`), tokens.bearer("damaged").hash.String(): []byte("{"),
 	} {
-		if err := disk.Put(store.Pair{Table: tableTokens, Key: key, Value: value}); err != nil {
-			t.Fatal(err)
-		}
+		disk.Put(key, value)
 	}
-	again := open(t, a, &disk)
-	if n := len(again.tokens); n != 0 {
-		t.Errorf("%d tokens are known", n)
+	again := open(t, a, disk)
+	if n := len(again.tokens); n != 0 || len(disk.Keys()) != 0 {
+		t.Errorf("%d tokens are known, and these are left: %s", n, contents(t, disk))
 	}
 }
 
@@ -133,7 +181,7 @@ func TestHowLongATokenIsValidOffline(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			tokens := open(t, newAPIServer(t), &memory{}, func(o *Options) {
+			tokens := open(t, newAPIServer(t), memory(t), func(o *Options) {
 				o.Grace, o.Now = test.grace, func() time.Time { return time.Unix(expires, 0).Add(test.after) }
 			})
 			user := account("ns", "a")
@@ -154,17 +202,17 @@ func TestHowLongATokenIsValidOffline(t *testing.T) {
 
 func TestTheUseOfATokenIsWrittenOnceAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var disk memory
-		tokens := open(t, newAPIServer(t), &disk)
+		disk := memory(t)
+		tokens := open(t, newAPIServer(t), disk)
 		tokens.Issued("a", account("ns", "a"))
-		clear(disk.values)
+		disk.Delete(disk.Keys()...)
 		tokens.offline("a")
-		if keys, _ := disk.Keys(tableTokens); len(keys) != 0 {
+		if len(disk.Keys()) != 0 {
 			t.Error("each use of a token is written")
 		}
 		time.Sleep(noteUseEvery)
 		tokens.offline("a")
-		if keys, _ := disk.Keys(tableTokens); len(keys) != 1 {
+		if len(disk.Keys()) != 1 {
 			t.Error("the use of a token is not written")
 		}
 	})

@@ -57,7 +57,7 @@ func (l *Log) checkLocked(c *Change) error {
 	for i := range c.Put {
 		for _, b := range c.Put[i].Bodies {
 			if b.Bytes == nil && !l.hasLocked(b.Sum) {
-				return fmt.Errorf("put a row of %q: %w", c.Table, ErrNoBody)
+				return fmt.Errorf("put a row: %w", ErrNoBody)
 			}
 		}
 	}
@@ -73,6 +73,13 @@ func (l *Log) hasLocked(sum Sum) bool {
 	}
 	_, ok := l.file.index[sum]
 	return ok
+}
+
+// Has reports whether a row can be put with a body without its bytes. It does no I/O.
+func (l *Log) Has(sum Sum) bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.hasLocked(sum)
 }
 
 // Holds reports whether a body waits for a commit, or is in the file and known to be whole: this process has written it

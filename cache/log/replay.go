@@ -139,6 +139,11 @@ func (r *loader) lose(cause error) {
 	if r.all {
 		r.state.Lost(cause)
 	}
+	for name, rows := range r.tables { // a row may have been deleted: a token that was revoked, an answer that is another one now
+		if name != tableSalt && !slices.Contains(r.opts.Keep, name) {
+			clear(rows)
+		}
+	}
 }
 
 // heldCommit is a commit of which bodies are missing: it counts if it was synced once.

@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -38,19 +39,13 @@ func (r *Request) Get() (*http.Response, error) {
 	if err != nil {
 		return ErrorResponse(r.HTTP, err)
 	}
-	for _, o := range inAcceptOrder(r.Query.Accept) {
-		for _, in := range o.from {
-			for i := range copies {
-				s := Source{View: copies[i].View, Repr: o.to}
-				if s.View.Repr != in || !s.convertible() {
-					continue
-				}
-				res, failed := r.object(&copies[i], o.to)
-				if failed == nil {
-					return res, nil
-				}
-				err = failed // another view may have an undamaged copy
+	for _, to := range inAcceptOrder(r.Query.Accept) {
+		for _, c := range inOrderOfUse(copies, to) {
+			res, failed := r.object(&c, to)
+			if failed == nil {
+				return res, nil
 			}
+			err = failed // another view may have an undamaged copy
 		}
 	}
 	if err != nil {
@@ -62,15 +57,32 @@ func (r *Request) Get() (*http.Response, error) {
 	return nil, derived.ErrOnlyMetadata
 }
 
+// inOrderOfUse returns the copies from which an answer can be made, those first that need not be converted.
+func inOrderOfUse(copies []view.Copy, to negotiation.Representation) []view.Copy {
+	usable := slices.DeleteFunc(slices.Clone(copies), func(c view.Copy) bool {
+		return !c.Whole() && c.Repr.Metadata != to.Metadata || !convertible(c.Type, c.Repr, to)
+	})
+	rank := func(c view.Copy) int {
+		switch {
+		case c.Repr == to:
+			return 0
+		case c.Repr.Metadata == to.Metadata:
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(usable, func(a, b view.Copy) int { return cmp.Compare(rank(a), rank(b)) })
+	return usable
+}
+
 // object answers with one object.
 func (r *Request) object(c *view.Copy, to negotiation.Representation) (*http.Response, error) {
-	c.View.Touch(r.Answers.Now())
-	c.View.NoteRead(c.Name)
+	c.Touch(r.Answers.Now())
 	limit := pieceSize
-	if c.View.Repr != to {
+	if c.Repr != to {
 		limit = convertedPieceSize
 	}
-	if c.Entry.Size > limit {
+	if c.Size() > limit {
 		return r.largeObject(c, to)
 	}
 	o, err := c.Object()

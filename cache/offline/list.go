@@ -97,18 +97,18 @@ func (r *Request) listBody(src *Source, snap *view.Snapshot) (*listBody, error) 
 // sizes returns the sizes of the encoded items. A list in protobuf begins with its length, so
 // items that are converted or overlaid are encoded twice.
 func (b *listBody) sizes() (sizes wire.ItemSizes, err error) {
-	members, changes := b.Snapshot.Members, len(b.Derived) > 0 || b.source.converts()
+	members, changes := b.Snapshot.Members, len(b.Derived) > 0 || b.converts
 	if changes && b.source.Repr.Encoding == wire.JSON {
 		return wire.UnknownSizes(len(members)), nil
 	}
-	if !b.source.converts() {
-		b.Snapshot.Members = nil
-		for _, m := range members {
-			if b.Derived[m.Name] != nil {
-				b.Snapshot.Members = append(b.Snapshot.Members, m)
-				continue
-			}
-			sizes.Add(m.Size)
+	b.Snapshot.Members = nil
+	for i := range members {
+		m := &members[i]
+		size, asIs := m.SizeIn(b.source.Repr.Encoding)
+		if b.Derived[m.Name] != nil || !asIs || b.source.View.Key.Metadata != b.source.Repr.Metadata {
+			b.Snapshot.Members = append(b.Snapshot.Members, *m)
+		} else {
+			sizes.Add(size)
 		}
 	}
 	defer func() { b.Snapshot.Members = members }()
@@ -176,7 +176,7 @@ func (b *listBody) fill() {
 func (b *listBody) end() {
 	b.to = &Workspace{}
 	if err := b.list.Close(); err != nil { // the items have other sizes than those in Content-Length
-		b.err = b.source.View.ReadFailed(b.Snapshot.Version, err)
+		b.err = fmt.Errorf("end list: %w", err)
 		return
 	}
 	b.Out.fill(b.production, b.to)

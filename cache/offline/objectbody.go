@@ -8,8 +8,8 @@ import (
 	"net/http"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/log"
 	"github.com/edgehub-io/edgehub/cache/negotiation"
-	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -22,7 +22,7 @@ type objectBody struct {
 	request *Request
 	copy    view.Copy
 	to      negotiation.Representation
-	reader  *store.Reader // keeps the copy on disk
+	reader  *log.Reader // with which the copy can be read
 	out     waiting
 	hash    uint64 // of the whole body, once it was encoded
 	size    int64
@@ -35,7 +35,7 @@ var errOtherBody = errors.New("the object has changed while it was read")
 
 // largeObject answers with one object that is larger than a piece of a list.
 func (r *Request) largeObject(c *view.Copy, to negotiation.Representation) (*http.Response, error) {
-	b := &objectBody{request: r, copy: *c, to: to, reader: c.View.NewReader()}
+	b := &objectBody{request: r, copy: *c, to: to, reader: c.NewReader()}
 	if b.fill(); b.err != nil && !errors.Is(b.err, io.EOF) {
 		b.reader.Close()
 		return r.conversionFailed(to, b.err)
@@ -47,7 +47,9 @@ func (r *Request) largeObject(c *view.Copy, to negotiation.Representation) (*htt
 func (b *objectBody) fill() {
 	production, all := b.request.Answers.production, false
 	err := production.run(b.request.HTTP.Context(), b.request.Query.User, func(w *Workspace) error {
-		o, err := b.copy.Object()
+		b.reader.Lend(w.read)
+		defer func() { w.read = b.reader.Reclaim() }()
+		o, err := b.copy.ObjectBy(b.reader)
 		if err != nil {
 			return err
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/derived"
 	"github.com/edgehub-io/edgehub/cache/fairqueue"
 	"github.com/edgehub-io/edgehub/cache/quota"
-	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/view"
+	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // Bounds on the memory of offline answers of all users.
@@ -86,6 +86,7 @@ type Pieces struct {
 	source     *Source
 	Snapshot   *view.Snapshot
 	Derived    derived.Status // in the snapshot
+	converts   bool           // objects of the snapshot
 	size       int            // pieceSize or convertedPieceSize
 	Out        waiting
 }
@@ -94,29 +95,29 @@ type Pieces struct {
 // must close it, which closes the snapshot. Its error is damage that is known already.
 func (r *Request) Pieces(src *Source, snap *view.Snapshot) (Pieces, error) {
 	if err := snap.Check(); err != nil {
-		return Pieces{}, src.View.ReadFailed(snap.Version, err)
+		return Pieces{}, err
 	}
-	size := pieceSize
-	if src.converts() {
+	size, converts := pieceSize, src.View.Key.Metadata != src.Repr.Metadata || snap.Converts()
+	if converts {
 		size = convertedPieceSize
 	}
 	var all derived.Status
 	if src.Repr.Metadata == "" {
 		all = r.Answers.Derived.List(src.Of(), snap)
 	}
-	return Pieces{production: r.Answers.production, ctx: r.HTTP.Context(), user: r.Query.User, source: src, Snapshot: snap, Derived: all, size: size}, nil
+	return Pieces{production: r.Answers.production, ctx: r.HTTP.Context(), user: r.Query.User, source: src, Snapshot: snap, Derived: all, converts: converts, size: size}, nil
 }
 
 // Next calls add for the next objects, in the requested representation, and then fills Out with
 // the bytes that add has written to the workspace. An object is valid until add returns. If
 // Out has not enough room, the next call repeats the same objects.
 func (p *Pieces) Next(add func(w *Workspace, object []byte) error) (again bool, err error) {
-	members, reader := p.Snapshot.Members, p.Snapshot.Reader
+	members, reader, t := p.Snapshot.Members, p.Snapshot.Reader, p.source.View.ItemType()
 	err = p.production.run(p.ctx, p.user, func(w *Workspace) error {
 		reader.Lend(w.read)
 		defer func() { w.read = reader.Reclaim() }()
-		err := p.Snapshot.Next(p.size, func(o store.Object) error {
-			object, err := p.source.Object(p.Derived[o.Name], o.Bytes)
+		err := p.Snapshot.Next(p.size, func(name string, e wire.Encoding, bare []byte) error {
+			object, err := p.source.Object(p.Derived[name], view.Object{Type: t, Repr: p.source.View.Repr(e), Bare: bare})
 			if err != nil {
 				return err
 			}
@@ -127,9 +128,6 @@ func (p *Pieces) Next(add func(w *Workspace, object []byte) error) (again bool, 
 		}
 		return err
 	})
-	if err != nil && p.ctx.Err() == nil {
-		err = p.source.View.ReadFailed(p.Snapshot.Version, err)
-	}
 	return again, err
 }
 

@@ -10,43 +10,21 @@ import (
 	"github.com/edgehub-io/edgehub/cache/derived"
 	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// offer is an entry of an Accept header, and the representations of cached objects that can
-// serve it: itself first, and then those that are converted.
-type offer struct {
-	to   negotiation.Representation
-	from []negotiation.Representation
-}
-
 // inAcceptOrder returns the entries of an Accept header, in the order in which an apiserver
 // chooses from them. All conversions to one entry come before the next entry: a client that
 // prefers the metadata of objects, and names plain JSON last, may be unable to read more.
-func inAcceptOrder(accept string) []offer {
-	var offers []offer
-	for _, to := range negotiation.Acceptable(accept) {
-		if to.Cacheable() {
-			offers = append(offers, offer{to, convertibleTo(to)})
-		}
-	}
-	return offers
+func inAcceptOrder(accept string) []negotiation.Representation {
+	return slices.DeleteFunc(negotiation.Acceptable(accept), func(r negotiation.Representation) bool { return !r.Cacheable() })
 }
 
-// convertibleTo returns the representations that can be converted to r, r itself first.
-func convertibleTo(r negotiation.Representation) []negotiation.Representation {
-	all := []negotiation.Representation{r}
-	for _, metadata := range slices.Compact([]string{r.Metadata, ""}) {
-		for _, e := range []wire.Encoding{wire.Protobuf, wire.JSON} {
-			if other := (negotiation.Representation{Encoding: e, Metadata: metadata}); other != r {
-				all = append(all, other)
-			}
-		}
-	}
-	return all
+// convertible reports whether convertBare can convert objects of type t.
+func convertible(t wire.TypeMeta, from, to negotiation.Representation) bool {
+	return from == to || from.Metadata != to.Metadata || convert.Knows(t)
 }
 
 // convertBare converts a bare object of type t between representations.
@@ -75,46 +53,48 @@ func (s *Source) Member(name string) (view.Entry, bool) {
 	if !ok || s.filter.ByName() {
 		return e, ok && s.filter.Name(name)
 	}
-	bare, err := s.View.Read(name, e)
-	return e, err == nil && s.filter.Name(name) && s.selects(bare)
+	o, err := s.View.Read(name, e)
+	return e, err == nil && s.filter.Name(name) && s.selects(o.Repr.Encoding, o.Bare)
 }
 
 // Of is the source as package derived sees it.
 func (s *Source) Of() *derived.Of { return &derived.Of{View: s.View, Member: s.Member} }
 
 // selects reports whether the query selects an object by its labels.
-func (s *Source) selects(bare []byte) bool {
-	m, err := wire.Inspect(s.View.Repr.Encoding, bare)
+func (s *Source) selects(e wire.Encoding, bare []byte) bool {
+	m, err := wire.Inspect(e, bare)
 	return err == nil && s.filter.Labels(&m)
 }
 
-// converts reports whether the view has another representation than the answer.
-func (s *Source) converts() bool { return s.View.Repr != s.Repr }
-
 // convertible reports whether Object can convert the view's objects.
 func (s *Source) convertible() bool {
-	return !s.converts() || s.Repr.Metadata != s.View.Repr.Metadata || convert.Knows(s.ItemType())
+	if s.Repr.Metadata != s.View.Key.Metadata || convert.Knows(s.View.ItemType()) {
+		return true
+	}
+	snap := s.View.Snapshot(s.Repr.Encoding)
+	if snap == nil {
+		return false
+	}
+	defer snap.Close()
+	return !snap.Converts()
 }
 
 // Object returns an object in the representation of the answer: as it is cached, or, with an update,
-// derived. bare is the cached object.
-func (s *Source) Object(u *derived.Update, bare []byte) ([]byte, error) {
+// derived.
+func (s *Source) Object(u *derived.Update, cached view.Object) ([]byte, error) {
 	if u != nil {
-		o, err := u.In(s.View, bare)
+		o, err := u.In(s.View, cached)
 		if err != nil {
 			return nil, err
 		}
 		return convertBare(o.Bare, o.Type, o.Repr, s.Repr)
 	}
-	if !s.converts() { // without the lock of ItemType
-		return bare, nil
-	}
-	return convertBare(bare, s.View.ItemType(), s.View.Repr, s.Repr)
+	return convertBare(cached.Bare, cached.Type, cached.Repr, s.Repr)
 }
 
 // ItemType returns the type of the objects that Object returns.
 func (s *Source) ItemType() wire.TypeMeta {
-	if s.Repr.Metadata != s.View.Repr.Metadata {
+	if s.Repr.Metadata != s.View.Key.Metadata {
 		return convert.MetadataType
 	}
 	return s.View.ItemType()
@@ -122,7 +102,7 @@ func (s *Source) ItemType() wire.TypeMeta {
 
 // Meta converts the metadata of the view's list.
 func (s *Source) Meta(m wire.ListMeta) wire.ListMeta {
-	if s.Repr.Metadata != s.View.Repr.Metadata {
+	if s.Repr.Metadata != s.View.Key.Metadata {
 		m.TypeMeta = wire.TypeMeta{APIVersion: convert.MetadataType.APIVersion, Kind: convert.MetadataType.Kind + "List"}
 		m.Sorted = false
 	}
@@ -137,11 +117,11 @@ func (s *Source) Meta(m wire.ListMeta) wire.ListMeta {
 // the client has seen in this, or an earlier, entry.
 func (r *Request) Read() (*Source, *view.Snapshot, error) {
 	behind, seen := false, ""
-	for _, o := range inAcceptOrder(r.Query.Accept) {
-		if own := r.Answers.Views.Find(r.Query.Key(o.to)); own != nil {
+	for _, to := range inAcceptOrder(r.Query.Accept) {
+		if own := r.Answers.Views.Find(r.Query.Key(to)); own != nil {
 			seen = versions.Higher(seen, own.Latest())
 		}
-		src, snap, err := r.newest(o, seen)
+		src, snap, err := r.newest(to, seen)
 		switch {
 		case errors.Is(err, view.ErrBehind):
 			behind = true
@@ -157,8 +137,8 @@ func (r *Request) Read() (*Source, *view.Snapshot, error) {
 
 // newest returns the newest source for one entry of the Accept header, and its snapshot; none if there
 // is no source, and view.ErrBehind if it is older than what was seen.
-func (r *Request) newest(o offer, seen string) (*Source, *view.Snapshot, error) {
-	src := r.source(o)
+func (r *Request) newest(to negotiation.Representation, seen string) (*Source, *view.Snapshot, error) {
+	src := r.source(to)
 	if src == nil {
 		return nil, nil, nil
 	}
@@ -170,17 +150,17 @@ func (r *Request) newest(o offer, seen string) (*Source, *view.Snapshot, error) 
 		snap.Close()
 		return nil, nil, view.ErrBehind
 	}
-	if src.filter == nil && !src.converts() {
+	if src.filter == nil && src.View.Key.Metadata == to.Metadata {
 		return src, snap, nil
 	}
-	own := r.Answers.Views.Acquire(r.Query.Key(o.to))
+	own := r.Answers.Views.Acquire(r.Query.Key(to))
 	defer own.Release()
-	exact, err := own.Snapshot()
+	exact := own.Snapshot(to.Encoding)
 	switch {
-	case exact == nil || err != nil:
+	case exact == nil:
 	case versions.Compare(exact.Version, seen) >= 0 && slices.EqualFunc(exact.Members, snap.Members, sameVersion):
 		snap.Close()
-		return &Source{View: own, Repr: o.to}, exact, nil
+		return &Source{View: own, Repr: to}, exact, nil
 	default:
 		exact.Close()
 	}
@@ -190,25 +170,28 @@ func (r *Request) newest(o offer, seen string) (*Source, *view.Snapshot, error) 
 	return src, snap, nil
 }
 
-func sameVersion(a, b store.Member) bool {
-	return a.Name == b.Name && a.ResourceVersion == b.ResourceVersion
+func sameVersion(a, b view.Member) bool {
+	return a.Name == b.Name && a.Version == b.Version
 }
 
 // source returns the newest source for one entry of the Accept header, or nil: of those with the same
 // version the one that has the least to convert, and to leave out.
-func (r *Request) source(o offer) *Source {
+func (r *Request) source(to negotiation.Representation) *Source {
 	var best, read *Source
-	key := r.Query.Key(o.to)
+	key := r.Query.Key(to)
 	for _, v := range r.Answers.Views.Of(r.Query.UserResource()) {
 		filter, ok := key.Within(&v.Key)
-		if !ok || !slices.Contains(o.from, v.Repr) || v.Denied() || v.Position() == "" {
+		if !ok || v.Key.Metadata != "" && v.Key.Metadata != to.Metadata || v.Denied() || v.Position() == "" {
 			continue
 		}
-		s := &Source{View: v, Repr: o.to, filter: filter}
-		if filter == nil && (read == nil || s.compare(read, o) > 0) {
+		if v.Key.Encoding != key.Encoding && v.Key.Metadata == to.Metadata {
+			continue // of a type that cannot be converted
+		}
+		s := &Source{View: v, Repr: to, filter: filter}
+		if filter == nil && (read == nil || s.compare(read) > 0) {
 			read = s
 		}
-		if v.Usable() && s.convertible() && (best == nil || s.compare(best, o) > 0) {
+		if v.Usable() && s.convertible() && (best == nil || s.compare(best) > 0) {
 			best = s
 		}
 	}
@@ -220,40 +203,40 @@ func (r *Request) source(o offer) *Source {
 }
 
 // compare orders sources by version, and then from the worst to the best.
-func (s *Source) compare(other *Source, o offer) int {
+func (s *Source) compare(other *Source) int {
 	rank := func(s *Source) int {
-		if s.filter != nil {
-			return -len(o.from)
+		switch {
+		case s.filter != nil:
+			return 0
+		case s.View.Key.Metadata != s.Repr.Metadata:
+			return 1
 		}
-		return -slices.Index(o.from, s.View.Repr)
+		return 2
 	}
 	return cmp.Or(versions.Compare(s.View.Position(), other.View.Position()), cmp.Compare(rank(s), rank(other)))
 }
 
 // snapshot returns the members of a source that the query selects; nil if it can answer no more.
 func (r *Request) snapshot(s *Source) (*view.Snapshot, error) {
-	snap, err := s.View.Snapshot()
-	if snap == nil || err != nil || s.filter == nil {
-		return snap, err
+	snap := s.View.Snapshot(s.Repr.Encoding)
+	if snap == nil || s.filter == nil {
+		return snap, nil
 	}
-	err = snap.Narrow(s.read.Key, func() ([]store.Member, error) { return r.selected(s, snap) })
+	err := snap.Narrow(s.read.Key, func() ([]view.Member, error) { return r.selected(s, snap) })
 	if err != nil {
 		snap.Close()
-		if r.HTTP.Context().Err() == nil {
-			err = s.View.ReadFailed(snap.Version, err)
-		}
 		return nil, err
 	}
 	return snap, nil
 }
 
 // selected returns the members of a snapshot that the query selects. It removes them from the snapshot.
-func (r *Request) selected(s *Source, snap *view.Snapshot) (members []store.Member, err error) {
+func (r *Request) selected(s *Source, snap *view.Snapshot) (members []view.Member, err error) {
 	members, unknown := s.known(snap)
 	for snap.Members = unknown; len(snap.Members) > 0 && err == nil; {
 		err = r.Answers.production.run(r.HTTP.Context(), r.Query.User, func(*Workspace) error {
-			return snap.Next(pieceSize, func(o store.Object) error {
-				if s.selects(o.Bytes) {
+			return snap.Next(pieceSize, func(_ string, e wire.Encoding, bare []byte) error {
+				if s.selects(e, bare) {
 					members = append(members, unknown[0])
 				}
 				unknown = unknown[1:]
@@ -261,13 +244,13 @@ func (r *Request) selected(s *Source, snap *view.Snapshot) (members []store.Memb
 			})
 		})
 	}
-	slices.SortFunc(members, func(a, b store.Member) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(members, func(a, b view.Member) int { return strings.Compare(a.Name, b.Name) })
 	return members, err
 }
 
 // known returns which members the query selects, and of which only their labels show that: those that
 // have changed since the query was read.
-func (s *Source) known(snap *view.Snapshot) (members, unknown []store.Member) {
+func (s *Source) known(snap *view.Snapshot) (members, unknown []view.Member) {
 	version, before := s.read.Members()
 	if versions.Compare(version, snap.Version) > 0 {
 		version = "" // it is later, but cannot answer itself
@@ -277,7 +260,7 @@ func (s *Source) known(snap *view.Snapshot) (members, unknown []store.Member) {
 		case !s.filter.Name(m.Name):
 		case s.filter.ByName():
 			members = append(members, m)
-		case versions.Compare(m.ResourceVersion, version) > 0:
+		case versions.Compare(m.Version, version) > 0:
 			unknown = append(unknown, m)
 		default:
 			if _, had := view.FindMember(before, m.Name); had {
@@ -291,14 +274,14 @@ func (s *Source) known(snap *view.Snapshot) (members, unknown []store.Member) {
 // unanswerable returns why no view can answer a list or watch.
 func (r *Request) unanswerable() error {
 	err := r.unknown()
-	for _, v := range r.Answers.Views.Representations(r.Query) {
+	for _, v := range r.Answers.Views.Forms(r.Query) {
 		switch {
 		case v.Denied():
 			return view.ErrDenied
 		case v.Behind() && v.Position() != "":
 			err = view.ErrBehind
 		case !v.Usable():
-		case v.Repr.Metadata != "":
+		case v.Key.Metadata != "":
 			err = derived.ErrOnlyMetadata
 		default:
 			err = NotAcceptable(r.Query)

@@ -1,8 +1,6 @@
 package query
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/json"
 	"strings"
 
@@ -13,22 +11,21 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/quota"
-	"github.com/edgehub-io/edgehub/cache/store"
+	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// Key identifies a view. It is stored with the view as JSON.
+// Key identifies a view. It is stored with the view as JSON. It has no encoding where the hub can convert one into the other.
 type Key struct {
-	User           string `json:"user"`
-	Group          string `json:"group,omitempty"`
-	Version        string `json:"version"`
-	Resource       string `json:"resource"`
-	Namespace      string `json:"namespace,omitempty"`
-	Labels         string `json:"labels,omitempty"`
-	Fields         string `json:"fields,omitempty"`
-	Representation string `json:"representation"`
-	// Single marks the view of objects that were read one by one. It is never complete, and
-	// has no namespace or selector.
-	Single bool `json:"single,omitempty"`
+	User      string `json:"user"`
+	Group     string `json:"group,omitempty"`
+	Version   string `json:"version"`
+	Resource  string `json:"resource"`
+	Namespace string `json:"namespace,omitempty"`
+	Labels    string `json:"labels,omitempty"`
+	Fields    string `json:"fields,omitempty"`
+	Metadata  string `json:"metadata,omitempty"` // see negotiation.Representation
+	// Encoding is that of objects whose types the hub does not know: it cannot be converted.
+	Encoding string `json:"encoding,omitempty"`
 }
 
 // NodeUser is the user key of the node. Package identity makes those of other users.
@@ -47,26 +44,32 @@ func (k *Key) UserResource() UserResource { return UserResource{k.User, k.GVR()}
 
 // Clone copies the strings: parts of a URL would keep the whole URL in memory.
 func (k Key) Clone() Key {
-	for _, part := range []*string{&k.User, &k.Group, &k.Version, &k.Resource, &k.Namespace, &k.Labels, &k.Fields, &k.Representation} {
+	for _, part := range []*string{&k.User, &k.Group, &k.Version, &k.Resource, &k.Namespace, &k.Labels, &k.Fields, &k.Metadata, &k.Encoding} {
 		*part = strings.Clone(*part)
 	}
 	return k
 }
 
-// Scope returns the scope of the view's objects in the store. It does not depend on the
-// user, so objects that several users read are stored once.
-func (k *Key) Scope() string {
-	return k.GVR().String() + "|" + k.Representation
+// IsValid reports whether there can be a view of this form.
+func (k *Key) IsValid() bool {
+	encoding := k.Encoding
+	if encoding == "" {
+		encoding = wire.JSON.String()
+	}
+	form := negotiation.Representation{Metadata: k.Metadata}
+	for _, e := range []wire.Encoding{wire.JSON, wire.Protobuf} {
+		if e.String() == encoding {
+			form.Encoding = e
+		}
+	}
+	_, err := negotiation.ParseRepresentation(form.String())
+	return err == nil
 }
 
-// Repr returns the representation of the objects, or the zero value if it cannot be parsed:
-// views with that are never kept.
-func (k *Key) Repr() negotiation.Representation {
-	r, err := negotiation.ParseRepresentation(k.Representation)
-	if err != nil {
-		return negotiation.Representation{}
-	}
-	return r
+// Whatever returns the key without the form of its objects.
+func (k Key) Whatever() Key {
+	k.Metadata, k.Encoding = "", ""
+	return k
 }
 
 // Bytes returns the key as it is stored.
@@ -78,17 +81,17 @@ func (k *Key) Bytes() []byte {
 	return b
 }
 
-// ID returns the ID of the view on disk. It reveals nothing about the key without the salt.
-func (k *Key) ID(salt []byte) store.ID {
-	mac := hmac.New(sha256.New, salt)
-	mac.Write(k.Bytes())
-	return store.ID(mac.Sum(nil))
-}
-
 // Proves reports whether the view, once complete, proves that an object does not exist: it
 // selects all objects, or all objects of one name.
 func (k *Key) Proves() bool {
-	return !k.Single && k.Labels == "" && (k.Fields == "" || strings.HasPrefix(k.Fields, OnlyName) && !strings.Contains(k.Fields, ","))
+	return k.Labels == "" && (k.Fields == "" || strings.HasPrefix(k.Fields, OnlyName) && !strings.Contains(k.Fields, ","))
+}
+
+// Covers reports whether the query may select a member of this name.
+func (k *Key) Covers(member string) bool {
+	namespace, name := SplitMember(member)
+	only := k.Name()
+	return (k.Namespace == "" || k.Namespace == namespace) && (only == "" || only == name)
 }
 
 // Name returns the name of the only object that the view selects, or "".
@@ -99,6 +102,14 @@ func (k *Key) Name() string {
 	}
 	name, _ := selector.RequiresExactMatch("metadata.name")
 	return name
+}
+
+// OnlyMember returns the only member that the view can have, or "" if that is not known.
+func (k *Key) OnlyMember() string {
+	if name := k.Name(); name != "" && k.Namespace != "" {
+		return MemberName(k.Namespace, name)
+	}
+	return ""
 }
 
 // Selects reports whether a pod belongs to a view for which Lasting is true.

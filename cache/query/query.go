@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/versions"
 )
@@ -187,13 +188,11 @@ func (q *Query) AnyVersion() bool {
 func (q *Query) Key(r negotiation.Representation) Key {
 	k := Key{
 		User: q.User, Group: q.Resource.Group, Version: q.Resource.Version, Resource: q.Resource.Resource,
-		Representation: r.String(),
+		Namespace: q.Namespace, Labels: q.Labels, Fields: q.Fields, Metadata: r.Metadata,
 	}
-	if q.Verb == "get" {
-		k.Single = true
-		return k
+	if r.Metadata == "" && r.Cacheable() && !convert.KnowsAll(q.Resource.GroupVersion()) {
+		k.Encoding = r.Encoding.String()
 	}
-	k.Namespace, k.Labels, k.Fields = q.Namespace, q.Labels, q.Fields
 	return k
 }
 

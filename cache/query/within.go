@@ -21,7 +21,7 @@ type Filter struct {
 func (k *Key) Within(wider *Key) (f *Filter, ok bool) {
 	same := wider.Namespace == k.Namespace && wider.Labels == k.Labels && wider.Fields == k.Fields
 	switch {
-	case wider.Single || wider.UserResource() != k.UserResource(),
+	case wider.UserResource() != k.UserResource(),
 		wider.Namespace != "" && wider.Namespace != k.Namespace,
 		wider.Labels != "" && wider.Labels != k.Labels,
 		wider.Fields != "" && wider.Fields != k.Fields:

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,11 +18,12 @@ import (
 
 // Table is where answers are on disk.
 type Table interface {
-	// Key returns a salted hash of parts, which is the same after a restart.
+	// Key returns a salted hash of parts, which is the same after a restart. Only a file that is opened late has
+	// another salt.
 	Key(parts ...string) string
-	// Get returns a copy of a value. A value that cannot be read counts as missing.
+	// Get returns a value, which nobody may change. A value that cannot be read counts as missing.
 	Get(key string) (value []byte, ok bool)
-	// Put and Delete queue changes for the disk.
+	// Put and Delete queue changes for the disk. A value that was put is not changed afterwards.
 	Put(key string, value []byte)
 	Delete(keys ...string)
 	// Load calls fn with each value, and deletes those for which fn returns an error.
@@ -53,10 +56,11 @@ type Answers struct {
 	reviews  *reviews          // another one
 	rights   rights
 
-	mu     sync.Mutex // guards what follows, and the entries of all policies
-	table  Table
-	clock  clock
-	marked time.Time // the clock, as it can be found on disk
+	mu       sync.Mutex // guards what follows, and the entries of all policies
+	table    Table
+	clockKey string // of a record with the last known time of the clock; it depends on the table's salt
+	clock    clock
+	marked   time.Time // the clock, as it can be found on disk
 }
 
 // policy determines for one kind of question what is kept of the answer, for how long, and what is
@@ -80,7 +84,7 @@ type Request struct {
 type Response struct {
 	Code   int
 	Header http.Header
-	Body   []byte // not compressed
+	Body   []byte // not compressed; nobody may change it
 }
 
 // New returns empty Answers; Load loads the stored ones.
@@ -95,14 +99,20 @@ func New(o Options) *Answers {
 	return a
 }
 
-// Load replaces the answers by those in a table.
+// Load reads the answers in a table. It is called again when its file was opened late. If that has brought another
+// salt, the answers since the start cannot be found any more, and are forgotten: a file is read only if nothing was
+// listed until then, so they are few, and their clients have just started. They ask again.
 func (a *Answers) Load(t Table) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.table, a.marked = t, time.Time{}
-	for _, p := range a.policies {
-		clear(p.common().entries)
+	if salted := t.Key("clock"); salted != a.clockKey {
+		a.clockKey = salted
+		for _, p := range a.policies {
+			t.Delete(slices.Collect(maps.Keys(p.common().entries))...)
+			clear(p.common().entries)
+		}
 	}
+	a.table, a.marked = t, time.Time{}
 	if err := t.Load(a.load); err != nil {
 		return fmt.Errorf("load the last answers of the apiservers: %w", err)
 	}
@@ -123,19 +133,18 @@ func (a *Answers) load(key string, value []byte) error {
 	if used := r.used(); used.After(a.marked) {
 		a.marked = used
 	}
-	if key == keyClock {
+	if key == a.clockKey {
 		return nil
 	}
 	p := a.policies[r.Policy]
 	if p == nil {
 		return errPolicy
 	}
-	p.common().entries[key] = &entry{record: r, size: int64(len(value))}
+	if entries := p.common().entries; entries[key] == nil { // memory's has the question, too
+		entries[key] = &entry{record: r, size: int64(len(value))}
+	}
 	return nil
 }
-
-// keyClock is the key of a record with the last known time of the clock. All others are hashes.
-const keyClock = "clock"
 
 // mark stores the time, with a precision, so that answers do not last longer after a restart with a clock that was set
 // back.
@@ -145,7 +154,7 @@ func (a *Answers) mark(precision time.Duration) {
 		return
 	}
 	a.marked = now
-	a.table.Put(keyClock, (&record{Used: now.UnixMicro()}).encode(nil))
+	a.table.Put(a.clockKey, (&record{Used: now.UnixMicro()}).encode(nil))
 }
 
 var errPolicy = errors.New("no policy has such answers")
@@ -166,5 +175,5 @@ func (a *Answers) policyOf(r *Request) policy {
 // body. It keeps no reference to its arguments. After an error the answer cannot be repeated.
 func (a *Answers) Keep(r *Request, res *Response) error { return a.policyOf(r).keep(r, res) }
 
-// Answer answers a request that Answers wants, without an apiserver. The response is the caller's.
+// Answer answers a request that Answers wants, without an apiserver. The response is the caller's, but for its body.
 func (a *Answers) Answer(r *Request) (*Response, error) { return a.policyOf(r).answer(r) }

@@ -32,6 +32,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
+	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 const (
@@ -210,7 +211,7 @@ func (c *Checks) list(ctx context.Context, v *view.View, template *http.Request)
 		params.Set("fieldSelector", v.Key.Fields)
 	}
 	req.URL.RawQuery = params.Encode()
-	req.Header.Set("Accept", v.Repr.AcceptList())
+	req.Header.Set("Accept", v.Repr(wire.JSON).AcceptList())
 	req.Header.Set("Accept-Encoding", "gzip") // the link may be slow
 	res, err := c.Up.RoundTrip(req)
 	if err != nil {

@@ -127,12 +127,12 @@ func (s *Spool) putLocked(h head, event runtime.Object) error {
 	}
 	if e == nil {
 		e = &entry{number: s.last + 1, name: h.name()}
-		s.push(e)
+		s.pushLocked(e, nil)
 		s.metrics.added.Inc()
 	}
 	s.table.Put(key(e.number), value)
 	e.size, e.owner = size, h.owner
-	s.addBytes(grown)
+	s.addBytesLocked(grown)
 	return nil
 }
 

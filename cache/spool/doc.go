@@ -21,14 +21,14 @@
 //
 // Events of the node are sent as the node, also after a restart of the hub. Events of a caller
 // with a bearer token are sent with that token, which is kept in memory only. After a restart
-// they cannot be sent: Open drops them, and reports their number in a log line and a metric.
+// they cannot be sent: Load drops them, and reports their number in a log line and a metric.
 //
 // # Delivery
 //
 // Events are sent one after the other, oldest first. Each has its name before it is sent, so a
 // repeated POST gets 409, which counts as sent.
 // An event is sent twice only if it was deleted in the cloud in between. It is lost if the hub
-// is killed within a second after accepting it (see writeback.Writer), if the spool is full (the
+// is killed within about a second after accepting it (see package log), if the spool is full (the
 // tenant that holds the most gets 503, and loses its oldest events to others: see package
 // quota), or if an apiserver does not take it.
 //
@@ -40,6 +40,7 @@
 //
 // # Life cycle
 //
-// Open reads the spooled events; Add accepts events while the cloud is away; Replay sends them
-// when it is back, until none is left. A Spool is safe for concurrent use.
+// Load reads the spooled events; Add accepts events while the cloud is away; Replay sends them
+// when it is back, until none is left. If the file is opened late, what Load reads needs another
+// Replay. A Spool is safe for concurrent use.
 package spool

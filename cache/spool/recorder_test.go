@@ -34,7 +34,7 @@ type answered struct {
 // TestClientGosRecorder has the recorder that a kubelet uses say the same three times,
 // and again after the spool has been emptied: it must never give up on an event.
 func TestClientGosRecorder(t *testing.T) {
-	s := open(t, memory{}, spool.Options{})
+	s := open(t, memory(t), spool.Options{})
 	answers := make(chan answered, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answers <- serve(t, s, w, r)

@@ -70,7 +70,7 @@ func sentBy(tb testing.TB, s *spool.Spool) []string {
 }
 
 func TestReplaySendsEachAsWhoPostedIt(t *testing.T) {
-	s := open(t, memory{}, spool.Options{})
+	s := open(t, memory(t), spool.Options{})
 	add(t, s, post("a"), http.StatusCreated)
 	add(t, s, byToken(post("b"), "someone", "t1"), http.StatusCreated)
 	add(t, s, byToken(patched("b", 3), "someone", "t2"), http.StatusOK)
@@ -113,7 +113,7 @@ func TestWhatAnswersMean(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var logged bytes.Buffer
 			metrics := prometheus.NewRegistry()
-			s := open(t, memory{}, spool.Options{Registerer: metrics, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+			s := open(t, memory(t), spool.Options{Registerer: metrics, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 			r := post("a")
 			if c.token {
 				r = byToken(r, "someone", "t")
@@ -141,7 +141,7 @@ func TestAnEventAtWhichTheAPIServerFailsIsSetAside(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var logged bytes.Buffer
 			metrics := prometheus.NewRegistry()
-			s := open(t, memory{}, spool.Options{Registerer: metrics, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+			s := open(t, memory(t), spool.Options{Registerer: metrics, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 			for _, name := range append([]string{"bad"}, strings.Fields(others)...) {
 				add(t, s, post(name), http.StatusCreated)
 			}
@@ -167,7 +167,7 @@ func TestAnEventAtWhichTheAPIServerFailsIsSetAside(t *testing.T) {
 func TestAnAPIServerThatFailsAtAllForAnHourCostsNoEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := prometheus.NewRegistry()
-		s := open(t, memory{}, spool.Options{Registerer: metrics})
+		s := open(t, memory(t), spool.Options{Registerer: metrics})
 		for i := range 20 {
 			add(t, s, post(fmt.Sprint(i)), http.StatusCreated)
 		}
@@ -205,7 +205,7 @@ func metric(t *testing.T, metrics *prometheus.Registry, name, reason string) flo
 
 func TestReplayIsPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, memory{}, spool.Options{PerSecond: 10})
+		s := open(t, memory(t), spool.Options{PerSecond: 10})
 		generated := post("")
 		generated.Body = []byte(`{"metadata":{"generateName":"x-"}}`)
 		for range 25 {
@@ -225,7 +225,7 @@ func TestReplayIsPaced(t *testing.T) {
 // An apiserver's Retry-After counts, the pauses grow to a minute, and begin anew after a success.
 func TestTheWaitsBetweenTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, memory{}, spool.Options{})
+		s := open(t, memory(t), spool.Options{})
 		add(t, s, post("a"), http.StatusCreated)
 		add(t, s, post("b"), http.StatusCreated)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -248,7 +248,7 @@ func TestTheWaitsBetweenTries(t *testing.T) {
 
 func TestASecondReplayWaitsForTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, memory{}, spool.Options{})
+		s := open(t, memory(t), spool.Options{})
 		add(t, s, post("a"), http.StatusCreated)
 		inside := make(chan struct{})
 		done := make(chan error, 1)

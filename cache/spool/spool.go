@@ -3,14 +3,14 @@ package spool
 import (
 	"container/list"
 	"errors"
-	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/edgehub-io/edgehub/cache/table"
+	wal "github.com/edgehub-io/edgehub/cache/log"
 )
 
 // ErrFull is returned when an event would exceed a bound of the spool, and nobody holds more than
@@ -33,12 +33,13 @@ type Options struct {
 	Registerer prometheus.Registerer // of metrics; none by default
 }
 
-// Table is the name of the store's table.
+// Table is the name of the log's table. It is to be kept if a file that is opened late is begun anew: nobody else has the
+// events that are in it.
 const Table = "events"
 
 // Spool holds the events that wait for the cloud.
 type Spool struct {
-	table   *table.Table
+	table   *wal.Table
 	opts    Options
 	log     *slog.Logger
 	metrics *metrics
@@ -79,8 +80,8 @@ type owner struct {
 // size is the size of an owner's event. value is its record.
 func (o *owner) size(value []byte) int64 { return int64(len(value) + len(o.authorization)) }
 
-// Open returns the spool in t.
-func Open(t table.Store, o Options) (*Spool, error) {
+// New returns an empty spool, which keeps its events in t; Load reads those that are there.
+func New(t *wal.Table, o Options) *Spool {
 	if o.MaxCount == 0 {
 		o.MaxCount = 5000
 	}
@@ -93,57 +94,18 @@ func Open(t table.Store, o Options) (*Spool, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	b, err := table.Open(t, Table, o.Logger)
-	if err != nil {
-		return nil, fmt.Errorf("open the spool of events: %w", err)
-	}
-	s := &Spool{
-		table:   b,
+	return &Spool{
+		table:   t,
 		opts:    o,
 		log:     o.Logger,
 		metrics: newMetrics(o.Registerer),
 		replays: make(chan struct{}, 1),
 		order:   list.New(),
 		byName:  make(map[name]*list.Element),
+		// The numbers of this process must not be those of events in a file that is opened late, also where
+		// the clock was set back. By time, they are in the right order after a restart.
+		last: uint64(time.Now().UnixNano() + rand.Int64N(int64(time.Second))),
 	}
-	if err := s.load(); err != nil {
-		return nil, fmt.Errorf("open the spool of events: %w", err)
-	}
-	if s.last == 0 { // the numbers must not be those of events in a file that is opened late
-		s.last = uint64(time.Now().UnixNano())
-	}
-	return s, nil
-}
-
-// load reads the events from disk.
-func (s *Spool) load() error {
-	var unreadable, orphans []string
-	err := s.table.All(func(key string, value []byte) {
-		number, err := parseKey(key)
-		r, parseErr := parse(value)
-		switch {
-		case err != nil || parseErr != nil:
-			unreadable = append(unreadable, key)
-			return
-		case !r.Node:
-			orphans = append(orphans, key)
-			return
-		}
-		s.push(&entry{number: number, name: r.name(), size: r.size(value), owner: r.owner})
-	})
-	if err != nil {
-		return err
-	}
-	s.metrics.dropped.WithLabelValues(reasonUnreadable).Add(float64(len(unreadable)))
-	s.metrics.dropped.WithLabelValues(reasonRestart).Add(float64(len(orphans)))
-	if len(orphans) > 0 {
-		s.log.Warn("events from before the restart are dropped: they were posted with tokens, which are not kept on disk", "count", len(orphans))
-	}
-	if n := s.order.Len(); n > 0 {
-		s.log.Info("events from before the restart wait for the cloud", "count", n)
-	}
-	s.table.Delete(append(unreadable, orphans...)...)
-	return nil
 }
 
 // Len is the number of events that wait.
@@ -153,15 +115,19 @@ func (s *Spool) Len() int {
 	return s.order.Len()
 }
 
-// push appends an entry. The caller holds mu, except in Open.
-func (s *Spool) push(e *entry) {
-	s.byName[e.name] = s.order.PushBack(e)
+// pushLocked puts an entry before another one, or behind all if that is nil.
+func (s *Spool) pushLocked(e *entry, before *list.Element) {
+	element := s.order.PushBack(e)
+	if before != nil {
+		s.order.MoveBefore(element, before)
+	}
+	s.byName[e.name] = element
 	s.last = max(s.last, e.number)
-	s.addBytes(e.size)
+	s.addBytesLocked(e.size)
 }
 
-// addBytes updates the size and the metrics. The caller holds mu, except in Open.
-func (s *Spool) addBytes(n int64) {
+// addBytesLocked updates the size and the metrics.
+func (s *Spool) addBytesLocked(n int64) {
 	s.bytes += n
 	s.metrics.bytes.Set(float64(s.bytes))
 	s.metrics.events.Set(float64(s.order.Len()))
@@ -181,7 +147,7 @@ func (s *Spool) removeLocked(e *entry) {
 	}
 	delete(s.byName, e.name)
 	s.order.Remove(element)
-	s.addBytes(-element.Value.(*entry).size)
+	s.addBytesLocked(-element.Value.(*entry).size)
 	s.table.Delete(key(e.number))
 }
 

@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
+	wal "github.com/edgehub-io/edgehub/cache/log"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/quota"
-	"github.com/edgehub-io/edgehub/cache/store"
 )
 
 // The client of a view that is lost is asked to list it. If it does not, it is asked again after askAgain. If it does, and
@@ -25,7 +25,7 @@ const maxAsked = 2 * maxViews
 // asked are the views whose clients were asked to list them, until it does not matter any more.
 type asked struct {
 	mu sync.Mutex
-	of map[[sha256.Size]byte]askedOnce
+	of map[keyHash]askedOnce
 }
 
 type askedOnce struct {
@@ -50,10 +50,10 @@ func (s *Views) Ask(v *View) bool { return s.wanted(v, &v.Key, true) }
 func (s *Views) AskKey(key *query.Key) bool { return s.wanted(s.Find(*key), key, true) }
 
 func (s *Views) wanted(v *View, of *query.Key, ask bool) bool {
-	if v != nil && (v.isTooLarge() || v.IsStale() && s.Disk.IsFailing()) {
+	if v != nil && (v.isTooLarge() || v.IsStale() && s.Disk.Trouble() != nil) {
 		return false
 	}
-	a, key, now := &s.asked, sha256.Sum256(of.Bytes()), s.Now()
+	a, key, now := &s.asked, hashOf(tableOf(of)), s.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before, ok := a.of[key]
@@ -70,12 +70,12 @@ func (s *Views) wanted(v *View, of *query.Key, ask bool) bool {
 func (s *Views) AskLater(v *View) {
 	s.asked.mu.Lock()
 	defer s.asked.mu.Unlock()
-	s.asked.addLocked(sha256.Sum256(v.raw), askedOnce{s.Now(), v.Key.User, askAgain, askAgain})
+	s.asked.addLocked(hashOf(v.table), askedOnce{s.Now(), v.Key.User, askAgain, askAgain})
 }
 
 // listed is called when a view was listed.
 func (a *asked) listed(v *View) {
-	key := sha256.Sum256(v.raw)
+	key := hashOf(v.table)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if one, ok := a.of[key]; ok {
@@ -86,7 +86,7 @@ func (a *asked) listed(v *View) {
 
 // keeps is called for a view that is not lost.
 func (a *asked) keeps(v *View, now time.Time) {
-	key := sha256.Sum256(v.raw)
+	key := hashOf(v.table)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if one, ok := a.of[key]; ok && now.Sub(one.at).Abs() >= lasted {
@@ -94,9 +94,9 @@ func (a *asked) keeps(v *View, now time.Time) {
 	}
 }
 
-func (a *asked) addLocked(key [sha256.Size]byte, one askedOnce) {
+func (a *asked) addLocked(key keyHash, one askedOnce) {
 	if a.of == nil {
-		a.of = map[[sha256.Size]byte]askedOnce{}
+		a.of = map[keyHash]askedOnce{}
 	}
 	if a.of[key] = one; len(a.of) > maxAsked {
 		a.shrinkLocked()
@@ -105,9 +105,9 @@ func (a *asked) addLocked(key [sha256.Size]byte, one askedOnce) {
 
 // shrinkLocked drops what was asked longest ago, of the tenants who ask the most.
 func (a *asked) shrinkLocked() {
-	items := make([]quota.Item[[sha256.Size]byte], 0, len(a.of))
+	items := make([]quota.Item[keyHash], 0, len(a.of))
 	for key, one := range a.of {
-		items = append(items, quota.Item[[sha256.Size]byte]{Key: key, User: one.user, Last: one.at.UnixNano()})
+		items = append(items, quota.Item[keyHash]{Key: key, User: one.user, Last: one.at.UnixNano()})
 	}
 	for _, item := range quota.Excess(quota.Bounds{Count: maxAsked - maxAsked/evictionSlack}, items) {
 		delete(a.of, item.Key)
@@ -127,15 +127,20 @@ func (a *asked) forget(now time.Time, all bool) {
 
 // DropTooLarge drops the view, because a list of it was too large to be kept. That is known until a list is kept.
 func (v *View) DropTooLarge() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.of.lock()
+	defer v.of.unlock()
 	v.dropLocked()
-	v.header.TooLarge, v.onDisk = true, true
-	v.disk.Change(&store.Change{ID: v.DiskID(), Op: store.Replace, Header: v.headerLocked()})
+	v.header.TooLarge = true
+	v.saveLocked(wal.Change{Clear: true}, false)
 }
 
 func (v *View) isTooLarge() bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.of.lock()
+	defer v.of.unlock()
 	return v.header.TooLarge
 }
+
+// keyHash is the hash of a view's key.
+type keyHash = [sha256.Size]byte
+
+func hashOf(table string) keyHash { return sha256.Sum256([]byte(table)) }

@@ -48,21 +48,21 @@ func (v *View) guessLocked(version string) {
 // saveSeenLocked writes how far the view is behind its clients.
 func (v *View) saveSeenLocked() {
 	if v.behindLocked() && v.complete {
-		v.saveHeaderLocked(v.version)
+		v.saveHeaderLocked()
 	}
 }
 
 // MarkSeen is seenLocked.
 func (v *View) MarkSeen(version string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.of.lock()
+	defer v.of.unlock()
 	v.seenLocked(version)
 }
 
 // MarkUnread records that a client has received an event that could not be read, of about this version.
 func (v *View) MarkUnread(version string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.of.lock()
+	defer v.of.unlock()
 	v.guessLocked(version)
 }
 
@@ -70,16 +70,16 @@ func (v *View) behindLocked() bool { return versions.Compare(v.version, v.seen) 
 
 // Behind reports whether the view is older than a state that a client has received.
 func (v *View) Behind() bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.of.lock()
+	defer v.of.unlock()
 	return v.behindLocked()
 }
 
 // Latest returns the latest version whose state the view has, or a client has received, even
 // if the view is stale.
 func (v *View) Latest() string {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.of.lock()
+	defer v.of.unlock()
 	if v.complete {
 		return versions.Higher(v.version, v.seen)
 	}

@@ -6,16 +6,19 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/cache/disk"
+	wal "github.com/edgehub-io/edgehub/cache/log"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
+// MaxPending bounds the bytes that wait for the disk. It is enough for a list of 10,000 pods.
+// If a slow disk exceeds it, views are lost.
+const MaxPending = 64 << 20
+
 // MaxListBytes bounds the size of a list that is cached: a larger one is only relayed to
 // its client. It follows from how much may wait to be written to the disk.
-const MaxListBytes = disk.MaxPending * 3 / 4
+const MaxListBytes = MaxPending * 3 / 4
 
 // ErrListTooLarge is returned for a list that is larger than MaxListBytes.
 var ErrListTooLarge = errors.New("the list is too large to be kept")
@@ -25,20 +28,14 @@ var ErrListTooLarge = errors.New("the list is too large to be kept")
 // at a time.
 type Builder struct {
 	View       *View
+	Encoding   wire.Encoding // of the answer
 	began      Began
 	Consistent bool // the answer shows the newest state
 
 	Items map[string]builderItem
 	Bytes int64
-	// Commit sets these: members that the view had at version deletedAt, and that the builder
-	// does not have. deleted are UIDs of members that were deleted, left are versions of
-	// members that may only have stopped matching the query.
-	deleted   map[string]types.UID
-	deletedAt string
-	left      map[string]string
-
-	Meta wire.ListMeta
-	Kind string // of the items, if they have one
+	Meta  wire.ListMeta
+	Kind  string // of the items, if they have one
 }
 
 // builderItem is an object in a Builder. Bytes are nil if the view has the same bytes, and they are known
@@ -50,10 +47,10 @@ type builderItem struct {
 
 // NewBuilder returns an empty Builder; the caller must call End. began is View.Began when the request was sent; consistent
 // means that its answer shows the newest state.
-func (v *View) NewBuilder(began Began, consistent bool) *Builder {
+func (v *View) NewBuilder(began Began, consistent bool, e wire.Encoding) *Builder {
 	return &Builder{
-		View: v, began: began, Consistent: consistent,
-		Items: map[string]builderItem{}, deleted: map[string]types.UID{}, left: map[string]string{},
+		View: v, Encoding: e, began: began, Consistent: consistent,
+		Items: map[string]builderItem{},
 	}
 }
 
@@ -67,15 +64,15 @@ func (b *Builder) End() {
 
 func (b *Builder) release(item *builderItem) {
 	if item.Bytes != nil {
-		b.View.disk.Interned.Drop(item.sum)
+		b.View.of.views.interned.Drop(item.sum)
 	}
 }
 
 // merge adds the items of another Builder.
 func (b *Builder) merge(items map[string]builderItem) {
 	for name, item := range items {
-		if item.Bytes != nil && b.View.disk.Interned.Take(item.sum) == nil {
-			b.View.disk.Interned.Put(item.sum, item.Bytes)
+		if item.Bytes != nil && b.View.of.views.interned.Take(item.sum) == nil {
+			b.View.of.views.interned.Put(item.sum, item.Bytes)
 		}
 		b.put(name, item)
 	}
@@ -90,15 +87,15 @@ func (b *Builder) put(name string, item builderItem) {
 
 // Add adds an object, bare or self-describing. It copies the bytes unless the view, or
 // another Builder, has the same.
-func (b *Builder) Add(name, version string, object []byte) error {
-	head, rest, err := wire.Bare(b.View.Repr.Encoding, object)
+func (b *Builder) Add(name, version string, uid types.UID, object []byte) error {
+	head, rest, err := wire.Bare(b.Encoding, object)
 	if err != nil {
 		return err
 	}
-	e, has := b.View.recognize(name, version, head, rest)
+	e, has := b.View.recognize(name, version, uid, b.Encoding, head, rest)
 	item := builderItem{Entry: e}
 	if !has {
-		item.Bytes = b.View.disk.Intern(item.sum, head, rest)
+		item.Bytes = b.View.of.views.interned.Intern(item.sum, head, rest)
 	}
 	if b.put(name, item); b.Bytes > MaxListBytes {
 		return ErrListTooLarge
@@ -111,34 +108,44 @@ func (i *builderItem) cost(name string) int64 { return int64(len(i.Bytes) + len(
 // recognize returns the entry of an object, and whether the view has the same bytes. The
 // quick hash makes this cheap for a list that was read before. It does not wait for the disk: what another process
 // has written does not count until a commit has been given the same, and has checked it.
-func (v *View) recognize(name, version, head string, rest []byte) (_ Entry, has bool) {
-	quick := max(maphash.Bytes(v.disk.Seed, rest), 1)
+func (v *View) recognize(name, version string, uid types.UID, encoding wire.Encoding, head string, rest []byte) (_ Entry, has bool) {
+	quick := max(maphash.Bytes(v.of.views.seed, rest), 1)
 	old := v.Current(name)
-	if old.Version == version && old.Size == len(head)+len(rest) && old.quick == quick {
-		return old, true
+	same := old.in(encoding)
+	if old.Version == version && same != nil && same.size == len(head)+len(rest) && same.quick == quick {
+		return Entry{Version: version, UID: uid, body: *same}, true
 	}
-	e := Entry{version, store.SumOf([]byte(head), rest), len(head) + len(rest), quick}
-	if !old.is(e) {
+	e := Entry{Version: version, UID: uid, body: body{
+		encoding: encoding, size: len(head) + len(rest), sum: wal.SumOf([]byte(head), rest), quick: quick,
+	}}
+	if !old.has(&e) {
 		return e, false
 	}
 	// It came from the disk, or in an event.
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if !v.index[name].is(e) || !v.holdsLocked(name, e) {
+	v.of.lock()
+	defer v.of.unlock()
+	now := v.index[name]
+	if !now.has(&e) || !v.of.views.Disk.Holds(e.sum) {
 		return e, false
 	}
-	v.index[name] = e
+	if b := now.in(encoding); b == &now.body {
+		now.quick = quick
+	} else {
+		now.other = &e.body
+	}
+	v.index[name] = now
 	return e, true
 }
 
 // Current returns the entry of a member, or an empty one if the view has no valid bytes of it.
 func (v *View) Current(name string) Entry {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.stale.Load() || v.loadLocked() != nil || v.damaged[name] || v.damaged[""] {
+	v.of.lock()
+	defer v.of.unlock()
+	e := v.index[name]
+	if v.stale.Load() || v.of.views.damaged.has(e.sum) || e.other != nil && v.of.views.damaged.has(e.other.sum) {
 		return Entry{}
 	}
-	return v.index[name]
+	return e
 }
 
 // Remove removes an object that was deleted while the initial events arrived.
@@ -180,7 +187,6 @@ func (s *Views) Commit(b *Builder, version string) CommitResult {
 		s.restoring.Unlock()
 	case Committed:
 		s.asked.listed(v)
-		s.recordDeletions(b)
 		s.recordDeletedPods(b, version)
 	case Outdated:
 	}
@@ -194,18 +200,18 @@ func (s *Views) Commit(b *Builder, version string) CommitResult {
 // commit is Commit of the view alone. cuts are those of watches that are ahead of it.
 func (b *Builder) commit(version string) (result CommitResult, cuts []func()) {
 	v := b.View
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.of.lock()
+	defer v.of.unlock()
 	if b.began.isBefore(v) {
 		return Outdated, nil // it may be from before a restore
 	}
 	if b.Consistent && b.began.received == v.received {
 		v.received = received{} // there is nothing newer
-		v.saveHeaderLocked(v.version)
+		v.saveHeaderLocked()
 	}
 	if b.Consistent && versions.Compare(version, b.began.Shown()) < 0 {
-		v.history.Add(1)
-		v.received, v.complete = received{}, false
+		v.of.history.Add(1)
+		v.received, v.complete, v.contents = received{}, false, contents{index: map[string]Entry{}} // versions mean other objects now
 		v.replaceLocked(b, version)
 		v.denyLocked(false)
 		return Restored, v.endFeedsLocked()
@@ -213,11 +219,11 @@ func (b *Builder) commit(version string) (result CommitResult, cuts []func()) {
 	if v.complete && !v.stale.Load() {
 		order := versions.Compare(version, v.version)
 		switch {
-		case order == 0 && v.loadLocked() == nil && v.hasMembersLocked(b.Items) && !b.hasBytes():
-			v.header.Updated = v.disk.Clock()
+		case order == 0 && v.hasMembersLocked(b.Items) && !b.hasBytes():
+			v.header.Updated = v.of.views.clock()
 			v.denyLocked(false)
 			return Committed, nil
-		case order < 0 && v.loadLocked() == nil && len(v.damaged) == 0: // otherwise what is newer is not there, or not all
+		case order < 0 && !v.isDamagedLocked(): // otherwise what is newer is not there, or not all
 			v.denyLocked(false)
 			return Outdated, nil
 		}
@@ -225,61 +231,94 @@ func (b *Builder) commit(version string) (result CommitResult, cuts []func()) {
 	if v.complete { // stale, or older than the items
 		v.seenLocked(v.version)
 	}
-	v.noteMissingLocked(b)
+	note := v.missingLocked(b)
 	v.replaceLocked(b, version)
+	note()
 	v.denyLocked(false)
 	return Committed, v.aheadLocked()
 }
 
 // replaceLocked makes the Builder's items the view's members.
 func (v *View) replaceLocked(b *Builder, version string) {
-	before := v.version
-	v.Highest.Raise(version)
-	same := v.complete && !v.stale.Load() && versions.Compare(version, before) >= 0 && v.loaded && v.hasMembersLocked(b.Items)
+	before, index := v.version, v.index
+	if v.stale.Load() {
+		index = nil // the bytes may be lost
+	}
+	v.of.highest.Raise(version)
+	same := v.complete && !v.stale.Load() && versions.Compare(version, before) >= 0 && v.hasMembersLocked(b.Items)
 	v.stale.Store(false)
 	v.version, v.complete = version, true
 	v.header = viewHeader{
 		APIVersion: b.Meta.APIVersion, Kind: b.Meta.Kind, Item: b.Kind, Sorted: b.Meta.Sorted,
-		Changed: v.header.Changed, Updated: v.disk.Clock(),
+		Changed: v.header.Changed, Updated: v.of.views.clock(),
 	}
 	if same && !b.hasBytes() {
-		v.saveHeaderLocked(before)
+		v.saveHeaderLocked()
 		return
 	}
 	if !same && !v.Key.Lasting() { // members that the list does not have may still exist
-		v.records.SeenUncached(v.Key.UserResource(), before)
+		v.of.raiseLocked(before)
 	}
 	if !same {
 		v.header.Changed = version
 	}
-	v.contents, v.onDisk = contents{loaded: true, index: make(map[string]Entry, len(b.Items))}, true
-	put := make([]store.Object, 0, len(b.Items))
+	v.contents, v.onDisk = contents{index: make(map[string]Entry, len(b.Items))}, true
+	put := make([]wal.Row, 0, len(b.Items)+1)
 	for name, item := range b.Items {
-		// The view had the bytes of an item that has none. If they are gone by now, the
-		// store refuses the change, and the view is lost.
-		put = append(put, store.Object{Name: name, ResourceVersion: item.Version, Sum: item.sum, Bytes: item.Bytes})
-		v.set(name, item.Entry)
+		// The log held the bytes of an item that has none. If they are gone by now, it
+		// refuses the change, and the view is lost.
+		e := item.Entry
+		if old, ok := index[name]; ok {
+			e.other = v.of.views.otherOf(&old, &e)
+		}
+		put = append(put, e.row(name, item.Bytes))
+		v.set(name, e)
 	}
-	v.disk.Change(&store.Change{ID: v.DiskID(), Op: store.Replace, Header: v.headerLocked(), Put: put})
+	v.saveLocked(wal.Change{Clear: true, Put: put}, false)
 }
 
-// noteMissingLocked notes in b the members that it does not have. A view that proves absence
-// needs no records of deletions.
-func (v *View) noteMissingLocked(b *Builder) {
-	lasting := v.Key.Lasting()
-	if v.stale.Load() || lasting && v.Key.Proves() || v.loadLocked() != nil {
-		return
+// missingLocked returns what records, when the view has the items of a list, which members it had and has no more. It matters for
+// views that cannot prove absence: where objects leave the view only by deletion, the object
+// that the view had is deleted. Another object of the same name may exist
+// elsewhere: if the UID of the deleted one is unknown, copies of that name are in doubt.
+func (v *View) missingLocked(b *Builder) (note func()) {
+	lasting, at := v.Key.Lasting(), v.version
+	if v.stale.Load() || lasting && v.Key.Proves() {
+		return func() {}
 	}
-	b.deletedAt = v.version
+	missing := map[string]Entry{}
 	for name, e := range v.index {
-		switch _, still := b.Items[name]; {
-		case still:
-		case lasting:
-			b.deleted[name] = v.uidOf(name, e)
-		default:
-			b.left[name] = e.Version
+		if _, still := b.Items[name]; !still {
+			missing[name] = e
 		}
 	}
+	return func() {
+		for name, e := range missing {
+			if !lasting {
+				v.of.doubtOlderLocked(name, e.Version)
+			} else if v.of.goneLocked(name, at, e.UID, true); e.UID == "" {
+				v.of.doubtLocked(name, v.of.highest.Version())
+			}
+		}
+	}
+}
+
+// otherOf returns the object in the other encoding as it was read before, if that is of the same version and not known to differ.
+func (s *Views) otherOf(old, e *Entry) *body {
+	if old.Version != e.Version || old.UID != e.UID {
+		return nil
+	}
+	if same := old.in(e.encoding); same != nil && same.sum != e.sum {
+		return nil
+	}
+	other := old.other
+	if old.encoding != e.encoding {
+		other = &old.body
+	}
+	if other == nil || !s.Disk.Has(other.sum) || s.damaged.has(other.sum) {
+		return nil
+	}
+	return other
 }
 
 // hasBytes reports whether an item has bytes that the view may not have.
@@ -298,7 +337,7 @@ func (v *View) hasMembersLocked(items map[string]builderItem) bool {
 		return false
 	}
 	for name, item := range items {
-		if !v.index[name].is(item.Entry) {
+		if e := v.index[name]; !e.has(&item.Entry) {
 			return false
 		}
 	}
@@ -313,7 +352,7 @@ func (b *Builder) Item(item []byte, m *wire.Meta) error {
 	if b.Kind == "" {
 		b.Kind = string(m.Kind)
 	}
-	return b.Add(query.MemberName(string(m.Namespace), string(m.Name)), string(m.ResourceVersion), item)
+	return b.Add(query.MemberName(string(m.Namespace), string(m.Name)), string(m.ResourceVersion), types.UID(m.UID), item)
 }
 
 // List sets the list's own fields. See tee.ItemHandler.
@@ -345,7 +384,7 @@ func (b *Builder) With(page *Builder) *Builder {
 
 // Clone returns a Builder with the same items, which needs an End of its own.
 func (b *Builder) Clone() *Builder {
-	c := b.View.NewBuilder(b.began, b.Consistent)
+	c := b.View.NewBuilder(b.began, b.Consistent, b.Encoding)
 	c.Kind = b.Kind
 	c.merge(b.Items)
 	return c

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // viewOf keeps a view of a user that takes so many bytes, and was used at a time.
@@ -24,7 +23,11 @@ func viewOf(s *Views, user, name string, used int64, size int) *View {
 func keptView(s *Views, key query.Key, used int64, size int) *View {
 	v := s.Acquire(key)
 	v.used.Store(used)
-	v.KeepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "1", []byte(strings.Repeat("x", size)))
+	r := v.of
+	r.lock()
+	v.version, v.complete = "1", true
+	v.changeLocked(&Change{Namespace: "ns", Name: "a", Version: "1", Object: []byte(strings.Repeat("x", size))})
+	r.unlock()
 	v.Release()
 	s.count(v)
 	return v
@@ -117,7 +120,9 @@ func TestEvictionDoesNotExamineAllViewsIfOnlyTheKubeletsAreLeft(t *testing.T) {
 		key.Labels = name
 		return keptView(s, key, i, size)
 	}
-	busy := kubeletViews("0", 0)
+	key := keyOfPods(query.NodeUser)
+	key.Resource, key.Labels = "nodes", "0"
+	busy := keptView(s, key, 0, size).of
 	for i := range int64(4) {
 		kubeletViews(fmt.Sprint("k", i), i)
 	}
@@ -130,18 +135,18 @@ func TestEvictionDoesNotExamineAllViewsIfOnlyTheKubeletsAreLeft(t *testing.T) {
 		"another's":     func() *View { return viewOf(s, "other", "newest", 8, size) },
 	} {
 		v := read()
-		busy.mu.Lock()
+		busy.lock()
 		kept := make(chan bool, 1)
 		go func() { kept <- s.EnforceLimit(v) }()
 		select {
 		case kept := <-kept:
-			if kept != v.isKubeletView() {
+			if kept != v.of.isKubelets() {
 				t.Errorf("%s view is kept: %t", name, kept)
 			}
 		case <-time.After(2 * time.Minute):
 			t.Errorf("%s view makes the cache look at all views", name)
 		}
-		busy.mu.Unlock()
+		busy.unlock()
 	}
 	if got, want := keptLabels(s), []string{"0", "k0", "k1", "k2", "k3", "newest"}; !slices.Equal(got, want) {
 		t.Errorf("%v are kept, want %v", got, want)
@@ -165,7 +170,7 @@ func TestUnusedViewsAreDropped(t *testing.T) {
 		"somebody watches it":                {user, func(_ *Views, v *View) { v.Hold() }, true},
 		"the kubelet's, where none runs now": {query.NodeUser, func(*Views, *View) {}, true},
 		"what no kubelet reads any more": {query.NodeUser, func(s *Views, _ *View) {
-			s.Acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "nodes", Representation: "json"})
+			s.Acquire(query.Key{User: query.NodeUser, Version: "v1", Resource: "nodes"})
 		}, false},
 		"the clock was wrong by years": {user, func(_ *Views, v *View) {
 			v.Touch(time.Unix(0, 0))

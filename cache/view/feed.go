@@ -1,8 +1,13 @@
 package view
 
 import (
-	"github.com/edgehub-io/edgehub/cache/store"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	wal "github.com/edgehub-io/edgehub/cache/log"
+	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/versions"
+	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // Feed is a watch that updates a view. It has a position: the version up to which its upstream has shown everything.
@@ -20,8 +25,8 @@ type Feed struct {
 
 // NewFeed returns a feed without a position. began is View.Began when its request was sent. The caller must call Close.
 func (v *View) NewFeed(began Began) *Feed {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.of.lock()
+	defer v.of.unlock()
 	f := &Feed{view: v, ended: began.isBefore(v)}
 	if v.feeds == nil {
 		v.feeds = map[*Feed]bool{}
@@ -34,46 +39,51 @@ func (v *View) NewFeed(began Began) *Feed {
 // be opened anew: at the view's version, because a list was committed that is below the position; or because the
 // client has to list: then HasEnded is true, or the view is lost. It may be called late, and more than once.
 func (f *Feed) Open(position string, cut func()) {
-	f.view.mu.Lock()
-	defer f.view.mu.Unlock()
+	f.view.of.lock()
+	defer f.view.of.unlock()
 	f.position, f.unread, f.cut = position, false, cut
 }
 
 // Close ends the feed.
 func (f *Feed) Close() {
-	f.view.mu.Lock()
-	defer f.view.mu.Unlock()
+	f.view.of.lock()
+	defer f.view.of.unlock()
 	delete(f.view.feeds, f)
 }
 
 // HasEnded reports whether the store was restored since the watch was opened.
 func (f *Feed) HasEnded() bool {
-	f.view.mu.Lock()
-	defer f.view.mu.Unlock()
+	f.view.of.lock()
+	defer f.view.of.unlock()
 	return f.ended
 }
 
 // Position returns the version up to which upstream has shown everything.
 func (f *Feed) Position() string {
-	f.view.mu.Lock()
-	defer f.view.mu.Unlock()
+	f.view.of.lock()
+	defer f.view.of.unlock()
 	return f.position
 }
 
 // Unread is called after an event that could not be read. The view is dropped.
 func (f *Feed) Unread() {
-	f.view.mu.Lock()
-	defer f.view.mu.Unlock()
+	f.view.of.lock()
+	defer f.view.of.unlock()
 	f.unread = true
 	f.view.dropLocked()
 }
 
 // Change is one event.
 type Change struct {
-	Name    string // of the member; empty for a bookmark
-	Version string
-	Object  []byte // bare; nil for a deletion
+	Namespace, Name string // of the object; empty for a bookmark
+	Version         string
+	UID             types.UID
+	Type            wire.TypeMeta
+	Encoding        wire.Encoding
+	Object          []byte // bare; nil for a deletion
 }
+
+func (c *Change) member() string { return query.MemberName(c.Namespace, c.Name) }
 
 // Applied is the result of Apply.
 type Applied uint8
@@ -86,21 +96,17 @@ const (
 	Ended                    // the feed has ended: the event is of a store that was restored since
 )
 
-// Apply applies an event to the view. shown means that the client gets it; else it has got it before. The view keeps
-// c.Object: the caller must not change it.
+// Apply applies an event to the view, and to what is known of its object. shown means that the client gets it; else it has got it
+// before. The view keeps c.Object: the caller must not change it.
 func (f *Feed) Apply(c *Change, shown bool) Applied {
 	v := f.view
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.of.lock()
+	defer v.of.unlock()
 	if f.ended {
 		return Ended
 	}
-	v.Highest.Raise(c.Version)
+	v.of.highest.Raise(c.Version)
 	a := f.follows(c.Version)
-	if a == Changed && v.loadLocked() != nil {
-		v.records.Damaged(v.Key.UserResource(), c.Version)
-		a = Gap
-	}
 	f.position, f.unread = versions.Higher(f.position, c.Version), false
 	switch {
 	case a == Changed:
@@ -108,10 +114,64 @@ func (f *Feed) Apply(c *Change, shown bool) Applied {
 	case a == Gap && shown:
 		v.seenLocked(c.Version)
 		if c.Name != "" {
-			v.records.SeenUncached(v.Key.UserResource(), c.Version)
+			v.of.raiseLocked(c.Version)
 		}
 	}
+	switch {
+	case c.Name == "":
+	case c.Object == nil:
+		v.leftLocked(c)
+	case a == Gap && shown:
+		v.passedLocked(c)
+	}
 	return a
+}
+
+// leftLocked is called for a DELETED event: the object no longer matches the view's query. It proves a
+// deletion only if objects cannot leave the view in another way: else older copies are in doubt.
+func (v *View) leftLocked(c *Change) {
+	name := c.member()
+	if !v.Key.Lasting() {
+		v.of.learnLocked(name, func(one *state) bool { return one.seen(c.Version, c.UID) })
+		v.of.doubtOlderLocked(name, c.Version)
+		return
+	}
+	v.of.goneLocked(name, c.Version, c.UID, true)
+}
+
+// passedLocked is called for an object that a client is shown, and that the view cannot take after a gap: a GET must not
+// return an older one if the cloud goes away before the view has caught up. If the
+// view is lost, the object is not kept, and older copies are in doubt.
+func (v *View) passedLocked(c *Change) {
+	name, lost := c.member(), !v.complete || v.stale.Load()
+	if lost || v.of.holdsLocked(name) {
+		v.of.doubtLocked(name, versions.Preceding(c.Version))
+	}
+	if !lost {
+		v.of.keepLocked(&Read{
+			Namespace: c.Namespace, Name: c.Name, Version: c.Version, UID: c.UID, Type: c.Type, Repr: v.Repr(c.Encoding), Bare: c.Object,
+		})
+	}
+}
+
+// Deleted records a DELETED event among initial events.
+func (f *Feed) Deleted(c *Change) {
+	v := f.view
+	v.of.lock()
+	defer v.of.unlock()
+	v.of.highest.Raise(c.Version)
+	v.leftLocked(c)
+}
+
+// Shown keeps an object that initial events have shown whose end cannot be committed.
+func (f *Feed) Shown(c *Change) {
+	v := f.view
+	v.of.lock()
+	v.of.keepLocked(&Read{
+		Namespace: c.Namespace, Name: c.Name, Version: c.Version, UID: c.UID, Type: c.Type, Repr: v.Repr(c.Encoding), Bare: c.Object,
+	})
+	v.of.unlock()
+	v.of.views.EnforceLimit(v.of)
 }
 
 // follows compares an event with the view's version.
@@ -135,22 +195,29 @@ func (f *Feed) isAheadLocked() bool {
 
 // changeLocked applies an event that follows the view's version.
 func (v *View) changeLocked(c *Change) {
-	update := store.Change{ID: v.DiskID(), Op: store.Update, From: v.version}
-	v.version, v.header.Updated = c.Version, v.disk.Clock()
-	switch {
-	case c.Name == "":
-	case c.Object == nil:
-		v.header.Changed = c.Version
-		v.remove(c.Name)
-		update.Delete = []string{c.Name}
-	default:
-		v.header.Changed = c.Version
-		o := store.NewObject(c.Name, c.Version, c.Object)
-		v.set(c.Name, entryOf(&o))
-		update.Put = []store.Object{o}
+	var update wal.Change
+	v.version, v.header.Updated = c.Version, v.of.views.clock()
+	if c.Name == "" {
+		v.saveLocked(update, true)
+		return
 	}
-	update.Header = v.headerLocked()
-	v.disk.Change(&update)
+	name := c.member()
+	_, had := v.index[name]
+	if c.Object == nil {
+		v.remove(name)
+		update.Delete = []string{name}
+	} else {
+		e := entryOf(c.Version, c.UID, c.Encoding, c.Object)
+		v.set(name, e)
+		update.Put = []wal.Row{e.row(name, c.Object)}
+	}
+	v.header.Changed = c.Version
+	v.saveLocked(update, v.of.mayWait() && had && c.Object != nil)
+}
+
+// mayWait reports whether changes of objects may wait for a later commit: the renewal of a lease.
+func (r *resource) mayWait() bool {
+	return r.GroupResource == schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 }
 
 // aheadLocked returns the cuts of the feeds that are ahead of the view.
@@ -175,14 +242,14 @@ func (v *View) endFeedsLocked() (cuts []func()) {
 
 // Cut has the upstreams of all feeds opened anew.
 func (v *View) Cut() {
-	v.mu.Lock()
+	v.of.lock()
 	var cuts []func()
 	for f := range v.feeds {
 		if f.cut != nil {
 			cuts = append(cuts, f.cut)
 		}
 	}
-	v.mu.Unlock()
+	v.of.unlock()
 	callAll(cuts)
 }
 

@@ -9,48 +9,40 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/cache/disk"
+	wal "github.com/edgehub-io/edgehub/cache/log"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/store"
-	"github.com/edgehub-io/edgehub/cache/store/writeback"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 const enough = 256 << 20 // bytes, of all views
 
-// newTestViews returns the views in a folder. Nothing is written to it unless the test runs
+// newTestViews returns the views in a folder. Nothing is written to it unless the test flushes
 // the disk.
 func newTestViews(t *testing.T, dir string, most int64) *Views {
 	t.Helper()
-	log := slog.New(slog.DiscardHandler)
-	var s *Views
-	d, err := disk.Open(dir, disk.Options{
-		Store:     store.Options{Logger: log},
-		Lost:      func(id store.ID, err error) { s.MarkStale(id, err) },
-		Opened:    func(*store.Store, error) {},
-		Committed: func(writeback.CommitStats) {},
-	})
+	disk, err := wal.New(dir, wal.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	s := New(Options{
+		Disk: disk, Max: most, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Evicted: func() {}, StoreRestored: func() {}, Damaged: func(error) {},
+	})
+	if err := disk.Open(s); err != nil {
+		t.Fatal(err)
+	}
+	s.Opened()
 	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
+		if err := disk.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	s = New(Options{Disk: d, Max: most, Now: time.Now, Log: log, Evicted: func() {}, StoreRestored: func() {}})
-	if err := s.Records.Load(d, log); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Load([]byte("salt")); err != nil {
-		t.Fatal(err)
-	}
 	return s
 }
 
 // keyOfPods is the key of a user's view of all pods.
 func keyOfPods(user string) query.Key {
-	return query.Key{User: user, Version: "v1", Resource: "pods", Representation: "protobuf"}
+	return query.Key{User: user, Version: "v1", Resource: "pods"}
 }
 
 // newPodsView returns the node's view of all pods.
@@ -78,10 +70,10 @@ func barePod(t *testing.T, name, version string, uid ...string) []byte {
 // fillPods lists the view: name → resourceVersion.
 func fillPods(t *testing.T, v *View, began, version string, consistent bool, members map[string]string) CommitResult {
 	t.Helper()
-	b := v.NewBuilder(Began{version: began}, consistent)
+	b := v.NewBuilder(Began{version: began}, consistent, wire.Protobuf)
 	defer b.End()
 	for name, rv := range members {
-		if err := b.Add("ns/"+name, rv, barePod(t, name, rv)); err != nil {
+		if err := b.Add("ns/"+name, rv, "", barePod(t, name, rv)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -5,15 +5,11 @@ import (
 	"sync"
 
 	"github.com/edgehub-io/edgehub/cache/quota"
-	"github.com/edgehub-io/edgehub/cache/records"
 )
 
 // maxViews bounds the number of views. A kubelet with 250 pods has about 1,000, which leaves
 // three other users about 1,000 each before views are evicted.
 const maxViews = 4096
-
-// Records can count the versions of the resources of all views.
-const _ = uint(records.MaxCounted - 2*maxViews)
 
 // evictionSlack is how much more than necessary is evicted at once, as a fraction (1/64) of
 // the limits: in a flood of lists, one in 64 has to examine all views, not each.
@@ -36,16 +32,72 @@ type totals struct {
 	evicting sync.Mutex
 }
 
-// set updates the usage of one view.
-func (t *totals) set(v *View, u usage) {
+// holder is what counts against the limits: a view, or the copies of a resource.
+type holder interface {
+	// measure returns what it counts.
+	measure() usage
+	// part is its part of totals, whose mutex guards it.
+	part() *usage
+	resource() *resource
+	readers() (now int, last int64)
+	evict()
+}
+
+func (v *View) part() *usage                  { return &v.counted }
+func (v *View) resource() *resource           { return v.of }
+func (u *use) readers() (now int, last int64) { return int(u.requests.Load()), u.used.Load() }
+func (r *resource) part() *usage              { return &r.counted }
+func (r *resource) resource() *resource       { return r }
+
+func (v *View) measure() usage {
+	v.of.lock()
+	defer v.of.unlock()
+	if !v.onDisk {
+		return usage{}
+	}
+	return usage{1, v.bytes + Cost + int64(len(v.table))}
+}
+
+func (r *resource) measure() usage {
+	r.lock()
+	defer r.unlock()
+	if r.copied == 0 {
+		return usage{}
+	}
+	return usage{1, r.bytes + Cost}
+}
+
+// evict drops the view.
+func (v *View) evict() {
+	s := v.of.views
+	s.Log.Debug("evicted from the cache to make room", "view", v.String())
+	s.AskLater(v) // there is no room: the clients of its watches do not list it soon
+	s.retire(v)
+	s.count(v)
+	s.remove(v)
+}
+
+// evict drops all copies.
+func (r *resource) evict() {
+	r.lock()
+	for name := range r.entries {
+		r.dropCopiesLocked(name)
+	}
+	r.unlock()
+	r.views.count(r)
+}
+
+// set updates the usage of one holder.
+func (t *totals) set(h holder, u usage) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.total.count += u.count - v.counted.count
-	t.total.bytes += u.bytes - v.counted.bytes
-	if !v.isKubeletView() {
-		t.evictable += u.count - v.counted.count
+	before := h.part()
+	t.total.count += u.count - before.count
+	t.total.bytes += u.bytes - before.bytes
+	if !h.resource().isKubelets() {
+		t.evictable += u.count - before.count
 	}
-	v.counted = u
+	*before = u
 }
 
 func (t *totals) get() (total usage, evictable int) {
@@ -60,16 +112,26 @@ func (s *Views) Used() (count int, bytes int64) {
 	return u.count, u.bytes
 }
 
-// count updates the usage of a view.
-func (s *Views) count(v *View) usage {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	u := usage{}
-	if v.onDisk {
-		u = usage{1, v.bytes + Cost + int64(len(v.raw))}
+// count updates the usage of a holder.
+func (s *Views) count(h holder) usage {
+	u := h.measure()
+	s.totals.set(h, u)
+	if v, ok := h.(*View); ok && s.Find(v.Key) != v { // it was removed meanwhile
+		s.totals.set(h, usage{})
 	}
-	s.totals.set(v, u)
 	return u
+}
+
+// holders returns all views and resources, in no order.
+func (s *Views) holders() []holder {
+	var all []holder
+	for _, v := range s.All() {
+		all = append(all, v)
+	}
+	for _, r := range s.allResources() {
+		all = append(all, r)
+	}
+	return all
 }
 
 func (s *Views) bounds() quota.Bounds { return quota.Bounds{Count: maxViews, Bytes: s.Max} }
@@ -79,13 +141,13 @@ func (s *Views) exceeded() bool {
 	return s.bounds().Exceeded(s.Used())
 }
 
-// EnforceLimit evicts views, in the order of package quota, until the rest is within the
+// EnforceLimit evicts views and copies, in the order of package quota, until the rest is within the
 // limits. newest is the view that was just read, or nil; EnforceLimit returns false if it was
 // evicted, too.
-func (s *Views) EnforceLimit(newest *View) bool {
+func (s *Views) EnforceLimit(newest holder) bool {
 	if newest == nil {
-		for _, v := range s.All() {
-			s.count(v)
+		for _, h := range s.holders() {
+			s.count(h)
 		}
 	} else {
 		s.count(newest)
@@ -98,7 +160,7 @@ func (s *Views) EnforceLimit(newest *View) bool {
 }
 
 // makeRoom evicts views, and returns false if newest is one of them.
-func (s *Views) makeRoom(newest *View) (kept bool) {
+func (s *Views) makeRoom(newest holder) (kept bool) {
 	s.totals.evicting.Lock()
 	defer s.totals.evicting.Unlock()
 	kept = true
@@ -107,7 +169,8 @@ func (s *Views) makeRoom(newest *View) (kept bool) {
 		if (item.InUse || item.Key == newest) && !s.exceeded() {
 			break // the slack is taken only from views that are not in use
 		}
-		s.Evict(item.Key)
+		s.Evicted()
+		item.Key.evict()
 		kept = kept && item.Key != newest
 		freed.count, freed.bytes = freed.count+1, freed.bytes+item.Bytes
 	}
@@ -124,19 +187,19 @@ func (s *Views) makeRoom(newest *View) (kept bool) {
 // excess returns the views to evict, in this order, and some more. It does not examine all
 // views if there is no choice: while the kubelet's views alone exceed the limits, all others
 // have been evicted, and every new list calls this.
-func (s *Views) excess(newest *View) []quota.Item[*View] {
+func (s *Views) excess(newest holder) []quota.Item[holder] {
 	_, evictable := s.totals.get()
 	if evictable == 0 {
 		return nil
 	}
 	if newest != nil && evictable == 1 {
 		if item, ok := s.item(newest, newest); ok && !item.Fixed {
-			return []quota.Item[*View]{item}
+			return []quota.Item[holder]{item}
 		}
 	}
-	var items []quota.Item[*View]
-	for _, v := range s.All() {
-		if item, ok := s.item(v, newest); ok {
+	var items []quota.Item[holder]
+	for _, h := range s.holders() {
+		if item, ok := s.item(h, newest); ok {
 			items = append(items, item)
 		}
 	}
@@ -149,25 +212,20 @@ func (s *Views) excess(newest *View) []quota.Item[*View] {
 	return quota.Excess(enough, items)
 }
 
-// item returns a view as an item of the quota, and whether it is stored. The newest one is in
+// item returns a holder as an item of the quota, and whether it holds something. The newest one is in
 // use only if another request than the one that has just read it holds it.
-func (s *Views) item(v, newest *View) (item quota.Item[*View], kept bool) {
-	u := s.count(v)
-	item = quota.Item[*View]{
-		Key: v, User: v.Key.User, Bytes: u.bytes, Last: v.used.Load(), InUse: v.Holders() > 0, Fixed: v.isKubeletView(),
-	}
-	if v == newest {
-		item.Last, item.InUse = math.MaxInt64, v.Holders() > 1
+func (s *Views) item(h, newest holder) (item quota.Item[holder], kept bool) {
+	u, r := s.count(h), h.resource()
+	now, last := h.readers()
+	item = quota.Item[holder]{Key: h, User: r.resourceKey.user, Bytes: u.bytes, Last: last, InUse: now > 0, Fixed: r.isKubelets()}
+	if h == newest {
+		item.Last, item.InUse = math.MaxInt64, now > 1
 	}
 	return item, u.count > 0
 }
 
 // Evict drops a view.
 func (s *Views) Evict(v *View) {
-	s.Log.Debug("evicted from the cache to make room", "view", v.String())
 	s.Evicted()
-	s.AskLater(v) // there is no room: the clients of its watches do not list it soon
-	s.retire(v)
-	s.count(v)
-	s.remove(v)
+	v.evict()
 }

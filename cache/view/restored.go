@@ -16,10 +16,14 @@ type Began struct {
 }
 
 // isBefore reports whether the view's store was restored since then.
-func (b Began) isBefore(v *View) bool { return b.history != 0 && b.history != v.history.Load() }
+func (b Began) isBefore(v *View) bool { return b.history != 0 && b.history != v.of.history.Load() }
 
 // history is 1, and one more each time that a store was restored. All views of it share one.
-type history = atomic.Int64
+type history struct {
+	atomic.Int64
+
+	uses int // resources that it is of; guarded by Views.mu
+}
 
 // restoredTogether are the resources of one store; see query.UserResource.RestoredWith.
 type restoredTogether struct{ space, user string }
@@ -38,7 +42,18 @@ func (s *Views) historyLocked(of query.UserResource) *history {
 		s.histories[key] = &history{}
 		s.histories[key].Store(1)
 	}
+	s.histories[key].uses++
 	return s.histories[key]
+}
+
+// forgetHistoryLocked is called for a resource that is forgotten. What was never restored need not be known.
+func (s *Views) forgetHistoryLocked(of query.UserResource) {
+	key := togetherWith(of)
+	if h := s.histories[key]; h != nil {
+		if h.uses--; h.uses == 0 && h.Load() == 1 {
+			delete(s.histories, key)
+		}
+	}
 }
 
 // History is another number after each restore of the resource's store. What was requested before is from another history.
@@ -53,9 +68,9 @@ func (s *Views) History(of query.UserResource) int64 {
 
 // Began returns the state of the view, for a request that is about to be sent.
 func (v *View) Began() Began {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	b := Began{received: v.received, history: v.history.Load()}
+	v.of.lock()
+	defer v.of.unlock()
+	b := Began{received: v.received, history: v.of.history.Load()}
 	if v.complete {
 		b.version = v.version
 	}
@@ -78,10 +93,10 @@ func (b Began) Shown() string { return versions.Higher(b.version, b.shown) }
 // which Commit compares with the view, under the view's lock, because watches update the view at the same time
 // (TestEventsOfTwoHistoriesAreNotMixed); or the question for the apiservers' version in package restore.
 // Everything else may come from an apiserver that lags behind the others. An object that was read by GET and is older than
-// its copy replaces this copy and nothing else: see View.KeepSingle.
+// its copy replaces this copy and nothing else: see Views.Keep.
 //
 // After a restore a version may mean another object. So all that may be from before is dropped: views, but for one that a
-// list has just replaced, objects read by GET, records, and lists whose requests were sent before. Watches end with 410,
+// list has just replaced, what is known of single objects, and lists whose requests were sent before. Watches end with 410,
 // and their clients list. [query.UserResource.RestoredWith] reports of which users and resources.
 //
 // began is what clients had received of v when the version was asked for. Where this is known already, nothing is done:
@@ -90,7 +105,7 @@ func (s *Views) Restored(v *View, began Began, version string) {
 	s.restoring.Lock()
 	defer s.restoring.Unlock()
 	if versions.Compare(began.Shown(), version) > 0 && !began.isBefore(v) {
-		v.history.Add(1)
+		v.of.history.Add(1)
 		s.restored(v, version, nil)
 	}
 }
@@ -105,7 +120,20 @@ func (s *Views) restored(v *View, version string, replaced *View) {
 			cuts = append(cuts, other.reset()...)
 		}
 	}
-	s.Records.Restored(back, version)
+	s.mu.RLock()
+	for resource, h := range s.highest {
+		if query.VersionSpace(resource) == back.VersionSpace() {
+			h.lower(version)
+		}
+	}
+	s.mu.RUnlock()
+	for _, r := range s.allResources() {
+		if r.userResource().RestoredWith(back) {
+			r.lock()
+			r.restoredLocked()
+			r.unlock()
+		}
+	}
 	s.asked.forget(s.Now(), true)
 	s.StoreRestored()
 	callAll(cuts)
@@ -113,8 +141,8 @@ func (s *Views) restored(v *View, version string, replaced *View) {
 
 // reset drops a view whose versions are no longer valid.
 func (v *View) reset() (cuts []func()) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.of.lock()
+	defer v.of.unlock()
 	v.dropLocked()
 	v.received = received{}
 	return v.endFeedsLocked()

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"strings"
 	"time"
 
 	"github.com/edgehub-io/edgehub/cache/query"
@@ -8,7 +9,7 @@ import (
 
 // Right is what a user may read: the query of a view, or one object that it has read by a GET.
 type Right struct {
-	Key    query.Key // without a representation
+	Key    query.Key // without a form
 	Member string    // the object; empty for the query of a view
 }
 
@@ -23,58 +24,69 @@ func (r *Right) String() string {
 }
 
 // Rights returns by which rights something is served to users other than the node, and when an apiserver
-// has last answered by each since the hub started. It may read views from disk. Single Events are left out: whoever
+// has last answered by each since the hub started. Single Events are left out: whoever
 // records them has them from its own writes, seldom by a right to read, and never reads them.
 func (s *Views) Rights() map[Right]time.Time {
 	rights := map[Right]time.Time{}
 	for _, v := range s.All() {
 		if v.Key.User != query.NodeUser {
-			v.addRights(rights)
+			v.addRight(rights)
 		}
 	}
-	for r := range rights {
-		namespace, _ := query.SplitMember(r.Member)
-		if r.Member != "" && s.Records.Known(r.Key.UserResource(), namespace, r.Member).Refused {
-			delete(rights, r)
+	for _, r := range s.allResources() {
+		if r.resourceKey.user != query.NodeUser && r.Resource != "events" {
+			r.addRights(rights)
 		}
 	}
 	return rights
 }
 
 // Confirmed returns when an apiserver has last answered by a right since the hub started.
-func (s *Views) Confirmed(r Right) time.Time {
+func (s *Views) Confirmed(right Right) time.Time {
 	all := map[Right]time.Time{}
-	for _, v := range s.byRight(r) {
-		v.addRights(all)
+	if right.Member == "" {
+		for _, v := range s.byRight(right) {
+			v.addRight(all)
+		}
+	} else if r := s.find(right.Key.UserResource()); r != nil {
+		r.unlock()
+		r.addRights(all)
 	}
-	return all[r]
+	return all[right]
 }
 
-// byRight returns the views that serve something by a right, in all representations.
-func (s *Views) byRight(r Right) (views []*View) {
-	for _, v := range s.Of(r.Key.UserResource()) {
-		k := v.Key
-		if k.Representation = ""; k == r.Key {
+// byRight returns the views that serve something by a right, in all forms.
+func (s *Views) byRight(right Right) (views []*View) {
+	for _, v := range s.Of(right.Key.UserResource()) {
+		if v.Key.Whatever() == right.Key {
 			views = append(views, v)
 		}
 	}
 	return views
 }
 
-func (v *View) addRights(to map[Right]time.Time) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	r := Right{Key: v.Key}
-	r.Key.Representation = ""
-	switch {
-	case !v.Key.Single:
-		if v.complete && !v.header.Denied {
-			to[r] = latest(to[r], v.confirmed)
+func (v *View) addRight(to map[Right]time.Time) {
+	v.of.lock()
+	defer v.of.unlock()
+	right := Right{Key: v.Key.Whatever()}
+	if v.complete && !v.header.Denied {
+		to[right] = latest(to[right], v.confirmed)
+	}
+}
+
+func (r *resource) addRights(to map[Right]time.Time) {
+	r.lock()
+	defer r.unlock()
+	for name, e := range r.entries {
+		if len(e.copies) == 0 || e.Refused || r.ByName && !e.Allowed {
+			continue
 		}
-	case v.Key.Resource != "events" && v.loadLocked() == nil:
-		for r.Member = range v.index {
-			to[r] = latest(to[r], v.reads.shown[r.Member])
+		_, version, _ := strings.Cut("/"+e.copies[0].Type.APIVersion, "/")
+		if _, after, ok := strings.Cut(version, "/"); ok {
+			version = after
 		}
+		right := Right{query.Key{User: r.resourceKey.user, Group: r.Group, Version: version, Resource: r.Resource}, name}
+		to[right] = latest(to[right], e.shown)
 	}
 }
 
@@ -86,30 +98,23 @@ func latest(a, b time.Time) time.Time {
 }
 
 // Revoke records that a user does not have a right any more, as if a request had been refused.
-func (s *Views) Revoke(r Right) {
-	if r.Member == "" {
-		s.Deny(&r.Key)
+func (s *Views) Revoke(right Right) {
+	if right.Member == "" {
+		s.Deny(&right.Key)
 		return
 	}
-	s.Records.Refused(r.Key.UserResource(), r.Member)
+	s.Refused(right.Key.UserResource(), right.Member)
 }
 
 // Unconfirmed drops what is served by a right that could not be confirmed for long. The client of an open watch
 // is then asked to list.
-func (s *Views) Unconfirmed(r Right) {
-	for _, v := range s.byRight(r) {
-		if r.Member == "" {
+func (s *Views) Unconfirmed(right Right) {
+	if right.Member == "" {
+		for _, v := range s.byRight(right) {
 			s.retire(v)
-		} else {
-			v.dropMember(r.Member)
 		}
-	}
-}
-
-func (v *View) dropMember(name string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if _, ok := v.index[name]; ok {
-		v.dropMembersLocked([]string{name})
+	} else if r := s.find(right.Key.UserResource()); r != nil {
+		r.dropCopiesLocked(right.Member)
+		r.unlock()
 	}
 }

@@ -40,6 +40,11 @@ func (s *Views) States() []State {
 			states = append(states, one)
 		}
 	}
+	for _, r := range s.allResources() {
+		if one, stored := r.state(); stored {
+			states = append(states, one)
+		}
+	}
 	slices.SortFunc(states, func(a, b State) int {
 		return cmp.Or(
 			cmp.Compare(a.User, b.User), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Namespace, b.Namespace),
@@ -52,8 +57,8 @@ func (s *Views) States() []State {
 
 // State describes the view, and reports whether it is stored.
 func (v *View) State() (_ State, stored bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.of.lock()
+	defer v.of.unlock()
 	k := &v.Key
 	resource := k.Resource + "." + k.Version
 	if k.Group != "" {
@@ -61,16 +66,25 @@ func (v *View) State() (_ State, stored bool) {
 	}
 	s := State{
 		User: identity.Readable(k.User), Resource: resource, Namespace: k.Namespace, LabelSelector: k.Labels, FieldSelector: k.Fields,
-		Representation: k.Representation, Single: k.Single,
+		Representation: cmp.Or(k.Encoding, k.Metadata), ResourceVersion: v.version,
 		Complete: v.usableLocked(), Denied: v.header.Denied,
-		Objects: v.members, Bytes: v.bytes,
+		Objects: len(v.index), Bytes: v.bytes,
 		Updated: v.header.Updated, LastUsed: time.Unix(0, v.used.Load()).UTC(), Requests: v.Holders(),
 	}
-	if v.loaded {
-		s.Objects = len(v.index)
-	}
-	if !k.Single {
-		s.ResourceVersion = v.version
-	}
 	return s, v.onDisk
+}
+
+// state describes the objects of a resource that were read by themselves, and reports whether there are any.
+func (r *resource) state() (_ State, stored bool) {
+	r.lock()
+	defer r.unlock()
+	resource := r.Resource
+	if r.Group != "" {
+		resource += "." + r.Group
+	}
+	now, last := r.readers()
+	return State{
+		User: identity.Readable(r.resourceKey.user), Resource: resource, Single: true, Objects: r.copied, Bytes: r.bytes,
+		Updated: r.updated, LastUsed: time.Unix(0, last).UTC(), Requests: now,
+	}, r.copied > 0
 }

@@ -1,22 +1,17 @@
 package view
 
 import (
-	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/store"
 )
 
-// DropUnread drops a view that no client has read since the last call for it, or the members of
-// a Single view that none has, unless they are needed: then Sweep keeps them, too. name is empty
+// DropUnread drops a view that no client has read since the last call for it, unless it is needed: then Sweep keeps it, too. name is empty
 // if a view is not of one object. DropUnread must be called by the goroutine of Sweep, and only
 // while the cloud can be reached.
 func (s *Views) DropUnread(v *View, needed func(namespace, name string) bool) {
-	if v.Key.Single {
-		v.dropUnreadMembers(needed)
-		return
-	}
 	used, before := v.used.Load(), v.usedBefore
 	if v.Holders() > 0 {
 		used = 0 // it is read now
@@ -32,40 +27,39 @@ func (s *Views) DropUnread(v *View, needed func(namespace, name string) bool) {
 	}
 }
 
-func (v *View) dropUnreadMembers(needed func(namespace, name string) bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	before := v.reads.before
-	v.reads.before = v.reads.n
-	if v.stale.Load() || v.loadLocked() != nil {
-		return
-	}
-	unread := slices.DeleteFunc(slices.Collect(maps.Keys(v.index)), func(name string) bool { return v.reads.last[name] > before })
-	v.mu.Unlock()
-	unread = slices.DeleteFunc(unread, func(name string) bool {
-		if !needed(query.SplitMember(name)) {
-			return false
+// DropUnreadObjects is DropUnread for the objects that users have read by themselves, of resources and users that are chosen.
+func (s *Views) DropUnreadObjects(choose func(user string, resource schema.GroupResource) bool, needed func(user, namespace, name string) bool) {
+	for _, r := range s.allResources() {
+		if choose(r.resourceKey.user, r.GroupResource) {
+			r.dropUnread(needed)
 		}
-		v.unused = 0
-		return true
-	})
-	v.mu.Lock()
-	// Meanwhile one may have been read, or the view replaced.
-	unread = slices.DeleteFunc(unread, func(name string) bool {
-		_, ok := v.index[name]
-		return !ok || v.reads.last[name] > before
-	})
-	v.dropMembersLocked(unread)
+	}
 }
 
-// dropMembersLocked drops members of a Single view. Records keep that they were seen.
-func (v *View) dropMembersLocked(names []string) {
-	if len(names) == 0 || v.stale.Load() || !v.loaded {
-		return
+func (r *resource) dropUnread(needed func(user, namespace, name string) bool) {
+	r.lock()
+	before := r.before
+	r.before = r.reads
+	var unread []string
+	for name, e := range r.entries {
+		if len(e.copies) > 0 && e.read <= before {
+			unread = append(unread, name)
+		}
 	}
-	for _, name := range names {
-		v.records.SeenUncached(v.Key.UserResource(), v.index[name].Version)
-		v.remove(name)
+	r.unlock()
+	unread = slices.DeleteFunc(unread, func(name string) bool { // it may read other views
+		namespace, base := query.SplitMember(name)
+		if !needed(r.resourceKey.user, namespace, base) {
+			return false
+		}
+		r.unused = 0
+		return true
+	})
+	r.lock()
+	defer r.unlock()
+	for _, name := range unread {
+		if e := r.entries[name]; e != nil && e.read <= before { // else it was read meanwhile
+			r.dropCopiesLocked(name)
+		}
 	}
-	v.changeSingleLocked(&store.Change{Delete: names})
 }

@@ -7,13 +7,12 @@ import (
 	"testing"
 
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/store"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 func (v *View) shows() string {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.of.lock()
+	defer v.of.unlock()
 	s := v.version
 	for _, name := range slices.Sorted(maps.Keys(v.index)) {
 		s += fmt.Sprintf(" %s=%s", name, v.index[name].Version)
@@ -121,23 +120,23 @@ func TestARestoreIsFollowedOnce(t *testing.T) {
 	}
 }
 
-func TestSingleObjectsNeverMoveBackwards(t *testing.T) {
-	v := newPodsView(t)
-	v.Key.Single = true
-	v.KeepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "10", []byte("new"))
-	v.KeepSingle(wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "ns/a", "", "9", []byte("old"))
-	if e, ok := v.Member("ns/a"); !ok || e.Version != "10" {
-		t.Errorf("the object is at %q, want 10", e.Version)
+func TestObjectsThatWereReadNeverMoveBackwards(t *testing.T) {
+	s := newTestViews(t, t.TempDir(), enough)
+	for _, version := range []string{"10", "9"} {
+		readPod(s, "a", version)
+	}
+	if got := s.ReadAt(pods(query.NodeUser), "ns/a"); got != "10" {
+		t.Errorf("the object is at %q, want 10", got)
 	}
 }
 
 func TestBuildersShareWhatTheyRead(t *testing.T) {
 	v := newPodsView(t)
-	first, second := v.NewBuilder(Began{}, true), v.NewBuilder(Began{}, true)
+	first, second := v.NewBuilder(Began{}, true, wire.Protobuf), v.NewBuilder(Began{}, true, wire.Protobuf)
 	defer first.End()
 	defer second.End()
 	for _, s := range []*Builder{first, second} {
-		if err := s.Add("ns/a", "5", barePod(t, "a", "5")); err != nil {
+		if err := s.Add("ns/a", "5", "", barePod(t, "a", "5")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -150,17 +149,17 @@ func TestBuildersShareWhatTheyRead(t *testing.T) {
 func TestASnapshotIsWholeWhileTheViewMovesOn(t *testing.T) {
 	v := newPodsView(t)
 	fillPods(t, v, "", "10", true, map[string]string{"a": "5", "b": "6"})
-	snap, err := v.Snapshot()
-	if err != nil || snap == nil {
-		t.Fatal(snap, err)
+	snap := v.Snapshot(wire.JSON)
+	if snap == nil {
+		t.Fatal("there is none")
 	}
 	defer snap.Close()
-	v.apply("10", &Change{Name: "ns/a", Version: "11"})
-	v.apply("11", &Change{Name: "ns/b", Version: "12", Object: barePod(t, "b", "12")})
+	v.apply("10", &Change{Namespace: "ns", Name: "a", Version: "11"})
+	v.apply("11", &Change{Namespace: "ns", Name: "b", Version: "12", Object: barePod(t, "b", "12")})
 	got := ""
 	for len(snap.Members) > 0 {
-		err := snap.Next(256<<10, func(o store.Object) error {
-			m, err := wire.Inspect(wire.Protobuf, o.Bytes)
+		err := snap.Next(256<<10, func(_ string, _ wire.Encoding, bare []byte) error {
+			m, err := wire.Inspect(wire.Protobuf, bare)
 			got += fmt.Sprintf("%s=%s ", m.Name, m.ResourceVersion)
 			return err
 		})

@@ -23,28 +23,14 @@ func (s *stream) event(f *wire.Frame) (shown bool) {
 		return s.begin(f, name, version)
 	}
 	shown = !s.resumed || versions.Compare(version, s.at) > 0
-	c := &view.Change{Name: name, Version: version}
-	if f.Type != watch.Deleted {
-		bare, err := wire.AppendBare(nil, s.repr.Encoding, f.Object)
-		if err != nil { // cannot happen: the frame was decoded
-			return s.invalidate()
-		}
-		c.Object = bare
-	}
-	before := ""
-	if f.Type == watch.Deleted {
-		before = s.view.Current(name).Version
+	c, ok := s.change(f)
+	if !ok {
+		return s.invalidate()
 	}
 	a := s.feed.Apply(c, shown)
-	switch {
-	case a == view.Ended:
+	if a == view.Ended {
 		s.expire()
 		return false
-	case f.Type == watch.Deleted:
-		s.left(string(f.Meta.Namespace), string(f.Meta.Name), version, types.UID(f.Meta.UID))
-		s.watches.Views.RecordLeft(s.view, name, before)
-	case a == view.Gap && shown:
-		s.keepApart(c)
 	}
 	if shown {
 		s.held.forget(name)
@@ -52,6 +38,20 @@ func (s *stream) event(f *wire.Frame) (shown bool) {
 	}
 	s.catchUp(a)
 	return shown
+}
+
+// change returns an event for the view, or false if it cannot be read.
+func (s *stream) change(f *wire.Frame) (*view.Change, bool) {
+	m := &f.Meta
+	c := &view.Change{
+		Namespace: string(m.Namespace), Name: string(m.Name), Version: string(m.ResourceVersion), UID: types.UID(m.UID), Type: m.TypeMeta(), Encoding: s.repr.Encoding,
+	}
+	if f.Type == watch.Deleted {
+		return c, true
+	}
+	var err error
+	c.Object, err = wire.AppendBare(nil, s.repr.Encoding, f.Object) // the frame was decoded
+	return c, err == nil
 }
 
 // begin adds an initial event. It returns false if the client has to begin again.
@@ -65,20 +65,28 @@ func (s *stream) begin(f *wire.Frame, name, version string) bool {
 }
 
 func (s *stream) addInitial(f *wire.Frame, name, version string) {
-	s.view.Highest.Raise(version)
+	c, ok := s.change(f)
+	if !ok {
+		return
+	}
 	if f.Type == watch.Deleted {
 		if s.builder != nil {
 			s.builder.Remove(name)
 		}
-		s.left(string(f.Meta.Namespace), string(f.Meta.Name), version, types.UID(f.Meta.UID))
+		s.feed.Deleted(c)
 		return
 	}
+	if s.anyState {
+		s.feed.Shown(c)
+		return
+	}
+	s.view.Raise(version)
 	// The client has the object now, and the cloud may be lost before the view has it.
-	s.watches.Records.SeenUncached(s.query.UserResource(), version)
+	s.watches.Views.Floor(s.query.UserResource(), version)
 	if s.builder == nil {
 		return
 	}
-	if err := s.builder.Add(name, version, f.Object); err != nil {
+	if err := s.builder.Add(name, version, c.UID, f.Object); err != nil {
 		s.watches.logUnkept(err)
 		s.endBuilder()
 		if errors.Is(err, view.ErrListTooLarge) {
@@ -131,9 +139,11 @@ func (s *stream) endInitial(f *wire.Frame, version string) {
 	if !s.held.IsEmpty() {
 		s.startSettling()
 	}
-	if s.builder == nil {
+	switch {
+	case s.anyState:
+	case s.builder == nil:
 		s.view.MarkSeen(version)
-	} else {
+	default:
 		s.describe(f)
 		if s.watches.Views.Commit(s.builder, version) == view.Outdated && !s.builder.Consistent {
 			s.watches.Verify(s.view, s.req)
@@ -145,37 +155,5 @@ func (s *stream) endInitial(f *wire.Frame, version string) {
 		s.expire()
 	case versions.Compare(s.view.Position(), version) < 0:
 		s.catchUp(view.Gap)
-	}
-}
-
-// keepApart caches the object of an event after a gap in a Single view, so that a GET does not
-// return an older one if the cloud goes away before the view has caught up. If the view was
-// evicted, the object is not cached, and older copies are in doubt.
-func (s *stream) keepApart(c *view.Change) {
-	lost := s.view.Position() == ""
-	if lost || s.watches.Views.Holds(s.query.UserResource(), c.Name) {
-		s.watches.Records.Doubt(s.query.UserResource(), c.Name, versions.Preceding(c.Version))
-	}
-	if lost {
-		return
-	}
-	key := s.view.Key
-	key.Namespace, key.Labels, key.Fields, key.Single = "", "", "", true
-	v := s.watches.Views.Acquire(key)
-	defer v.Release()
-	v.KeepSingle(s.item, c.Name, "", c.Version, c.Object)
-	s.watches.Views.EnforceLimit(v)
-}
-
-// left records a DELETED event: the object no longer matches the watch's query. It proves a
-// deletion only if objects cannot leave the query in another way.
-func (s *stream) left(namespace, name, version string, uid types.UID) {
-	of := s.query.UserResource()
-	if !s.view.Key.Lasting() {
-		s.watches.Records.Seen(of, query.MemberName(namespace, name), version, uid)
-		return
-	}
-	if !s.view.ProvesAbsent(namespace, name, version) || s.watches.Views.Holds(of, query.MemberName(namespace, name)) {
-		s.watches.Views.Gone(of, query.MemberName(namespace, name), version, uid, true)
 	}
 }

@@ -110,7 +110,7 @@ func (s *stream) send(src *offline.Source, events iter.Seq2[derived.Event, error
 }
 
 func (s *stream) sendDerived(src *offline.Source, e derived.Event) {
-	bare, err := src.Object(e.Update, e.Bare)
+	bare, err := src.Object(e.Update, e.Cached)
 	if err != nil {
 		s.watches.Log.Error("a derived object cannot be shown to a watch", "watch", s.query.String(), "err", err)
 		return

@@ -123,7 +123,7 @@ func (s *stream) invalidate() bool {
 		return true
 	}
 	below := s.resumed && !s.partial && !s.opaque && versions.Compare(s.feed.Position(), s.at) < 0
-	s.watches.Records.SeenUncached(s.query.UserResource(), versions.Following(s.view.Highest.Version()))
+	s.watches.Views.Floor(s.query.UserResource(), versions.Following(s.watches.Views.Highest(s.query.Resource).Version()))
 	s.feed.Unread()
 	if below {
 		s.expire()

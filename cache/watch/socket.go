@@ -131,10 +131,10 @@ func (s *socket) release() {
 // Unread records that a client has got events that cannot be read: the view of the query is older than what
 // the client has seen, and any object may have changed, until they are read again.
 func (w *Watches) Unread(q *query.Query) {
-	of, highest := q.UserResource(), w.Records.Highest(q.Resource).Version()
-	w.Records.SeenUncached(of, versions.Following(highest))
-	w.Records.DoubtAll(of, q.Namespace, highest)
-	for _, v := range w.Views.Representations(q) {
+	of, highest := q.UserResource(), w.Views.Highest(q.Resource).Version()
+	w.Views.Floor(of, versions.Following(highest))
+	w.Views.DoubtAll(of, q.Namespace, highest)
+	for _, v := range w.Views.Forms(q) {
 		v.MarkUnread(versions.Following(highest))
 	}
 }

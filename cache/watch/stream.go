@@ -55,13 +55,15 @@ type stream struct {
 	// at is the version up to which the client has all events. It is empty until the initial
 	// events have ended.
 	at      string
-	initial bool          // in the initial events
-	builder *view.Builder // of initial events; nil if they are not cached
-	replay  *replay       // initial events from the cache
-	item    wire.TypeMeta // of the objects; empty until it is known
-	unsure  bool          // until its first upstream: the client has read more than this watch
-	marked  time.Time     // time of the last bookmark
-	held    held
+	initial bool // in the initial events
+	// anyState means that they may be of any state that once was: they are kept as single objects only.
+	anyState bool
+	builder  *view.Builder // of initial events; nil if they are not cached
+	replay   *replay       // initial events from the cache
+	item     wire.TypeMeta // of the objects; empty until it is known
+	unsure   bool          // until its first upstream: the client has read more than this watch
+	marked   time.Time     // time of the last bookmark
+	held     held
 
 	loss
 }
@@ -111,9 +113,9 @@ func (w *Watches) newStream(req *http.Request, q *query.Query, repr negotiation.
 		s.at, s.unsure = q.Version, true
 	} else {
 		s.initial = true
-		if q.Bookmarks || q.InitialEvents { // a bookmark will end them
+		if s.anyState = q.Version == "0" && !q.InitialEvents; !s.anyState && (q.Bookmarks || q.InitialEvents) { // a bookmark will end them
 			// Without WatchList, an apiserver may begin with what it remembers.
-			s.builder = s.view.NewBuilder(began, q.InitialEvents && q.Consistent())
+			s.builder = s.view.NewBuilder(began, q.InitialEvents && q.Consistent(), repr.Encoding)
 		}
 	}
 	return s
@@ -136,7 +138,7 @@ func (s *stream) release() {
 func (s *stream) endBuilder() {
 	if s.builder != nil {
 		if s.initial { // the client has seen events that are not cached
-			s.watches.Records.SeenUncached(s.query.UserResource(), s.builder.Newest())
+			s.watches.Views.Floor(s.query.UserResource(), s.builder.Newest())
 			s.watches.Views.RecordShown(s.builder)
 		}
 		s.builder.End()

@@ -10,7 +10,6 @@ import (
 	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/records"
 	"github.com/edgehub-io/edgehub/cache/restore"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/view"
@@ -39,7 +38,6 @@ type Upstream interface {
 type Options struct {
 	*restore.Checks // watches use its options, too
 	Up              Upstream
-	Records         *records.Records
 	IsUp            func() bool // whether the node can reach an apiserver
 	Answers         *offline.Answers
 	Jitter          time.Duration // over which watches resume after an outage

@@ -4,16 +4,18 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cache/store"
+	wal "github.com/edgehub-io/edgehub/cache/log"
 )
 
 // storeFiles are the hub's.
-var storeFiles = []string{"cache.log", "cache.index"}
+var storeFiles = []string{"cache.log"}
 
 func (w *world) storePath(name string) string { return filepath.Join(w.hub.Root, "cache", name) }
 
@@ -63,12 +65,43 @@ func (w *world) storeIsDamaged() bool {
 			w.must(err)
 		}
 	}
-	s, err := store.Open(dir, store.Options{})
+	damaged := false
+	l, err := wal.New(dir, wal.Options{Damaged: func(wal.Sum, error) { damaged = true }})
 	w.must(err)
-	damage := errors.Join(s.Recovery().Cause, s.Check())
-	w.must(s.Close())
-	return damage != nil
+	rows := &storedRows{tables: map[string]map[string]wal.Row{}}
+	w.must(l.Open(rows))
+	w.must(errors.Join(l.Rewrite(), l.Close())) // that reads all bodies
+	return damaged || rows.lost
 }
+
+// storedRows is what a store has: the state of its log.
+type storedRows struct {
+	tables map[string]map[string]wal.Row
+	lost   bool // some changes are
+}
+
+func (s *storedRows) Tables() []string { return slices.Collect(maps.Keys(s.tables)) }
+
+func (s *storedRows) Rows(table string) []wal.Row {
+	return slices.Collect(maps.Values(s.tables[table]))
+}
+
+func (s *storedRows) Apply(c wal.Change) {
+	if s.tables[c.Table] == nil || c.Clear {
+		s.tables[c.Table] = map[string]wal.Row{}
+	}
+	for _, key := range c.Delete {
+		delete(s.tables[c.Table], key)
+	}
+	for _, r := range c.Put {
+		r.Value = slices.Clone(r.Value)
+		s.tables[c.Table][r.Key] = r
+	}
+}
+
+func (s *storedRows) Lost(error) { s.lost = true }
+
+func (*storedRows) IsEmpty() bool { return true }
 
 // spoilStore damages the store of a hub that does not run, and returns how.
 func (w *world) spoilStore(r *rand.Rand) string {

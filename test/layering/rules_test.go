@@ -111,47 +111,39 @@ var layers = map[string][]string{
 	// disk, what is known of single objects, and views; then what answers offline, what
 	// finds out about restored stores, and watches.
 	"cache": {
-		"cache/convert", "cache/derived", "cache/disk", "cache/identity", "cache/negotiation", "cache/offline",
+		"cache/convert", "cache/derived", "cache/identity", "cache/log", "cache/negotiation", "cache/offline",
 		"cache/pages", "cache/patch", "cache/pause",
-		"cache/query", "cache/quota", "cache/records", "cache/repeat", "cache/restore", "cache/spool", "cache/store", "cache/store/writeback",
-		"cache/table", "cache/tee", "cache/versions", "cache/view", "cache/watch", "cache/wire",
+		"cache/query", "cache/quota", "cache/repeat", "cache/restore", "cache/spool",
+		"cache/tee", "cache/versions", "cache/view", "cache/watch", "cache/wire",
 	},
 	"cache/convert": {"cache/negotiation", "cache/wire"},
 	// What users read instead of what is cached, while the cloud is away.
 	"cache/derived": {
-		"cache/convert", "cache/localendpoints", "cache/negotiation", "cache/patch", "cache/pause", "cache/query",
-		"cache/store", "cache/table", "cache/versions", "cache/view", "cache/wire",
+		"cache/convert", "cache/localendpoints", "cache/log", "cache/negotiation", "cache/patch", "cache/pause", "cache/query",
+		"cache/versions", "cache/view", "cache/wire",
 	},
-	"cache/disk":        {"cache/pause", "cache/store", "cache/store/writeback"},
 	"cache/fairqueue":   {},
-	"cache/identity":    {"cache/fairqueue", "cache/quota", "cache/store", "cache/table"},
+	"cache/identity":    {"cache/fairqueue", "cache/log", "cache/quota"},
 	"cache/log":         {"cache/log/seal", "cache/pause"}, // it knows no views
 	"cache/log/seal":    {},
 	"cache/negotiation": {"cache/wire"},
 	"cache/offline": {
-		"cache/convert", "cache/derived", "cache/fairqueue", "cache/negotiation", "cache/query", "cache/quota",
-		"cache/store", "cache/tee", "cache/versions", "cache/view", "cache/wire",
+		"cache/convert", "cache/derived", "cache/fairqueue", "cache/log", "cache/negotiation", "cache/query", "cache/quota",
+		"cache/tee", "cache/versions", "cache/view", "cache/wire",
 	},
-	"cache/pages":      {"cache/query", "cache/quota", "cache/view"},
-	"cache/patch":      {"cache/convert", "cache/wire"},
-	"cache/pause":      {},
-	"cache/query":      {"cache/negotiation", "cache/quota", "cache/store", "cache/versions", "cache/wire"},
-	"cache/quota":      {},
-	"cache/records":    {"cache/disk", "cache/query", "cache/store", "cache/table", "cache/versions"},                                                     // not views: it asks them by two functions
-	"cache/repeat":     {"cache/convert", "cache/identity", "cache/negotiation", "cache/pause", "cache/query", "cache/quota", "cache/view", "cache/wire"}, // it knows tables by an interface of its own
-	"cache/restore":    {"cache/identity", "cache/negotiation", "cache/query", "cache/tee", "cache/versions", "cache/view"},
-	"cache/spool":      {"cache/convert", "cache/patch", "cache/pause", "cache/quota", "cache/table", "cache/wire"},
-	"cache/store":      {"cache/store/seal"},
-	"cache/store/seal": {},
-	// Its changes go to the store by an interface of one method.
-	"cache/store/writeback": {"cache/pause", "cache/store"},
-	"cache/table":           {"cache/store"},
-	"cache/tee":             {"cache/negotiation", "cache/wire"},
-	"cache/localendpoints":  {"cache/convert", "cache/wire"}, // pure functions
-	"cache/versions":        {},
+	"cache/pages":          {"cache/query", "cache/quota", "cache/view"},
+	"cache/patch":          {"cache/convert", "cache/wire"},
+	"cache/pause":          {},
+	"cache/query":          {"cache/convert", "cache/negotiation", "cache/quota", "cache/versions", "cache/wire"},
+	"cache/quota":          {},
+	"cache/repeat":         {"cache/convert", "cache/identity", "cache/negotiation", "cache/pause", "cache/query", "cache/quota", "cache/view", "cache/wire"}, // it knows tables by an interface of its own
+	"cache/restore":        {"cache/identity", "cache/negotiation", "cache/query", "cache/tee", "cache/versions", "cache/view", "cache/wire"},
+	"cache/spool":          {"cache/convert", "cache/log", "cache/patch", "cache/pause", "cache/quota", "cache/wire"},
+	"cache/tee":            {"cache/negotiation", "cache/wire"},
+	"cache/localendpoints": {"cache/convert", "cache/wire"}, // pure functions
+	"cache/versions":       {},
 	"cache/view": {
-		"cache/convert", "cache/disk", "cache/identity", "cache/negotiation", "cache/query", "cache/quota", "cache/records",
-		"cache/store", "cache/store/writeback", "cache/versions", "cache/wire",
+		"cache/convert", "cache/identity", "cache/log", "cache/negotiation", "cache/query", "cache/quota", "cache/versions", "cache/wire",
 	},
 	"cache/wire": {"cache/wire/jsonscan"},
 	// JSON, and nothing of Kubernetes.

@@ -9,7 +9,7 @@ func raced() []string {
 		{"./cache", "lists, watches, writes and the return of the cloud share views"},
 		{"./cache/identity", "requests of one token share one review"},
 		{"./cache/spool", "clients add Events while others are sent"},
-		{"./cache/store", "readers go on while the log is written anew"},
+		{"./cache/log", "readers go on while the log is written anew"},
 		{"./cache/view", "watches write what lists read"},
 		{"./imagepull", "jobs of many pods share images, and are cancelled while they pull"},
 		{"./ota", "requests, the queue and the cloud change the same pods"},

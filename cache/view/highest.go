@@ -1,0 +1,103 @@
+package view
+
+import (
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Highest is the highest resourceVersion that was seen of a resource. A nil Highest has none.
+//
+// Each resource has its own, so that an aggregated apiserver, which can make up versions, does
+// not affect other resources.
+type Highest struct {
+	n    atomic.Uint64
+	uses int // resources that it is of; guarded by Views.mu
+}
+
+// Raise is called with each version that is seen. It ignores versions of 2^63 or more, which are
+// made up: etcd counts in 63 bits.
+func (h *Highest) Raise(version string) {
+	if h == nil {
+		return
+	}
+	n, err := strconv.ParseUint(version, 10, 63)
+	if err != nil {
+		return
+	}
+	for {
+		old := h.n.Load()
+		if n <= old || h.n.CompareAndSwap(old, n) {
+			return
+		}
+	}
+}
+
+// lower is called with the version of an etcd that was restored from a backup.
+func (h *Highest) lower(version string) {
+	if n, err := strconv.ParseUint(version, 10, 63); err == nil && h.n.Load() > n {
+		h.n.Store(n)
+	}
+}
+
+// Version returns the version, or "" if there is none.
+func (h *Highest) Version() string {
+	if h == nil {
+		return ""
+	}
+	return versionOf(h.n.Load())
+}
+
+func versionOf(n uint64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatUint(n, 10)
+}
+
+// Highest returns the highest version of a resource that any user has seen. It is nil while nothing of the resource is
+// known: a URL can name any resource.
+func (s *Views) Highest(resource schema.GroupVersionResource) *Highest {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.highest[resource.GroupResource()]
+}
+
+func (s *Views) highestLocked(resource schema.GroupResource) *Highest {
+	h := s.highest[resource]
+	if h == nil {
+		h = new(Highest)
+		// A part of a URL would keep the whole URL in memory.
+		s.highest[schema.GroupResource{Group: strings.Clone(resource.Group), Resource: strings.Clone(resource.Resource)}] = h
+	}
+	h.uses++
+	return h
+}
+
+func (s *Views) uncountLocked(resource schema.GroupResource) {
+	if h := s.highest[resource]; h != nil {
+		if h.uses--; h.uses == 0 {
+			delete(s.highest, resource)
+		}
+	}
+}
+
+// Moment is what was known of a resource when a request was sent.
+type Moment struct {
+	highest uint64 // version
+	changed uint64
+}
+
+// Version returns the highest version that had been seen of the resource.
+func (m Moment) Version() string { return versionOf(m.highest) }
+
+// Moment returns the current one. It is called for all users' requests, so it stores nothing.
+func (s *Views) Moment(resource schema.GroupVersionResource) Moment {
+	m := Moment{changed: s.changed.Load()}
+	if h := s.Highest(resource); h != nil {
+		m.highest = h.n.Load()
+	}
+	return m
+}

@@ -1,0 +1,329 @@
+package view
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	wal "github.com/edgehub-io/edgehub/cache/log"
+	"github.com/edgehub-io/edgehub/cache/negotiation"
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/versions"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// loaded is what the file has.
+type loaded struct {
+	views   map[string]*loadedView     // by tables
+	objects map[string]*loadedResource // by tables
+	// lost means that changes are missing. Of unknown resources they are those of before the end of a gap, with the number of gaps
+	// that earlier starts had known of then.
+	lost    bool
+	unknown map[resourceKey]int
+}
+
+// loadedView is a view as the file has it.
+type loadedView struct {
+	header savedHeader
+	index  map[string]Entry
+	err    error // why it cannot be used
+}
+
+// loadedResource is what the file has of a resource besides views.
+type loadedResource struct {
+	key      resourceKey
+	readable bool // the key is
+	bounds   bounds
+	entries  map[string]*entry
+}
+
+func newLoaded() *loaded {
+	return &loaded{map[string]*loadedView{}, map[string]*loadedResource{}, false, map[resourceKey]int{}}
+}
+
+// ResourceOf returns the resource of whose objects a table of the log is, or false if it is of none.
+func ResourceOf(table string) (schema.GroupResource, bool) {
+	if key, ok := KeyOf(table); ok {
+		return key.GVR().GroupResource(), true
+	}
+	key, ok := resourceKeyOf(table)
+	return key.GroupResource, ok
+}
+
+// Tables is for the log: see [wal.State].
+func (s *Views) Tables() []string {
+	var tables []string
+	for _, v := range s.All() {
+		tables = append(tables, v.table)
+	}
+	for _, r := range s.allResources() {
+		tables = append(tables, r.table())
+	}
+	return tables
+}
+
+// Rows is for the log: see [wal.State].
+func (s *Views) Rows(table string) []wal.Row {
+	s.mu.RLock()
+	v := s.byTable[table]
+	s.mu.RUnlock()
+	if v != nil {
+		v.of.lock()
+		defer v.of.unlock()
+		return v.rowsLocked()
+	}
+	r := s.resourceOf(table)
+	if r == nil {
+		return nil
+	}
+	r.lock()
+	defer r.unlock()
+	if r.forgotten || !r.saved {
+		return nil
+	}
+	return r.rowsLocked()
+}
+
+func (v *View) rowsLocked() []wal.Row {
+	if !v.onDisk || v.stale.Load() {
+		return nil
+	}
+	rows := append(make([]wal.Row, 0, len(v.index)+1), v.headerRowLocked())
+	for _, m := range v.sortedLocked() {
+		rows = append(rows, m.row(m.Name, nil))
+	}
+	return rows
+}
+
+// Apply is for the log: see [wal.State].
+func (s *Views) Apply(c wal.Change) {
+	if s.loading == nil {
+		s.loading = newLoaded()
+	}
+	if strings.HasPrefix(c.Table, resourcePrefix) {
+		s.loading.applyObjects(&c)
+		return
+	}
+	l := s.loading.views[c.Table]
+	if c.Clear && len(c.Put) == 0 {
+		delete(s.loading.views, c.Table)
+		return
+	}
+	if key, ok := KeyOf(c.Table); ok && l == nil {
+		s.loading.meet(keyOf(key.UserResource()))
+	}
+	if l == nil || c.Clear {
+		l = &loadedView{index: map[string]Entry{}, err: errRow} // until there is a header
+		s.loading.views[c.Table] = l
+	}
+	for _, name := range c.Delete {
+		delete(l.index, name)
+	}
+	for i := range c.Put {
+		r := &c.Put[i]
+		var err error
+		if r.Key == rowHeader {
+			l.header = savedHeader{}
+			if err = json.Unmarshal(r.Value, &l.header); errors.Is(l.err, errRow) {
+				l.err = nil
+			}
+		} else {
+			l.index[r.Key], err = entryFrom(r)
+		}
+		if err != nil {
+			l.err = err
+		}
+	}
+}
+
+// concluded stands for a resource that an earlier start has made unknown because of the last gap.
+const concluded = -1
+
+// meet is called for each table when it appears. Behind a gap, changes of its resource may be missing.
+func (l *loaded) meet(key resourceKey) {
+	if _, known := l.unknown[key]; l.lost && !known {
+		l.unknown[key] = 0
+	}
+}
+
+func (l *loaded) applyObjects(c *wal.Change) {
+	o := l.objects[c.Table]
+	if c.Clear && len(c.Put) == 0 {
+		delete(l.objects, c.Table)
+		return
+	}
+	if o == nil || c.Clear {
+		o = &loadedResource{entries: map[string]*entry{}}
+		o.key, o.readable = resourceKeyOf(c.Table)
+		l.objects[c.Table] = o
+		l.meet(o.key)
+	}
+	for _, name := range c.Delete {
+		delete(o.entries, name)
+	}
+	for i := range c.Put {
+		r := &c.Put[i]
+		if r.Key == rowHeader {
+			o.bounds = bounds{}
+			if err := json.Unmarshal(r.Value, &o.bounds); err != nil {
+				l.unknown[o.key] = math.MaxInt
+			} else if known, ok := l.unknown[o.key]; ok && o.bounds.Gaps > known { // concluded by an earlier start
+				l.unknown[o.key] = concluded
+			}
+			continue
+		}
+		e, err := readEntry(r)
+		if err != nil {
+			l.unknown[o.key] = math.MaxInt
+			continue
+		}
+		o.entries[r.Key] = e
+	}
+}
+
+func readEntry(r *wal.Row) (*entry, error) {
+	var s savedEntry
+	if err := json.Unmarshal(r.Value, &s); err != nil || len(s.Copies) != len(r.Bodies) {
+		return nil, errRow
+	}
+	e := &entry{state: s.state}
+	for i, one := range s.Copies {
+		repr, err := negotiation.ParseRepresentation(one.Form)
+		if err != nil {
+			return nil, err
+		}
+		e.copies = append(e.copies, Copy{
+			Name: r.Key, Entry: Entry{Version: s.Version, UID: s.ObjUID, body: body{encoding: repr.Encoding, size: one.Size, sum: r.Bodies[i].Sum}},
+			Type: wire.TypeMeta{APIVersion: one.APIVersion, Kind: one.Kind}, Repr: repr,
+		})
+	}
+	return e, nil
+}
+
+// Lost is for the log: see [wal.State]. What was read before may lack changes, so that no list of it is one that ever was.
+func (s *Views) Lost(cause error) {
+	if s.loading == nil {
+		s.loading = newLoaded()
+	}
+	s.loading.lost = true
+	clear(s.loading.unknown)
+	for table, v := range s.loading.views {
+		v.err = cause
+		key, _ := KeyOf(table)
+		s.loading.unknown[keyOf(key.UserResource())] = 0
+	}
+	for _, o := range s.loading.objects {
+		s.loading.unknown[o.key] = o.bounds.Gaps
+		for _, e := range o.entries {
+			e.Allowed, e.Proven = false, ""
+		}
+	}
+	if !errors.Is(cause, wal.ErrFormat) {
+		s.Options.Damaged(cause)
+	}
+}
+
+// IsEmpty is for the log: see [wal.State].
+func (s *Views) IsEmpty() bool { return !slices.ContainsFunc(s.All(), (*View).Usable) }
+
+// Opened is called when the file was read, and the log can be written. What memory has is newer than what the file has of the
+// same view, or object.
+//
+// If changes were lost, every copy may be
+// of an object that is gone or was refused, and an object that no view has may have been seen
+// since. So all objects are unknown until they are read again.
+func (s *Views) Opened() {
+	l := s.loading
+	if s.loading = nil; l == nil {
+		return
+	}
+	for table, o := range l.objects {
+		if o.readable {
+			s.restoreObjects(o)
+		} else {
+			s.Log.Warn("a part of the cache cannot be read; it is dropped, and read again from the cloud", "objects", table)
+			_ = s.Disk.Put(wal.Change{Table: table, Clear: true}) // it needs no bodies
+		}
+	}
+	for table, one := range l.views {
+		key, ok := KeyOf(table)
+		if !ok || !key.IsValid() {
+			s.Log.Warn("a part of the cache cannot be read; it is dropped, and read again from the cloud", "view", table)
+			_ = s.Disk.Put(wal.Change{Table: table, Clear: true}) // it needs no bodies
+			continue
+		}
+		v := s.Acquire(key)
+		if v.restore(one); one.err != nil {
+			s.Log.Warn("a part of the cache cannot be read; it is dropped, and read again from the cloud", "view", v.String(), "err", one.err)
+		}
+		s.count(v)
+		v.Release()
+	}
+	for _, r := range s.allResources() {
+		if known, ok := l.unknown[r.resourceKey]; ok && known != concluded {
+			r.lock()
+			r.unknownLocked()
+			r.unlock()
+		}
+		s.count(r)
+	}
+}
+
+// restoreObjects adds what the file has of a resource besides views.
+func (s *Views) restoreObjects(o *loadedResource) {
+	r := s.keep(query.UserResource{User: o.key.user, Resource: o.key.WithVersion("")})
+	defer r.unlock()
+	r.saved = true
+	r.touch(s.Now())
+	r.Floor, r.ByName, r.Gaps = versions.Higher(r.Floor, o.bounds.Floor), r.ByName || o.bounds.ByName, max(r.Gaps, o.bounds.Gaps)
+	doubted := r.doubted
+	for namespace, version := range o.bounds.Doubts {
+		r.doubtAllLocked(namespace, version)
+	}
+	r.doubted = doubted // those of the file are of before every request
+	r.highest.Raise(r.Floor)
+	for name, e := range o.entries {
+		r.highest.Raise(versions.Higher(versions.Higher(e.Gone, e.Seen), e.version()))
+		if now := r.entries[name]; now != nil { // it was read before the file was opened
+			both := *now
+			both.merge(&e.state, len(now.copies) > 0)
+			r.setLocked(name, &both)
+			continue
+		}
+		for i := range e.copies {
+			e.copies[i].of = r
+		}
+		r.entries[name] = e
+		r.countLocked(name, e, 1)
+	}
+	r.saveBoundsLocked()
+}
+
+// restore sets the view's state to that on disk.
+func (v *View) restore(l *loadedView) {
+	v.of.lock()
+	defer v.of.unlock()
+	if v.onDisk { // it was read before the file was opened
+		v.of.put(wal.Change{Table: v.table, Clear: true, Put: v.rowsLocked()}, false) // the log has its bodies
+		return
+	}
+	v.of.highest.Raise(l.header.Version)
+	if v.onDisk = true; l.err != nil {
+		v.dropLocked()
+		return
+	}
+	v.header, v.version, v.complete = l.header.viewHeader, l.header.Version, l.header.Complete
+	v.contents = contents{index: map[string]Entry{}}
+	for name, e := range l.index {
+		v.set(name, e)
+	}
+	v.used.Store(l.header.Used.UnixNano())
+	if v.header.Boot != "" && v.header.Boot == v.of.views.Boot {
+		v.seen = versions.Higher(v.seen, v.header.Seen)
+	}
+	v.saveSeenLocked()
+}

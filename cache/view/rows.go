@@ -1,0 +1,158 @@
+package view
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	wal "github.com/edgehub-io/edgehub/cache/log"
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/wire"
+)
+
+// This file has what of a view is on disk: a table of the log, with a row for the header, and one for each member.
+
+// tablePrefix begins the names of views' tables. The key follows.
+const tablePrefix = "view "
+
+// tableOf returns the name of a view's table.
+func tableOf(key *query.Key) string { return tablePrefix + string(key.Bytes()) }
+
+// KeyOf returns the key of the view that a table of the log is of, or false if it is of none.
+func KeyOf(table string) (key query.Key, ok bool) {
+	text, ok := strings.CutPrefix(table, tablePrefix)
+	return key, ok && json.Unmarshal([]byte(text), &key) == nil && tableOf(&key) == table
+}
+
+// rowHeader is the key of the header's row. Those of members are their names.
+const rowHeader = ""
+
+// viewHeader is what is on disk of a view besides its members.
+type viewHeader struct {
+	APIVersion string `json:"apiVersion,omitempty"` // of the list
+	Kind       string `json:"kind,omitempty"`       // of the list
+	Item       string `json:"item,omitempty"`       // kind of the items, if one of them has it
+	Sorted     bool   `json:"sorted,omitempty"`     // see wire.ListMeta
+	// Updated is when an apiserver last confirmed or changed the view.
+	Updated time.Time `json:"updated,omitzero"`
+	// Changed is the version of the last change of a member: no member has changed between
+	// it and the view's version.
+	Changed string `json:"changed,omitempty"`
+	// Denied is set when the apiserver last refused the query, or did not know the kind: the
+	// view answers nothing.
+	Denied bool `json:"denied,omitempty"`
+	// TooLarge means that the last list was too large to be kept: there is nothing else.
+	TooLarge bool `json:"tooLarge,omitempty"`
+	// Seen is View.seen of a view that is behind.
+	Seen string `json:"seen,omitempty"`
+	// Boot is the boot ID of the node when this was written.
+	Boot string `json:"boot,omitempty"`
+}
+
+// savedHeader is the header's row.
+type savedHeader struct {
+	viewHeader
+
+	Version  string    `json:"version,omitempty"`
+	Complete bool      `json:"complete,omitempty"`
+	Used     time.Time `json:"used,omitzero"`
+}
+
+func (h *viewHeader) typeMeta() wire.TypeMeta {
+	return wire.TypeMeta{APIVersion: h.APIVersion, Kind: h.Kind}
+}
+
+func (v *View) headerRowLocked() wal.Row {
+	h := savedHeader{v.header, v.version, v.complete, time.Unix(0, v.used.Load()).UTC().Truncate(time.Second)}
+	if h.Seen, h.Boot = "", v.of.views.Boot; v.behindLocked() {
+		h.Seen = v.seen
+	}
+	value, err := json.Marshal(h)
+	if err != nil {
+		panic(err) // strings, bools and times
+	}
+	return wal.Row{Key: rowHeader, Value: value}
+}
+
+// row returns the row of a member. bare is nil for bytes that the log holds.
+func (e *Entry) row(name string, bare []byte) wal.Row {
+	value := make([]byte, 0, len(e.Version)+len(e.UID)+8)
+	value = append(binary.AppendUvarint(value, uint64(len(e.Version))), e.Version...)
+	value = append(binary.AppendUvarint(value, uint64(len(e.UID))), e.UID...)
+	r := wal.Row{Key: name, Bodies: []wal.Body{{Sum: e.sum, Bytes: bare}}}
+	value = e.append(value)
+	if e.other != nil {
+		value = e.other.append(value)
+		r.Bodies = append(r.Bodies, wal.Body{Sum: e.other.sum})
+	}
+	r.Value = value
+	return r
+}
+
+func (b *body) append(value []byte) []byte {
+	return binary.AppendUvarint(append(value, byte(b.encoding)), uint64(b.size))
+}
+
+var errRow = errors.New("a row of the cache cannot be read")
+
+func entryFrom(r *wal.Row) (e Entry, err error) {
+	version, rest, err := cutText(r.Value)
+	if err != nil {
+		return e, err
+	}
+	uid, rest, err := cutText(rest)
+	if err != nil || len(r.Bodies) == 0 || len(r.Bodies) > 2 {
+		return e, errRow
+	}
+	e = Entry{Version: version, UID: types.UID(uid)}
+	for i := range r.Bodies {
+		if len(rest) == 0 {
+			return e, errRow
+		}
+		one := body{encoding: wire.Encoding(rest[0]), sum: r.Bodies[i].Sum}
+		size, n := binary.Uvarint(rest[1:])
+		if one.size, rest = int(size), rest[min(1+max(n, 0), len(rest)):]; n <= 0 { //nolint:gosec // of bytes that were in memory
+			return e, errRow
+		}
+		if i == 0 {
+			e.body = one
+		} else {
+			e.other = &one
+		}
+	}
+	return e, nil
+}
+
+// cutText cuts a text from the front of a value.
+func cutText(value []byte) (text string, rest []byte, err error) {
+	length, n := binary.Uvarint(value)
+	if n <= 0 || length > uint64(len(value)-n) {
+		return "", nil, errRow
+	}
+	value = value[n:]
+	return string(value[:length]), value[length:], nil
+}
+
+// saveLocked queues a change of the view, and its header. later means that it may wait for another commit.
+func (v *View) saveLocked(c wal.Change, later bool) {
+	if v.stale.Load() {
+		return
+	}
+	v.onDisk = true
+	c.Table, c.Put = v.table, append(c.Put, v.headerRowLocked())
+	v.of.put(c, later)
+}
+
+// clearLocked queues the removal of the view.
+func (v *View) clearLocked() { v.of.put(wal.Change{Table: v.table, Clear: true}, false) }
+
+// saveHeaderLocked queues the header of a view that is on disk.
+func (v *View) saveHeaderLocked() {
+	if v.onDisk {
+		v.saveLocked(wal.Change{}, false)
+	}
+}
