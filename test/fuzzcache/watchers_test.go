@@ -91,8 +91,8 @@ func (c *client) openWatch(ctx context.Context, r *rand.Rand, fl *follower, path
 	}
 	defer res.Body.Close()
 	if !socket && res.StatusCode != http.StatusOK {
-		body, _ := io.ReadAll(res.Body)
-		a := &answer{code: res.StatusCode, body: body, began: began, ended: time.Now()}
+		body, err := io.ReadAll(res.Body) // the hub may be killed meanwhile
+		a := &answer{code: res.StatusCode, body: body, err: err, began: began, ended: time.Now()}
 		a.weather = c.w.weatherOf(began, a.ended)
 		if c.usual(ctx, fl.what, a, http.StatusGone) {
 			fl.lost = true
