@@ -33,10 +33,11 @@ func TestContents_ADryRunChangesNothing(t *testing.T) {
 		path, accept string
 	}
 	was := map[key]answer{}
-	for _, accept := range []string{protobuf, asJSON} {
-		for _, k := range []key{{alice, s.path, accept}, {alice, s.named("c"), accept}, {h.node, s.path, accept}, {h.node, s.one("c"), accept}} {
-			was[k] = k.who.get(t, k.path, accept)
-		}
+	for _, k := range []key{
+		{alice, s.path, protobuf}, {alice, s.named("c"), protobuf}, {h.node, s.path, asJSON}, {h.node, s.named("c"), asJSON},
+		{h.node, s.one("c"), protobuf}, {h.node, s.one("c"), asJSON},
+	} {
+		was[k] = k.who.get(t, k.path, k.accept)
 	}
 	for _, query := range []string{"dryRun=All", "fieldManager=mallory&dr%79Run=All"} {
 		for _, accept := range []string{protobuf, asJSON} {

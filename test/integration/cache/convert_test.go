@@ -43,7 +43,8 @@ func TestJSONFromProtobuf(t *testing.T) {
 	s.change("c-001", "changed")
 	s.remove("c-000")
 	h.connect()
-	w.tooOld(t) // in this form it was never read with the cloud
+	w.expect(t, watch.Modified, "c-001") // whatever its form, it goes on from the list in protobuf
+	w.expect(t, watch.Deleted, "c-000")
 	l = h.node.servedList(t, s.path, asJSON)
 	held := h.node.watch(t, with(s.path, watchQuery+"&resourceVersion="+l.version), asJSON)
 	s.change("c-001", "changed again")

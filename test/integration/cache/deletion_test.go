@@ -176,8 +176,8 @@ func deletionOfMany(t *testing.T, h *hub, s *space) (check func(*testing.T)) {
 	}
 }
 
-// defect 10 and invariant 5: DELETED in the watch of a selector says that the object has left its set. It takes nothing
-// away from a GET, and proves nothing together with an older list.
+// defect 10 and invariant 5: DELETED in the watch of a selector says that the object has left its set, and that it has changed:
+// what is older is not served, and proves nothing together with an older list.
 func leavingASelector(accept string) func(*testing.T, *hub, *space) (check func(*testing.T)) {
 	return func(t *testing.T, h *hub, s *space) func(*testing.T) {
 		s.fill("c", 2, "color=red")
@@ -197,7 +197,7 @@ func leavingASelector(accept string) func(*testing.T, *hub, *space) (check func(
 			w.expect(t, watch.Deleted, name)
 		}
 		return func(t *testing.T) {
-			h.readsAs(t, s.one("read"), http.StatusOK)
+			h.readsAs(t, s.one("read"), http.StatusServiceUnavailable)
 			h.readsAs(t, s.one("watched"), http.StatusServiceUnavailable) // it was there after the list
 			h.readsAs(t, s.one("nobody"), http.StatusNotFound)
 			if l := h.node.servedList(t, s.selected("color=red"), accept); len(l.items) != 2 {
