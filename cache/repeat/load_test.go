@@ -113,12 +113,12 @@ func access(user string) (*repeat.Request, *repeat.Response) {
 	r := httptest.NewRequest(http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews", http.NoBody)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json")
-	return &repeat.Request{
+	q := &repeat.Request{
 		HTTP: r, User: quota.Node, Body: func() ([]byte, error) { return fmt.Appendf(nil, review, user, ""), nil },
 		Info: &request.RequestInfo{APIGroup: "authorization.k8s.io", APIVersion: "v1", Resource: "subjectaccessreviews"},
-	}, &repeat.Response{
-		Code: http.StatusCreated, Header: r.Header, Body: fmt.Appendf(nil, review, user, `,"status":{"allowed":true}`),
 	}
+	body := fmt.Appendf(nil, review, user, `,"status":{"allowed":true}`)
+	return q, &repeat.Response{Code: http.StatusCreated, Header: r.Header, Body: body}
 }
 
 func allowed(t *testing.T, a *repeat.Answers, user string) bool {
