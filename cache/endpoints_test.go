@@ -272,6 +272,7 @@ func TestTheAPIServersSliceLeadsToTheHub(t *testing.T) {
 		p.lose()
 		p.cloud.comeBack()
 		feed, _ := p.resumed()
+		p.cloud.set("150", webSlice("90", webEndpoint("a", "10.0.0.1", true)), otherSlice("91"), apiServerSlice("150"))
 		send(t, feed, sliceEvent("MODIFIED", apiServerSlice("150")))
 		synctest.Wait()
 		if got, want := watched(t, p.proxy, "kubernetes"), []string{"MODIFIED " + hub, "MODIFIED " + cloud, "MODIFIED " + hub, "MODIFIED " + cloud, "MODIFIED " + cloud}; !slices.Equal(got, want) {
