@@ -1,162 +1,278 @@
 package cache
 
 import (
+	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/edgehub-io/edgehub/cache/view"
 )
-
-// modelServer is an apiserver with pods of one namespace. It records what one client has seen of
-// them through the hub.
-type modelServer struct {
-	version int
-	pods    map[string]modelPod
-	born    int
-	rand    *rand.Rand
-
-	seen map[string]modelPod // as the client saw each last
-	gone map[string]bool     // the client knows that what it saw is not there any more
-}
-
-type modelPod struct {
-	uid, version int
-	label        string
-}
-
-func (p modelPod) json(name string) string {
-	return strings.Replace(podJSON(name, fmt.Sprint(p.version), p.label), `"u-`+name+`"`, fmt.Sprintf(`"u-%d"`, p.uid), 1)
-}
-
-func (m *modelServer) set(name string) {
-	m.version++
-	p, ok := m.pods[name]
-	if !ok {
-		m.born++
-		p.uid = m.born
-	}
-	p.version, p.label = m.version, []string{"red", "blue"}[m.rand.IntN(2)]
-	m.pods[name] = p
-}
-
-func (m *modelServer) remove(name string) {
-	if _, ok := m.pods[name]; ok {
-		m.version++
-		delete(m.pods, name)
-	}
-}
-
-func (m *modelServer) answer(r *http.Request) *http.Response {
-	name := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
-	p, ok := m.pods[name]
-	if !ok {
-		return respond(http.StatusNotFound, fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{"name":%q,"kind":"pods"}}`, name))
-	}
-	if r.Method == http.MethodDelete {
-		m.remove(name)
-		return respond(http.StatusOK, fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Success","details":{"name":%q,"kind":"pods","uid":"u-%d"}}`, name, p.uid))
-	}
-	return respond(http.StatusOK, p.json(name))
-}
-
-func (m *modelServer) list(r *http.Request) *http.Response {
-	var items []string
-	for name, p := range m.pods {
-		if l := r.URL.Query().Get("labelSelector"); l == "" || l == "l="+p.label {
-			items = append(items, p.json(name))
-		}
-	}
-	return respond(http.StatusOK, podsJSON(fmt.Sprint(m.version), items...))
-}
-
-// saw records what the client just got of one pod.
-func (m *modelServer) saw(name string) {
-	p, ok := m.pods[name]
-	if ok {
-		m.seen[name] = p
-	}
-	m.gone[name] = !ok
-}
-
-// modelStep is a named change of one pod or of all pods.
-type modelStep struct {
-	name string
-	do   func(t *testing.T, w *modelWorld, pod string)
-}
 
 // modelWorld is a hub in front of a modelServer.
 type modelWorld struct {
+	*trapRig
 	*modelServer
-	up    *upstream
-	dir   string
-	cache *Cache
-	stop  func()
+	modelSeen
+	q     modelQuery // of this step
+	saved func()     // goes back
+
+	damaged bool
 }
-
-var (
-	modelNames = []string{"a", "b", "c"}
-	modelSteps = []modelStep{
-		{"set", func(_ *testing.T, w *modelWorld, pod string) { w.set(pod) }},
-		{"set", func(_ *testing.T, w *modelWorld, pod string) { w.set(pod) }},
-		{"remove", func(_ *testing.T, w *modelWorld, pod string) { w.remove(pod) }},
-		{"get", func(t *testing.T, w *modelWorld, pod string) {
-			get(t, w.cache, modelURL(pod))
-			w.saw(pod)
-		}},
-		{"delete", func(t *testing.T, w *modelWorld, pod string) {
-			ask(t.Context(), t, w.cache, http.MethodDelete, modelURL(pod))
-			w.saw(pod)
-		}},
-		{"list", func(t *testing.T, w *modelWorld, _ string) {
-			get(t, w.cache, urlPods)
-			for _, one := range modelNames {
-				w.saw(one)
-			}
-		}},
-		{"list red", func(t *testing.T, w *modelWorld, _ string) {
-			get(t, w.cache, urlPods+"?labelSelector=l%3Dred")
-			for _, one := range modelNames {
-				if w.pods[one].label == "red" {
-					w.saw(one)
-				}
-			}
-		}},
-		{"evict", func(_ *testing.T, w *modelWorld, _ string) {
-			if all := w.cache.views.All(); len(all) > 0 {
-				w.cache.views.Evict(all[w.rand.IntN(len(all))])
-			}
-		}},
-		{"restart", func(t *testing.T, w *modelWorld, _ string) {
-			w.stop()
-			w.cache = openCache(t, w.dir, w.up)
-			w.stop = runCache(t, w.cache)
-		}},
-	}
-)
-
-func modelURL(pod string) string { return "/api/v1/namespaces/ns/pods/" + pod }
 
 func newModelWorld(t *testing.T, seed uint64) *modelWorld {
 	t.Helper()
-	w := &modelWorld{up: newUpstream(), dir: t.TempDir(), modelServer: &modelServer{
-		version: 100, pods: map[string]modelPod{}, seen: map[string]modelPod{}, gone: map[string]bool{},
-		rand: rand.New(rand.NewPCG(seed, 12)), //nolint:gosec // a test
-	}}
-	w.up.on("get", w.answer)
-	w.up.on("delete", w.answer)
-	w.up.on("list", w.list)
-	w.cache = openCache(t, w.dir, w.up)
-	w.stop = runCache(t, w.cache)
+	w := &modelWorld{
+		trapRig: newTrapRig(t), modelServer: &modelServer{
+			Rand: rand.New(rand.NewPCG(seed, 12)), apis: []string{"/api/v1"}, version: 100, //nolint:gosec // a test
+			states: make([]map[string]modelObject, 101), changed: make([]string, 101),
+		}, modelSeen: modelSeen{
+			newest: map[string]int{}, uid: map[string]int{}, alive: map[string]int{}, absent: map[string]int{}, goneAt: map[string]int{}, gone: map[int]bool{},
+			doubt: map[string]int{}, refused: map[string]bool{}, must: map[string]map[string]string{}, listed: map[modelQuery]int{}, kept: map[modelQuery]bool{},
+		},
+	}
+	w.states[100] = map[string]modelObject{}
+	if seed%2 > 0 {
+		w.apis = []string{"/apis/example.com/v1", "/apis/example.com/v1beta1"}
+	}
+	for _, verb := range []string{"get", "list", "delete", "check"} {
+		w.on(verb, w.answer)
+	}
+	w.on("watch", w.modelServer.watch)
 	return w
 }
 
-// Whatever a client reads and deletes, and whatever happens to the hub: offline the client never
-// gets an object that it knows to be gone, nor a 404 for an object that it has seen later. SEEDS plays more; what
-// clients of a real apiserver see is in test/fuzzcache.
+func (w *modelWorld) ask(method, url string) string {
+	ctx, url := inForm(w.Context(), url)
+	defer synctest.Wait()
+	return ask(ctx, w.T, w.Cache, method, url)
+}
+
+// got records an object that was read or written by itself.
+func (w *modelWorld) got(name string) {
+	if o, ok := w.now()[name]; ok {
+		w.show(name, o, w.version)
+		delete(w.doubt, name)
+		delete(w.refused, name)
+		if w.must[name] == nil {
+			w.must[name] = map[string]string{}
+		}
+		w.must[name][w.q.get(name)] = fmt.Sprintf("%s=%d/%s", name, o.version, o.label)
+		return
+	}
+	at := w.highest
+	w.lack(name, at)
+	w.absent[name] = max(at, w.alive[name], 1)
+	w.gone[w.uid[name]] = true
+	delete(w.must, name)
+}
+
+func (w *modelWorld) list(version int) {
+	state := w.states[version]
+	if w.listed[w.q] = max(w.listed[w.q], version); !w.q.red {
+		w.reach(state, version)
+		return
+	}
+	for name, o := range state {
+		if w.q.selects(o) {
+			w.show(name, o, version)
+		}
+	}
+}
+
+// follow has the client of a list watch it from there, for a while.
+func (w *modelWorld) follow() {
+	from := w.listed[w.q]
+	if from == 0 {
+		return
+	}
+	w.until = from + w.IntN(w.version-from+1)
+	ctx, url := inForm(w.Context(), w.q.list(fmt.Sprintf("watch=true&allowWatchBookmarks=true&resourceVersion=%d", from)))
+	one := startWatch(ctx, w.T, w.Cache, url)
+	synctest.Wait()
+	for _, e := range one.heardEvents(w.T) {
+		kind, what, _ := strings.Cut(e, ":")
+		name, version, _ := strings.Cut(what, "=")
+		version, _, _ = strings.Cut(version, "/")
+		v, _ := strconv.Atoi(version) //nolint:errcheck // of an error
+		if kind == "ERROR" {
+			w.listed[w.q] = 0
+			break
+		}
+		w.listed[w.q] = max(w.listed[w.q], v)
+		switch {
+		case !w.q.red:
+			w.reach(w.states[v], v)
+		case kind == "DELETED":
+			if w.highest = max(w.highest, v); v > w.newest[name] {
+				w.newest[name] = v
+				w.doubts(name)
+				w.doubt[name] = v
+			}
+		case name != "":
+			w.show(name, w.states[v][name], v)
+		}
+	}
+	one.stop()
+	<-one.done
+	synctest.Wait()
+}
+
+// damage loses commits, but for the last one, of which nobody would know.
+func (w *modelWorld) damage() {
+	time.Sleep(10 * time.Second)
+	before := sizeOf(w.T, w.dir)
+	w.refuses = true
+	w.ask(http.MethodGet, w.q.get(fmt.Sprint("n", before)))
+	w.refuses = false
+	time.Sleep(10 * time.Second)
+	w.halt()
+	file := filepath.Join(w.dir, "cache.log")
+	log, err := os.ReadFile(file)
+	if err != nil {
+		w.Fatal(err)
+	}
+	from := w.Int64N(before)
+	spoilt := log[from:min(from+w.Int64N(1000), before)]
+	copy(spoilt, bytes.Repeat([]byte("~"), len(spoilt)))
+	if err := os.WriteFile(file, log, 0o600); err != nil {
+		w.Fatal(err)
+	}
+	w.Cache, w.halt = runIn(w.T, w.dir, w.upstream)
+	clear(w.must)
+	clear(w.kept)
+	w.restarted()
+	w.damaged = true
+}
+
+// save has what is on disk come back with the next kill.
+func (w *modelWorld) save() {
+	time.Sleep(10 * time.Second)
+	dir, seen := filepath.Join(w.TempDir(), "saved"), w.modelSeen.clone()
+	if err := os.CopyFS(dir, os.DirFS(w.dir)); err != nil {
+		w.Fatal(err)
+	}
+	w.saved = func() {
+		w.halt()
+		if err := errors.Join(os.RemoveAll(w.dir), os.CopyFS(w.dir, os.DirFS(dir))); err != nil {
+			w.Fatal(err)
+		}
+		w.Cache, w.halt = runIn(w.T, w.dir, w.upstream)
+		w.modelSeen = seen.clone()
+		w.restarted()
+	}
+}
+
+type modelStep struct {
+	name string
+	do   func(w *modelWorld, name string)
+}
+
+var modelSteps = []modelStep{
+	{"set", func(w *modelWorld, name string) { w.set(name) }},
+	{"set", func(w *modelWorld, name string) { w.set(name) }},
+	{"remove", func(w *modelWorld, name string) { w.remove(name) }},
+	{"get", func(w *modelWorld, name string) {
+		w.ask(http.MethodGet, w.q.get(name))
+		w.got(name)
+	}},
+	{"get at 0", func(w *modelWorld, name string) {
+		w.lags = 100 + w.IntN(w.version-99)
+		w.ask(http.MethodGet, w.q.get(name)+"?resourceVersion=0")
+		if o, ok := w.states[w.lags][name]; ok {
+			w.show(name, o, o.version)
+			delete(w.refused, name)
+		} else {
+			w.doubts(name)
+		}
+	}},
+	{"get refused", func(w *modelWorld, name string) {
+		w.refuses = true
+		w.ask(http.MethodGet, w.q.get(name))
+		w.refused[name] = true
+	}},
+	{"patch", func(w *modelWorld, name string) {
+		if _, ok := w.now()[name]; ok {
+			w.ask([]string{http.MethodPatch, http.MethodPut}[w.IntN(2)], w.q.get(name))
+			w.got(name)
+		}
+	}},
+	{"delete", func(w *modelWorld, name string) {
+		before, ok := w.now()[name]
+		w.ask(http.MethodDelete, w.q.get(name))
+		w.gone[before.uid] = ok
+		w.got(name)
+	}},
+	{"delete accepted", func(w *modelWorld, name string) {
+		if _, ok := w.now()[name]; ok {
+			w.accepted = true
+			w.ask(http.MethodDelete, w.q.get(name))
+			w.doubts(name)
+		}
+	}},
+	{"deletecollection", func(w *modelWorld, _ string) {
+		w.ask(http.MethodDelete, w.q.get(""))
+		w.doubts(modelNames...)
+	}},
+	{"list", func(w *modelWorld, _ string) {
+		w.ask(http.MethodGet, w.q.list(""))
+		w.list(w.version)
+		w.kept[w.q] = true
+	}},
+	{"list at 0", func(w *modelWorld, _ string) {
+		w.lags = 100 + w.IntN(w.version-99)
+		w.ask(http.MethodGet, w.q.list("resourceVersion=0"))
+		w.list(w.lags)
+	}},
+	{"list refused", func(w *modelWorld, _ string) {
+		w.refuses = true
+		w.ask(http.MethodGet, w.q.list(""))
+		maps.DeleteFunc(w.kept, func(q modelQuery, _ bool) bool { return q.api == w.q.api && q.red == w.q.red })
+	}},
+	{"table", func(w *modelWorld, _ string) {
+		w.ask(http.MethodGet, table+w.q.api+"/"+w.q.resource())
+		for name := range w.now() {
+			w.alive[name] = max(w.alive[name], w.highest+1)
+		}
+	}},
+	{"watch", func(w *modelWorld, _ string) { w.follow() }},
+	{"watch", func(w *modelWorld, _ string) { w.follow() }},
+	{"evict", func(w *modelWorld, _ string) {
+		all := w.views.All()
+		slices.SortFunc(all, func(a, b *view.View) int { return bytes.Compare(a.Key.Bytes(), b.Key.Bytes()) })
+		if len(all) > 0 {
+			w.views.Evict(all[w.IntN(len(all))])
+		}
+		clear(w.kept)
+		clear(w.listed)
+	}},
+	{"restart", func(w *modelWorld, _ string) {
+		w.trapRig.restart()
+		w.restarted()
+	}},
+	{"save", func(w *modelWorld, _ string) { w.save() }},
+	{"kill", func(w *modelWorld, _ string) {
+		if w.saved != nil {
+			w.saved()
+		}
+	}},
+	{"damage", func(w *modelWorld, _ string) { w.damage() }},
+}
+
+// Whatever a client reads, writes and watches, and whatever happens to the hub: what is read offline is what the user was
+// shown last, and not what is gone, refused or in doubt; a 404 is proven; a list is exact; what was just read is there. SEEDS
+// plays more; what clients of a real apiserver see is in test/fuzzcache.
 func TestNoSequenceOfStepsBringsBackOrHidesAnObject(t *testing.T) {
 	seeds, err := strconv.ParseUint(cmp.Or(os.Getenv("SEEDS"), "6"), 10, 64)
 	if err != nil {
@@ -167,33 +283,72 @@ func TestNoSequenceOfStepsBringsBackOrHidesAnObject(t *testing.T) {
 			w := newModelWorld(t, seed)
 			var did []string
 			for range 40 {
-				step, pod := modelSteps[w.rand.IntN(len(modelSteps))], modelNames[w.rand.IntN(len(modelNames))]
-				step.do(t, w, pod)
-				did = append(did, step.name+" "+pod)
-				w.up.goAway()
-				for _, one := range modelNames {
-					w.check(t, one, get(t, w.cache, modelURL(one)), did)
+				step, name := modelSteps[w.IntN(len(modelSteps))], modelNames[w.IntN(len(modelNames))]
+				w.q = modelQuery{w.apis[w.IntN(len(w.apis))], w.IntN(3) == 0, w.IntN(3) == 0}
+				step.do(w, name)
+				did = append(did, fmt.Sprintf("%s %s %v @%d", step.name, name, w.q, w.version))
+				w.refuses, w.accepted = false, false
+				w.counts()
+				w.goAway()
+				w.check()
+				w.comeBack()
+				if t.Failed() {
+					t.Fatalf("after\n%s", strings.Join(did, "\n"))
 				}
-				w.up.comeBack()
 			}
 		})
 	}
 }
 
-// check compares an offline answer with what the client knows.
-func (m *modelServer) check(t *testing.T, name, got string, did []string) {
-	t.Helper()
-	seen, known := m.seen[name]
-	served, version := strings.HasPrefix(got, name+"="), 0
-	if served {
-		fmt.Sscanf(got[len(name)+1:], "%d", &version) //nolint:errcheck // 0 is wrong, too
+func (w *modelWorld) check() {
+	for _, api := range w.apis {
+		for _, q := range []modelQuery{{api, false, false}, {api, false, true}, {api, true, false}} {
+			w.checkList(q, w.reads(strings.TrimSuffix(q.list(""), "?")))
+			for _, name := range modelNames {
+				if why := w.wrong(name, w.reads(q.get(name)), w.must[name][q.get(name)]); why != "" {
+					w.Errorf("%s is %s: %s", q.get(name), w.reads(q.get(name)), why)
+				}
+			}
+		}
 	}
+}
+
+// wrong returns what is wrong with an answer to a GET, if something is.
+func (w *modelWorld) wrong(name, got, must string) string {
+	text, served := strings.CutPrefix(got, name+"=")
+	version, _, _ := strings.Cut(text, "/")
+	v, _ := strconv.Atoi(version) //nolint:errcheck // 0 is wrong, too
 	switch {
-	case served && m.gone[name]:
-		t.Fatalf("%s is gone, and is served as %q, after %v", name, got, did)
-	case served && version > seen.version:
-		t.Fatalf("%s is served as %q, and was never seen so, after %v", name, got, did)
-	case got == "404" && known && !m.gone[name]:
-		t.Fatalf("%s was seen at %d, and is said not to be there, after %v", name, seen.version, did)
+	case w.refused[name]:
+		if served || got == "404" {
+			return "it was refused"
+		}
+	case got == "403" && !w.damaged:
+		return "it was not refused"
+	case served && v != w.newest[name]:
+		return fmt.Sprintf("the user has seen %d", w.newest[name])
+	case served && (v <= w.goneAt[name] || w.gone[w.states[v][name].uid]):
+		return "it is gone"
+	case served && w.doubt[name] > 0:
+		return "it is in doubt"
+	case got == "404" && w.alive[name] > w.absent[name], got == "404" && w.absent[name] == 0:
+		return "nothing proves that"
+	case must != "" && got != must:
+		return "it was read by itself, as " + must
+	}
+	return ""
+}
+
+func (w *modelWorld) checkList(q modelQuery, got string) {
+	version, _, ok := strings.Cut(got, ":")
+	v, _ := strconv.Atoi(version) //nolint:errcheck // 0 is wrong, too
+	switch {
+	case ok && (v < w.listed[q] || v > w.version || got != described(w.T, []byte(q.listJSON(w.states[v], v)))):
+		w.Errorf("%s is %q; the client has seen %d", q.list(""), got, w.listed[q])
+	case ok && v > w.listed[q]: // it is made of another list, and its client has seen that now
+		w.listed[q] = v
+		delete(w.kept, q)
+	case !ok && w.kept[q]:
+		w.Errorf("%s is %q, and was listed", q.list(""), got)
 	}
 }

@@ -183,6 +183,15 @@ func (w *trapRig) loses(want answers) {
 	}
 }
 
+// counts recounts what the cache counts of what it has, which its bounds are made of.
+func (w *trapRig) counts() {
+	w.Helper()
+	synctest.Wait()
+	if err := w.views.Check(); err != nil {
+		w.Error(err)
+	}
+}
+
 // trap is what clients are shown before the cloud is lost, and what they read then.
 type trap struct {
 	shown func(w *trapRig)
@@ -195,7 +204,9 @@ func playTraps(t *testing.T, traps map[string]trap) {
 		bubble(t, name, func(t *testing.T) {
 			w := newTrapRig(t)
 			one.shown(w)
+			w.counts()
 			w.loses(one.want)
+			w.counts()
 		})
 	}
 }

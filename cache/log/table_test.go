@@ -109,3 +109,28 @@ func TestAValueThatCannotBeReadForNowStays(t *testing.T) {
 		t.Error("it was read, or forgotten")
 	}
 }
+
+// What was deleted by a commit that is lost does not come back, nor what such a commit may have replaced.
+func TestTablesAreForgottenWhereCommitsWereLost(t *testing.T) {
+	dir, opts := t.TempDir(), log.Options{Keep: []string{"events"}}
+	o := open(t, dir, opts)
+	o.log.Table("tokens").Put("revoked", []byte("x"))
+	o.log.Table("events").Put("waits", []byte("x"))
+	salted := o.log.Table("tokens").Key("a")
+	o.flush(t)
+	o.log.Table("tokens").Delete("revoked")
+	o.log.Table("tokens").Put("spoilt", []byte("x"))
+	o.flush(t)
+	o.log.Table("tokens").Put("since", []byte("x"))
+	o.flush(t)
+	o.close(t)
+	file := readFile(t, dir)
+	writeFile(t, dir, bytes.ReplaceAll(file, []byte("spoilt"), []byte("spoils")))
+	o = open(t, dir, opts)
+	if got := o.log.Table("tokens").Keys(); len(o.lost) != 1 || !slices.Equal(got, []string{"since"}) {
+		t.Errorf("%d commits are lost, and %v are left", len(o.lost), got)
+	}
+	if o.log.Table("tokens").Key("a") != salted || !o.log.Table("events").Has("waits") {
+		t.Error("what has to stay is forgotten, too")
+	}
+}

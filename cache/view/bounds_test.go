@@ -63,22 +63,30 @@ func TestEntriesAreBounded(t *testing.T) {
 
 // A URL can name any resource. Those that a user makes up are forgotten, and what is known of others stays.
 func TestMadeUpResourcesAreBounded(t *testing.T) {
-	s, of := newTestViews(t, t.TempDir(), enough), getPod("").UserResource()
+	dir := t.TempDir()
+	s, of := newTestViews(t, dir, enough), getPod("").UserResource()
 	v := s.Acquire(keyOfPods(query.NodeUser))
 	defer v.Release()
 	fillPods(t, v, "", "100", true, map[string]string{"a": "50", "b": "51"})
 	s.Refused(of, "ns/a")
 	for i := range 3 * maxUserResources {
 		other := of
-		other.Resource.Resource = fmt.Sprint("made-up-", i)
+		other.Resource.Group, other.Resource.Resource = fmt.Sprint("made-up-", i), "things"
 		s.Refused(other, "x")
 	}
 	s.Refused(of, "ns/b")
 	secret := getPod("a")
 	secret.Resource.Resource = "secrets"
 	s.Refused(secret.UserResource(), "ns/a")
-	if n := len(s.allResources()); n > maxUserResources {
+	n := len(s.allResources())
+	if n > maxUserResources {
 		t.Errorf("there are %d resources", n)
+	}
+	if err := s.Check(); err != nil { // stores of made-up groups, too
+		t.Error(err)
+	}
+	if read := reopened(t, s, dir); len(read.loading.objects) != n {
+		t.Errorf("after a restart there are %d resources, want %d", len(read.loading.objects), n)
 	}
 	for _, q := range []*query.Query{getPod("a"), getPod("b"), secret} {
 		if _, err := s.Seek(q); !errors.Is(err, ErrDenied) {

@@ -268,6 +268,9 @@ func (r *resource) goneLocked(name, version string, uid types.UID, had bool) {
 		if uid == "" {
 			uid = one.UID
 		}
+		if versions.Valid(one.Gone) && versions.Compare(version, one.Gone) < 0 {
+			uid = one.UID // this deletion comes late, and a later one is known
+		}
 		if uid != "" && one.SeenUID == uid { // the object that was seen last is gone
 			version, one.Seen, one.SeenUID = versions.Higher(version, one.Seen), "", ""
 		}

@@ -132,8 +132,11 @@ func (f *Feed) Apply(c *Change, shown bool) Applied {
 func (v *View) leftLocked(c *Change) {
 	name := c.member()
 	if !v.Key.Lasting() {
-		v.of.learnLocked(name, func(one *state) bool { return one.seen(c.Version, c.UID) })
-		v.of.doubtOlderLocked(name, c.Version)
+		v.of.learnLocked(name, func(one *state) bool {
+			one.seen(c.Version, c.UID)
+			one.Doubt = versions.Higher(one.Doubt, versions.Preceding(c.Version))
+			return true
+		})
 		return
 	}
 	v.of.goneLocked(name, c.Version, c.UID, true)

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -38,6 +39,25 @@ func newTestViews(t *testing.T, dir string, most int64) *Views {
 		}
 	})
 	return s
+}
+
+// reopened closes the file of views, and returns others that are reading it.
+func reopened(t *testing.T, s *Views, dir string) *Views {
+	t.Helper()
+	disk, err := wal.New(dir, wal.Options{})
+	if err := errors.Join(err, s.Disk.Flush(), s.Disk.Close()); err != nil {
+		t.Fatal(err)
+	}
+	read := New(s.Options)
+	if err := disk.Open(read); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := disk.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return read
 }
 
 // keyOfPods is the key of a user's view of all pods.

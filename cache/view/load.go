@@ -118,6 +118,9 @@ func (s *Views) Apply(c wal.Change) {
 	}
 	if l == nil || c.Clear {
 		l = &loadedView{index: map[string]Entry{}, err: errRow} // until there is a header
+		if !c.Clear && s.loading.lost {                         // what was before this is missing
+			l.err = wal.ErrCorrupt
+		}
 		s.loading.views[c.Table] = l
 	}
 	for _, name := range c.Delete {
@@ -285,10 +288,9 @@ func (s *Views) restoreObjects(o *loadedResource) {
 		r.doubtAllLocked(namespace, version)
 	}
 	r.doubted = doubted // those of the file are of before every request
-	r.highest.Raise(r.Floor)
 	for name, e := range o.entries {
-		r.highest.Raise(versions.Higher(versions.Higher(e.Gone, e.Seen), e.version()))
-		if now := r.entries[name]; now != nil { // it was read before the file was opened
+		r.highest.Raise(versions.Higher(e.Gone, e.version())) // what was only seen may be at a made-up version
+		if now := r.entries[name]; now != nil {               // it was read before the file was opened
 			both := *now
 			both.merge(&e.state, len(now.copies) > 0)
 			r.setLocked(name, &both)

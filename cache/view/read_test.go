@@ -1,13 +1,11 @@
 package view
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	wal "github.com/edgehub-io/edgehub/cache/log"
 	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -53,16 +51,7 @@ func TestWhatIsReadStays(t *testing.T) {
 	if r.entries["ns/old"] == nil || r.copied > maxCopies || len(r.entries) > maxCopies {
 		t.Errorf("what is read all the time is kept: %v, of %d", r.entries["ns/old"] != nil, len(r.entries))
 	}
-	disk, err := wal.New(dir, wal.Options{})
-	if err := errors.Join(err, s.Disk.Flush(), s.Disk.Close()); err != nil {
-		t.Fatal(err)
-	}
-	read := New(s.Options)
-	if err := disk.Open(read); err != nil {
-		t.Fatal(err)
-	}
-	defer disk.Close()
-	if n := len(read.loading.objects[r.table()].entries); n != r.copied {
+	if n := len(reopened(t, s, dir).loading.objects[r.table()].entries); n != r.copied {
 		t.Errorf("%d objects are on disk, want %d", n, r.copied)
 	}
 }
@@ -87,5 +76,23 @@ func TestObjectsThatAreNeededStay(t *testing.T) {
 	s.Sweep()
 	if r.entries["ns/dead-7"] == nil || r.entries["ns/dead-8"] == nil || r.copied != 2 {
 		t.Errorf("the one that was read is there: %t, the one that is needed: %t, of %d", r.entries["ns/dead-7"] != nil, r.entries["ns/dead-8"] != nil, r.copied)
+	}
+}
+
+// What was dropped is not on disk: a start does not find it, and does not complain that it cannot be read.
+func TestWhatIsDroppedIsNotFoundByAStart(t *testing.T) {
+	dir := t.TempDir()
+	s := newTestViews(t, dir, enough)
+	for _, user := range []string{query.NodeUser, "other"} {
+		v := s.Acquire(keyOfPods(user))
+		defer v.Release()
+		fillPods(t, v, "", "100", true, map[string]string{"a": "50"})
+	}
+	if err := s.Disk.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	s.Evict(s.Find(keyOfPods("other")))
+	if read := reopened(t, s, dir); len(read.loading.views) != 1 {
+		t.Errorf("%d views are on disk, want that of the node", len(read.loading.views))
 	}
 }
