@@ -56,14 +56,15 @@ func newUpgrades(c *config.Config, cloud *rest.Config, online func() bool, r pro
 	}
 	u := &upgrades{pods: nodepods.New(client, c.NodeName), cluster: apiserver.NewCluster(client, c.NodeName)}
 	if c.RuntimeEndpoint != "" {
-		others := func() []string { return u.history.Images() }
-		if u.images, err = newImages(c, cloud.UserAgent, u.cluster, online, others, r, log); err != nil {
+		if u.images, err = newImages(c, cloud.UserAgent, u.cluster, online, func() { u.reporter.Changed() }, r, log); err != nil {
 			u.close()
 			return nil, err
 		}
-		u.pods.OnChange(u.images.puller.PodsChanged)
-		u.runs = append(u.runs, u.images.puller.Run)
-		u.returned = append(u.returned, u.images.puller.CloudReturned)
+		puller := u.images.puller
+		u.pods.OnChange(puller.PodsChanged)
+		u.runs = append(u.runs, puller.Run)
+		u.returned = append(u.returned, puller.CloudReturned)
+		u.reports = append(u.reports, func(pod *corev1.Pod) podreport.Report { return podreport.Report{Conditions: puller.Conditions(pod)} })
 	} else {
 		u.runs = append(u.runs, func(ctx context.Context) { heldimages.ReleaseFormer(ctx, c.RootDir, log.With("part", "imagepull")) })
 	}
@@ -83,7 +84,7 @@ func newUpgrades(c *config.Config, cloud *rest.Config, online func() bool, r pro
 		return nil, err
 	}
 	u.reporter = podreport.New(client, u.pods, online, log, u.reports...)
-	u.returned = append(u.returned, u.reporter.Changed)
+	u.returned = append(u.returned, u.reporter.CloudReturned)
 	u.runs = append(u.runs, u.reporter.Run, u.pods.Run) // pods last: the others have registered by then
 	return u, nil
 }
@@ -122,7 +123,7 @@ func (u *upgrades) addRollbacks(dir func(part string) string, online func() bool
 	options := history.Options{Dir: dir("history"), Logger: log}
 	if u.images != nil {
 		p := u.images.puller
-		options.Retained, options.Missing, options.Changed = p.Retained, p.Missing, p.OthersChanged
+		options.Retained, options.Missing, options.Retain = p.Retained, p.Missing, p.RetainOthers
 	}
 	if u.history, err = history.Open(options); err != nil {
 		return err

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
-	"github.com/edgehub-io/edgehub/imagepull/retention"
 )
 
 // Invariant 4, as far as it is ours, and the end of it.
@@ -96,14 +95,14 @@ func TestImagesOfAPodWithoutSuccessorAreLetGo(t *testing.T) {
 					n.cloud.set(pods[1])
 				}
 				pass(orphaned / 2)
-				n.cloud.be(true, false)
+				n.cloud.be(true)
 				pass(24 * time.Hour)
-				n.cloud.be(false, false)
+				n.cloud.be(false)
 				pass(orphaned - time.Minute) // which begins anew
 				if got := n.engine.took(); strings.Contains(got, "release") {
 					t.Errorf("too early: %s", got)
 				}
-				pass(2*time.Minute + retention.CheckInterval)
+				pass(2*time.Minute + checkInterval)
 				if got := n.engine.took(); !strings.Contains(got, "release app") {
 					t.Errorf("never let go: %s", got)
 				}
@@ -121,7 +120,7 @@ func TestWhatNobodyWantsIsLetGoAtTheStart(t *testing.T) {
 		n.begin(t, 1)
 		want(t, "without containerd", n.engine.took(), "")
 		n.engine.setAbsent(false)
-		pass(retention.RetryInterval + time.Second)
+		pass(sweepRetry + time.Second)
 		want(t, "with it", n.engine.took(), "release left")
 	})
 }
@@ -159,7 +158,7 @@ func TestReadyImagesAreLookedForNowAndThen(t *testing.T) {
 		n.wanted(t, "web-1", "v2", "app")
 		pass(2 * pullTime)
 		n.engine.took()
-		pass(retention.CheckInterval)
+		pass(checkInterval)
 		want(t, "the engine", n.engine.took(), "keep app")
 	})
 }
