@@ -24,6 +24,23 @@ func TestThePodIsToldOnceTheCloudIsBack(t *testing.T) {
 	})
 }
 
+// Without the cloud, the pod shows the condition for longer than it counts.
+func TestACancelledPrePullHasNoCondition(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.wanted(t, "web-1", "v2", "app")
+		pass(pullTime / 2)
+		n.cloud.be(true)
+		if _, err := n.Cancel(web1); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		want(t, "the pod", n.cloud.condition("web-1"), "False PrepullPulling v2")
+		if got := n.Conditions(n.cloud.pods["web-1"]); len(got) != 1 || got[0].Status != "" {
+			t.Errorf("it should have %v", got)
+		}
+	})
+}
+
 func TestConditionsOfOthersStay(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		pod := oldPod("web-1", "v2", "app")

@@ -1,7 +1,6 @@
 package ota
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -53,31 +52,11 @@ func (s *server) hold(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) holdPod(r *http.Request, name types.NamespacedName) (state api.Hold, err error) {
-	err = s.withPodOffline(r.Context(), name, func(pod *corev1.Pod) error {
+	err = s.withPod(r.Context(), name, func(pod *corev1.Pod) error {
 		state, err = s.setHold(pod, r.URL.RawQuery)
 		return err
 	})
 	return state, err
-}
-
-// withPodOffline calls f with a pod of this node, which comes from the cache while the cloud is away, and
-// returns f's error. It holds the pod's lock meanwhile, so that no upgrade of the pod begins.
-func (s *server) withPodOffline(caller context.Context, name types.NamespacedName, f func(*corev1.Pod) error) error {
-	ctx, cancel := context.WithTimeout(caller, cloudTimeout)
-	defer cancel()
-	unlock, err := s.inFlight.lock(ctx, name)
-	if err != nil {
-		return s.cloudFailure(caller, err, fmt.Sprintf("wait for another request to upgrade pod %s", name))
-	}
-	defer unlock()
-	_, pod, err := s.pods.find(ctx, name)
-	switch {
-	case err != nil:
-		return s.cloudFailure(caller, err, fmt.Sprintf("look up pod %s", name))
-	case pod == nil:
-		return s.noSuchPod(name)
-	}
-	return f(pod)
 }
 
 func (s *server) setHold(pod *corev1.Pod, query string) (api.Hold, error) {
@@ -127,11 +106,7 @@ func holdParams(query string, longest time.Duration) (length time.Duration, reas
 // unprintable also reports what no UTF-8 decodes to.
 func unprintable(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }
 
-func (s *server) showHold(w http.ResponseWriter, r *http.Request) error {
-	name, err := podOf(r)
-	if err != nil {
-		return err
-	}
+func (s *server) showHold(w http.ResponseWriter, r *http.Request, name types.NamespacedName) error {
 	state, ok := s.Holds.State(name)
 	if !ok {
 		return notHeld(name)
@@ -139,11 +114,7 @@ func (s *server) showHold(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, state, "  ")
 }
 
-func (s *server) removeHold(w http.ResponseWriter, r *http.Request) error {
-	name, err := podOf(r)
-	if err != nil {
-		return err
-	}
+func (s *server) removeHold(w http.ResponseWriter, r *http.Request, name types.NamespacedName) error {
 	was, err := s.Holds.Remove(name)
 	switch {
 	case err != nil:
