@@ -106,3 +106,18 @@ func TestAskingAgainKeepsTheTurn(t *testing.T) {
 		want(t, "the engine", n.engine.took(), "pull first, pull second, pull third")
 	})
 }
+
+// Somebody has corrected what was wrong with it.
+func TestAnImageThatIsAskedForAgainComesBeforeOthersThatFail(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.engine.die("app", engineapi.NotFound, pullTime)
+		n.wanted(t, "web-2", "v2", "app")
+		pass(time.Minute)
+		n.addDead(t, "web-1", 40, engineapi.Unreachable, 30*time.Second)
+		pass(time.Hour)
+		n.engine.heal("app")
+		n.ask(t, "web-2")
+		pass(30*time.Second + 2*pullTime)
+		want(t, "the image", n.shows("web-2"), "Ready: app=Ready")
+	})
+}

@@ -127,6 +127,8 @@ func TestARegistryIsAskedAgainWhenTheCloudIsBack(t *testing.T) {
 		n.CloudReturned()
 		pass(returnJitter)
 		want(t, "the engine", n.engine.took(), "pull app")
+		pass(30*time.Second + pullTime)
+		want(t, "the engine, whose backoff begins anew", n.engine.took(), "pull app")
 	})
 }
 

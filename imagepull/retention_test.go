@@ -153,6 +153,36 @@ func TestWhatSomebodyRemovesIsPutBack(t *testing.T) {
 	})
 }
 
+// The engine is not asked to keep an image while it pulls it again.
+func TestAnImageThatIsRemovedDuringAPullIsPutBackThen(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.wanted(t, "web-1", "v2", "app")
+		pass(2 * pullTime)
+		n.engine.die("app", engineapi.Unreachable, pullTime)
+		n.ask(t, "web-1")
+		pass(pullTime / 2)
+		n.engine.remove <- imageOf("app").Name
+		n.engine.took()
+		synctest.Wait()
+		want(t, "the engine, meanwhile", n.engine.took(), "")
+		pass(pullTime)
+		want(t, "the engine, then", n.engine.took(), "keep app")
+	})
+}
+
+func TestAnImageThatIsGoneIsGoneAfterARestart(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.wanted(t, "web-1", "v2", "app")
+		pass(2 * pullTime)
+		n.engine.die("app", engineapi.Unreachable, pullTime)
+		n.engine.set(func() { n.engine.lost[imageOf("app").Name] = true })
+		n.engine.remove <- imageOf("app").Name
+		pass(pullTime / 2)
+		n.restart(t)
+		want(t, "state", n.shows("web-1"), "Pulling: app=Pulling")
+	})
+}
+
 func TestReadyImagesAreLookedForNowAndThen(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.wanted(t, "web-1", "v2", "app")

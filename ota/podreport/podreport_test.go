@@ -138,8 +138,16 @@ func TestAPatchThatIsLostIsRepeated(t *testing.T) {
 func TestWhatIsRefusedIsSentLessAndLessOften(t *testing.T) {
 	h := &hub{refuse: true}
 	var log strings.Builder
-	run(t, h, condition, &log, func(r *podreport.Reporter) {
-		time.Sleep(time.Hour)
+	var value atomic.Int64
+	source := func(*corev1.Pod) podreport.Report {
+		return podreport.Report{Annotations: map[string]string{"hold": fmt.Sprint(value.Load())}}
+	}
+	run(t, h, source, &log, func(r *podreport.Reporter) {
+		for range 3600 {
+			value.Add(1) // what is to be sent does not matter
+			r.Changed()
+			time.Sleep(time.Second)
+		}
 		if n := len(h.patches()); n < 10 || n > 25 {
 			t.Errorf("%d patches in an hour", n)
 		}
