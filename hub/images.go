@@ -20,9 +20,10 @@ type images struct {
 	puller *imagepull.Puller
 }
 
-// newImages does not connect: containerd may start after the hub, and the cloud may be away. changed is called when the
+// newImages does not connect: containerd may start after the hub, and the cloud may be away. others
+// returns images that stay besides those of pre-pulls; it is called once the puller runs. changed is called when the
 // conditions of pods may have changed.
-func newImages(c *config.Config, userAgent string, cluster *apiserver.Cluster, online func() bool, changed func(), r prometheus.Registerer, log *slog.Logger) (*images, error) {
+func newImages(c *config.Config, userAgent string, cluster *apiserver.Cluster, online func() bool, others func() []string, changed func(), r prometheus.Registerer, log *slog.Logger) (*images, error) {
 	fetched, err := imagepull.CountBytes(r)
 	if err != nil {
 		return nil, err
@@ -49,6 +50,7 @@ func newImages(c *config.Config, userAgent string, cluster *apiserver.Cluster, o
 		Engine:      e,
 		Cloud:       cluster,
 		Online:      online,
+		Others:      others,
 		Changed:     changed,
 		Parallelism: c.PullParallelism,
 		Jitter:      c.PullJitter,

@@ -55,8 +55,10 @@ func newUpgrades(c *config.Config, cloud *rest.Config, online func() bool, r pro
 		return nil, err
 	}
 	u := &upgrades{pods: nodepods.New(client, c.NodeName), cluster: apiserver.NewCluster(client, c.NodeName)}
+	u.reporter = podreport.New(client, u.pods, online, log)
 	if c.RuntimeEndpoint != "" {
-		if u.images, err = newImages(c, cloud.UserAgent, u.cluster, online, func() { u.reporter.Changed() }, r, log); err != nil {
+		others := func() []string { return u.history.Images() }
+		if u.images, err = newImages(c, cloud.UserAgent, u.cluster, online, others, u.reporter.Changed, r, log); err != nil {
 			u.close()
 			return nil, err
 		}
@@ -83,9 +85,9 @@ func newUpgrades(c *config.Config, cloud *rest.Config, online func() bool, r pro
 		u.close()
 		return nil, err
 	}
-	u.reporter = podreport.New(client, u.pods, online, log, u.reports...)
+	u.pods.OnChange(func([]*corev1.Pod) { u.reporter.Changed() })
 	u.returned = append(u.returned, u.reporter.CloudReturned)
-	u.runs = append(u.runs, u.reporter.Run, u.pods.Run) // pods last: the others have registered by then
+	u.runs = append(u.runs, func(ctx context.Context) { u.reporter.Run(ctx, u.reports...) }, u.pods.Run) // pods last: the others have registered by then
 	return u, nil
 }
 
@@ -105,7 +107,7 @@ func (u *upgrades) addHolds(dir string, r prometheus.Registerer, log *slog.Logge
 func (u *upgrades) addQueue(c *config.Config, dir string, online func() bool, r prometheus.Registerer, log *slog.Logger) (err error) {
 	u.queue, err = queue.New(queue.Options{
 		Dir: dir, Pods: u.pods, Online: online, Hold: u.holds.State, Off: !c.QueueUpgrades,
-		Event: u.cluster.Event, Changed: func() { u.reporter.Changed() }, Registerer: r, Logger: log,
+		Event: u.cluster.Event, Changed: u.reporter.Changed, Registerer: r, Logger: log,
 	})
 	if err != nil {
 		return err
@@ -123,13 +125,13 @@ func (u *upgrades) addRollbacks(dir func(part string) string, online func() bool
 	options := history.Options{Dir: dir("history"), Logger: log}
 	if u.images != nil {
 		p := u.images.puller
-		options.Retained, options.Missing, options.Retain = p.Retained, p.Missing, p.RetainOthers
+		options.Retained, options.Missing, options.Changed = p.Retained, p.Missing, p.OthersChanged
 	}
 	if u.history, err = history.Open(options); err != nil {
 		return err
 	}
 	u.rollbacks, err = rollback.Open(rollback.Options{
-		Dir: dir("rollback"), History: u.history, Pods: u.pods.All, Online: online, Changed: func() { u.reporter.Changed() }, Logger: log,
+		Dir: dir("rollback"), History: u.history, Pods: u.pods.All, Online: online, Changed: u.reporter.Changed, Logger: log,
 	})
 	if err != nil {
 		return err

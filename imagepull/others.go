@@ -4,41 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
-// others are the images that stay on the node besides those of pre-pulls, by their names in containerd. It is safe
+// others are the images of Options.Others, by their names in containerd: none while the disk is almost full. It is safe
 // for concurrent use.
 type others struct {
 	mu     sync.Mutex
 	images map[string]other
-	full   bool // the disk is almost; then none of them stays
 }
 
-// other is what is known of one of them: nothing until it was looked for, and while the disk is almost full.
+// other is what is known of one of them: nothing until it was looked for.
 type other struct {
 	image   *engineapi.Image // that is retained; nil: none is
 	missing bool             // it was not on the node when it was last looked for
 }
 
-// RetainOthers has these images, as pods name them, stay on the node besides those of pre-pulls, if they are there, and as
-// long as the disk has room. It does not block.
-func (p *Puller) RetainOthers(images []string) {
-	o := &p.others
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	before := o.images
-	o.images = make(map[string]other, len(images))
-	for _, image := range images {
-		name := imageName(image)
-		o.images[name] = before[name]
-	}
-	p.queue.sweep()
-}
+// OthersChanged must be called when Options.Others returns something else. It does not block.
+func (p *Puller) OthersChanged() { p.queue.sweep() }
 
 // Retained reports whether an image, as pods name it, is on the node and stays there.
 func (p *Puller) Retained(image string) bool {
@@ -46,7 +31,7 @@ func (p *Puller) Retained(image string) bool {
 	return p.queue.isReady(name) || p.others.get(name).image != nil
 }
 
-// Missing reports whether one of RetainOthers was not on the node when it was last looked for. It
+// Missing reports whether one of Options.Others was not on the node when it was last looked for. It
 // does not report an image that was not looked for, such as without containerd.
 func (p *Puller) Missing(image string) bool {
 	name := imageName(image)
@@ -59,17 +44,20 @@ func (p *Puller) Missing(image string) bool {
 // A job retains its image by the digest that its pull has found, which may not be what the tag points
 // to yet. So an image that a job wants is left to the job, and retained here when the job has ended.
 func (p *Puller) keepOthers(ctx context.Context) error {
-	names := p.others.names()
-	if len(names) == 0 {
-		return nil
+	var names []string
+	for _, image := range p.Others() {
+		names = append(names, imageName(image))
 	}
-	room, err := p.Engine.HasRoom(ctx)
-	if err != nil {
-		return err
+	if len(names) > 0 {
+		switch room, err := p.Engine.HasRoom(ctx); {
+		case err != nil:
+			p.others.replace(names)
+			return err
+		case !room:
+			names = nil
+		}
 	}
-	if p.others.setFull(!room); !room {
-		return nil
-	}
+	p.others.replace(names) // before any of them could be released
 	var errs []error
 	for _, name := range names {
 		if ctx.Err() != nil {
@@ -105,31 +93,21 @@ func (p *Puller) keepOther(ctx context.Context, name string) (engineapi.Image, e
 	return image, err
 }
 
-func (o *others) names() []string {
+// replace sets the images to retain. What is known of them stays.
+func (o *others) replace(names []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return slices.Sorted(maps.Keys(o.images))
-}
-
-// setFull forgets what is known of all images if the disk is almost full: they may go.
-func (o *others) setFull(full bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.full = full
-	for name := range o.images {
-		if full {
-			o.images[name] = other{}
-		}
+	before := o.images
+	o.images = make(map[string]other, len(names))
+	for _, name := range names {
+		o.images[name] = before[name]
 	}
 }
 
-// set does nothing for an image that is not to be retained any more.
 func (o *others) set(name string, known other) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if _, ok := o.images[name]; ok {
-		o.images[name] = known
-	}
+	o.images[name] = known
 }
 
 // get returns what is known of an image, which is nothing if it is not one of the others.
@@ -139,12 +117,12 @@ func (o *others) get(name string) other {
 	return o.images[name]
 }
 
-// isWanted reports whether an image is to be retained now.
+// isWanted reports whether an image is to be retained.
 func (o *others) isWanted(name string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	_, ok := o.images[name]
-	return ok && !o.full
+	return ok
 }
 
 // hasRecord reports whether containerd's record of this name may be one of an image that is retained.

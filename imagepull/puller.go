@@ -52,13 +52,16 @@ type Cloud interface {
 	Event(pod *corev1.ObjectReference, eventType, reason, message string)
 }
 
-// Options are the options of New. Dir, Engine, Cloud, Online, Changed and Logger are required.
+// Options are the options of New. Dir, Engine, Cloud, Online, Others, Changed and Logger are required.
 type Options struct {
 	Dir    string // of the jobs' files
 	Engine Engine
 	Cloud  Cloud
 	// Online reports whether the cloud can be reached.
 	Online func() bool
+	// Others returns images, as pods name them, that stay on the node besides those of pre-pulls, if
+	// they are there, and as long as the disk has room. OthersChanged must be called when that changes. It is called by Run.
+	Others func() []string
 	// Changed is called when Conditions may return something else. It must not block, and may be called
 	// while the Puller is locked.
 	Changed func()

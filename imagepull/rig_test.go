@@ -360,7 +360,6 @@ func (n *node) begin(t *testing.T, parallelism int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.RetainOthers(n.others)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	puller := n.Puller
@@ -390,6 +389,7 @@ func (n *node) begin(t *testing.T, parallelism int) {
 func (n *node) options(engine Engine, changed chan struct{}, parallelism int) Options {
 	return Options{
 		Dir: n.dir, Engine: engine, Cloud: n.cloud, Online: n.cloud.online, Parallelism: parallelism, Jitter: 10 * time.Second,
+		Others: func() []string { return n.others },
 		Changed: func() {
 			select {
 			case changed <- struct{}{}:
@@ -403,7 +403,7 @@ func (n *node) options(engine Engine, changed chan struct{}, parallelism int) Op
 // retain has others stay.
 func (n *node) retain(others ...string) {
 	n.others = others
-	n.RetainOthers(others)
+	n.OthersChanged()
 }
 
 // restart stops and starts the Puller, like a restart of the hub.

@@ -48,9 +48,8 @@ type Options struct {
 	Retained func(image string) bool
 	// Missing reports whether an image is certainly not on the node. Nil means that none is.
 	Missing func(image string) bool
-	// Retain is called with the images to retain when they may have changed, and by Open. It must not block. Nil: none
-	// are.
-	Retain func(images []string)
+	// Changed is called when Images may return something else. It must not block.
+	Changed func()
 	// Logger is required.
 	Logger *slog.Logger
 }
@@ -108,12 +107,10 @@ func Open(o Options) (*History, error) {
 	if o.Missing == nil {
 		o.Missing = func(string) bool { return false }
 	}
-	if o.Retain == nil {
-		o.Retain = func([]string) {}
+	if o.Changed == nil {
+		o.Changed = func() {}
 	}
-	h := &History{Options: o, files: files, apps: apps, unsaved: map[types.NamespacedName]bool{}}
-	h.Retain(h.images())
-	return h, nil
+	return &History{Options: o, files: files, apps: apps, unsaved: map[types.NamespacedName]bool{}}, nil
 }
 
 // Run forgets apps that have left the node, until ctx ends.
@@ -149,8 +146,8 @@ func (h *History) passAbsence() {
 	}
 }
 
-// images returns the images to retain, as the pods' specs name them, sorted.
-func (h *History) images() []string {
+// Images returns the images to retain, as the pods' specs name them, sorted.
+func (h *History) Images() []string {
 	images := map[string]bool{}
 	for _, a := range h.all() {
 		for _, r := range a.Revisions {
@@ -311,7 +308,7 @@ func (h *History) forget(key types.NamespacedName) {
 	if err := h.files.Delete(key); err != nil {
 		h.Logger.Error("the history of an app that has left cannot be forgotten", "app", key.String(), "err", err)
 	}
-	h.Retain(h.images())
+	h.Changed()
 }
 
 // makeRoom forgets the app that has been away the longest if there are maxApps. It returns false if

@@ -170,21 +170,21 @@ func TestWhatThereIsToGoBackTo(t *testing.T) {
 }
 
 func TestWhichImagesStay(t *testing.T) {
-	changes, retained := 0, []string(nil)
+	changes := 0
 	here := map[string]bool{"app:v2": true, "side:1": true}
 	h := open(t, t.TempDir(), func(o *Options) {
-		o.Retain = func(images []string) { retained, changes = images, changes+1 }
+		o.Changed = func() { changes++ }
 		o.Retained = func(image string) bool { return here[image] }
 		o.Missing = func(image string) bool { return !here[image] }
 	})
 	h.Update([]*corev1.Pod{podOf("a", "v1")})
 	pod := podOf("b", "v2")
 	h.Update([]*corev1.Pod{pod})
-	if !slices.Equal(retained, []string{"app:v1", "app:v2", "side:1"}) || changes != 3 {
-		t.Errorf("got %q after %d changes", retained, changes)
+	if got := h.Images(); !slices.Equal(got, []string{"app:v1", "app:v2", "side:1"}) || changes != 2 {
+		t.Errorf("got %q after %d changes", got, changes)
 	}
 	h.Update([]*corev1.Pod{pod})
-	if changes != 3 {
+	if changes != 2 {
 		t.Error("a change that is none is reported")
 	}
 	items := h.Of(pod).Items
@@ -203,13 +203,13 @@ func TestWhichImagesStay(t *testing.T) {
 		t.Errorf("missing: got %q", got)
 	}
 	h.Update([]*corev1.Pod{podOf("b", "v2", policy(api.Policy{MaxHold: 1, History: 2}))})
-	if retained != nil {
-		t.Errorf("without rollback: got %q", retained)
+	if got := h.Images(); got != nil {
+		t.Errorf("without rollback: got %q", got)
 	}
 	h.Update([]*corev1.Pod{pod})
 	h.Update([]*corev1.Pod{podOf("b", "v2", func(p *corev1.Pod) { p.Annotations[api.PolicyAnnotation] = "forged" })})
-	if len(retained) != 3 {
-		t.Errorf("a policy that cannot be read removes images: got %q", retained)
+	if got := h.Images(); len(got) != 3 {
+		t.Errorf("a policy that cannot be read removes images: got %q", got)
 	}
 }
 
@@ -231,17 +231,17 @@ func TestAnAppThatHasLeftIsForgottenAfterAWeek(t *testing.T) {
 		h.Update(nil)
 		time.Sleep(forgetAfter - time.Minute)
 		synctest.Wait()
-		if got := h.images(); got == nil {
+		if got := h.Images(); got == nil {
 			t.Error("it was forgotten within a week")
 		}
 		again := open(t, dir) // a hub that has just started knows no pods, whatever the clock shows
 		again.passAbsence()
-		if got := again.images(); got == nil {
+		if got := again.Images(); got == nil {
 			t.Error("it was forgotten before the pods were known")
 		}
 		time.Sleep(2 * absenceStep)
 		synctest.Wait()
-		if got, files := h.images(), filesIn(t, dir); got != nil || len(files) > 0 {
+		if got, files := h.Images(), filesIn(t, dir); got != nil || len(files) > 0 {
 			t.Errorf("it was not forgotten: %q %q", got, files)
 		}
 	})

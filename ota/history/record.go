@@ -41,7 +41,7 @@ func (h *History) Update(pods []*corev1.Pod) {
 		changed = true
 	}
 	if changed {
-		h.Retain(h.images())
+		h.Changed()
 	}
 }
 

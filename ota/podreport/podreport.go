@@ -41,7 +41,6 @@ type Reporter struct {
 	pods     *nodepods.Pods
 	online   func() bool
 	log      *slog.Logger
-	sources  []Source
 	again    chan struct{} // one message stands for any number of changes
 	returned atomic.Bool   // the cloud is back
 
@@ -70,16 +69,14 @@ const (
 	firstRetry, longestRetry = 10 * time.Second, 5 * time.Minute
 )
 
-// New returns a Reporter that asks the sources. client is for the core group, with the node's
-// identity; online reports whether the cloud can be reached.
-func New(client rest.Interface, pods *nodepods.Pods, online func() bool, log *slog.Logger, sources ...Source) *Reporter {
-	r := &Reporter{client: client, pods: pods, online: online, log: log, sources: sources, again: make(chan struct{}, 1), attempts: map[types.UID]*attempts{}}
-	pods.OnChange(func([]*corev1.Pod) { r.Changed() })
-	return r
+// New returns a Reporter. client is for the core group, with the node's identity; online reports whether the cloud
+// can be reached.
+func New(client rest.Interface, pods *nodepods.Pods, online func() bool, log *slog.Logger) *Reporter {
+	return &Reporter{client: client, pods: pods, online: online, log: log, again: make(chan struct{}, 1), attempts: map[types.UID]*attempts{}}
 }
 
 // Changed has the sources asked again. It does not block. It is called when a source has something
-// else to report.
+// else to report, and when pods have changed.
 func (r *Reporter) Changed() {
 	select {
 	case r.again <- struct{}{}:
@@ -93,8 +90,8 @@ func (r *Reporter) CloudReturned() {
 	r.Changed()
 }
 
-// Run reports until ctx ends.
-func (r *Reporter) Run(ctx context.Context) {
+// Run reports what the sources have to report, until ctx ends.
+func (r *Reporter) Run(ctx context.Context, sources ...Source) {
 	retry := time.NewTimer(0)
 	defer retry.Stop()
 	for {
@@ -115,14 +112,14 @@ func (r *Reporter) Run(ctx context.Context) {
 		if r.returned.Swap(false) {
 			clear(r.attempts)
 		}
-		if again := r.reportAll(ctx); again > 0 {
+		if again := r.reportAll(ctx, sources); again > 0 {
 			retry.Reset(again)
 		}
 	}
 }
 
 // reportAll returns after which time to call it again; 0 if all pods have what they should.
-func (r *Reporter) reportAll(ctx context.Context) (again time.Duration) {
+func (r *Reporter) reportAll(ctx context.Context, sources []Source) (again time.Duration) {
 	var all sync.WaitGroup
 	slots := make(chan struct{}, 4) // requests at a time
 	known, sent := map[types.UID]*attempts{}, []*attempts{}
@@ -131,7 +128,7 @@ func (r *Reporter) reportAll(ctx context.Context) (again time.Duration) {
 		if a != nil {
 			known[pod.UID] = a
 		}
-		patch := string(Patch(pod, r.sources, time.Time{}))
+		patch := string(Patch(pod, sources, time.Time{}))
 		if patch == "" {
 			continue
 		}
@@ -147,7 +144,7 @@ func (r *Reporter) reportAll(ctx context.Context) (again time.Duration) {
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			if err := r.send(ctx, pod, Patch(pod, r.sources, time.Now())); ctx.Err() == nil {
+			if err := r.send(ctx, pod, Patch(pod, sources, time.Now())); ctx.Err() == nil {
 				r.keep(a, pod, patch, err)
 			}
 		})

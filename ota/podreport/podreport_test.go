@@ -79,11 +79,12 @@ func run(t *testing.T, h *hub, source podreport.Source, log io.Writer, test func
 			t.Fatal(err)
 		}
 		pods := nodepods.New(client, "n1")
-		r := podreport.New(client, pods, func() bool { return true }, slog.New(slog.NewTextHandler(log, nil)), source)
+		r := podreport.New(client, pods, func() bool { return true }, slog.New(slog.NewTextHandler(log, nil)))
+		pods.OnChange(func([]*corev1.Pod) { r.Changed() })
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		all.Go(func() { pods.Run(ctx) })
-		all.Go(func() { r.Run(ctx) })
+		all.Go(func() { r.Run(ctx, source) })
 		defer all.Wait()
 		defer cancel()
 		time.Sleep(time.Second)
