@@ -120,8 +120,8 @@ func isSuccessor(pod *corev1.Pod, j *job) bool {
 
 // startAutomatic creates the job that a rollout asks for, if pod has none. p.disk is held.
 func (p *Puller) startAutomatic(pod *corev1.Pod) error {
-	t, ok, err := api.TargetOf(pod)
-	if !ok || err != nil || t.Prepull == nil || pod.DeletionTimestamp != nil || !isManaged(pod) {
+	t, ok := automaticTarget(pod)
+	if !ok {
 		return nil
 	}
 	if have := p.queue.job(pod.UID); have != nil && (have.Revision == t.Revision || !have.isNewer(pod)) {
@@ -130,9 +130,11 @@ func (p *Puller) startAutomatic(pod *corev1.Pod) error {
 	return p.start(newJob(pod, t, true))
 }
 
-// isManaged reports whether a DaemonSet or StatefulSet controls the pod. Otherwise, whoever may create pods
-// could make the node pull any image, by an annotation.
-func isManaged(pod *corev1.Pod) bool {
+// automaticTarget returns the target of a pod if a rollout asks for its images. Of a pod that neither a DaemonSet nor a
+// StatefulSet controls that does not count: whoever may create pods could make the node pull any image, by an annotation.
+func automaticTarget(pod *corev1.Pod) (api.Target, bool) {
+	t, ok, err := api.TargetOf(pod)
 	owner := metav1.GetControllerOf(pod)
-	return owner != nil && (owner.Kind == "DaemonSet" || owner.Kind == "StatefulSet") && strings.HasPrefix(owner.APIVersion, appsv1.GroupName+"/")
+	return t, ok && err == nil && t.Prepull != nil && pod.DeletionTimestamp == nil &&
+		owner != nil && (owner.Kind == "DaemonSet" || owner.Kind == "StatefulSet") && strings.HasPrefix(owner.APIVersion, appsv1.GroupName+"/")
 }

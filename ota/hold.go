@@ -106,7 +106,7 @@ func holdParams(query string, longest time.Duration) (length time.Duration, reas
 // unprintable also reports what no UTF-8 decodes to.
 func unprintable(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }
 
-func (s *server) showHold(w http.ResponseWriter, r *http.Request, name types.NamespacedName) error {
+func (s *server) showHold(w http.ResponseWriter, _ *http.Request, name types.NamespacedName) error {
 	state, ok := s.Holds.State(name)
 	if !ok {
 		return notHeld(name)

@@ -119,7 +119,7 @@ func noPull(name types.NamespacedName) error {
 	return failf(http.StatusNotFound, "no images are being pulled for pod %s, and none are there ahead of its upgrade: POST to this path starts it, if GET /pods shows that the pod needs an upgrade", name)
 }
 
-func (s *server) cancelPull(w http.ResponseWriter, r *http.Request, name types.NamespacedName) error {
+func (s *server) cancelPull(w http.ResponseWriter, _ *http.Request, name types.NamespacedName) error {
 	was, err := s.ImagePulls.Cancel(name)
 	switch {
 	case err != nil:

@@ -123,7 +123,7 @@ func (s *server) upgradeOf(pod types.NamespacedName) (last api.Upgrade, ok bool)
 }
 
 // showUpgrade answers with the state of a pod's upgrade or rollback.
-func (s *server) showUpgrade(w http.ResponseWriter, r *http.Request, name types.NamespacedName) error {
+func (s *server) showUpgrade(w http.ResponseWriter, _ *http.Request, name types.NamespacedName) error {
 	state, ok := s.upgradeOf(name)
 	if !ok {
 		return failf(http.StatusNotFound, "no upgrade of pod %s waits, is in progress, or has ended of late: GET /pods shows whether the pod needs one, POST to this path starts it", name)
@@ -132,7 +132,7 @@ func (s *server) showUpgrade(w http.ResponseWriter, r *http.Request, name types.
 }
 
 // cancelUpgrade ends an upgrade or rollback that waits.
-func (s *server) cancelUpgrade(w http.ResponseWriter, r *http.Request, name types.NamespacedName) error {
+func (s *server) cancelUpgrade(w http.ResponseWriter, _ *http.Request, name types.NamespacedName) error {
 	var was bool
 	var err error
 	if s.Queue != nil {
