@@ -46,6 +46,7 @@ type Hub struct {
 	ports      []port          // the first is in process, for the hub's own requests
 	own        *http.Transport // for the hub's own requests
 	upgrades   *upgrades
+	api        *ota.API
 	cert       *servertls.Certificate // nil until a port needs it
 	pods       *podAccess             // nil: pods do not use the hub
 	podList    *ota.Pods              // of this node
@@ -174,13 +175,14 @@ func (h *Hub) bind(userAgent string, r *prometheus.Registry) error {
 		return err
 	}
 	options.NoQueueing = !h.config.QueueUpgrades
-	h.upgrades.offer(&options)
+	options.Holds, options.Queue, options.Rollbacks, options.Deleted = h.upgrades.holds, h.upgrades.queue, h.upgrades.rollbacks, h.upgrades.missing.Deleted
+	options.ImagePulls = h.upgrades.images.api()
 	h.clusterIP = newClusterIP(h)
 	api, err := ota.New(options)
 	if err != nil {
 		return err
 	}
-	h.upgrades.api = api
+	h.api = api
 	h.page = h.newPage(strings.TrimPrefix(userAgent, "edgehub/"), options.Metrics)
 	if err := h.listenAPI(h.page.Wrap(api), r); err != nil {
 		return err

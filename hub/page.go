@@ -16,6 +16,7 @@ import (
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/nodestate"
 	"github.com/edgehub-io/edgehub/hub/traffic"
+	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/apps"
 	"github.com/edgehub-io/edgehub/ota/page"
@@ -28,7 +29,7 @@ import (
 func (h *Hub) newPage(version string, metrics http.Handler) *page.Page {
 	log := h.log.With("part", "page")
 	node := h.nodeState(version)
-	shown := h.upgrades.apps()
+	shown := h.upgrades.apps(h.api)
 	return page.New(page.Options{
 		NodeName: h.config.NodeName,
 		Apps:     func() api.AppList { return apps.List(shown) },
@@ -48,8 +49,8 @@ func (h *Hub) nodeState(version string) *nodestate.Node {
 		Cloud: h.cloud, Ready: h.ready, Unregistered: h.node.Missing, Cache: h.cacheHealth, Certificates: h.certificates, Traffic: h.traffic.Month,
 		Missing: h.upgrades.missing.List,
 	}
-	if i := h.upgrades.images; i != nil {
-		options.Images = i.engine.Disk
+	if e := h.upgrades.images.engine; e != nil {
+		options.Images = e.Disk
 	}
 	return nodestate.New(options)
 }
@@ -89,13 +90,13 @@ func (h *Hub) cloud() (online bool, since time.Time) {
 }
 
 // apps are where the list of apps is read.
-func (u *upgrades) apps() *apps.Options {
+func (u *upgrades) apps(runs *ota.API) *apps.Options {
 	options := &apps.Options{
-		Pods: u.pods.All, Upgrade: u.api.Last, Hold: u.holds.Of, Refused: u.api.Refused, Seconds: u.history.StartSeconds,
+		Pods: u.pods.All, Upgrade: runs.Last, Hold: u.holds.Of, Refused: runs.Refused, Seconds: u.history.StartSeconds,
 		Previous: func(pod *corev1.Pod) (api.Target, bool) { return u.rollbacks.Previous(pod, "") },
 		Pull:     func(types.NamespacedName) (api.ImagePull, bool) { return api.ImagePull{}, false },
 	}
-	if u.images != nil {
+	if u.images.puller != nil {
 		options.Pull, options.Size = u.images.puller.State, u.images.puller.Size
 	}
 	return options

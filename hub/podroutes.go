@@ -43,7 +43,7 @@ func (h *Hub) podAccessState() *api.PodAccess {
 
 // of returns the routes of the node's pods, which are read-only, as they were maxAge ago or later.
 func (p *podRoutes) of(h *Hub, maxAge time.Duration) ([]api.PodRoute, error) {
-	if h.upgrades.images == nil {
+	if h.upgrades.images.engine == nil {
 		return nil, errors.New("--container-runtime-endpoint is empty, and only the container runtime knows which pods use the hub")
 	}
 	p.mu.Lock()

@@ -39,7 +39,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	g.Go(func() error { h.node.Run(ctx); return nil })
 	g.Go(func() error { h.outage.run(ctx); return nil })
 	g.Go(func() error { h.traffic.Run(ctx); return nil })
-	g.Go(func() error { h.upgrades.run(ctx, h.upstream, h.binding); return nil })
+	g.Go(func() error { h.upgrades.run(ctx, h.api.Upgrade, h.upstream, h.binding); return nil })
 	g.Go(func() error { h.transforms.run(ctx); return nil })
 	g.Go(func() error { h.pods.run(ctx); return nil })
 	g.Go(func() error { h.clusterIP.run(ctx); return nil })
@@ -94,7 +94,7 @@ func (h *Hub) stop(cut context.CancelFunc) {
 		}
 	}
 	h.proxy.Drain()
-	h.upgrades.api.Drain()
+	h.api.Drain()
 	h.page.Drain()
 	err := errors.Join(g.Wait(), h.proxy.Wait(ctx))
 	h.own.CloseIdleConnections()

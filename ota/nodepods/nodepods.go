@@ -23,10 +23,7 @@ type Pods struct {
 	store  cache.Store
 	inform func(context.Context)
 	synced func() bool
-
-	mu    sync.Mutex
-	each  []func([]*corev1.Pod)
-	dirty chan struct{} // one message stands for any number of changes
+	dirty  chan struct{} // one message stands for any number of changes
 }
 
 // New returns the pods of a node. client is for the core group, with the node's identity: a node
@@ -53,14 +50,6 @@ func New(client rest.Interface, node string) *Pods {
 	return p
 }
 
-// OnChange has f called with all pods, read-only, once they are known and after changes. Calls
-// come one at a time, from Run. It must be called before Run.
-func (p *Pods) OnChange(f func([]*corev1.Pod)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.each = append(p.each, f)
-}
-
 // Get returns a pod, read-only, or nil. It returns nil for all pods until they are known.
 func (p *Pods) Get(name types.NamespacedName) *corev1.Pod {
 	object, _, _ := p.store.GetByKey(name.String())
@@ -71,8 +60,9 @@ func (p *Pods) Get(name types.NamespacedName) *corev1.Pod {
 // Synced reports whether the pods are known.
 func (p *Pods) Synced() bool { return p.synced() }
 
-// Run follows the pods until ctx ends.
-func (p *Pods) Run(ctx context.Context) {
+// Run follows the pods until ctx ends. It calls changed with all pods, read-only, once they are known and after
+// changes, one call at a time.
+func (p *Pods) Run(ctx context.Context, changed func([]*corev1.Pod)) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { p.inform(ctx) })
@@ -80,13 +70,7 @@ func (p *Pods) Run(ctx context.Context) {
 		return
 	}
 	for {
-		pods := p.All()
-		p.mu.Lock()
-		each := p.each
-		p.mu.Unlock()
-		for _, f := range each {
-			f(pods)
-		}
+		changed(p.All())
 		select {
 		case <-ctx.Done():
 			return

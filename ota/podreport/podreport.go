@@ -34,13 +34,12 @@ type Source func(pod *corev1.Pod) Report
 
 // Reporter is safe for concurrent use.
 type Reporter struct {
-	client  rest.Interface
-	pods    *nodepods.Pods
-	online  func() bool
-	log     *slog.Logger
-	sources []Source
-	again   chan struct{}           // one message stands for any number of changes
-	sent    map[types.UID]time.Time // when a pod was last reported; Run's alone
+	client rest.Interface
+	pods   *nodepods.Pods
+	online func() bool
+	log    *slog.Logger
+	again  chan struct{}           // one message stands for any number of changes
+	sent   map[types.UID]time.Time // when a pod was last reported; Run's alone
 }
 
 const (
@@ -51,16 +50,14 @@ const (
 	retryAfter = 10 * time.Second
 )
 
-// New returns a Reporter that asks the sources. client is for the core group, with the node's
-// identity; online reports whether the cloud can be reached.
-func New(client rest.Interface, pods *nodepods.Pods, online func() bool, log *slog.Logger, sources ...Source) *Reporter {
-	r := &Reporter{client: client, pods: pods, online: online, log: log, sources: sources, again: make(chan struct{}, 1)}
-	pods.OnChange(func([]*corev1.Pod) { r.Changed() })
-	return r
+// New returns a Reporter. client is for the core group, with the node's identity; online reports whether the cloud
+// can be reached.
+func New(client rest.Interface, pods *nodepods.Pods, online func() bool, log *slog.Logger) *Reporter {
+	return &Reporter{client: client, pods: pods, online: online, log: log, again: make(chan struct{}, 1)}
 }
 
 // Changed has the sources asked again. It does not block. It is called when a source has something
-// else to report, and when the cloud is back.
+// else to report, when pods have changed, and when the cloud is back.
 func (r *Reporter) Changed() {
 	select {
 	case r.again <- struct{}{}:
@@ -68,8 +65,8 @@ func (r *Reporter) Changed() {
 	}
 }
 
-// Run reports until ctx ends.
-func (r *Reporter) Run(ctx context.Context) {
+// Run reports what the sources have to report, until ctx ends.
+func (r *Reporter) Run(ctx context.Context, sources ...Source) {
 	retry := time.NewTimer(0)
 	defer retry.Stop()
 	for {
@@ -82,14 +79,14 @@ func (r *Reporter) Run(ctx context.Context) {
 		if !r.pods.Synced() || !r.online() {
 			continue // Changed is called when that changes
 		}
-		if again := r.reportAll(ctx); again > 0 {
+		if again := r.reportAll(ctx, sources); again > 0 {
 			retry.Reset(again)
 		}
 	}
 }
 
 // reportAll returns after which time to call it again; 0 if all pods have what they should.
-func (r *Reporter) reportAll(ctx context.Context) (again time.Duration) {
+func (r *Reporter) reportAll(ctx context.Context, sources []Source) (again time.Duration) {
 	var all sync.WaitGroup
 	failed := make(chan struct{}, 1)
 	slots := make(chan struct{}, 4) // requests at a time
@@ -99,7 +96,7 @@ func (r *Reporter) reportAll(ctx context.Context) (again time.Duration) {
 		if ok {
 			sent[pod.UID] = last
 		}
-		patch := Patch(pod, r.sources, time.Now())
+		patch := Patch(pod, sources, time.Now())
 		if patch == nil {
 			continue
 		}

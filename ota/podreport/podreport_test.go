@@ -77,11 +77,11 @@ func TestAPodIsReportedNowAndThen(t *testing.T) {
 			return podreport.Report{Annotations: map[string]string{"hold": fmt.Sprint(value.Load())}}
 		}
 		pods := nodepods.New(client, "n1")
-		r := podreport.New(client, pods, func() bool { return true }, slog.New(slog.DiscardHandler), source)
+		r := podreport.New(client, pods, func() bool { return true }, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
-		all.Go(func() { pods.Run(ctx) })
-		all.Go(func() { r.Run(ctx) })
+		all.Go(func() { pods.Run(ctx, func([]*corev1.Pod) { r.Changed() }) })
+		all.Go(func() { r.Run(ctx, source) })
 		defer all.Wait()
 		defer cancel()
 		time.Sleep(time.Second)
