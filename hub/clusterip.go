@@ -10,6 +10,7 @@ import (
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/podroute"
 	"github.com/edgehub-io/edgehub/ota/api"
+	"github.com/edgehub-io/edgehub/proxy/topology"
 )
 
 const (
@@ -34,27 +35,27 @@ type clusterIP struct {
 	inForce atomic.Bool
 }
 
-// newClusterIP returns nil unless the configuration asks for it. It needs h.podList and h.upgrades.
-func newClusterIP(h *Hub) *clusterIP {
-	if h.config.ClusterIP != config.ClusterIPAlways {
+// newClusterIP returns nil unless the configuration asks for it.
+func newClusterIP(c *config.Config, services *topology.State, routes *podRoutes, log *slog.Logger) *clusterIP {
+	if c.ClusterIP != config.ClusterIPAlways {
 		return nil
 	}
-	h.transforms.topology.ExpectAPIServer()
+	services.ExpectAPIServer()
 	return &clusterIP{
 		suspects: func(ctx context.Context) ([]string, error) {
-			return podroute.Suspects(ctx, h.upgrades.images.engine, h.config.PodAddresses)
+			return podroute.Suspects(ctx, routes.engine, c.PodAddresses)
 		},
 		distrusting: func() (pods []string, err error) {
-			routes, err := h.routes.of(h, 0)
-			for _, r := range routes {
+			all, err := routes.find(0)
+			for _, r := range all {
 				if r.Distrusts {
 					pods = append(pods, r.Namespace+"/"+r.Name)
 				}
 			}
 			return pods, err
 		},
-		lead: h.transforms.topology.LeadAPIServer,
-		log:  h.log,
+		lead: services.LeadAPIServer,
+		log:  log,
 	}
 }
 

@@ -215,7 +215,7 @@ func TestCertificatesThatExpire(t *testing.T) {
 		}
 		defer h.Close()
 		var got []string
-		for _, c := range h.certificates() {
+		for _, c := range h.state.certificates() {
 			if got = append(got, c.Name); !c.Expires.Equal(pair.Leaf.NotAfter) {
 				t.Errorf("%s expires %v", c.Name, c.Expires)
 			}

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/edgehub-io/edgehub/hub/binding"
 	"github.com/edgehub-io/edgehub/hub/config"
+	"github.com/edgehub-io/edgehub/hub/ownnode"
 	"github.com/edgehub-io/edgehub/imagepull/apiserver"
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/ota/coreclient"
@@ -23,13 +23,13 @@ import (
 	"github.com/edgehub-io/edgehub/ota/podreport"
 	"github.com/edgehub-io/edgehub/ota/queue"
 	"github.com/edgehub-io/edgehub/ota/rollback"
-	"github.com/edgehub-io/edgehub/proxy/authn"
-	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
 // upgrades has what an owner may do with a pod besides upgrading it at once. Its parts do not know each other: run
 // tells each of them what has changed in the others.
 type upgrades struct {
+	node      string // its name
+	cloud     *cloud
 	pods      *nodepods.Pods     // the node's; all parts follow these
 	cluster   *apiserver.Cluster // records Events
 	reporter  *podreport.Reporter
@@ -42,17 +42,18 @@ type upgrades struct {
 }
 
 // newUpgrades opens the files of all parts. It does not connect: containerd may start after the hub,
-// and the cloud may be away. online reports whether the cloud can be reached.
-func newUpgrades(c *config.Config, cloud *rest.Config, online func() bool, r prometheus.Registerer, log *slog.Logger) (*upgrades, error) {
-	client, err := coreclient.New(cloud)
+// and the cloud may be away. own and client send requests through the hub.
+func newUpgrades(c *config.Config, own *rest.Config, client *ota.Pods, cloud *cloud, r prometheus.Registerer, log *slog.Logger) (*upgrades, error) {
+	core, err := coreclient.New(own)
 	if err != nil {
 		return nil, err
 	}
-	pods := nodepods.New(client, c.NodeName)
+	pods := nodepods.New(core, c.NodeName)
 	u := &upgrades{
-		pods: pods, cluster: apiserver.NewCluster(client, c.NodeName), reporter: podreport.New(client, pods, online, log),
+		node: c.NodeName, cloud: cloud,
+		pods: pods, cluster: apiserver.NewCluster(core, c.NodeName), reporter: podreport.New(core, pods, cloud.online, log),
 	}
-	if err := u.open(c, client, cloud.UserAgent, online, r, log); err != nil {
+	if err := u.open(c, client, own.UserAgent, r, log); err != nil {
 		u.close()
 		return nil, err
 	}
@@ -60,7 +61,8 @@ func newUpgrades(c *config.Config, cloud *rest.Config, online func() bool, r pro
 }
 
 // open opens the parts that have files.
-func (u *upgrades) open(c *config.Config, client rest.Interface, userAgent string, online func() bool, r prometheus.Registerer, log *slog.Logger) (err error) {
+func (u *upgrades) open(c *config.Config, client *ota.Pods, userAgent string, r prometheus.Registerer, log *slog.Logger) (err error) {
+	online := u.cloud.online
 	dir := func(part string) string { return filepath.Join(c.RootDir, "upgrades", part) }
 	if u.history, err = history.Open(dir("history"), log); err != nil {
 		return err
@@ -89,17 +91,13 @@ func (u *upgrades) open(c *config.Config, client rest.Interface, userAgent strin
 	}
 	u.missing, err = missing.Open(missing.Options{
 		Dir: dir("deleted"), Pods: u.pods.All, Synced: u.pods.Synced, Online: online, Logger: log,
-		Node: func(ctx context.Context) (*corev1.Node, error) {
-			read := new(corev1.Node)
-			err := client.Get().MaxRetries(0).Resource("nodes").Name(c.NodeName).Do(ctx).Into(read)
-			return read, err
-		},
+		Node: func(ctx context.Context) (*corev1.Node, error) { return client.Node(ctx, c.NodeName) },
 	})
 	return err
 }
 
 // run runs all parts until ctx ends. carryOut carries out what is in the queue.
-func (u *upgrades) run(ctx context.Context, carryOut func(context.Context, ota.Attempt) error, cloud *upstream.Upstream, bound *binding.Binding) {
+func (u *upgrades) run(ctx context.Context, carryOut func(context.Context, ota.Attempt) error) {
 	var all sync.WaitGroup
 	all.Go(func() { u.holds.Run(ctx, func() { u.reporter.Changed(); u.queue.Wake() }) })
 	all.Go(func() { u.queue.Run(ctx, carryOut) })
@@ -108,17 +106,7 @@ func (u *upgrades) run(ctx context.Context, carryOut func(context.Context, ota.A
 	all.Go(func() { u.images.run(ctx) })
 	all.Go(func() { u.reporter.Run(ctx, u.holds.Report, u.queue.Report, u.rollbacks.Report) })
 	all.Go(func() { u.pods.Run(ctx, u.podsChanged) })
-	all.Go(func() {
-		ctx := authn.AsNode(ctx)
-		for bound.AwaitMaySend(ctx) == nil { // also at the start
-			u.cloudReturned()
-			select {
-			case <-ctx.Done():
-				return
-			case <-cloud.Lost(ctx):
-			}
-		}
-	})
+	all.Go(func() { u.cloud.eachReturn(ctx, u.cloudReturned) })
 	all.Wait()
 }
 
@@ -140,10 +128,10 @@ func (u *upgrades) cloudReturned() {
 	u.reporter.Changed()
 }
 
-// nodeEvent records a Warning about this Node. It does not block.
-func (u *upgrades) nodeEvent(node, reason, message string) {
-	about := &corev1.ObjectReference{Kind: "Node", Name: node, UID: types.UID(node)} // as kubelet's are
-	u.cluster.Event(about, corev1.EventTypeWarning, reason, message)
+// recordClone records a Warning about this Node. It does not block.
+func (u *upgrades) recordClone(message string) {
+	about := &corev1.ObjectReference{Kind: "Node", Name: u.node, UID: types.UID(u.node)} // as kubelet's are
+	u.cluster.Event(about, corev1.EventTypeWarning, ownnode.ClonedReason, message)
 }
 
 // close is called after run, or instead of it.
