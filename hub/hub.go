@@ -99,7 +99,7 @@ func (h *Hub) open(own *rest.Config, userAgent string, r *prometheus.Registry) (
 		Transforms: applied, Topology: transforms.topology, Registerer: r, Logger: log,
 	})
 	h.proxy = proxy.New(h.node.Wrap(events.Wrap(answers, isNode)), tenantOf(h.cache), access.Refused, log, proxy.NewMetrics(r))
-	routes := &podRoutes{config: c, pods: client, engine: h.upgrades.images.engine}
+	routes := &podRoutes{config: c, pods: h.upgrades.pods, client: client, engine: h.upgrades.images.engine}
 	h.clusterIP = newClusterIP(c, transforms.topology, routes, log)
 	cert, err := servingCert(c, log)
 	if err != nil {
@@ -126,6 +126,7 @@ func (h *Hub) apiOptions(client *ota.Pods, metrics http.Handler, r prometheus.Re
 	return ota.Options{
 		NodeName:     h.config.NodeName,
 		Pods:         client,
+		Followed:     h.upgrades.pods,
 		Ready:        h.state.ready,
 		Offline:      h.cloud.offline,
 		Trouble:      h.state.cacheTrouble,

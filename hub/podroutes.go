@@ -7,15 +7,18 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/podroute"
 	"github.com/edgehub-io/edgehub/imagepull/engine"
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/ota/api"
+	"github.com/edgehub-io/edgehub/ota/nodepods"
 )
 
 const (
-	// routesTimeout bounds how long GET /debug/cache waits for the list of pods, and then for the
+	// routesTimeout bounds how long GET /debug/cache waits for the Node, and then for the
 	// container runtime.
 	routesTimeout = 3 * time.Second
 	// routesMaxAge is how long the routes of pods are answered again, however many ask for them.
@@ -25,7 +28,8 @@ const (
 // podRoutes finds out which pods use the hub. It is safe for concurrent use.
 type podRoutes struct {
 	config *config.Config
-	pods   *ota.Pods
+	pods   *nodepods.Pods
+	client *ota.Pods
 	engine *engine.Engine // nil: there is none
 
 	mu     sync.Mutex // held while the routes are found out, which others wait for
@@ -49,17 +53,20 @@ func (p *podRoutes) find(maxAge time.Duration) ([]api.PodRoute, error) {
 }
 
 func (p *podRoutes) look() ([]api.PodRoute, error) {
+	if !p.pods.Synced() {
+		return nil, errors.New("the node's pods are not known yet")
+	}
+	var pods []corev1.Pod
+	for _, pod := range p.pods.All() {
+		pods = append(pods, *pod)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), routesTimeout)
 	defer cancel()
-	list, err := p.pods.List(ctx, p.config.NodeName)
-	if err != nil {
-		return nil, err
-	}
-	node, err := p.pods.Node(ctx, p.config.NodeName)
+	node, err := p.client.Node(ctx, p.config.NodeName)
 	if err != nil {
 		return nil, fmt.Errorf("find out kubelet's version: %w", err)
 	}
 	ctx, cancel = context.WithTimeout(context.Background(), routesTimeout)
 	defer cancel()
-	return podroute.Of(ctx, list.Items, p.engine, podServers(p.config), node.Status.NodeInfo.KubeletVersion)
+	return podroute.Of(ctx, pods, p.engine, podServers(p.config), node.Status.NodeInfo.KubeletVersion)
 }

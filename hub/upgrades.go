@@ -48,7 +48,10 @@ func newUpgrades(c *config.Config, own *rest.Config, client *ota.Pods, cloud *cl
 	if err != nil {
 		return nil, err
 	}
-	pods := nodepods.New(core, c.NodeName)
+	pods, err := nodepods.New(core, c.NodeName)
+	if err != nil {
+		return nil, err
+	}
 	u := &upgrades{
 		node: c.NodeName, cloud: cloud,
 		pods: pods, cluster: apiserver.NewCluster(core, c.NodeName), reporter: podreport.New(core, pods, cloud.online, log),

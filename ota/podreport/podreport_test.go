@@ -76,7 +76,10 @@ func TestAPodIsReportedNowAndThen(t *testing.T) {
 		source := func(*corev1.Pod) podreport.Report {
 			return podreport.Report{Annotations: map[string]string{"hold": fmt.Sprint(value.Load())}}
 		}
-		pods := nodepods.New(client, "n1")
+		pods, err := nodepods.New(client, "n1")
+		if err != nil {
+			t.Fatal(err)
+		}
 		r := podreport.New(client, pods, func() bool { return true }, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup

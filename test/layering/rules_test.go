@@ -65,11 +65,10 @@ var layers = map[string][]string{
 	"proxy/upstream":  {"proxy/authn", "proxy/upstream/liveness"}, // not proxy, which it does not need
 	// Connections know their apiserver by an interface of their own.
 	"proxy/upstream/liveness": {},
-	"ota":                     {"ota/coreclient", "ota/api", "ota/params", "ota/podlist", "ota/schedule"},
+	"ota":                     {"ota/coreclient", "ota/api", "ota/nodepods", "ota/params", "ota/schedule"},
 	"ota/coreclient":          {},
-	"ota/nodepods":            {},
+	"ota/nodepods":            {"ota/api", "ota/params"},
 	"ota/params":              {},
-	"ota/podlist":             {"ota/api", "ota/params"},
 	"ota/schedule":            {},                // pure functions of a time
 	"ota/podfiles":            {"cache/durable"}, // a leaf that knows nothing of hubs
 	"ota/apps":                {"ota/api"},       // it asks the others by functions
