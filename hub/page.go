@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"path/filepath"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,10 +15,9 @@ import (
 	"github.com/edgehub-io/edgehub/hub/bundle"
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/eventlog"
-	"github.com/edgehub-io/edgehub/hub/nodestate"
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/ota/api"
-	"github.com/edgehub-io/edgehub/ota/apps"
+	"github.com/edgehub-io/edgehub/ota/missing"
 	"github.com/edgehub-io/edgehub/ota/page"
 	"github.com/edgehub-io/edgehub/ota/webtoken"
 	"github.com/edgehub-io/edgehub/proxy/upstream"
@@ -26,37 +26,34 @@ import (
 // shown is what the owner's page and support bundles show.
 type shown struct {
 	state   *state
-	node    *nodestate.Node
-	apps    *apps.Options
+	version string // of the hub
+	missing *missing.Missing
+	disks   *disks
+	apps    *page.AppSources
 	events  *eventlog.Log
 	metrics http.Handler
 	extra   []bundle.Part // see Hub.AddToBundle
 }
 
-// newShown returns what is shown. version is the hub's.
 func newShown(c *config.Config, version string, s *state, u *upgrades, starts *ota.API, events *eventlog.Log, metrics http.Handler) *shown {
-	node := nodestate.Options{
-		Name: c.NodeName, Version: version, Root: c.RootDir,
-		Cloud: s.cloud.since, Ready: s.ready, Unregistered: s.node.Missing, Cache: s.cacheHealth, Certificates: s.certificates, Traffic: s.cloud.traffic.Month,
-		Missing: u.missing.List,
-	}
-	list := &apps.Options{
+	space := &disks{root: c.RootDir}
+	list := &page.AppSources{
 		Pods: u.pods.All, Upgrade: starts.Last, Hold: u.holds.Of, Refused: starts.Refused, Seconds: u.history.StartSeconds,
 		Previous: func(pod *corev1.Pod) (api.Target, bool) { return u.rollbacks.Previous(pod, "") },
 		Pull:     func(types.NamespacedName) (api.ImagePull, bool) { return api.ImagePull{}, false },
 	}
 	if i := u.images; i.puller != nil {
-		node.Images = i.engine.Disk
+		space.images = i.engine.Disk
 		list.Pull, list.Size = i.puller.State, i.puller.Size
 	}
-	return &shown{state: s, node: nodestate.New(node), apps: list, events: events, metrics: metrics}
+	return &shown{state: s, version: version, missing: u.missing, disks: space, apps: list, events: events, metrics: metrics}
 }
 
 func (s *shown) page(c *config.Config, log *slog.Logger) *page.Page {
 	return page.New(page.Options{
 		NodeName: c.NodeName,
-		Apps:     s.appList,
-		Node:     s.node.State,
+		Apps:     s.apps.List,
+		Node:     s.node,
 		Events:   s.events.List,
 		Bundle:   func(ctx context.Context, w io.Writer) error { return bundle.Write(ctx, w, s.bundleParts()) },
 		Tokens:   webtoken.Open(filepath.Join(c.RootDir, "web-tokens.json"), upstream.Plausible, log),
@@ -64,7 +61,20 @@ func (s *shown) page(c *config.Config, log *slog.Logger) *page.Page {
 	})
 }
 
-func (s *shown) appList() api.AppList { return apps.List(s.apps) }
+// node describes the node to its owner: is the cloud there, do the disks have room, does the hub work.
+func (s *shown) node() api.NodeState {
+	n := api.NodeState{
+		Node: s.state.config.NodeName, Version: s.version, Time: time.Now(), Unregistered: s.state.node.Missing(),
+		Certificates: append([]api.Certificate{}, s.state.certificates()...), Traffic: s.state.cloud.traffic.Month(),
+		Disks: s.disks.look(), Pulls: s.disks.images != nil, Missing: s.missing.List(),
+	}
+	n.Online, n.Since = s.state.cloud.since()
+	if err := s.state.ready(); err != nil {
+		n.Ready = err.Error()
+	}
+	n.Cache.Views, n.Cache.Bytes, n.Cache.Trouble = s.state.cacheHealth()
+	return n
+}
 
 // bundleParts are what a support bundle has of the hub. None has a secret: they are what programs of the
 // node may read anyway, and the cache is described without its contents.
@@ -77,8 +87,8 @@ func (s *shown) bundleParts() []bundle.Part {
 		}}
 	}
 	return append([]bundle.Part{
-		asJSON("node.json", func() any { return s.node.State() }),
-		asJSON("apps.json", func() any { return s.appList() }),
+		asJSON("node.json", func() any { return s.node() }),
+		asJSON("apps.json", func() any { return s.apps.List() }),
 		asJSON("events.json", func() any { return s.events.List() }),
 		asJSON("cache.json", func() any { return s.state.ofCache() }),
 		{Name: "metrics.txt", Write: bundle.Answer(s.metrics)},
