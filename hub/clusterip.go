@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/hub/config"
-	"github.com/edgehub-io/edgehub/hub/podroute"
 	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/proxy/topology"
 )
@@ -23,9 +22,9 @@ const (
 
 // clusterIP has the cluster IP of the apiservers lead to the hub while the cloud is there, too, as long as no
 // pod of the node distrusts the hub (--cluster-ip=always). A container trusts the hub from its start to its
-// end, or never: it is decided anew when other containers run that might not. No pod changes that by how it starts.
+// end, or never: it is decided anew when other containers run that might not, or other pods. No pod changes that by how it starts.
 type clusterIP struct {
-	suspects    func(context.Context) ([]string, error) // containers that may distrust the hub, in order
+	suspects    func(context.Context) ([]string, error) // containers that may distrust the hub, and the pods, in order; none: no container may
 	distrusting func() ([]string, error)                // the pods that do
 	lead        func(toHub bool)
 	log         *slog.Logger
@@ -42,9 +41,7 @@ func newClusterIP(c *config.Config, services *topology.State, routes *podRoutes,
 	}
 	services.ExpectAPIServer()
 	return &clusterIP{
-		suspects: func(ctx context.Context) ([]string, error) {
-			return podroute.Suspects(ctx, routes.engine, c.PodAddresses)
-		},
+		suspects: routes.suspects,
 		distrusting: func() (pods []string, err error) {
 			all, err := routes.find(0)
 			for _, r := range all {

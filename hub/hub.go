@@ -99,7 +99,10 @@ func (h *Hub) open(own *rest.Config, userAgent string, r *prometheus.Registry) (
 		Transforms: applied, Topology: transforms.topology, Registerer: r, Logger: log,
 	})
 	h.proxy = proxy.New(h.node.Wrap(events.Wrap(answers, isNode)), tenantOf(h.cache), access.Refused, log, proxy.NewMetrics(r))
-	routes := &podRoutes{config: c, pods: h.upgrades.pods, client: client, engine: h.upgrades.images.engine}
+	routes := &podRoutes{config: c, pods: h.upgrades.pods, client: client}
+	if e := h.upgrades.images.engine; e != nil {
+		routes.runtime = e
+	}
 	h.clusterIP = newClusterIP(c, transforms.topology, routes, log)
 	cert, err := servingCert(c, log)
 	if err != nil {

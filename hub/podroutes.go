@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,7 +12,6 @@ import (
 
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/podroute"
-	"github.com/edgehub-io/edgehub/imagepull/engine"
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/nodepods"
@@ -27,10 +27,10 @@ const (
 
 // podRoutes finds out which pods use the hub. It is safe for concurrent use.
 type podRoutes struct {
-	config *config.Config
-	pods   *nodepods.Pods
-	client *ota.Pods
-	engine *engine.Engine // nil: there is none
+	config  *config.Config
+	pods    *nodepods.Pods
+	client  *ota.Pods
+	runtime podroute.Runtime // nil: there is none
 
 	mu     sync.Mutex // held while the routes are found out, which others wait for
 	found  time.Time  // zero: not yet
@@ -40,7 +40,7 @@ type podRoutes struct {
 
 // find returns the routes of the node's pods, which are read-only, as they were maxAge ago or later.
 func (p *podRoutes) find(maxAge time.Duration) ([]api.PodRoute, error) {
-	if p.engine == nil {
+	if p.runtime == nil {
 		return nil, errors.New("--container-runtime-endpoint is empty, and only the container runtime knows which pods use the hub")
 	}
 	p.mu.Lock()
@@ -50,6 +50,21 @@ func (p *podRoutes) find(maxAge time.Duration) ([]api.PodRoute, error) {
 		p.found = time.Now()
 	}
 	return p.routes, p.err
+}
+
+// suspects returns the running containers that may distrust the hub and, if there are some, the pods that are known:
+// which pod a container is of may be known a little later than that it runs.
+func (p *podRoutes) suspects(ctx context.Context) ([]string, error) {
+	found, err := podroute.Suspects(ctx, p.runtime, p.config.PodAddresses)
+	if len(found) == 0 || err != nil {
+		return nil, err
+	}
+	var pods []string
+	for _, pod := range p.pods.All() {
+		pods = append(pods, string(pod.UID))
+	}
+	slices.Sort(pods)
+	return append(found, pods...), nil
 }
 
 func (p *podRoutes) look() ([]api.PodRoute, error) {
@@ -68,5 +83,5 @@ func (p *podRoutes) look() ([]api.PodRoute, error) {
 	}
 	ctx, cancel = context.WithTimeout(context.Background(), routesTimeout)
 	defer cancel()
-	return podroute.Of(ctx, pods, p.engine, podServers(p.config), node.Status.NodeInfo.KubeletVersion)
+	return podroute.Of(ctx, pods, p.runtime, podServers(p.config), node.Status.NodeInfo.KubeletVersion)
 }
