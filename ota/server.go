@@ -26,6 +26,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/ota/api"
+	"github.com/edgehub-io/edgehub/ota/nodepods"
 )
 
 // Options are the options of New. Its functions and interfaces must be safe for concurrent use.
@@ -34,6 +35,8 @@ type Options struct {
 	NodeName string
 	// Pods reads and deletes pods with the node's identity. Required.
 	Pods *Pods
+	// Followed are the pods of this node as they are followed. Nil means that GET /pods cannot be watched.
+	Followed *nodepods.Pods
 	// Ready returns nil if the hub can serve the node, and otherwise the reason. Nil means
 	// always ready.
 	Ready func() error

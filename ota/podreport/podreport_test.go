@@ -78,12 +78,14 @@ func run(t *testing.T, h *hub, source podreport.Source, log io.Writer, test func
 		if err != nil {
 			t.Fatal(err)
 		}
-		pods := nodepods.New(client, "n1")
+		pods, err := nodepods.New(client, "n1")
+		if err != nil {
+			t.Fatal(err)
+		}
 		r := podreport.New(client, pods, func() bool { return true }, slog.New(slog.NewTextHandler(log, nil)))
-		pods.OnChange(func([]*corev1.Pod) { r.Changed() })
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
-		all.Go(func() { pods.Run(ctx) })
+		all.Go(func() { pods.Run(ctx, func([]*corev1.Pod) { r.Changed() }) })
 		all.Go(func() { r.Run(ctx, source) })
 		defer all.Wait()
 		defer cancel()

@@ -32,14 +32,13 @@ var layers = map[string][]string{
 	"cmd/kubectl-edgehub":           {"cmd/internal", "controller/autonomy", "controller/daemonset", "controller/rollout", "controller/workload", "ota/api"},
 	"cmd/internal":                  {},
 	"hub": {
-		"cache", "cache/identity", "cache/localendpoints", "hub/access", "hub/binding", "hub/bundle", "hub/config", "hub/credentials", "hub/csrf", "cache/durable", "hub/eventlog", "hub/feed", "hub/heldimages", "hub/nodeca", "hub/nodestate", "hub/ownnode", "hub/podroute", "hub/servertls", "hub/systemd", "hub/traffic",
-		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/apps", "ota/coreclient", "ota/history", "ota/hold", "ota/missing", "ota/api", "ota/nodepods", "ota/page", "ota/podfiles", "ota/podreport", "ota/queue", "ota/rollback", "ota/webtoken", "proxy", "proxy/authn", "proxy/topology", "proxy/transform", "proxy/upstream",
+		"cache", "cache/identity", "cache/localendpoints", "hub/access", "hub/binding", "hub/bundle", "hub/config", "hub/credentials", "hub/csrf", "cache/durable", "hub/eventlog", "hub/feed", "hub/heldimages", "hub/nodeca", "hub/ownnode", "hub/podroute", "hub/servertls", "hub/systemd", "hub/traffic",
+		"imagepull", "imagepull/apiserver", "imagepull/engine", "imagepull/engine/diskspace", "ota", "ota/coreclient", "ota/history", "ota/hold", "ota/missing", "ota/api", "ota/nodepods", "ota/page", "ota/podfiles", "ota/podreport", "ota/queue", "ota/rollback", "ota/webtoken", "proxy", "proxy/authn", "proxy/topology", "proxy/transform", "proxy/upstream",
 	},
 	"hub/access":      {"hub/config", "hub/csrf", "hub/peer", "ota/api", "proxy/authn", "proxy/limits"},
 	"hub/binding":     {"cache/durable", "proxy/authn", "proxy/upstream"},
 	"hub/bundle":      {},
 	"hub/eventlog":    {"cache/convert", "cache/wire", "ota/api"}, // Events in the encodings that clients use
-	"hub/nodestate":   {"imagepull/engine/diskspace", "ota/api"},
 	"hub/ownnode":     {"cache/convert", "cache/wire", "ota/api"}, // the Node in the encodings that clients use
 	"hub/traffic":     {"cache/durable", "ota/api"},
 	"hub/config":      {"hub/kubeconfig", "proxy/transform", "proxy/upstream"}, // the names of the transforms
@@ -65,14 +64,12 @@ var layers = map[string][]string{
 	"proxy/upstream":  {"proxy/authn", "proxy/upstream/liveness"}, // not proxy, which it does not need
 	// Connections know their apiserver by an interface of their own.
 	"proxy/upstream/liveness": {},
-	"ota":                     {"ota/coreclient", "ota/api", "ota/params", "ota/podlist", "ota/schedule"},
+	"ota":                     {"ota/coreclient", "ota/api", "ota/nodepods", "ota/params", "ota/schedule"},
 	"ota/coreclient":          {},
-	"ota/nodepods":            {},
+	"ota/nodepods":            {"ota/api", "ota/params"},
 	"ota/params":              {},
-	"ota/podlist":             {"ota/api", "ota/params"},
 	"ota/schedule":            {},                // pure functions of a time
 	"ota/podfiles":            {"cache/durable"}, // a leaf that knows nothing of hubs
-	"ota/apps":                {"ota/api"},       // it asks the others by functions
 	"ota/page":                {"ota/api", "ota/params", "ota/webtoken"},
 	"ota/webtoken":            {"cache/durable", "ota/api"}, // it keeps hashes in a file of its own
 	"ota/podreport":           {"ota/nodepods", "ota/api"},
