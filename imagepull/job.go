@@ -16,8 +16,8 @@ import (
 // job is the pre-pull of one pod to one target revision. Its exported fields are its file, which has no
 // secret, and do not change: a request for something else makes another job.
 type job struct {
-	UID       types.UID `json:"uid"`
-	Namespace string    `json:"namespace"`
+	UID       types.UID `json:"-"` // the file's name has both
+	Namespace string    `json:"-"`
 	Pod       string    `json:"pod"`
 	// Owner is the DaemonSet or StatefulSet, whose next pod needs the images.
 	Owner types.UID `json:"owner"`

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
@@ -95,7 +96,7 @@ type Puller struct {
 	stopped chan struct{} // closed when Run ends
 }
 
-// New reads the files of jobs. It starts nothing. It fails if they cannot be read, or the metrics are
+// New reads the files of jobs. It starts nothing. It fails if their folder cannot be read, or the metrics are
 // registered already.
 func New(o Options) (*Puller, error) {
 	o.Parallelism = max(o.Parallelism, 1)
@@ -109,7 +110,8 @@ func New(o Options) (*Puller, error) {
 		return nil, fmt.Errorf("read which images are to be pulled: %w", err)
 	}
 	p.files = files
-	for _, j := range jobs {
+	for key, j := range jobs {
+		j.Namespace, j.UID = key.Namespace, types.UID(key.Name)
 		p.queue.load(&j)
 	}
 	p.queue.onChange = o.Changed

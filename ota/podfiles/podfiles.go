@@ -45,12 +45,12 @@ func Open[T any](dir string, log *slog.Logger) (*Folder[T], map[types.Namespaced
 			log.Warn("a file of an older hub is not read: what it had has to be requested again, and the file can be removed", "file", file)
 			continue
 		}
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return nil, nil, err
-		}
 		var v T
-		if err := json.Unmarshal(content, &v); err != nil {
+		content, err := os.ReadFile(file)
+		if err == nil {
+			err = json.Unmarshal(content, &v)
+		}
+		if err != nil {
 			err = errors.Join(err, os.Rename(file, file+damaged))
 			log.Error("a file is damaged: what it had is lost, and its content is set aside", "file", file+damaged, "err", err)
 			continue

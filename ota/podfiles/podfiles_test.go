@@ -50,12 +50,19 @@ func TestADamagedFileIsSetAside(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	unreadable := filepath.Join(dir, "ns_unreadable.json")
+	if err := os.Symlink(unreadable, unreadable); err != nil { // as of a bad block, reading it fails
+		t.Fatal(err)
+	}
 	var lines strings.Builder
 	log := slog.New(slog.NewTextHandler(&lines, nil))
 	f, all, err := Open[int](dir, log)
 	good, damaged := types.NamespacedName{Namespace: "ns", Name: "good"}, types.NamespacedName{Namespace: "ns", Name: "damaged"}
 	if err != nil || len(all) != 1 || all[good] != 7 {
 		t.Errorf("got %v, %v", all, err)
+	}
+	if _, err := os.Lstat(unreadable + ".damaged"); err != nil {
+		t.Error(err)
 	}
 	if got := lines.String(); !strings.Contains(got, "older.json") {
 		t.Errorf("of a file with another name there is no line: %s", got)
