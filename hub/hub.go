@@ -42,7 +42,6 @@ type Hub struct {
 	shown      *shown
 	page       *page.Page
 	ports      *ports
-	local      *inproc // the first of the ports, where the hub sends its own requests
 }
 
 // New reads the node's credentials and binds the hub's ports. userAgent is sent with the hub's
@@ -63,15 +62,15 @@ func New(c *config.Config, userAgent string, r *prometheus.Registry, log *slog.L
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{config: c, log: log, systemd: notifier, cloud: cloud, cache: kept, local: local}
-	if err := h.open(own, userAgent, r); err != nil {
+	h := &Hub{config: c, log: log, systemd: notifier, cloud: cloud, cache: kept}
+	if err := h.open(local, own, userAgent, r); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
 	return h, nil
 }
 
 // open is the second half of New: what it has opened when it fails, Close closes.
-func (h *Hub) open(own *rest.Config, userAgent string, r *prometheus.Registry) (err error) {
+func (h *Hub) open(local *inproc, own *rest.Config, userAgent string, r *prometheus.Registry) (err error) {
 	c, log := h.config, h.log
 	client, err := ota.NewPods(own)
 	if err != nil {
@@ -119,7 +118,7 @@ func (h *Hub) open(own *rest.Config, userAgent string, r *prometheus.Registry) (
 	h.shown = newShown(c, strings.TrimPrefix(userAgent, "edgehub/"), h.state, h.upgrades, h.api, events, metrics)
 	h.page = h.shown.page(c, log.With("part", "page"))
 	h.ports, err = openPorts(c, portHandlers{
-		local: h.local, proxy: h.proxy, cloud: h.cloud, pods: h.pods, cert: cert, api: h.page.Wrap(h.api),
+		local: local, proxy: h.proxy, cloud: h.cloud, pods: h.pods, cert: cert, api: h.page.Wrap(h.api),
 	}, r, log)
 	return err
 }

@@ -66,7 +66,8 @@ type ports struct {
 	conns      *access.Connections
 	proxyConns *access.Budget    // of all addresses of the proxy
 	sockets    systemd.Listeners // inherited, and not used by a port
-	all        []port            // the first is in process, for the hub's own requests
+	local      *inproc
+	all        []port // the first is local, for the hub's own requests
 
 	requests context.Context // of all requests, which outlive Run's: they complete, or are cut
 	cut      context.CancelFunc
@@ -93,7 +94,10 @@ func openPorts(c *config.Config, o portHandlers, r prometheus.Registerer, log *s
 		sockets.Close()
 		return nil, err
 	}
-	p := &ports{log: log, callers: callers, conns: access.NewConnections(r), proxyConns: access.NewBudget(c.MaxConnections).WithLargeHeaders(), sockets: sockets}
+	p := &ports{
+		log: log, callers: callers, conns: access.NewConnections(r), proxyConns: access.NewBudget(c.MaxConnections).WithLargeHeaders(),
+		sockets: sockets, local: o.local,
+	}
 	p.requests, p.cut = context.WithCancel(context.Background())
 	p.serve("in process", o.local, &http.Server{Handler: o.proxy.Handler(authn.Loopback), MaxHeaderBytes: proxyHeader})
 	if err = p.listenAPI(c, o, r); err == nil {

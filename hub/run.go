@@ -94,7 +94,7 @@ func (h *Hub) stop() {
 	h.api.Drain()
 	h.page.Drain()
 	err := errors.Join(g.Wait(), h.proxy.Wait(ctx))
-	h.local.transport.CloseIdleConnections()
+	h.ports.local.transport.CloseIdleConnections()
 	if err = errors.Join(err, own.server.Shutdown(ctx)); err != nil {
 		h.log.Warn("requests are cut: they take longer than --shutdown-grace-period", "grace", h.config.ShutdownGrace)
 	}
@@ -104,7 +104,7 @@ func (h *Hub) stop() {
 	if err := h.proxy.Wait(last); err != nil {
 		h.log.Error("requests did not end when they were cut", "waited", cutTimeout)
 	}
-	h.local.transport.CloseIdleConnections()
+	h.ports.local.transport.CloseIdleConnections()
 }
 
 // Close closes all ports and connections at once. It is for a Hub that is not run, and is
