@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 	"unicode"
@@ -13,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/ota/api"
-	"github.com/edgehub-io/edgehub/ota/params"
 )
 
 // Holds are the holds of pods. It must be safe for concurrent use.
@@ -34,12 +34,12 @@ type Holds interface {
 var ErrHeldTooLong = errors.New("it has been held for as long as its policy permits")
 
 // hold keeps a pod from being upgraded for some time. It works offline: it reads only the cache.
-func (s *server) hold(w http.ResponseWriter, r *http.Request) error {
-	name, err := podOf(r)
+func (s *server) hold(w http.ResponseWriter, r *http.Request, name types.NamespacedName) error {
 	var state api.Hold
-	if err == nil {
-		state, err = s.holdPod(r, name)
-	}
+	err := s.withPod(r.Context(), name, func(pod *corev1.Pod) (err error) {
+		state, err = s.setHold(pod, r.URL.Query())
+		return err
+	})
 	if err != nil {
 		if line, ok := s.refusals.line("hold", name, err); ok {
 			s.Logger.LogAttrs(r.Context(), slog.LevelWarn, "pod not held", line...)
@@ -51,15 +51,7 @@ func (s *server) hold(w http.ResponseWriter, r *http.Request) error {
 	return writeLine(w, http.StatusOK, fmt.Sprintf("Hold of pod %s until %s", name, state.Until.UTC().Format(time.RFC3339)))
 }
 
-func (s *server) holdPod(r *http.Request, name types.NamespacedName) (state api.Hold, err error) {
-	err = s.withPod(r.Context(), name, func(pod *corev1.Pod) error {
-		state, err = s.setHold(pod, r.URL.RawQuery)
-		return err
-	})
-	return state, err
-}
-
-func (s *server) setHold(pod *corev1.Pod, query string) (api.Hold, error) {
+func (s *server) setHold(pod *corev1.Pod, query url.Values) (api.Hold, error) {
 	if err := check(pod, checkNotDeleting, checkOwner); err != nil {
 		return api.Hold{}, err
 	}
@@ -87,13 +79,9 @@ func (s *server) setHold(pod *corev1.Pod, query string) (api.Hold, error) {
 }
 
 // holdParams reads the query of POST hold.
-func holdParams(query string, longest time.Duration) (length time.Duration, reason string, _ error) {
-	values, err := params.Parse(query, api.ForParam, api.ReasonParam)
-	if err != nil {
-		return 0, "", failf(http.StatusBadRequest, "%w", err)
-	}
-	value, reason := values.Get(api.ForParam), values.Get(api.ReasonParam)
-	length, err = time.ParseDuration(value)
+func holdParams(query url.Values, longest time.Duration) (length time.Duration, reason string, _ error) {
+	value, reason := query.Get(api.ForParam), query.Get(api.ReasonParam)
+	length, err := time.ParseDuration(value)
 	if err != nil || length < time.Second || length > longest {
 		return 0, "", failf(http.StatusBadRequest, "%s=%.50q is not how long this pod can be held: write a duration such as 2h or 30m, from 1s to %v", api.ForParam, value, longest)
 	}

@@ -42,11 +42,8 @@ func noPulls(_ http.ResponseWriter, _ *http.Request, name types.NamespacedName) 
 }
 
 // requestPull starts a pre-pull. It works offline: it reads only the cache.
-func (s *server) requestPull(w http.ResponseWriter, r *http.Request) error {
-	name, err := podOf(r)
-	if err == nil {
-		err = s.pullFor(r.Context(), name)
-	}
+func (s *server) requestPull(w http.ResponseWriter, r *http.Request, name types.NamespacedName) error {
+	err := s.withPod(r.Context(), name, s.pull)
 	if err != nil {
 		if line, ok := s.refusals.line("pre-pull", name, err); ok {
 			s.Logger.LogAttrs(r.Context(), slog.LevelWarn, "pre-pull not started", line...)
@@ -56,20 +53,18 @@ func (s *server) requestPull(w http.ResponseWriter, r *http.Request) error {
 	return writeLine(w, http.StatusOK, "Image pre-pull requested for pod "+name.String())
 }
 
-func (s *server) pullFor(caller context.Context, name types.NamespacedName) error {
-	return s.withPod(caller, name, func(pod *corev1.Pod) error {
-		if err := check(pod, checkNotDeleting, checkNeed, checkTarget, checkOwner); err != nil {
-			return err
-		}
-		target, _, err := api.TargetOf(pod)
-		if err == nil {
-			err = s.ImagePulls.Request(pod, target)
-		}
-		if err != nil {
-			return fmt.Errorf("the pre-pull of pod %s was not started, since it could not be written down: %w", name, err)
-		}
-		return nil
-	})
+func (s *server) pull(pod *corev1.Pod) error {
+	if err := check(pod, checkNotDeleting, checkNeed, checkTarget, checkOwner); err != nil {
+		return err
+	}
+	target, _, err := api.TargetOf(pod)
+	if err == nil {
+		err = s.ImagePulls.Request(pod, target)
+	}
+	if err != nil {
+		return fmt.Errorf("the pre-pull of pod %s was not started, since it could not be written down: %w", nameOf(pod), err)
+	}
+	return nil
 }
 
 // checkTarget fails if the pod does not name the images of its upgrade. It relies on checkNeed.

@@ -158,14 +158,14 @@ func (s *server) routes() http.Handler {
 		r.Handle(api.Upgrades, methods{http.MethodGet: only(s.listUpgrades)})
 	}
 	r.Handle(api.UpgradePattern, upgrade)
-	pull := methods{http.MethodPost: only(s.requestPull), http.MethodGet: ofPod(s.showPull, api.WatchParam), http.MethodDelete: ofPod(s.cancelPull)}
+	pull := methods{http.MethodPost: ofPod(s.requestPull), http.MethodGet: ofPod(s.showPull, api.WatchParam), http.MethodDelete: ofPod(s.cancelPull)}
 	if s.ImagePulls == nil {
 		none := ofPod(noPulls, api.WatchParam)
 		pull = methods{http.MethodPost: none, http.MethodGet: none, http.MethodDelete: none}
 	}
 	r.Handle(api.ImagePullPattern, pull)
 	if s.Holds != nil {
-		r.Handle(api.HoldPattern, methods{http.MethodPost: s.hold, http.MethodGet: ofPod(s.showHold), http.MethodDelete: ofPod(s.removeHold)})
+		r.Handle(api.HoldPattern, methods{http.MethodPost: ofPod(s.hold, api.ForParam, api.ReasonParam), http.MethodGet: ofPod(s.showHold), http.MethodDelete: ofPod(s.removeHold)})
 	}
 	if s.Rollbacks != nil {
 		r.Handle(api.RollbackPattern, methods{http.MethodPost: s.rollback})
