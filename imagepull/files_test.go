@@ -17,7 +17,7 @@ import (
 
 func TestARequestThatCannotBeKeptIsRefused(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		if err := os.WriteFile(n.dir, nil, 0o600); err != nil { // in the folder's place
+		if err := errors.Join(os.Remove(n.dir), os.WriteFile(n.dir, nil, 0o600)); err != nil { // in the folder's place
 			t.Fatal(err)
 		}
 		pod := oldPod("web-1", "v2", "app")
@@ -31,12 +31,11 @@ func TestARequestThatCannotBeKeptIsRefused(t *testing.T) {
 	})
 }
 
-// Package job has what else may stand where a job is read or written.
 func TestADamagedFileHoldsUpNoOther(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.wanted(t, "web-1", "v2", "app")
 		n.stop()
-		if err := os.WriteFile(filepath.Join(n.dir, "cut.json"), []byte(`{"uid":"cut","namespace":"n`), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(n.dir, "ns_cut.json"), []byte(`{"uid":"cut","namespace":"n`), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		n.begin(t, 1)

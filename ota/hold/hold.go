@@ -41,10 +41,8 @@ type Pods interface {
 // Options are the options of New. All but Registerer are required.
 type Options struct {
 	// Dir is the folder for the holds. Nothing else may be in it.
-	Dir  string
-	Pods Pods
-	// OnChange is called by Run after a hold was set, changed, or has ended.
-	OnChange   func()
+	Dir        string
+	Pods       Pods
 	Registerer prometheus.Registerer
 	Logger     *slog.Logger
 }
@@ -195,11 +193,12 @@ func (h *Holds) PodsChanged() {
 	}
 }
 
-// Run ends holds and forgets those that no longer matter, until ctx ends.
-func (h *Holds) Run(ctx context.Context) {
+// Run ends holds and forgets those that no longer matter, until ctx ends. It calls changed after a hold was set,
+// changed, or has ended; changed must not block.
+func (h *Holds) Run(ctx context.Context, changed func()) {
 	for {
 		wait := h.sweep()
-		h.OnChange()
+		changed()
 		select {
 		case <-ctx.Done():
 			return

@@ -58,7 +58,7 @@ func newNode(t *testing.T) *node {
 // restart opens the folder again.
 func (n *node) restart() {
 	n.t.Helper()
-	h, err := New(Options{Dir: n.dir, Pods: n.pods, OnChange: func() { n.changes.Add(1) }, Logger: slog.New(slog.DiscardHandler)})
+	h, err := New(Options{Dir: n.dir, Pods: n.pods, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -287,7 +287,7 @@ func TestRunEndsAndForgets(t *testing.T) {
 		n := newNode(t)
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { defer close(done); n.Run(ctx) }()
+		go func() { defer close(done); n.Run(ctx, func() { n.changes.Add(1) }) }()
 		defer func() { stop(); <-done }()
 		at := func(wait time.Duration) (files int, changes int32) {
 			time.Sleep(wait)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -37,17 +36,21 @@ func Open[T any](dir string, log *slog.Logger) (*Folder[T], map[types.Namespaced
 	all := map[types.NamespacedName]T{}
 	for _, e := range entries {
 		// No name of Kubernetes has an underscore or begins with a dot.
-		namespace, name, ok := strings.Cut(strings.TrimSuffix(e.Name(), suffix), "_")
-		if !ok || strings.HasPrefix(e.Name(), ".") || !strings.HasSuffix(e.Name(), suffix) {
+		if strings.HasPrefix(e.Name(), ".") || !strings.HasSuffix(e.Name(), suffix) {
 			continue
 		}
 		file := filepath.Join(dir, e.Name())
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return nil, nil, err
+		namespace, name, ok := strings.Cut(strings.TrimSuffix(e.Name(), suffix), "_")
+		if !ok {
+			log.Warn("a file of an older hub is not read: what it had has to be requested again, and the file can be removed", "file", file)
+			continue
 		}
 		var v T
-		if err := json.Unmarshal(content, &v); err != nil {
+		content, err := os.ReadFile(file)
+		if err == nil {
+			err = json.Unmarshal(content, &v)
+		}
+		if err != nil {
 			err = errors.Join(err, os.Rename(file, file+damaged))
 			log.Error("a file is damaged: what it had is lost, and its content is set aside", "file", file+damaged, "err", err)
 			continue
@@ -63,23 +66,27 @@ func (f *Folder[T]) Put(pod types.NamespacedName, v T) error {
 	if err != nil {
 		return fmt.Errorf("encode the file of pod %s: %w", pod, err)
 	}
-	if file := f.file(pod); filepath.Dir(file) == filepath.Clean(f.dir) {
-		return durable.Write(file, content)
+	file, err := f.file(pod)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("%.100q is no name of a pod", pod.String()) // a path would lead elsewhere
+	return durable.Write(file, content)
 }
 
 // Delete removes the file of a pod, if it exists.
 func (f *Folder[T]) Delete(pod types.NamespacedName) error {
-	return durable.Remove(f.file(pod))
+	file, err := f.file(pod)
+	if err != nil {
+		return nil //nolint:nilerr // Put has written none
+	}
+	return durable.Remove(file)
 }
 
-// Has reports whether a pod has a file.
-func (f *Folder[T]) Has(pod types.NamespacedName) bool {
-	_, err := os.Stat(f.file(pod))
-	return !errors.Is(err, fs.ErrNotExist)
-}
-
-func (f *Folder[T]) file(pod types.NamespacedName) string {
-	return filepath.Join(f.dir, pod.Namespace+"_"+pod.Name+suffix)
+// file fails for a name that would lead elsewhere.
+func (f *Folder[T]) file(pod types.NamespacedName) (string, error) {
+	file := filepath.Join(f.dir, pod.Namespace+"_"+pod.Name+suffix)
+	if filepath.Dir(file) != filepath.Clean(f.dir) {
+		return "", fmt.Errorf("%.100q is no name of a pod", pod.String())
+	}
+	return file, nil
 }

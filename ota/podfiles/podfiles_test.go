@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -23,6 +24,16 @@ func TestANameLeadsNowhereElse(t *testing.T) {
 			t.Errorf("%s was written", name)
 		}
 	}
+	precious := filepath.Join(top, "precious.json")
+	if err := os.WriteFile(precious, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Delete(types.NamespacedName{Namespace: "ns", Name: "/../../precious"}); err != nil {
+		t.Error(err)
+	}
+	if err := os.Remove(precious); err != nil {
+		t.Errorf("another file was removed: %v", err)
+	}
 	if entries, err := os.ReadDir(top); err != nil || len(entries) != 1 {
 		t.Errorf("got %v %v, want the folder alone", entries, err)
 	}
@@ -34,16 +45,27 @@ func TestANameLeadsNowhereElse(t *testing.T) {
 // Damage must not keep the hub from starting.
 func TestADamagedFileIsSetAside(t *testing.T) {
 	dir := t.TempDir()
-	for name, content := range map[string]string{"ns_good.json": "7", "ns_damaged.json": "{", "ns_empty.json": "", "other": "8", ".ns_hidden.json": "9"} {
+	for name, content := range map[string]string{"ns_good.json": "7", "ns_damaged.json": "{", "ns_empty.json": "", "other": "8", "older.json": "8", ".ns_hidden.json": "9"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	log := slog.New(slog.DiscardHandler)
+	unreadable := filepath.Join(dir, "ns_unreadable.json")
+	if err := os.Symlink(unreadable, unreadable); err != nil { // as of a bad block, reading it fails
+		t.Fatal(err)
+	}
+	var lines strings.Builder
+	log := slog.New(slog.NewTextHandler(&lines, nil))
 	f, all, err := Open[int](dir, log)
 	good, damaged := types.NamespacedName{Namespace: "ns", Name: "good"}, types.NamespacedName{Namespace: "ns", Name: "damaged"}
-	if err != nil || len(all) != 1 || all[good] != 7 || f.Has(damaged) {
+	if err != nil || len(all) != 1 || all[good] != 7 {
 		t.Errorf("got %v, %v", all, err)
+	}
+	if _, err := os.Lstat(unreadable + ".damaged"); err != nil {
+		t.Error(err)
+	}
+	if got := lines.String(); !strings.Contains(got, "older.json") {
+		t.Errorf("of a file with another name there is no line: %s", got)
 	}
 	if content, err := os.ReadFile(filepath.Join(dir, "ns_damaged.json.damaged")); err != nil || string(content) != "{" {
 		t.Errorf("set aside is %q, %v", content, err)

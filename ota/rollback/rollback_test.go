@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/edgehub-io/edgehub/ota/api"
+	"github.com/edgehub-io/edgehub/ota/history"
 	"github.com/edgehub-io/edgehub/ota/podreport"
 )
 
@@ -329,6 +331,45 @@ func TestWhatIsOverIsShownForADay(t *testing.T) {
 			t.Errorf("it is still shown: %+v", got)
 		}
 	})
+}
+
+// images are those on the node.
+type images []string
+
+func (i images) Retained(image string) bool { return slices.Contains(i, image) }
+func (i images) Missing(image string) bool  { return !slices.Contains(i, image) }
+
+func TestWhichImagesAreThereToGoBackTo(t *testing.T) {
+	all := []corev1.Container{{Name: "a", Image: "app:v1"}, {Name: "b", Image: "side:1"}, {Name: "c", Image: "app:v1"}}
+	pod := podAt("v1")
+	pod.Spec.Containers = all
+	for name, tt := range map[string]struct {
+		images   Images
+		missing  []string
+		retained bool
+	}{
+		"nothing is known": {nil, nil, false},
+		"all are there":    {images{"app:v1", "side:1"}, []string{}, true},
+		"one is not":       {images{"side:1"}, []string{"app:v1"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := slog.New(slog.DiscardHandler)
+			ran, err := history.Open(t.TempDir(), log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := Open(Options{Dir: t.TempDir(), History: ran, Images: tt.images, Logger: log})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := r.Missing(api.NewTarget("v1", &pod.Spec)); !slices.Equal(got, tt.missing) {
+				t.Errorf("missing are %q, want %q", got, tt.missing)
+			}
+			if got := r.History(pod).Items; len(got) != 1 || got[0].Retained != tt.retained {
+				t.Errorf("the history is %+v, want retained %t", got, tt.retained)
+			}
+		})
+	}
 }
 
 func TestARequestThatCannotBeWrittenIsRefused(t *testing.T) {

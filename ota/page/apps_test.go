@@ -1,4 +1,4 @@
-package apps_test
+package page_test
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/ota/api"
-	"github.com/edgehub-io/edgehub/ota/apps"
+	"github.com/edgehub-io/edgehub/ota/page"
 )
 
 // sources are what a List reads of one pod.
@@ -27,7 +27,7 @@ type sources struct {
 }
 
 func (s *sources) list(pods ...*corev1.Pod) api.AppList {
-	return apps.List(&apps.Options{
+	return (&page.AppSources{
 		Pods:     func() []*corev1.Pod { return pods },
 		Pull:     func(types.NamespacedName) (api.ImagePull, bool) { return deref(s.pull) },
 		Upgrade:  func(types.NamespacedName) (api.Upgrade, bool) { return deref(s.last) },
@@ -35,7 +35,7 @@ func (s *sources) list(pods ...*corev1.Pod) api.AppList {
 		Seconds:  func(*corev1.Pod) int { return 4 },
 		Refused:  func(*corev1.Pod) error { return s.refused },
 		Previous: func(*corev1.Pod) (api.Target, bool) { return deref(s.previous) },
-	})
+	}).List()
 }
 
 func deref[T any](p *T) (value T, ok bool) {

@@ -1,5 +1,4 @@
-// Package podlist selects the pods of a node, and follows their changes, as an apiserver does.
-package podlist
+package nodepods
 
 import (
 	"fmt"
@@ -18,7 +17,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota/params"
 )
 
-// Query is what a caller of GET /pods wants. It does not change after Parse, and is safe for concurrent use.
+// Query is what a caller of GET /pods wants. It does not change after ParseQuery, and is safe for concurrent use.
 type Query struct {
 	Watch   bool
 	Timeout time.Duration // of a watch; 0: none
@@ -27,8 +26,8 @@ type Query struct {
 	fields fields.Selector
 }
 
-// Parse reads the query of a URL. Its errors are one line for people.
-func Parse(query string) (Query, error) {
+// ParseQuery reads the query of a URL. Its errors are one line for people.
+func ParseQuery(query string) (Query, error) {
 	var q Query
 	values, err := params.Parse(query, api.LabelSelectorParam, api.FieldSelectorParam, api.WatchParam, api.TimeoutParam)
 	if err == nil {

@@ -1,6 +1,4 @@
-// Package apps lists the pods of a node as its owner sees them: what runs, whether there is a newer
-// version, how far it is, and what the owner may do about it.
-package apps
+package page
 
 import (
 	"cmp"
@@ -15,9 +13,9 @@ import (
 	"github.com/edgehub-io/edgehub/ota/api/podstatus"
 )
 
-// Options are where a List reads. All but Size are required, and must be safe for concurrent use. None of
-// them asks the cloud.
-type Options struct {
+// AppSources are where the list of apps is read. All but Size are required, and must be safe for concurrent use. None
+// of them asks the cloud.
+type AppSources struct {
 	// Pods returns the pods of the node, read-only, as the cloud has them.
 	Pods func() []*corev1.Pod
 	// Pull, Upgrade and Hold return what there is of a pod.
@@ -34,8 +32,9 @@ type Options struct {
 	Previous func(*corev1.Pod) (api.Target, bool)
 }
 
-// List returns the list of the node's apps. It is safe for concurrent use.
-func List(o *Options) api.AppList {
+// List returns the pods of the node as its owner sees them: what runs, whether there is a newer version, how far it is,
+// and what the owner may do about it. It is safe for concurrent use.
+func (o *AppSources) List() api.AppList {
 	list := api.AppList{Items: []api.App{}}
 	for _, pod := range o.Pods() {
 		if phase := pod.Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
@@ -56,7 +55,7 @@ func rank(a *api.App) int {
 	return 1
 }
 
-func (o *Options) app(pod *corev1.Pod) api.App {
+func (o *AppSources) app(pod *corev1.Pod) api.App {
 	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	a := api.App{
 		Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Deleting: pod.DeletionTimestamp != nil,
@@ -129,7 +128,7 @@ func appendOnce(all []string, one string) []string {
 	return append(all, one)
 }
 
-func (o *Options) update(pod *corev1.Pod, name types.NamespacedName, revision string, running []string) *api.AppUpdate {
+func (o *AppSources) update(pod *corev1.Pod, name types.NamespacedName, revision string, running []string) *api.AppUpdate {
 	u := &api.AppUpdate{Revision: revision, Images: []string{}, Seconds: o.Seconds(pod)}
 	target, ok, err := api.TargetOf(pod)
 	known := ok && err == nil && target.Revision == revision

@@ -1,0 +1,98 @@
+package nodepods
+
+import (
+	"context"
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Event is a line of a watch.
+type Event struct {
+	Type   watch.EventType `json:"type"` // ADDED, MODIFIED or DELETED
+	Object *corev1.Pod     `json:"object"`
+}
+
+// Follow calls send with the pods that a caller wants, as ADDED, once they are known, and then with what changes, until
+// ctx ends or send returns false. A pod that does not match any more is DELETED. Objects are the caller's own. It
+// returns an error only if Run has ended.
+func (p *Pods) Follow(ctx context.Context, wanted *Query, send func(Event) bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	f := follower{wanted: wanted, gone: ctx.Done(), events: make(chan Event)}
+	handle, err := p.informer.AddEventHandler(f)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = p.informer.RemoveEventHandler(handle) }() // fails only if Run has ended
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-f.events:
+			if !send(e) {
+				return nil
+			}
+		}
+	}
+}
+
+// follower is one call of Follow. The informer calls it from a goroutine of its own, with all pods first, and keeps
+// what is still to come while that waits for the caller.
+type follower struct {
+	wanted *Query
+	gone   <-chan struct{} // closed when nobody reads events any more
+	events chan Event
+}
+
+// OnAdd implements cache.ResourceEventHandler.
+func (f follower) OnAdd(object any, _ bool) {
+	if pod, ok := object.(*corev1.Pod); ok && f.wanted.Matches(pod) {
+		f.emit(watch.Added, pod)
+	}
+}
+
+// OnUpdate implements cache.ResourceEventHandler. While the cloud is away a pod's status changes, and its version does
+// not; after a list that follows on a watch, neither may have.
+func (f follower) OnUpdate(before, after any) {
+	old, _ := before.(*corev1.Pod)
+	pod, ok := after.(*corev1.Pod)
+	if !ok || old == nil || old.ResourceVersion == pod.ResourceVersion && reflect.DeepEqual(old, pod) {
+		return
+	}
+	if old.UID != pod.UID {
+		f.OnDelete(old)
+		f.OnAdd(pod, false)
+		return
+	}
+	switch had, has := f.wanted.Matches(old), f.wanted.Matches(pod); {
+	case had && has:
+		f.emit(watch.Modified, pod)
+	case has:
+		f.emit(watch.Added, pod)
+	case had:
+		f.emit(watch.Deleted, pod)
+	}
+}
+
+// OnDelete implements cache.ResourceEventHandler. A pod whose deletion was missed comes as it was seen last.
+func (f follower) OnDelete(object any) {
+	if missed, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = missed.Obj
+	}
+	if pod, ok := object.(*corev1.Pod); ok && f.wanted.Matches(pod) {
+		f.emit(watch.Deleted, pod)
+	}
+}
+
+func (f follower) emit(kind watch.EventType, pod *corev1.Pod) {
+	pod = pod.DeepCopy()                                          // even to encode a quantity writes into it
+	pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"} // decoding leaves it out
+	select {
+	case f.events <- Event{kind, pod}:
+	case <-f.gone:
+	}
+}
