@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/version"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 )
 
 func main() {
@@ -29,7 +29,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "edgehub-controller:", err)
 		os.Exit(2)
 	case cfg.version:
-		fmt.Println(version.String(name))
+		fmt.Println(cli.VersionLine(name))
 		return
 	}
 	if err := run(ctx, cfg, cfg.log.Logger(os.Stderr)); err != nil {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/version"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/controller"
 )
 
@@ -45,7 +45,7 @@ func run(ctx context.Context, cfg *config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	log.Info("edgehub-controller starts", "version", version.Get().Version, "apiserver", kube.Host, "leaderElection", cfg.election.enabled)
+	log.Info("edgehub-controller starts", "version", cli.Version(), "apiserver", kube.Host, "leaderElection", cfg.election.enabled)
 
 	g, ctx := errgroup.WithContext(ctx)
 	for _, s := range servers {
@@ -65,7 +65,7 @@ func restConfig(cfg *config) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig=%q: read credentials: %w", cfg.kubeconfig, err)
 	}
-	kube.UserAgent = name + "/" + version.Get().Version
+	kube.UserAgent = name + "/" + cli.Version()
 	kube.QPS, kube.Burst = cfg.qps, cfg.burst
 	kube.WarningHandler = rest.NoWarnings{} // of Pod Security, for each dry run of another's pod
 	return kube, nil

@@ -12,8 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install"
-	"github.com/edgehub-io/edgehub/cmd/internal/screen"
-	"github.com/edgehub-io/edgehub/cmd/internal/version"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 )
 
 const installUsage = `edgehub install turns a node over that kubeadm has set up: its kubelet talks to a hub.
@@ -62,7 +61,7 @@ func runRejoin(ctx context.Context, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("unexpected argument %q: edgehub rejoin is for edgehub-rejoin.service, and takes none", args[0])
 	}
-	return install.Rejoin(ctx, version.Get().Version, screen.Safe(os.Stdout))
+	return install.Rejoin(ctx, cli.Version(), cli.Safe(os.Stdout))
 }
 
 func rotateFlags(fs *pflag.FlagSet) (wait *time.Duration) {
@@ -84,7 +83,7 @@ func runInstall(ctx context.Context, args []string) error {
 	}
 	ctx, stop := outliveTerminal(ctx)
 	defer stop()
-	return install.Install(ctx, o, fs.Changed, version.Get().Version, screen.Safe(os.Stdout)) // owners of pods have any name
+	return install.Install(ctx, o, fs.Changed, cli.Version(), cli.Safe(os.Stdout)) // owners of pods have any name
 }
 
 func runUninstall(ctx context.Context, args []string) error {
@@ -99,7 +98,7 @@ func runUninstall(ctx context.Context, args []string) error {
 	}
 	ctx, stop := outliveTerminal(ctx)
 	defer stop()
-	return install.Uninstall(ctx, o, screen.Safe(os.Stdout))
+	return install.Uninstall(ctx, o, cli.Safe(os.Stdout))
 }
 
 // outliveTerminal makes a broken connection to the terminal end a change in order. Only output is lost.

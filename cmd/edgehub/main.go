@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/cli"
-	"github.com/edgehub-io/edgehub/cmd/internal/version"
 	"github.com/edgehub-io/edgehub/hub"
 	"github.com/edgehub-io/edgehub/hub/bundle"
 	"github.com/edgehub-io/edgehub/hub/config"
@@ -64,7 +63,7 @@ func run(ctx context.Context, args []string) error {
 		return flagError(err, "edgehub")
 	}
 	if *showVersion {
-		fmt.Println(version.String("edgehub"))
+		fmt.Println(cli.VersionLine("edgehub"))
 		return nil
 	}
 	if fs.NArg() > 0 {
@@ -77,7 +76,7 @@ func run(ctx context.Context, args []string) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var lines bundle.Ring // first, since writing to it does not fail
-	h, err := hub.New(c, "edgehub/"+version.Get().Version, registry, logs.Logger(io.MultiWriter(&lines, os.Stderr)))
+	h, err := hub.New(c, "edgehub/"+cli.Version(), registry, logs.Logger(io.MultiWriter(&lines, os.Stderr)))
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/helptext"
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -19,7 +19,7 @@ import (
 func fits(t *testing.T, text string) {
 	t.Helper()
 	for line := range strings.Lines(text) {
-		if n := format.Columns(line); n > 80 && strings.Count(strings.TrimSpace(line), " ") > 1 {
+		if n := cli.Columns(line); n > 80 && strings.Count(strings.TrimSpace(line), " ") > 1 {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}

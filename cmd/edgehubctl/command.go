@@ -17,10 +17,7 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/container"
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/helptext"
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/hubclient"
-	"github.com/edgehub-io/edgehub/cmd/internal/completion"
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
-	"github.com/edgehub-io/edgehub/cmd/internal/screen"
-	"github.com/edgehub-io/edgehub/cmd/internal/version"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 )
 
 const name = "edgehubctl"
@@ -164,9 +161,9 @@ func usualTiming() timing { return timing{pace: time.Second, settle: 10 * time.S
 
 // run carries out the command line. Errors go to s.err.
 func run(ctx context.Context, args []string, s streams, t timing) exitCode {
-	s = streams{out: screen.Safe(s.out), err: screen.Safe(s.err)}
-	if len(args) > 0 && args[0] == completion.Verb {
-		completion.Print(s.out, completeLine(ctx, args[1:]))
+	s = streams{out: cli.Safe(s.out), err: cli.Safe(s.err)}
+	if len(args) > 0 && args[0] == cli.Verb {
+		cli.Print(s.out, completeLine(ctx, args[1:]))
 		return exitDone
 	}
 	err := dispatch(ctx, args, s, t)
@@ -184,7 +181,7 @@ func dispatch(ctx context.Context, args []string, s streams, t timing) error {
 	}
 	words := fs.Args()
 	if c.version {
-		fmt.Fprintln(s.out, version.String(name))
+		fmt.Fprintln(s.out, cli.VersionLine(name))
 		return nil
 	}
 	if c.help || len(words) == 0 || words[0] == "help" {
@@ -243,7 +240,7 @@ func (c *call) check(fs *pflag.FlagSet, verb command) error {
 		return fmt.Errorf("--all upgrades every pod that needs it: leave the pod out, or --all")
 	}
 	if len(c.args) != len(verb.args) {
-		return fmt.Errorf("want %s behind %s, got %s", cmp.Or(strings.Join(verb.args, " "), "nothing"), verb.name, format.Plural(len(c.args), "word"))
+		return fmt.Errorf("want %s behind %s, got %s", cmp.Or(strings.Join(verb.args, " "), "nothing"), verb.name, cli.Plural(len(c.args), "word"))
 	}
 	return c.when.check(time.Now())
 }
@@ -267,7 +264,7 @@ func (c *call) width() int {
 	if c.output == wide {
 		return 0
 	}
-	return cmp.Or(screen.Width(c.out), 80)
+	return cmp.Or(cli.Width(c.out), 80)
 }
 
 // help prints the help of the command that words name, or of the program.

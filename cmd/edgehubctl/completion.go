@@ -10,11 +10,11 @@ import (
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/hubclient"
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
-	"github.com/edgehub-io/edgehub/cmd/internal/completion"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 )
 
 func printScript(_ context.Context, c *call) error {
-	script, err := completion.Script(c.args[0], name)
+	script, err := cli.Script(c.args[0], name)
 	if err != nil {
 		return wrongUse("%w", err)
 	}
@@ -25,7 +25,7 @@ func printScript(_ context.Context, c *call) error {
 // completeLine returns what may stand for the last of words.
 func completeLine(ctx context.Context, words []string) []string {
 	var o options
-	p := completion.Program{Flags: o.flags(), FlagsBehind: flagsBehind, Next: o.next}
+	p := cli.Program{Flags: o.flags(), FlagsBehind: flagsBehind, Next: o.next}
 	p.Values = func(_ context.Context, flag, typed string) []string { return flagValues(p.Flags.Args(), flag, typed) }
 	return p.Complete(ctx, words)
 }
@@ -40,7 +40,7 @@ func flagValues(arguments []string, flag, typed string) []string {
 		}
 		return verb.outputs()
 	case "output-file", "certificate-authority", "client-certificate", "client-key":
-		return completion.Files(typed)
+		return cli.Files(typed)
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func (o *options) next(ctx context.Context, arguments []string, typed string) []
 	case err != nil || len(arguments) > len(verb.args):
 		return nil
 	case verb.name == "completion":
-		return completion.Shells()
+		return cli.Shells()
 	}
 	wanted := podview.NeedsUpgrade
 	switch {

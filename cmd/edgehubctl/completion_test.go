@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/completion"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 )
 
 func TestCompletion(t *testing.T) {
@@ -52,7 +52,7 @@ func TestCompletion(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			run(t.Context(), append([]string{completion.Verb}, strings.Split(tt.words, " ")...), streams{&out, &out}, usualTiming())
+			run(t.Context(), append([]string{cli.Verb}, strings.Split(tt.words, " ")...), streams{&out, &out}, usualTiming())
 			if got := strings.Join(strings.Fields(out.String()), " "); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
@@ -62,7 +62,7 @@ func TestCompletion(t *testing.T) {
 
 // What shells do with it is tested in cmd/internal/completion.
 func TestTheScriptForAShellIsPrinted(t *testing.T) {
-	want, err := completion.Script("bash", name)
+	want, err := cli.Script("bash", name)
 	if err != nil {
 		t.Fatal(err)
 	}

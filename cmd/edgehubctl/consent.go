@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -36,7 +36,7 @@ func hold(ctx context.Context, c *call) error {
 	if c.output == "json" {
 		return printJSON(c.out, h)
 	}
-	fmt.Fprint(c.out, format.Fitted([]string{"POD", "HELD UNTIL", "CLOUD KNOWS", "REASON"},
+	fmt.Fprint(c.out, cli.Table([]string{"POD", "HELD UNTIL", "CLOUD KNOWS", "REASON"},
 		[][]string{{pod.String(), h.Until.Local().Format(time.RFC3339), yesNo(h.Reported), h.Reason}}, c.width()))
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -106,7 +106,7 @@ shop/web-1
                                                     revisions: the admin can
                                                     roll back all
 `, "")
-	if n := format.Columns(got.out); n > 84 { // what is escaped is wider by a little
+	if n := cli.Columns(got.out); n > 84 { // what is escaped is wider by a little
 		t.Errorf("it has %d columns", n)
 	}
 	h.edgehubctl(t, "queue", "-n", "media", "-o", "json").has(t, exitDone, `"state": "Scheduled"`, "")

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -42,11 +42,11 @@ func (c *call) eventTable(shown []api.Event, now time.Time) string {
 		if e.Namespace != "" {
 			object = e.Kind + " " + e.Namespace + "/" + e.Name
 		}
-		row := []string{object, format.Age(e.Last, now), e.Type, e.Reason}
+		row := []string{object, cli.Age(e.Last, now), e.Type, e.Reason}
 		if c.output == wide {
-			row = append(row, fmt.Sprint(max(e.Count, 1)), format.Age(cmp.Or(e.First, e.Last), now), e.Source)
+			row = append(row, fmt.Sprint(max(e.Count, 1)), cli.Age(cmp.Or(e.First, e.Last), now), e.Source)
 		}
 		rows = append(rows, append(row, e.Message))
 	}
-	return format.Fitted(header, rows, c.width())
+	return cli.Table(header, rows, c.width())
 }

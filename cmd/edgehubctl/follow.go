@@ -10,8 +10,7 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/hubclient"
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/pullview"
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
-	"github.com/edgehub-io/edgehub/cmd/internal/screen"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -92,19 +91,19 @@ func (c *call) lookAtHub(ctx context.Context, w *waiting) (next string, err erro
 	case last.State.Final():
 		return "", endf(exitFailed, "the %s of pod %s to revision %s was %s: %s", what, w.Old, last.Revision, podview.StateText(last), cmp.Or(last.Message, "the hub gives no reason"))
 	}
-	return fmt.Sprintf("for pod %s: %s", w.Old, format.Joined(podview.StateText(last), last.Message)), nil
+	return fmt.Sprintf("for pod %s: %s", w.Old, cli.Joined(podview.StateText(last), last.Message)), nil
 }
 
 // progressReporter returns a function that shows what the command waits for: on a terminal in place,
 // with the time so far; elsewhere on stderr, when it has changed.
 func (c *call) progressReporter() func(text string, took time.Duration) {
-	size, isTerminal := screen.Terminal(c.out)
+	size, isTerminal := cli.Terminal(c.out)
 	if !isTerminal || c.output != "" {
 		n := &pullview.Notes{W: c.err}
 		return func(text string, _ time.Duration) { n.Note(text) }
 	}
-	s := screen.New(c.out, size)
+	s := cli.NewScreen(c.out, size)
 	return func(text string, took time.Duration) {
-		s.Draw(fmt.Sprintf("%s (%s)\n", text, format.Seconds(took)))
+		s.Draw(fmt.Sprintf("%s (%s)\n", text, cli.Seconds(took)))
 	}
 }

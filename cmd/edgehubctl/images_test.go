@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -137,7 +137,7 @@ func TestPodsFitTheTerminal(t *testing.T) {
 		reports = append(reports, podview.Of(&p, nil))
 	}
 	wide := podview.Table(reports, time.Now(), 0)
-	if got := podview.Table(reports, time.Now(), format.Columns(wide)); got != wide {
+	if got := podview.Table(reports, time.Now(), cli.Columns(wide)); got != wide {
 		t.Errorf("what fits is not shown whole:\n%s", got)
 	}
 	for width, want := range map[int][]string{
@@ -156,7 +156,7 @@ shop/web-backend-9xk4d         1/1     Running            0          %s
 		}
 	}
 	for width := 60; width < 90; width++ {
-		if got := podview.Table(reports, time.Now(), width); format.Columns(got) > width {
+		if got := podview.Table(reports, time.Now(), width); cli.Columns(got) > width {
 			t.Errorf("at %d columns:\n%s", width, got)
 		}
 	}

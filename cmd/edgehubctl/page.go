@@ -9,8 +9,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/bundlefile"
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
-	"github.com/edgehub-io/edgehub/cmd/internal/screen"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -50,7 +49,7 @@ const bundleTimeout = 5 * time.Minute
 
 // writeBundle writes a support bundle to a new file, or to stdout.
 func writeBundle(ctx context.Context, c *call) error {
-	if _, isTerminal := screen.Terminal(c.out); c.file == "-" && isTerminal {
+	if _, isTerminal := cli.Terminal(c.out); c.file == "-" && isTerminal {
 		return wrongUse("a bundle is no text for a terminal: leave --output-file=- out, or send it to a program")
 	}
 	path, err := c.bundlePath(ctx)
@@ -65,7 +64,7 @@ func writeBundle(ctx context.Context, c *call) error {
 	}
 	defer response.Body.Close()
 	if path == "-" {
-		_, err = bundlefile.Copy(screen.Raw(c.out), response.Body)
+		_, err = bundlefile.Copy(cli.Raw(c.out), response.Body)
 		return interrupted(ctx, err)
 	}
 	n, err := bundlefile.Save(path, response.Body)
@@ -75,7 +74,7 @@ func writeBundle(ctx context.Context, c *call) error {
 	case c.output == "json":
 		return printJSON(c.out, written{path, n})
 	}
-	fmt.Fprintf(c.out, "%s: %s\n", path, format.Size(n))
+	fmt.Fprintf(c.out, "%s: %s\n", path, cli.Size(n))
 	return nil
 }
 

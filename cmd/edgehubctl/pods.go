@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -53,7 +53,7 @@ func pods(ctx context.Context, c *call) error {
 		}
 		for i := range reports {
 			if r := &reports[i]; r.Blocked != "" {
-				fmt.Fprint(c.out, "\n"+format.Hanging("", fmt.Sprintf("%s/%s cannot be upgraded: %s.", r.Namespace, r.Pod, r.Blocked), 0, c.width()))
+				fmt.Fprint(c.out, "\n"+cli.Hanging("", fmt.Sprintf("%s/%s cannot be upgraded: %s.", r.Namespace, r.Pod, r.Blocked), 0, c.width()))
 			}
 		}
 	}
@@ -70,8 +70,8 @@ func (c *call) printMissing(missing []api.Missing) {
 		if c.namespace == "" || c.namespace == m.Namespace {
 			kind := strings.ToLower(m.Kind)
 			text := fmt.Sprintf("%s %s/%s has had no pod on this node for %s: %s. The admin sees more with kubectl describe %s %s -n %s",
-				kind, m.Namespace, m.Workload, format.Age(m.Since, time.Now()), m.Why, kind, m.Workload, m.Namespace)
-			fmt.Fprint(out, format.Hanging("MISSING: ", text, len("MISSING: "), c.width()))
+				kind, m.Namespace, m.Workload, cli.Age(m.Since, time.Now()), m.Why, kind, m.Workload, m.Namespace)
+			fmt.Fprint(out, cli.Hanging("MISSING: ", text, len("MISSING: "), c.width()))
 		}
 	}
 }
@@ -88,7 +88,7 @@ func (c *call) warnOffline(ctx context.Context) {
 		return
 	}
 	const next = "; a newer version may exist that this node has not been told of"
-	fmt.Fprint(c.err, format.Hanging("", strings.TrimPrefix(state, fine+", ")+next, 0, c.width()))
+	fmt.Fprint(c.err, cli.Hanging("", strings.TrimPrefix(state, fine+", ")+next, 0, c.width()))
 }
 
 // pod parses NAMESPACE/POD, or POD with -n or in the namespace default.

@@ -13,7 +13,7 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/hubclient"
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/pullview"
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -49,7 +49,7 @@ func pull(ctx context.Context, c *call) error {
 	if err := c.followPull(ctx, pod); err != nil || c.output != "" {
 		return err
 	}
-	fmt.Fprintf(c.out, "All images are on the node, after %s.\nTo upgrade: %s upgrade %s\n", format.Brief(time.Since(began)), name, pod)
+	fmt.Fprintf(c.out, "All images are on the node, after %s.\nTo upgrade: %s upgrade %s\n", cli.Brief(time.Since(began)), name, pod)
 	return nil
 }
 
@@ -232,5 +232,5 @@ func (f *follower) summary() string {
 			ready++
 		}
 	}
-	return fmt.Sprintf("%d of %s on the node", ready, format.Plural(len(f.last.Images), "image"))
+	return fmt.Sprintf("%d of %s on the node", ready, cli.Plural(len(f.last.Images), "image"))
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -32,7 +32,7 @@ func queue(ctx context.Context, c *call) error {
 		fmt.Fprintln(c.out, "No upgrade or rollback waits, is in progress, or has ended of late.")
 		return nil
 	}
-	fmt.Fprint(c.out, format.Fitted([]string{"POD", "ACTION", "REVISION", "STATE", "MESSAGE"}, rows, c.width()))
+	fmt.Fprint(c.out, cli.Table([]string{"POD", "ACTION", "REVISION", "STATE", "MESSAGE"}, rows, c.width()))
 	return nil
 }
 
@@ -55,12 +55,12 @@ func history(ctx context.Context, c *call) error {
 	}
 	var rows [][]string
 	for _, r := range h.Items {
-		rows = append(rows, []string{r.Revision, format.Age(r.Since, time.Now()), yesNo(r.Current), yesNo(r.Retained), strings.Join(r.Images, ", ")})
+		rows = append(rows, []string{r.Revision, cli.Age(r.Since, time.Now()), yesNo(r.Current), yesNo(r.Retained), strings.Join(r.Images, ", ")})
 	}
-	fmt.Fprint(c.out, format.Fitted([]string{"REVISION", "SINCE", "CURRENT", "ON NODE", "IMAGES"}, rows, c.width()))
+	fmt.Fprint(c.out, cli.Table([]string{"REVISION", "SINCE", "CURRENT", "ON NODE", "IMAGES"}, rows, c.width()))
 	for _, r := range h.Items {
 		if r.Blocked != "" {
-			fmt.Fprint(c.out, "\n"+format.Hanging("", fmt.Sprintf("%s cannot go back to %s: %s.", pod, r.Revision, r.Blocked), 0, c.width()))
+			fmt.Fprint(c.out, "\n"+cli.Hanging("", fmt.Sprintf("%s cannot go back to %s: %s.", pod, r.Revision, r.Blocked), 0, c.width()))
 		}
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/completion"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -77,7 +77,7 @@ func TestHubsOverTLS(t *testing.T) {
 		})
 	}
 	var out bytes.Buffer
-	run(t.Context(), []string{completion.Verb, "--address", h.address, "--certificate-authority", cert, "--client-certificate=" + cert, "--client-key", key, "upgrade", ""}, streams{&out, &out}, usualTiming())
+	run(t.Context(), []string{cli.Verb, "--address", h.address, "--certificate-authority", cert, "--client-certificate=" + cert, "--client-key", key, "upgrade", ""}, streams{&out, &out}, usualTiming())
 	if got := out.String(); got != "shop/web-1\n" {
 		t.Errorf("completed to %q", got)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/hubclient"
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -75,11 +75,11 @@ func (c *call) upgradeAll(ctx context.Context) error {
 	}
 	switch {
 	case failed > 0:
-		return endf(code, "%s upgraded or waiting, %d failed: see above", format.Plural(done, "pod"), failed)
+		return endf(code, "%s upgraded or waiting, %d failed: see above", cli.Plural(done, "pod"), failed)
 	case c.output == "" && done == 0:
 		fmt.Fprintln(c.out, "No pod of this node needs an upgrade.")
 	case c.output == "":
-		fmt.Fprintln(c.out, format.Plural(done, "pod")+" upgraded or waiting.")
+		fmt.Fprintln(c.out, cli.Plural(done, "pod")+" upgraded or waiting.")
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func (c *call) arrived(s *waiting) error {
 		return fmt.Errorf("pod %s/%s is Ready, but of revision %s, not of %s: its app was changed meanwhile", s.Old.Namespace, s.Pod.Name, revision, s.Target)
 	}
 	if c.output == "" {
-		fmt.Fprintf(c.out, "Pod %s/%s of revision %s is Ready, after %s,\nand has stayed so for %v\n", s.Old.Namespace, s.Pod.Name, revision, format.Brief(took), s.Settle)
+		fmt.Fprintf(c.out, "Pod %s/%s of revision %s is Ready, after %s,\nand has stayed so for %v\n", s.Old.Namespace, s.Pod.Name, revision, cli.Brief(took), s.Settle)
 	}
 	return nil
 }

@@ -14,9 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/completion"
-	"github.com/edgehub-io/edgehub/cmd/internal/screen"
-	"github.com/edgehub-io/edgehub/cmd/internal/version"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/nodes"
 	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/progress"
 	"github.com/edgehub-io/edgehub/controller/workload"
@@ -158,13 +156,13 @@ func seeHelp(err error, verb string) error {
 func run(ctx context.Context, program string, args []string, s streams) progress.ExitCode {
 	// client-go's log lines would destroy the picture; what matters is returned as errors.
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
-	s = streams{out: screen.Safe(s.out), err: screen.Safe(s.err)}
+	s = streams{out: cli.Safe(s.out), err: cli.Safe(s.err)}
 	switch {
 	case program == kubectlCompleter:
-		completion.PrintForKubectl(s.out, completeLine(ctx, args))
+		cli.PrintForKubectl(s.out, completeLine(ctx, args))
 		return progress.ExitDone
-	case len(args) > 0 && args[0] == completion.Verb:
-		completion.Print(s.out, completeLine(ctx, args[1:]))
+	case len(args) > 0 && args[0] == cli.Verb:
+		cli.Print(s.out, completeLine(ctx, args[1:]))
 		return progress.ExitDone
 	}
 	code, err := dispatch(ctx, args, s)
@@ -182,7 +180,7 @@ func dispatch(ctx context.Context, args []string, s streams) (progress.ExitCode,
 	}
 	words := fs.Args()
 	if o.version {
-		fmt.Fprintln(s.out, version.String(name))
+		fmt.Fprintln(s.out, cli.VersionLine(name))
 		return progress.ExitDone, nil
 	}
 	if o.help || len(words) == 0 || words[0] == "help" {

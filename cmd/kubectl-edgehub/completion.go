@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/completion"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/progress"
 	"github.com/edgehub-io/edgehub/controller/autonomy"
 	"github.com/edgehub-io/edgehub/controller/daemonset"
@@ -24,9 +24,9 @@ const kubectlCompleter = "kubectl_complete-edgehub"
 
 func printScript(_ context.Context, words []string, _ *options, s streams) (progress.ExitCode, error) {
 	if len(words) != 1 {
-		return progress.ExitFailed, fmt.Errorf("want one shell: %s; see kubectl edgehub completion --help", strings.Join(completion.Shells(), ", "))
+		return progress.ExitFailed, fmt.Errorf("want one shell: %s; see kubectl edgehub completion --help", strings.Join(cli.Shells(), ", "))
 	}
-	script, err := completion.Script(words[0], name)
+	script, err := cli.Script(words[0], name)
 	if err != nil {
 		return progress.ExitFailed, err
 	}
@@ -37,7 +37,7 @@ func printScript(_ context.Context, words []string, _ *options, s streams) (prog
 // completeLine returns what may stand for the last of words.
 func completeLine(ctx context.Context, words []string) []string {
 	var o options
-	p := completion.Program{Flags: o.flags(), Values: o.flagValues, FlagsBehind: flagsBehind, Next: o.next}
+	p := cli.Program{Flags: o.flags(), Values: o.flagValues, FlagsBehind: flagsBehind, Next: o.next}
 	return p.Complete(ctx, words)
 }
 
@@ -46,7 +46,7 @@ func (o *options) flagValues(ctx context.Context, flag, typed string) []string {
 	case "output":
 		return []string{"json"}
 	case "kubeconfig", "certificate-authority", "client-certificate", "client-key":
-		return completion.Files(typed)
+		return cli.Files(typed)
 	case "context":
 		return slices.Sorted(maps.Keys(o.kubeconfig().Contexts))
 	case "cluster":
@@ -82,7 +82,7 @@ func (o *options) next(ctx context.Context, arguments []string, typed string) []
 	case len(arguments) == 1 && arguments[0] == "help":
 		return names
 	case len(arguments) == 1 && arguments[0] == "completion":
-		return completion.Shells()
+		return cli.Shells()
 	case len(arguments) == 1 && slices.Contains([]string{"nodes", "release"}, arguments[0]):
 		return o.nodeNames(ctx, arguments[0] == "release")
 	case !slices.Contains([]string{"status", "pause", "resume"}, arguments[0]):

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/cri"
-	"github.com/edgehub-io/edgehub/cmd/internal/screen"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 )
 
 // Options are the values of the flags.
@@ -90,12 +90,12 @@ func (o *Options) Logs(ctx context.Context, c Call) error {
 	if o.since > 0 {
 		l.Since = time.Now().Add(-o.since)
 	}
-	return o.onNode(c, func(node *cri.Node) error { return node.Logs(ctx, c.Pod, l, screen.Foreign(c.Out)) })
+	return o.onNode(c, func(node *cri.Node) error { return node.Logs(ctx, c.Pod, l, cli.Foreign(c.Out)) })
 }
 
 // Exec runs c.Command with this program's stdin if it is wanted.
 func (o *Options) Exec(ctx context.Context, c Call) error {
-	e := cri.ExecOptions{Container: o.name, Command: c.Command, Stdout: screen.Foreign(c.Out), Stderr: screen.Foreign(c.Err)}
+	e := cri.ExecOptions{Container: o.name, Command: c.Command, Stdout: cli.Foreign(c.Out), Stderr: cli.Foreign(c.Err)}
 	if o.stdin {
 		e.Stdin = os.Stdin
 	}

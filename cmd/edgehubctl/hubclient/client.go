@@ -21,7 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/version"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -108,7 +108,7 @@ func (h *Client) Do(ctx context.Context, method, path string) (*http.Response, e
 	if err != nil {
 		return nil, wrongUse("--address=%q: %w", h.address, err)
 	}
-	request.Header.Set("User-Agent", "edgehubctl/"+version.Get().Version)
+	request.Header.Set("User-Agent", "edgehubctl/"+cli.Version())
 	response, err := h.client.Do(request)
 	if err != nil {
 		if ctx.Err() != nil {

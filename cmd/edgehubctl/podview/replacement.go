@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/api/podstatus"
 )
@@ -159,7 +159,7 @@ func (s *Replacement) notRestarted() string {
 	for _, now := range containersOf(s.Pod) {
 		changed := slices.ContainsFunc(containersOf(s.before), func(c corev1.Container) bool { return c.Name == now.Name && c.Image != now.Image })
 		if status := statusOf(s.Pod, now.Name); changed && status.ContainerID == statusOf(s.before, now.Name).ContainerID {
-			return format.Joined(fmt.Sprintf("for container %s of pod %s to restart", now.Name, s.Old), podstatus.NotRunning(&status))
+			return cli.Joined(fmt.Sprintf("for container %s of pod %s to restart", now.Name, s.Old), podstatus.NotRunning(&status))
 		}
 	}
 	return ""
@@ -203,7 +203,7 @@ func (s *Replacement) evaluate(asked, answered time.Time) (done bool, waiting st
 	}
 	waiting = fmt.Sprintf("for pod %s to stay Ready for %v", name, s.Settle)
 	if s.run.restarts > 0 {
-		waiting += ", after " + format.Plural(int(s.run.restarts), "restart")
+		waiting += ", after " + cli.Plural(int(s.run.restarts), "restart")
 	}
 	return false, waiting, nil
 }

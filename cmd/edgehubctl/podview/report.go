@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/api/podstatus"
 )
@@ -113,7 +113,7 @@ func (r *Report) addPull(p *api.ImagePull) {
 		total += i.BytesTotal
 	}
 	if known {
-		r.ImagePercent = new(format.Percent(r.ImageBytes, total))
+		r.ImagePercent = new(cli.Percent(r.ImageBytes, total))
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 )
 
 // Table has all columns if they fit into width or width is 0, and otherwise the most
@@ -18,19 +18,19 @@ func Table(reports []Report, now time.Time, width int) string {
 		}
 		return rows
 	}
-	text := format.Table(allColumns(), rowsOf(func(r *Report) []string { return r.Row(now) }))
-	if width == 0 || format.Columns(text) <= width {
+	text := cli.Table(allColumns(), rowsOf(func(r *Report) []string { return r.Row(now) }), 0)
+	if width == 0 || cli.Columns(text) <= width {
 		return text
 	}
 	header := []string{"POD", "READY", "STATUS", "RESTARTS", "UPGRADE"}
 	var rows [][]string
 	for _, upgrade := range []func(*Report) string{(*Report).changesAndPull, (*Report).changes, (*Report).newImage} {
 		rows = rowsOf(func(r *Report) []string { return r.shortRow(upgrade) })
-		if text := format.Table(header, rows); format.Columns(text) <= width {
+		if text := cli.Table(header, rows, 0); cli.Columns(text) <= width {
 			return text
 		}
 	}
-	return format.Fitted(header, rows, width)
+	return cli.Table(header, rows, width)
 }
 
 func allColumns() []string {
@@ -45,11 +45,11 @@ func WideTable(reports []Report, now time.Time) string {
 		r := &reports[i]
 		started := ""
 		if r.Started != nil {
-			started = format.Age(*r.Started, now)
+			started = cli.Age(*r.Started, now)
 		}
 		rows = append(rows, append(r.Row(now), started, r.PodIP, r.NodeIP, r.Revision, strings.Join(r.runs(), ", ")))
 	}
-	return format.Table(header, rows)
+	return cli.Table(header, rows, 0)
 }
 
 // runs returns the images that the pod runs, each once.
@@ -69,12 +69,12 @@ func (r *Report) Row(now time.Time) []string {
 	if r.NeedsUpgrade != nil {
 		needs = "no"
 		if *r.NeedsUpgrade {
-			needs = format.Joined(r.need(), "to "+r.TargetRevision)
+			needs = cli.Joined(r.need(), "to "+r.TargetRevision)
 		}
-		needs = format.Joined(needs, r.UpgradeState)
+		needs = cli.Joined(needs, r.UpgradeState)
 	}
 	if r.Since != nil {
-		since = format.Age(*r.Since, now)
+		since = cli.Age(*r.Since, now)
 	}
 	return append([]string{r.Namespace, r.Pod}, append(r.statusColumns(), needs, r.imageReady(), since, r.ImageChanges(MaxChanges))...)
 }
@@ -91,7 +91,7 @@ func (r *Report) shortRow(upgrade func(*Report) string) []string {
 		case *r.NeedsUpgrade:
 			last = upgrade(r)
 		}
-		last = format.Joined(r.UpgradeState, last)
+		last = cli.Joined(r.UpgradeState, last)
 	}
 	return append([]string{Name{r.Namespace, r.Pod}.String()}, append(r.statusColumns(), last)...)
 }
@@ -106,7 +106,7 @@ func (r *Report) need() string {
 
 func (r *Report) changes() string { return r.ImageChanges(1) }
 
-func (r *Report) changesAndPull() string { return format.Joined(r.changes(), r.pulledOrNot()) }
+func (r *Report) changesAndPull() string { return cli.Joined(r.changes(), r.pulledOrNot()) }
 
 // newImage is the first image that changes.
 func (r *Report) newImage() string {
@@ -130,7 +130,7 @@ func (r *Report) imageReady() string {
 	case *r.ImageReady:
 		return "yes"
 	}
-	return format.Joined("no", r.ImageReason, r.howFar())
+	return cli.Joined("no", r.ImageReason, r.howFar())
 }
 
 func (r *Report) pulledOrNot() string {
@@ -140,7 +140,7 @@ func (r *Report) pulledOrNot() string {
 	case *r.ImageReady:
 		return "pulled"
 	}
-	return format.Joined(r.ImageReason, r.howFar())
+	return cli.Joined(r.ImageReason, r.howFar())
 }
 
 func (r *Report) howFar() string {
@@ -148,7 +148,7 @@ func (r *Report) howFar() string {
 	case r.ImagePercent != nil:
 		return fmt.Sprintf("%d%%", *r.ImagePercent)
 	case r.ImageBytes > 0:
-		return format.Size(r.ImageBytes)
+		return cli.Size(r.ImageBytes)
 	}
 	return ""
 }

@@ -9,8 +9,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
-	"github.com/edgehub-io/edgehub/cmd/internal/screen"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -24,12 +23,12 @@ type View interface {
 
 // New returns a view on out, with problems on errs. asJSON has it print each state as the hub sends it.
 func New(out, errs io.Writer, asJSON bool) View {
-	size, isTerminal := screen.Terminal(out)
+	size, isTerminal := cli.Terminal(out)
 	switch {
 	case asJSON:
 		return &jsonView{Notes: Notes{W: errs}, states: Notes{W: out}}
 	case isTerminal:
-		return &pictureView{screen: screen.New(out, size), size: size, meters: meters{}}
+		return &pictureView{screen: cli.NewScreen(out, size), size: size, meters: meters{}}
 	default:
 		return &lineView{Notes: Notes{W: errs}, out: out, said: map[string]string{}}
 	}
@@ -65,7 +64,7 @@ func (v *jsonView) Show(s *api.ImagePull, _ time.Time) {
 
 // pictureView is kept up to date in place.
 type pictureView struct {
-	screen *screen.Screen
+	screen *cli.Screen
 	size   func() (width, height int)
 	meters meters
 	text   string // of the last state
@@ -105,9 +104,9 @@ func (v *lineView) Show(s *api.ImagePull, now time.Time) {
 		kind := strings.Join([]string{string(i.State), fmt.Sprint(i.Attempts), i.LastError}, " ")
 		line := Describe(&i, now)
 		if i.State == api.Pulling && i.BytesTotal > 0 {
-			n := format.Percent(i.BytesDone, i.BytesTotal)
+			n := cli.Percent(i.BytesDone, i.BytesTotal)
 			kind += fmt.Sprint(n / 10)
-			line += fmt.Sprintf(", %d%%, %s", n, format.BytesOf(i.BytesDone, i.BytesTotal))
+			line += fmt.Sprintf(", %d%%, %s", n, cli.BytesOf(i.BytesDone, i.BytesTotal))
 		}
 		if v.said[i.Image] != kind {
 			fmt.Fprintf(v.out, "%s: %s\n", i.Image, line)
@@ -174,7 +173,7 @@ func (m meters) count(s *api.ImagePull, now time.Time) {
 // picture has two lines for each image.
 func (m meters) picture(s *api.ImagePull, now time.Time, width int) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s: %s of revision %s\n", podview.Name{Namespace: s.Namespace, Name: s.Pod}, format.Plural(len(s.Images), "image"), s.Revision)
+	fmt.Fprintf(&out, "%s: %s of revision %s\n", podview.Name{Namespace: s.Namespace, Name: s.Pod}, cli.Plural(len(s.Images), "image"), s.Revision)
 	for _, i := range s.Images {
 		state := Describe(&i, now)
 		if i.State == api.Pulling && i.BytesTotal > 0 {
@@ -196,9 +195,9 @@ const (
 // bar is full only when all is there.
 func bar(i *api.Image, width int) string {
 	columns := min(maxBar, max(minBar, width-barText))
-	n := format.Percent(i.BytesDone, i.BytesTotal)
+	n := cli.Percent(i.BytesDone, i.BytesTotal)
 	full := n * columns / 100
-	return fmt.Sprintf("[%s%s] %3d%%  %s", strings.Repeat("#", full), strings.Repeat(".", columns-full), n, format.BytesOf(i.BytesDone, i.BytesTotal))
+	return fmt.Sprintf("[%s%s] %3d%%  %s", strings.Repeat("#", full), strings.Repeat(".", columns-full), n, cli.BytesOf(i.BytesDone, i.BytesTotal))
 }
 
 // speed formats the rate, and the time left at that rate.
@@ -212,7 +211,7 @@ func (m meters) speed(i *api.Image) string {
 	case rate < 1:
 		return "  no bytes come in"
 	default:
-		return fmt.Sprintf("  %s/s, %s left", format.Size(int64(rate)), format.Seconds(time.Duration(float64(left)/rate*float64(time.Second))))
+		return fmt.Sprintf("  %s/s, %s left", cli.Size(int64(rate)), cli.Seconds(time.Duration(float64(left)/rate*float64(time.Second))))
 	}
 }
 
@@ -223,16 +222,16 @@ func Describe(i *api.Image, now time.Time) string {
 		if i.BytesTotal == 0 {
 			return "ready"
 		}
-		return "ready, " + format.Size(i.BytesTotal)
+		return "ready, " + cli.Size(i.BytesTotal)
 	case api.Pulling:
-		return format.Joined("pulling", attempt(i))
+		return cli.Joined("pulling", attempt(i))
 	case api.Queued:
-		return format.Joined("queued", attempt(i))
+		return cli.Joined("queued", attempt(i))
 	case api.Failed:
 		if i.NextRetry == nil {
 			return "failed for good: " + i.LastError
 		}
-		return fmt.Sprintf("failed, again in %s: %s", format.Seconds(i.NextRetry.Sub(now)), i.LastError)
+		return fmt.Sprintf("failed, again in %s: %s", cli.Seconds(i.NextRetry.Sub(now)), i.LastError)
 	default:
 		return strings.ToLower(string(i.State))
 	}

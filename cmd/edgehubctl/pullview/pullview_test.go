@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/screen"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -106,7 +106,7 @@ func TestABarIsFullOnlyAtTheEnd(t *testing.T) {
 func TestAPictureIsKeptUpToDate(t *testing.T) {
 	var out bytes.Buffer
 	size := func() (int, int) { return 80, 24 }
-	v := &pictureView{screen: screen.New(&out, size), size: size, meters: meters{}}
+	v := &pictureView{screen: cli.NewScreen(&out, size), size: size, meters: meters{}}
 	s := imagePull(api.Pulling, image("app:1", api.Queued, 0, 0))
 	v.Note("")
 	v.Show(&s, start)

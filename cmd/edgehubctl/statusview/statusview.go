@@ -10,7 +10,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/pullview"
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -76,7 +76,7 @@ func SumUp(views []View) *Cache {
 func (r *Report) Text(now time.Time, width int) string {
 	var out strings.Builder
 	line := func(label, text string, args ...any) {
-		out.WriteString(format.Hanging(label, fmt.Sprintf(text, args...), len("transforms  "), width))
+		out.WriteString(cli.Hanging(label, fmt.Sprintf(text, args...), len("transforms  "), width))
 	}
 	if r.Ready {
 		line("hub", "ready on %s", r.Address)
@@ -101,7 +101,7 @@ func (r *Report) Text(now time.Time, width int) string {
 }
 
 func tellCloud(s *api.CloudState, line func(label, format string, args ...any), now time.Time) {
-	since := fmt.Sprintf("%s, since %s", format.Age(s.Since, now), s.Since.UTC().Format(time.RFC3339))
+	since := fmt.Sprintf("%s, since %s", cli.Age(s.Since, now), s.Since.UTC().Format(time.RFC3339))
 	if s.Up {
 		line("cloud", "reached for %s", since)
 	} else {
@@ -112,17 +112,17 @@ func tellCloud(s *api.CloudState, line func(label, format string, args ...any), 
 		if !a.Up {
 			state = "down"
 		}
-		line("apiserver", "%s", format.Joined(fmt.Sprintf("%s  %s for %s", a.Address, state, format.Age(a.Since, now)), a.Error))
+		line("apiserver", "%s", cli.Joined(fmt.Sprintf("%s  %s for %s", a.Address, state, cli.Age(a.Since, now)), a.Error))
 	}
 }
 
 func (r *Cache) line(now time.Time) string {
-	out := fmt.Sprintf("%s, %s, %s", format.Plural(r.Views, "view"), format.Plural(r.Objects, "object"), format.Size(r.Bytes))
+	out := fmt.Sprintf("%s, %s, %s", cli.Plural(r.Views, "view"), cli.Plural(r.Objects, "object"), cli.Size(r.Bytes))
 	if r.Incomplete > 0 {
 		out += fmt.Sprintf("; %d of the views read in part so far, and not for use offline", r.Incomplete)
 	}
 	if o := r.Oldest; o != nil {
-		out += fmt.Sprintf("; oldest: %s of %s, as of %s ago", o.Resource, o.User, format.Age(o.Updated, now))
+		out += fmt.Sprintf("; oldest: %s of %s, as of %s ago", o.Resource, o.User, cli.Age(o.Updated, now))
 	}
 	return out
 }
@@ -141,7 +141,7 @@ func queueLine(pulls []api.ImagePull) string {
 			out = append(out, fmt.Sprintf("%d %s", count[s], strings.ToLower(string(s))))
 		}
 	}
-	return "for " + format.Plural(len(pulls), "pod") + ": " + strings.Join(out, ", ")
+	return "for " + cli.Plural(len(pulls), "pod") + ": " + strings.Join(out, ", ")
 }
 
 func pullTable(pulls []api.ImagePull, now time.Time, width int) string {
@@ -150,18 +150,18 @@ func pullTable(pulls []api.ImagePull, now time.Time, width int) string {
 		for _, i := range p.Images {
 			state := pullview.Describe(&i, now)
 			if i.State == api.Pulling && i.BytesTotal > 0 {
-				state = format.Joined(state, fmt.Sprintf("%d%%", format.Percent(i.BytesDone, i.BytesTotal)), format.BytesOf(i.BytesDone, i.BytesTotal))
+				state = cli.Joined(state, fmt.Sprintf("%d%%", cli.Percent(i.BytesDone, i.BytesTotal)), cli.BytesOf(i.BytesDone, i.BytesTotal))
 			}
 			rows = append(rows, []string{podview.Name{Namespace: p.Namespace, Name: p.Pod}.String(), p.Revision, i.Image, state})
 		}
 	}
-	if text := format.Table([]string{"POD", "REVISION", "IMAGE", "STATE"}, rows); width == 0 || format.Columns(text) <= width {
+	if text := cli.Table([]string{"POD", "REVISION", "IMAGE", "STATE"}, rows, 0); width == 0 || cli.Columns(text) <= width {
 		return text
 	}
 	for i, row := range rows {
 		rows[i] = []string{row[0], row[1], row[2] + ": " + row[3]}
 	}
-	return format.Fitted([]string{"POD", "REVISION", "IMAGE: STATE"}, rows, width)
+	return cli.Table([]string{"POD", "REVISION", "IMAGE: STATE"}, rows, width)
 }
 
 // accessLines describe how pods reach the hub.
@@ -255,5 +255,5 @@ func routeTable(pods []api.PodRoute, title, column string, of func(*api.PodRoute
 	if len(rows) == 0 {
 		return ""
 	}
-	return "\n" + format.Table([]string{title, "OWNER", column}, rows)
+	return "\n" + cli.Table([]string{title, "OWNER", column}, rows, 0)
 }

@@ -1,5 +1,5 @@
-// Package cli holds the flags that every program of this module has in common.
-// Only main packages import it.
+// Package cli is what the programs of this module have in common: flags of logging, the version, the completion of command
+// lines, and tables and texts for terminals. Nothing outside of cmd imports it.
 package cli
 
 import (

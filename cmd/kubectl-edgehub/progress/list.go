@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/workload"
 )
@@ -19,7 +19,7 @@ func Table(reports []*Report) string {
 		stopped  string // what warns of the controller, the same for all
 	)
 	problem := func(text string, args ...any) {
-		problems.WriteString(format.OneLine(fmt.Sprintf(text, args...)) + "\n")
+		problems.WriteString(cli.OneLine(fmt.Sprintf(text, args...)) + "\n")
 	}
 	for _, r := range reports {
 		rows = append(rows, r.cells())
@@ -37,7 +37,7 @@ func Table(reports []*Report) string {
 	if stopped != "" {
 		problem("warning: %s", stopped)
 	}
-	return format.Table([]string{"NAMESPACE", "NAME", "STATE", "UPDATED", "UNAVAILABLE", "OWNERS"}, rows) + problems.String()
+	return cli.Table([]string{"NAMESPACE", "NAME", "STATE", "UPDATED", "UNAVAILABLE", "OWNERS"}, rows, 0) + problems.String()
 }
 
 func (r *Report) cells() []string {

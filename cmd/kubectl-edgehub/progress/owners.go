@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/ota/api"
@@ -152,5 +152,5 @@ func (n *Node) reasons() string {
 	if n.RollbackRefused != "" {
 		out = append(out, fmt.Sprintf("its rollback is refused: %q", n.RollbackRefused))
 	}
-	return format.Joined(out...)
+	return cli.Joined(out...)
 }

@@ -6,8 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
-	"github.com/edgehub-io/edgehub/cmd/internal/screen"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 )
 
 // View shows reports, one after the other, to a person or to a program.
@@ -23,17 +22,17 @@ type ViewOptions struct {
 // NewView returns a View that writes to w: JSON, a picture that is updated in place on a
 // terminal, or lines for a log.
 func NewView(w io.Writer, o ViewOptions) View {
-	size, isTerminal := screen.Terminal(w)
+	size, isTerminal := cli.Terminal(w)
 	switch {
 	case o.JSON:
 		return jsonView(w, o.Watch)
 	case o.Watch && isTerminal:
-		s := screen.New(w, size)
-		return func(r *Report) { s.Draw(o.picture(r, screen.Width(w))) }
+		s := cli.NewScreen(w, size)
+		return func(r *Report) { s.Draw(o.picture(r, cli.Width(w))) }
 	case o.Watch:
 		return logView(w, o.Nodes)
 	default:
-		return func(r *Report) { fmt.Fprint(w, o.picture(r, screen.Width(w))) }
+		return func(r *Report) { fmt.Fprint(w, o.picture(r, cli.Width(w))) }
 	}
 }
 
@@ -83,7 +82,7 @@ func logView(w io.Writer, nodes bool) View {
 		for _, warning := range r.Warnings {
 			s += "; warning: " + warning
 		}
-		if s = format.OneLine(s); s != last {
+		if s = cli.OneLine(s); s != last {
 			fmt.Fprintln(w, s)
 			last = s
 		}
@@ -96,7 +95,7 @@ func (r *Report) table() string {
 	for _, n := range r.Nodes {
 		rows = append(rows, n.row())
 	}
-	return format.Table([]string{"NODE", "STATE", "POD", "READY", "STATUS", "RESTARTS", "REVISION", "REASON"}, rows)
+	return cli.Table([]string{"NODE", "STATE", "POD", "READY", "STATUS", "RESTARTS", "REVISION", "REASON"}, rows, 0)
 }
 
 func (n Node) row() []string {
@@ -104,5 +103,5 @@ func (n Node) row() []string {
 	if n.PodStatus != "" {
 		ready, restarts = fmt.Sprintf("%d/%d", n.ReadyContainers, n.Containers), fmt.Sprint(n.Restarts)
 	}
-	return format.Filled([]string{n.Node, string(n.State), n.Pod, ready, n.PodStatus, restarts, n.Revision, n.reasons()})
+	return cli.Filled([]string{n.Node, string(n.State), n.Pod, ready, n.PodStatus, restarts, n.Revision, n.reasons()})
 }

@@ -1,5 +1,4 @@
-// Package screen shows people a text that changes, on a terminal, in place.
-package screen
+package cli
 
 import (
 	"fmt"
@@ -9,8 +8,6 @@ import (
 	"strings"
 
 	"golang.org/x/term"
-
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
 )
 
 // Sizes of a terminal that does not report its size.
@@ -52,9 +49,9 @@ type Screen struct {
 	lines int // of the text that is there
 }
 
-// New returns a screen on w, which is a terminal as large as size returns, asked
+// NewScreen returns a screen on w, which is a terminal as large as size returns, asked
 // before each drawing: windows are resized. What it draws is made safe, as Safe does.
-func New(w io.Writer, size func() (width, height int)) *Screen {
+func NewScreen(w io.Writer, size func() (width, height int)) *Screen {
 	return &Screen{w: Raw(w), size: size}
 }
 
@@ -86,9 +83,9 @@ func (s *Screen) Draw(text string) {
 
 // cut shortens s to width columns; three dots mark the cut.
 func cut(s string, width int) string {
-	if format.Columns(s) <= width {
+	if Columns(s) <= width {
 		return s
 	}
 	const more = "..."
-	return format.Start(s, width-len(more)) + more
+	return start(s, width-len(more)) + more
 }

@@ -1,6 +1,7 @@
-package format
+package cli
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -34,8 +35,8 @@ func columnsOf(r rune) int {
 	return 1
 }
 
-// Start is as much of a line as fits into width columns.
-func Start(line string, width int) string {
+// start is as much of a line as fits into width columns.
+func start(line string, width int) string {
 	for i, r := range line {
 		if width -= columnsOf(r); width < 0 {
 			return line[:i]
@@ -58,15 +59,21 @@ func wrapped(text string, width int) []string {
 		}
 		line += word
 		for Columns(line) > width {
-			start := Start(line, width)
-			if start == "" {
-				start = string([]rune(line)[:1])
+			head := start(line, width)
+			if head == "" {
+				head = string([]rune(line)[:1])
 			}
-			if start == line {
+			if head == line {
 				break
 			}
-			lines, line = append(lines, start), line[len(start):]
+			lines, line = append(lines, head), line[len(head):]
 		}
 	}
 	return append(lines, line)
+}
+
+// Joined returns the parts that are not empty, with commas between them.
+func Joined(parts ...string) string {
+	isEmpty := func(part string) bool { return part == "" }
+	return strings.Join(slices.DeleteFunc(slices.Clone(parts), isEmpty), ", ")
 }

@@ -1,4 +1,4 @@
-package completion_test
+package cli_test
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/completion"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 )
 
 // programVariable makes the test binary the program that shells complete.
@@ -20,24 +20,24 @@ const programVariable = "COMPLETION_TEST_PROGRAM"
 // The test is also that program: pets feed [--food=KIND] NAME.
 func TestMain(m *testing.M) {
 	if os.Getenv(programVariable) != "" {
-		completion.Print(os.Stdout, pets().Complete(context.Background(), os.Args[2:]))
+		cli.Print(os.Stdout, pets().Complete(context.Background(), os.Args[2:]))
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }
 
-func pets() *completion.Program {
+func pets() *cli.Program {
 	fs := pflag.NewFlagSet("pets", pflag.ContinueOnError)
 	food := fs.StringP("food", "f", "", "")
 	fs.String("bowl", "", "")
 	fs.Bool("warm", false, "")
-	return &completion.Program{
+	return &cli.Program{
 		Flags: fs,
 		Values: func(_ context.Context, flag, typed string) []string {
 			if flag == "food" {
 				return []string{"fish", "fruit:apple", "fruit:pear"}
 			}
-			return completion.Files(typed)
+			return cli.Files(typed)
 		},
 		FlagsBehind: func(arguments []string) []string { return []string{"warm", "food", "bowl"}[len(arguments):] },
 		Next: func(_ context.Context, arguments []string, _ string) []string {
@@ -64,7 +64,7 @@ func TestCandidates(t *testing.T) {
 		"an empty value behind =":              {"feed --food=", "--food=fish --food=fruit:apple --food=fruit:pear"},
 		"a value of a short flag behind =":     {"-f=fi", "-f=fish"},
 		"a file behind =":                      {"--bowl=scri", "--bowl=scripts.go"},
-		"a folder":                             {"--bowl ../complet", "../completion/"},
+		"a folder":                             {"--bowl ../refer", "../reference/"},
 		"a file like no other":                 {"--bowl *", ""},
 		"a flag without a value takes none":    {"feed --warm c", "cat"},
 		"a flag that does not exist":           {"feed --all c", "cat"},
@@ -113,7 +113,7 @@ func TestShells(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			script, err := completion.Script(tt.shell, "my-pets")
+			script, err := cli.Script(tt.shell, "my-pets")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -133,7 +133,7 @@ func TestShells(t *testing.T) {
 			}
 		})
 	}
-	if _, err := completion.Script("tcsh", "my-pets"); err == nil || !strings.Contains(err.Error(), "want bash, zsh, fish") {
+	if _, err := cli.Script("tcsh", "my-pets"); err == nil || !strings.Contains(err.Error(), "want bash, zsh, fish") {
 		t.Errorf("another shell: got %v", err)
 	}
 }
@@ -154,7 +154,7 @@ func shellOrSkip(t *testing.T, shell string) string {
 func TestKubectlGetsADirective(t *testing.T) {
 	for want, candidates := range map[string][]string{":4\n": nil, "a/\nb/\n:4\n": {"a/", "b/"}, "a/\n:6\n": {"a/"}} {
 		var out bytes.Buffer
-		if completion.PrintForKubectl(&out, candidates); out.String() != want {
+		if cli.PrintForKubectl(&out, candidates); out.String() != want {
 			t.Errorf("%q: got %q, want %q", candidates, out.String(), want)
 		}
 	}

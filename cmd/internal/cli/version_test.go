@@ -1,4 +1,4 @@
-package version
+package cli
 
 import (
 	"runtime/debug"
@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestInfo(t *testing.T) {
+func TestVersion(t *testing.T) {
 	stamped := &debug.BuildInfo{
 		Main: debug.Module{Version: "v0.2.0"},
 		Settings: []debug.BuildSetting{
@@ -37,25 +37,22 @@ func TestInfo(t *testing.T) {
 		},
 		"a build that knows nothing says so": {
 			build:       nil,
-			wantVersion: Unknown, wantCommit: Unknown,
+			wantVersion: "unknown", wantCommit: "unknown",
 		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := newInfo(tt.version, tt.commit, tt.build)
-			if got.Version != tt.wantVersion || got.Commit != tt.wantCommit {
-				t.Errorf("got version %q, commit %q; want %q, %q", got.Version, got.Commit, tt.wantVersion, tt.wantCommit)
-			}
-			if !strings.HasPrefix(got.Go, "go") || !strings.Contains(got.Platform, "/") {
-				t.Errorf("got Go version %q on platform %q", got.Go, got.Platform)
+			version, commit := describe(tt.version, tt.commit, tt.build)
+			if version != tt.wantVersion || commit != tt.wantCommit {
+				t.Errorf("got version %q, commit %q; want %q, %q", version, commit, tt.wantVersion, tt.wantCommit)
 			}
 		})
 	}
 }
 
-func TestStringIsOneLine(t *testing.T) {
-	got := String("edgehub")
-	if !strings.HasPrefix(got, "edgehub ") || strings.Contains(got, "\n") {
-		t.Errorf("got %q, want one line that starts with the program's name", got)
+func TestTheVersionIsOneLine(t *testing.T) {
+	got := VersionLine("edgehub")
+	if !strings.HasPrefix(got, "edgehub "+Version()+" (commit ") || strings.Contains(got, "\n") {
+		t.Errorf("got %q, want one line that starts with the program's name and version", got)
 	}
 }

@@ -1,4 +1,4 @@
-package format
+package cli
 
 import (
 	"cmp"
@@ -6,9 +6,6 @@ import (
 	"slices"
 	"strings"
 )
-
-// Table formats rows below header, each column as wide as it needs to be.
-func Table(header []string, rows [][]string) string { return Fitted(header, rows, 0) }
 
 // Filled returns a row with a dash in each empty cell, so that people and awk can distinguish columns,
 // and with each cell in one line, so that no text from elsewhere looks like a row.
@@ -34,10 +31,10 @@ const (
 	leastBetween = 8
 )
 
-// Fitted is Table, in at most width columns unless that is 0: text wraps in the last column, and between
-// it and the first where that is needed. What is too long in the first column, a name, stands on a line of
-// its own, unbroken.
-func Fitted(header []string, rows [][]string, width int) string {
+// Table formats rows below header, each column as wide as it needs to be, in at most width columns unless that is 0: then text
+// wraps in the last column, and between it and the first where that is needed. What is too long in the first column, a name,
+// stands on a line of its own, unbroken.
+func Table(header []string, rows [][]string, width int) string {
 	lines := [][]string{header}
 	for _, row := range rows {
 		lines = append(lines, Filled(row))
@@ -45,12 +42,12 @@ func Fitted(header []string, rows [][]string, width int) string {
 	widths := columnWidths(lines, cmp.Or(width, math.MaxInt))
 	var out strings.Builder
 	for _, line := range lines {
-		writeFitted(&out, line, widths)
+		writeRow(&out, line, widths)
 	}
 	return out.String()
 }
 
-// columnWidths returns the width of each column for Fitted.
+// columnWidths returns the width of each column.
 func columnWidths(lines [][]string, width int) []int {
 	last := len(lines[0]) - 1
 	widths, rest := make([]int, last+1), width
@@ -85,7 +82,7 @@ func widest(lines [][]string, i, most int) int {
 	return longest
 }
 
-func writeFitted(out *strings.Builder, line []string, widths []int) {
+func writeRow(out *strings.Builder, line []string, widths []int) {
 	first := line[0]
 	if Columns(first) > widths[0] {
 		out.WriteString(first + "\n")

@@ -1,4 +1,4 @@
-package format
+package cli
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 )
 
 func TestColumnsAreAsWideAsTheirCells(t *testing.T) {
-	got := Table([]string{"A", "B", "C"}, [][]string{{"1", "", "3"}, {"longer", "2", ""}})
+	got := Table([]string{"A", "B", "C"}, [][]string{{"1", "", "3"}, {"longer", "2", ""}}, 0)
 	want := "A        B   C\n1        -   3\nlonger   2   -\n"
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -15,13 +15,13 @@ func TestColumnsAreAsWideAsTheirCells(t *testing.T) {
 }
 
 func TestACellIsOneLine(t *testing.T) {
-	if got, want := Table([]string{"A", "B"}, [][]string{{"1\n2", "3\t 4"}}), "A     B\n1 2   3 4\n"; got != want {
+	if got, want := Table([]string{"A", "B"}, [][]string{{"1\n2", "3\t 4"}}, 0), "A     B\n1 2   3 4\n"; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 
 func TestNoRowsAreAHeader(t *testing.T) {
-	if got := Table([]string{"A", "B"}, nil); got != "A   B\n" {
+	if got := Table([]string{"A", "B"}, nil, 0); got != "A   B\n" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -57,7 +57,7 @@ shop/a-pod-with-a-long-name
 	}
 	for width, want := range tests {
 		t.Run(fmt.Sprint(width), func(t *testing.T) {
-			if got := Fitted(header, rows, width); got != want {
+			if got := Table(header, rows, width); got != want {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 		})
@@ -77,7 +77,7 @@ shop/web
 shop/db
       5d8f           短信 一二三四五六七八九
 `
-	if got := Fitted(header, rows, 44); got != want {
+	if got := Table(header, rows, 44); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
@@ -118,7 +118,7 @@ func TestWideCharacters(t *testing.T) {
 		}
 	}
 	for width, want := range map[int]string{0: "", 1: "", 2: "卡", 3: "卡", 4: "卡车", 9: "卡车"} {
-		if got := Start("卡车", width); got != want {
+		if got := start("卡车", width); got != want {
 			t.Errorf("%d columns: got %q, want %q", width, got, want)
 		}
 	}

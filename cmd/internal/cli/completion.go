@@ -1,10 +1,4 @@
-// Package completion completes command lines of programs whose flags are a pflag.FlagSet, in
-// bash, zsh and fish, and in kubectl for its plugins.
-//
-// A shell's script calls the program with Verb and the words up to the cursor, and offers what
-// that prints, one a line. The scripts hold no names of commands and flags, so they need no
-// update with the program. They never evaluate what is typed.
-package completion
+package cli
 
 import (
 	"context"
@@ -19,13 +13,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Verb is the argument with which scripts call the program.
+// Verb is the argument with which a shell's script calls the program, followed by the words up to the cursor. The shell offers
+// what the program prints, one a line. The scripts hold no names of commands and flags, so they need no update with the program,
+// and never evaluate what is typed.
 const Verb = "__complete"
 
 // timeout is how long a person waits for names that have to be fetched.
 const timeout = 2 * time.Second
 
-// Program is what can be typed. Its functions return all that may stand at a place; what does
+// Program is what can be typed in bash, zsh and fish, and in kubectl for its plugins. Its functions return all that may stand at a place; what does
 // not begin like the typed word is left out later. They run after Flags has parsed the words
 // before the one that is being typed.
 type Program struct {

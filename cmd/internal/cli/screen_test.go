@@ -1,4 +1,4 @@
-package screen
+package cli
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 
 func TestAScreenIsDrawnInPlace(t *testing.T) {
 	var out bytes.Buffer
-	s := New(&out, func() (int, int) { return 20, 5 })
+	s := NewScreen(&out, func() (int, int) { return 20, 5 })
 	s.Draw("one\ntwo\n")
 	if got, want := out.String(), "\x1b[Jone\ntwo\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -22,7 +22,7 @@ func TestAScreenIsDrawnInPlace(t *testing.T) {
 
 func TestATextIsCutToTheScreen(t *testing.T) {
 	var out bytes.Buffer
-	s := New(&out, func() (int, int) { return 10, 4 })
+	s := NewScreen(&out, func() (int, int) { return 10, 4 })
 	s.Draw("ünder ten\nthis is more than ten\n3\n4\n5\n")
 	want := "\x1b[Jünder ten\nthis is...\n... and...\n"
 	if got := out.String(); got != want {
