@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
@@ -18,13 +19,10 @@ import (
 )
 
 func TestFlagsReference(t *testing.T) {
-	hubs, _ := hubFlags(config.NewOptions(), &cli.LogOptions{})
-	installs, uninstalls := newFlags("edgehub install", ""), newFlags("edgehub uninstall", "")
-	install.NewOptions().AddFlags(installs)
-	new(install.UninstallOptions).AddFlags(uninstalls)
-	rotates := newFlags("edgehub rotate-ca", "")
-	rotateFlags(rotates)
-	for section, fs := range map[string]*pflag.FlagSet{"edgehub": hubs, "edgehub install": installs, "edgehub uninstall": uninstalls, "edgehub rotate-ca": rotates} {
+	for section, fs := range map[string]*pflag.FlagSet{
+		"edgehub": hubFlags(config.NewOptions(), &cli.LogOptions{}), "edgehub install": installFlags(install.NewOptions()),
+		"edgehub uninstall": uninstallFlags(new(install.UninstallOptions)), "edgehub rotate-ca": rotateFlags(new(time.Duration)),
+	} {
 		if err := reference.Check("flags.md", section, reference.Flags(fs)); err != nil {
 			t.Error(err)
 		}

@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/view"
 	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
@@ -82,8 +82,8 @@ func TestTheImagesOfAnUpgrade(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := pod("shop", "web-1", oldRevision, append(tt.change, needs(corev1.ConditionTrue, newRevision))...)
-			r := podview.Of(&p, tt.pulls)
-			if got := r.ImageChanges(podview.MaxChanges); got != tt.want {
+			r := view.PodOf(&p, tt.pulls)
+			if got := r.ImageChanges(view.MaxChanges); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
@@ -127,17 +127,17 @@ func TestImagesAsJSON(t *testing.T) {
 
 // Terminals are 80 to 120 columns wide, and hold what matters most.
 func TestPodsFitTheTerminal(t *testing.T) {
-	ready, reports := corev1.ConditionTrue, []podview.Report(nil)
+	ready, reports := corev1.ConditionTrue, []view.Pod(nil)
 	for _, p := range []corev1.Pod{
 		pod("kube-system", "kube-proxy-x7k2p", "x"),
 		pod("default", "app-nt9v6", oldRevision, targetOf("web=registry.example.com/shop/web:v2"), needs(ready, newRevision), images(ready, "PrepullReady", newRevision)),
 		pod("shop", "web-frontend-5s2lc", newRevision, crashes(3, ""), needs(corev1.ConditionFalse, newRevision)),
 		pod("shop", "web-backend-9xk4d", oldRevision, targetOf("web=registry.example.com/shop/web:v2"), needs(ready, newRevision), images(corev1.ConditionFalse, "PrepullRegistryUnreachable", newRevision)),
 	} {
-		reports = append(reports, podview.Of(&p, nil))
+		reports = append(reports, view.PodOf(&p, nil))
 	}
-	wide := podview.Table(reports, time.Now(), 0)
-	if got := podview.Table(reports, time.Now(), cli.Columns(wide)); got != wide {
+	wide := view.PodTable(reports, time.Now(), 0)
+	if got := view.PodTable(reports, time.Now(), cli.Columns(wide)); got != wide {
 		t.Errorf("what fits is not shown whole:\n%s", got)
 	}
 	for width, want := range map[int][]string{
@@ -151,12 +151,12 @@ default/app-nt9v6              1/1     Running            0          %s
 shop/web-frontend-5s2lc        0/1     CrashLoopBackOff   3          %s
 shop/web-backend-9xk4d         1/1     Running            0          %s
 `, want[0], want[1], want[2], want[3])
-		if got := podview.Table(reports, time.Now(), width); got != text {
+		if got := view.PodTable(reports, time.Now(), width); got != text {
 			t.Errorf("at %d columns:\n%s\nwant\n%s", width, got, text)
 		}
 	}
 	for width := 60; width < 90; width++ {
-		if got := podview.Table(reports, time.Now(), width); cli.Columns(got) > width {
+		if got := view.PodTable(reports, time.Now(), width); cli.Columns(got) > width {
 			t.Errorf("at %d columns:\n%s", width, got)
 		}
 	}
@@ -166,8 +166,8 @@ func TestPodsWhileTheCloudIsAway(t *testing.T) {
 	const offline = "offline since 2026-01-01T10:00:00Z: no apiserver can be reached, and the node is served from the cache"
 	const note = "offline since 2026-01-01T10:00:00Z: no apiserver can be reached, and the node is\nserved from the cache; a newer version may exist that this node has not been\ntold of\n"
 	h := newFakeHub(t).on("GET", "/pods", podList(pod("shop", "web-1", oldRevision))).on("GET", api.Readyz, answersWith(200, "OK, "+offline+"\n"))
-	h.edgehubctl(t, "pods").has(t, exitDone, "web-1   1/1     Running", note)
-	h.edgehubctl(t, "pods", "-o", "json").has(t, exitDone, `"pod": "web-1"`, note)
-	h.on("GET", api.Readyz, answersWith(200, "OK\n")).edgehubctl(t, "pods").has(t, exitDone, "web-1", "")
-	h.on("GET", api.Readyz, answersWith(500, "not ready")).edgehubctl(t, "pods").has(t, exitDone, "web-1", "")
+	h.edgehubctl(t, "pods").has(t, cli.Done, "web-1   1/1     Running", note)
+	h.edgehubctl(t, "pods", "-o", "json").has(t, cli.Done, `"pod": "web-1"`, note)
+	h.on("GET", api.Readyz, answersWith(200, "OK\n")).edgehubctl(t, "pods").has(t, cli.Done, "web-1", "")
+	h.on("GET", api.Readyz, answersWith(500, "not ready")).edgehubctl(t, "pods").has(t, cli.Done, "web-1", "")
 }

@@ -77,12 +77,12 @@ func managed(name, strategy string) appsv1.DaemonSet {
 	return ds
 }
 
-// What shells do with this is tested in cmd/internal/completion, and how kubectl completes kubectl edgehub where
+// What shells do with this is tested in cmd/internal/cli, and how kubectl completes kubectl edgehub where
 // there is a kubectl: in test/integration/plugin.
 func TestCompletion(t *testing.T) {
 	useCluster(t)
 	tests := map[string]struct{ words, want string }{
-		"nothing yet":                          {"", "completion nodes pause release resume status help"},
+		"nothing yet":                          {"", "status pause resume nodes release completion help"},
 		"the beginning of a command":           {"pa", "pause"},
 		"help of a command":                    {"help s", "status"},
 		"a shell":                              {"completion ", "bash zsh fish"},
@@ -122,14 +122,14 @@ func TestCompletion(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			run(t.Context(), "kubectl-edgehub", append([]string{cli.Verb}, strings.Split(tt.words, " ")...), streams{&out, &out})
+			run(t.Context(), "kubectl-edgehub", append([]string{cli.Verb}, strings.Split(tt.words, " ")...), &out, &out)
 			if got := strings.Join(strings.Fields(out.String()), " "); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
 	}
 	var out bytes.Buffer
-	if run(t.Context(), kubectlCompleter, []string{"status", "ds/w"}, streams{&out, &out}); out.String() != "ds/web\n:4\n" {
+	if run(t.Context(), kubectlCompleter, []string{"status", "ds/w"}, &out, &out); out.String() != "ds/web\n:4\n" {
 		t.Errorf("to kubectl: got %q", out.String())
 	}
 }

@@ -21,21 +21,8 @@ const Verb = "__complete"
 // timeout is how long a person waits for names that have to be fetched.
 const timeout = 2 * time.Second
 
-// Program is what can be typed in bash, zsh and fish, and in kubectl for its plugins. Its functions return all that may stand at a place; what does
-// not begin like the typed word is left out later. They run after Flags has parsed the words
-// before the one that is being typed.
-type Program struct {
-	Flags *pflag.FlagSet
-	// Values returns the values of a flag; nil: anything may be typed.
-	Values func(ctx context.Context, flag, typed string) []string
-	// FlagsBehind returns the names of the flags that may stand behind arguments.
-	FlagsBehind func(arguments []string) []string
-	// Next returns what may follow arguments, besides flags.
-	Next func(ctx context.Context, arguments []string, typed string) []string
-}
-
-// Complete returns what may stand for the last of words, which may be empty. It returns no
-// errors: the person is in the middle of a line.
+// Complete returns what may stand for the last of words, which may be empty. It returns no errors: the person is in the middle of
+// a line.
 func (p *Program) Complete(ctx context.Context, words []string) []string {
 	if len(words) == 0 {
 		words = []string{""}
@@ -48,25 +35,62 @@ func (p *Program) Complete(ctx context.Context, words []string) []string {
 	})
 }
 
+// candidates returns all that may stand behind before, whether or not it begins as what is typed.
 func (p *Program) candidates(ctx context.Context, before []string, typed string) []string {
-	if len(before) > 0 {
-		last := len(before) - 1
+	if last := len(before) - 1; last >= 0 {
 		if flag := p.flag(before[last]); flag != nil && flag.NoOptDefVal == "" {
 			p.parse(before[:last])
-			return p.Values(ctx, flag.Name, typed)
+			return p.values(ctx, flag.Name, typed)
 		}
 	}
 	p.parse(before)
-	arguments := p.Flags.Args()
 	if name, value, ok := strings.Cut(typed, "="); ok {
 		if flag := p.flag(name); flag != nil {
-			return prefixed(name+"=", p.Values(ctx, flag.Name, value))
+			return prefixed(name+"=", p.values(ctx, flag.Name, value))
 		}
 	}
-	if strings.HasPrefix(typed, "-") {
-		return slices.Sorted(slices.Values(prefixed("--", p.FlagsBehind(arguments))))
+	words := p.Flags.Args()
+	c, err := &Command{}, error(nil)
+	if len(words) > 0 {
+		c, err = p.find(words[0])
 	}
-	return p.Next(ctx, arguments, typed)
+	switch {
+	case strings.HasPrefix(typed, "-"):
+		return p.flagsOf(c)
+	case len(words) == 0:
+		return append(p.names(), "help")
+	case words[0] == "help" && len(words) == 1:
+		return p.names()
+	case err != nil || c.Args == nil:
+		return nil
+	}
+	return c.Args(ctx, words[1:], typed)
+}
+
+// flagsOf returns the flags of a command, all if it is not known.
+func (p *Program) flagsOf(c *Command) []string {
+	var names []string
+	p.Flags.VisitAll(func(f *pflag.Flag) {
+		if c == nil || c.Name == "" || p.takes(c, f.Name) {
+			names = append(names, "--"+f.Name)
+		}
+	})
+	return slices.Sorted(slices.Values(names))
+}
+
+// values returns the values of a flag.
+func (p *Program) values(ctx context.Context, flag, typed string) []string {
+	if flag != "output" {
+		return p.Values(ctx, flag, typed)
+	}
+	var all []string
+	words := p.Flags.Args()
+	for _, c := range p.Commands {
+		if len(words) == 0 || words[0] == c.Name {
+			all = append(all, c.Outputs...)
+		}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(all)))
 }
 
 // parse parses as far as it goes.
@@ -109,21 +133,16 @@ func Files(typed string) []string {
 	return names
 }
 
-// Print writes candidates for a shell's script.
-func Print(w io.Writer, candidates []string) {
-	for _, candidate := range candidates {
-		fmt.Fprintln(w, candidate)
-	}
-}
-
 // PrintForKubectl writes candidates as kubectl reads them from kubectl_complete-PLUGIN: the
 // last line is a set of bits for cobra.
 func PrintForKubectl(w io.Writer, candidates []string) {
 	const noSpace, noFiles = 2, 4 // cobra.ShellCompDirective…
-	Print(w, candidates)
 	directive := noFiles
 	if len(candidates) == 1 && strings.HasSuffix(candidates[0], "/") {
 		directive |= noSpace
+	}
+	for _, candidate := range candidates {
+		fmt.Fprintln(w, candidate)
 	}
 	fmt.Fprintf(w, ":%d\n", directive)
 }

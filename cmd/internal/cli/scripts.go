@@ -1,9 +1,6 @@
 package cli
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 const (
 	// bash's own words also end at colons, which addresses have, and at equals signs. bash then
@@ -32,15 +29,15 @@ if [[ ${funcstack[1]} = FUNCTION ]]; then FUNCTION "$@"; else compdef FUNCTION P
 `
 )
 
-// Shells are those that have a script.
-func Shells() []string { return []string{"bash", "zsh", "fish"} }
+// shells are those that have a script.
+func shells() []string { return []string{"bash", "zsh", "fish"} }
 
-// Script returns what a shell has to evaluate to complete the program.
-func Script(shell, program string) (string, error) {
+// scriptFor returns what a shell has to evaluate to complete the program.
+func scriptFor(shell, program string) (string, error) {
 	scripts := map[string]string{"bash": bashScript, "zsh": zshScript, "fish": fishScript}
 	script, ok := scripts[shell]
 	if !ok {
-		return "", fmt.Errorf("%q is no shell: want %s", shell, strings.Join(Shells(), ", "))
+		return "", WrongUse("%q is no shell: want %s", shell, strings.Join(shells(), ", "))
 	}
 	function := "_" + strings.ReplaceAll(program, "-", "_")
 	return strings.NewReplacer("FUNCTION", function, "PROGRAM", program).Replace(script), nil

@@ -1,9 +1,7 @@
 package progress
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/cli"
@@ -54,14 +52,4 @@ func (r *Report) shortName() string {
 		return "sts/" + r.Name
 	}
 	return "ds/" + r.Name
-}
-
-// PrintJSON writes the reports to w.
-func PrintJSON(w io.Writer, reports []*Report) error {
-	b, err := json.MarshalIndent(map[string]any{"items": reports}, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encode reports: %w", err)
-	}
-	_, err = fmt.Fprintln(w, string(b))
-	return err
 }

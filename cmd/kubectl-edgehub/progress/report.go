@@ -134,7 +134,7 @@ func Evaluate(w workload.Object, pods []*corev1.Pod, now time.Time) (*Report, er
 
 // unknown is for a workload without a report. Its conditions may be from before its last change.
 func (r *Report) unknown(w workload.Object) {
-	r.State, r.Advice = Unknown, "the controller has said nothing yet, or it is of an earlier release, which does not say it"
+	r.State, r.Advice = Unknown, "the controller has said nothing yet"
 	r.Message = "it is not known where the nodes stand"
 	if ds, ok := w.(*appsv1.DaemonSet); ok && ds.Status.ObservedGeneration == ds.Generation {
 		r.Message += fmt.Sprintf("; Kubernetes counts %d of %d pods of the newest revision, and %d available ones of any",

@@ -1,4 +1,4 @@
-package podview
+package view
 
 import (
 	"fmt"
@@ -118,7 +118,7 @@ const MaxChanges = 2
 
 // ImageChanges formats the images that an upgrade changes: app:v1 -> v2. It is empty for a pod
 // that needs no upgrade.
-func (r *Report) ImageChanges(most int) string {
+func (r *Pod) ImageChanges(most int) string {
 	if r.NeedsUpgrade == nil || !*r.NeedsUpgrade {
 		return ""
 	}

@@ -1,5 +1,4 @@
-// Package statusview describes how a hub is doing: as text, and as JSON.
-package statusview
+package view
 
 import (
 	"cmp"
@@ -8,26 +7,24 @@ import (
 	"strings"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
-	"github.com/edgehub-io/edgehub/cmd/edgehubctl/pullview"
 	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
-// Report is the output of status. As JSON it is an interface to scripts: fields
+// Status is the output of status. As JSON it is an interface to scripts: fields
 // are added, and never change their meaning.
-type Report struct {
+type Status struct {
 	Address string `json:"address"`
 	Ready   bool   `json:"ready"`
 	// Readiness describes the hub's readiness in words.
 	Readiness string `json:"readiness"`
 	// Clone is that another machine runs as this node, and what to do; absent if none is known.
 	Clone string `json:"clone,omitempty"`
-	// Cloud and Cache are null for a hub that does not report them.
+	// Cloud and Cache are null if the hub does not report them.
 	Cloud      *api.CloudState `json:"cloud"`
 	Cache      *Cache          `json:"cache"`
 	ImagePulls []api.ImagePull `json:"imagePulls"`
-	// PodAccess is absent if the hub serves only kubelet, or is of an earlier version.
+	// PodAccess is absent if the hub serves only kubelet.
 	PodAccess  *api.PodAccess `json:"podAccess,omitempty"`
 	Transforms []string       `json:"transforms,omitempty"` // that are active
 }
@@ -40,11 +37,11 @@ type Cache struct {
 	Objects    int   `json:"objects"`
 	Bytes      int64 `json:"bytes"`
 	// Oldest is the complete view that an apiserver has not confirmed for longest.
-	Oldest *View `json:"oldest,omitempty"`
+	Oldest *CachedView `json:"oldest,omitempty"`
 }
 
-// View is the part of a view's state that is shown.
-type View struct {
+// CachedView is the part of a view's state that is shown.
+type CachedView struct {
 	User      string    `json:"user"`
 	Resource  string    `json:"resource"`
 	Namespace string    `json:"namespace,omitempty"`
@@ -55,7 +52,7 @@ type View struct {
 }
 
 // SumUp returns what the views of a cache have together.
-func SumUp(views []View) *Cache {
+func SumUp(views []CachedView) *Cache {
 	r := &Cache{Views: len(views)}
 	for i := range views {
 		v := &views[i]
@@ -73,7 +70,7 @@ func SumUp(views []View) *Cache {
 }
 
 // Text is the report in lines, and the table of images, both of at most width columns, unless that is 0.
-func (r *Report) Text(now time.Time, width int) string {
+func (r *Status) Text(now time.Time, width int) string {
 	var out strings.Builder
 	line := func(label, text string, args ...any) {
 		out.WriteString(cli.Hanging(label, fmt.Sprintf(text, args...), len("transforms  "), width))
@@ -148,11 +145,11 @@ func pullTable(pulls []api.ImagePull, now time.Time, width int) string {
 	var rows [][]string
 	for _, p := range pulls {
 		for _, i := range p.Images {
-			state := pullview.Describe(&i, now)
+			state := Describe(&i, now)
 			if i.State == api.Pulling && i.BytesTotal > 0 {
 				state = cli.Joined(state, fmt.Sprintf("%d%%", cli.Percent(i.BytesDone, i.BytesTotal)), cli.BytesOf(i.BytesDone, i.BytesTotal))
 			}
-			rows = append(rows, []string{podview.Name{Namespace: p.Namespace, Name: p.Pod}.String(), p.Revision, i.Image, state})
+			rows = append(rows, []string{p.Namespace + "/" + p.Pod, p.Revision, i.Image, state})
 		}
 	}
 	if text := cli.Table([]string{"POD", "REVISION", "IMAGE", "STATE"}, rows, 0); width == 0 || cli.Columns(text) <= width {
@@ -165,7 +162,7 @@ func pullTable(pulls []api.ImagePull, now time.Time, width int) string {
 }
 
 // accessLines describe how pods reach the hub.
-func (r *Report) accessLines(line func(label, format string, args ...any)) {
+func (r *Status) accessLines(line func(label, format string, args ...any)) {
 	a := r.PodAccess
 	if a == nil {
 		return
@@ -226,7 +223,7 @@ func withRoute(pods []api.PodRoute, route api.Route) []api.PodRoute {
 }
 
 // RouteTables lists the pods that do not use the hub, or do not trust it.
-func (r *Report) RouteTables() string {
+func (r *Status) RouteTables() string {
 	if r.PodAccess == nil {
 		return ""
 	}
@@ -250,7 +247,7 @@ func restart(p *api.PodRoute) string {
 func routeTable(pods []api.PodRoute, title, column string, of func(*api.PodRoute) string) string {
 	var rows [][]string
 	for _, p := range pods {
-		rows = append(rows, []string{podview.Name{Namespace: p.Namespace, Name: p.Name}.String(), p.Owner, of(&p)})
+		rows = append(rows, []string{p.Namespace + "/" + p.Name, p.Owner, of(&p)})
 	}
 	if len(rows) == 0 {
 		return ""

@@ -1,4 +1,4 @@
-package podview
+package view
 
 import (
 	"slices"
@@ -27,7 +27,7 @@ func StateText(u *api.Upgrade) string {
 func clock(t time.Time) string { return t.Local().Format("01-02 15:04") }
 
 // AddState adds what waits for a pod, holds it, or was done with it. upgrades are all of this node.
-func (r *Report) AddState(pod *corev1.Pod, upgrades []api.Upgrade, now time.Time) {
+func (r *Pod) AddState(pod *corev1.Pod, upgrades []api.Upgrade, now time.Time) {
 	if h, ok, err := api.HoldOf(pod); ok && err == nil && h.Until.After(now) {
 		r.HeldUntil, r.UpgradeState = &h.Until.Time, "held until "+clock(h.Until.Time)
 	}

@@ -1,4 +1,4 @@
-package podview
+package view
 
 import (
 	"fmt"
@@ -9,23 +9,23 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 )
 
-// Table has all columns if they fit into width or width is 0, and otherwise the most
+// PodTable has all columns if they fit into width or width is 0, and otherwise the most
 // important ones.
-func Table(reports []Report, now time.Time, width int) string {
-	rowsOf := func(row func(*Report) []string) (rows [][]string) {
+func PodTable(reports []Pod, now time.Time, width int) string {
+	rowsOf := func(row func(*Pod) []string) (rows [][]string) {
 		for i := range reports {
 			rows = append(rows, row(&reports[i]))
 		}
 		return rows
 	}
-	text := cli.Table(allColumns(), rowsOf(func(r *Report) []string { return r.Row(now) }), 0)
+	text := cli.Table(allColumns(), rowsOf(func(r *Pod) []string { return r.Row(now) }), 0)
 	if width == 0 || cli.Columns(text) <= width {
 		return text
 	}
 	header := []string{"POD", "READY", "STATUS", "RESTARTS", "UPGRADE"}
 	var rows [][]string
-	for _, upgrade := range []func(*Report) string{(*Report).changesAndPull, (*Report).changes, (*Report).newImage} {
-		rows = rowsOf(func(r *Report) []string { return r.shortRow(upgrade) })
+	for _, upgrade := range []func(*Pod) string{(*Pod).changesAndPull, (*Pod).changes, (*Pod).newImage} {
+		rows = rowsOf(func(r *Pod) []string { return r.shortRow(upgrade) })
 		if text := cli.Table(header, rows, 0); cli.Columns(text) <= width {
 			return text
 		}
@@ -37,8 +37,8 @@ func allColumns() []string {
 	return []string{"NAMESPACE", "POD", "READY", "STATUS", "RESTARTS", "NEEDS UPGRADE", "IMAGE READY", "SINCE", "IMAGE -> AFTER UPGRADE"}
 }
 
-// WideTable has all columns of Table, and more of what a pod runs.
-func WideTable(reports []Report, now time.Time) string {
+// WidePodTable has all columns of PodTable, and more of what a pod runs.
+func WidePodTable(reports []Pod, now time.Time) string {
 	header := append(allColumns(), "STARTED", "POD IP", "NODE IP", "REVISION", "IMAGES")
 	var rows [][]string
 	for i := range reports {
@@ -53,7 +53,7 @@ func WideTable(reports []Report, now time.Time) string {
 }
 
 // runs returns the images that the pod runs, each once.
-func (r *Report) runs() []string {
+func (r *Pod) runs() []string {
 	var images []string
 	for _, i := range r.Images {
 		if i.Now != "" && !slices.Contains(images, i.Now) {
@@ -63,8 +63,8 @@ func (r *Report) runs() []string {
 	return images
 }
 
-// Row has all columns of Table.
-func (r *Report) Row(now time.Time) []string {
+// Row has all columns of PodTable.
+func (r *Pod) Row(now time.Time) []string {
 	needs, since := "", ""
 	if r.NeedsUpgrade != nil {
 		needs = "no"
@@ -81,7 +81,7 @@ func (r *Report) Row(now time.Time) []string {
 
 // shortRow names the pod as the command upgrade takes it; the last column describes the
 // upgrade.
-func (r *Report) shortRow(upgrade func(*Report) string) []string {
+func (r *Pod) shortRow(upgrade func(*Pod) string) []string {
 	last := ""
 	if r.NeedsUpgrade != nil {
 		last = "no"
@@ -93,23 +93,23 @@ func (r *Report) shortRow(upgrade func(*Report) string) []string {
 		}
 		last = cli.Joined(r.UpgradeState, last)
 	}
-	return append([]string{Name{r.Namespace, r.Pod}.String()}, append(r.statusColumns(), last)...)
+	return append([]string{r.Namespace + "/" + r.Pod}, append(r.statusColumns(), last)...)
 }
 
 // need is for a pod that needs an upgrade.
-func (r *Report) need() string {
+func (r *Pod) need() string {
 	if r.Blocked != "" {
 		return "blocked"
 	}
 	return "yes"
 }
 
-func (r *Report) changes() string { return r.ImageChanges(1) }
+func (r *Pod) changes() string { return r.ImageChanges(1) }
 
-func (r *Report) changesAndPull() string { return cli.Joined(r.changes(), r.pulledOrNot()) }
+func (r *Pod) changesAndPull() string { return cli.Joined(r.changes(), r.pulledOrNot()) }
 
 // newImage is the first image that changes.
-func (r *Report) newImage() string {
+func (r *Pod) newImage() string {
 	for i := range r.Images {
 		if c := &r.Images[i]; c.AfterUpgrade != nil && *c.AfterUpgrade != "" && *c.AfterUpgrade != c.Now {
 			return "to " + shortImage(*c.AfterUpgrade)
@@ -119,11 +119,11 @@ func (r *Report) newImage() string {
 }
 
 // statusColumns are READY, STATUS and RESTARTS, as in kubectl get pods.
-func (r *Report) statusColumns() []string {
+func (r *Pod) statusColumns() []string {
 	return []string{fmt.Sprintf("%d/%d", r.ReadyContainers, r.Containers), r.Status, fmt.Sprint(r.Restarts)}
 }
 
-func (r *Report) imageReady() string {
+func (r *Pod) imageReady() string {
 	switch {
 	case r.ImageReady == nil:
 		return ""
@@ -133,7 +133,7 @@ func (r *Report) imageReady() string {
 	return cli.Joined("no", r.ImageReason, r.howFar())
 }
 
-func (r *Report) pulledOrNot() string {
+func (r *Pod) pulledOrNot() string {
 	switch {
 	case r.ImageReady == nil:
 		return ""
@@ -143,7 +143,7 @@ func (r *Report) pulledOrNot() string {
 	return cli.Joined(r.ImageReason, r.howFar())
 }
 
-func (r *Report) howFar() string {
+func (r *Pod) howFar() string {
 	switch {
 	case r.ImagePercent != nil:
 		return fmt.Sprintf("%d%%", *r.ImagePercent)

@@ -1,4 +1,4 @@
-package podview
+package view
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ import (
 // Replacement is a pod that comes in place of another one, made by the same owner. After a rollback it is
 // the pod itself, with other images.
 type Replacement struct {
-	Old    Name
+	Old    types.NamespacedName
 	UID    types.UID // of the old pod
 	Owner  types.UID
 	Target string // the revision that it should be of
@@ -40,9 +40,8 @@ type Replacement struct {
 
 // NewReplacement describes the pod that will replace pod, given the pods before the upgrade.
 // A node may not read DaemonSets, so their minReadySeconds are in the target that the
-// controller has written on the pod. If they are 0 or missing there (an older controller), the
-// replacement has to stay Ready for settle.
-func NewReplacement(before []*corev1.Pod, pod Name, settle time.Duration) (*Replacement, error) {
+// controller has written on the pod. If they are 0, the replacement has to stay Ready for settle.
+func NewReplacement(before []*corev1.Pod, pod types.NamespacedName, settle time.Duration) (*Replacement, error) {
 	old, err := podOf(before, pod, "upgrade")
 	if err != nil {
 		return nil, err
@@ -59,7 +58,7 @@ func NewReplacement(before []*corev1.Pod, pod Name, settle time.Duration) (*Repl
 }
 
 // NewRollback describes pod once its rollback is done, given the pods before. The caller sets Target.
-func NewRollback(before []*corev1.Pod, pod Name, settle time.Duration) (*Replacement, error) {
+func NewRollback(before []*corev1.Pod, pod types.NamespacedName, settle time.Duration) (*Replacement, error) {
 	old, err := podOf(before, pod, "rollback")
 	if err != nil {
 		return nil, err
@@ -67,7 +66,7 @@ func NewRollback(before []*corev1.Pod, pod Name, settle time.Duration) (*Replace
 	return &Replacement{Old: pod, UID: old.UID, Settle: settle, before: old}, nil
 }
 
-func podOf(before []*corev1.Pod, pod Name, action string) (*corev1.Pod, error) {
+func podOf(before []*corev1.Pod, pod types.NamespacedName, action string) (*corev1.Pod, error) {
 	i := slices.IndexFunc(before, func(p *corev1.Pod) bool { return p.Namespace == pod.Namespace && p.Name == pod.Name })
 	if i < 0 {
 		return nil, fmt.Errorf("pod %s was not among the node's pods before its %s, so its successor cannot be told from others: look for it with edgehubctl pods", pod, action)
@@ -183,13 +182,13 @@ func (s *Replacement) find(pods []*corev1.Pod) (old *corev1.Pod) {
 
 // evaluate is check for a replacement that exists.
 func (s *Replacement) evaluate(asked, answered time.Time) (done bool, waiting string, err error) {
-	name := Name{s.Pod.Namespace, s.Pod.Name}
+	name := types.NamespacedName{Namespace: s.Pod.Namespace, Name: s.Pod.Name}
 	if ended, _ := podstatus.Ended(s.Pod); ended && s.before == nil {
 		s.ended, s.Ready = s.Pod, time.Time{}
 		return false, fmt.Sprintf("for another pod in place of %s: the cloud makes it", s.Old) + s.afterEnded(), nil
 	}
 	if f := podstatus.FailureOf(s.Pod); f != nil {
-		return false, "", &Broken{pod: s.Pod, failure: f, rolledBack: s.before != nil}
+		return false, "", &cli.Error{Code: cli.Broken, Err: &broken{pod: s.Pod, failure: f, rolledBack: s.before != nil}}
 	}
 	if !podstatus.IsReady(s.Pod) {
 		s.Ready = time.Time{}
@@ -224,22 +223,22 @@ func readinessOf(pod *corev1.Pod) readiness {
 	return out
 }
 
-// Broken is the error of an upgrade whose new pod does not run, or of a rollback whose pod does not.
+// broken is the error of an upgrade whose new pod does not run, or of a rollback whose pod does not.
 // kubelet goes on trying, but a person has to find the cause, or go back.
-type Broken struct {
+type broken struct {
 	pod     *corev1.Pod
 	failure *podstatus.Failure
 	// rolledBack is true after a rollback.
 	rolledBack bool
 }
 
-func (b *Broken) Error() string {
+func (b *broken) Error() string {
 	return fmt.Sprintf("pod %s/%s of revision %s does not run: %s. %s. %s",
 		b.pod.Namespace, b.pod.Name, RevisionOf(b.pod), b.failure, b.look(), b.goBack())
 }
 
 // look returns the commands that show more.
-func (b *Broken) look() string {
+func (b *broken) look() string {
 	if !b.failure.Crashed || b.failure.Container == "" {
 		return fmt.Sprintf("To find out more: kubectl describe pod %s -n %s", b.pod.Name, b.pod.Namespace)
 	}
@@ -250,7 +249,7 @@ func (b *Broken) look() string {
 	return out + fmt.Sprintf(", or on this node sudo edgehubctl logs --previous %s/%s -c %s", b.pod.Namespace, b.pod.Name, b.failure.Container)
 }
 
-func (b *Broken) goBack() string {
+func (b *broken) goBack() string {
 	owner := metav1.GetControllerOf(b.pod)
 	if owner == nil {
 		return "kubelet goes on trying"

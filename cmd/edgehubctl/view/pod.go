@@ -1,6 +1,6 @@
-// Package podview describes the pods of a node and their upgrades: as a table, as JSON, and, of a pod
-// that is being replaced, what it waits for. It sends no requests.
-package podview
+// Package view is what edgehubctl shows: the pods of a node and their upgrades, what a pod that is being replaced waits for, how far
+// the pull of images is, and how the hub is doing. It sends no requests.
+package view
 
 import (
 	"slices"
@@ -16,9 +16,9 @@ import (
 	"github.com/edgehub-io/edgehub/ota/api/podstatus"
 )
 
-// Report is a pod in the output of pods. As JSON it is an interface to scripts:
+// Pod is a pod in the output of pods. As JSON it is an interface to scripts:
 // fields are added, and never change their meaning.
-type Report struct {
+type Pod struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
 	UID       string `json:"uid"`
@@ -57,10 +57,10 @@ type Report struct {
 	HeldUntil    *time.Time `json:"heldUntil,omitempty"`
 }
 
-// Of describes a pod. pulls are all pre-pulls of this node.
-func Of(pod *corev1.Pod, pulls []api.ImagePull) Report {
+// PodOf describes a pod. pulls are all pre-pulls of this node.
+func PodOf(pod *corev1.Pod, pulls []api.ImagePull) Pod {
 	status := podstatus.Of(pod)
-	r := Report{
+	r := Pod{
 		Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Revision: RevisionOf(pod),
 		ReadyContainers: status.Ready, Containers: status.Containers, Status: status.Status, Restarts: status.Restarts,
 		PodIP: pod.Status.PodIP, NodeIP: pod.Status.HostIP, Images: imagesNow(pod),
@@ -96,7 +96,7 @@ func Of(pod *corev1.Pod, pulls []api.ImagePull) Report {
 
 // addPull adds what the hub knows of the images. It is newer than the pod's condition, which
 // the hub cannot update while the cloud is away.
-func (r *Report) addPull(p *api.ImagePull) {
+func (r *Pod) addPull(p *api.ImagePull) {
 	r.ImageReady = new(p.State == api.Ready)
 	if *r.ImageReady {
 		return
@@ -119,7 +119,7 @@ func (r *Report) addPull(p *api.ImagePull) {
 
 // addCondition adds the pod's condition about images, which may be nil, or about another
 // revision.
-func (r *Report) addCondition(image *corev1.PodCondition) {
+func (r *Pod) addCondition(image *corev1.PodCondition) {
 	if image == nil {
 		return
 	}
@@ -161,8 +161,3 @@ func ownerOf(pod *corev1.Pod) types.UID {
 	}
 	return ""
 }
-
-// Name is a pod as its owner names it.
-type Name struct{ Namespace, Name string }
-
-func (p Name) String() string { return p.Namespace + "/" + p.Name }

@@ -1,5 +1,4 @@
-// Package pullview shows how far the pull of images is, to a person or a program.
-package pullview
+package view
 
 import (
 	"encoding/json"
@@ -8,21 +7,20 @@ import (
 	"strings"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
 	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
-// View shows the progress of a pre-pull to a person or a program.
-type View interface {
+// PullView shows the progress of a pre-pull to a person or a program.
+type PullView interface {
 	// Show is called with each state, and with the same one again as time passes.
 	Show(s *api.ImagePull, now time.Time)
 	// Note shows a problem with the hub; "" clears it.
 	Note(text string)
 }
 
-// New returns a view on out, with problems on errs. asJSON has it print each state as the hub sends it.
-func New(out, errs io.Writer, asJSON bool) View {
+// NewPullView returns a view on out, with problems on errs. asJSON has it print each state as the hub sends it.
+func NewPullView(out, errs io.Writer, asJSON bool) PullView {
 	size, isTerminal := cli.Terminal(out)
 	switch {
 	case asJSON:
@@ -173,7 +171,7 @@ func (m meters) count(s *api.ImagePull, now time.Time) {
 // picture has two lines for each image.
 func (m meters) picture(s *api.ImagePull, now time.Time, width int) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s: %s of revision %s\n", podview.Name{Namespace: s.Namespace, Name: s.Pod}, cli.Plural(len(s.Images), "image"), s.Revision)
+	fmt.Fprintf(&out, "%s: %s of revision %s\n", s.Namespace+"/"+s.Pod, cli.Plural(len(s.Images), "image"), s.Revision)
 	for _, i := range s.Images {
 		state := Describe(&i, now)
 		if i.State == api.Pulling && i.BytesTotal > 0 {

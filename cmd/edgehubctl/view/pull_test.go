@@ -1,4 +1,4 @@
-package pullview
+package view
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package bundlefile
+package main
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ func TestNamesStayInTheFolder(t *testing.T) {
 		"edge-1.example": "edgehub-edge-1.example-20261122T020405Z.tar.gz",
 		"../Edge\n1":     "edgehub-..__dge_1-20261122T020405Z.tar.gz",
 	} {
-		if got := Name(node, at); got != want {
+		if got := bundleName(node, at); got != want {
 			t.Errorf("%q: got %s, want %s", node, got, want)
 		}
 	}
@@ -30,29 +30,29 @@ func TestADiskThatIsFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	if n, err := Copy(full, bytes.NewReader(bundle(t))); !errors.Is(err, syscall.ENOSPC) || n != 0 {
+	if n, err := copyBundle(full, bytes.NewReader(aBundle(t))); !errors.Is(err, syscall.ENOSPC) || n != 0 {
 		t.Errorf("got %d bytes and %v", n, err)
 	}
 }
 
 // A bundle that lacks its last byte, or any other part, is not there afterwards.
 func TestOnlyAWholeBundleIsKept(t *testing.T) {
-	path, whole := filepath.Join(t.TempDir(), "b.tgz"), bundle(t)
-	if _, err := Save(path, strings.NewReader("<html> of what is no hub")); !errors.Is(err, gzip.ErrHeader) {
+	path, whole := filepath.Join(t.TempDir(), "b.tgz"), aBundle(t)
+	if _, err := saveBundle(path, strings.NewReader("<html> of what is no hub")); !errors.Is(err, gzip.ErrHeader) {
 		t.Errorf("a web page is taken for a bundle: %v", err)
 	}
 	for n := range whole {
-		if _, err := Save(path, bytes.NewReader(whole[:n])); err == nil {
+		if _, err := saveBundle(path, bytes.NewReader(whole[:n])); err == nil {
 			t.Errorf("%d of %d bytes are taken for a bundle", n, len(whole))
 		}
 		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 			t.Fatalf("%d of %d bytes are left: %v", n, len(whole), err)
 		}
 	}
-	if n, err := Save(path, bytes.NewReader(whole)); err != nil || n != int64(len(whole)) {
+	if n, err := saveBundle(path, bytes.NewReader(whole)); err != nil || n != int64(len(whole)) {
 		t.Errorf("got %d bytes and %v", n, err)
 	}
-	if _, err := Save(path, bytes.NewReader(whole)); !errors.Is(err, os.ErrExist) {
+	if _, err := saveBundle(path, bytes.NewReader(whole)); !errors.Is(err, os.ErrExist) {
 		t.Errorf("a second time: got %v", err)
 	}
 	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, whole) {
@@ -60,7 +60,7 @@ func TestOnlyAWholeBundleIsKept(t *testing.T) {
 	}
 }
 
-func bundle(t *testing.T) []byte {
+func aBundle(t *testing.T) []byte {
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
 	if _, err := w.Write([]byte("state")); err != nil {
