@@ -49,7 +49,7 @@ func (c *call) waitFor(ctx context.Context, w *waiting) error {
 			where = next
 			report("waiting "+where, time.Since(w.began))
 		}
-		pause(ctx, c.pace)
+		cli.Pause(ctx, c.pace)
 	}
 }
 
@@ -99,7 +99,7 @@ func (c *call) lookAtHub(ctx context.Context, w *waiting) (next string, err erro
 func (c *call) progressReporter() func(text string, took time.Duration) {
 	size, isTerminal := cli.Terminal(c.out)
 	if !isTerminal || c.output != "" {
-		n := &view.Notes{W: c.err}
+		n := &cli.Notes{W: c.err}
 		return func(text string, _ time.Duration) { n.Note(text) }
 	}
 	s := cli.NewScreen(c.out, size)
@@ -129,12 +129,4 @@ func (c *call) unfinished(ctx context.Context, where, goesOn string) error {
 		return cli.Errorf(cli.Undone, "not done after %v: %s. %s", c.timeout, where, goesOn)
 	}
 	return cli.Errorf(cli.Undone, "interrupted: %s. %s", where, goesOn)
-}
-
-// pause waits for d, or until ctx is done.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }

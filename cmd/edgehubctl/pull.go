@@ -69,7 +69,7 @@ func (c *call) followPull(ctx context.Context, pod types.NamespacedName) error {
 			return err
 		}
 		f.view.Note(brokenOff(err) + "; the pull goes on when it does")
-		pause(ctx, c.pace)
+		cli.Pause(ctx, c.pace)
 	}
 }
 

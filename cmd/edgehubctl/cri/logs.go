@@ -120,7 +120,7 @@ func (n *Node) follow(ctx context.Context, f follower) error {
 			fmt.Fprintf(f.notes, "Pod %s has left this node\n", f.pod)
 			return nil
 		}
-		pause(ctx, n.pace)
+		cli.Pause(ctx, n.pace)
 	}
 	return nil
 }
@@ -146,11 +146,3 @@ func (n *Node) next(ctx context.Context, f *follower) (gone bool, err error) {
 
 // title is a at the beginning of a line.
 func title(a app) string { return "C" + a.String()[1:] }
-
-// pause waits for d, or until ctx is done.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}

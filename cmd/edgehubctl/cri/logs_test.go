@@ -188,7 +188,7 @@ func (b *buffer) await(t *testing.T, want string) {
 		if got == want {
 			return
 		}
-		pause(t.Context(), time.Millisecond)
+		cli.Pause(t.Context(), time.Millisecond)
 	}
 	t.Fatalf("got %q, want %q", got, want)
 }

@@ -127,7 +127,7 @@ func (n *Node) awaitSuccessor(ctx context.Context, a app, notes io.Writer) error
 		case next != nil && next.State == runtimeapi.ContainerState_CONTAINER_EXITED:
 			return cli.Errorf(cli.Broken, "%s was started again and has ended; edgehubctl logs %s -c %s shows why", a, a.pod, a.name)
 		}
-		pause(ctx, n.pace)
+		cli.Pause(ctx, n.pace)
 	}
 	return cli.Errorf(cli.Undone, "not waited for: %s has stopped, and kubelet has not started it again yet: after many restarts it waits up to 5 minutes", a)
 }

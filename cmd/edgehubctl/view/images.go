@@ -36,15 +36,14 @@ func imagesNow(pod *corev1.Pod) []ImageChange {
 	return out
 }
 
-// imagesAfter adds the images after an upgrade of pod to revision. The controller has written
-// them on the pod; where it has not, an image that is pulled ahead is matched by its
-// repository, and others are unknown.
-func imagesAfter(now []ImageChange, pod *corev1.Pod, revision string, pull *api.ImagePull) []ImageChange {
+// imagesAfter adds the images after an upgrade of pod to revision, which the controller has written on the pod; where it has not,
+// they are unknown.
+func imagesAfter(now []ImageChange, pod *corev1.Pod, revision string) []ImageChange {
 	if target, ok, err := api.TargetOf(pod); ok && err == nil && target.Revision == revision {
 		return imagesOfTarget(now, target)
 	}
 	for i := range now {
-		now[i].AfterUpgrade = pulledFor(now[i].Now, pull)
+		now[i].AfterUpgrade = nil
 	}
 	return now
 }
@@ -87,19 +86,6 @@ func imagesOfTarget(now []ImageChange, target api.Target) []ImageChange {
 		}
 	}
 	return append(now, after...)
-}
-
-func pulledFor(image string, pull *api.ImagePull) *string {
-	if pull == nil {
-		return nil
-	}
-	repository, _ := splitImage(image)
-	for i := range pull.Images {
-		if r, _ := splitImage(pull.Images[i].Image); r == repository {
-			return &pull.Images[i].Image
-		}
-	}
-	return nil
 }
 
 // splitImage splits an image into its repository and its version: the tag, the digest or

@@ -76,7 +76,7 @@ func PodOf(pod *corev1.Pod, pulls []api.ImagePull) Pod {
 	if !*r.NeedsUpgrade {
 		return r
 	}
-	r.TargetRevision = revision
+	r.TargetRevision, r.Images = revision, imagesAfter(r.Images, pod, revision)
 	if target, ok, err := api.TargetOf(pod); ok && err == nil && target.Revision == revision {
 		r.Blocked = target.Blocked
 	}
@@ -85,12 +85,10 @@ func PodOf(pod *corev1.Pod, pulls []api.ImagePull) Pod {
 	}
 	i := slices.IndexFunc(pulls, func(p api.ImagePull) bool { return p.UID == string(pod.UID) && p.Revision == revision })
 	if i < 0 {
-		r.Images = imagesAfter(r.Images, pod, revision, nil)
 		r.addCondition(api.Condition(pod, api.ImageCondition))
-		return r
+	} else {
+		r.addPull(&pulls[i])
 	}
-	r.Images = imagesAfter(r.Images, pod, revision, &pulls[i])
-	r.addPull(&pulls[i])
 	return r
 }
 

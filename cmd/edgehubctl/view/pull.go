@@ -24,32 +24,18 @@ func NewPullView(out, errs io.Writer, asJSON bool) PullView {
 	size, isTerminal := cli.Terminal(out)
 	switch {
 	case asJSON:
-		return &jsonView{Notes: Notes{W: errs}, states: Notes{W: out}}
+		return &jsonView{Notes: cli.Notes{W: errs}, states: cli.Notes{W: out}}
 	case isTerminal:
 		return &pictureView{screen: cli.NewScreen(out, size), size: size, meters: meters{}}
 	default:
-		return &lineView{Notes: Notes{W: errs}, out: out, said: map[string]string{}}
-	}
-}
-
-// Notes prints a line unless it repeats the one before.
-type Notes struct {
-	W    io.Writer
-	last string
-}
-
-// Note prints text, if there is any.
-func (n *Notes) Note(text string) {
-	if text != "" && text != n.last {
-		fmt.Fprintln(n.W, text)
-		n.last = text
+		return &lineView{Notes: cli.Notes{W: errs}, out: out, said: map[string]string{}}
 	}
 }
 
 // jsonView prints each change on a line of its own, as the hub sends it.
 type jsonView struct {
-	Notes
-	states Notes
+	cli.Notes
+	states cli.Notes
 }
 
 func (v *jsonView) Show(s *api.ImagePull, _ time.Time) {
@@ -91,7 +77,7 @@ func (v *pictureView) draw() {
 
 // lineView prints a line when an image's state changes, and at each tenth of its bytes.
 type lineView struct {
-	Notes
+	cli.Notes
 	out  io.Writer
 	said map[string]string // about each image
 }

@@ -16,6 +16,9 @@ import (
 // Verb is the argument with which a shell's script calls the program, followed by the words up to the cursor. The shell offers
 // what the program prints, one a line. The scripts hold no names of commands and flags, so they need no update with the program,
 // and never evaluate what is typed.
+//
+// Cobra's completion would be 106 lines less and 0.23 MB more in each program. Its script for bash runs what stands in $() on the
+// line when TAB is pressed, and needs the package bash-completion; and behind a flag with a value, cobra finds no command.
 const Verb = "__complete"
 
 // timeout is how long a person waits for names that have to be fetched.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/pflag"
 )
@@ -87,4 +88,12 @@ func Main(name string, run func(ctx context.Context, args []string) error) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return Finish(os.Stderr, name, run(ctx, os.Args[1:]))
+}
+
+// Pause waits for d, or until ctx is done.
+func Pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
 }

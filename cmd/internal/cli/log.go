@@ -1,5 +1,3 @@
-// Package cli is what the programs of this module have in common: flags of logging, the version, the completion of command
-// lines, and tables and texts for terminals. Nothing outside of cmd imports it.
 package cli
 
 import (

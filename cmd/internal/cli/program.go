@@ -1,3 +1,6 @@
+// Package cli is what the programs of this module have in common: commands with help, completion and exit codes (program.go), flags
+// of programs without commands (flags.go) and of logging, the version, and tables, texts and screens for terminals. Nothing outside
+// of cmd imports it.
 package cli
 
 import (

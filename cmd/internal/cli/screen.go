@@ -89,3 +89,17 @@ func cut(s string, width int) string {
 	const more = "..."
 	return start(s, width-len(more)) + more
 }
+
+// Notes prints a line unless it repeats the one before.
+type Notes struct {
+	W    io.Writer
+	last string
+}
+
+// Note prints text, if there is any.
+func (n *Notes) Note(text string) {
+	if text != "" && text != n.last {
+		fmt.Fprintln(n.W, text)
+		n.last = text
+	}
+}

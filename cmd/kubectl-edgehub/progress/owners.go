@@ -115,13 +115,13 @@ func (r *Report) ownerLines(width int) string {
 // defaultWidth is that of most terminals.
 const defaultWidth = 80
 
-// fitting is first with as many, up to maxNames, as fit into width, one at least.
+// fitting is cli.First with as many, up to maxNames, as fit into width, one at least.
 func fitting(list []string, width int) string {
 	n := maxNames
-	for n > 1 && utf8.RuneCountInString(first(list, n, len(list))) > width {
+	for n > 1 && utf8.RuneCountInString(cli.First(list, n, len(list))) > width {
 		n--
 	}
-	return first(list, n, len(list))
+	return cli.First(list, n, len(list))
 }
 
 // countOwners counts the decisions of owners in a few words, "" for none.

@@ -46,7 +46,7 @@ func (o ViewOptions) picture(r *Report, width int) string {
 
 // jsonView prints one report over many lines, or each change on one line.
 func jsonView(w io.Writer, lines bool) View {
-	last := ""
+	changes := cli.Notes{W: w}
 	return func(r *Report) {
 		b, err := json.Marshal(r)
 		if !lines {
@@ -55,24 +55,20 @@ func jsonView(w io.Writer, lines bool) View {
 		if err != nil {
 			panic("encode report: " + err.Error()) // strings, numbers, and maps and lists of them
 		}
-		if s := string(b); s != last {
-			fmt.Fprintln(w, s)
-			last = s
-		}
+		changes.Note(string(b))
 	}
 }
 
 // logView prints a line for each change, and with nodes one for each node that has changed.
 func logView(w io.Writer, nodes bool) View {
-	last := ""
-	rows := map[string]string{}
+	changes, rows := cli.Notes{W: w}, map[string]*cli.Notes{}
 	return func(r *Report) {
 		if nodes {
 			for _, n := range r.Nodes {
-				if row := strings.Join(n.row(), " "); row != rows[n.name(r)] {
-					fmt.Fprintln(w, row)
-					rows[n.name(r)] = row
+				if rows[n.name(r)] == nil {
+					rows[n.name(r)] = &cli.Notes{W: w}
 				}
+				rows[n.name(r)].Note(strings.Join(n.row(), " "))
 			}
 		}
 		s := string(r.State) + ": " + r.Message
@@ -82,10 +78,7 @@ func logView(w io.Writer, nodes bool) View {
 		for _, warning := range r.Warnings {
 			s += "; warning: " + warning
 		}
-		if s = cli.OneLine(s); s != last {
-			fmt.Fprintln(w, s)
-			last = s
-		}
+		changes.Note(cli.OneLine(s))
 	}
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"unicode"
@@ -70,6 +71,16 @@ func wrapped(text string, width int) []string {
 		}
 	}
 	return append(lines, line)
+}
+
+// First joins the first n of a list of total entries, which may be longer than list, and counts the others.
+func First(list []string, n, total int) string {
+	n = min(len(list), n)
+	s := strings.Join(list[:n], ", ")
+	if more := total - n; more > 0 {
+		s += fmt.Sprintf(" and %d more", more)
+	}
+	return s
 }
 
 // Joined returns the parts that are not empty, with commas between them.
