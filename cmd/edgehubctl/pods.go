@@ -46,11 +46,9 @@ func pods(ctx context.Context, c *call) error {
 }
 
 func (c *call) podTable(pods []view.Pod) string {
-	text := ""
+	text := view.PodTable(pods, time.Now(), c.width())
 	if c.output == wide {
 		text = view.WidePodTable(pods, time.Now())
-	} else {
-		text = view.PodTable(pods, time.Now(), c.width())
 	}
 	for i := range pods {
 		if p := &pods[i]; p.Blocked != "" {
