@@ -149,7 +149,7 @@ func (c *call) pullFirst(ctx context.Context, pod types.NamespacedName) error {
 // requestPull returns false for a hub that pulls no images ahead.
 func (c *call) requestPull(ctx context.Context, pod types.NamespacedName) (bool, error) {
 	answer, err := c.hub.Ask(ctx, http.MethodPost, api.ImagePullPath(pod.Namespace, pod.Name))
-	if r, ok := errors.AsType[*hubclient.APIError](err); ok && (r.Code == http.StatusNotImplemented || r.Code == http.StatusMethodNotAllowed) {
+	if r, ok := errors.AsType[*hubclient.APIError](err); ok && r.Code == http.StatusNotImplemented {
 		return false, nil
 	}
 	if err != nil {
