@@ -86,14 +86,11 @@ func (v *lineView) Show(s *api.ImagePull, now time.Time) {
 	for _, i := range s.Images {
 		// The time until the next attempt is not part of kind: it changes each second.
 		kind := strings.Join([]string{string(i.State), fmt.Sprint(i.Attempts), i.LastError}, " ")
-		line := Describe(&i, now)
 		if i.State == api.Pulling && i.BytesTotal > 0 {
-			n := cli.Percent(i.BytesDone, i.BytesTotal)
-			kind += fmt.Sprint(n / 10)
-			line += fmt.Sprintf(", %d%%, %s", n, cli.BytesOf(i.BytesDone, i.BytesTotal))
+			kind += fmt.Sprint(cli.Percent(i.BytesDone, i.BytesTotal) / 10)
 		}
 		if v.said[i.Image] != kind {
-			fmt.Fprintf(v.out, "%s: %s\n", i.Image, line)
+			fmt.Fprintf(v.out, "%s: %s\n", i.Image, describeAll(&i, now))
 			v.said[i.Image] = kind
 		}
 	}
@@ -219,6 +216,14 @@ func Describe(i *api.Image, now time.Time) string {
 	default:
 		return strings.ToLower(string(i.State))
 	}
+}
+
+// describeAll is Describe with how many bytes of an image are there.
+func describeAll(i *api.Image, now time.Time) string {
+	if i.State != api.Pulling || i.BytesTotal == 0 {
+		return Describe(i, now)
+	}
+	return fmt.Sprintf("%s, %d%%, %s", Describe(i, now), cli.Percent(i.BytesDone, i.BytesTotal), cli.BytesOf(i.BytesDone, i.BytesTotal))
 }
 
 func attempt(i *api.Image) string {

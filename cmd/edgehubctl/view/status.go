@@ -145,11 +145,7 @@ func pullTable(pulls []api.ImagePull, now time.Time, width int) string {
 	var rows [][]string
 	for _, p := range pulls {
 		for _, i := range p.Images {
-			state := Describe(&i, now)
-			if i.State == api.Pulling && i.BytesTotal > 0 {
-				state = cli.Joined(state, fmt.Sprintf("%d%%", cli.Percent(i.BytesDone, i.BytesTotal)), cli.BytesOf(i.BytesDone, i.BytesTotal))
-			}
-			rows = append(rows, []string{p.Namespace + "/" + p.Pod, p.Revision, i.Image, state})
+			rows = append(rows, []string{p.Namespace + "/" + p.Pod, p.Revision, i.Image, describeAll(&i, now)})
 		}
 	}
 	if text := cli.Table([]string{"POD", "REVISION", "IMAGE", "STATE"}, rows, 0); width == 0 || cli.Columns(text) <= width {

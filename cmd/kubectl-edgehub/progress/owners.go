@@ -97,19 +97,24 @@ func (r *Report) ownerLines(width int) string {
 		indent = "    " // as wide as a mark of the bar
 	}
 	var out strings.Builder
-	for _, d := range decisions {
-		var nodes []string
-		for i := range r.Nodes {
-			if n := &r.Nodes[i]; d.is(&n.Owner) {
-				nodes = append(nodes, strings.TrimSpace(n.name(r)+" "+d.detail(&n.Owner)))
-			}
-		}
-		if len(nodes) > 0 {
-			head := indent + countLine(d.label, len(nodes)) + "  "
+	for i := range decisions {
+		if nodes := r.decided(i); len(nodes) > 0 {
+			head := indent + countLine(decisions[i].label, len(nodes)) + "  "
 			out.WriteString(head + fitting(nodes, cmp.Or(width, defaultWidth)-len(head)) + "\n")
 		}
 	}
 	return out.String()
+}
+
+// decided returns the nodes whose owner has made a decision, with its detail.
+func (r *Report) decided(decision int) (nodes []string) {
+	d := decisions[decision]
+	for i := range r.Nodes {
+		if n := &r.Nodes[i]; d.is(&n.Owner) {
+			nodes = append(nodes, strings.TrimSpace(n.name(r)+" "+d.detail(&n.Owner)))
+		}
+	}
+	return nodes
 }
 
 // defaultWidth is that of most terminals.
@@ -127,14 +132,8 @@ func fitting(list []string, width int) string {
 // countOwners counts the decisions of owners in a few words, "" for none.
 func (r *Report) countOwners() string {
 	var out []string
-	for _, d := range decisions {
-		count := 0
-		for i := range r.Nodes {
-			if d.is(&r.Nodes[i].Owner) {
-				count++
-			}
-		}
-		if count > 0 {
+	for i, d := range decisions {
+		if count := len(r.decided(i)); count > 0 {
 			out = append(out, fmt.Sprintf("%d %s", count, d.label))
 		}
 	}
