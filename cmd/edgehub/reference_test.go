@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +28,10 @@ func TestFlagsReference(t *testing.T) {
 	} {
 		if err := reference.Check("flags.md", section, reference.Flags(fs)); err != nil {
 			t.Error(err)
+		}
+		var text bytes.Buffer
+		if fs.SetOutput(&text); !errors.Is(fs.Parse([]string{"--help"}), pflag.ErrHelp) || !strings.Contains(text.String(), "Flags:\n      --") {
+			t.Errorf("the help of %s is %q", section, text.String())
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -20,7 +19,7 @@ func NewFlags(command string, help fs.FS) *pflag.FlagSet {
 		if err != nil {
 			panic("read the help: " + err.Error()) // it is part of the program
 		}
-		fmt.Fprintf(os.Stderr, "%s\nFlags:\n%s", text, flags.FlagUsages())
+		fmt.Fprintf(flags.Output(), "%s\nFlags:\n%s", text, flags.FlagUsages())
 	}
 	return flags
 }
