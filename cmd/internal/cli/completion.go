@@ -53,9 +53,9 @@ func (p *Program) candidates(ctx context.Context, before []string, typed string)
 		}
 	}
 	words := p.Flags.Args()
-	c, err := &Command{}, error(nil)
+	var c *Command // nil if it is not known
 	if len(words) > 0 {
-		c, err = p.find(words[0])
+		c, _ = p.find(words[0])
 	}
 	switch {
 	case strings.HasPrefix(typed, "-"):
@@ -64,7 +64,7 @@ func (p *Program) candidates(ctx context.Context, before []string, typed string)
 		return append(p.names(), "help")
 	case words[0] == "help" && len(words) == 1:
 		return p.names()
-	case err != nil || c.Args == nil:
+	case c == nil || c.Args == nil:
 		return nil
 	}
 	return c.Args(ctx, words[1:], typed)
@@ -74,7 +74,7 @@ func (p *Program) candidates(ctx context.Context, before []string, typed string)
 func (p *Program) flagsOf(c *Command) []string {
 	var names []string
 	p.Flags.VisitAll(func(f *pflag.Flag) {
-		if c == nil || c.Name == "" || p.takes(c, f.Name) {
+		if c == nil || p.takes(c, f.Name) {
 			names = append(names, "--"+f.Name)
 		}
 	})

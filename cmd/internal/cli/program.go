@@ -43,8 +43,8 @@ type Command struct {
 	Run  func(ctx context.Context, args []string) error
 }
 
-// NewProgram returns a program without commands but completion, with --help, --version and the flags that add defines. People
-// call it by typed. help has the text NAME.txt for the program and for each command. usageCode is the exit code for a wrong
+// NewProgram returns a program with the flags that add defines, --help and --version, to which the caller adds commands. People
+// call it by typed. help has the text help/NAME.txt for the program and for each command. usageCode is the exit code for a wrong
 // command line.
 func NewProgram(name, typed string, help fs.FS, usageCode int, add func(*pflag.FlagSet)) *Program {
 	p := &Program{name: name, typed: typed, help: help, usageCode: usageCode, Flags: pflag.NewFlagSet(name, pflag.ContinueOnError)}
