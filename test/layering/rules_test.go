@@ -218,7 +218,7 @@ var chosen = map[string]dependency{
 	"gopkg.in/evanphx/json-patch.v4":         {only: []string{"cache/patch"}},       // the one apimachinery itself patches with
 	"golang.org/x/sync":                      {},
 	"golang.org/x/sys":                       {only: []string{"proxy/upstream/liveness", "hub/peer", "imagepull/engine/daemon", "cmd/edgehub/install/firewall"}}, // how long the kernel waits for an acknowledgement; whose socket it is; network namespaces of pods
-	"golang.org/x/term":                      {only: []string{"cmd/internal", "cmd/edgehubctl", "cmd/edgehubctl/cri"}},                                                                 // whether somebody watches, and how wide the window is
+	"golang.org/x/term":                      {only: []string{"cmd/internal", "cmd/edgehubctl", "cmd/edgehubctl/cri"}},                                           // whether somebody watches, and how wide the window is
 
 	// To speak with containerd and with registries as CRI does.
 	"github.com/containerd/containerd/v2":           {only: engineLayers},                                                                                                         // its client, and the resolver that reads certs.d
