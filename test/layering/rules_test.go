@@ -20,15 +20,10 @@ var layers = map[string][]string{
 	"cmd/edgehub/install/files":     {"cache/durable"},
 	"cmd/edgehub/install/systemctl": {},
 	"cmd/edgehub-controller":        {"cmd/internal", "controller", "controller/autonomy"},
-	"cmd/edgehubctl":                {"cmd/edgehubctl/bundlefile", "cmd/edgehubctl/container", "cmd/edgehubctl/cri", "cmd/edgehubctl/helptext", "cmd/edgehubctl/hubclient", "cmd/edgehubctl/podview", "cmd/edgehubctl/pullview", "cmd/edgehubctl/statusview", "cmd/internal", "ota/api"},
-	"cmd/edgehubctl/bundlefile":     {},
-	"cmd/edgehubctl/helptext":       {},
+	"cmd/edgehubctl":                {"cmd/edgehubctl/cri", "cmd/edgehubctl/hubclient", "cmd/edgehubctl/view", "cmd/internal", "ota/api"},
 	"cmd/edgehubctl/hubclient":      {"cmd/internal", "ota/api"},
-	"cmd/edgehubctl/podview":        {"cmd/internal", "ota/api"},                                                      // it describes, and sends no requests
-	"cmd/edgehubctl/pullview":       {"cmd/edgehubctl/podview", "cmd/internal", "ota/api"},                            // as above
-	"cmd/edgehubctl/statusview":     {"cmd/edgehubctl/podview", "cmd/edgehubctl/pullview", "cmd/internal", "ota/api"}, // as above
-	"cmd/edgehubctl/container":      {"cmd/edgehubctl/cri", "cmd/internal"},
-	"cmd/edgehubctl/cri":            {}, // it asks containerd, and neither hub nor cloud
+	"cmd/edgehubctl/view":           {"cmd/internal", "ota/api"}, // it describes, and sends no requests
+	"cmd/edgehubctl/cri":            {"cmd/internal"},            // it asks containerd, and neither hub nor cloud
 	"cmd/kubectl-edgehub":           {"cmd/internal", "controller/autonomy", "controller/daemonset", "controller/rollout", "controller/workload", "ota/api"},
 	"cmd/internal":                  {},
 	"hub": {
@@ -204,7 +199,7 @@ var chosen = map[string]dependency{
 	"gopkg.in/evanphx/json-patch.v4":         {only: []string{"cache/patch"}},       // the one apimachinery itself patches with
 	"golang.org/x/sync":                      {},
 	"golang.org/x/sys":                       {only: []string{"proxy/upstream/liveness", "hub/peer", "imagepull/engine/daemon", "cmd/edgehub/install/firewall"}}, // how long the kernel waits for an acknowledgement; whose socket it is; network namespaces of pods
-	"golang.org/x/term":                      {only: []string{"cmd/internal", "cmd/edgehubctl/container", "cmd/edgehubctl/cri"}},                                 // whether somebody watches, and how wide the window is
+	"golang.org/x/term":                      {only: []string{"cmd/internal", "cmd/edgehubctl", "cmd/edgehubctl/cri"}},                                           // whether somebody watches, and how wide the window is
 
 	// To speak with containerd and with registries as CRI does.
 	"github.com/containerd/containerd/v2":           {only: engineLayers},                                                                                                                          // its client, and the resolver that reads certs.d
