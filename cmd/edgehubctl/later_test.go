@@ -111,6 +111,22 @@ func (h *fakeHub) interrupted(t *testing.T, method, path string, args ...string)
 	return result{code, out.String(), errs.String()}
 }
 
+// The hub has begun to answer: it may have done what was asked.
+func TestAnInterruptedAnswer(t *testing.T) {
+	h, ctx := newFakeHub(t), t.Context()
+	ctx, interrupt := context.WithCancel(ctx)
+	h.on("GET", "/pods", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte("{"))
+		w.(http.Flusher).Flush() //nolint:forcetypeassert // net/http's
+		interrupt()
+		<-r.Context().Done()
+	})
+	var out, errs strings.Builder
+	if code := run(ctx, []string{"--address", h.address, "pods"}, &out, &errs, hurried()); code != cli.Undone {
+		t.Errorf("exit code %d, want %d: %s", code, cli.Undone, errs.String())
+	}
+}
+
 func TestAnInterruptedUpgrade(t *testing.T) {
 	hub := func() *fakeHub {
 		return newFakeHub(t).on("POST", pullOf, answersWith(200, "asked")).on("POST", upgradeOf, answersWith(202, queuedText)).on("GET", "/pods", podList(old()))

@@ -98,6 +98,9 @@ func prepare(ctx context.Context, o *Options, given func(string) bool, earlier *
 		return nil, c.result()
 	}
 	p.cloud = cloud
+	if earlier != nil && o.ProxyPort == plainPort && !given("proxy-port") {
+		c.warn("the plain port %d stays open for the node's own programs; --proxy-port=0 closes it", plainPort)
+	}
 	if p.proxy {
 		c.warn("kubelet is started with a proxy (%s): the hub gets the same, by %s", strings.Join(names(k.Proxy), ", "), envFile)
 	}

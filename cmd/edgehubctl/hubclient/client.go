@@ -150,7 +150,11 @@ func (h *Client) whole(ctx context.Context, method, path string) (body []byte, c
 	}
 	defer response.Body.Close()
 	if body, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer+1)); err != nil {
-		return nil, 0, nil, &UnreachableError{h.address, fmt.Errorf("its answer broke off: %w", err)}
+		err = &UnreachableError{h.address, fmt.Errorf("its answer broke off: %w", err)}
+		if errors.Is(ctx.Err(), context.Canceled) { // it may have done what was asked
+			err = &cli.Error{Code: cli.Undone, Err: err}
+		}
+		return nil, 0, nil, err
 	}
 	if len(body) > maxAnswer {
 		return nil, 0, nil, fmt.Errorf("%s %s: what answers on %s is no hub: it sends more than %d MiB", method, path, h.address, maxAnswer>>20)

@@ -91,7 +91,7 @@ func (p *Program) Run(ctx context.Context, args []string, out, errs io.Writer) i
 	var text strings.Builder
 	code := Finish(&text, "error", p.dispatch(ctx, args, out))
 	if text.Len() > 0 {
-		fmt.Fprintln(errs, strings.Join(strings.Fields(text.String()), " "))
+		fmt.Fprintln(errs, OneLine(strings.TrimSpace(text.String())))
 	}
 	return code
 }
