@@ -141,7 +141,7 @@ func (s *server) setOfflineSince(w http.ResponseWriter) {
 }
 
 // watchPods writes a line of JSON for each event, as an apiserver does, until the caller is gone or does not
-// read, its timeout is over, or the hub stops.
+// read, is too far behind, its timeout is over, or the hub stops.
 func (s *server) watchPods(w http.ResponseWriter, r *http.Request, query *nodepods.Query) error {
 	select {
 	case s.watches <- struct{}{}:

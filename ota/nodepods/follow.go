@@ -16,36 +16,47 @@ type Event struct {
 	Object *corev1.Pod     `json:"object"`
 }
 
-// Follow calls send with the pods that a caller wants, as ADDED, once they are known, and then with what changes, until
-// ctx ends or send returns false. A pod that does not match any more is DELETED. Objects are the caller's own. It
-// returns an error only if Run has ended.
+// maxBehind is how many changes a caller of Follow may be behind.
+const maxBehind = 1024
+
+// Follow calls send with the pods that a caller wants, as ADDED, once they are known, and then with what
+// changes, until ctx ends, send returns false, or the caller is maxBehind changes behind: what waits for it is
+// bounded. A pod that does not match any more is DELETED. Objects are the caller's own. It returns an error only if Run
+// has ended.
 func (p *Pods) Follow(ctx context.Context, wanted *Query, send func(Event) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	f := follower{wanted: wanted, gone: ctx.Done(), events: make(chan Event)}
+	f := follower{wanted: wanted, leave: cancel, events: make(chan Event, len(p.All())+maxBehind)}
 	handle, err := p.informer.AddEventHandler(f)
 	if err != nil {
+		cancel()
 		return err
 	}
-	defer func() { _ = p.informer.RemoveEventHandler(handle) }() // fails only if Run has ended
+	defer func() { cancel(); _ = p.informer.RemoveEventHandler(handle) }() // fails only if Run has ended
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case e := <-f.events:
-			if !send(e) {
+			if ctx.Err() != nil || !send(e.own()) { // one before it may be missing
 				return nil
 			}
 		}
 	}
 }
 
-// follower is one call of Follow. The informer calls it from a goroutine of its own, with all pods first, and keeps
-// what is still to come while that waits for the caller.
+// own returns an event whose object is the caller's.
+func (e Event) own() Event {
+	e.Object = e.Object.DeepCopy()                                     // even to encode a quantity writes into it
+	e.Object.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"} // decoding leaves it out
+	return e
+}
+
+// follower is one call of Follow. The informer calls it from a goroutine of its own, with all pods first. It must not
+// block: the informer would keep what is still to come without bound.
 type follower struct {
 	wanted *Query
-	gone   <-chan struct{} // closed when nobody reads events any more
-	events chan Event
+	leave  func()
+	events chan Event // with the informer's objects
 }
 
 // OnAdd implements cache.ResourceEventHandler.
@@ -89,10 +100,9 @@ func (f follower) OnDelete(object any) {
 }
 
 func (f follower) emit(kind watch.EventType, pod *corev1.Pod) {
-	pod = pod.DeepCopy()                                          // even to encode a quantity writes into it
-	pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"} // decoding leaves it out
 	select {
 	case f.events <- Event{kind, pod}:
-	case <-f.gone:
+	default:
+		f.leave()
 	}
 }

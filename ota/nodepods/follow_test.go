@@ -8,7 +8,9 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -186,6 +188,70 @@ func TestFollow(t *testing.T) {
 			t.Errorf("it lists %q", c.selects)
 		}
 	})
+}
+
+// What waits for a caller that reads slowly is bounded, and no change is left out before others.
+func TestACallerThatIsFarBehindIsLeft(t *testing.T) {
+	for name, tt := range map[string]struct{ changes, most int }{
+		"it catches up": {changes: 1000, most: 1001},
+		"it is left":    {changes: 2000, most: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onNode(t, func(ctx context.Context, c *cloud, pods *nodepods.Pods, all *sync.WaitGroup) {
+				q, err := nodepods.ParseQuery("watch=true")
+				if err != nil {
+					t.Fatal(err)
+				}
+				var got []string
+				reads := make(chan struct{})
+				var over atomic.Bool
+				all.Go(func() {
+					defer over.Store(true)
+					if err := pods.Follow(ctx, &q, func(e nodepods.Event) bool {
+						got = append(got, e.Object.ResourceVersion)
+						<-reads
+						return true
+					}); err != nil {
+						t.Error(err)
+					}
+				})
+				c.lists <- list("10", pod("a", "1", "10"))
+				synctest.Wait()
+				for i := range tt.changes {
+					c.sends(watch.Modified, pod("a", "1", strconv.Itoa(11+i)))
+				}
+				close(reads)
+				synctest.Wait()
+				if want := tt.changes != len(got)-1; over.Load() != want {
+					t.Errorf("after %d changes and %d lines it is over: %v", tt.changes, len(got), over.Load())
+				}
+				if len(got) != tt.most || got[len(got)-1] != strconv.Itoa(9+len(got)) {
+					t.Errorf("it got %d lines, the last is %s", len(got), got[len(got)-1])
+				}
+			})
+		})
+	}
+}
+
+func TestACallerLeavesWhileTheHubStops(t *testing.T) {
+	onNode(t, func(ctx context.Context, c *cloud, pods *nodepods.Pods, all *sync.WaitGroup) {
+		q, err := nodepods.ParseQuery("watch=true")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() {
+			if err := pods.Follow(context.WithoutCancel(ctx), &q, func(nodepods.Event) bool {
+				<-ctx.Done()
+				time.Sleep(time.Second)
+				return false
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+		c.lists <- list("10", pod("a", "1", "10"))
+		synctest.Wait()
+		c.sends(watch.Modified, pod("a", "1", "11"))
+	}) // which waits for both
 }
 
 // got checks what the caller got since the last time.
