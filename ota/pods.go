@@ -15,7 +15,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota/nodepods"
 )
 
-// maxWatches is how many callers may follow the pods at a time. Each may keep what changes until it has read that.
+// maxWatches is how many callers may follow the pods at a time. What changes is kept for each until it has read that, within bounds.
 const maxWatches = 16
 
 // listEvery is how often the pods are listed at most, after listsAtOnce: any user of the node may ask, and a list has
@@ -167,8 +167,7 @@ func (s *server) watchPods(w http.ResponseWriter, r *http.Request, query *nodepo
 		}
 	}
 	out := newLines(w)
-	out.begin()
-	if s.Followed.Follow(ctx, query, func(e nodepods.Event) bool { return out.write(e) }) != nil && out.empty {
+	if s.Followed.Follow(ctx, query, out.begin, func(e nodepods.Event) bool { return out.write(e) }) != nil {
 		return s.watchStops()
 	}
 	return nil

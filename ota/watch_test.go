@@ -25,12 +25,13 @@ import (
 // watched is a cloud with the pod web-1 whose watches the test feeds, and the API in front of it, whose connections are
 // in memory, for time that is simulated.
 type watched struct {
-	api     *API
-	client  *http.Client
-	offered chan net.Conn
-	events  chan string // one, of the watch that is open
-	note    string      // of the pod in the list
-	lists   int
+	api      *API
+	client   *http.Client
+	offered  chan net.Conn
+	events   chan string // one, of the watch that is open
+	note     string      // of the pod in the list
+	lists    int
+	unfollow func() // ends what follows the pods
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)
@@ -56,7 +57,8 @@ func newWatched(t *testing.T, http2 bool, note string) *watched {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var following sync.WaitGroup
 	following.Go(func() { followed.Run(ctx, func([]*corev1.Pod) {}) })
-	t.Cleanup(func() { cancel(); following.Wait() })
+	w.unfollow = func() { cancel(); following.Wait() }
+	t.Cleanup(w.unfollow)
 	offline := func() (bool, time.Time) { return false, heldUntil }
 	if w.api, err = New(Options{NodeName: "node-1", Pods: pods, Followed: followed, Cloud: offline}); err != nil {
 		t.Fatal(err)
@@ -214,6 +216,20 @@ func TestAWatchOfPodsEnds(t *testing.T) {
 		}
 		if res := w.open(t, ""); res.StatusCode != http.StatusServiceUnavailable {
 			t.Errorf("a watch that comes while the hub stops: %s", res.Status)
+		}
+	})
+}
+
+// The hub may have stopped to follow its pods before it says so.
+func TestAWatchOfPodsThatNobodyFollowsIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatched(t, false, "")
+		expectNext(t, json.NewDecoder(w.open(t, "").Body), "ADDED Pod web-1@7")
+		w.unfollow()
+		res := w.open(t, "")
+		text, err := io.ReadAll(res.Body)
+		if err != nil || res.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(text), "the hub is stopping") {
+			t.Errorf("%s: %s, %v", res.Status, text, err)
 		}
 	})
 }

@@ -22,8 +22,8 @@ const maxBehind = 1024
 // Follow calls send with the pods that a caller wants, as ADDED, once they are known, and then with what
 // changes, until ctx ends, send returns false, or the caller is maxBehind changes behind: what waits for it is
 // bounded. A pod that does not match any more is DELETED. Objects are the caller's own. It returns an error only if Run
-// has ended.
-func (p *Pods) Follow(ctx context.Context, wanted *Query, send func(Event) bool) error {
+// has ended, and calls ready if it has not.
+func (p *Pods) Follow(ctx context.Context, wanted *Query, ready func(), send func(Event) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	f := follower{wanted: wanted, leave: cancel, events: make(chan Event, len(p.All())+maxBehind)}
 	handle, err := p.informer.AddEventHandler(f)
@@ -32,6 +32,7 @@ func (p *Pods) Follow(ctx context.Context, wanted *Query, send func(Event) bool)
 		return err
 	}
 	defer func() { cancel(); _ = p.informer.RemoveEventHandler(handle) }() // fails only if Run has ended
+	ready()
 	for {
 		select {
 		case <-ctx.Done():

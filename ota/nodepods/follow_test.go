@@ -105,7 +105,7 @@ func (c *caller) follow(t *testing.T, pods *nodepods.Pods, query string, most in
 		t.Fatal(err)
 	}
 	return func(ctx context.Context) {
-		c.err = pods.Follow(ctx, &q, func(e nodepods.Event) bool {
+		c.err = pods.Follow(ctx, &q, func() {}, func(e nodepods.Event) bool {
 			if e.Object.Kind != "Pod" || e.Object.APIVersion != "v1" {
 				t.Errorf("the object is a %s of %q", e.Object.Kind, e.Object.APIVersion)
 			}
@@ -207,7 +207,7 @@ func TestACallerThatIsFarBehindIsLeft(t *testing.T) {
 				var over atomic.Bool
 				all.Go(func() {
 					defer over.Store(true)
-					if err := pods.Follow(ctx, &q, func(e nodepods.Event) bool {
+					if err := pods.Follow(ctx, &q, func() {}, func(e nodepods.Event) bool {
 						got = append(got, e.Object.ResourceVersion)
 						<-reads
 						return true
@@ -240,7 +240,7 @@ func TestACallerLeavesWhileTheHubStops(t *testing.T) {
 			t.Fatal(err)
 		}
 		all.Go(func() {
-			if err := pods.Follow(context.WithoutCancel(ctx), &q, func(nodepods.Event) bool {
+			if err := pods.Follow(context.WithoutCancel(ctx), &q, func() {}, func(nodepods.Event) bool {
 				<-ctx.Done()
 				time.Sleep(time.Second)
 				return false
