@@ -1,8 +1,10 @@
 package nodepods
 
 import (
+	"cmp"
 	"context"
 	"reflect"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,8 +21,8 @@ type Event struct {
 // maxBehind is how many changes a caller of Follow may be behind.
 const maxBehind = 1024
 
-// Follow calls send with the pods that a caller wants, as ADDED, once they are known, and then with what
-// changes, until ctx ends, send returns false, or the caller is maxBehind changes behind: what waits for it is
+// Follow calls send with the pods that a caller wants, as ADDED, by namespace and name, once they are known, and then with
+// what changes, until ctx ends, send returns false, or the caller is maxBehind changes behind: what waits for it is
 // bounded. A pod that does not match any more is DELETED. Objects are the caller's own. It returns an error only if Run
 // has ended, and calls ready if it has not.
 func (p *Pods) Follow(ctx context.Context, wanted *Query, ready func(), send func(Event) bool) error {
@@ -33,6 +35,23 @@ func (p *Pods) Follow(ctx context.Context, wanted *Query, ready func(), send fun
 	}
 	defer func() { cancel(); _ = p.informer.RemoveEventHandler(handle) }() // fails only if Run has ended
 	ready()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-handle.HasSyncedChecker().Done(): // events has all pods
+	}
+	var first []Event
+	for len(f.events) > 0 {
+		first = append(first, <-f.events)
+	}
+	slices.SortStableFunc(first, func(a, b Event) int { // what comes of one pod stays in order
+		return cmp.Or(cmp.Compare(a.Object.Namespace, b.Object.Namespace), cmp.Compare(a.Object.Name, b.Object.Name))
+	})
+	for _, e := range first {
+		if ctx.Err() != nil || !send(e.own()) {
+			return nil
+		}
+	}
 	for {
 		select {
 		case <-ctx.Done():
