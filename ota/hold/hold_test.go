@@ -143,7 +143,7 @@ func TestAHoldLastsAndIsReported(t *testing.T) {
 
 // patch returns what is sent to the cloud for a pod, "" if it has what it should.
 func (n *node) patch(pod *corev1.Pod) string {
-	return string(podreport.Patch(pod, []podreport.Source{n.Report}, time.Now()))
+	return string(podreport.Patch(pod, []podreport.Report{n.Report(pod)}, time.Now()))
 }
 
 func TestTheMaximumCountsFromTheFirstHold(t *testing.T) {

@@ -128,7 +128,7 @@ func (r *Reporter) reportAll(ctx context.Context, sources []Source) (again time.
 		if a != nil {
 			known[pod.UID] = a
 		}
-		patch := string(Patch(pod, sources, time.Time{}))
+		patch := string(Patch(pod, ask(pod, sources), time.Time{}))
 		if patch == "" {
 			continue
 		}
@@ -144,8 +144,13 @@ func (r *Reporter) reportAll(ctx context.Context, sources []Source) (again time.
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			if err := r.send(ctx, pod, Patch(pod, sources, time.Now())); ctx.Err() == nil {
-				r.keep(a, pod, patch, err)
+			reports := ask(pod, sources) // they may have changed while others were sent
+			body := Patch(pod, reports, time.Now())
+			if body == nil {
+				return
+			}
+			if err := r.send(ctx, pod, body); ctx.Err() == nil {
+				r.keep(a, pod, string(Patch(pod, reports, time.Time{})), err)
 			}
 		})
 	}
@@ -156,6 +161,14 @@ func (r *Reporter) reportAll(ctx context.Context, sources []Source) (again time.
 		again = cmp.Or(min(again, wait), wait)
 	}
 	return again
+}
+
+func ask(pod *corev1.Pod, sources []Source) []Report {
+	var reports []Report
+	for _, source := range sources {
+		reports = append(reports, source(pod))
+	}
+	return reports
 }
 
 // wait returns how long to wait until a patch is sent: a repeated one, and one after a failure, longer than another.
@@ -217,14 +230,13 @@ type patch struct {
 	} `json:"status"`
 }
 
-// Patch returns the strategic merge patch of a pod's status that gives it what the sources report,
+// Patch returns the strategic merge patch of a pod's status that gives it what is reported of it,
 // or nil if it has it.
-func Patch(pod *corev1.Pod, sources []Source, now time.Time) []byte {
+func Patch(pod *corev1.Pod, reports []Report, now time.Time) []byte {
 	var p patch
 	p.Metadata.UID = pod.UID
 	p.Metadata.Annotations = map[string]*string{}
-	for _, source := range sources {
-		want := source(pod)
+	for _, want := range reports {
 		for key, value := range want.Annotations {
 			have, ok := pod.Annotations[key]
 			switch {

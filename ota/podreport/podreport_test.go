@@ -138,6 +138,45 @@ func TestAPatchThatIsLostIsRepeated(t *testing.T) {
 	})
 }
 
+// A hold may end between the question and the request.
+func TestWhatIsNoMoreToBeReportedIsNotSent(t *testing.T) {
+	h := &hub{}
+	var asked atomic.Int64
+	source := func(*corev1.Pod) podreport.Report {
+		if asked.Add(1) == 1 {
+			return podreport.Report{Annotations: map[string]string{"hold": "yes"}}
+		}
+		return podreport.Report{}
+	}
+	run(t, h, source, io.Discard, func(*podreport.Reporter) {
+		time.Sleep(time.Minute)
+		if sent := h.patches(); len(sent) != 0 {
+			t.Errorf("sent: %q", sent)
+		}
+	})
+}
+
+// What is sent counts, and not what was to be sent before.
+func TestWhatHasChangedSinceItWasSentIsSentSoon(t *testing.T) {
+	h := &hub{}
+	var asked atomic.Int64
+	source := func(*corev1.Pod) podreport.Report {
+		value := "first"
+		if asked.Add(1) == 2 {
+			value = "second"
+		}
+		return podreport.Report{Annotations: map[string]string{"hold": value}}
+	}
+	run(t, h, source, io.Discard, func(r *podreport.Reporter) {
+		r.Changed()
+		time.Sleep(4 * time.Second)
+		sent := h.patches()
+		if len(sent) != 2 || !strings.Contains(sent[0], "second") || !strings.Contains(sent[1], "first") {
+			t.Errorf("sent: %q", sent)
+		}
+	})
+}
+
 func TestWhatIsRefusedIsSentLessAndLessOften(t *testing.T) {
 	h := &hub{refuse: true}
 	var log strings.Builder
@@ -182,10 +221,8 @@ func TestPatchesOfConditions(t *testing.T) {
 			if tt.has != "" {
 				pod.Status.Conditions = []corev1.PodCondition{{Type: "C", Status: tt.has}}
 			}
-			source := func(*corev1.Pod) podreport.Report {
-				return podreport.Report{Conditions: []corev1.PodCondition{{Type: "C", Status: tt.want}}}
-			}
-			if got := string(podreport.Patch(pod, []podreport.Source{source}, time.Time{})); got != tt.patch {
+			report := podreport.Report{Conditions: []corev1.PodCondition{{Type: "C", Status: tt.want}}}
+			if got := string(podreport.Patch(pod, []podreport.Report{report}, time.Time{})); got != tt.patch {
 				t.Errorf("got %s, want %s", got, tt.patch)
 			}
 		})

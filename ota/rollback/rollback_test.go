@@ -100,7 +100,7 @@ func (n *node) request(t *testing.T, pod *corev1.Pod, revision string) {
 // report applies what is reported of a pod, as an apiserver does.
 func (n *node) report(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
-	patch := podreport.Patch(pod, []podreport.Source{n.Report}, time.Now())
+	patch := podreport.Patch(pod, []podreport.Report{n.Report(pod)}, time.Now())
 	if patch == nil {
 		return pod
 	}
@@ -116,7 +116,7 @@ func (n *node) report(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	if err := json.Unmarshal(merged, next); err != nil {
 		t.Fatal(err)
 	}
-	if again := podreport.Patch(next, []podreport.Source{n.Report}, time.Now()); again != nil {
+	if again := podreport.Patch(next, []podreport.Report{n.Report(next)}, time.Now()); again != nil {
 		t.Errorf("a pod that has what is reported is patched again: %s", again)
 	}
 	return next
