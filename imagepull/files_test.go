@@ -45,6 +45,42 @@ func TestADamagedFileHoldsUpNoOther(t *testing.T) {
 	})
 }
 
+// Which images such a file asks for is not known, and they may be needed before the cloud is back.
+func TestNothingIsReleasedWhileAFileCannotBeRead(t *testing.T) {
+	for name, unreadable := range map[string]string{"a file": "ns_pod.json", "the folder": ""} {
+		t.Run(name, func(t *testing.T) {
+			onNode(t, func(t *testing.T, n *node) {
+				n.wanted(t, "web-1", "v2", "app")
+				pass(time.Minute)
+				n.stop()
+				dir, broken := n.dir, n.dir+"-broken"
+				n.dir = broken
+				if unreadable != "" {
+					n.dir, broken = dir, filepath.Join(dir, unreadable)
+				}
+				n.engine.held["of another job"] = true
+				if err := os.Symlink(broken, broken); err != nil { // to read it fails
+					t.Fatal(err)
+				}
+				n.engine.took()
+				n.begin(t, 1)
+				pass(time.Hour)
+				if calls := n.engine.took(); strings.Contains(calls, "release") {
+					t.Errorf("%s was called", calls)
+				}
+				n.stop()
+				n.dir = dir
+				if err := os.Remove(broken); err != nil {
+					t.Fatal(err)
+				}
+				n.begin(t, 1)
+				pass(time.Minute)
+				want(t, "once it can be read", n.engine.took(), "keep app, release of another job")
+			})
+		})
+	}
+}
+
 func TestNothingOnDiskIsASecret(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.cloud.secrets["registry"] = login("ns", "registry")

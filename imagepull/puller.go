@@ -2,7 +2,6 @@ package imagepull
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -96,8 +95,8 @@ type Puller struct {
 	stopped chan struct{} // closed when Run ends
 }
 
-// New reads the files of jobs. It starts nothing. It fails if their folder cannot be read, or the metrics are
-// registered already.
+// New reads the files of jobs. It starts nothing. It fails if the metrics are registered already. While a file,
+// or their folder, cannot be read, no image is released.
 func New(o Options) (*Puller, error) {
 	o.Parallelism = max(o.Parallelism, 1)
 	p := &Puller{Options: o, queue: newQueue(o.Jitter), sizes: newSizes(), stopped: make(chan struct{})}
@@ -107,7 +106,7 @@ func New(o Options) (*Puller, error) {
 	}
 	files, jobs, err := podfiles.Open[job](o.Dir, o.Logger)
 	if err != nil {
-		return nil, fmt.Errorf("read which images are to be pulled: %w", err)
+		o.Logger.Error("which images are to be pulled cannot be read; those that are held stay until the next start", "err", err)
 	}
 	p.files = files
 	for key, j := range jobs {

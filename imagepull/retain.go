@@ -59,10 +59,10 @@ func (p *Puller) removed(name string) {
 	}
 }
 
-// release releases every retained image that nobody wants.
+// release releases every retained image that nobody wants. While a job's file cannot be read, any of them may be wanted.
 func (p *Puller) release(ctx context.Context) error {
 	retained, err := p.Engine.Retained(ctx)
-	if err != nil {
+	if err != nil || p.files.Unread {
 		return err
 	}
 	var errs []error

@@ -79,9 +79,12 @@ type hold struct {
 // was set may be newer than Pods.
 const unknownFor = time.Minute
 
-// New reads the holds in a folder.
+// New reads the holds in a folder. It fails if one cannot be read: its pod would be upgraded though its owner holds it.
 func New(o Options) (*Holds, error) {
 	files, records, err := podfiles.Open[record](o.Dir, o.Logger)
+	if err == nil && files.Unread {
+		err = fmt.Errorf("a file in %s cannot be read; if it never can, remove it", o.Dir)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open holds: %w", err)
 	}

@@ -378,3 +378,22 @@ func TestTheMetricCountsHolds(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
+
+// Without its hold, a pod would be upgraded though its owner holds it.
+func TestAHoldThatCannotBeReadIsAnError(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "shop_web.json")
+	if err := os.Symlink(file, file); err != nil { // to read it fails
+		t.Fatal(err)
+	}
+	o := Options{Dir: dir, Pods: &pods{}, Logger: slog.New(slog.DiscardHandler)}
+	if _, err := New(o); err == nil {
+		t.Error("it counts as no hold")
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(o); err != nil {
+		t.Error(err)
+	}
+}

@@ -16,22 +16,30 @@ import (
 )
 
 // Folder has the files of pods in one folder, each with a T. Calls for the same pod must not overlap.
-type Folder[T any] struct{ dir string }
+type Folder[T any] struct {
+	dir string
+	// Unread is set by Open if a file could not be read, such as of a bad block: what it has is unknown, and not lost.
+	Unread bool
+}
 
 const (
 	suffix  = ".json"
 	damaged = ".damaged"
 )
 
-// Open creates the folder if it does not exist, and reads its files. A file that cannot be read as
-// a T is renamed to end in .damaged and logged: it must not keep the hub from starting.
+// Open creates the folder if it does not exist, and reads its files. A file that is read and is no T is renamed to end in
+// .damaged, and logged: it must not keep the hub from starting. One that cannot be read stays, and is logged. If the
+// folder cannot be read, Open returns it as well as the error, for who can do without.
 func Open[T any](dir string, log *slog.Logger) (*Folder[T], map[types.NamespacedName]T, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, nil, err
+	f := &Folder[T]{dir: dir}
+	err := os.MkdirAll(dir, 0o700)
+	var entries []os.DirEntry
+	if err == nil {
+		entries, err = os.ReadDir(dir)
 	}
-	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, nil, err
+		f.Unread = true
+		return f, nil, err
 	}
 	all := map[types.NamespacedName]T{}
 	for _, e := range entries {
@@ -47,17 +55,19 @@ func Open[T any](dir string, log *slog.Logger) (*Folder[T], map[types.Namespaced
 		}
 		var v T
 		content, err := os.ReadFile(file)
-		if err == nil {
-			err = json.Unmarshal(content, &v)
-		}
 		if err != nil {
+			f.Unread = true
+			log.Error("a file cannot be read: what it has does not count until the next start", "file", file, "err", err)
+			continue
+		}
+		if err := json.Unmarshal(content, &v); err != nil {
 			err = errors.Join(err, os.Rename(file, file+damaged))
 			log.Error("a file is damaged: what it had is lost, and its content is set aside", "file", file+damaged, "err", err)
 			continue
 		}
 		all[types.NamespacedName{Namespace: namespace, Name: name}] = v
 	}
-	return &Folder[T]{dir}, all, nil
+	return f, all, nil
 }
 
 // Put writes the file of a pod. Once it returns nil, the content survives a crash.
