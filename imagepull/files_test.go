@@ -2,6 +2,7 @@ package imagepull
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
+	"github.com/edgehub-io/edgehub/ota/podfiles"
 )
 
 func TestARequestThatCannotBeKeptIsRefused(t *testing.T) {
@@ -79,6 +81,31 @@ func TestNothingIsReleasedWhileAFileCannotBeRead(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An image may have become ready while one of its jobs could not be written.
+func TestAnImageIsReadyIfOneFileSaysSo(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.wanted(t, "web-1", "v2", "app")
+		n.wanted(t, "web-2", "v2", "app")
+		pass(time.Minute)
+		for range 10 { // files are read in no order
+			n.stop()
+			files, jobs, err := podfiles.Open[job](n.dir, slog.New(slog.DiscardHandler))
+			if err != nil || len(jobs) != 2 {
+				t.Fatal(jobs, err)
+			}
+			older := types.NamespacedName{Namespace: "ns", Name: "uid-web-1"}
+			jobs[older].Images[0].Ready = nil
+			if err := files.Put(older, jobs[older]); err != nil {
+				t.Fatal(err)
+			}
+			n.engine.took()
+			n.begin(t, 1)
+			pass(time.Minute)
+			want(t, "the engine", n.engine.took(), "keep app")
+		}
+	})
 }
 
 func TestNothingOnDiskIsASecret(t *testing.T) {

@@ -108,6 +108,11 @@ func (q *queue) load(j *job) {
 	j.seen = true
 	q.jobs[j.UID] = j
 	q.refreshLocked()
+	for _, w := range j.Images { // the file of another job with the same image may be older
+		if t := q.tasks[w.Name]; t != nil && t.ready == nil && w.Ready != nil && !j.Cancelled {
+			t.setReady(w.Ready, false)
+		}
+	}
 }
 
 // put adds a job. If its pod has one already, that ends with the state how.
