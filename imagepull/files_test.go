@@ -37,8 +37,13 @@ func TestADamagedFileHoldsUpNoOther(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.wanted(t, "web-1", "v2", "app")
 		n.stop()
-		if err := os.WriteFile(filepath.Join(n.dir, "ns_cut.json"), []byte(`{"uid":"cut","namespace":"n`), 0o600); err != nil {
-			t.Fatal(err)
+		for name, text := range map[string]string{
+			"cut": `{"uid":"cut","namespace":"n`, "empty": `{}`, "no-images": `{"pod":"web-2","revision":"v2","images":[]}`,
+			"no-pod": `{"revision":"v2","images":[{"image":"app"}]}`, "no-revision": `{"pod":"web-2","images":[{"image":"app"}]}`,
+		} {
+			if err := os.WriteFile(filepath.Join(n.dir, "ns_"+name+".json"), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
 		n.begin(t, 1)
 		if got := len(n.States()); got != 1 {

@@ -110,6 +110,10 @@ func New(o Options) (*Puller, error) {
 	}
 	p.files = files
 	for key, j := range jobs {
+		if j.Pod == "" || j.Revision == "" || len(j.Images) == 0 {
+			o.Logger.Error("a file is no pre-pull, and is not used: it has to be requested again", "namespace", key.Namespace, "uid", key.Name)
+			continue
+		}
 		j.Namespace, j.UID = key.Namespace, types.UID(key.Name)
 		p.queue.load(&j)
 	}
