@@ -343,7 +343,7 @@ func TestRunEndsAndForgets(t *testing.T) {
 
 func TestAHoldThatCannotBeWrittenDoesNotCount(t *testing.T) {
 	n := newNode(t)
-	if err := os.RemoveAll(n.dir); err != nil {
+	if err := errors.Join(os.RemoveAll(n.dir), os.WriteFile(n.dir, nil, 0o600)); err != nil { // in the folder's place
 		t.Fatal(err)
 	}
 	if _, err := n.Set(n.pods.web.Load(), day, time.Hour, ""); err == nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -80,7 +81,13 @@ func (f *Folder[T]) Put(pod types.NamespacedName, v T) error {
 	if err != nil {
 		return err
 	}
-	return durable.Write(file, content)
+	err = durable.Write(file, content)
+	if errors.Is(err, fs.ErrNotExist) { // the folder has vanished
+		if err = os.MkdirAll(f.dir, 0o700); err == nil {
+			err = durable.Write(file, content)
+		}
+	}
+	return err
 }
 
 // Delete removes the file of a pod, if it exists.

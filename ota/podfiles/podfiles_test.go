@@ -92,3 +92,19 @@ func TestAFileThatCannotBeReadStays(t *testing.T) {
 		t.Errorf("once it can be read: %v, unread: %v, %v", all, f.Unread, err)
 	}
 }
+
+// Somebody may have cleaned up while the hub runs.
+func TestAFolderThatHasVanishedIsMadeAgain(t *testing.T) {
+	dir, log := filepath.Join(t.TempDir(), "pods"), slog.New(slog.DiscardHandler)
+	f, _, err := Open[int](dir, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := types.NamespacedName{Namespace: "ns", Name: "pod"}
+	if err := errors.Join(os.RemoveAll(dir), f.Put(pod, 7)); err != nil {
+		t.Fatal(err)
+	}
+	if _, all, err := Open[int](dir, log); err != nil || all[pod] != 7 {
+		t.Errorf("got %v, %v", all, err)
+	}
+}
