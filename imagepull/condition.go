@@ -12,10 +12,9 @@ import (
 // change, and one without status if the pod should have none.
 func (p *Puller) Conditions(pod *corev1.Pod) []corev1.PodCondition {
 	current := api.Condition(pod, api.ImageCondition)
-	j := p.queue.job(pod.UID)
+	j, state := p.queue.jobWithState(pod.UID)
 	switch {
 	case j != nil && !j.Cancelled:
-		state, _ := p.queue.state(j)
 		return []corev1.PodCondition{conditionOf(state)}
 	case !isOurs(current):
 		return nil

@@ -49,6 +49,17 @@ func (q *queue) state(j *job) (state api.ImagePull, final bool) {
 	return state, state.State == api.Ready || isTerminal(state)
 }
 
+// jobWithState returns the job of a pod, perhaps a cancelled one, or nil, and the state of one that is not cancelled.
+func (q *queue) jobWithState(pod types.UID) (j *job, state api.ImagePull) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	j = q.jobs[pod]
+	if j != nil && !j.Cancelled {
+		state = q.stateLocked(j)
+	}
+	return j, state
+}
+
 // isTerminal reports whether each image is either ready or can never be pulled, and one cannot.
 func isTerminal(s api.ImagePull) bool {
 	for _, i := range s.Images {
