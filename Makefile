@@ -22,7 +22,7 @@ COMMIT  ?= $(shell echo $(REVISION) | cut -c 1-7)
 
 # grpcnotrace leaves out golang.org/x/net/trace: 29 MB less in a binary that
 # imports gRPC. The version is stamped here, so the build need not look at git.
-version_package := github.com/edgehub-io/edgehub/cmd/internal/version
+version_package := github.com/edgehub-io/edgehub/cmd/internal/cli
 build_flags := -trimpath -buildvcs=false -tags grpcnotrace \
 	-ldflags '-s -w -X $(version_package).version=$(VERSION) -X $(version_package).commit=$(COMMIT)'
 

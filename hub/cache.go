@@ -20,6 +20,7 @@ import (
 	"github.com/edgehub-io/edgehub/hub/access"
 	"github.com/edgehub-io/edgehub/hub/binding"
 	"github.com/edgehub-io/edgehub/hub/config"
+	"github.com/edgehub-io/edgehub/proxy"
 	"github.com/edgehub-io/edgehub/proxy/authn"
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
@@ -58,13 +59,15 @@ func openCache(c *config.Config, cloud *binding.Binding, r prometheus.Registerer
 // isNode reports whether a request has the node's identity.
 func isNode(ctx context.Context) bool { return authn.IdentityOf(ctx) == authn.Node }
 
-// tenant is the proxy's [proxy.Tenant]. Callers whose tokens are not known are one tenant, whose
-// users are their connections' other ends: they cannot be many by their tokens.
-func (h *Hub) tenant(r *http.Request) (tenant, user string) {
-	if tenant, user = h.cache.Tenant(r.Header); tenant == "" {
-		user = access.PeerOf(r.Context())
+// tenantOf returns who is the tenant of a request, by the tokens that the cache knows. Callers whose tokens are not
+// known are one tenant, whose users are their connections' other ends: they cannot be many by their tokens.
+func tenantOf(kept *cache.Cache) proxy.Tenant {
+	return func(r *http.Request) (tenant, user string) {
+		if tenant, user = kept.Tenant(r.Header); tenant == "" {
+			user = access.PeerOf(r.Context())
+		}
+		return tenant, user
 	}
-	return tenant, user
 }
 
 // podServers are the addresses at which pods reach the hub; none if they do not use it.

@@ -72,8 +72,8 @@ func TestACloneOfTheNodeIsToldOf(t *testing.T) {
 		send(http.MethodPatch, node+"/status", 200)
 		send(http.MethodPut, lease, 409)
 	}
-	if got := known(); !strings.Contains(got, "another machine runs as node n1") || !strings.Contains(got, boot) || h.status() != got {
-		t.Errorf("the hub knows %q, and its status is %q", got, h.status())
+	if got := known(); !strings.Contains(got, "another machine runs as node n1") || !strings.Contains(got, boot) || h.state.status() != got {
+		t.Errorf("the hub knows %q, and its status is %q", got, h.state.status())
 	}
 	if _, metrics := n.ask(t, http.MethodGet, api.Metrics, ""); !strings.Contains(metrics, "\nedgehub_node_cloned 1\n") {
 		t.Error("the metric does not say so")

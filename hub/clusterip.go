@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/hub/config"
-	"github.com/edgehub-io/edgehub/hub/podroute"
 	"github.com/edgehub-io/edgehub/ota/api"
+	"github.com/edgehub-io/edgehub/proxy/topology"
 )
 
 const (
@@ -22,9 +22,9 @@ const (
 
 // clusterIP has the cluster IP of the apiservers lead to the hub while the cloud is there, too, as long as no
 // pod of the node distrusts the hub (--cluster-ip=always). A container trusts the hub from its start to its
-// end, or never: it is decided anew when other containers run that might not. No pod changes that by how it starts.
+// end, or never: it is decided anew when other containers run that might not, or other pods. No pod changes that by how it starts.
 type clusterIP struct {
-	suspects    func(context.Context) ([]string, error) // containers that may distrust the hub, in order
+	suspects    func(context.Context) ([]string, error) // containers that may distrust the hub, and the pods, in order; none: no container may
 	distrusting func() ([]string, error)                // the pods that do
 	lead        func(toHub bool)
 	log         *slog.Logger
@@ -34,27 +34,25 @@ type clusterIP struct {
 	inForce atomic.Bool
 }
 
-// newClusterIP returns nil unless the configuration asks for it. It needs h.podList and h.upgrades.
-func newClusterIP(h *Hub) *clusterIP {
-	if h.config.ClusterIP != config.ClusterIPAlways {
+// newClusterIP returns nil unless the configuration asks for it.
+func newClusterIP(c *config.Config, services *topology.State, routes *podRoutes, log *slog.Logger) *clusterIP {
+	if c.ClusterIP != config.ClusterIPAlways {
 		return nil
 	}
-	h.transforms.topology.ExpectAPIServer()
+	services.ExpectAPIServer()
 	return &clusterIP{
-		suspects: func(ctx context.Context) ([]string, error) {
-			return podroute.Suspects(ctx, h.upgrades.images.engine, h.config.PodAddresses)
-		},
+		suspects: routes.suspects,
 		distrusting: func() (pods []string, err error) {
-			routes, err := h.routes.of(h, 0)
-			for _, r := range routes {
+			all, err := routes.find(0)
+			for _, r := range all {
 				if r.Distrusts {
 					pods = append(pods, r.Namespace+"/"+r.Name)
 				}
 			}
 			return pods, err
 		},
-		lead: h.transforms.topology.LeadAPIServer,
-		log:  h.log,
+		lead: services.LeadAPIServer,
+		log:  log,
 	}
 }
 

@@ -61,7 +61,7 @@ func TestWhatAnotherClusterHasLeftIsSetAside(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
-			if h.binding.AwaitMaySend(ctx) == nil {
+			if h.cloud.binding.AwaitMaySend(ctx) == nil {
 				cancel() // it is the same
 			}
 		}()

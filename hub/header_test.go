@@ -178,10 +178,12 @@ func serveInBubble(t *testing.T, protocol string) *tls.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &Hub{log: slog.New(slog.DiscardHandler), config: n}
-	if h.callers, err = access.NewCallers(n, prometheus.NewRegistry(), h.log); err != nil {
+	log := slog.New(slog.DiscardHandler)
+	callers, err := access.NewCallers(n, prometheus.NewRegistry(), log)
+	if err != nil {
 		t.Fatal(err)
 	}
+	h := &ports{log: log, callers: callers, requests: t.Context()}
 	local := newInproc()
 	h.serve("test", local, &http.Server{TLSConfig: pods.serverConfig(), MaxHeaderBytes: largeHeader, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).Flush()
@@ -192,14 +194,14 @@ func serveInBubble(t *testing.T, protocol string) *tls.Conn {
 		}
 	})})
 	done := make(chan error, 1)
-	go func() { done <- h.ports[0].run() }()
+	go func() { done <- h.all[0].run() }()
 	conn, err := local.Dial(t.Context(), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		conn.Close()
-		h.ports[0].server.Close()
+		h.all[0].server.Close()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}

@@ -235,7 +235,7 @@ func (n *node) awaitOffline(t *testing.T, h *Hub) {
 	t.Helper()
 	until(t, "the hub knows that the cloud is away", func() bool {
 		n.askCloud(t, "/version")
-		return h.offline() != ""
+		return h.cloud.offline() != ""
 	})
 }
 
@@ -283,12 +283,12 @@ func TestRotatedTokenFileIsReloaded(t *testing.T) {
 	n := newNode(t, echoToken)
 	h, _ := n.start(t)
 	n.write(t, "token", []byte("second-token\n"))
-	h.creds.Reload()
+	h.cloud.creds.Reload()
 	if _, body := n.askCloud(t, "/api"); body != "Bearer second-token" {
 		t.Errorf("after the rotation the apiserver sees %q", body)
 	}
 	n.write(t, "token", nil) // in the middle of being written
-	h.creds.Reload()
+	h.cloud.creds.Reload()
 	if _, body := n.askCloud(t, "/api"); body != "Bearer second-token" {
 		t.Errorf("while the file is empty the apiserver sees %q", body)
 	}

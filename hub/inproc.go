@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"sync"
+
+	"k8s.io/client-go/rest"
 )
 
 // inproc is a net.Listener inside the process. Through it the hub's own requests go through the
@@ -13,10 +16,14 @@ type inproc struct {
 	conns  chan net.Conn // unbuffered: Dial returns when the connection is accepted
 	closed chan struct{}
 	once   sync.Once
+
+	transport *http.Transport // has the connections of client
 }
 
 func newInproc() *inproc {
-	return &inproc{conns: make(chan net.Conn), closed: make(chan struct{})}
+	l := &inproc{conns: make(chan net.Conn), closed: make(chan struct{})}
+	l.transport = &http.Transport{DialContext: l.Dial}
+	return l
 }
 
 // Dial returns the client side of a new connection.
@@ -30,6 +37,11 @@ func (l *inproc) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	case <-ctx.Done():
 		return nil, errors.Join(context.Cause(ctx), client.Close(), server.Close())
 	}
+}
+
+// client has requests sent through the listener.
+func (l *inproc) client(userAgent string) *rest.Config {
+	return &rest.Config{Host: "http://edgehub", UserAgent: userAgent, Transport: l.transport}
 }
 
 func (l *inproc) Accept() (net.Conn, error) {

@@ -53,9 +53,9 @@ func TestOfflineSinceSurvivesARestart(t *testing.T) {
 			for range 2 {
 				h, stop = n.start(t)
 				n.awaitOffline(t, h)
-				state := h.cacheState().Cloud
-				if !state.Since.Equal(*moment) || !state.APIServers[0].Since.Equal(*moment) || !strings.Contains(h.offline(), moment.Format(time.RFC3339)) {
-					t.Errorf("it is offline since %s, and /debug/cache says %+v; want %v", h.offline(), state, moment)
+				state := h.state.ofCache().Cloud
+				if !state.Since.Equal(*moment) || !state.APIServers[0].Since.Equal(*moment) || !strings.Contains(h.cloud.offline(), moment.Format(time.RFC3339)) {
+					t.Errorf("it is offline since %s, and /debug/cache says %+v; want %v", h.cloud.offline(), state, moment)
 				}
 				if err := stop(); err != nil {
 					t.Fatal(err)
@@ -91,7 +91,7 @@ func TestAnOutageThatIsOverIsRemoved(t *testing.T) {
 			}
 			lost := time.Now().Truncate(time.Second)
 			n.loseCloud(t, h)
-			if since := h.upstream.State().Since; since.Before(lost) {
+			if since := h.cloud.upstream.State().Since; since.Before(lost) {
 				t.Errorf("it is away since %v, and was there at %v", since, lost)
 			}
 		})

@@ -14,99 +14,71 @@ import (
 
 	"github.com/edgehub-io/edgehub/hub/bundle"
 	"github.com/edgehub-io/edgehub/hub/config"
-	"github.com/edgehub-io/edgehub/hub/nodestate"
-	"github.com/edgehub-io/edgehub/hub/traffic"
+	"github.com/edgehub-io/edgehub/hub/eventlog"
+	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/ota/api"
-	"github.com/edgehub-io/edgehub/ota/apps"
+	"github.com/edgehub-io/edgehub/ota/missing"
 	"github.com/edgehub-io/edgehub/ota/page"
 	"github.com/edgehub-io/edgehub/ota/webtoken"
 	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
-// newPage connects the owner's page with what it shows, and with what a support bundle has.
-// version is the hub's.
-func (h *Hub) newPage(version string, metrics http.Handler) *page.Page {
-	log := h.log.With("part", "page")
-	node := h.nodeState(version)
-	shown := h.upgrades.apps()
-	return page.New(page.Options{
-		NodeName: h.config.NodeName,
-		Apps:     func() api.AppList { return apps.List(shown) },
-		Node:     node.State,
-		Events:   h.events.List,
-		Bundle: func(ctx context.Context, w io.Writer) error {
-			return bundle.Write(ctx, w, h.bundleParts(node, shown, metrics))
-		},
-		Tokens: webtoken.Open(filepath.Join(h.config.RootDir, "web-tokens.json"), upstream.Plausible, log),
-		Logger: log,
-	})
+// shown is what the owner's page and support bundles show.
+type shown struct {
+	state   *state
+	version string // of the hub
+	missing *missing.Missing
+	disks   *disks
+	apps    *page.AppSources
+	events  *eventlog.Log
+	metrics http.Handler
+	extra   []bundle.Part // see Hub.AddToBundle
 }
 
-func (h *Hub) nodeState(version string) *nodestate.Node {
-	options := nodestate.Options{
-		Name: h.config.NodeName, Version: version, Root: h.config.RootDir,
-		Cloud: h.cloud, Ready: h.ready, Unregistered: h.node.Missing, Cache: h.cacheHealth, Certificates: h.certificates, Traffic: h.traffic.Month,
-		Missing: h.upgrades.missing.List,
-	}
-	if i := h.upgrades.images; i != nil {
-		options.Images = i.engine.Disk
-	}
-	return nodestate.New(options)
-}
-
-// certificates are those that expire. The hub's own do not: that of the node's CA, and a self-signed one.
-func (h *Hub) certificates() (list []api.Certificate) {
-	if end, ok := h.creds.Expires(); ok {
-		list = append(list, api.Certificate{Name: "node", Expires: end})
-	}
-	if h.cert == nil {
-		return list
-	}
-	end, ok := h.cert.Expires()
-	if ok && h.config.SecureAddress != "" {
-		list = append(list, api.Certificate{Name: "pods", Expires: end})
-	}
-	if ok && h.config.ServeClientCAFile != "" {
-		list = append(list, api.Certificate{Name: "api", Expires: end})
-	}
-	return list
-}
-
-// openTraffic reads what hub and cloud have exchanged in this month.
-func openTraffic(c *config.Config, cloud *upstream.Upstream, log *slog.Logger) *traffic.Meter {
-	return traffic.Open(traffic.Options{
-		File: filepath.Join(c.RootDir, "traffic.json"), Total: cloud.Bytes, Plausible: upstream.Plausible, Logger: log,
-	})
-}
-
-// cloud reports whether the node can use the cloud, and since when.
-func (h *Hub) cloud() (online bool, since time.Time) {
-	state := h.upstream.State()
-	if state.Refused {
-		return false, state.RefusedSince
-	}
-	return state.Up, state.Since
-}
-
-// apps are where the list of apps is read.
-func (u *upgrades) apps() *apps.Options {
-	options := &apps.Options{
-		Pods: u.pods.All, Upgrade: u.api.Last, Hold: u.holds.Of, Refused: u.api.Refused, Seconds: u.history.StartSeconds,
+func newShown(c *config.Config, version string, s *state, u *upgrades, starts *ota.API, events *eventlog.Log, metrics http.Handler) *shown {
+	space := &disks{root: c.RootDir}
+	list := &page.AppSources{
+		Pods: u.pods.All, Upgrade: starts.Last, Hold: u.holds.Of, Refused: starts.Refused, Seconds: u.history.StartSeconds,
 		Previous: func(pod *corev1.Pod) (api.Target, bool) { return u.rollbacks.Previous(pod, "") },
 		Pull:     func(types.NamespacedName) (api.ImagePull, bool) { return api.ImagePull{}, false },
 	}
-	if u.images != nil {
-		options.Pull, options.Size = u.images.puller.State, u.images.puller.Size
+	if i := u.images; i.puller != nil {
+		space.images = i.engine.Disk
+		list.Pull, list.Size = i.puller.State, i.puller.Size
 	}
-	return options
+	return &shown{state: s, version: version, missing: u.missing, disks: space, apps: list, events: events, metrics: metrics}
 }
 
-// AddToBundle adds parts to each support bundle. It is called before Run.
-func (h *Hub) AddToBundle(parts ...bundle.Part) { h.extra = append(h.extra, parts...) }
+func (s *shown) page(c *config.Config, log *slog.Logger) *page.Page {
+	return page.New(page.Options{
+		NodeName: c.NodeName,
+		Apps:     s.apps.List,
+		Node:     s.node,
+		Events:   s.events.List,
+		Bundle:   func(ctx context.Context, w io.Writer) error { return bundle.Write(ctx, w, s.bundleParts()) },
+		Tokens:   webtoken.Open(filepath.Join(c.RootDir, "web-tokens.json"), upstream.Plausible, log),
+		Logger:   log,
+	})
+}
+
+// node describes the node to its owner: is the cloud there, do the disks have room, does the hub work.
+func (s *shown) node() api.NodeState {
+	n := api.NodeState{
+		Node: s.state.config.NodeName, Version: s.version, Time: time.Now(), Unregistered: s.state.node.Missing(),
+		Certificates: append([]api.Certificate{}, s.state.certificates()...), Traffic: s.state.cloud.traffic.Month(),
+		Disks: s.disks.look(), Pulls: s.disks.images != nil, Missing: s.missing.List(),
+	}
+	n.Online, n.Since = s.state.cloud.since()
+	if err := s.state.ready(); err != nil {
+		n.Ready = err.Error()
+	}
+	n.Cache.Views, n.Cache.Bytes, n.Cache.Trouble = s.state.cacheHealth()
+	return n
+}
 
 // bundleParts are what a support bundle has of the hub. None has a secret: they are what programs of the
 // node may read anyway, and the cache is described without its contents.
-func (h *Hub) bundleParts(node *nodestate.Node, shown *apps.Options, metrics http.Handler) []bundle.Part {
+func (s *shown) bundleParts() []bundle.Part {
 	asJSON := func(name string, read func() any) bundle.Part {
 		return bundle.Part{Name: name, Write: func(_ context.Context, w io.Writer) error {
 			encoder := json.NewEncoder(w)
@@ -115,10 +87,10 @@ func (h *Hub) bundleParts(node *nodestate.Node, shown *apps.Options, metrics htt
 		}}
 	}
 	return append([]bundle.Part{
-		asJSON("node.json", func() any { return node.State() }),
-		asJSON("apps.json", func() any { return apps.List(shown) }),
-		asJSON("events.json", func() any { return h.events.List() }),
-		asJSON("cache.json", func() any { return h.cacheState() }),
-		{Name: "metrics.txt", Write: bundle.Answer(metrics)},
-	}, h.extra...)
+		asJSON("node.json", func() any { return s.node() }),
+		asJSON("apps.json", func() any { return s.apps.List() }),
+		asJSON("events.json", func() any { return s.events.List() }),
+		asJSON("cache.json", func() any { return s.state.ofCache() }),
+		{Name: "metrics.txt", Write: bundle.Answer(s.metrics)},
+	}, s.extra...)
 }

@@ -215,7 +215,7 @@ func TestCertificatesThatExpire(t *testing.T) {
 		}
 		defer h.Close()
 		var got []string
-		for _, c := range h.certificates() {
+		for _, c := range h.state.certificates() {
 			if got = append(got, c.Name); !c.Expires.Equal(pair.Leaf.NotAfter) {
 				t.Errorf("%s expires %v", c.Name, c.Expires)
 			}
@@ -236,6 +236,39 @@ func TestCertificatesThatExpire(t *testing.T) {
 	}
 	n.write(t, "kubeconfig", bytes.Replace(text, []byte("tokenFile: token"), []byte("client-certificate: mine.crt, client-key: mine.key"), 1))
 	want("api", "node", "pods")
+}
+
+func TestTheNodeIsDescribed(t *testing.T) {
+	n := newNode(t, echoToken)
+	h, _ := n.start(t)
+	describe := func() (node api.NodeState, text string) {
+		t.Helper()
+		code, text := n.ask(t, http.MethodGet, api.Node, "")
+		if err := json.Unmarshal([]byte(text), &node); err != nil || code != http.StatusOK {
+			t.Fatalf("%d %s, %v", code, text, err)
+		}
+		return node, text
+	}
+	n.askCloud(t, "/version")
+	began := time.Now()
+	got, text := describe()
+	if got.Node != "n1" || got.Version != "test" || got.Time.Before(began) || !got.Online || got.Ready != "" || got.Pulls || got.Cache.Trouble != "" || got.Traffic.Sent == 0 {
+		t.Errorf("got %s", text)
+	}
+	if len(got.Disks) != 1 || got.Disks[0].Total == 0 || got.Disks[0].Path != n.config.RootDir || !slices.Equal(got.Disks[0].Holds, []string{"hub"}) {
+		t.Errorf("disks are %+v", got.Disks)
+	}
+	if !strings.Contains(text, `"certificates":[]`) || !strings.Contains(text, `"missing":[]`) {
+		t.Errorf("a list of none is null: %s", text)
+	}
+	n.loseCloud(t, h)
+	if got, text := describe(); got.Online || got.Since.Before(began.Truncate(time.Second)) {
+		t.Errorf("offline: %s", text)
+	}
+	h.state.serving.Store(false)
+	if got, text := describe(); got.Ready != "the hub is stopping" {
+		t.Errorf("a hub that stops: %s", text)
+	}
 }
 
 func TestASupportBundleHasTheStateAndNoSecrets(t *testing.T) {

@@ -19,7 +19,7 @@ func TestProxyPortsKnowTheirPeers(t *testing.T) {
 		t.Fatal(err)
 	}
 	peers := make(chan string, 2)
-	for _, p := range h.ports {
+	for _, p := range h.ports.all {
 		next := p.server.Handler
 		p.server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/version" {

@@ -38,8 +38,11 @@ type issued struct {
 	certs   *nodeca.Certificates
 }
 
-// openPodAccess reads or creates the node's CA under --root-dir.
+// openPodAccess reads or creates the node's CA under --root-dir. It returns nil if pods do not use the hub.
 func openPodAccess(c *config.Config, log *slog.Logger) (*podAccess, error) {
+	if len(c.PodAddresses) == 0 {
+		return nil, nil //nolint:nilnil // run does nothing then
+	}
 	p := &podAccess{config: c, log: log}
 	if err := p.open(); err != nil {
 		return nil, err

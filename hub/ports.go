@@ -13,11 +13,14 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/edgehub-io/edgehub/hub/access"
+	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/credentials"
 	"github.com/edgehub-io/edgehub/hub/csrf"
 	"github.com/edgehub-io/edgehub/hub/servertls"
+	"github.com/edgehub-io/edgehub/hub/systemd"
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/ota/webtoken"
+	"github.com/edgehub-io/edgehub/proxy"
 	"github.com/edgehub-io/edgehub/proxy/authn"
 )
 
@@ -56,13 +59,77 @@ type port struct {
 	http2    *http.Server // has HTTP/2's limits, and no connections; nil: those of server hold
 }
 
+// ports are all ports of the hub.
+type ports struct {
+	log        *slog.Logger
+	callers    *access.Callers
+	conns      *access.Connections
+	proxyConns *access.Budget    // of all addresses of the proxy
+	sockets    systemd.Listeners // inherited, and not used by a port
+	local      *inproc
+	all        []port // the first is local, for the hub's own requests
+
+	requests context.Context // of all requests, which outlive Run's: they complete, or are cut
+	cut      context.CancelFunc
+}
+
+// portHandlers are what is behind the ports.
+type portHandlers struct {
+	local *inproc
+	proxy *proxy.Proxy
+	cloud *cloud
+	pods  *podAccess             // nil: pods do not use the hub
+	cert  *servertls.Certificate // nil: no port needs one
+	api   http.Handler
+}
+
+// openPorts opens all ports, which serve once they are run.
+func openPorts(c *config.Config, o portHandlers, r prometheus.Registerer, log *slog.Logger) (*ports, error) {
+	sockets, err := systemd.InheritListeners()
+	if err != nil {
+		return nil, err
+	}
+	callers, err := access.NewCallers(c, r, log)
+	if err != nil {
+		sockets.Close()
+		return nil, err
+	}
+	p := &ports{
+		log: log, callers: callers, conns: access.NewConnections(r), proxyConns: access.NewBudget(c.MaxConnections).WithLargeHeaders(),
+		sockets: sockets, local: o.local,
+	}
+	p.requests, p.cut = context.WithCancel(context.Background())
+	p.serve("in process", o.local, &http.Server{Handler: o.proxy.Handler(authn.Loopback), MaxHeaderBytes: proxyHeader})
+	if err = p.listenAPI(c, o, r); err == nil {
+		err = p.listenPlain(c, o)
+	}
+	if err == nil {
+		err = p.listenTLS(c, o)
+	}
+	if err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// close closes all ports and connections at once.
+func (p *ports) close() {
+	p.cut()
+	for _, one := range p.all {
+		one.server.Close()
+		one.listener.Close()
+	}
+	p.sockets.Close()
+}
+
 // listen opens the port of this flag, with connections of this budget. It does nothing for an empty
 // address. At an address for pods nobody is the node.
-func (h *Hub) listen(flag, address string, server *http.Server, budget *access.Budget, forPods bool) error {
+func (p *ports) listen(flag, address string, server *http.Server, budget *access.Budget, forPods bool) error {
 	if address == "" {
 		return nil
 	}
-	l, err := h.sockets.Take(address)
+	l, err := p.sockets.Take(address)
 	if err != nil {
 		return fmt.Errorf("%s: %w", flag, err)
 	}
@@ -70,25 +137,26 @@ func (h *Hub) listen(flag, address string, server *http.Server, budget *access.B
 	if !ok {
 		return fmt.Errorf("%s: the socket from systemd at %s is not for TCP", flag, l.Addr())
 	}
-	h.serve(flag, h.conns.Limit(flag, tcp, budget, forPods, h.callers, h.log), server)
+	p.serve(flag, p.conns.Limit(flag, tcp, budget, forPods, p.callers, p.log), server)
 	return nil
 }
 
 // serve adds a port. It sets what the servers of all ports have in common.
-func (h *Hub) serve(name string, l net.Listener, server *http.Server) {
+func (p *ports) serve(name string, l net.Listener, server *http.Server) {
+	server.BaseContext = func(net.Listener) context.Context { return p.requests }
 	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
-		return authn.ConnContext(h.callers.ConnContext(ctx, c))
+		return authn.ConnContext(p.callers.ConnContext(ctx, c))
 	}
 	server.ConnState = access.ConnState
 	server.ReadHeaderTimeout = headerTimeout
 	server.IdleTimeout = keepAlive
 	server.HTTP2 = &http.HTTP2Config{MaxReadFrameSize: frameSize, SendPingTimeout: pingAfter, PingTimeout: pingAfter}
-	server.ErrorLog = slog.NewLogLogger(h.log.With("port", name).Handler(), slog.LevelDebug)
-	p := port{name: name, listener: l, server: server}
+	server.ErrorLog = slog.NewLogLogger(p.log.With("port", name).Handler(), slog.LevelDebug)
+	one := port{name: name, listener: l, server: server}
 	if server.TLSConfig != nil && server.MaxHeaderBytes > proxyHeader {
-		p.http2 = limitHTTP2(server)
+		one.http2 = limitHTTP2(server)
 	}
-	h.ports = append(h.ports, p)
+	p.all = append(p.all, one)
 }
 
 // limitHTTP2 has a server accept headers of up to proxyHeader by HTTP/2, where each of 250 streams has one: net/http
@@ -117,67 +185,55 @@ func limitHTTP2(server *http.Server) *http.Server {
 }
 
 // listenPlain opens the plain HTTP port, on which callers get the node's identity.
-func (h *Hub) listenPlain() error {
-	who := access.CheckCSRF(authn.LoopbackFor(h.callers.Refuse))
-	server := &http.Server{Handler: h.proxy.Handler(who), MaxHeaderBytes: largeHeader}
-	return h.listen("--proxy-port", h.config.ProxyAddress, server, h.proxyConns, false)
+func (p *ports) listenPlain(c *config.Config, o portHandlers) error {
+	who := access.CheckCSRF(authn.LoopbackFor(p.callers.Refuse))
+	server := &http.Server{Handler: o.proxy.Handler(who), MaxHeaderBytes: largeHeader}
+	return p.listen("--proxy-port", c.ProxyAddress, server, p.proxyConns, false)
 }
 
-// listenTLS opens the proxy port over TLS.
-func (h *Hub) listenTLS() error {
-	if h.config.SecureAddress == "" {
-		return nil // without reading or creating a certificate
+// listenTLS opens the proxy ports over TLS.
+func (p *ports) listenTLS(c *config.Config, o portHandlers) error {
+	if c.SecureAddress == "" {
+		return nil
 	}
-	cert, err := h.servingCert()
-	if err != nil {
-		return err
-	}
-	who := authn.ClientCert("system:node:"+h.config.NodeName, h.creds.ClientCAs, h.nodeIsAway, h.config.OfflineTokenGrace)
-	handler := h.proxy.Handler(who)
-	for _, address := range h.config.PodServers() {
-		server := &http.Server{Handler: handler, MaxHeaderBytes: largeHeader, TLSConfig: h.pods.serverConfig()}
-		if err := h.listen("--dummy-if-ip", address, server, h.proxyConns, true); err != nil {
+	who := authn.ClientCert("system:node:"+c.NodeName, o.cloud.creds.ClientCAs, o.cloud.isAway, c.OfflineTokenGrace)
+	handler := o.proxy.Handler(who)
+	for _, address := range c.PodServers() {
+		server := &http.Server{Handler: handler, MaxHeaderBytes: largeHeader, TLSConfig: o.pods.serverConfig()}
+		if err := p.listen("--dummy-if-ip", address, server, p.proxyConns, true); err != nil {
 			return fmt.Errorf("%w: the address has to be there first, on a dummy interface; edgehub install sets that up", err)
 		}
 	}
 	// A certificate that has expired is enough, or none, if it is kubelet that calls, and none of its probes: see OrOwnProgram.
-	program := access.CheckCSRF(authn.LoopbackFor(h.callers.RefuseOthers))
-	kubelet := &credentials.Kubelet{Kubeconfig: h.config.KubeletKubeconfig}
-	own := h.proxy.Handler(authn.OrOwnProgram(who, program, h.nodeIsAway, kubelet.Lapsed))
-	server := &http.Server{Handler: own, MaxHeaderBytes: largeHeader, TLSConfig: cert.ServerConfig()}
-	return h.listen("--proxy-secure-port", h.config.SecureAddress, server, h.proxyConns, false)
+	program := access.CheckCSRF(authn.LoopbackFor(p.callers.RefuseOthers))
+	kubelet := &credentials.Kubelet{Kubeconfig: c.KubeletKubeconfig}
+	own := o.proxy.Handler(authn.OrOwnProgram(who, program, o.cloud.isAway, kubelet.Lapsed))
+	server := &http.Server{Handler: own, MaxHeaderBytes: largeHeader, TLSConfig: o.cert.ServerConfig()}
+	return p.listen("--proxy-secure-port", c.SecureAddress, server, p.proxyConns, false)
 }
 
 // listenAPI opens the port of the node's HTTP API: over plain HTTP on loopback for programs
 // outside of containers, or over TLS for clients with a certificate.
-func (h *Hub) listenAPI(api http.Handler, r prometheus.Registerer) error {
+func (p *ports) listenAPI(c *config.Config, o portHandlers, r prometheus.Registerer) error {
 	// What a web page sends is refused before it could count for anybody's.
-	guarded := csrf.Handler(access.SlowDown(api, webtoken.FromBrowser))
+	guarded := csrf.Handler(access.SlowDown(o.api, webtoken.FromBrowser))
 	server := &http.Server{Handler: guarded, MaxHeaderBytes: ota.MaxHeaderBytes - headerSlack}
-	if h.config.ServeClientCAFile == "" {
-		server.Handler = h.callers.ForAPI(h.config.ServeToContainers, r).Admit(server.Handler)
+	if c.ServeClientCAFile == "" {
+		server.Handler = p.callers.ForAPI(c.ServeToContainers, r).Admit(server.Handler)
 	} else {
-		cas, err := servertls.NewClientCAs(h.config.ServeClientCAFile, h.log)
+		cas, err := servertls.NewClientCAs(c.ServeClientCAFile, p.log)
 		if err != nil {
 			return err
 		}
-		cert, err := h.servingCert()
-		if err != nil {
-			return err
-		}
-		server.Handler, server.TLSConfig = cas.Admit(server.Handler), cert.ServerConfig()
+		server.Handler, server.TLSConfig = cas.Admit(server.Handler), o.cert.ServerConfig()
 	}
-	return h.listen("--serve-port", h.config.ServeAddress, server, access.NewBudget(h.config.MaxConnections), false)
+	return p.listen("--serve-port", c.ServeAddress, server, access.NewBudget(c.MaxConnections), false)
 }
 
-// servingCert returns the certificate that all TLS ports share. It reads the certificate once.
-func (h *Hub) servingCert() (*servertls.Certificate, error) {
-	if h.cert == nil {
-		cert, err := servertls.NewCertificate(h.config, h.log)
-		if err != nil {
-			return nil, err
-		}
-		h.cert = cert
+// servingCert reads or creates the certificate that all TLS ports share. It returns nil if there is none of these.
+func servingCert(c *config.Config, log *slog.Logger) (*servertls.Certificate, error) {
+	if c.SecureAddress == "" && c.ServeClientCAFile == "" {
+		return nil, nil //nolint:nilnil // nobody asks for it
 	}
-	return h.cert, nil
+	return servertls.NewCertificate(c, log)
 }

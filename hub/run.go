@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +11,9 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/edgehub-io/edgehub/hub/access"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // cutTimeout is how long requests may take to end after their context was canceled.
@@ -18,39 +22,32 @@ const cutTimeout = 2 * time.Second
 // Run serves until ctx ends or a port fails. It returns nil if ctx has ended. Nothing is left
 // open when it returns.
 func (h *Hub) Run(ctx context.Context) error {
-	defer h.upstream.Close()
+	defer h.cloud.upstream.Close()
 	defer h.upgrades.close()
-	// Requests outlive ctx: they complete, or are canceled at the end of the grace period.
-	requests, cut := context.WithCancel(context.WithoutCancel(ctx))
-	defer cut()
+	defer h.ports.cut()
 	// The cache stops last, so that it stores what the last requests read.
 	keep, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	g, ctx := errgroup.WithContext(ctx)
-	h.serving.Store(true) // before the first request can ask
+	h.state.serving.Store(true) // before the first request can ask
 	g.Go(func() error { return h.cache.Run(keep) })
-	for _, p := range h.ports {
-		p.server.BaseContext = func(net.Listener) context.Context { return requests }
+	for _, p := range h.ports.all {
 		g.Go(p.run)
 	}
-	g.Go(func() error { return h.creds.Run(ctx) })
-	g.Go(func() error { return h.upstream.Run(ctx) })
-	g.Go(func() error { return h.binding.Run(ctx) })
+	g.Go(func() error { return h.cloud.run(ctx) })
 	g.Go(func() error { h.node.Run(ctx); return nil })
-	g.Go(func() error { h.outage.run(ctx); return nil })
-	g.Go(func() error { h.traffic.Run(ctx); return nil })
-	g.Go(func() error { h.upgrades.run(ctx, h.upstream, h.binding); return nil })
+	g.Go(func() error { h.upgrades.run(ctx, h.api.Upgrade); return nil })
 	g.Go(func() error { h.transforms.run(ctx); return nil })
 	g.Go(func() error { h.pods.run(ctx); return nil })
 	g.Go(func() error { h.clusterIP.run(ctx); return nil })
 	g.Go(func() error {
 		<-ctx.Done()
-		h.stop(cut)
+		h.stop()
 		end()
 		return nil
 	})
-	g.Go(func() error { return h.systemd.Run(ctx, h.status, h.alive) })
-	h.sockets.Reject(h.log)
+	g.Go(func() error { return h.systemd.Run(ctx, h.state.status, h.alive) })
+	h.ports.sockets.Reject(h.log)
 	h.systemd.Notify("READY=1")
 	h.log.Info("hub serves", "node", h.config.NodeName, "api", h.config.ServeAddress,
 		"proxy", h.config.ProxyAddress, "secure-proxy", h.config.SecureAddress)
@@ -71,13 +68,13 @@ func (p port) run() error {
 // stop ends watches at once, gives everything else the grace period, upgraded connections
 // (exec, port-forward) included, and then cancels what is left. The in-process port is
 // closed last: an upgrade in progress on the node's API still needs it.
-func (h *Hub) stop(cut context.CancelFunc) {
-	h.serving.Store(false)
+func (h *Hub) stop() {
+	h.state.serving.Store(false)
 	h.systemd.Notify("STOPPING=1")
 	h.log.Info("hub stops", "grace", h.config.ShutdownGrace)
 	ctx, cancel := context.WithTimeout(context.Background(), h.config.ShutdownGrace)
 	defer cancel()
-	own, others := h.ports[0], h.ports[1:]
+	own, others := h.ports.all[0], h.ports.all[1:]
 	// No connection is reused from here on: a watch that ends and is reopened at once must not
 	// reach this process again.
 	var closed sync.WaitGroup
@@ -94,21 +91,20 @@ func (h *Hub) stop(cut context.CancelFunc) {
 		}
 	}
 	h.proxy.Drain()
-	h.upgrades.api.Drain()
+	h.api.Drain()
 	h.page.Drain()
 	err := errors.Join(g.Wait(), h.proxy.Wait(ctx))
-	h.own.CloseIdleConnections()
+	h.ports.local.transport.CloseIdleConnections()
 	if err = errors.Join(err, own.server.Shutdown(ctx)); err != nil {
 		h.log.Warn("requests are cut: they take longer than --shutdown-grace-period", "grace", h.config.ShutdownGrace)
 	}
-	cut()
 	h.closePorts()
 	last, cancel := context.WithTimeout(context.Background(), cutTimeout)
 	defer cancel()
 	if err := h.proxy.Wait(last); err != nil {
 		h.log.Error("requests did not end when they were cut", "waited", cutTimeout)
 	}
-	h.own.CloseIdleConnections()
+	h.ports.local.transport.CloseIdleConnections()
 }
 
 // Close closes all ports and connections at once. It is for a Hub that is not run, and is
@@ -120,10 +116,48 @@ func (h *Hub) Close() error {
 }
 
 func (h *Hub) closePorts() {
-	for _, p := range h.ports {
-		p.server.Close()
-		p.listener.Close()
+	if h.ports != nil {
+		h.ports.close()
 	}
-	h.sockets.Close()
-	h.upstream.Close()
+	h.cloud.upstream.Close()
+}
+
+// alive requests the hub's health endpoint, as a program on the node would: an answer shows that
+// the hub accepts connections and runs handlers. Over TLS any answer is good, since the request
+// has no client certificate.
+func (h *Hub) alive(ctx context.Context) error {
+	client := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the request is to this very process, and has no secrets
+	}}
+	scheme, secure := "http", h.config.ServeClientCAFile != ""
+	if secure {
+		scheme = "https"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+h.config.ServeAddress+api.Healthz, http.NoBody)
+	if err != nil {
+		return err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		if ctx.Err() == nil && h.ports.isFull("--serve-port") {
+			return nil // a hub that is alive has rejected it, and a restart would only cut kubelet off
+		}
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK && !secure {
+		return fmt.Errorf("%s answers %s", req.URL, res.Status)
+	}
+	return nil
+}
+
+// isFull reports whether all unreserved connections of a flag's port are taken.
+func (p *ports) isFull(flag string) bool {
+	for _, one := range p.all {
+		if l, ok := one.listener.(*access.Listener); ok && one.name == flag {
+			return l.Full()
+		}
+	}
+	return false
 }

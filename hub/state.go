@@ -2,107 +2,55 @@ package hub
 
 import (
 	"cmp"
-	"context"
-	"crypto/tls"
 	"errors"
-	"fmt"
-	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/edgehub-io/edgehub/cache"
-	"github.com/edgehub-io/edgehub/hub/access"
+	"github.com/edgehub-io/edgehub/hub/config"
+	"github.com/edgehub-io/edgehub/hub/ownnode"
+	"github.com/edgehub-io/edgehub/hub/servertls"
 	"github.com/edgehub-io/edgehub/ota/api"
-	"github.com/edgehub-io/edgehub/proxy/authn"
 	"github.com/edgehub-io/edgehub/proxy/topology"
 )
 
-// offline returns since when the node cannot reach the cloud, or "" while it can.
-func (h *Hub) offline() string {
-	state := h.upstream.State()
-	switch {
-	case state.Refused:
-		return h.creds.Refused(state)
-	case state.Up:
-		return ""
-	}
-	return fmt.Sprintf("offline since %s: no apiserver can be reached, and the node is served from the cache",
-		state.Since.UTC().Format(time.RFC3339))
+// state is how the hub is, for systemd, for the node's API and for the page. It is safe for concurrent use.
+type state struct {
+	config     *config.Config
+	cloud      *cloud
+	cache      *cache.Cache
+	node       *ownnode.Node
+	transforms *transforms
+	pods       *podAccess // nil: pods do not use the hub
+	routes     *podRoutes
+	clusterIP  *clusterIP
+	cert       *servertls.Certificate // nil: no port needs one
+	serving    atomic.Bool
 }
 
 // cacheHealth is cache.Health, also with why nothing is served from the cache.
-func (h *Hub) cacheHealth() (views int, bytes int64, trouble string) {
-	views, bytes, trouble = h.cache.Health()
-	return views, bytes, cmp.Or(h.binding.Withheld(), trouble)
+func (s *state) cacheHealth() (views int, bytes int64, trouble string) {
+	views, bytes, trouble = s.cache.Health()
+	return views, bytes, cmp.Or(s.cloud.binding.Withheld(), trouble)
 }
 
 // cacheTrouble returns what is wrong with the cache, or "".
-func (h *Hub) cacheTrouble() string {
-	_, _, trouble := h.cacheHealth()
+func (s *state) cacheTrouble() string {
+	_, _, trouble := s.cacheHealth()
 	return trouble
 }
 
 // status returns one line for `systemctl status`.
-func (h *Hub) status() string {
-	return cmp.Or(h.offline(), h.node.Missing(), h.node.Clone(), "online")
+func (s *state) status() string {
+	return cmp.Or(s.cloud.offline(), s.node.Missing(), s.node.Clone(), "online")
 }
 
 // ready returns why the hub does not serve the node, or nil.
-func (h *Hub) ready() error {
-	if !h.serving.Load() {
+func (s *state) ready() error {
+	if !s.serving.Load() {
 		return errors.New("the hub is stopping")
 	}
-	return h.creds.Missing()
-}
-
-// alive requests the hub's health endpoint, as a program on the node would: an answer shows that
-// the hub accepts connections and runs handlers. Over TLS any answer is good, since the request
-// has no client certificate.
-func (h *Hub) alive(ctx context.Context) error {
-	client := http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the request is to this very process, and has no secrets
-	}}
-	scheme, secure := "http", h.config.ServeClientCAFile != ""
-	if secure {
-		scheme = "https"
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+h.config.ServeAddress+api.Healthz, http.NoBody)
-	if err != nil {
-		return err
-	}
-	res, err := client.Do(req)
-	if err != nil {
-		if ctx.Err() == nil && h.isFull("--serve-port") {
-			return nil // a hub that is alive has rejected it, and a restart would only cut kubelet off
-		}
-		return err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK && !secure {
-		return fmt.Errorf("%s answers %s", req.URL, res.Status)
-	}
-	return nil
-}
-
-// isFull reports whether all unreserved connections of a flag's port are taken.
-func (h *Hub) isFull(flag string) bool {
-	for _, p := range h.ports {
-		if l, ok := p.listener.(*access.Listener); ok && p.name == flag {
-			return l.Full()
-		}
-	}
-	return false
-}
-
-// nodeIsAway reports whether the node cannot use the cloud: no apiserver can be reached, or
-// they refuse the node's credentials.
-func (h *Hub) nodeIsAway() bool {
-	select {
-	case <-h.upstream.Lost(authn.AsNode(context.Background())):
-		return true
-	default:
-		return false
-	}
+	return s.cloud.creds.Missing()
 }
 
 // cacheState is the answer to GET /debug/cache.
@@ -115,18 +63,53 @@ type cacheState struct {
 	Views      []cache.ViewState `json:"views"`
 }
 
-func (h *Hub) cacheState() cacheState {
-	up := h.upstream.State()
-	state := cacheState{Cloud: api.CloudState{Up: up.Up, Since: up.Since}, Clone: h.node.Clone(), Views: h.cache.State(), PodAccess: h.podAccessState()}
-	state.Transforms, state.Services = h.transforms.names, h.transforms.topology.Summary()
-	for _, s := range up.Servers {
-		one := api.UpstreamState{Address: s.Address, Up: s.Up, Since: s.Since}
-		if s.Err != nil {
-			one.Error = s.Err.Error()
-		} else if s.Refused != nil {
-			one.Error = s.Refused.Error()
+func (s *state) ofCache() cacheState {
+	up := s.cloud.upstream.State()
+	state := cacheState{
+		Cloud: api.CloudState{Up: up.Up, Since: up.Since}, Clone: s.node.Clone(), Views: s.cache.State(), PodAccess: s.podAccess(),
+		Transforms: s.transforms.names, Services: s.transforms.topology.Summary(),
+	}
+	for _, server := range up.Servers {
+		one := api.UpstreamState{Address: server.Address, Up: server.Up, Since: server.Since}
+		if server.Err != nil {
+			one.Error = server.Err.Error()
+		} else if server.Refused != nil {
+			one.Error = server.Refused.Error()
 		}
 		state.Cloud.APIServers = append(state.Cloud.APIServers, one)
 	}
 	return state
+}
+
+// podAccess returns nil if pods are not led to the hub.
+func (s *state) podAccess() *api.PodAccess {
+	if s.pods == nil {
+		return nil
+	}
+	access := &api.PodAccess{
+		Addresses: s.config.PodServers(), CACreated: s.pods.issued.Load().created.UTC().Truncate(time.Second), ClusterIP: s.clusterIP.state(),
+	}
+	var err error
+	if access.Pods, err = s.routes.find(routesMaxAge); err != nil {
+		access.Unknown = err.Error()
+	}
+	return access
+}
+
+// certificates are those that expire. The hub's own do not: that of the node's CA, and a self-signed one.
+func (s *state) certificates() (list []api.Certificate) {
+	if end, ok := s.cloud.creds.Expires(); ok {
+		list = append(list, api.Certificate{Name: "node", Expires: end})
+	}
+	if s.cert == nil {
+		return list
+	}
+	end, ok := s.cert.Expires()
+	if ok && s.config.SecureAddress != "" {
+		list = append(list, api.Certificate{Name: "pods", Expires: end})
+	}
+	if ok && s.config.ServeClientCAFile != "" {
+		list = append(list, api.Certificate{Name: "api", Expires: end})
+	}
+	return list
 }

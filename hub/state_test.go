@@ -27,7 +27,7 @@ func TestAFullHubIsAlive(t *testing.T) {
 		}
 		defer c.Close()
 	}
-	for !h.isFull("--serve-port") && ctx.Err() == nil {
+	for !h.ports.isFull("--serve-port") && ctx.Err() == nil {
 		runtime.Gosched()
 	}
 	if err := h.alive(ctx); err != nil {

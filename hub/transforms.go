@@ -3,13 +3,10 @@ package hub
 import (
 	"context"
 	"log/slog"
-	"net/http"
 	"slices"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
-	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/cache/localendpoints"
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/feed"
@@ -25,11 +22,10 @@ type transforms struct {
 	feed     *feed.Topology // nil: no filter of Services is active
 }
 
-// newTransforms returns the transforms that are on, and what answers requests with them. pods
-// is nil if pods are not led to the hub. clusterCAs is not called before a request is answered.
-func newTransforms(c *config.Config, pods *podAccess, clusterCAs func() []byte, answers http.RoundTripper, r prometheus.Registerer, log *slog.Logger) (*transforms, http.RoundTripper) {
-	t := &transforms{topology: topology.New(c.NodeName, log)}
-	var all []transform.Transform
+// newTransforms returns the transforms that are on, also as what is applied to answers. pods is nil if pods are not led to the hub. What the filters of
+// Services decide by is read with own, through the hub.
+func newTransforms(c *config.Config, pods *podAccess, clusterCAs func() []byte, own *rest.Config, log *slog.Logger) (t *transforms, all []transform.Transform, err error) {
+	t = &transforms{topology: topology.New(c.NodeName, log)}
 	if pods != nil {
 		all = pods.transforms(clusterCAs)
 	}
@@ -47,25 +43,17 @@ func newTransforms(c *config.Config, pods *podAccess, clusterCAs func() []byte, 
 		t.names = append(t.names, transform.ClusterIP)
 		all = append(all, transform.NewClusterIP(t.topology, c.ServiceProxyAccounts, podServers(c), localendpoints.LeadBareToHub))
 	}
-	return t, transform.New(answers, transform.Options{
-		IsNode: isNode, Account: identity.ClaimedAccount,
-		Transforms: all, Topology: t.topology, Registerer: r, Logger: log,
-	})
-}
-
-// read has the filters read what they decide by, through the hub.
-func (t *transforms) read(c *config.Config, cloud *rest.Config, log *slog.Logger) error {
 	if !slices.ContainsFunc(t.names, func(name string) bool {
 		return slices.Contains([]string{transform.ServiceTopology, transform.DiscardService, transform.NodePortIsolation, transform.ClusterIP}, name)
 	}) {
-		return nil
+		return t, all, nil
 	}
-	core, err := coreclient.New(cloud)
+	core, err := coreclient.New(own)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	t.feed, err = feed.New(t.topology, c.NodeName, cloud, core, log.With("part", "service filters"))
-	return err
+	t.feed, err = feed.New(t.topology, c.NodeName, own, core, log.With("part", "service filters"))
+	return t, all, err
 }
 
 // run reads until ctx ends.

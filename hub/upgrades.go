@@ -11,9 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/edgehub-io/edgehub/hub/binding"
 	"github.com/edgehub-io/edgehub/hub/config"
-	"github.com/edgehub-io/edgehub/hub/heldimages"
+	"github.com/edgehub-io/edgehub/hub/ownnode"
 	"github.com/edgehub-io/edgehub/imagepull/apiserver"
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/ota/coreclient"
@@ -24,172 +23,118 @@ import (
 	"github.com/edgehub-io/edgehub/ota/podreport"
 	"github.com/edgehub-io/edgehub/ota/queue"
 	"github.com/edgehub-io/edgehub/ota/rollback"
-	"github.com/edgehub-io/edgehub/proxy/authn"
-	"github.com/edgehub-io/edgehub/proxy/upstream"
 )
 
-// upgrades has what an owner may do with a pod besides upgrading it at once. All parts follow the
-// node's pods together.
+// upgrades has what an owner may do with a pod besides upgrading it at once. Its parts do not know each other: run
+// tells each of them what has changed in the others.
 type upgrades struct {
-	pods      *nodepods.Pods
+	node      string // its name
+	cloud     *cloud
+	pods      *nodepods.Pods     // the node's; all parts follow these
 	cluster   *apiserver.Cluster // records Events
-	images    *images            // nil: images are not pulled
+	reporter  *podreport.Reporter
+	history   *history.History
+	images    *images
 	holds     *hold.Holds
 	queue     *queue.Queue
-	api       *ota.API // carries out what is in the queue; set before run
-	history   *history.History
 	rollbacks *rollback.Rollbacks
 	missing   *missing.Missing
-
-	reporter *podreport.Reporter
-	reports  []podreport.Source      // what the cloud is shown of pods
-	runs     []func(context.Context) // what each part runs, until its context ends
-	returned []func()                // called when the cloud is back; they do not block
 }
 
 // newUpgrades opens the files of all parts. It does not connect: containerd may start after the hub,
-// and the cloud may be away. online reports whether the cloud can be reached.
-func newUpgrades(c *config.Config, cloud *rest.Config, online func() bool, r prometheus.Registerer, log *slog.Logger) (*upgrades, error) {
-	client, err := coreclient.New(cloud)
+// and the cloud may be away. own and client send requests through the hub.
+func newUpgrades(c *config.Config, own *rest.Config, client *ota.Pods, cloud *cloud, r prometheus.Registerer, log *slog.Logger) (*upgrades, error) {
+	core, err := coreclient.New(own)
 	if err != nil {
 		return nil, err
 	}
-	u := &upgrades{pods: nodepods.New(client, c.NodeName), cluster: apiserver.NewCluster(client, c.NodeName)}
-	if c.RuntimeEndpoint != "" {
-		others := func() []string { return u.history.Images() }
-		if u.images, err = newImages(c, cloud.UserAgent, u.cluster, online, others, r, log); err != nil {
-			u.close()
-			return nil, err
-		}
-		u.pods.OnChange(u.images.puller.PodsChanged)
-		u.runs = append(u.runs, u.images.puller.Run)
-		u.returned = append(u.returned, u.images.puller.CloudReturned)
-	} else {
-		u.runs = append(u.runs, func(ctx context.Context) { heldimages.ReleaseFormer(ctx, c.RootDir, log.With("part", "imagepull")) })
-	}
-	dir := func(part string) string { return filepath.Join(c.RootDir, "upgrades", part) }
-	err = u.addHolds(dir("hold"), r, log)
-	if err == nil {
-		err = u.addQueue(c, dir("queue"), online, r, log)
-	}
-	if err == nil {
-		err = u.addRollbacks(dir, online, log)
-	}
-	if err == nil {
-		err = u.addMissing(client, c.NodeName, dir("deleted"), online, log)
-	}
+	pods, err := nodepods.New(core, c.NodeName)
 	if err != nil {
+		return nil, err
+	}
+	u := &upgrades{
+		node: c.NodeName, cloud: cloud,
+		pods: pods, cluster: apiserver.NewCluster(core, c.NodeName), reporter: podreport.New(core, pods, cloud.online, log),
+	}
+	if err := u.open(c, client, own.UserAgent, r, log); err != nil {
 		u.close()
 		return nil, err
 	}
-	u.reporter = podreport.New(client, u.pods, online, log, u.reports...)
-	u.returned = append(u.returned, u.reporter.Changed)
-	u.runs = append(u.runs, u.reporter.Run, u.pods.Run) // pods last: the others have registered by then
 	return u, nil
 }
 
-// addHolds adds the holds in a folder.
-func (u *upgrades) addHolds(dir string, r prometheus.Registerer, log *slog.Logger) (err error) {
-	u.holds, err = hold.New(hold.Options{Dir: dir, Pods: u.pods, OnChange: func() { u.reporter.Changed(); u.queue.Wake() }, Registerer: r, Logger: log})
-	if err != nil {
+// open opens the parts that have files.
+func (u *upgrades) open(c *config.Config, client *ota.Pods, userAgent string, r prometheus.Registerer, log *slog.Logger) (err error) {
+	online := u.cloud.online
+	dir := func(part string) string { return filepath.Join(c.RootDir, "upgrades", part) }
+	if u.history, err = history.Open(dir("history"), log); err != nil {
 		return err
 	}
-	u.pods.OnChange(func([]*corev1.Pod) { u.holds.PodsChanged() })
-	u.runs = append(u.runs, u.holds.Run)
-	u.reports = append(u.reports, u.holds.Report)
-	return nil
-}
-
-// addQueue reads the upgrades that wait.
-func (u *upgrades) addQueue(c *config.Config, dir string, online func() bool, r prometheus.Registerer, log *slog.Logger) (err error) {
+	if u.images, err = newImages(c, userAgent, u.cluster, online, u.history.Images, u.reporter.Changed, r, log); err != nil {
+		return err
+	}
+	if u.holds, err = hold.New(hold.Options{Dir: dir("hold"), Pods: u.pods, Registerer: r, Logger: log}); err != nil {
+		return err
+	}
 	u.queue, err = queue.New(queue.Options{
-		Dir: dir, Pods: u.pods, Online: online, Hold: u.holds.State, Off: !c.QueueUpgrades,
-		Event: u.cluster.Event, Changed: func() { u.reporter.Changed() }, Registerer: r, Logger: log,
+		Dir: dir("queue"), Pods: u.pods, Online: online, Hold: u.holds.State, Off: !c.QueueUpgrades,
+		Event: u.cluster.Event, Changed: u.reporter.Changed, Registerer: r, Logger: log,
 	})
 	if err != nil {
 		return err
 	}
-	u.pods.OnChange(func([]*corev1.Pod) { u.queue.Wake() })
-	u.runs = append(u.runs, func(ctx context.Context) { u.queue.Run(ctx, u.api.Upgrade) })
-	u.returned = append(u.returned, u.queue.CloudReturned)
-	u.reports = append(u.reports, u.queue.Report)
-	return nil
-}
-
-// addRollbacks reads what the node has run, and which earlier revisions its owner wants. dir returns
-// the folder of a part.
-func (u *upgrades) addRollbacks(dir func(part string) string, online func() bool, log *slog.Logger) (err error) {
-	options := history.Options{Dir: dir("history"), Logger: log}
-	if u.images != nil {
-		p := u.images.puller
-		options.Retained, options.Missing, options.Changed = p.Retained, p.Missing, p.OthersChanged
+	wishes := rollback.Options{
+		Dir: dir("rollback"), History: u.history, Pods: u.pods.All, Online: online, Changed: u.reporter.Changed, Logger: log,
 	}
-	if u.history, err = history.Open(options); err != nil {
+	if u.images.puller != nil {
+		wishes.Images = u.images.puller
+	}
+	if u.rollbacks, err = rollback.Open(wishes); err != nil {
 		return err
 	}
-	u.rollbacks, err = rollback.Open(rollback.Options{
-		Dir: dir("rollback"), History: u.history, Pods: u.pods.All, Online: online, Changed: func() { u.reporter.Changed() }, Logger: log,
-	})
-	if err != nil {
-		return err
-	}
-	u.pods.OnChange(u.history.Update)
-	u.pods.OnChange(u.rollbacks.Update)
-	u.runs = append(u.runs, u.history.Run, u.rollbacks.Run)
-	u.reports = append(u.reports, u.rollbacks.Report)
-	return nil
-}
-
-// addMissing reads which deletions wait for another pod.
-func (u *upgrades) addMissing(client rest.Interface, node, dir string, online func() bool, log *slog.Logger) (err error) {
 	u.missing, err = missing.Open(missing.Options{
-		Dir: dir, Pods: u.pods.All, Synced: u.pods.Synced, Online: online, Logger: log,
-		Node: func(ctx context.Context) (*corev1.Node, error) {
-			read := new(corev1.Node)
-			err := client.Get().MaxRetries(0).Resource("nodes").Name(node).Do(ctx).Into(read)
-			return read, err
-		},
+		Dir: dir("deleted"), Pods: u.pods.All, Synced: u.pods.Synced, Online: online, Logger: log,
+		Node: func(ctx context.Context) (*corev1.Node, error) { return client.Node(ctx, c.NodeName) },
 	})
-	if err == nil {
-		u.pods.OnChange(u.missing.Update)
-	}
 	return err
 }
 
-// offer adds the parts to the options of the node's API.
-func (u *upgrades) offer(o *ota.Options) {
-	o.Holds, o.Queue, o.Rollbacks, o.Deleted = u.holds, u.queue, u.rollbacks, u.missing.Deleted
-	if u.images != nil {
-		o.ImagePulls = u.images.puller
-	}
-}
-
-// run runs all parts until ctx ends.
-func (u *upgrades) run(ctx context.Context, cloud *upstream.Upstream, bound *binding.Binding) {
+// run runs all parts until ctx ends. carryOut carries out what is in the queue.
+func (u *upgrades) run(ctx context.Context, carryOut func(context.Context, ota.Attempt) error) {
 	var all sync.WaitGroup
-	for _, run := range u.runs {
-		all.Go(func() { run(ctx) })
-	}
-	all.Go(func() {
-		ctx := authn.AsNode(ctx)
-		for bound.AwaitMaySend(ctx) == nil { // also at the start
-			for _, returned := range u.returned {
-				returned()
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-cloud.Lost(ctx):
-			}
-		}
-	})
+	all.Go(func() { u.holds.Run(ctx, func() { u.reporter.Changed(); u.queue.Wake() }) })
+	all.Go(func() { u.queue.Run(ctx, carryOut) })
+	all.Go(func() { u.history.Run(ctx, u.images.othersChanged) })
+	all.Go(func() { u.rollbacks.Run(ctx) })
+	all.Go(func() { u.images.run(ctx) })
+	all.Go(func() { u.reporter.Run(ctx, u.images.report, u.holds.Report, u.queue.Report, u.rollbacks.Report) })
+	all.Go(func() { u.pods.Run(ctx, u.podsChanged) })
+	all.Go(func() { u.cloud.eachReturn(ctx, u.cloudReturned) })
 	all.Wait()
 }
 
-// nodeEvent records a Warning about this Node. It does not block.
-func (u *upgrades) nodeEvent(node, reason, message string) {
-	about := &corev1.ObjectReference{Kind: "Node", Name: node, UID: types.UID(node)} // as kubelet's are
-	u.cluster.Event(about, corev1.EventTypeWarning, reason, message)
+// podsChanged is called with the node's pods once they are known and after changes.
+func (u *upgrades) podsChanged(pods []*corev1.Pod) {
+	u.images.podsChanged(pods)
+	u.holds.PodsChanged()
+	u.queue.Wake()
+	u.history.Update(pods)
+	u.rollbacks.Update(pods)
+	u.missing.Update(pods)
+	u.reporter.Changed()
+}
+
+// cloudReturned is called when the cloud is back. It does not block.
+func (u *upgrades) cloudReturned() {
+	u.images.cloudReturned()
+	u.queue.CloudReturned()
+	u.reporter.CloudReturned()
+}
+
+// recordClone records a Warning about this Node. It does not block.
+func (u *upgrades) recordClone(message string) {
+	about := &corev1.ObjectReference{Kind: "Node", Name: u.node, UID: types.UID(u.node)} // as kubelet's are
+	u.cluster.Event(about, corev1.EventTypeWarning, ownnode.ClonedReason, message)
 }
 
 // close is called after run, or instead of it.

@@ -185,7 +185,7 @@ func TestPodsAreFollowedWithoutTheCloud(t *testing.T) {
 		t.Fatal(err)
 	}
 	list.Body.Close()
-	_, since := h.cloud()
+	_, since := h.cloud.since()
 	if got := list.Header.Get(api.OfflineSinceHeader); list.StatusCode != http.StatusOK || got != since.UTC().Format(time.RFC3339) {
 		t.Errorf("%s, offline since %q, want %v", list.Status, got, since)
 	}

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/imagepull/condition"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -14,25 +13,30 @@ import (
 func TestThePodIsToldOnceTheCloudIsBack(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.cloud.set(oldPod("web-1", "v2", "app"))
-		n.cloud.be(true, false)
+		n.cloud.be(true)
 		n.ask(t, "web-1")
 		pass(time.Minute)
 		want(t, "state", n.shows("web-1"), "Ready: app=Ready")
-		if len(n.cloud.patches) > 0 {
-			t.Errorf("patches while the cloud is away: %q", n.cloud.patches)
-		}
-		n.cloud.be(false, true) // the first patch meets the cache
-		n.CloudReturned()
-		pass(condition.RetryInterval + time.Second)
-		want(t, "the pod, after a patch that got lost", n.cloud.condition("web-1"), "nothing")
-		n.cloud.be(false, false)
-		n.CloudReturned()
+		want(t, "the pod, while the cloud is away", n.cloud.condition("web-1"), "nothing")
+		n.cloud.be(false)
 		pass(time.Second)
 		want(t, "the pod", n.cloud.condition("web-1"), "True PrepullReady v2")
-		sent := len(n.cloud.patches)
-		pass(time.Hour)
-		if len(n.cloud.patches) != sent {
-			t.Errorf("%d patches of what the pod says already", len(n.cloud.patches)-sent)
+	})
+}
+
+// Without the cloud, the pod shows the condition for longer than it counts.
+func TestACancelledPrePullHasNoCondition(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.wanted(t, "web-1", "v2", "app")
+		pass(pullTime / 2)
+		n.cloud.be(true)
+		if _, err := n.Cancel(web1); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		want(t, "the pod", n.cloud.condition("web-1"), "False PrepullPulling v2")
+		if got := n.Conditions(n.cloud.pods["web-1"]); len(got) != 1 || got[0].Status != "" {
+			t.Errorf("it should have %v", got)
 		}
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
-	"github.com/edgehub-io/edgehub/imagepull/job"
 	"github.com/edgehub-io/edgehub/imagepull/keyring"
 )
 
@@ -21,7 +20,7 @@ type problem struct {
 
 // credentials returns the credentials of all pods that want an image, and of the node, that match
 // the image, in the kubelet's order. It reads them anew for each attempt, and stores none.
-func (p *Puller) credentials(ctx context.Context, image string, wanting []*job.Job) ([]engineapi.Credential, []problem) {
+func (p *Puller) credentials(ctx context.Context, image string, wanting []*job) ([]engineapi.Credential, []problem) {
 	var problems []problem
 	var secrets []keyring.Entries
 	read := map[types.NamespacedName]bool{}
@@ -40,9 +39,9 @@ func (p *Puller) credentials(ctx context.Context, image string, wanting []*job.J
 		}
 	}
 	var node keyring.Entries
-	if p.opts.KubeletDir != "" {
+	if p.KubeletDir != "" {
 		var err error
-		if node, err = keyring.FirstOf(keyring.NodeFiles(p.opts.KubeletDir)); err != nil {
+		if node, err = keyring.FirstOf(keyring.NodeFiles(p.KubeletDir)); err != nil {
 			problems = append(problems, problem{"", err})
 		}
 	}
@@ -65,7 +64,7 @@ func duplicates(found []engineapi.Credential, secrets []keyring.Entries, image s
 }
 
 func (p *Puller) secret(ctx context.Context, name types.NamespacedName) (keyring.Entries, error) {
-	s, err := p.cloud.Secret(ctx, name.Namespace, name.Name)
+	s, err := p.Cloud.Secret(ctx, name.Namespace, name.Name)
 	if err != nil {
 		return nil, fmt.Errorf("secret %s cannot be read: %w", name, err)
 	}

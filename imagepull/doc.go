@@ -1,11 +1,13 @@
 // Package imagepull pulls the images of a pod's next revision ahead of its upgrade,
-// straight through containerd. A Puller takes requests, reconciles its jobs with the node's
-// pods, and runs the workers; which image is next, which images stay on the node, and what
-// pods report are its packages queue, retention and condition. README.md describes how they
-// work together.
+// straight through containerd. README.md shows the flow from POST …/imagepull to containerd and back.
 //
-// A resumed pull: a request is a file (job.Store) before it is answered, so a restarted hub
-// reads it in New, and queue makes a task of each image that the file does not call ready. A
+// Each state has one owner. The queue (queue.go) has the node's pods, as the watch last showed them; the job of each pod,
+// which is also a file; and a task for each image that a job wants, with how far it is and whether it is on the node. What
+// a pull has fetched, and what keeps images on the node, is in containerd's content, leases and labels. others.go has the
+// images that stay for another reason. What the cloud is told of a pod follows from its job (condition.go).
+//
+// A resumed pull: a request is a file before it is answered, so a restarted hub
+// reads it in New, and the queue makes a task of each image that the file does not call ready. A
 // worker takes the task, reads the credentials anew (credentials.go), and calls engine.Pull,
 // which asks the registry what the name stands for now. Manifests, layers and the image's
 // lease are still in containerd from the pull before: the lease has kept them, so layers that

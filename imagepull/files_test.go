@@ -2,6 +2,7 @@ package imagepull
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,11 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
+	"github.com/edgehub-io/edgehub/ota/podfiles"
 )
 
 func TestARequestThatCannotBeKeptIsRefused(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		if err := os.WriteFile(n.dir, nil, 0o600); err != nil { // in the folder's place
+		if err := errors.Join(os.Remove(n.dir), os.WriteFile(n.dir, nil, 0o600)); err != nil { // in the folder's place
 			t.Fatal(err)
 		}
 		pod := oldPod("web-1", "v2", "app")
@@ -31,17 +33,82 @@ func TestARequestThatCannotBeKeptIsRefused(t *testing.T) {
 	})
 }
 
-// Package job has what else may stand where a job is read or written.
 func TestADamagedFileHoldsUpNoOther(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.wanted(t, "web-1", "v2", "app")
 		n.stop()
-		if err := os.WriteFile(filepath.Join(n.dir, "cut.json"), []byte(`{"uid":"cut","namespace":"n`), 0o600); err != nil {
-			t.Fatal(err)
+		for name, text := range map[string]string{
+			"cut": `{"uid":"cut","namespace":"n`, "empty": `{}`, "no-images": `{"pod":"web-2","revision":"v2","images":[]}`,
+			"no-pod": `{"revision":"v2","images":[{"image":"app"}]}`, "no-revision": `{"pod":"web-2","images":[{"image":"app"}]}`,
+		} {
+			if err := os.WriteFile(filepath.Join(n.dir, "ns_"+name+".json"), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
 		n.begin(t, 1)
 		if got := len(n.States()); got != 1 {
 			t.Errorf("%d pre-pulls; want the one that is whole", got)
+		}
+	})
+}
+
+// Which images such a file asks for is not known, and they may be needed before the cloud is back.
+func TestNothingIsReleasedWhileAFileCannotBeRead(t *testing.T) {
+	for name, unreadable := range map[string]string{"a file": "ns_pod.json", "the folder": ""} {
+		t.Run(name, func(t *testing.T) {
+			onNode(t, func(t *testing.T, n *node) {
+				n.wanted(t, "web-1", "v2", "app")
+				pass(time.Minute)
+				n.stop()
+				dir, broken := n.dir, n.dir+"-broken"
+				n.dir = broken
+				if unreadable != "" {
+					n.dir, broken = dir, filepath.Join(dir, unreadable)
+				}
+				n.engine.held["of another job"] = true
+				if err := os.Symlink(broken, broken); err != nil { // to read it fails
+					t.Fatal(err)
+				}
+				n.engine.took()
+				n.begin(t, 1)
+				pass(time.Hour)
+				if calls := n.engine.took(); strings.Contains(calls, "release") {
+					t.Errorf("%s was called", calls)
+				}
+				n.stop()
+				n.dir = dir
+				if err := os.Remove(broken); err != nil {
+					t.Fatal(err)
+				}
+				n.begin(t, 1)
+				pass(time.Minute)
+				want(t, "once it can be read", n.engine.took(), "keep app, release of another job")
+			})
+		})
+	}
+}
+
+// An image may have become ready while one of its jobs could not be written.
+func TestAnImageIsReadyIfOneFileSaysSo(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.wanted(t, "web-1", "v2", "app")
+		n.wanted(t, "web-2", "v2", "app")
+		pass(time.Minute)
+		for range 10 { // files are read in no order
+			n.stop()
+			files, jobs, err := podfiles.Open[job](n.dir, slog.New(slog.DiscardHandler))
+			if err != nil || len(jobs) != 2 {
+				t.Fatal(jobs, err)
+			}
+			older := types.NamespacedName{Namespace: "ns", Name: "uid-web-1"}
+			jobs[older].Images[0].Ready = nil
+			if err := files.Put(older, jobs[older]); err != nil {
+				t.Fatal(err)
+			}
+			n.engine.took()
+			n.begin(t, 1)
+			pass(time.Minute)
+			want(t, "the engine", n.engine.took(), "keep app")
 		}
 	})
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/edgehub-io/edgehub/imagepull/queue"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -17,7 +16,7 @@ type metrics struct {
 	seconds prometheus.Histogram
 }
 
-func newMetrics(r prometheus.Registerer, q *queue.Queue) (*metrics, error) {
+func newMetrics(r prometheus.Registerer, q *queue) (*metrics, error) {
 	m := &metrics{
 		pulls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "edgehub_imagepull_pulls_total",
@@ -65,12 +64,12 @@ var queueDesc = prometheus.NewDesc("edgehub_imagepull_images",
 	"Images that are wanted ahead of an upgrade, by state: Queued, Pulling, Ready or Failed.", []string{"state"}, nil)
 
 // queueCollector counts the images in the queue when metrics are collected.
-type queueCollector struct{ queue *queue.Queue }
+type queueCollector struct{ queue *queue }
 
 func (queueCollector) Describe(out chan<- *prometheus.Desc) { out <- queueDesc }
 
 func (c queueCollector) Collect(out chan<- prometheus.Metric) {
-	count := c.queue.Count()
+	count := c.queue.count()
 	for _, s := range []api.PullState{api.Queued, api.Pulling, api.Ready, api.Failed} {
 		out <- prometheus.MustNewConstMetric(queueDesc, prometheus.GaugeValue, float64(count[s]), string(s))
 	}

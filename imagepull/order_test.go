@@ -6,9 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgehub-io/edgehub/imagepull/backoff"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
-	"github.com/edgehub-io/edgehub/imagepull/queue"
 )
 
 // addDead requests images for a pod that cannot be pulled. Each attempt takes a time.
@@ -45,7 +43,7 @@ func TestNoImageStarves(t *testing.T) {
 				}
 				pass(time.Hour)
 				// The longest backoff, and one turn of all other images.
-				longest := time.Duration((1+backoff.Jitter)*float64(backoff.Longest)) + time.Duration(count+10)*(takes+pullTime)
+				longest := time.Duration((1+retryJitter)*float64(longestRetry)) + time.Duration(count+10)*(takes+pullTime)
 				for _, image := range dead {
 					n.checkTurns(t, image, longest)
 				}
@@ -74,7 +72,7 @@ func TestAnImageIsNotOvertakenForEver(t *testing.T) {
 		pass(time.Minute)
 		n.addDead(t, "web-1", 14, engineapi.Unreachable, 30*time.Second)
 		n.engine.heal("app")
-		for range 2 * int(queue.MaxOvertaken/time.Minute) {
+		for range 30 {
 			pass(time.Minute)
 			n.CloudReturned()
 		}
@@ -82,8 +80,8 @@ func TestAnImageIsNotOvertakenForEver(t *testing.T) {
 	})
 }
 
-// One round of many images that fail late takes longer than MaxOvertaken.
-func TestOverdueImagesLeaveEverySecondTurn(t *testing.T) {
+// One round of many images that fail late takes the better part of a day.
+func TestAnImageDoesNotWaitForARoundOfOthersThatFail(t *testing.T) {
 	const late = 10 * time.Minute
 	onNode(t, func(t *testing.T, n *node) {
 		n.addDead(t, "web-1", 100, engineapi.Unreachable, late)
@@ -106,5 +104,20 @@ func TestAskingAgainKeepsTheTurn(t *testing.T) {
 		n.ask(t, "web-2")
 		pass(time.Minute + 3*pullTime)
 		want(t, "the engine", n.engine.took(), "pull first, pull second, pull third")
+	})
+}
+
+// Somebody has corrected what was wrong with it.
+func TestAnImageThatIsAskedForAgainComesBeforeOthersThatFail(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.engine.die("app", engineapi.NotFound, pullTime)
+		n.wanted(t, "web-2", "v2", "app")
+		pass(time.Minute)
+		n.addDead(t, "web-1", 40, engineapi.Unreachable, 30*time.Second)
+		pass(time.Hour)
+		n.engine.heal("app")
+		n.ask(t, "web-2")
+		pass(30*time.Second + 2*pullTime)
+		want(t, "the image", n.shows("web-2"), "Ready: app=Ready")
 	})
 }

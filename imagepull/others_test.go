@@ -6,15 +6,12 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/edgehub-io/edgehub/imagepull/job"
-	"github.com/edgehub-io/edgehub/imagepull/retention"
 )
 
 func (n *node) put(images ...string) {
 	n.engine.set(func() {
 		for _, image := range images {
-			n.engine.there[job.ImageName(image)] = true
+			n.engine.there[imageName(image)] = true
 		}
 	})
 }
@@ -22,8 +19,7 @@ func (n *node) put(images ...string) {
 func TestOtherImagesAreRetainedWhileTheyAreWanted(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.put("old")
-		n.others = []string{"old", "absent"}
-		n.OthersChanged()
+		n.retain("old", "absent")
 		pass(time.Second)
 		want(t, "the engine", n.engine.took(), "keep old")
 		if !n.Retained("old") || n.Retained("absent") || n.Retained("another") {
@@ -34,7 +30,7 @@ func TestOtherImagesAreRetainedWhileTheyAreWanted(t *testing.T) {
 		}
 
 		n.put("absent") // somebody has pulled it
-		pass(retention.CheckInterval)
+		pass(checkInterval)
 		// Two timers end at this time, and each may cause a sweep.
 		calls := slices.Compact(strings.Split(sorted(n.engine.took()), ", "))
 		want(t, "the engine, later", strings.Join(calls, ", "), "keep absent, keep old")
@@ -44,8 +40,7 @@ func TestOtherImagesAreRetainedWhileTheyAreWanted(t *testing.T) {
 
 		n.restart(t)
 		want(t, "the engine, after a restart", sorted(n.engine.took()), "keep absent, keep old")
-		n.others = []string{"old"}
-		n.OthersChanged()
+		n.retain("old")
 		pass(time.Second)
 		want(t, "the engine, when one is not wanted any more", n.engine.took(), "keep old, release absent")
 	})
@@ -53,11 +48,10 @@ func TestOtherImagesAreRetainedWhileTheyAreWanted(t *testing.T) {
 
 // As the kubelet's garbage collection does where containerd does not support pinning. The content is still there.
 func TestAnotherImageThatSomebodyRemovesIsPutBack(t *testing.T) {
-	image := imageOf(job.ImageName("old"))
+	image := imageOf(imageName("old"))
 	onNode(t, func(t *testing.T, n *node) {
 		n.put("old")
-		n.others = []string{"old"}
-		n.OthersChanged()
+		n.retain("old")
 		pass(time.Second)
 		want(t, "the engine", n.engine.took(), "keep old")
 
@@ -84,9 +78,8 @@ func TestAnotherImageThatSomebodyRemovesIsPutBack(t *testing.T) {
 func TestAnImageOfAJobIsLeftToTheJobAndThenRetained(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.put("app")
-		n.others = []string{"app"}
 		n.wanted(t, "web-1", "v2", "app")
-		n.OthersChanged()
+		n.retain("app")
 		pass(2 * pullTime)
 		want(t, "the engine", n.engine.took(), "pull app")
 		if !n.Retained("app") {
@@ -106,8 +99,7 @@ func TestOtherImagesAreRetainedOnceContainerdIsThere(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.put("old")
 		n.engine.setAbsent(true)
-		n.others = []string{"old"}
-		n.OthersChanged()
+		n.retain("old")
 		pass(time.Second)
 		if n.Retained("old") {
 			t.Error("it counts as retained without containerd")
@@ -116,7 +108,7 @@ func TestOtherImagesAreRetainedOnceContainerdIsThere(t *testing.T) {
 			t.Error("it counts as missing without containerd")
 		}
 		n.engine.setAbsent(false)
-		pass(retention.RetryInterval)
+		pass(sweepRetry)
 		want(t, "the engine, with containerd", n.engine.took(), "keep old")
 	})
 }
@@ -125,8 +117,7 @@ func TestOtherImagesAreRetainedOnceContainerdIsThere(t *testing.T) {
 func TestOtherImagesAreLetGoWhenTheDiskIsAlmostFull(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.put("old")
-		n.others = []string{"old"}
-		n.OthersChanged()
+		n.retain("old")
 		pass(time.Second)
 		want(t, "the engine", n.engine.took(), "keep old")
 		n.wanted(t, "web-1", "v2", "app")
@@ -134,7 +125,7 @@ func TestOtherImagesAreLetGoWhenTheDiskIsAlmostFull(t *testing.T) {
 		want(t, "the engine, which pulls", n.engine.took(), "pull app")
 
 		n.engine.set(func() { n.engine.full = true })
-		pass(retention.CheckInterval)
+		pass(checkInterval)
 		calls := n.engine.took()
 		if !strings.Contains(calls, "release old") || strings.Contains(calls, "release app") {
 			t.Errorf("the engine, when the disk is almost full: %s", calls)
@@ -143,7 +134,7 @@ func TestOtherImagesAreLetGoWhenTheDiskIsAlmostFull(t *testing.T) {
 			t.Error("an image that may go counts as retained, or as gone")
 		}
 		n.engine.set(func() { n.engine.full = false })
-		pass(retention.CheckInterval)
+		pass(checkInterval)
 		if calls := n.engine.took(); !strings.Contains(calls, "keep old") || !n.Retained("old") {
 			t.Errorf("the engine, with room again: %s", calls)
 		}

@@ -10,9 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/imagepull/condition"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
-	"github.com/edgehub-io/edgehub/imagepull/retention"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -21,10 +19,10 @@ func TestImagesArePulledOneAfterTheOther(t *testing.T) {
 		n.wanted(t, "web-1", "v2", "app", "side")
 		synctest.Wait()
 		want(t, "at once", n.shows("web-1"), "Pulling: app=Pulling side=Queued")
-		pass(pullTime + condition.SettleInterval)
+		pass(pullTime)
 		want(t, "then", n.shows("web-1"), "Pulling: app=Ready side=Pulling")
 		want(t, "the pod, while pulling", n.cloud.condition("web-1"), "False PrepullPulling v2")
-		pass(pullTime + condition.SettleInterval)
+		pass(pullTime)
 		want(t, "at last", n.shows("web-1"), "Ready: app=Ready side=Ready")
 		want(t, "the pod, at last", n.cloud.condition("web-1"), "True PrepullReady v2")
 		want(t, "the engine", n.engine.took(), "pull app, pull side")
@@ -129,6 +127,8 @@ func TestARegistryIsAskedAgainWhenTheCloudIsBack(t *testing.T) {
 		n.CloudReturned()
 		pass(returnJitter)
 		want(t, "the engine", n.engine.took(), "pull app")
+		pass(30*time.Second + pullTime)
+		want(t, "the engine, whose backoff begins anew", n.engine.took(), "pull app")
 	})
 }
 
@@ -136,7 +136,7 @@ func TestOneImageThatFailsDoesNotHoldUpOthers(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.engine.fail["app"] = engineapi.NewError(engineapi.NotFound, errors.New("no such tag"))
 		n.wanted(t, "web-1", "v2", "app", "side")
-		pass(2*pullTime + condition.SettleInterval)
+		pass(2 * pullTime)
 		want(t, "state", n.shows("web-1"), "Failed: app=Failed side=Ready")
 	})
 }
@@ -177,11 +177,11 @@ func TestAnotherTargetEndsWhatIsNoLongerWanted(t *testing.T) {
 		synctest.Wait()
 		want(t, "state", n.shows("web-1"), "none")
 		want(t, "the engine", n.engine.took(), "pull app:2")
-		pass(retention.GracePeriod + time.Second)
+		pass(gracePeriod + time.Second)
 		want(t, "the engine, when the next target does not need it either", n.engine.took(), "release app:2")
 		want(t, "the pod", n.cloud.condition("web-1"), "nothing")
 		n.ask(t, "web-1")
-		pass(2*pullTime + condition.SettleInterval)
+		pass(2 * pullTime)
 		want(t, "asked for again", n.shows("web-1"), "Ready: app:3=Ready side=Ready")
 
 		pod := oldPod("web-1", "v4", "app:4", "side")

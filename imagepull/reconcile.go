@@ -1,8 +1,9 @@
 package imagepull
 
 import (
+	"errors"
+	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -10,99 +11,94 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/imagepull/job"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
-// orphaned is how long images are retained for a pod that is gone and has no successor. A
-// DaemonSet creates the next pod within seconds, but its controller may be away; the next pod of a
-// StatefulSet may run on another node.
-const orphaned = 10 * time.Minute
+const (
+	// orphaned is how long images are retained for a pod that is gone and has no successor. A
+	// DaemonSet creates the next pod within seconds, but its controller may be away; the next pod of a
+	// StatefulSet may run on another node.
+	orphaned = 10 * time.Minute
+	// reconcileInterval is how often jobs are checked whose pods are gone.
+	reconcileInterval = 5 * time.Minute
+)
 
 // PodsChanged records the node's pods, read-only, and reconciles the jobs with them. It is called with all
 // of them when they are known and after each change, one call at a time.
 func (p *Puller) PodsChanged(list []*corev1.Pod) {
-	pods := make(map[types.UID]*corev1.Pod, len(list))
-	for _, pod := range list {
-		pods[pod.UID] = pod
-	}
-	p.pods.set(pods)
-	p.queue.Wake()
+	p.queue.setPods(list)
 	p.reconcile()
 }
-
-// reconcileInterval is how often jobs are checked whose pods are gone.
-const reconcileInterval = 5 * time.Minute
 
 // reconcile ends jobs that are done or no longer wanted, and creates automatic jobs. It does
 // nothing until the pods are known.
 func (p *Puller) reconcile() {
 	p.disk.Lock()
 	defer p.disk.Unlock()
-	pods := p.pods.all()
+	pods := p.queue.shown()
 	if pods == nil {
 		return
 	}
+	var errs []error
 	for _, pod := range pods { // before the former jobs end: the images may be the same
-		p.startAutomatic(pod)
+		errs = append(errs, p.startAutomatic(pod))
 	}
-	for _, j := range p.queue.Jobs() {
-		why, how := p.evaluate(j, pods)
-		if how == "" {
-			continue
+	for _, j := range p.queue.all() {
+		if why := p.whyEnded(j, pods); why != "" {
+			errs = append(errs, p.end(j, why))
 		}
-		if err := p.end(j, how); err != nil {
-			if p.isNewError(j.Name(), err) {
-				p.log.Error("pre-pull that has ended cannot be forgotten; it is tried again", "pod", j.Name().String(), "err", err)
-			}
-			continue
-		}
-		p.log.Info("pre-pull has ended", "pod", j.Name().String(), "revision", j.Revision, "why", why)
 	}
+	err := errors.Join(errs...)
+	if err != nil && !p.diskFailing { // pods change often
+		p.Logger.Error("pre-pulls that a rollout asks for cannot be kept, or those that have ended cannot be forgotten; it is tried again", "err", err)
+	}
+	p.diskFailing = err != nil
 }
 
-// isNewError reports whether the disk's error for this pod differs from the last one, which would
-// otherwise be logged at each change of any pod. p.disk is held.
-func (p *Puller) isNewError(pod types.NamespacedName, err error) bool {
-	before := p.diskErrors[pod]
-	p.diskErrors[pod] = err.Error()
-	return before != err.Error()
+// end ends a job that is done or no longer wanted. p.disk is held.
+func (p *Puller) end(j *job, why string) error {
+	if err := p.files.Delete(j.key()); err != nil {
+		return fmt.Errorf("forget the pre-pull of pod %s: %w", j.name(), err)
+	}
+	p.queue.remove(j)
+	p.Logger.Info("pre-pull has ended", "pod", j.name().String(), "revision", j.Revision, "why", why)
+	return nil
 }
 
-// evaluate returns why and how j has to end, or "" if it goes on. p.disk is held.
-func (p *Puller) evaluate(j *job.Job, pods map[types.UID]*corev1.Pod) (why string, how api.PullState) {
+// whyEnded returns why j ends, or "" if it goes on. p.disk is held.
+func (p *Puller) whyEnded(j *job, pods map[types.UID]*corev1.Pod) string {
+	since := j.missing
+	j.missing = time.Time{}
 	if pod := pods[j.UID]; pod != nil {
-		delete(p.missing, j.UID)
 		switch t, ok, err := api.TargetOf(pod); {
-		case err != nil, !j.IsNewer(pod): // its next state may have the job's target
+		case err != nil, !j.isNewer(pod): // its next state may have the job's target
 		case !ok:
-			return "the pod has no target any more", api.Superseded
+			return "the pod has no target any more"
 		case t.Revision != j.Revision:
-			return "the pod has another target, revision " + t.Revision, api.Superseded
+			return "the pod has another target, revision " + t.Revision
 		}
-		return "", ""
+		return ""
 	}
 	for _, pod := range pods {
 		if isUpgraded(pod, j) {
-			return "pod " + pod.Name + " of the new revision runs", api.Superseded
+			return "pod " + pod.Name + " of the new revision runs"
 		}
 	}
-	if !p.opts.Online() { // nobody could create its successor
-		delete(p.missing, j.UID)
-		return "", ""
+	switch {
+	case !p.Online(): // nobody could create its successor
+	case since.IsZero():
+		j.missing = time.Now()
+	case time.Since(since) >= orphaned:
+		return "the pod is gone, and none of the new revision came in its place for " + orphaned.String()
+	default:
+		j.missing = since
 	}
-	since, known := p.missing[j.UID]
-	if !known {
-		p.missing[j.UID] = time.Now()
-	} else if time.Since(since) >= orphaned {
-		return "the pod is gone, and none of the new revision came in its place for " + orphaned.String(), api.Superseded
-	}
-	return "", ""
+	return ""
 }
 
 // isUpgraded reports whether pod is the successor of j's pod and has all its containers, whose
 // images the kubelet keeps.
-func isUpgraded(pod *corev1.Pod, j *job.Job) bool {
+func isUpgraded(pod *corev1.Pod, j *job) bool {
 	if j.Owner == "" || !isSuccessor(pod, j) || pod.Labels[appsv1.ControllerRevisionHashLabelKey] != j.Revision {
 		return false
 	}
@@ -117,67 +113,28 @@ func isUpgraded(pod *corev1.Pod, j *job.Job) bool {
 
 // isSuccessor reports whether pod is of j's owner, and has the name that the next pod will have: with
 // a StatefulSet, that of j's pod. Another of its pods on this node is none.
-func isSuccessor(pod *corev1.Pod, j *job.Job) bool {
+func isSuccessor(pod *corev1.Pod, j *job) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.UID == j.Owner && (owner.Kind != "StatefulSet" || pod.Name == j.Pod)
 }
 
-// startAutomatic creates the job that a rollout asks for. p.disk is held.
-func (p *Puller) startAutomatic(pod *corev1.Pod) {
+// startAutomatic creates the job that a rollout asks for, if pod has none. p.disk is held.
+func (p *Puller) startAutomatic(pod *corev1.Pod) error {
+	t, ok := automaticTarget(pod)
+	if !ok {
+		return nil
+	}
+	if have := p.queue.job(pod.UID); have != nil && (have.Revision == t.Revision || !have.isNewer(pod)) {
+		return nil
+	}
+	return p.start(newJob(pod, t, true))
+}
+
+// automaticTarget returns the target of a pod if a rollout asks for its images. Of a pod that neither a DaemonSet nor a
+// StatefulSet controls that does not count: whoever may create pods could make the node pull any image, by an annotation.
+func automaticTarget(pod *corev1.Pod) (api.Target, bool) {
 	t, ok, err := api.TargetOf(pod)
-	if !ok || err != nil || t.Prepull == nil || pod.DeletionTimestamp != nil || !isManaged(pod) {
-		return
-	}
-	if have := p.queue.Job(pod.UID); have != nil && (have.Revision == t.Revision || !have.IsNewer(pod)) {
-		return
-	}
-	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-	if err := p.start(pod, t, true); err != nil && p.isNewError(name, err) {
-		p.log.Error("pre-pull that a rollout asks for cannot be kept; it is tried again", "pod", name.String(), "err", err)
-	}
-}
-
-// isManaged reports whether a DaemonSet or StatefulSet controls the pod. Otherwise, whoever may create
-// pods could make the node pull any image, by an annotation.
-func isManaged(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
-	return owner != nil && (owner.Kind == "DaemonSet" || owner.Kind == "StatefulSet") && strings.HasPrefix(owner.APIVersion, appsv1.GroupName+"/")
-}
-
-// pods are the node's pods as the watch last showed them.
-type pods struct {
-	mu    sync.Mutex
-	byUID map[types.UID]*corev1.Pod // read-only; nil until the pods are known
-	seen  int                       // how often the watch has shown them
-}
-
-func (p *pods) set(byUID map[types.UID]*corev1.Pod) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.byUID, p.seen = byUID, p.seen+1
-}
-
-// all returns nil until the pods are known.
-func (p *pods) all() map[types.UID]*corev1.Pod {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.byUID
-}
-
-// generation counts how often the watch has shown the pods.
-func (p *pods) generation() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.seen
-}
-
-// isEnding reports whether the pod of a job is being deleted, or gone. The watch may not have
-// shown the pod yet if it has not shown any since the job was created.
-func (p *pods) isEnding(j *job.Job) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if pod := p.byUID[j.UID]; pod != nil {
-		return pod.DeletionTimestamp != nil
-	}
-	return p.seen > j.PodsGeneration
+	return t, ok && err == nil && t.Prepull != nil && pod.DeletionTimestamp == nil &&
+		owner != nil && (owner.Kind == "DaemonSet" || owner.Kind == "StatefulSet") && strings.HasPrefix(owner.APIVersion, appsv1.GroupName+"/")
 }

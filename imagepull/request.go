@@ -1,15 +1,11 @@
 package imagepull
 
 import (
-	"context"
 	"fmt"
-	"reflect"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/imagepull/job"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -19,114 +15,72 @@ import (
 func (p *Puller) Request(pod *corev1.Pod, t api.Target) error {
 	p.disk.Lock()
 	defer p.disk.Unlock()
-	have := p.queue.Job(pod.UID)
-	if have == nil || have.Cancelled || !have.IsFor(pod, t) {
-		if err := p.start(pod, t, false); err != nil {
-			return err
-		}
-	} else if err := p.store.Save(have); err != nil { // an earlier Save may have failed
+	var err error
+	if have := p.queue.job(pod.UID); have == nil || have.Cancelled || !have.isFor(pod, t) {
+		err = p.start(newJob(pod, t, false))
+	} else {
+		err = p.save(have) // it may not have been written since an image became ready
+	}
+	if err == nil {
+		p.queue.retryPod(pod.UID)
+	}
+	return err
+}
+
+// start starts a job in place of any other of the same pod. p.disk is held.
+func (p *Puller) start(j *job) error {
+	if err := p.save(j); err != nil {
 		return err
 	}
-	p.queue.RetryNow(pod.UID)
+	p.Logger.Info("pre-pull is queued", "pod", j.name().String(), "revision", j.Revision, "images", len(j.Images), "unasked", j.Automatic)
+	p.queue.put(j, api.Superseded)
 	return nil
 }
 
-// start creates a job and replaces any other of the same pod. p.disk is held.
-func (p *Puller) start(pod *corev1.Pod, t api.Target, automatic bool) error {
-	j := job.New(pod, t, automatic, time.Now())
-	p.queue.FillReady(j)
-	j.PodsGeneration = p.pods.generation()
-	if err := p.store.Save(j); err != nil {
-		return err
+// save writes the file of a job, with the images that are ready. p.disk is held.
+func (p *Puller) save(j *job) error {
+	if err := p.files.Put(j.key(), p.queue.file(j)); err != nil {
+		return fmt.Errorf("keep the pre-pull of pod %s: %w", j.name(), err)
 	}
-	p.log.Info("pre-pull is queued", "pod", j.Name().String(), "revision", j.Revision, "images", len(j.Images), "unasked", automatic)
-	if before := p.queue.Job(pod.UID); before != nil {
-		p.retention.StartGracePeriod(before)
-	}
-	p.queue.Replace(j, api.Superseded)
-	p.conditions.Unsuppress(pod.UID)
 	return nil
 }
 
-// Cancel ends the pre-pull of a pod and removes its condition. It reports whether the pod had
-// either.
+// Cancel ends the pre-pull of a pod and removes its condition, until the pod has another target. It reports whether
+// the pod had either.
 func (p *Puller) Cancel(pod types.NamespacedName) (bool, error) {
 	p.disk.Lock()
 	defer p.disk.Unlock()
-	j, hadCondition := p.queue.Find(pod), p.conditions.Suppress(pod)
+	j := p.queue.find(pod)
 	if j == nil {
-		return hadCondition, nil
+		return p.cancelCondition(pod), nil
 	}
-	p.log.Info("pre-pull is cancelled", "pod", pod.String(), "revision", j.Revision)
-	if !j.Automatic {
-		return true, p.end(j, api.Cancelled)
+	p.Logger.Info("pre-pull is cancelled", "pod", pod.String(), "revision", j.Revision)
+	cancelled := p.queue.file(j)
+	cancelled.Cancelled = true
+	var err error
+	if j.Automatic { // without its file, the job would be created again after a restart
+		err = p.files.Put(j.key(), cancelled)
+	} else {
+		err = p.files.Delete(j.key())
 	}
-	// The cancelled job stays on disk, or the next reconciliation would create it again.
-	next := j.Clone()
-	next.Cancelled = true
-	for i := range next.Images {
-		next.Images[i].Ready = nil
+	if err == nil {
+		p.queue.put(&cancelled, api.Cancelled)
 	}
-	if err := p.store.Save(next); err != nil {
-		return true, err
-	}
-	p.queue.Replace(next, api.Cancelled)
-	return true, nil
+	return true, err
 }
 
-// end removes a job. p.disk is held.
-func (p *Puller) end(j *job.Job, how api.PullState) error {
-	if err := p.store.Remove(j.UID); err != nil {
-		return fmt.Errorf("pod %s: %w", j.Name(), err)
-	}
-	if how == api.Superseded && p.pods.all()[j.UID] != nil {
-		p.retention.StartGracePeriod(j)
-	}
-	p.queue.End(j, how)
-	delete(p.missing, j.UID)
-	return nil
-}
-
-// State returns the state of a pod's pre-pull, and false if the pod has none.
-func (p *Puller) State(pod types.NamespacedName) (api.ImagePull, bool) { return p.queue.State(pod) }
-
-// States returns all pre-pulls, in the order of their requests.
-func (p *Puller) States() []api.ImagePull { return p.queue.States() }
-
-// Follow calls each with the current state of a pod's pre-pull and after each change, at most once
-// every pause, except for the last state. It returns when the pre-pull, ctx or Run has ended, when
-// each returns false, or when there is no pre-pull.
-func (p *Puller) Follow(ctx context.Context, pod types.NamespacedName, pause time.Duration, each func(api.ImagePull) bool) {
-	j := p.queue.Find(pod)
-	if j == nil {
-		return
-	}
-	var sent api.ImagePull
-	var sentAt time.Time
-	for {
-		changed := p.queue.Changed()
-		state, over := p.queue.Status(j)
-		pending := !reflect.DeepEqual(state, sent)
-		if wait := pause - time.Since(sentAt); pending && (over || wait <= 0) {
-			if sent, sentAt = state, time.Now(); !each(state) {
-				return
-			}
-			pending = false
+// cancelCondition removes the condition of a pod without pre-pull, and reports whether it had one. p.disk is held.
+func (p *Puller) cancelCondition(name types.NamespacedName) bool {
+	for _, pod := range p.queue.shown() {
+		if pod.Namespace != name.Namespace || pod.Name != name.Name || !isOurs(api.Condition(pod, api.ImageCondition)) {
+			continue
 		}
-		if over {
-			return
-		}
-		var timer <-chan time.Time
-		if pending {
-			timer = time.After(pause - time.Since(sentAt))
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.stopped:
-			return
-		case <-changed:
-		case <-timer:
+		if t, ok, err := api.TargetOf(pod); ok && err == nil {
+			cancelled := newJob(pod, t, false)
+			cancelled.Cancelled = true
+			p.queue.put(cancelled, api.Cancelled)
+			return true
 		}
 	}
+	return false
 }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
-	"github.com/edgehub-io/edgehub/imagepull/retention"
 )
 
 // Invariant 4, as far as it is ours, and the end of it.
@@ -96,14 +95,14 @@ func TestImagesOfAPodWithoutSuccessorAreLetGo(t *testing.T) {
 					n.cloud.set(pods[1])
 				}
 				pass(orphaned / 2)
-				n.cloud.be(true, false)
+				n.cloud.be(true)
 				pass(24 * time.Hour)
-				n.cloud.be(false, false)
+				n.cloud.be(false)
 				pass(orphaned - time.Minute) // which begins anew
 				if got := n.engine.took(); strings.Contains(got, "release") {
 					t.Errorf("too early: %s", got)
 				}
-				pass(2*time.Minute + retention.CheckInterval)
+				pass(2*time.Minute + checkInterval)
 				if got := n.engine.took(); !strings.Contains(got, "release app") {
 					t.Errorf("never let go: %s", got)
 				}
@@ -121,7 +120,7 @@ func TestWhatNobodyWantsIsLetGoAtTheStart(t *testing.T) {
 		n.begin(t, 1)
 		want(t, "without containerd", n.engine.took(), "")
 		n.engine.setAbsent(false)
-		pass(retention.RetryInterval + time.Second)
+		pass(sweepRetry + time.Second)
 		want(t, "with it", n.engine.took(), "release left")
 	})
 }
@@ -154,12 +153,42 @@ func TestWhatSomebodyRemovesIsPutBack(t *testing.T) {
 	})
 }
 
+// The engine is not asked to keep an image while it pulls it again.
+func TestAnImageThatIsRemovedDuringAPullIsPutBackThen(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.wanted(t, "web-1", "v2", "app")
+		pass(2 * pullTime)
+		n.engine.die("app", engineapi.Unreachable, pullTime)
+		n.ask(t, "web-1")
+		pass(pullTime / 2)
+		n.engine.remove <- imageOf("app").Name
+		n.engine.took()
+		synctest.Wait()
+		want(t, "the engine, meanwhile", n.engine.took(), "")
+		pass(pullTime)
+		want(t, "the engine, then", n.engine.took(), "keep app")
+	})
+}
+
+func TestAnImageThatIsGoneIsGoneAfterARestart(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.wanted(t, "web-1", "v2", "app")
+		pass(2 * pullTime)
+		n.engine.die("app", engineapi.Unreachable, pullTime)
+		n.engine.set(func() { n.engine.lost[imageOf("app").Name] = true })
+		n.engine.remove <- imageOf("app").Name
+		pass(pullTime / 2)
+		n.restart(t)
+		want(t, "state", n.shows("web-1"), "Pulling: app=Pulling")
+	})
+}
+
 func TestReadyImagesAreLookedForNowAndThen(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.wanted(t, "web-1", "v2", "app")
 		pass(2 * pullTime)
 		n.engine.took()
-		pass(retention.CheckInterval)
+		pass(checkInterval)
 		want(t, "the engine", n.engine.took(), "keep app")
 	})
 }

@@ -3,9 +3,9 @@ package imagepull
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -24,10 +24,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
-	"github.com/edgehub-io/edgehub/imagepull/job"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -101,11 +99,11 @@ func (e *scripted) took() (calls string) {
 
 func (e *scripted) Pull(ctx context.Context, r engineapi.Request) (engineapi.Image, error) {
 	e.mu.Lock()
-	e.note("pull", job.ImageName(r.Image))
+	e.note("pull", imageName(r.Image))
 	e.asked = append(e.asked, r)
 	e.now++
 	e.most = max(e.most, e.now)
-	e.held[job.ImageName(r.Image)] = true
+	e.held[imageName(r.Image)] = true
 	e.starts[r.Image] = append(e.starts[r.Image], time.Now())
 	takes := cmp.Or(e.takes[r.Image], pullTime)
 	e.mu.Unlock()
@@ -130,7 +128,7 @@ func (e *scripted) Pull(ctx context.Context, r engineapi.Request) (engineapi.Ima
 
 func imageOf(image string) engineapi.Image {
 	return engineapi.Image{
-		Name: job.ImageName(image), ID: digest.FromString("id" + image).String(), Size: 100,
+		Name: imageName(image), ID: digest.FromString("id" + image).String(), Size: 100,
 		Target: ocispec.Descriptor{Digest: digest.FromString(image)},
 	}
 }
@@ -207,17 +205,13 @@ func (e *scripted) Removals(ctx context.Context, each func(string)) {
 	}
 }
 
-// sky is a cloud with the pods of one node. It applies patches like an apiserver, or, with swallow, drops
-// them like the cache during an outage.
+// sky is a cloud with the pods of one node.
 type sky struct {
 	mu      sync.Mutex
 	pods    map[string]*corev1.Pod
 	secrets map[string]*corev1.Secret
 	changed chan struct{}
 	offline bool
-	swallow bool
-	refuse  error // of patches
-	patches []string
 	events  []string
 	message map[string]string // the message of the last event, by pod
 	read    int               // secrets
@@ -256,17 +250,12 @@ func (s *sky) online() bool {
 	return !s.offline
 }
 
-func (s *sky) be(offline, swallow bool) {
+// be takes the cloud away, or has it return.
+func (s *sky) be(offline bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.offline, s.swallow = offline, swallow
-}
-
-// refuseAll refuses patches with an error, or not.
-func (s *sky) refuseAll(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.refuse = err
+	s.offline = offline
+	s.wake()
 }
 
 // follow calls each with the pods, now and after each change.
@@ -294,32 +283,28 @@ func (s *sky) Secret(_ context.Context, namespace, name string) (*corev1.Secret,
 	return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, name, fmt.Errorf("no pod of this node has it"))
 }
 
-func (s *sky) PatchStatus(_ context.Context, name types.NamespacedName, patch []byte) error {
+// report gives the pods the conditions that a Puller reports, as package podreport does, while the cloud is there.
+func (s *sky) report(p *Puller) {
+	if !s.online() {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	pod := s.pods[name.Name]
-	if pod == nil {
-		return apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, name.Name)
+	for name, pod := range s.pods {
+		for _, want := range p.Conditions(pod) {
+			have := api.Condition(pod, want.Type)
+			if have == nil && want.Status == "" || have != nil && have.Status == want.Status && have.Reason == want.Reason && have.Message == want.Message {
+				continue
+			}
+			pod = pod.DeepCopy()
+			pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == want.Type })
+			if want.Status != "" {
+				pod.Status.Conditions = append(pod.Status.Conditions, want)
+			}
+			s.pods[name] = pod
+			s.wake()
+		}
 	}
-	s.patches = append(s.patches, string(patch))
-	if s.swallow || s.refuse != nil {
-		return s.refuse
-	}
-	old, err := json.Marshal(pod)
-	if err != nil {
-		return err
-	}
-	merged, err := strategicpatch.StrategicMergePatch(old, patch, corev1.Pod{})
-	if err != nil {
-		return err
-	}
-	next := &corev1.Pod{}
-	if err := json.Unmarshal(merged, next); err != nil {
-		return err
-	}
-	s.pods[name.Name] = next
-	s.wake()
-	return nil
 }
 
 func (s *sky) Event(pod *corev1.ObjectReference, eventType, reason, message string) {
@@ -370,10 +355,8 @@ func (n *node) begin(t *testing.T, parallelism int) {
 		use = n.other
 	}
 	var err error
-	n.Puller, err = New(Options{
-		Dir: n.dir, Engine: use, Cloud: n.cloud, Online: n.cloud.online, Parallelism: parallelism, Jitter: 10 * time.Second,
-		Others: func() []string { return slices.Clone(n.others) },
-	})
+	changed := make(chan struct{}, 1)
+	n.Puller, err = New(n.options(use, changed, parallelism))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -384,11 +367,43 @@ func (n *node) begin(t *testing.T, parallelism int) {
 		defer close(done)
 		var all sync.WaitGroup
 		all.Go(func() { puller.Run(ctx) })
-		all.Go(func() { n.cloud.follow(ctx, puller.PodsChanged) })
+		all.Go(func() {
+			n.cloud.follow(ctx, func(pods []*corev1.Pod) { puller.PodsChanged(pods); n.cloud.report(puller) })
+		})
+		all.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-changed:
+					n.cloud.report(puller)
+				}
+			}
+		})
 		all.Wait()
 	}()
 	n.stop = func() { cancel(); <-done }
 	synctest.Wait()
+}
+
+func (n *node) options(engine Engine, changed chan struct{}, parallelism int) Options {
+	return Options{
+		Dir: n.dir, Engine: engine, Cloud: n.cloud, Online: n.cloud.online, Parallelism: parallelism, Jitter: 10 * time.Second,
+		Others: func() []string { return n.others },
+		Changed: func() {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		},
+		Logger: slog.New(slog.DiscardHandler),
+	}
+}
+
+// retain has others stay.
+func (n *node) retain(others ...string) {
+	n.others = others
+	n.OthersChanged()
 }
 
 // restart stops and starts the Puller, like a restart of the hub.

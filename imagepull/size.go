@@ -8,9 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/imagepull/backoff"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
-	"github.com/edgehub-io/edgehub/imagepull/job"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -27,7 +25,7 @@ const (
 // sizes are how many bytes pulls would fetch that nobody has requested. A registry that has told once what an
 // image of a target consists of is not asked again before the pod has another target, or the image was pulled.
 type sizes struct {
-	wanted chan *job.Job // has space for one: the others are asked for again
+	wanted chan *job // has space for one: the others are asked for again
 
 	mu    sync.Mutex
 	known map[sizeKey]size
@@ -45,14 +43,14 @@ type size struct {
 	failed   engineapi.Reason
 }
 
-func newSizes() sizes { return sizes{wanted: make(chan *job.Job, 1), known: map[sizeKey]size{}} }
+func newSizes() sizes { return sizes{wanted: make(chan *job, 1), known: map[sizeKey]size{}} }
 
-func keyOf(j *job.Job, image job.Image) sizeKey { return sizeKey{j.Namespace, j.Revision, image.Name} }
+func keyOf(j *job, image jobImage) sizeKey { return sizeKey{j.Namespace, j.Revision, image.Name} }
 
 // Size returns how many bytes a pull of a pod's target would fetch, or 0 while that is unknown. It does not
 // block: Run asks the registry for manifests, for one pod at a time, and only for those that Size was called for.
 func (p *Puller) Size(pod *corev1.Pod, t api.Target) int64 {
-	j := job.New(pod, t, false, time.Now())
+	j := newJob(pod, t, false)
 	bytes, due := p.sizes.of(j)
 	if due {
 		select {
@@ -64,7 +62,7 @@ func (p *Puller) Size(pod *corev1.Pod, t api.Target) int64 {
 }
 
 // of returns the bytes of all images of a job, or 0 if one is unknown, and whether one has to be measured.
-func (s *sizes) of(j *job.Job) (bytes int64, due bool) {
+func (s *sizes) of(j *job) (bytes int64, due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	unknown := false
@@ -97,10 +95,10 @@ func (p *Puller) measure(ctx context.Context) {
 }
 
 // measureJob measures the images of a job whose time has come.
-func (p *Puller) measureJob(ctx context.Context, j *job.Job) {
+func (p *Puller) measureJob(ctx context.Context, j *job) {
 	ctx, cancel := context.WithTimeout(ctx, measureAtMost)
 	defer cancel()
-	p.sizes.forget(j, p.pods.all())
+	p.sizes.forget(j, p.queue.shown())
 	for _, image := range j.Images {
 		p.sizes.mu.Lock()
 		s := p.sizes.known[keyOf(j, image)]
@@ -116,12 +114,12 @@ func (p *Puller) measureJob(ctx context.Context, j *job.Job) {
 }
 
 // sizeOf counts the bytes of an image, and asks the registry before if it has not told yet.
-func (p *Puller) sizeOf(ctx context.Context, j *job.Job, image job.Image, s size) size {
+func (p *Puller) sizeOf(ctx context.Context, j *job, image jobImage, s size) size {
 	s.pod, s.failed = j.UID, ""
 	var err error
 	if s.missing == nil {
-		credentials, _ := p.credentials(ctx, image.Image, []*job.Job{j})
-		s.missing, err = p.engine.Measure(ctx, engineapi.Request{Image: image.Image, Credentials: credentials})
+		credentials, _ := p.credentials(ctx, image.Image, []*job{j})
+		s.missing, err = p.Engine.Measure(ctx, engineapi.Request{Image: image.Image, Credentials: credentials})
 	}
 	if err == nil {
 		s.bytes, err = s.missing(ctx)
@@ -130,20 +128,20 @@ func (p *Puller) sizeOf(ctx context.Context, j *job.Job, image job.Image, s size
 		s.failures, s.next = 0, time.Now().Add(countInterval)
 		return s
 	}
-	p.log.Debug("how large an update is cannot be found out; it is tried again", "pod", j.Name().String(), "image", image.Image, "err", err)
+	p.Logger.Debug("how large an update is cannot be found out; it is tried again", "pod", j.name().String(), "image", image.Image, "err", err)
 	failure := engineapi.AsError(err)
 	s.failed = failure.Reason
 	if s.failed != engineapi.RuntimeUnavailable { // which asks no registry
 		s.failures++
 	}
 	const doublings = 4 // reach askAgainAtMost
-	wait := min(backoff.Longest<<min(max(s.failures-1, 0), doublings), askAgainAtMost)
+	wait := min(longestRetry<<min(max(s.failures-1, 0), doublings), askAgainAtMost)
 	s.next = time.Now().Add(max(wait, failure.RetryAfter))
 	return s
 }
 
 // forget drops what is known of pods that are gone, and of the job's pod with another target.
-func (s *sizes) forget(j *job.Job, pods map[types.UID]*corev1.Pod) {
+func (s *sizes) forget(j *job, pods map[types.UID]*corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, one := range s.known {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
-	"github.com/edgehub-io/edgehub/imagepull/job"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -15,7 +14,7 @@ import (
 func (e *scripted) Measure(_ context.Context, r engineapi.Request) (func(context.Context) (int64, error), error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.note("measure", job.ImageName(r.Image))
+	e.note("measure", imageName(r.Image))
 	e.asked = append(e.asked, r)
 	if f := e.fail[r.Image]; f != nil {
 		return nil, f

@@ -7,8 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/imagepull/job"
-	"github.com/edgehub-io/edgehub/imagepull/retention"
+	"github.com/edgehub-io/edgehub/ota/podfiles"
 )
 
 // The kubelet resolves a tag whenever it restarts a container. Until the old pod ends, the tag must point
@@ -57,7 +56,7 @@ func TestATagIsSetAfterARestart(t *testing.T) {
 		n.begin(t, 1)
 		pass(time.Minute)
 		n.engine.setAbsent(false)
-		pass(retention.TagRetryInterval)
+		pass(tagRetry)
 		want(t, "tags", n.engine.tagged(), "app")
 	})
 }
@@ -69,14 +68,15 @@ func TestATagIsSetWhereTheClockWasSetBack(t *testing.T) {
 		n.wanted(t, "web-1", "v2", "app")
 		pass(time.Minute)
 		n.stop()
-		f := job.NewStore(n.dir, slog.New(slog.DiscardHandler))
-		jobs, err := f.Load()
+		files, jobs, err := podfiles.Open[job](n.dir, slog.New(slog.DiscardHandler))
 		if err != nil || len(jobs) != 1 {
 			t.Fatal(jobs, err)
 		}
-		jobs[0].Requested = jobs[0].Requested.Add(24 * time.Hour)
-		if err := f.Save(jobs[0]); err != nil {
-			t.Fatal(err)
+		for key, j := range jobs {
+			j.Requested = j.Requested.Add(24 * time.Hour)
+			if err := files.Put(key, j); err != nil {
+				t.Fatal(err)
+			}
 		}
 		n.cloud.remove("web-1")
 		n.begin(t, 1)

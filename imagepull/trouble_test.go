@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -13,15 +11,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/imagepull/backoff"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
-	"github.com/edgehub-io/edgehub/imagepull/job"
-	"github.com/edgehub-io/edgehub/imagepull/retention"
 )
 
 var web1 = types.NamespacedName{Namespace: "ns", Name: "web-1"}
@@ -30,7 +23,7 @@ var web1 = types.NamespacedName{Namespace: "ns", Name: "web-1"}
 // about the order in which goroutines are scheduled.
 func TestCancellingAtAnyMoment(t *testing.T) {
 	n := &node{engine: newScripted(), cloud: newSky(), dir: t.TempDir()}
-	p, err := New(Options{Dir: n.dir, Engine: n.engine, Cloud: n.cloud, Parallelism: 4})
+	p, err := New(n.options(n.engine, make(chan struct{}, 1), 4))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +98,7 @@ func TestWhatTheNextTargetNeedsIsNotLetGo(t *testing.T) {
 		pass(20*time.Second + 3*pullTime)
 		want(t, "state", n.shows("web-1"), "Ready: app:3=Ready side=Ready")
 		want(t, "the engine", n.engine.took(), "pull app:3")
-		pass(retention.GracePeriod)
+		pass(gracePeriod)
 		if got := n.engine.took(); !strings.Contains(got, "release app:2") || strings.Contains(got, "release side") {
 			t.Errorf("the engine, later: %s", got)
 		}
@@ -120,7 +113,7 @@ func TestAPullThatTakesLongHoldsUpNoCheck(t *testing.T) {
 		n.ask(t, "web-2")
 		synctest.Wait()
 		n.engine.took()
-		n.engine.remove <- job.ImageName("app")
+		n.engine.remove <- imageName("app")
 		synctest.Wait()
 		want(t, "the engine", n.engine.took(), "keep app")
 		want(t, "the pull", n.shows("web-2"), "Pulling: large=Pulling")
@@ -156,22 +149,8 @@ func TestWithoutContainerdNothingIsAskedOfTheCloud(t *testing.T) {
 			t.Errorf("%d secrets were read", n.cloud.read)
 		}
 		n.engine.setAbsent(false)
-		pass(retention.RetryInterval + 2*pullTime)
+		pass(sweepRetry + 2*pullTime)
 		want(t, "as soon as it is there", n.shows("web-1"), "Ready: app=Ready")
-	})
-}
-
-func TestWhatIsRefusedIsSaidLessAndLessOften(t *testing.T) {
-	onNode(t, func(t *testing.T, n *node) {
-		n.cloud.refuseAll(apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-1", errors.New("a policy")))
-		n.wanted(t, "web-1", "v2", "app")
-		pass(time.Hour)
-		if got := len(n.cloud.patches); got < 10 || got > 25 {
-			t.Errorf("%d patches in an hour", got)
-		}
-		n.cloud.refuseAll(nil)
-		pass(2 * backoff.Longest)
-		want(t, "the pod, when it is let", n.cloud.condition("web-1"), "True PrepullReady v2")
 	})
 }
 
@@ -212,13 +191,13 @@ func TestAnUpgradeIsNotRefusedForEver(t *testing.T) {
 	t.Run("asked for and cancelled without the cloud", func(t *testing.T) {
 		onNode(t, func(t *testing.T, n *node) {
 			prepare(t, n)
-			n.cloud.be(true, false)
+			n.cloud.be(true)
 			n.ask(t, "web-1")
 			pass(time.Second)
 			if _, err := n.Cancel(web1); err != nil {
 				t.Fatal(err)
 			}
-			n.cloud.be(false, false)
+			n.cloud.be(false)
 			pass(time.Minute)
 			want(t, "the pod", n.cloud.condition("web-1"), "nothing")
 			n.ask(t, "web-1")
@@ -226,34 +205,6 @@ func TestAnUpgradeIsNotRefusedForEver(t *testing.T) {
 			want(t, "the pod, asked for again", n.cloud.condition("web-1"), "True PrepullReady v3")
 		})
 	})
-}
-
-// A loop of symlinks stands for a temporary error of the disk.
-func TestAQueueThatCannotBeReadNowIsReadLater(t *testing.T) {
-	for what, path := range map[string]string{"a file": "uid-web-1.json", "the folder": "."} {
-		t.Run(what, func(t *testing.T) {
-			onNode(t, func(t *testing.T, n *node) {
-				n.wanted(t, "web-1", "v2", "app")
-				pass(2 * pullTime)
-				n.stop()
-				n.engine.took()
-				path := filepath.Join(n.dir, path)
-				if err := errors.Join(os.Rename(path, path+".aside"), os.Symlink(path, path)); err != nil {
-					t.Fatal(err)
-				}
-				n.begin(t, 1)
-				pass(time.Hour)
-				if got := n.engine.took(); strings.Contains(got, "release") {
-					t.Errorf("let go, since it could not be read: %s", got)
-				}
-				if err := errors.Join(os.Remove(path), os.Rename(path+".aside", path)); err != nil {
-					t.Fatal(err)
-				}
-				pass(retention.RetryInterval + time.Second)
-				want(t, "read later", n.shows("web-1"), "Ready: app=Ready")
-			})
-		})
-	}
 }
 
 func TestATagIsLookedAtAgainWhenItIsAskedFor(t *testing.T) {

@@ -62,7 +62,7 @@ func (a *API) Upgrade(ctx context.Context, attempt Attempt) error {
 	if err := s.checkRegistered(attempt.Pod); err != nil {
 		return withVerdict(Unknown, err)
 	}
-	pod, err := s.withPod(ctx, attempt.Pod, func(limited context.Context, pods []corev1.Pod, pod *corev1.Pod) error {
+	pod, err := s.withPods(ctx, attempt.Pod, true, func(limited context.Context, pods []corev1.Pod, pod *corev1.Pod) error {
 		err := check(pod, attempt.checkUID, as(Gone, checkNotDeleting), as(Void, checkNeed), as(Void, attempt.checkRevision), s.checkUpgrade)
 		if err == nil {
 			_, err = s.checkSuccessor(limited, ctx, pods, pod) // what is not known is logged

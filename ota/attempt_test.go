@@ -57,6 +57,7 @@ func TestVerdictsOfAttempts(t *testing.T) {
 		"nothing would replace it":                     {list: podList(upgradable(ownedBy())), want: Void},
 		"its images are being pulled":                  {list: podList(upgradable(condition(api.ImageCondition, corev1.ConditionFalse, api.Message("new")))), want: NoImages},
 		"its images are being pulled, unreported":      {list: podList(upgradable()), pull: api.Pulling, want: NoImages},
+		"their pre-pull was cancelled, unreported":     {list: podList(upgradable(condition(api.ImageCondition, corev1.ConditionFalse, api.Message("new")))), pull: api.Cancelled, delete: accept, success: true, begun: true},
 		"its images are there, unreported":             {list: podList(upgradable()), pull: api.Ready, delete: accept, success: true, begun: true},
 		"it would not come back":                       {list: podList(upgradable(blocked))},
 		"it has no room":                               {list: podList(upgradable(large))},

@@ -49,24 +49,14 @@ func checkNeed(pod *corev1.Pod) error {
 	return nil
 }
 
-// checkImage fails while a pre-pull of the pod's images is not ready. It passes a pod without
-// the condition, if it has no pre-pull, and a pod whose condition is left from a time when this
-// hub still pulled images. It relies on checkNeed.
+// checkImage fails while the images of the pod's upgrade are being pulled, or others are on the node. It relies on
+// checkNeed.
 func (s *server) checkImage(pod *corev1.Pod) error {
-	image := api.Condition(pod, api.ImageCondition)
-	want := api.RevisionOf(api.Condition(pod, api.NeedCondition))
-	pull, pulls := s.pullOf(pod, want)
-	switch { // the condition shows a pre-pull later, without the cloud much later
-	case pull.State == api.Ready, image != nil && s.ImagePulls == nil && strings.HasPrefix(image.Reason, api.ImageReasonPrefix):
-		return nil
-	case image == nil && pulls:
-		return failf(http.StatusForbidden,
-			"the images for pod %s/%s are not on this node yet: their pre-pull is %s; wait until it is Ready, which GET …/imagepull shows, or DELETE …/imagepull to upgrade without",
-			pod.Namespace, pod.Name, pull.State)
-	case image == nil:
+	image := s.imageCondition(pod)
+	if image == nil {
 		return nil
 	}
-	got := api.RevisionOf(image)
+	got, want := api.RevisionOf(image), api.RevisionOf(api.Condition(pod, api.NeedCondition))
 	switch {
 	case image.Reason == api.ReasonTargetChanged:
 		return failf(http.StatusForbidden,
@@ -84,16 +74,23 @@ func (s *server) checkImage(pod *corev1.Pod) error {
 	return nil
 }
 
-// pullOf returns this hub's pre-pull of a revision of pod, and false if there is none.
-func (s *server) pullOf(pod *corev1.Pod, revision string) (api.ImagePull, bool) {
+// imageCondition returns the condition PodImageReady of a pod, or nil. One of this hub is as it should be now: the cloud
+// shows it later, and without the cloud much later. One that is left from a time when this hub still pulled images does
+// not count.
+func (s *server) imageCondition(pod *corev1.Pod) *corev1.PodCondition {
+	image := api.Condition(pod, api.ImageCondition)
 	if s.ImagePulls == nil {
-		return api.ImagePull{}, false
+		if image != nil && strings.HasPrefix(image.Reason, api.ImageReasonPrefix) {
+			return nil
+		}
+		return image
 	}
-	state, ok := s.ImagePulls.State(nameOf(pod))
-	if !ok || state.UID != string(pod.UID) || state.Revision != revision {
-		return api.ImagePull{}, false
+	for _, c := range s.ImagePulls.Conditions(pod) {
+		if image = &c; c.Status == "" {
+			return nil
+		}
 	}
-	return state, true
+	return image
 }
 
 // checkOwner fails unless a DaemonSet or StatefulSet will replace the pod. A DaemonSet does so on

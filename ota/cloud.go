@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/ota/api"
@@ -52,16 +51,6 @@ func (p *Pods) List(ctx context.Context, node string) (*corev1.PodList, error) {
 		Param("fieldSelector", fields.OneTermEqualSelector("spec.nodeName", node).String()).
 		Do(ctx).Into(list)
 	return list, err
-}
-
-// watch follows the pods of a node, as List has them, from a resource version on.
-func (p *Pods) watch(ctx context.Context, node, version string) (watch.Interface, error) {
-	return p.client.Get().MaxRetries(0).
-		Resource("pods").
-		Param("fieldSelector", fields.OneTermEqualSelector("spec.nodeName", node).String()).
-		Param("resourceVersion", version).
-		Param("watch", "true").
-		Watch(ctx)
 }
 
 // Node returns the node of this name, which must be this one.

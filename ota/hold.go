@@ -1,11 +1,11 @@
 package ota
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 	"unicode"
@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/ota/api"
-	"github.com/edgehub-io/edgehub/ota/params"
 )
 
 // Holds are the holds of pods. It must be safe for concurrent use.
@@ -35,12 +34,12 @@ type Holds interface {
 var ErrHeldTooLong = errors.New("it has been held for as long as its policy permits")
 
 // hold keeps a pod from being upgraded for some time. It works offline: it reads only the cache.
-func (s *server) hold(w http.ResponseWriter, r *http.Request) error {
-	name, err := podOf(r)
+func (s *server) hold(w http.ResponseWriter, r *http.Request, name types.NamespacedName) error {
 	var state api.Hold
-	if err == nil {
-		state, err = s.holdPod(r, name)
-	}
+	err := s.withPod(r.Context(), name, func(pod *corev1.Pod) (err error) {
+		state, err = s.setHold(pod, r.URL.Query())
+		return err
+	})
 	if err != nil {
 		if line, ok := s.refusals.line("hold", name, err); ok {
 			s.Logger.LogAttrs(r.Context(), slog.LevelWarn, "pod not held", line...)
@@ -52,35 +51,7 @@ func (s *server) hold(w http.ResponseWriter, r *http.Request) error {
 	return writeLine(w, http.StatusOK, fmt.Sprintf("Hold of pod %s until %s", name, state.Until.UTC().Format(time.RFC3339)))
 }
 
-func (s *server) holdPod(r *http.Request, name types.NamespacedName) (state api.Hold, err error) {
-	err = s.withPodOffline(r.Context(), name, func(pod *corev1.Pod) error {
-		state, err = s.setHold(pod, r.URL.RawQuery)
-		return err
-	})
-	return state, err
-}
-
-// withPodOffline calls f with a pod of this node, which comes from the cache while the cloud is away, and
-// returns f's error. It holds the pod's lock meanwhile, so that no upgrade of the pod begins.
-func (s *server) withPodOffline(caller context.Context, name types.NamespacedName, f func(*corev1.Pod) error) error {
-	ctx, cancel := context.WithTimeout(caller, cloudTimeout)
-	defer cancel()
-	unlock, err := s.inFlight.lock(ctx, name)
-	if err != nil {
-		return s.cloudFailure(caller, err, fmt.Sprintf("wait for another request to upgrade pod %s", name))
-	}
-	defer unlock()
-	_, pod, err := s.pods.find(ctx, name)
-	switch {
-	case err != nil:
-		return s.cloudFailure(caller, err, fmt.Sprintf("look up pod %s", name))
-	case pod == nil:
-		return s.noSuchPod(name)
-	}
-	return f(pod)
-}
-
-func (s *server) setHold(pod *corev1.Pod, query string) (api.Hold, error) {
+func (s *server) setHold(pod *corev1.Pod, query url.Values) (api.Hold, error) {
 	if err := check(pod, checkNotDeleting, checkOwner); err != nil {
 		return api.Hold{}, err
 	}
@@ -108,13 +79,9 @@ func (s *server) setHold(pod *corev1.Pod, query string) (api.Hold, error) {
 }
 
 // holdParams reads the query of POST hold.
-func holdParams(query string, longest time.Duration) (length time.Duration, reason string, _ error) {
-	values, err := params.Parse(query, api.ForParam, api.ReasonParam)
-	if err != nil {
-		return 0, "", failf(http.StatusBadRequest, "%w", err)
-	}
-	value, reason := values.Get(api.ForParam), values.Get(api.ReasonParam)
-	length, err = time.ParseDuration(value)
+func holdParams(query url.Values, longest time.Duration) (length time.Duration, reason string, _ error) {
+	value, reason := query.Get(api.ForParam), query.Get(api.ReasonParam)
+	length, err := time.ParseDuration(value)
 	if err != nil || length < time.Second || length > longest {
 		return 0, "", failf(http.StatusBadRequest, "%s=%.50q is not how long this pod can be held: write a duration such as 2h or 30m, from 1s to %v", api.ForParam, value, longest)
 	}
@@ -127,11 +94,7 @@ func holdParams(query string, longest time.Duration) (length time.Duration, reas
 // unprintable also reports what no UTF-8 decodes to.
 func unprintable(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }
 
-func (s *server) showHold(w http.ResponseWriter, r *http.Request) error {
-	name, err := podOf(r)
-	if err != nil {
-		return err
-	}
+func (s *server) showHold(w http.ResponseWriter, _ *http.Request, name types.NamespacedName) error {
 	state, ok := s.Holds.State(name)
 	if !ok {
 		return notHeld(name)
@@ -139,11 +102,7 @@ func (s *server) showHold(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, state, "  ")
 }
 
-func (s *server) removeHold(w http.ResponseWriter, r *http.Request) error {
-	name, err := podOf(r)
-	if err != nil {
-		return err
-	}
+func (s *server) removeHold(w http.ResponseWriter, r *http.Request, name types.NamespacedName) error {
 	was, err := s.Holds.Remove(name)
 	switch {
 	case err != nil:

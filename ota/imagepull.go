@@ -2,7 +2,6 @@ package ota
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -29,19 +28,22 @@ type ImagePulls interface {
 	Follow(ctx context.Context, pod types.NamespacedName, pause time.Duration, each func(api.ImagePull) bool)
 	// Cancel ends the pre-pull of a pod, and reports whether there was one.
 	Cancel(pod types.NamespacedName) (bool, error)
+	// Conditions returns the condition PodImageReady that a pod should have, which the cloud may show later: none
+	// if it is not the hub's, and one without status if there should be none.
+	Conditions(pod *corev1.Pod) []corev1.PodCondition
 }
 
 // watchPause is the shortest time between two lines of a pre-pull's watch.
 const watchPause = 500 * time.Millisecond
 
-var errNoPulls = errors.New("this hub was started without --container-runtime-endpoint, so it cannot pull images: start it with containerd's socket")
+// noPulls answers if this hub pulls no images.
+func noPulls(_ http.ResponseWriter, _ *http.Request, name types.NamespacedName) error {
+	return failf(http.StatusNotImplemented, "no images are pulled for pod %s: this hub was started without --container-runtime-endpoint, so it cannot pull images: start it with containerd's socket", name)
+}
 
 // requestPull starts a pre-pull. It works offline: it reads only the cache.
-func (s *server) requestPull(w http.ResponseWriter, r *http.Request) error {
-	name, err := podOf(r)
-	if err == nil {
-		err = s.pullFor(r.Context(), name)
-	}
+func (s *server) requestPull(w http.ResponseWriter, r *http.Request, name types.NamespacedName) error {
+	err := s.withPod(r.Context(), name, s.pull)
 	if err != nil {
 		if line, ok := s.refusals.line("pre-pull", name, err); ok {
 			s.Logger.LogAttrs(r.Context(), slog.LevelWarn, "pre-pull not started", line...)
@@ -51,28 +53,16 @@ func (s *server) requestPull(w http.ResponseWriter, r *http.Request) error {
 	return writeLine(w, http.StatusOK, "Image pre-pull requested for pod "+name.String())
 }
 
-func (s *server) pullFor(caller context.Context, name types.NamespacedName) error {
-	if s.ImagePulls == nil {
-		return failf(http.StatusNotImplemented, "pull images for pod %s: %w", name, errNoPulls)
-	}
-	ctx, cancel := context.WithTimeout(caller, cloudTimeout)
-	defer cancel()
-	_, pod, err := s.pods.find(ctx, name)
-	if err != nil {
-		return s.cloudFailure(caller, err, fmt.Sprintf("look up pod %s", name))
-	}
-	if pod == nil {
-		return s.noSuchPod(name)
-	}
+func (s *server) pull(pod *corev1.Pod) error {
 	if err := check(pod, checkNotDeleting, checkNeed, checkTarget, checkOwner); err != nil {
 		return err
 	}
 	target, _, err := api.TargetOf(pod)
-	if err != nil {
-		return err
+	if err == nil {
+		err = s.ImagePulls.Request(pod, target)
 	}
-	if err := s.ImagePulls.Request(pod, target); err != nil {
-		return fmt.Errorf("the pre-pull of pod %s was not started, since it could not be written down: %w", name, err)
+	if err != nil {
+		return fmt.Errorf("the pre-pull of pod %s was not started, since it could not be written down: %w", nameOf(pod), err)
 	}
 	return nil
 }
@@ -93,19 +83,12 @@ func checkTarget(pod *corev1.Pod) error {
 
 // showPull answers with the state of a pre-pull; with ?watch=true, with a line for each change
 // until the pre-pull has ended.
-func (s *server) showPull(w http.ResponseWriter, r *http.Request) error {
-	name, err := podOf(r)
-	if err != nil {
-		return err
-	}
+func (s *server) showPull(w http.ResponseWriter, r *http.Request, name types.NamespacedName) error {
 	watch, err := params.Bool(r.URL.Query(), api.WatchParam)
 	if err != nil {
 		return failf(http.StatusBadRequest, "%w", err)
 	}
 	watch = watch && r.Method != http.MethodHead
-	if s.ImagePulls == nil {
-		return failf(http.StatusNotImplemented, "%w", errNoPulls)
-	}
 	state, ok := s.ImagePulls.State(name)
 	switch {
 	case !ok:
@@ -131,14 +114,7 @@ func noPull(name types.NamespacedName) error {
 	return failf(http.StatusNotFound, "no images are being pulled for pod %s, and none are there ahead of its upgrade: POST to this path starts it, if GET /pods shows that the pod needs an upgrade", name)
 }
 
-func (s *server) cancelPull(w http.ResponseWriter, r *http.Request) error {
-	name, err := podOf(r)
-	if err != nil {
-		return err
-	}
-	if s.ImagePulls == nil {
-		return failf(http.StatusNotImplemented, "%w", errNoPulls)
-	}
+func (s *server) cancelPull(w http.ResponseWriter, _ *http.Request, name types.NamespacedName) error {
 	was, err := s.ImagePulls.Cancel(name)
 	switch {
 	case err != nil:

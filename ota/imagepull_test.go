@@ -55,6 +55,21 @@ func (q *queue) Cancel(pod types.NamespacedName) (bool, error) {
 	return was, q.full
 }
 
+func (q *queue) Conditions(pod *corev1.Pod) []corev1.PodCondition {
+	s, ok := q.State(nameOf(pod))
+	if !ok || s.UID != string(pod.UID) {
+		return nil
+	}
+	c := corev1.PodCondition{Type: api.ImageCondition, Status: corev1.ConditionFalse, Reason: api.ReasonPulling, Message: api.Message(s.Revision)}
+	switch s.State {
+	case api.Ready:
+		c.Status = corev1.ConditionTrue
+	case api.Cancelled:
+		c.Status = ""
+	}
+	return []corev1.PodCondition{c}
+}
+
 // pullable is upgradable, and has its target.
 func pullable(change ...func(*corev1.Pod)) *corev1.Pod {
 	return upgradable(append([]func(*corev1.Pod){func(p *corev1.Pod) {

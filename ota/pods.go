@@ -10,14 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/edgehub-io/edgehub/ota/api"
-	"github.com/edgehub-io/edgehub/ota/podlist"
+	"github.com/edgehub-io/edgehub/ota/nodepods"
 )
 
-// maxWatches is how many callers may follow the pods at a time. Each costs the hub two connections and some 150 kB of
-// memory, measured with 100 pods.
+// maxWatches is how many callers may follow the pods at a time. What changes is kept for each until it has read that, within bounds.
 const maxWatches = 16
 
 // listEvery is how often the pods are listed at most, after listsAtOnce: any user of the node may ask, and a list has
@@ -49,7 +47,7 @@ func newNodePods(pods *Pods, node string) *nodePods {
 	return &nodePods{Pods: pods, node: node, pace: rate.NewLimiter(rate.Every(listEvery), listsAtOnce)}
 }
 
-// List implements podlist.Source. The list began when it was called, or later, and is the caller's own.
+// List lists the pods in the cloud, or in the cache while that is away. The list began when it was called, or later, and is the caller's own.
 func (p *nodePods) List(ctx context.Context) (*corev1.PodList, error) {
 	called := time.Now()
 	for {
@@ -112,15 +110,10 @@ func (p *nodePods) find(ctx context.Context, name types.NamespacedName) ([]corev
 	return list.Items, nil, nil
 }
 
-// Watch implements podlist.Source.
-func (p *nodePods) Watch(ctx context.Context, version string) (watch.Interface, error) {
-	return p.watch(ctx, p.node, version)
-}
-
 // listPods answers with the pods of this node as a v1 PodList, or, with watch=true, with a line for each
 // event.
 func (s *server) listPods(w http.ResponseWriter, r *http.Request) error {
-	query, err := podlist.Parse(r.URL.RawQuery)
+	query, err := nodepods.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return failf(http.StatusBadRequest, "%w", err)
 	}
@@ -148,16 +141,19 @@ func (s *server) setOfflineSince(w http.ResponseWriter) {
 }
 
 // watchPods writes a line of JSON for each event, as an apiserver does, until the caller is gone or does not
-// read, its timeout is over, or the hub stops.
-func (s *server) watchPods(w http.ResponseWriter, r *http.Request, query *podlist.Query) error {
+// read, is too far behind, its timeout is over, or the hub stops.
+func (s *server) watchPods(w http.ResponseWriter, r *http.Request, query *nodepods.Query) error {
 	select {
 	case s.watches <- struct{}{}:
 		defer func() { <-s.watches }()
 	default:
 		return failf(http.StatusServiceUnavailable, "%d callers follow the pods of this node already: end one of those watches, or ask without watch=true", maxWatches)
 	}
+	if s.Followed == nil {
+		return failf(http.StatusNotImplemented, "this hub does not follow its node's pods: ask without watch=true")
+	}
 	if s.stopping.Err() != nil {
-		return failf(http.StatusServiceUnavailable, "follow the pods of node %s: the hub is stopping; send the request again", s.NodeName)
+		return s.watchStops()
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -165,9 +161,18 @@ func (s *server) watchPods(w http.ResponseWriter, r *http.Request, query *podlis
 	if query.Timeout > 0 {
 		defer time.AfterFunc(query.Timeout, cancel).Stop()
 	}
+	if !s.Followed.Synced() { // then it can be said why, or it will be
+		if _, err := s.pods.List(ctx); err != nil {
+			return s.cloudFailure(r.Context(), err, "list the pods of node "+s.NodeName)
+		}
+	}
 	out := newLines(w)
-	if err := query.Follow(ctx, s.pods, out.begin, func(e podlist.Event) bool { return out.write(e) }); err != nil {
-		return s.cloudFailure(r.Context(), err, "list the pods of node "+s.NodeName)
+	if s.Followed.Follow(ctx, query, out.begin, func(e nodepods.Event) bool { return out.write(e) }) != nil {
+		return s.watchStops()
 	}
 	return nil
+}
+
+func (s *server) watchStops() error {
+	return failf(http.StatusServiceUnavailable, "follow the pods of node %s: the hub is stopping; send the request again", s.NodeName)
 }

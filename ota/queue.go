@@ -65,7 +65,7 @@ func (s *server) pullAhead(pod *corev1.Pod) error {
 	if s.ImagePulls == nil || !known {
 		return nil
 	}
-	if _, ok := s.pullOf(pod, target.Revision); ok {
+	if state, ok := s.ImagePulls.State(nameOf(pod)); ok && state.UID == string(pod.UID) && state.Revision == target.Revision {
 		return nil
 	}
 	if err := s.ImagePulls.Request(pod, target); err != nil {
@@ -123,11 +123,7 @@ func (s *server) upgradeOf(pod types.NamespacedName) (last api.Upgrade, ok bool)
 }
 
 // showUpgrade answers with the state of a pod's upgrade or rollback.
-func (s *server) showUpgrade(w http.ResponseWriter, r *http.Request) error {
-	name, err := podOf(r)
-	if err != nil {
-		return err
-	}
+func (s *server) showUpgrade(w http.ResponseWriter, _ *http.Request, name types.NamespacedName) error {
 	state, ok := s.upgradeOf(name)
 	if !ok {
 		return failf(http.StatusNotFound, "no upgrade of pod %s waits, is in progress, or has ended of late: GET /pods shows whether the pod needs one, POST to this path starts it", name)
@@ -136,12 +132,9 @@ func (s *server) showUpgrade(w http.ResponseWriter, r *http.Request) error {
 }
 
 // cancelUpgrade ends an upgrade or rollback that waits.
-func (s *server) cancelUpgrade(w http.ResponseWriter, r *http.Request) error {
-	name, err := podOf(r)
-	if err != nil {
-		return err
-	}
-	was := false
+func (s *server) cancelUpgrade(w http.ResponseWriter, _ *http.Request, name types.NamespacedName) error {
+	var was bool
+	var err error
 	if s.Queue != nil {
 		was, err = s.Queue.Cancel(name)
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/edgehub-io/edgehub/ota/params"
 )
 
@@ -38,6 +40,17 @@ func only(h handler, known ...string) handler {
 		}
 		return h(w, r)
 	}
+}
+
+// ofPod is only for a handler of the pod that the path names.
+func ofPod(h func(http.ResponseWriter, *http.Request, types.NamespacedName) error, known ...string) handler {
+	return only(func(w http.ResponseWriter, r *http.Request) error {
+		name, err := podOf(r)
+		if err != nil {
+			return err
+		}
+		return h(w, r, name)
+	}, known...)
 }
 
 // methods answers the requests of one path by their method. The handler of GET also answers HEAD:

@@ -48,7 +48,7 @@ func (s *server) rollback(w http.ResponseWriter, r *http.Request) error {
 		want, err = parseRollback(r.URL.RawQuery)
 	}
 	if err == nil {
-		err = s.withPodOffline(r.Context(), name, func(pod *corev1.Pod) (err error) {
+		err = s.withPod(r.Context(), name, func(pod *corev1.Pod) (err error) {
 			uid = pod.UID
 			if target, err = s.previous(pod, want); err == nil {
 				done, err = s.goBack(pod, target)
@@ -211,13 +211,9 @@ func (s *server) withdrawRollback(pod *corev1.Pod) {
 }
 
 // showHistory answers with the revisions that a pod's app has run on this node.
-func (s *server) showHistory(w http.ResponseWriter, r *http.Request) error {
-	name, err := podOf(r)
-	if err != nil {
-		return err
-	}
+func (s *server) showHistory(w http.ResponseWriter, r *http.Request, name types.NamespacedName) error {
 	var list api.History
-	err = s.withPodOffline(r.Context(), name, func(pod *corev1.Pod) error {
+	err := s.withPod(r.Context(), name, func(pod *corev1.Pod) error {
 		list = s.Rollbacks.History(pod)
 		return checkOwner(pod)
 	})

@@ -26,6 +26,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/edgehub-io/edgehub/ota/api"
+	"github.com/edgehub-io/edgehub/ota/nodepods"
 )
 
 // Options are the options of New. Its functions and interfaces must be safe for concurrent use.
@@ -34,6 +35,8 @@ type Options struct {
 	NodeName string
 	// Pods reads and deletes pods with the node's identity. Required.
 	Pods *Pods
+	// Followed are the pods of this node as they are followed. Nil means that GET /pods cannot be watched.
+	Followed *nodepods.Pods
 	// Ready returns nil if the hub can serve the node, and otherwise the reason. Nil means
 	// always ready.
 	Ready func() error
@@ -151,17 +154,22 @@ func (s *server) routes() http.Handler {
 	r.Handle(api.ImagePulls, methods{http.MethodGet: only(s.listPulls)})
 	upgrade := methods{http.MethodPost: s.upgrade}
 	if s.Queue != nil || s.Rollbacks != nil {
-		upgrade[http.MethodGet], upgrade[http.MethodDelete] = only(s.showUpgrade), only(s.cancelUpgrade)
+		upgrade[http.MethodGet], upgrade[http.MethodDelete] = ofPod(s.showUpgrade), ofPod(s.cancelUpgrade)
 		r.Handle(api.Upgrades, methods{http.MethodGet: only(s.listUpgrades)})
 	}
 	r.Handle(api.UpgradePattern, upgrade)
-	r.Handle(api.ImagePullPattern, methods{http.MethodPost: only(s.requestPull), http.MethodGet: only(s.showPull, api.WatchParam), http.MethodDelete: only(s.cancelPull)})
+	pull := methods{http.MethodPost: ofPod(s.requestPull), http.MethodGet: ofPod(s.showPull, api.WatchParam), http.MethodDelete: ofPod(s.cancelPull)}
+	if s.ImagePulls == nil {
+		none := ofPod(noPulls, api.WatchParam)
+		pull = methods{http.MethodPost: none, http.MethodGet: none, http.MethodDelete: none}
+	}
+	r.Handle(api.ImagePullPattern, pull)
 	if s.Holds != nil {
-		r.Handle(api.HoldPattern, methods{http.MethodPost: s.hold, http.MethodGet: only(s.showHold), http.MethodDelete: only(s.removeHold)})
+		r.Handle(api.HoldPattern, methods{http.MethodPost: ofPod(s.hold, api.ForParam, api.ReasonParam), http.MethodGet: ofPod(s.showHold), http.MethodDelete: ofPod(s.removeHold)})
 	}
 	if s.Rollbacks != nil {
 		r.Handle(api.RollbackPattern, methods{http.MethodPost: s.rollback})
-		r.Handle(api.HistoryPattern, methods{http.MethodGet: only(s.showHistory)})
+		r.Handle(api.HistoryPattern, methods{http.MethodGet: ofPod(s.showHistory)})
 	}
 	if s.Metrics != nil {
 		r.Handle(api.Metrics, methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) error {

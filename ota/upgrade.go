@@ -60,7 +60,7 @@ func (s *server) upgradePod(r *http.Request, name types.NamespacedName) (*corev1
 		return nil, accepted{}, failf(http.StatusBadRequest, "pod %s was not upgraded: %w", name, err)
 	}
 	var done accepted
-	pod, err := s.withPod(r.Context(), name, func(ctx context.Context, pods []corev1.Pod, pod *corev1.Pod) (err error) {
+	pod, err := s.withPods(r.Context(), name, true, func(ctx context.Context, pods []corev1.Pod, pod *corev1.Pod) (err error) {
 		if when.later() {
 			done, err = s.schedule(pod, when)
 			return err
@@ -76,27 +76,34 @@ func (s *server) upgradePod(r *http.Request, name types.NamespacedName) (*corev1
 	return pod, done, err
 }
 
-// withPod calls f with the pods of this node and the one with this name among them, and returns that and f's
+// withPod calls f with the pod of this node that has this name, which comes from the cache while the cloud is away, and
+// returns f's error. It holds the pod's lock meanwhile, so that no upgrade of the pod begins.
+func (s *server) withPod(caller context.Context, name types.NamespacedName, f func(*corev1.Pod) error) error {
+	_, err := s.withPods(caller, name, false, func(_ context.Context, _ []corev1.Pod, pod *corev1.Pod) error { return f(pod) })
+	return err
+}
+
+// withPods calls f with the pods of this node and the one with this name among them, and returns that and f's
 // error.
 //
-// It holds the pod's lock meanwhile, and the node's, which is that of no name: of two requests at once, the
+// It holds the pod's lock meanwhile, and the node's if the pod is to be deleted: of two requests at once, the
 // second finds that the pod is being deleted, and two pods do not get the same room. The UID protects the
 // pod's successor even if two hubs, or a hub and a person, delete the pod.
-func (s *server) withPod(caller context.Context, name types.NamespacedName, f func(ctx context.Context, pods []corev1.Pod, pod *corev1.Pod) error) (*corev1.Pod, error) {
+func (s *server) withPods(caller context.Context, name types.NamespacedName, lockNode bool, f func(ctx context.Context, pods []corev1.Pod, pod *corev1.Pod) error) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(caller, cloudTimeout)
 	defer cancel()
-
 	unlock, err := s.inFlight.lock(ctx, name)
 	if err != nil {
 		return nil, s.cloudFailure(caller, err, fmt.Sprintf("wait for another request to upgrade pod %s", name))
 	}
 	defer unlock()
-	unlockNode, err := s.inFlight.lock(ctx, types.NamespacedName{})
-	if err != nil {
-		return nil, s.cloudFailure(caller, err, "wait for another upgrade on this node to begin")
+	if lockNode {
+		unlock, err := s.inFlight.lock(ctx, types.NamespacedName{})
+		if err != nil {
+			return nil, s.cloudFailure(caller, err, "wait for another upgrade on this node to begin")
+		}
+		defer unlock()
 	}
-	defer unlockNode()
-
 	pods, pod, err := s.pods.find(ctx, name)
 	switch {
 	case err != nil:

@@ -29,11 +29,6 @@ func (c *autonomyConfig) addFlags(fs *pflag.FlagSet) {
 	fs.Int64Var(&c.defaultSeconds, "default-toleration-seconds", defaultTolerationSeconds, "tolerationSeconds that pods have by default, as the apiserver's --default-not-ready-toleration-seconds and --default-unreachable-toleration-seconds: pods with others bring their own, and are left alone. With the rights of deploy/admission the controller asks the apiserver, whose answer counts before this")
 }
 
-func (c *autonomyConfig) validate() error {
-	_, err := c.fleet()
-	return err
-}
-
 // fleet returns nil without autonomy.
 func (c *autonomyConfig) fleet() (*autonomy.Fleet, error) {
 	var errs []error

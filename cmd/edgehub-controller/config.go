@@ -11,6 +11,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/controller"
+	"github.com/edgehub-io/edgehub/controller/autonomy"
 )
 
 // name is the program's name in its User-Agent and its lease.
@@ -25,14 +26,14 @@ type config struct {
 	workers int
 
 	autonomy autonomyConfig
+	fleet    *autonomy.Fleet // of autonomy
 
 	metricsAddr string
 	probeAddr   string
 
 	election election
 
-	version bool
-	log     cli.LogOptions
+	log cli.LogOptions
 }
 
 // election configures leader election. Names and defaults are those of Kubernetes' own
@@ -46,29 +47,18 @@ type election struct {
 	retryPeriod   time.Duration
 }
 
-// parse parses the command line. It returns pflag.ErrHelp after it has printed the flags, and
-// otherwise an error that names each flag with a wrong value.
+// parse parses the command line. Its error names each flag with a wrong value. It returns pflag.ErrHelp after it has printed help,
+// or the version.
 func parse(args []string) (*config, error) {
 	var c config
-	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
-	fs.SortFlags = false
-	c.addFlags(fs)
-	if err := fs.Parse(args); err != nil {
+	if err := cli.ParseAlone(c.flags(), args); err != nil {
 		return nil, err
 	}
-	if fs.NArg() > 0 {
-		return nil, fmt.Errorf("unknown command %q: %s takes flags only; see %s --help", fs.Arg(0), name, name)
-	}
-	if c.version {
-		return &c, nil
-	}
-	if err := c.validate(); err != nil {
-		return nil, err
-	}
-	return &c, nil
+	return &c, c.validate()
 }
 
-func (c *config) addFlags(fs *pflag.FlagSet) {
+func (c *config) flags() *pflag.FlagSet {
+	fs := cli.NewFlags(name, help)
 	fs.StringVar(&c.kubeconfig, "kubeconfig", "", "file with the apiserver's address and credentials; empty: those of the pod this runs in")
 	fs.Float32Var(&c.qps, "kube-api-qps", 500, "requests a second to the apiserver, over time; a rollout deletes up to 250 pods at once, and the apiserver has limits of its own")
 	fs.IntVar(&c.burst, "kube-api-burst", 1000, "requests to the apiserver at once, beyond kube-api-qps")
@@ -83,7 +73,8 @@ func (c *config) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.election.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "how long the leader tries to renew before it gives up")
 	fs.DurationVar(&c.election.retryPeriod, "leader-elect-retry-period", 2*time.Second, "time between two tries to take or renew the lease")
 	c.log.AddFlags(fs)
-	fs.BoolVar(&c.version, "version", false, "print version, commit and Go version, and exit")
+	cli.AddVersion(fs)
+	return fs
 }
 
 func (c *config) validate() error {
@@ -104,7 +95,9 @@ func (c *config) validate() error {
 	if err := checkAddr(c.probeAddr); err != nil {
 		wrong("--health-probe-addr=%q: %w", c.probeAddr, err)
 	}
-	return errors.Join(append(errs, c.autonomy.validate(), c.election.validate(), c.log.Validate())...)
+	var err error
+	c.fleet, err = c.autonomy.fleet()
+	return errors.Join(append(errs, err, c.election.validate(), c.log.Validate())...)
 }
 
 // validate checks what client-go's elector demands, in terms of flags.

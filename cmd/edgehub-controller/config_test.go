@@ -1,10 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 )
 
 func TestDefaults(t *testing.T) {
@@ -75,9 +80,8 @@ func TestAutonomyFlags(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := c.autonomy.fleet()
 		got := "nothing"
-		if f != nil {
+		if f := c.fleet; f != nil {
 			got = fmt.Sprintf("%d s, ", f.Defaults.NotReady)
 			if f.Selector == nil {
 				got += "no labels"
@@ -85,8 +89,8 @@ func TestAutonomyFlags(t *testing.T) {
 				got += fmt.Sprint(f.Selector, " ", f.Selected)
 			}
 		}
-		if got != want || err != nil {
-			t.Errorf("%q: got %s, %v; want %s", args, got, err, want)
+		if got != want {
+			t.Errorf("%q: got %s, want %s", args, got, want)
 		}
 	}
 }
@@ -99,8 +103,16 @@ func TestAMissingKubeconfigNamesTheFlag(t *testing.T) {
 }
 
 func TestVersionNeedsNothingElseToBeRight(t *testing.T) {
-	c, err := parse([]string{"--version", "--workers=0"})
-	if err != nil || !c.version {
-		t.Errorf("got %v, %v", c, err)
+	err := run(t.Context(), []string{"--version", "--workers=0"})
+	if !errors.Is(err, pflag.ErrHelp) || cli.CodeOf(err) != cli.Done {
+		t.Errorf("got %v, want nothing done", err)
+	}
+}
+
+func TestAWrongFlagHasAnExitCodeOfItsOwn(t *testing.T) {
+	for _, args := range [][]string{{"--workers=0"}, {"--foo"}, {"foo"}} {
+		if code := cli.CodeOf(run(t.Context(), args)); code != cli.Usage {
+			t.Errorf("%q: got exit code %d, want %d", args, code, cli.Usage)
+		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/reference"
@@ -13,10 +12,7 @@ import (
 
 func TestFlagsReference(t *testing.T) {
 	var c config
-	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
-	fs.SortFlags = false
-	c.addFlags(fs)
-	if err := reference.Check("flags.md", name, reference.Flags(fs)); err != nil {
+	if err := reference.Check("flags.md", name, reference.Flags(c.flags())); err != nil {
 		t.Error(err)
 	}
 }

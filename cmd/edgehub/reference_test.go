@@ -1,11 +1,15 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
@@ -18,15 +22,16 @@ import (
 )
 
 func TestFlagsReference(t *testing.T) {
-	hubs, _ := hubFlags(config.NewOptions(), &cli.LogOptions{})
-	installs, uninstalls := newFlags("edgehub install", ""), newFlags("edgehub uninstall", "")
-	install.NewOptions().AddFlags(installs)
-	new(install.UninstallOptions).AddFlags(uninstalls)
-	rotates := newFlags("edgehub rotate-ca", "")
-	rotateFlags(rotates)
-	for section, fs := range map[string]*pflag.FlagSet{"edgehub": hubs, "edgehub install": installs, "edgehub uninstall": uninstalls, "edgehub rotate-ca": rotates} {
+	for section, fs := range map[string]*pflag.FlagSet{
+		"edgehub": hubFlags(config.NewOptions(), &cli.LogOptions{}), "edgehub install": installFlags(install.NewOptions()),
+		"edgehub uninstall": uninstallFlags(new(install.UninstallOptions)), "edgehub rotate-ca": rotateFlags(new(time.Duration)),
+	} {
 		if err := reference.Check("flags.md", section, reference.Flags(fs)); err != nil {
 			t.Error(err)
+		}
+		var text bytes.Buffer
+		if fs.SetOutput(&text); !errors.Is(fs.Parse([]string{"--help"}), pflag.ErrHelp) || !strings.Contains(text.String(), "Flags:\n      --") {
+			t.Errorf("the help of %s is %q", section, text.String())
 		}
 	}
 }

@@ -7,8 +7,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/view"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -66,7 +68,7 @@ func TestAnUpgradeToAVersionThatFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newFakeHub(t).on("POST", upgradeOf, answersWith(200, started)).on("GET", "/pods",
 				podList(old()), podList(pod("shop", "web-2", newRevision)), podList(pod("shop", "web-2", newRevision, tt.change)))
-			h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait").is(t, exitBroken, started+"\n",
+			h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait").is(t, cli.Broken, started+"\n",
 				"waiting for pod shop/web-2 to stay Ready for 60ms\nerror: pod shop/web-2 of revision 7c9b does not run: "+tt.want+goBack)
 		})
 	}
@@ -102,13 +104,13 @@ func TestAPodThatKubeletRejectsIsWaitedOut(t *testing.T) {
 			starting.CreationTimestamp, second.CreationTimestamp = metav1.NewTime(start.Add(time.Second)), metav1.NewTime(start.Add(time.Second))
 			h := newFakeHub(t).on("POST", upgradeOf, answersWith(200, started)).on("GET", "/pods",
 				podList(old()), podList(first), podList(), podList(first, starting), podList(second))
-			h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait").has(t, exitDone, started+"\nPod shop/web-3 of revision 7c9b is Ready",
+			h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait").has(t, cli.Done, started+"\nPod shop/web-3 of revision 7c9b is Ready",
 				another+tt.why+"\nwaiting for a pod in place of shop/web-1: the cloud makes it"+tt.why+
 					"\nwaiting for pod shop/web-3 to be Ready: container web waits: ContainerCreating"+tt.why+
 					"\nwaiting for pod shop/web-3 to stay Ready for 60ms\n")
 
 			h = newFakeHub(t).on("POST", upgradeOf, answersWith(200, started)).on("GET", "/pods", podList(old()), podList(first))
-			h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait", "--timeout=300ms").is(t, exitUndone, started+"\n", another+tt.why+
+			h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait", "--timeout=300ms").is(t, cli.Undone, started+"\n", another+tt.why+
 				"\nerror: not done after 300ms: "+another+tt.why+". The upgrade goes on; edgehubctl pods shows the pod. kubelet does not try that pod again: "+
 				"the DaemonSet makes another one, after up to 15 minutes. Mend what the reason names (journalctl -u kubelet has more), or go back on all nodes: "+
 				"kubectl rollout undo daemonset/web -n shop\n")
@@ -125,7 +127,7 @@ func inInit(change func(*corev1.Pod)) func(*corev1.Pod) {
 }
 
 // checkOnce plays one look at a pod, at a second since the start.
-func checkOnce(t *testing.T, s *podview.Replacement, second float64, p corev1.Pod) bool {
+func checkOnce(t *testing.T, s *view.Replacement, second float64, p corev1.Pod) bool {
 	t.Helper()
 	at := start.Add(time.Duration(second * float64(time.Second)))
 	done, _, err := s.Check([]*corev1.Pod{&p}, at, at)
@@ -155,7 +157,7 @@ func TestASuccessorHasToStayReady(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := &podview.Replacement{Old: podview.Name{Namespace: "shop", Name: "web-1"}, UID: "uid-web-1", Owner: "ds", Target: newRevision, Settle: 10 * time.Second}
+			s := &view.Replacement{Old: types.NamespacedName{Namespace: "shop", Name: "web-1"}, UID: "uid-web-1", Owner: "ds", Target: newRevision, Settle: 10 * time.Second}
 			for i, change := range [][]func(*corev1.Pod){nil, tt.between} {
 				if checkOnce(t, s, float64(i*5), pod("shop", "web-2", newRevision, change...)) {
 					t.Fatalf("it is called stable after %d s", i*5)
@@ -173,7 +175,7 @@ func TestASuccessorHasToStayReady(t *testing.T) {
 
 // A pod that was Ready when the hub began to answer may have been so for a moment only.
 func TestTheTimeOfTheQuestionCounts(t *testing.T) {
-	s := &podview.Replacement{UID: "uid-web-1", Old: podview.Name{Namespace: "shop", Name: "web-1"}, Owner: "ds", Settle: 10 * time.Second}
+	s := &view.Replacement{UID: "uid-web-1", Old: types.NamespacedName{Namespace: "shop", Name: "web-1"}, Owner: "ds", Settle: 10 * time.Second}
 	p := pod("shop", "web-2", newRevision)
 	for _, look := range []struct {
 		asked, answered int
@@ -207,7 +209,7 @@ func TestHowLongASuccessorHasToStayReady(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := old(tt.change)
-			s, err := podview.NewReplacement([]*corev1.Pod{&p}, podview.Name{Namespace: "shop", Name: "web-1"}, usualTiming().settle)
+			s, err := view.NewReplacement([]*corev1.Pod{&p}, types.NamespacedName{Namespace: "shop", Name: "web-1"}, usualTiming().settle)
 			if err != nil || s.Settle != tt.want {
 				t.Errorf("got %+v, %v, want %v", s, err, tt.want)
 			}
@@ -220,7 +222,7 @@ func TestAnEvictedPodIsNotTakenForTheNewOne(t *testing.T) {
 	second := pod("shop", "web-3", newRevision)
 	first.CreationTimestamp, second.CreationTimestamp = metav1.NewTime(start), metav1.NewTime(start.Add(time.Second))
 	for _, pods := range [][]*corev1.Pod{{&first, &second}, {&second, &first}} {
-		s := &podview.Replacement{Old: podview.Name{Namespace: "shop", Name: "web-1"}, Owner: "ds", Settle: time.Second}
+		s := &view.Replacement{Old: types.NamespacedName{Namespace: "shop", Name: "web-1"}, Owner: "ds", Settle: time.Second}
 		if _, waiting, err := s.Check(pods, start, start); err != nil || !strings.Contains(waiting, "web-3 to stay Ready") {
 			t.Errorf("got %q, %v", waiting, err)
 		}

@@ -9,8 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/cmd/edgehubctl/helptext"
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -19,26 +18,35 @@ import (
 func fits(t *testing.T, text string) {
 	t.Helper()
 	for line := range strings.Lines(text) {
-		if n := format.Columns(line); n > 80 && strings.Count(strings.TrimSpace(line), " ") > 1 {
+		if n := cli.Columns(line); n > 80 && strings.Count(strings.TrimSpace(line), " ") > 1 {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}
 }
 
+func helpOf(t *testing.T, command string) string {
+	t.Helper()
+	text, err := help.ReadFile("help/" + command + ".txt")
+	if err != nil {
+		t.Error(err)
+	}
+	return string(text)
+}
+
 func TestHelpFitsATerminal(t *testing.T) {
-	whole := helptext.Of(name)
+	whole := helpOf(t, name)
 	fits(t, whole)
-	for _, c := range commands() {
-		text := helptext.Of(c.name)
+	for _, c := range new(call).program().Commands {
+		text := helpOf(t, c.Name)
 		if fits(t, text); !strings.Contains(text, "\nExit codes: ") {
-			t.Errorf("%s: the help lacks the exit codes", c.name)
+			t.Errorf("%s: the help lacks the exit codes", c.Name)
 		}
-		if !strings.Contains(whole, "  edgehubctl "+c.name+" ") {
-			t.Errorf("%s is not in the help of edgehubctl", c.name)
+		if !strings.Contains(whole, "  edgehubctl "+c.Name+" ") {
+			t.Errorf("%s is not in the help of edgehubctl", c.Name)
 		}
-		for _, flag := range c.flags {
+		for _, flag := range c.Flags {
 			if flag != "namespace" && !strings.Contains(text, "--"+flag) {
-				t.Errorf("the help of %s lacks --%s", c.name, flag)
+				t.Errorf("the help of %s lacks --%s", c.Name, flag)
 			}
 		}
 	}
@@ -89,17 +97,17 @@ func TestOutputFitsATerminal(t *testing.T) {
 			"卡车在路上，一个小时以后再升级。" + strings.Repeat("请等一等", 20)},
 	} {
 		h := busy(t, tt.namespace, tt.short, tt.long, tt.revision, tt.image, tt.text)
-		for _, c := range commands() {
-			if slices.Contains(without, c.name) {
+		for _, c := range new(call).program().Commands {
+			if slices.Contains(without, c.Name) {
 				continue
 			}
-			args := []string{c.name}
-			if len(c.args) > 0 {
+			args := []string{c.Name}
+			if c.Args != nil {
 				args = append(args, tt.namespace+"/"+tt.long)
 			}
-			t.Run(fmt.Sprint(c.name, " with ", kind), func(t *testing.T) {
+			t.Run(fmt.Sprint(c.Name, " with ", kind), func(t *testing.T) {
 				got := h.edgehubctl(t, args...)
-				if fits(t, got.out+got.err); got.code != exitDone || len(got.out) < 30 {
+				if fits(t, got.out+got.err); got.code != cli.Done || len(got.out) < 30 {
 					t.Errorf("got exit code %d and\n%s%s", got.code, got.out, got.err)
 				}
 			})

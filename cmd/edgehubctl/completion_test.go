@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/completion"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 )
 
 func TestCompletion(t *testing.T) {
@@ -19,14 +19,14 @@ func TestCompletion(t *testing.T) {
 	))
 	t.Setenv("EDGEHUB_ADDRESS", h.address)
 	tests := map[string]struct{ words, want string }{
-		"nothing yet":                        {"", "pods pull upgrade queue cancel hold rollback history status events web bundle completion logs exec restart help"},
+		"nothing yet":                        {"", "pods pull upgrade queue cancel hold rollback history status events web bundle logs exec restart completion help"},
 		"a pod":                              {"pull ", "kube-system/proxy-2 shop/web-1"},
 		"the beginning of a pod":             {"upgrade sh", "shop/web-1"},
 		"a pod behind a flag":                {"upgrade --wait --timeout 1m sh", "shop/web-1"},
 		"a pod in a namespace":               {"upgrade -n shop ", "web-1"},
 		"a pod in a namespace, with it":      {"upgrade -n shop shop/", "shop/web-1"},
 		"a second pod":                       {"upgrade shop/web-1 ", ""},
-		"flags of a command":                 {"pull -", "--address --cancel --certificate-authority --client-certificate --client-key --help --namespace --no-wait --output --timeout"},
+		"flags of a command":                 {"pull -", "--address --cancel --certificate-authority --client-certificate --client-key --help --namespace --no-wait --output --timeout --version"},
 		"flags behind a pod":                 {"upgrade shop/web-1 --w", "--wait --window"},
 		"a pod to hold":                      {"hold ", "kube-system/proxy-2 shop/db-1 shop/web-1 shop/web-7"},
 		"a pod of nobody's, to look into":    {"logs -f shop/", "shop/bare-1 shop/db-1 shop/web-1 shop/web-7"},
@@ -42,29 +42,16 @@ func TestCompletion(t *testing.T) {
 		"a file to write":                    {"bundle --output-file completion_t", "completion_test.go"},
 		"flags of events":                    {"events --n", "--namespace"},
 		"a command that takes nothing":       {"status ", ""},
-		"a shell":                            {"completion ", "bash zsh fish"},
-		"help of a command":                  {"help st", "status"},
 		"a hub that is not there":            {"pull --address 127.0.0.1:1 ", ""},
 		"an address that is none":            {"pull --address x ", ""},
-		"behind a command that is not known": {"push ", ""},
-		"behind the help of a command":       {"help pull ", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			run(t.Context(), append([]string{completion.Verb}, strings.Split(tt.words, " ")...), streams{&out, &out}, usualTiming())
+			run(t.Context(), append([]string{cli.Verb}, strings.Split(tt.words, " ")...), &out, &out, usualTiming())
 			if got := strings.Join(strings.Fields(out.String()), " "); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
 	}
-}
-
-// What shells do with it is tested in cmd/internal/completion.
-func TestTheScriptForAShellIsPrinted(t *testing.T) {
-	want, err := completion.Script("bash", name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	newFakeHub(t).edgehubctl(t, "completion", "bash").is(t, exitDone, want, "")
 }

@@ -7,63 +7,57 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/view"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // hold sets, removes or shows the hold of a pod.
 func hold(ctx context.Context, c *call) error {
-	pod, err := c.pod()
-	if err != nil {
-		return err
-	}
-	path := api.HoldPath(pod.Namespace, pod.Name)
+	hasLength := c.flags.Changed("for")
+	path := api.HoldPath(c.pod.Namespace, c.pod.Name)
 	switch {
+	case c.remove && (hasLength || c.reason != ""):
+		return cli.WrongUse("--remove ends a hold: leave the other flags out")
+	case hasLength && c.length <= 0:
+		return cli.WrongUse("--for=%v: want a duration such as 2h", c.length)
+	case c.reason != "" && !hasLength:
+		return cli.WrongUse("--reason is that of a hold: add --for, such as --for 2h")
 	case c.remove:
-		return c.sayOf(c.askNew(ctx, http.MethodDelete, path))
-	case c.length > 0:
+		return c.say(c.hub.Ask(ctx, http.MethodDelete, path))
+	case hasLength:
 		q := url.Values{api.ForParam: {c.length.String()}}
 		if c.reason != "" {
 			q.Set(api.ReasonParam, c.reason)
 		}
-		return c.sayOf(c.askNew(ctx, http.MethodPost, withQuery(path, q)))
+		return c.say(c.hub.Ask(ctx, http.MethodPost, withQuery(path, q)))
 	}
 	var h api.Hold
-	if err := orTooOld(c.hub.Read(ctx, path, &h)); err != nil {
+	if err := c.hub.Read(ctx, path, &h); err != nil {
 		return err
 	}
-	if c.output == "json" {
-		return printJSON(c.out, h)
-	}
-	fmt.Fprint(c.out, format.Fitted([]string{"POD", "HELD UNTIL", "CLOUD KNOWS", "REASON"},
-		[][]string{{pod.String(), h.Until.Local().Format(time.RFC3339), yesNo(h.Reported), h.Reason}}, c.width()))
-	return nil
+	return c.print(h, cli.Table([]string{"POD", "HELD UNTIL", "CLOUD KNOWS", "REASON"},
+		[][]string{{c.pod.String(), h.Until.Local().Format(time.RFC3339), yesNo(h.Reported), h.Reason}}, c.width()))
 }
 
 // cancel cancels an upgrade or rollback that waits.
 func cancel(ctx context.Context, c *call) error {
-	pod, err := c.pod()
-	if err != nil {
-		return err
-	}
-	return c.sayOf(c.askNew(ctx, http.MethodDelete, api.UpgradePath(pod.Namespace, pod.Name)))
+	return c.say(c.hub.Ask(ctx, http.MethodDelete, api.UpgradePath(c.pod.Namespace, c.pod.Name)))
 }
 
 // rollback has a pod return to an earlier revision. With --wait it returns when that runs, and has stayed
 // Ready for a while.
 func rollback(ctx context.Context, c *call) error {
-	pod, err := c.pod()
-	if err != nil {
-		return err
+	if c.timeout > 0 && !c.wait {
+		return errNothingToWaitFor
 	}
 	q := c.query(time.Now())
 	if c.to != "" {
 		q.Set(api.RevisionParam, c.to)
 	}
-	path := withQuery(api.RollbackPath(pod.Namespace, pod.Name), q)
+	path := withQuery(api.RollbackPath(c.pod.Namespace, c.pod.Name), q)
 	if !c.wait {
-		return c.sayOf(c.askNew(ctx, http.MethodPost, path))
+		return c.say(c.hub.Ask(ctx, http.MethodPost, path))
 	}
 	ctx, cancel := c.limited(ctx)
 	defer cancel()
@@ -72,14 +66,14 @@ func rollback(ctx context.Context, c *call) error {
 		return err
 	}
 	w := waiting{began: time.Now(), action: api.RollbackAction}
-	answer, err := c.askNew(ctx, http.MethodPost, path)
+	answer, err := c.hub.Ask(ctx, http.MethodPost, path)
 	if err != nil {
 		return err
 	}
 	if c.output == "" {
 		fmt.Fprintln(c.out, answer)
 	}
-	if w.Replacement, err = podview.NewRollback(before, pod, c.settle); err != nil {
+	if w.Replacement, err = view.NewRollback(before, c.pod, c.settle); err != nil {
 		return err
 	}
 	return c.waitFor(ctx, &w)

@@ -7,8 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/view"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -48,25 +48,25 @@ func TestARollbackIsWaitedFor(t *testing.T) {
 	const waited = "waiting for pod shop/web-1: in progress\n"
 	tests := map[string]struct {
 		pods []corev1.Pod // each is what the hub shows at one look
-		code exitCode
+		code int
 		out  string
 		err  string
 	}{
-		"it runs": {[]corev1.Pod{before, before, patched, rolling(oldRevision, "web:v1", "2")}, exitDone, "Pod shop/web-1 of revision 5d8f is Ready, after ",
+		"it runs": {[]corev1.Pod{before, before, patched, rolling(oldRevision, "web:v1", "2")}, cli.Done, "Pod shop/web-1 of revision 5d8f is Ready, after ",
 			waited + `waiting for pod shop/web-1 to be of revision 5d8f: it is of 7c9b
 waiting for container web of pod shop/web-1 to restart
 waiting for pod shop/web-1 to stay Ready for 60ms
 `},
-		"what runs now crashes": {[]corev1.Pod{rolling(newRevision, "web:v2", "1", crashing), rolling(oldRevision, "web:v1", "1", crashing), rolling(oldRevision, "web:v1", "2")}, exitDone,
+		"what runs now crashes": {[]corev1.Pod{rolling(newRevision, "web:v2", "1", crashing), rolling(oldRevision, "web:v1", "1", crashing), rolling(oldRevision, "web:v1", "2")}, cli.Done,
 			"Pod shop/web-1 of revision 5d8f is Ready, after ", waited + "waiting for container web of pod shop/web-1 to restart, waits: CrashLoopBackOff\nwaiting for pod shop/web-1 to stay Ready"},
-		"it crashes": {[]corev1.Pod{before, rolling(oldRevision, "web:v1", "2", crashing)}, exitBroken, "",
+		"it crashes": {[]corev1.Pod{before, rolling(oldRevision, "web:v1", "2", crashing)}, cli.Broken, "",
 			"kubelet goes on trying; edgehubctl upgrade shop/web-1 replaces it by a pod of the newest revision\n"},
-		"the pod is deleted": {[]corev1.Pod{before, pod("shop", "web-2", newRevision)}, exitFailed, "",
+		"the pod is deleted": {[]corev1.Pod{before, pod("shop", "web-2", newRevision)}, cli.Failed, "",
 			"error: pod shop/web-1 was deleted during its rollback: the cloud makes another one, of the newest revision\n"},
 		"a native sidecar restarts": {[]corev1.Pod{sidecar(before, "log:v2", "1"), sidecar(patched, "log:v1", "1"), sidecar(rolling(oldRevision, "web:v1", "2"), "log:v1", "1"),
-			sidecar(rolling(oldRevision, "web:v1", "2"), "log:v1", "2")}, exitDone, "Pod shop/web-1 of revision 5d8f is Ready, after ",
+			sidecar(rolling(oldRevision, "web:v1", "2"), "log:v1", "2")}, cli.Done, "Pod shop/web-1 of revision 5d8f is Ready, after ",
 			waited + "waiting for container log of pod shop/web-1 to restart\nwaiting for pod shop/web-1 to stay Ready for 60ms\n"},
-		"only the revision differs": {[]corev1.Pod{rolling(newRevision, "web:v1", "1"), patched}, exitDone, "Pod shop/web-1 of revision 5d8f is Ready", waited},
+		"only the revision differs": {[]corev1.Pod{rolling(newRevision, "web:v1", "1"), patched}, cli.Done, "Pod shop/web-1 of revision 5d8f is Ready", waited},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -78,24 +78,24 @@ waiting for pod shop/web-1 to stay Ready for 60ms
 		})
 	}
 	const refused = "pod shop/web-1 was not rolled back to revision 5d8f: more than images differs"
-	newFakeHub(t).on("POST", rollbackOf, answersWith(409, refused)).edgehubctl(t, "rollback", "shop/web-1").is(t, exitNotNow, "", "error: "+refused+"\n")
+	newFakeHub(t).on("POST", rollbackOf, answersWith(409, refused)).edgehubctl(t, "rollback", "shop/web-1").is(t, cli.NotNow, "", "error: "+refused+"\n")
 	h := newFakeHub(t).on("POST", rollbackOf, answersWith(202, rollbackText)).on("GET", "/pods", podList(before)).
 		on("GET", api.Upgrades, upgradeList(anUpgrade(api.Dropped, isRollback, because("more than images differs"))))
-	h.edgehubctl(t, "rollback", "shop/web-1", "--wait").is(t, exitFailed, rollbackText+"\n", "error: the rollback of pod shop/web-1 to revision 5d8f was dropped: more than images differs\n")
+	h.edgehubctl(t, "rollback", "shop/web-1", "--wait").is(t, cli.Failed, rollbackText+"\n", "error: the rollback of pod shop/web-1 to revision 5d8f was dropped: more than images differs\n")
 	h.on("GET", api.Upgrades, upgradeList(done)).on("GET", "/pods", podList(before), podList(rolling(oldRevision, "web:v1", "2"))).
-		edgehubctl(t, "rollback", "shop/web-1", "--wait", "-o", "json").has(t, exitDone, `"successor": "web-1"`, "to stay Ready")
-	h.on("GET", "/pods", podList()).edgehubctl(t, "rollback", "shop/web-1", "--wait").has(t, exitFailed, rollbackText, "was not among the node's pods before its rollback")
+		edgehubctl(t, "rollback", "shop/web-1", "--wait", "-o", "json").has(t, cli.Done, `"successor": "web-1"`, "to stay Ready")
+	h.on("GET", "/pods", podList()).edgehubctl(t, "rollback", "shop/web-1", "--wait").has(t, cli.Failed, rollbackText, "was not among the node's pods before its rollback")
 }
 
 func TestTheQueueAndTheHistory(t *testing.T) {
 	next := time.Date(2026, 1, 2, 3, 0, 0, 0, time.Local)
-	h := newerHub(t, anUpgrade(api.WaitingForCloud), anUpgrade(api.Scheduled, func(u *api.Upgrade) { u.Namespace, u.Next = "media", &next }),
+	h := queueing(t, anUpgrade(api.WaitingForCloud), anUpgrade(api.Scheduled, func(u *api.Upgrade) { u.Namespace, u.Next = "media", &next }),
 		anUpgrade(api.Dropped, isRollback, because("more than images differs\nshop/evil   \x1b[2J between the revisions: the admin can roll back all"))).
 		on("GET", historyOf, sends(api.History{Items: []api.Revision{
 			{Revision: newRevision, Since: time.Now().Add(-3 * time.Hour), Current: true, Images: []string{"web:v2", "log:v1"}, Retained: true},
 			{Revision: oldRevision, Since: time.Now().Add(-50 * time.Hour), Images: []string{"registry.example.com/with/a/long/name/web:v1"}}}}))
 	got := h.edgehubctl(t, "queue")
-	got.is(t, exitDone, `POD   ACTION     REVISION   STATE                   MESSAGE
+	got.is(t, cli.Done, `POD   ACTION     REVISION   STATE                   MESSAGE
 shop/web-1
       Upgrade    7c9b       queued                  -
 media/web-1
@@ -106,16 +106,16 @@ shop/web-1
                                                     revisions: the admin can
                                                     roll back all
 `, "")
-	if n := format.Columns(got.out); n > 84 { // what is escaped is wider by a little
+	if n := cli.Columns(got.out); n > 84 { // what is escaped is wider by a little
 		t.Errorf("it has %d columns", n)
 	}
-	h.edgehubctl(t, "queue", "-n", "media", "-o", "json").has(t, exitDone, `"state": "Scheduled"`, "")
-	h.edgehubctl(t, "queue", "-n", "media").is(t, exitDone, `POD           ACTION    REVISION   STATE                   MESSAGE
+	h.edgehubctl(t, "queue", "-n", "media", "-o", "json").has(t, cli.Done, `"state": "Scheduled"`, "")
+	h.edgehubctl(t, "queue", "-n", "media").is(t, cli.Done, `POD           ACTION    REVISION   STATE                   MESSAGE
 media/web-1   Upgrade   7c9b       scheduled 01-02 03:00   -
 `, "")
-	newerHub(t).edgehubctl(t, "queue").has(t, exitDone, "No upgrade or rollback waits", "")
-	newerHub(t).edgehubctl(t, "queue", "-o", "json").is(t, exitDone, "{\n  \"items\": []\n}\n", "")
-	h.edgehubctl(t, "history", "shop/web-1").is(t, exitDone, `REVISION   SINCE   CURRENT   ON NODE   IMAGES
+	queueing(t).edgehubctl(t, "queue").has(t, cli.Done, "No upgrade or rollback waits", "")
+	queueing(t).edgehubctl(t, "queue", "-o", "json").is(t, cli.Done, "{\n  \"items\": []\n}\n", "")
+	h.edgehubctl(t, "history", "shop/web-1").is(t, cli.Done, `REVISION   SINCE   CURRENT   ON NODE   IMAGES
 7c9b       3h      yes       yes       web:v2, log:v1
 5d8f       2d2h    no        no        registry.example.com/with/a/long/name/web
                                        :v1
@@ -123,15 +123,15 @@ media/web-1   Upgrade   7c9b       scheduled 01-02 03:00   -
 	newFakeHub(t).on("GET", historyOf, sends(api.History{Items: []api.Revision{
 		{Revision: newRevision, Since: time.Now().Add(-3 * time.Hour), Current: true, Images: []string{"web:v2"}, Retained: true},
 		{Revision: oldRevision, Since: time.Now().Add(-50 * time.Hour), Images: []string{"web:v1"}, Retained: true, Blocked: "the cluster does not have that revision any more (revisionHistoryLimit): the admin can roll out that version again"},
-	}})).edgehubctl(t, "history", "shop/web-1").is(t, exitDone, `REVISION   SINCE   CURRENT   ON NODE   IMAGES
+	}})).edgehubctl(t, "history", "shop/web-1").is(t, cli.Done, `REVISION   SINCE   CURRENT   ON NODE   IMAGES
 7c9b       3h      yes       yes       web:v2
 5d8f       2d2h    no        yes       web:v1
 
 shop/web-1 cannot go back to 5d8f: the cluster does not have that revision any
 more (revisionHistoryLimit): the admin can roll out that version again.
 `, "")
-	h.edgehubctl(t, "history", "shop/web-1", "-o", "json").has(t, exitDone, `"revision": "7c9b"`, "")
-	newFakeHub(t).on("GET", historyOf, sends(api.History{})).edgehubctl(t, "history", "shop/web-1").has(t, exitDone, "no revision of pod shop/web-1 yet", "")
+	h.edgehubctl(t, "history", "shop/web-1", "-o", "json").has(t, cli.Done, `"revision": "7c9b"`, "")
+	newFakeHub(t).on("GET", historyOf, sends(api.History{})).edgehubctl(t, "history", "shop/web-1").has(t, cli.Done, "no revision of pod shop/web-1 yet", "")
 }
 
 func TestPodsShowWhatWaits(t *testing.T) {
@@ -164,12 +164,12 @@ func TestPodsShowWhatWaits(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := podview.Of(&tt.pod, nil)
+			r := view.PodOf(&tt.pod, nil)
 			if r.AddState(&tt.pod, tt.upgrades, time.Now()); r.UpgradeState != tt.want {
 				t.Errorf("got %q, want %q", r.UpgradeState, tt.want)
 			}
 		})
 	}
-	newerHub(t, anUpgrade(api.WaitingForCloud)).on("GET", "/pods", podList(pod("shop", "web-1", oldRevision, need))).
-		edgehubctl(t, "pods", "-o", "json").has(t, exitDone, `"upgradeState": "queued"`, "")
+	queueing(t, anUpgrade(api.WaitingForCloud)).on("GET", "/pods", podList(pod("shop", "web-1", oldRevision, need))).
+		edgehubctl(t, "pods", "-o", "json").has(t, cli.Done, `"upgradeState": "queued"`, "")
 }

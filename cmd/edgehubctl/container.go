@@ -3,67 +3,107 @@ package main
 import (
 	"context"
 	"errors"
-	"slices"
+	"os"
+	"time"
 
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/cmd/edgehubctl/container"
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/cri"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 )
 
-// containerCommands are those that ask containerd, and not the hub.
-func containerCommands() []command {
-	flags := func(more ...string) []string {
-		return append([]string{"namespace", "container", "container-runtime-endpoint"}, more...)
-	}
-	return []command{
-		{name: "logs", args: []string{"POD"}, flags: flags("follow", "previous", "tail", "since"), run: onContainer((*container.Options).Logs)},
-		{name: "exec", args: []string{"POD"}, flags: flags("stdin", "tty"), run: onContainer((*container.Options).Exec)},
-		{name: "restart", args: []string{"POD"}, flags: flags("no-wait", "timeout", "force"), run: onContainer((*container.Options).Restart)},
-	}
+// containerFlags are those of logs, exec and restart, which ask containerd, and not the hub.
+type containerFlags struct {
+	endpoint string
+	name     string
+	follow   bool
+	previous bool
+	tail     int64
+	since    time.Duration
+	stdin    bool
+	tty      bool
 }
 
-func ofContainer(verb string) bool {
-	return slices.ContainsFunc(containerCommands(), func(c command) bool { return c.name == verb })
+func (o *containerFlags) add(fs *pflag.FlagSet) {
+	fs.StringVar(&o.endpoint, "container-runtime-endpoint", cri.DefaultEndpoint, "containerd's socket")
+	fs.StringVarP(&o.name, "container", "c", "", "name of the container; empty: the pod's default container, or the only one that has not ended well")
+	fs.BoolVarP(&o.follow, "follow", "f", false, "go on with what comes, also of the next container when this one restarts")
+	fs.BoolVarP(&o.previous, "previous", "p", false, "of the last container that has ended, such as the one that crashed")
+	fs.Int64Var(&o.tail, "tail", -1, "number of lines, from the end; -1: all")
+	fs.DurationVar(&o.since, "since", 0, "only what was written within this time, such as 10m; 0: all")
+	fs.BoolVarP(&o.stdin, "stdin", "i", false, "pass stdin on to the command")
+	fs.BoolVarP(&o.tty, "tty", "t", false, "give the command this terminal; needs -i")
 }
 
-// checkContainer is check for logs, exec and restart. dash is how many words stand before --,
-// negative if there is none.
-func (c *call) checkContainer(verb string, dash int) error {
-	if verb == "exec" && (dash != 2 || len(c.args) < 2) {
-		return errors.New("want POD -- COMMAND behind exec, such as shop/web-x7k2p -- ls -l")
+// onNode has f ask the runtime of this node.
+func (c *call) onNode(ctx context.Context, f func(context.Context, *cri.Node) error) error {
+	o := &c.container
+	switch {
+	case o.follow && o.previous:
+		return cli.WrongUse("--follow waits for what comes, and nothing comes of a previous container: leave one out")
+	case o.tail < -1:
+		return cli.WrongUse("--tail=%d: want a number of lines, or -1 for all", o.tail)
+	case o.since < 0:
+		return cli.WrongUse("--since=%v: want a duration such as 10m", o.since)
+	case o.tty && !o.stdin:
+		return cli.WrongUse("--tty needs --stdin: write -it")
+	case o.tty && (!term.IsTerminal(int(os.Stdin.Fd())) || !term.IsTerminal(int(os.Stdout.Fd()))):
+		return cli.WrongUse("--tty needs a terminal, and stdin or stdout is none: write -i instead of -it")
 	}
-	return c.container.Check()
+	node, err := cri.Open(o.endpoint, c.pace/2)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := c.limited(ctx)
+	defer cancel()
+	return errors.Join(f(ctx, node), node.Close())
 }
 
-// onContainer has f ask the runtime of this node about the pod that the command names.
-func onContainer(f func(*container.Options, context.Context, container.Call) error) func(context.Context, *call) error {
-	return func(ctx context.Context, c *call) error {
-		pod, err := c.pod()
+// logs prints the log of a container, as it is unless stdout is a terminal.
+func logs(ctx context.Context, c *call) error {
+	o := &c.container
+	shown := cri.LogOptions{Container: o.name, Tail: o.tail, Previous: o.previous, Follow: o.follow, Notes: c.err}
+	if o.since > 0 {
+		shown.Since = time.Now().Add(-o.since)
+	}
+	return c.onNode(ctx, func(ctx context.Context, node *cri.Node) error {
+		return node.Logs(ctx, c.pod, shown, cli.Foreign(c.out))
+	})
+}
+
+// exec runs a command in a container, with this program's stdin if it is wanted. The exit code is the command's.
+func (c *call) exec(ctx context.Context, words []string) error {
+	if c.flags.ArgsLenAtDash() != 2 || len(words) < 2 {
+		return cli.WrongUse("want POD -- COMMAND behind exec, such as shop/web-x7k2p -- ls -l")
+	}
+	c.inPod = words[1:]
+	return c.onPod(execInPod)(ctx, words[:1])
+}
+
+func execInPod(ctx context.Context, c *call) error {
+	e := cri.ExecOptions{Container: c.container.name, Command: c.inPod, Stdout: cli.Foreign(c.out), Stderr: cli.Foreign(c.err)}
+	if c.container.stdin {
+		e.Stdin = os.Stdin
+	}
+	if c.container.tty { // a program on a terminal sends it commands; whoever asks for -t wants them
+		e.Terminal, e.Stdout = os.Stdin, os.Stdout
+	}
+	return c.onNode(ctx, func(ctx context.Context, node *cri.Node) error { return node.Exec(ctx, c.pod, e) })
+}
+
+// restart restarts a container, unless nothing would start it again.
+func restart(ctx context.Context, c *call) error {
+	policy := func(ctx context.Context, uid types.UID, name string) (corev1.RestartPolicy, error) {
+		pods, err := c.hub.Pods(ctx)
 		if err != nil {
-			return err
+			return "", err
 		}
-		ctx, cancel := c.limited(ctx)
-		defer cancel()
-		return endingOf(f(&c.container, ctx, container.Call{
-			Pod: types.NamespacedName(pod), Command: c.args[1:], Pods: c.hub.Pods, Force: c.force, NoWait: c.noWait,
-			Out: c.out, Err: c.err, Pace: c.pace / 2,
-		}))
+		return policyOf(pods, c.pod, uid, name)
 	}
-}
-
-// errSilent is for exit codes that need no words of this program.
-var errSilent = errors.New("the command in the container has failed")
-
-// endingOf gives errors of package cri their exit codes. That of a command in a container becomes
-// this program's own.
-func endingOf(err error) error {
-	if exited, ok := errors.AsType[*cri.Exited](err); ok {
-		return &ending{exitCode(exited.Code), errSilent}
-	}
-	if e, ok := errors.AsType[*cri.Error](err); ok {
-		codes := map[cri.Kind]exitCode{cri.WrongUse: exitUsage, cri.NotNow: exitNotNow, cri.Undone: exitUndone, cri.Broken: exitBroken, cri.Failed: exitFailed}
-		return &ending{codes[e.Kind], err}
-	}
-	return err
+	return c.onNode(ctx, func(ctx context.Context, node *cri.Node) error {
+		return node.Restart(ctx, c.pod, cri.RestartOptions{Container: c.container.name, Policy: policy, Force: c.force, NoWait: c.noWait, Notes: c.out})
+	})
 }

@@ -3,21 +3,20 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/hubclient"
-	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
-	"github.com/edgehub-io/edgehub/cmd/edgehubctl/pullview"
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
-	"github.com/edgehub-io/edgehub/cmd/internal/screen"
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/view"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // waiting is what --wait waits for.
 type waiting struct {
-	*podview.Replacement
+	*view.Replacement
 	began time.Time
 	// action is what the hub has to be done with before the pod is looked at; "": nothing.
 	action api.Action
@@ -50,7 +49,7 @@ func (c *call) waitFor(ctx context.Context, w *waiting) error {
 			where = next
 			report("waiting "+where, time.Since(w.began))
 		}
-		pause(ctx, c.pace)
+		cli.Pause(ctx, c.pace)
 	}
 }
 
@@ -74,7 +73,7 @@ func (c *call) look(ctx context.Context, w *waiting) (done bool, next string, er
 func (c *call) lookAtHub(ctx context.Context, w *waiting) (next string, err error) {
 	list, err := c.hub.Upgrades(ctx)
 	if err != nil {
-		return "", orTooOld(err)
+		return "", err
 	}
 	var last *api.Upgrade // that waits or is in progress, and otherwise the last that has ended
 	for i := range list.Items {
@@ -85,26 +84,49 @@ func (c *call) lookAtHub(ctx context.Context, w *waiting) (next string, err erro
 	what := strings.ToLower(string(w.action))
 	switch {
 	case last == nil:
-		return "", endf(exitFailed, "the hub has forgotten the %s of pod %s: %s queue shows what it knows", what, w.Old, name)
+		return "", fmt.Errorf("the hub has forgotten the %s of pod %s: %s queue shows what it knows", what, w.Old, name)
 	case last.State == api.Done:
 		w.Target = last.Revision
 		return "", nil
 	case last.State.Final():
-		return "", endf(exitFailed, "the %s of pod %s to revision %s was %s: %s", what, w.Old, last.Revision, podview.StateText(last), cmp.Or(last.Message, "the hub gives no reason"))
+		return "", fmt.Errorf("the %s of pod %s to revision %s was %s: %s", what, w.Old, last.Revision, view.StateText(last), cmp.Or(last.Message, "the hub gives no reason"))
 	}
-	return fmt.Sprintf("for pod %s: %s", w.Old, format.Joined(podview.StateText(last), last.Message)), nil
+	return fmt.Sprintf("for pod %s: %s", w.Old, cli.Joined(view.StateText(last), last.Message)), nil
 }
 
 // progressReporter returns a function that shows what the command waits for: on a terminal in place,
 // with the time so far; elsewhere on stderr, when it has changed.
 func (c *call) progressReporter() func(text string, took time.Duration) {
-	size, isTerminal := screen.Terminal(c.out)
+	size, isTerminal := cli.Terminal(c.out)
 	if !isTerminal || c.output != "" {
-		n := &pullview.Notes{W: c.err}
+		n := &cli.Notes{W: c.err}
 		return func(text string, _ time.Duration) { n.Note(text) }
 	}
-	s := screen.New(c.out, size)
+	s := cli.NewScreen(c.out, size)
 	return func(text string, took time.Duration) {
-		s.Draw(fmt.Sprintf("%s (%s)\n", text, format.Seconds(took)))
+		s.Draw(fmt.Sprintf("%s (%s)\n", text, cli.Seconds(took)))
 	}
+}
+
+// errNothingToWaitFor is for --timeout without what it limits.
+var errNothingToWaitFor = cli.WrongUse("--timeout limits how long --wait waits: add --wait, or leave it out")
+
+// errTimeout is the cause when --timeout has passed.
+var errTimeout = cli.Errorf(cli.Undone, "--timeout has passed")
+
+// limited is ctx with --timeout, if there is one.
+func (c *call) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.timeout == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, c.timeout, errTimeout)
+}
+
+// unfinished returns the error when ctx ends before the work is done. where describes the
+// present state, goesOn what happens next.
+func (c *call) unfinished(ctx context.Context, where, goesOn string) error {
+	if errors.Is(context.Cause(ctx), errTimeout) {
+		return cli.Errorf(cli.Undone, "not done after %v: %s. %s", c.timeout, where, goesOn)
+	}
+	return cli.Errorf(cli.Undone, "interrupted: %s. %s", where, goesOn)
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/hub/bundle"
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/ota/api"
@@ -115,22 +116,19 @@ func (p rollbacksPart) States() []api.Upgrade {
 	return []api.Upgrade{*p.rollback}
 }
 
-// realHandlers is a hub of package ota, whose apiserver has pod shop/web-1. ota.Options have the rest.
-func realHandlers(t *testing.T, change func(*ota.Options)) *fakeHub {
+// realHandlers is a hub of packages ota and page, whose apiserver has pod shop/web-1. The options have the rest.
+func realHandlers(t *testing.T, change func(*ota.Options), shows page.Options) *fakeHub {
 	t.Helper()
-	return realPage(t, change, nil)
-}
-
-// realPage is realHandlers with a page in front.
-func realPage(t *testing.T, change func(*ota.Options), p *page.Page) *fakeHub {
-	t.Helper()
+	shows.NodeName, shows.Logger = "edge-1", slog.New(slog.DiscardHandler)
+	shows.Node = func() api.NodeState { return api.NodeState{Node: "edge-1"} }
+	shows.Tokens = webtoken.Open(filepath.Join(t.TempDir(), "tokens"), func(time.Time) bool { return true }, shows.Logger)
 	cloud := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.Method == http.MethodDelete {
 			sends(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess})(w, r)
 			return
 		}
-		sends(corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: []corev1.Pod{old(onNode)}})(w, r)
+		sends(corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: []corev1.Pod{old(rollable)}})(w, r)
 	}))
 	t.Cleanup(cloud.Close)
 	pods, err := ota.NewPods(&rest.Config{Host: cloud.URL})
@@ -139,15 +137,11 @@ func realPage(t *testing.T, change func(*ota.Options), p *page.Page) *fakeHub {
 	}
 	o := ota.Options{NodeName: "n", Pods: pods}
 	change(&o)
-	api, err := ota.New(o)
+	handler, err := ota.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var handler http.Handler = api
-	if p != nil {
-		handler = p.Wrap(api)
-	}
-	server := httptest.NewServer(handler)
+	server := httptest.NewServer(page.New(shows).Wrap(handler))
 	t.Cleanup(server.Close)
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	return &fakeHub{address: server.Listener.Addr().String()}
@@ -158,37 +152,37 @@ func TestRealHandlers(t *testing.T) {
 	p, offline := &parts{}, ""
 	h := realHandlers(t, func(o *ota.Options) {
 		o.Queue, o.Holds, o.Rollbacks, o.Offline = queuePart{p}, holdsPart{p}, rollbacksPart{p}, func() string { return offline }
-	})
-	h.edgehubctl(t, "upgrade", "shop/web-1").is(t, exitDone, started+"\n", "") // this hub pulls no images ahead
-	h.edgehubctl(t, "hold", "shop/web-1").has(t, exitFailed, "", "is not held")
-	h.edgehubctl(t, "hold", "shop/web-1", "--for=2h", "--reason=driving").has(t, exitDone, "Hold of pod shop/web-1 until ", "")
-	h.edgehubctl(t, "hold", "shop/web-1").has(t, exitDone, "no            driving\n", "")
-	h.edgehubctl(t, "hold", "shop/web-1", "-o", "json").has(t, exitDone, `"until": "`, "")
-	h.edgehubctl(t, "upgrade", "shop/web-1").has(t, exitNotNow, "", "is on hold until")
-	h.edgehubctl(t, "upgrade", "shop/web-1", "--force").is(t, exitDone, started+"\n", "")
-	h.edgehubctl(t, "rollback", "shop/web-1").has(t, exitNotNow, "", "is on hold until")
-	h.edgehubctl(t, "rollback", "shop/web-1", "--force").is(t, exitDone, rollbackText+"\n", "")
-	h.edgehubctl(t, "hold", "shop/web-1", "--remove").is(t, exitDone, "Hold of pod shop/web-1 removed\n", "")
-	h.edgehubctl(t, "hold", "shop/web-1", "--for=1000h").has(t, exitFailed, "", "is not how long this pod can be held")
+	}, page.Options{})
+	h.edgehubctl(t, "upgrade", "shop/web-1").is(t, cli.Done, started+"\n", "") // this hub pulls no images ahead
+	h.edgehubctl(t, "hold", "shop/web-1").has(t, cli.Failed, "", "is not held")
+	h.edgehubctl(t, "hold", "shop/web-1", "--for=2h", "--reason=driving").has(t, cli.Done, "Hold of pod shop/web-1 until ", "")
+	h.edgehubctl(t, "hold", "shop/web-1").has(t, cli.Done, "no            driving\n", "")
+	h.edgehubctl(t, "hold", "shop/web-1", "-o", "json").has(t, cli.Done, `"until": "`, "")
+	h.edgehubctl(t, "upgrade", "shop/web-1").has(t, cli.NotNow, "", "is on hold until")
+	h.edgehubctl(t, "upgrade", "shop/web-1", "--force").is(t, cli.Done, started+"\n", "")
+	h.edgehubctl(t, "rollback", "shop/web-1").has(t, cli.NotNow, "", "is on hold until")
+	h.edgehubctl(t, "rollback", "shop/web-1", "--force").is(t, cli.Done, rollbackText+"\n", "")
+	h.edgehubctl(t, "hold", "shop/web-1", "--remove").is(t, cli.Done, "Hold of pod shop/web-1 removed\n", "")
+	h.edgehubctl(t, "hold", "shop/web-1", "--for=1000h").has(t, cli.Failed, "", "is not how long this pod can be held")
 
 	const scheduled = "Upgrade of pod shop/web-1 scheduled for "
-	h.edgehubctl(t, "upgrade", "shop/web-1", "--at=03:00").has(t, exitDone, scheduled, "")
-	h.edgehubctl(t, "upgrade", "shop/web-1", "--window=02:00-05:00", "--tz=UTC").has(t, exitDone, scheduled, "")
-	h.edgehubctl(t, "upgrade", "shop/web-1", "--window=2-5").has(t, exitFailed, "", "no window such as 02:00-05:00")
-	h.edgehubctl(t, "cancel", "shop/web-1").is(t, exitDone, "Upgrade cancelled for pod shop/web-1\n", "")
-	h.edgehubctl(t, "cancel", "shop/web-1").has(t, exitFailed, "", "no upgrade of pod shop/web-1 waits")
+	h.edgehubctl(t, "upgrade", "shop/web-1", "--at=03:00").has(t, cli.Done, scheduled, "")
+	h.edgehubctl(t, "upgrade", "shop/web-1", "--window=02:00-05:00", "--tz=UTC").has(t, cli.Done, scheduled, "")
+	h.edgehubctl(t, "upgrade", "shop/web-1", "--window=2-5").has(t, cli.Failed, "", "no window such as 02:00-05:00")
+	h.edgehubctl(t, "cancel", "shop/web-1").is(t, cli.Done, "Upgrade cancelled for pod shop/web-1\n", "")
+	h.edgehubctl(t, "cancel", "shop/web-1").has(t, cli.Failed, "", "no upgrade of pod shop/web-1 waits")
 
-	h.edgehubctl(t, "history", "shop/web-1").is(t, exitDone, `REVISION   SINCE   CURRENT   ON NODE   IMAGES
+	h.edgehubctl(t, "history", "shop/web-1").is(t, cli.Done, `REVISION   SINCE   CURRENT   ON NODE   IMAGES
 6e0a       3h      yes       yes       web:v1
 5d8f       2d2h    no        no        web:v0
 `, "")
-	h.edgehubctl(t, "rollback", "shop/web-1", "--to=ffff").has(t, exitNotNow, "", "this node has not run it")
+	h.edgehubctl(t, "rollback", "shop/web-1", "--to=ffff").has(t, cli.NotNow, "", "this node has not run it")
 
 	offline = strings.TrimPrefix(strings.TrimSpace(awayText), "OK, ")
-	h.edgehubctl(t, "upgrade", "shop/web-1").is(t, exitDone, queuedText+"\n", "")
-	h.edgehubctl(t, "queue", "-o", "json").has(t, exitDone, `"state": "WaitingForCloud"`, "")
-	h.edgehubctl(t, "pods", "-o", "wide").has(t, exitDone, "yes, to 7c9b, queued", "offline since")
-	h.edgehubctl(t, "rollback", "shop/web-1").is(t, exitDone, "Rollback of pod shop/web-1 queued: it starts when the cloud can be reached\n", "")
+	h.edgehubctl(t, "upgrade", "shop/web-1").is(t, cli.Done, queuedText+"\n", "")
+	h.edgehubctl(t, "queue", "-o", "json").has(t, cli.Done, `"state": "WaitingForCloud"`, "")
+	h.edgehubctl(t, "pods", "-o", "wide").has(t, cli.Done, "yes, to 7c9b, queued", "offline since")
+	h.edgehubctl(t, "rollback", "shop/web-1").is(t, cli.Done, "Rollback of pod shop/web-1 queued: it starts when the cloud can be reached\n", "")
 }
 
 func TestRealHandlersOfThePage(t *testing.T) {
@@ -199,10 +193,8 @@ func TestRealHandlersOfThePage(t *testing.T) {
 		_, err := io.CopyN(w, rand.Reader, mib) // more than is buffered on the way
 		return err
 	}}}
-	h := realPage(t, func(*ota.Options) {}, page.New(page.Options{
-		NodeName: "edge-1",
-		Node:     func() api.NodeState { return api.NodeState{Node: "edge-1"} },
-		Events:   func() api.EventList { return api.EventList{Items: []api.Event{event}} },
+	h := realHandlers(t, func(*ota.Options) {}, page.Options{
+		Events: func() api.EventList { return api.EventList{Items: []api.Event{event}} },
 		Bundle: func(ctx context.Context, w io.Writer) error {
 			err := bundle.Write(ctx, w, parts)
 			if broken {
@@ -210,13 +202,11 @@ func TestRealHandlersOfThePage(t *testing.T) {
 			}
 			return err
 		},
-		Tokens: webtoken.Open(filepath.Join(t.TempDir(), "tokens"), func(time.Time) bool { return true }, slog.New(slog.DiscardHandler)),
-		Logger: slog.New(slog.DiscardHandler),
-	}))
-	h.edgehubctl(t, "events").has(t, exitDone, "Pod shop/web-1   3h    Normal   Pulled   image is here\n", "")
+	})
+	h.edgehubctl(t, "events").has(t, cli.Done, "Pod shop/web-1   3h    Normal   Pulled   image is here\n", "")
 	got := h.edgehubctl(t, "web")
 	code, ok := strings.CutPrefix(strings.TrimSpace(got.out), "http://"+h.address+"/#code=")
-	if !ok || got.code != exitDone {
+	if !ok || got.code != cli.Done {
 		t.Fatalf("got %+v", got)
 	}
 	answer, err := http.Post("http://"+h.address+api.WebTokens, "application/json", strings.NewReader(`{"code":"`+code+`"}`))
@@ -226,27 +216,17 @@ func TestRealHandlersOfThePage(t *testing.T) {
 	if answer.Body.Close(); answer.StatusCode != http.StatusOK {
 		t.Errorf("the code of the link is answered with %s", answer.Status)
 	}
-	h.edgehubctl(t, "bundle").has(t, exitDone, "edgehub-edge-1-", "")
-	h.edgehubctl(t, "bundle", "--output-file=b.tgz").has(t, exitDone, "b.tgz: 1.0 MiB\n", "")
+	h.edgehubctl(t, "bundle").has(t, cli.Done, "edgehub-edge-1-", "")
+	h.edgehubctl(t, "bundle", "--output-file=b.tgz").has(t, cli.Done, "b.tgz: 1.0 MiB\n", "")
 	broken = true
-	h.edgehubctl(t, "bundle", "--output-file=c.tgz").has(t, exitFailed, "", "the hub has not sent a whole bundle")
+	h.edgehubctl(t, "bundle", "--output-file=c.tgz").has(t, cli.Failed, "", "the hub has not sent a whole bundle")
 	if files, err := filepath.Glob("*"); err != nil || len(files) != 2 {
 		t.Errorf("the files are %v, %v", files, err)
 	}
 }
 
-// A hub without these parts stands for one that was built before there were any.
-func TestRealHandlersOfAnOlderHub(t *testing.T) {
-	h := realHandlers(t, func(*ota.Options) {})
-	for _, line := range []string{"queue", "cancel shop/web-1", "hold shop/web-1", "hold shop/web-1 --for=2h", "hold shop/web-1 --remove", "rollback shop/web-1", "rollback shop/web-1 --wait", "history shop/web-1",
-		"upgrade shop/web-1 --at=03:00", "upgrade --all --at=03:00", "events", "web", "bundle", "bundle --output-file=b.tgz", "bundle --output-file=-"} {
-		h.edgehubctl(t, strings.Fields(line)...).is(t, exitFailed, "", tooOld)
-	}
-	h.edgehubctl(t, "pods", "-o", "wide").has(t, exitDone, "yes, to 7c9b", "")
-}
-
-// onNode is for a pod of revision 6e0a that may be rolled back.
-func onNode(p *corev1.Pod) {
+// rollable is for a pod of revision 6e0a that may be rolled back.
+func rollable(p *corev1.Pod) {
 	p.Spec.NodeName = "n"
 	p.Labels[appsv1.ControllerRevisionHashLabelKey] = "6e0a"
 	p.Annotations = map[string]string{api.PolicyAnnotation: `{"rollback":true}`}

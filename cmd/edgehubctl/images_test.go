@@ -9,8 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/view"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -44,46 +44,37 @@ func target(admitted bool, containers []string) func(*corev1.Pod) {
 
 func TestTheImagesOfAnUpgrade(t *testing.T) {
 	const digest1, digest2 = "@sha256:1111111111112222", "@sha256:3333333333334444"
-	pulling := func(images ...string) []api.ImagePull {
-		p := imagePull(api.Pulling)
-		for _, i := range images {
-			p.Images = append(p.Images, image(i, api.Queued, 0, 0))
-		}
-		return []api.ImagePull{p}
-	}
 	both := func(now, then string) []func(*corev1.Pod) {
 		return []func(*corev1.Pod){running(strings.Fields(now)...), targetOf(strings.Fields(then)...)}
 	}
 	tests := map[string]struct {
 		change []func(*corev1.Pod)
-		pulls  []api.ImagePull
 		want   string
 	}{
-		"another tag":                        {both("a=127.0.0.1:5000/shop/app:v1", "a=127.0.0.1:5000/shop/app:v2"), nil, "app:v1 -> v2"},
-		"a tag for the first time":           {both("a=app", "a=app:v2"), nil, "app -> app:v2"},
-		"another digest":                     {both("a=app"+digest1, "a=app"+digest2), nil, "app@sha256:111111111111 -> sha256:333333333333"},
-		"a tag and a digest":                 {both("a=r/app:v1"+digest1, "a=r/app:v2"+digest2), nil, "app:v1@sha256:111111111111 -> v2@sha256:333333333333"},
-		"another repository":                 {both("a=r/app:v1", "a=r/web:v1"), nil, "app:v1 -> web:v1"},
-		"the same image of another registry": {both("a=one/app:v1", "a=two/app:v1"), nil, "one/app:v1 -> two/app:v1"},
-		"only something else changes":        {both("a=app:v1", "a=app:v1"), nil, "same images"},
-		"one of two changes":                 {both("a=app:v1 b=log:v1", "a=app:v1 b=log:v2"), nil, "log:v1 -> v2"},
-		"more than there is room for":        {both("a=a:1 b=b:1 c=c:1 d=d:1", "a=a:2 b=b:2 c=c:2 d=d:2"), nil, "a:1 -> 2, b:1 -> 2, +2"},
-		"a container comes, another goes":    {both("a=a:1 b=b:1", "a=a:1 c=c:1"), nil, "no more b:1, new c:1"},
-		"a volume of a container's name":     {both("a=a:1 /a=data:1", "a=a:1 /a=data:2"), nil, "data:1 -> 2"},
-		"a volume comes, another goes":       {both("a=a:1 /b=b:1", "a=a:1 /c=c:1"), nil, "no more b:1, new c:1"},
-		"another name of what is injected":   {both("a=a:1 mesh-x7=mesh:1", "a=a:2 mesh-k2=mesh:2"), nil, "a:1 -> 2, mesh:1 -> 2"},
-		"the same with another name":         {both("a=a:1 mesh-x7=mesh:1", "a=a:2 mesh-k2=mesh:1"), nil, "a:1 -> 2"},
-		"what may be injected again":         {[]func(*corev1.Pod){running("a=a:1", "mesh=mesh:1"), target(false, []string{"a=a:2"})}, nil, "a:1 -> 2, mesh:1 -> unknown"},
-		"nobody has said":                    {[]func(*corev1.Pod){running("a=app:v1")}, nil, "app:v1 -> unknown"},
-		"an annotation of another revision":  {append(both("a=app:v1", "a=app:v2"), ofRevision("aaaa")), nil, "app:v1 -> unknown"},
-		"an annotation that is broken":       {[]func(*corev1.Pod){running("a=app:v1"), annotated("{")}, nil, "app:v1 -> unknown"},
-		"what is pulled tells":               {[]func(*corev1.Pod){running("a=r/app:v1", "b=r/log:v1")}, pulling("r/app:v2"), "app:v1 -> v2, log:v1 -> unknown"},
+		"another tag":                        {both("a=127.0.0.1:5000/shop/app:v1", "a=127.0.0.1:5000/shop/app:v2"), "app:v1 -> v2"},
+		"a tag for the first time":           {both("a=app", "a=app:v2"), "app -> app:v2"},
+		"another digest":                     {both("a=app"+digest1, "a=app"+digest2), "app@sha256:111111111111 -> sha256:333333333333"},
+		"a tag and a digest":                 {both("a=r/app:v1"+digest1, "a=r/app:v2"+digest2), "app:v1@sha256:111111111111 -> v2@sha256:333333333333"},
+		"another repository":                 {both("a=r/app:v1", "a=r/web:v1"), "app:v1 -> web:v1"},
+		"the same image of another registry": {both("a=one/app:v1", "a=two/app:v1"), "one/app:v1 -> two/app:v1"},
+		"only something else changes":        {both("a=app:v1", "a=app:v1"), "same images"},
+		"one of two changes":                 {both("a=app:v1 b=log:v1", "a=app:v1 b=log:v2"), "log:v1 -> v2"},
+		"more than there is room for":        {both("a=a:1 b=b:1 c=c:1 d=d:1", "a=a:2 b=b:2 c=c:2 d=d:2"), "a:1 -> 2, b:1 -> 2, +2"},
+		"a container comes, another goes":    {both("a=a:1 b=b:1", "a=a:1 c=c:1"), "no more b:1, new c:1"},
+		"a volume of a container's name":     {both("a=a:1 /a=data:1", "a=a:1 /a=data:2"), "data:1 -> 2"},
+		"a volume comes, another goes":       {both("a=a:1 /b=b:1", "a=a:1 /c=c:1"), "no more b:1, new c:1"},
+		"another name of what is injected":   {both("a=a:1 mesh-x7=mesh:1", "a=a:2 mesh-k2=mesh:2"), "a:1 -> 2, mesh:1 -> 2"},
+		"the same with another name":         {both("a=a:1 mesh-x7=mesh:1", "a=a:2 mesh-k2=mesh:1"), "a:1 -> 2"},
+		"what may be injected again":         {[]func(*corev1.Pod){running("a=a:1", "mesh=mesh:1"), target(false, []string{"a=a:2"})}, "a:1 -> 2, mesh:1 -> unknown"},
+		"nobody has said":                    {[]func(*corev1.Pod){running("a=app:v1")}, "app:v1 -> unknown"},
+		"an annotation of another revision":  {append(both("a=app:v1", "a=app:v2"), ofRevision("aaaa")), "app:v1 -> unknown"},
+		"an annotation that is broken":       {[]func(*corev1.Pod){running("a=app:v1"), annotated("{")}, "app:v1 -> unknown"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := pod("shop", "web-1", oldRevision, append(tt.change, needs(corev1.ConditionTrue, newRevision))...)
-			r := podview.Of(&p, tt.pulls)
-			if got := r.ImageChanges(podview.MaxChanges); got != tt.want {
+			r := view.PodOf(&p, nil)
+			if got := r.ImageChanges(view.MaxChanges); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
@@ -127,17 +118,17 @@ func TestImagesAsJSON(t *testing.T) {
 
 // Terminals are 80 to 120 columns wide, and hold what matters most.
 func TestPodsFitTheTerminal(t *testing.T) {
-	ready, reports := corev1.ConditionTrue, []podview.Report(nil)
+	ready, reports := corev1.ConditionTrue, []view.Pod(nil)
 	for _, p := range []corev1.Pod{
 		pod("kube-system", "kube-proxy-x7k2p", "x"),
 		pod("default", "app-nt9v6", oldRevision, targetOf("web=registry.example.com/shop/web:v2"), needs(ready, newRevision), images(ready, "PrepullReady", newRevision)),
 		pod("shop", "web-frontend-5s2lc", newRevision, crashes(3, ""), needs(corev1.ConditionFalse, newRevision)),
 		pod("shop", "web-backend-9xk4d", oldRevision, targetOf("web=registry.example.com/shop/web:v2"), needs(ready, newRevision), images(corev1.ConditionFalse, "PrepullRegistryUnreachable", newRevision)),
 	} {
-		reports = append(reports, podview.Of(&p, nil))
+		reports = append(reports, view.PodOf(&p, nil))
 	}
-	wide := podview.Table(reports, time.Now(), 0)
-	if got := podview.Table(reports, time.Now(), format.Columns(wide)); got != wide {
+	wide := view.PodTable(reports, time.Now(), 0)
+	if got := view.PodTable(reports, time.Now(), cli.Columns(wide)); got != wide {
 		t.Errorf("what fits is not shown whole:\n%s", got)
 	}
 	for width, want := range map[int][]string{
@@ -151,12 +142,12 @@ default/app-nt9v6              1/1     Running            0          %s
 shop/web-frontend-5s2lc        0/1     CrashLoopBackOff   3          %s
 shop/web-backend-9xk4d         1/1     Running            0          %s
 `, want[0], want[1], want[2], want[3])
-		if got := podview.Table(reports, time.Now(), width); got != text {
+		if got := view.PodTable(reports, time.Now(), width); got != text {
 			t.Errorf("at %d columns:\n%s\nwant\n%s", width, got, text)
 		}
 	}
 	for width := 60; width < 90; width++ {
-		if got := podview.Table(reports, time.Now(), width); format.Columns(got) > width {
+		if got := view.PodTable(reports, time.Now(), width); cli.Columns(got) > width {
 			t.Errorf("at %d columns:\n%s", width, got)
 		}
 	}
@@ -166,8 +157,8 @@ func TestPodsWhileTheCloudIsAway(t *testing.T) {
 	const offline = "offline since 2026-01-01T10:00:00Z: no apiserver can be reached, and the node is served from the cache"
 	const note = "offline since 2026-01-01T10:00:00Z: no apiserver can be reached, and the node is\nserved from the cache; a newer version may exist that this node has not been\ntold of\n"
 	h := newFakeHub(t).on("GET", "/pods", podList(pod("shop", "web-1", oldRevision))).on("GET", api.Readyz, answersWith(200, "OK, "+offline+"\n"))
-	h.edgehubctl(t, "pods").has(t, exitDone, "web-1   1/1     Running", note)
-	h.edgehubctl(t, "pods", "-o", "json").has(t, exitDone, `"pod": "web-1"`, note)
-	h.on("GET", api.Readyz, answersWith(200, "OK\n")).edgehubctl(t, "pods").has(t, exitDone, "web-1", "")
-	h.on("GET", api.Readyz, answersWith(500, "not ready")).edgehubctl(t, "pods").has(t, exitDone, "web-1", "")
+	h.edgehubctl(t, "pods").has(t, cli.Done, "web-1   1/1     Running", note)
+	h.edgehubctl(t, "pods", "-o", "json").has(t, cli.Done, `"pod": "web-1"`, note)
+	h.on("GET", api.Readyz, answersWith(200, "OK\n")).edgehubctl(t, "pods").has(t, cli.Done, "web-1", "")
+	h.on("GET", api.Readyz, answersWith(500, "not ready")).edgehubctl(t, "pods").has(t, cli.Done, "web-1", "")
 }

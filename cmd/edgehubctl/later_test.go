@@ -10,13 +10,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 const (
 	queuedText = "Upgrade of pod shop/web-1 queued: it starts when the cloud can be reached"
 	awayText   = "OK, offline since 2026-01-01T10:00:00Z: no apiserver can be reached\n"
-	tooOld     = "error: this hub cannot do that, it is older than edgehubctl: update edgehub on this node\n"
 )
 
 func anUpgrade(state api.UpgradeState, change ...func(*api.Upgrade)) api.Upgrade {
@@ -35,8 +35,8 @@ func upgradeList(all ...api.Upgrade) http.HandlerFunc {
 	return sends(api.UpgradeList{Items: all})
 }
 
-// newerHub knows of upgrades that wait.
-func newerHub(t *testing.T, all ...api.Upgrade) *fakeHub {
+// queueing is a hub with upgrades that wait.
+func queueing(t *testing.T, all ...api.Upgrade) *fakeHub {
 	return newFakeHub(t).on("GET", api.Upgrades, upgradeList(all...))
 }
 
@@ -47,44 +47,44 @@ func TestAnUpgradePullsFirst(t *testing.T) {
 		return newFakeHub(t).on("GET", api.Readyz, answersWith(200, "OK")).on("POST", pullOf, answersWith(200, asked)).
 			on("GET", watchOf, answersWith(200, done)).on("POST", upgradeOf, answersWith(200, started))
 	}
-	hub().edgehubctl(t, "upgrade", "shop/web-1").is(t, exitDone, asked+"\nweb:v2: ready, 9 B\n"+started+"\n", "")
-	hub().edgehubctl(t, "upgrade", "shop/web-1", "-o", "json").is(t, exitDone, "{\n  \"message\": \""+started+"\"\n}\n", asked+"\nweb:v2: ready, 9 B\n")
+	hub().edgehubctl(t, "upgrade", "shop/web-1").is(t, cli.Done, asked+"\nweb:v2: ready, 9 B\n"+started+"\n", "")
+	hub().edgehubctl(t, "upgrade", "shop/web-1", "-o", "json").is(t, cli.Done, "{\n  \"message\": \""+started+"\"\n}\n", asked+"\nweb:v2: ready, 9 B\n")
 
 	tests := map[string]struct {
 		change func(h *fakeHub)
-		code   exitCode
+		code   int
 		out    string
 		err    string
 		asks   int // for the upgrade
 	}{
 		"images that cannot be pulled": {func(h *fakeHub) {
 			h.on("GET", watchOf, answersWith(200, lines(imagePull(api.Failed, image("web:v2", api.Failed, 0, 0, failing("ImageNotFound", "no such tag", 0))))))
-		}, exitFailed, asked + "\nweb:v2: failed for good: no such tag\n", "error: the images for pod shop/web-1 cannot be pulled: web:v2: failed for good: no such tag\n", 0},
+		}, cli.Failed, asked + "\nweb:v2: failed for good: no such tag\n", "error: the images for pod shop/web-1 cannot be pulled: web:v2: failed for good: no such tag\n", 0},
 		"a pull that is refused": {func(h *fakeHub) {
 			h.on("POST", pullOf, answersWith(403, "pod shop/web-1 needs no upgrade"))
-		}, exitNotNow, "", "error: pod shop/web-1 needs no upgrade\n", 0},
+		}, cli.NotNow, "", "error: pod shop/web-1 needs no upgrade\n", 0},
 		"a hub that pulls none": {func(h *fakeHub) {
 			h.on("POST", pullOf, answersWith(501, "no images"))
-		}, exitDone, started + "\n", "", 1},
+		}, cli.Done, started + "\n", "", 1},
 		"an upgrade that is not now": {func(h *fakeHub) {
 			h.on("POST", upgradeOf, answersWith(409, "pod shop/web-1 is held"))
-		}, exitNotNow, asked + "\nweb:v2: ready, 9 B\n", "error: pod shop/web-1 is held\n", 1},
+		}, cli.NotNow, asked + "\nweb:v2: ready, 9 B\n", "error: pod shop/web-1 is held\n", 1},
 		"a hub that is not ready": {func(h *fakeHub) {
 			h.on("GET", api.Readyz, answersWith(500, "not ready: caches"))
-		}, exitDone, asked + "\nweb:v2: ready, 9 B\n" + started + "\n", "", 1},
+		}, cli.Done, asked + "\nweb:v2: ready, 9 B\n" + started + "\n", "", 1},
 		// Nobody waits for images without the cloud: until they are there, the hub would refuse the upgrade.
 		"no cloud": {func(h *fakeHub) {
 			h.on("GET", api.Readyz, answersWith(200, awayText)).on("POST", upgradeOf, answersWith(202, queuedText))
-		}, exitDone, queuedText + "\n" + asked + "\n", "", 1},
+		}, cli.Done, queuedText + "\n" + asked + "\n", "", 1},
 		"no cloud, and a hub that pulls none": {func(h *fakeHub) {
 			h.on("GET", api.Readyz, answersWith(200, awayText)).on("POST", upgradeOf, answersWith(202, queuedText)).on("POST", pullOf, answersWith(501, "no images"))
-		}, exitDone, queuedText + "\n", "", 1},
+		}, cli.Done, queuedText + "\n", "", 1},
 		"no cloud, and a pull that is refused": {func(h *fakeHub) {
 			h.on("GET", api.Readyz, answersWith(200, awayText)).on("POST", upgradeOf, answersWith(202, queuedText)).on("POST", pullOf, answersWith(500, "disk full"))
-		}, exitDone, queuedText + "\n", "its images are not pulled ahead: disk full\n", 1},
+		}, cli.Done, queuedText + "\n", "its images are not pulled ahead: disk full\n", 1},
 		"no cloud, and no queue": {func(h *fakeHub) {
 			h.on("GET", api.Readyz, answersWith(200, awayText)).on("POST", upgradeOf, answersWith(503, "offline"))
-		}, exitNotNow, "", "error: offline\n", 1},
+		}, cli.NotNow, "", "error: offline\n", 1},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -107,8 +107,24 @@ func (h *fakeHub) interrupted(t *testing.T, method, path string, args ...string)
 		<-r.Context().Done()
 	})...)
 	var out, errs strings.Builder
-	code := run(ctx, append([]string{"--address", h.address}, args...), streams{&out, &errs}, hurried())
+	code := run(ctx, append([]string{"--address", h.address}, args...), &out, &errs, hurried())
 	return result{code, out.String(), errs.String()}
+}
+
+// The hub has begun to answer: it may have done what was asked.
+func TestAnInterruptedAnswer(t *testing.T) {
+	h, ctx := newFakeHub(t), t.Context()
+	ctx, interrupt := context.WithCancel(ctx)
+	h.on("GET", "/pods", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte("{"))
+		w.(http.Flusher).Flush() //nolint:forcetypeassert // net/http's
+		interrupt()
+		<-r.Context().Done()
+	})
+	var out, errs strings.Builder
+	if code := run(ctx, []string{"--address", h.address, "pods"}, &out, &errs, hurried()); code != cli.Undone {
+		t.Errorf("exit code %d, want %d: %s", code, cli.Undone, errs.String())
+	}
 }
 
 func TestAnInterruptedUpgrade(t *testing.T) {
@@ -116,17 +132,17 @@ func TestAnInterruptedUpgrade(t *testing.T) {
 		return newFakeHub(t).on("POST", pullOf, answersWith(200, "asked")).on("POST", upgradeOf, answersWith(202, queuedText)).on("GET", "/pods", podList(old()))
 	}
 	h := hub()
-	h.interrupted(t, "GET", watchOf, "upgrade", "shop/web-1").is(t, exitUndone, "asked\n",
+	h.interrupted(t, "GET", watchOf, "upgrade", "shop/web-1").is(t, cli.Undone, "asked\n",
 		"error: interrupted: the hub has not said how far it is. The hub goes on with it; to end that: edgehubctl pull --cancel shop/web-1. The upgrade was not requested\n")
 	if h.count("POST "+upgradeOf) > 0 {
 		t.Error("the pod was upgraded all the same")
 	}
-	hub().interrupted(t, "GET", api.Upgrades, "upgrade", "shop/web-1", "--no-pull", "--wait").is(t, exitUndone, queuedText+"\n",
+	hub().interrupted(t, "GET", api.Upgrades, "upgrade", "shop/web-1", "--no-pull", "--wait").is(t, cli.Undone, queuedText+"\n",
 		"error: interrupted: waiting for the hub. The upgrade goes on; edgehubctl pods shows the pod\n")
 	hub().on("GET", api.Upgrades, upgradeList(anUpgrade(api.WaitingForCloud))).
-		interrupted(t, "GET", api.Upgrades, "upgrade", "shop/web-1", "--no-pull", "--wait").is(t, exitUndone, queuedText+"\n",
+		interrupted(t, "GET", api.Upgrades, "upgrade", "shop/web-1", "--no-pull", "--wait").is(t, cli.Undone, queuedText+"\n",
 		"waiting for pod shop/web-1: queued\nerror: interrupted: waiting for pod shop/web-1: queued. The upgrade goes on; edgehubctl pods shows the pod\n")
-	hub().interrupted(t, "POST", rollbackOf, "rollback", "shop/web-1").is(t, exitUndone, "", "error: context canceled; the hub may carry out POST "+rollbackOf+" all the same\n")
+	hub().interrupted(t, "POST", rollbackOf, "rollback", "shop/web-1").is(t, cli.Undone, "", "error: context canceled; the hub may carry out POST "+rollbackOf+" all the same\n")
 }
 
 func TestAnUpgradeForLater(t *testing.T) {
@@ -144,15 +160,9 @@ func TestAnUpgradeForLater(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			path, args := upgradeOf+"?"+tt.query.Encode(), append([]string{"upgrade", "shop/web-1"}, tt.args...)
-			newerHub(t).on("POST", path, answersWith(202, scheduled)).edgehubctl(t, args...).is(t, exitDone, scheduled+"\n", "")
-			newerHub(t).on("POST", path, answersWith(400, "nothing was upgraded: no such window")).edgehubctl(t, args...).
-				is(t, exitFailed, "", "error: nothing was upgraded: no such window\n")
-			// An older hub ignores the query, and would upgrade at once.
-			old := newFakeHub(t).on("POST", path, answersWith(200, started))
-			old.edgehubctl(t, args...).is(t, exitFailed, "", tooOld)
-			if old.count("POST "+path) > 0 {
-				t.Error("an older hub was asked to upgrade")
-			}
+			queueing(t).on("POST", path, answersWith(202, scheduled)).edgehubctl(t, args...).is(t, cli.Done, scheduled+"\n", "")
+			queueing(t).on("POST", path, answersWith(400, "nothing was upgraded: no such window")).edgehubctl(t, args...).
+				is(t, cli.Failed, "", "error: nothing was upgraded: no such window\n")
 		})
 	}
 }
@@ -199,14 +209,14 @@ func TestAnUpgradeThatWaitsIsWaitedFor(t *testing.T) {
 	const waited = "waiting for pod shop/web-1: queued, it starts when\n"
 	tests := map[string]struct {
 		end  api.Upgrade
-		code exitCode
+		code int
 		out  string
 		err  string
 	}{
-		"it begins":         {anUpgrade(api.Done), exitDone, running, "waiting for pod shop/web-2 to stay Ready for 60ms\n"},
-		"it does not apply": {anUpgrade(api.Dropped, because("the pod is gone")), exitFailed, "", "error: the upgrade of pod shop/web-1 to revision 7c9b was dropped: the pod is gone\n"},
-		"it is cancelled":   {anUpgrade(api.Withdrawn), exitFailed, "", "error: the upgrade of pod shop/web-1 to revision 7c9b was withdrawn: the hub gives no reason\n"},
-		"it is forgotten":   {others, exitFailed, "", "error: the hub has forgotten the upgrade of pod shop/web-1: edgehubctl queue shows what it knows\n"},
+		"it begins":         {anUpgrade(api.Done), cli.Done, running, "waiting for pod shop/web-2 to stay Ready for 60ms\n"},
+		"it does not apply": {anUpgrade(api.Dropped, because("the pod is gone")), cli.Failed, "", "error: the upgrade of pod shop/web-1 to revision 7c9b was dropped: the pod is gone\n"},
+		"it is cancelled":   {anUpgrade(api.Withdrawn), cli.Failed, "", "error: the upgrade of pod shop/web-1 to revision 7c9b was withdrawn: the hub gives no reason\n"},
+		"it is forgotten":   {others, cli.Failed, "", "error: the hub has forgotten the upgrade of pod shop/web-1: edgehubctl queue shows what it knows\n"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -225,16 +235,16 @@ func TestAllPodsAreUpgraded(t *testing.T) {
 		return newFakeHub(t).on("GET", "/pods", list).on("POST", path("kube-system", "proxy"), answersWith(200, "one")).
 			on("POST", path("shop", "web-1"), answersWith(second, "two")).on("POST", path("shop", "web-2"), answersWith(202, "three"))
 	}
-	h(200).edgehubctl(t, "upgrade", "--all", "--no-pull").is(t, exitDone, "one\ntwo\nthree\n3 pods upgraded or waiting.\n", "")
-	h(200).edgehubctl(t, "upgrade", "--all", "--no-pull", "-n", "shop").is(t, exitDone, "two\nthree\n2 pods upgraded or waiting.\n", "")
-	h(409).edgehubctl(t, "upgrade", "--all", "--no-pull").is(t, exitNotNow, "one\nthree\n", "pod shop/web-1: two\nerror: 2 pods upgraded or waiting, 1 failed: see above\n")
+	h(200).edgehubctl(t, "upgrade", "--all", "--no-pull").is(t, cli.Done, "one\ntwo\nthree\n3 pods upgraded or waiting.\n", "")
+	h(200).edgehubctl(t, "upgrade", "--all", "--no-pull", "-n", "shop").is(t, cli.Done, "two\nthree\n2 pods upgraded or waiting.\n", "")
+	h(409).edgehubctl(t, "upgrade", "--all", "--no-pull").is(t, cli.NotNow, "one\nthree\n", "pod shop/web-1: two\nerror: 2 pods upgraded or waiting, 1 failed: see above\n")
 	h(409).on("POST", path("kube-system", "proxy"), answersWith(500, "no")).edgehubctl(t, "upgrade", "--all", "--no-pull").
-		is(t, exitFailed, "three\n", "pod kube-system/proxy: no\npod shop/web-1: two\nerror: 1 pod upgraded or waiting, 2 failed: see above\n")
-	h(200).edgehubctl(t, "upgrade", "--all", "-n", "none").is(t, exitDone, "No pod of this node needs an upgrade.\n", "")
+		is(t, cli.Failed, "three\n", "pod kube-system/proxy: no\npod shop/web-1: two\nerror: 1 pod upgraded or waiting, 2 failed: see above\n")
+	h(200).edgehubctl(t, "upgrade", "--all", "-n", "none").is(t, cli.Done, "No pod of this node needs an upgrade.\n", "")
 
 	slow := h(200)
 	slow.interrupted(t, "POST", api.ImagePullPath("kube-system", "proxy"), "upgrade", "--all").
-		has(t, exitUndone, "", "error: interrupted: 0 done, 1 failed. The other pods are as they were\n")
+		has(t, cli.Undone, "", "error: interrupted: 0 done, 1 failed. The other pods are as they were\n")
 	if slow.count("POST "+path("shop", "web-1")) > 0 {
 		t.Error("another pod was upgraded")
 	}

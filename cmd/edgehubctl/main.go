@@ -1,19 +1,23 @@
 // Command edgehubctl shows the owner of a node what its pods need, and has it done:
 // pull the images of a new version ahead, and upgrade. It speaks to the hub on the
 // node it runs on, through the API on loopback, and needs no kubeconfig and no
-// cloud. Its help texts are in package helptext.
-//
-// Commands, help and completion are written by hand, on pflag. With cobra, this program and
-// kubectl-edgehub had 12 lines less together and 0.25 MB more each, and cobra's completion
-// for bash runs what stands in $() on the line.
+// cloud. The folder help has its help texts.
 package main
 
 import (
 	"context"
+	"embed"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 )
+
+//go:embed help
+var help embed.FS
 
 func main() {
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
@@ -22,5 +26,23 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	defer stop()
-	os.Exit(int(run(ctx, os.Args[1:], streams{out: os.Stdout, err: os.Stderr}, usualTiming())))
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr, usualTiming()))
 }
+
+// run carries out the command line. Errors go to errs.
+func run(ctx context.Context, args []string, out, errs io.Writer, t timing) int {
+	c := &call{out: cli.Safe(out), err: cli.Safe(errs), timing: t}
+	return c.program().Run(ctx, args, c.out, c.err)
+}
+
+// timing is shorter in tests.
+type timing struct {
+	// pace is the time between two polls or attempts.
+	pace time.Duration
+	// settle is how long a new pod has to stay Ready, unless its DaemonSet says so.
+	settle time.Duration
+}
+
+// usualTiming is that of the program. Ten seconds are enough for a program that fails at
+// its start to be restarted by kubelet, and so to be seen failing.
+func usualTiming() timing { return timing{pace: time.Second, settle: 10 * time.Second} }

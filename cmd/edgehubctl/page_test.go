@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -21,10 +22,10 @@ func TestAWebLink(t *testing.T) {
 	until := time.Date(2026, 11, 22, 10, 20, 30, 0, time.UTC)
 	h := newFakeHub(t).on("POST", api.WebCodes, sends(api.Code{Code: "a code&more", Expires: until}))
 	link := "http://" + h.address + "/#code=a+code%26more"
-	h.edgehubctl(t, "web").is(t, exitDone, link+"\n", "Open it in a browser on this node, once, until "+until.Local().Format(time.TimeOnly)+".\nFrom another computer: see edgehubctl web --help.\n")
-	h.edgehubctl(t, "web", "-o", "json").is(t, exitDone, "{\n  \"link\": \""+strings.Replace(link, "&", `\u0026`, 1)+"\",\n  \"expires\": \"2026-11-22T10:20:30Z\"\n}\n", "")
-	h.on("POST", api.WebCodes, sends(api.Code{})).edgehubctl(t, "web").has(t, exitFailed, "", "the hub has sent no code")
-	h.on("POST", api.WebCodes, answersWith(503, "too many codes")).edgehubctl(t, "web").is(t, exitNotNow, "", "error: too many codes\n")
+	h.edgehubctl(t, "web").is(t, cli.Done, link+"\n", "Open it in a browser on this node, once, until "+until.Local().Format(time.TimeOnly)+".\nFrom another computer: see edgehubctl web --help.\n")
+	h.edgehubctl(t, "web", "-o", "json").is(t, cli.Done, "{\n  \"link\": \""+strings.Replace(link, "&", `\u0026`, 1)+"\",\n  \"expires\": \"2026-11-22T10:20:30Z\"\n}\n", "")
+	h.on("POST", api.WebCodes, sends(api.Code{})).edgehubctl(t, "web").has(t, cli.Failed, "", "the hub has sent no code")
+	h.on("POST", api.WebCodes, answersWith(503, "too many codes")).edgehubctl(t, "web").is(t, cli.NotNow, "", "error: too many codes\n")
 }
 
 func TestEvents(t *testing.T) {
@@ -32,18 +33,18 @@ func TestEvents(t *testing.T) {
 		{Namespace: "shop", Kind: "Pod", Name: "web-1", Type: "Warning", Reason: "BackOff", Message: "Back-off restarting\nfailed container", Source: "kubelet", Count: 7, First: ago(5 * time.Hour), Last: ago(20 * time.Minute)},
 		{Kind: "Node", Name: "edge-1", Type: "Normal", Reason: "NodeReady", Message: "ready", Last: ago(2 * time.Hour)},
 	}}))
-	h.edgehubctl(t, "events").is(t, exitDone, `OBJECT           AGE    TYPE      REASON      MESSAGE
+	h.edgehubctl(t, "events").is(t, cli.Done, `OBJECT           AGE    TYPE      REASON      MESSAGE
 Pod shop/web-1   20m    Warning   BackOff     Back-off restarting failed
                                               container
 Node edge-1      120m   Normal    NodeReady   ready
 `, "")
-	h.edgehubctl(t, "events", "-o", "wide").is(t, exitDone, `OBJECT           AGE    TYPE      REASON      COUNT   FIRST   SOURCE    MESSAGE
+	h.edgehubctl(t, "events", "-o", "wide").is(t, cli.Done, `OBJECT           AGE    TYPE      REASON      COUNT   FIRST   SOURCE    MESSAGE
 Pod shop/web-1   20m    Warning   BackOff     7       5h      kubelet   Back-off restarting failed container
 Node edge-1      120m   Normal    NodeReady   1       120m    -         ready
 `, "")
-	h.edgehubctl(t, "events", "-n", "none").is(t, exitDone, "No Events of namespace none since the hub was started.\n", "")
-	h.edgehubctl(t, "events", "-n", "none", "-o", "json").is(t, exitDone, "{\n  \"items\": []\n}\n", "")
-	newFakeHub(t).on("GET", api.Events, sends(api.EventList{})).edgehubctl(t, "events").is(t, exitDone, "No Events since the hub was started.\n", "")
+	h.edgehubctl(t, "events", "-n", "none").is(t, cli.Done, "No Events of namespace none since the hub was started.\n", "")
+	h.edgehubctl(t, "events", "-n", "none", "-o", "json").is(t, cli.Done, "{\n  \"items\": []\n}\n", "")
+	newFakeHub(t).on("GET", api.Events, sends(api.EventList{})).edgehubctl(t, "events").is(t, cli.Done, "No Events since the hub was started.\n", "")
 	if got := h.edgehubctl(t, "events", "-n", "shop", "-o", "json"); !strings.Contains(got.out, `"reason": "BackOff"`) || strings.Contains(got.out, "NodeReady") {
 		t.Errorf("got %+v", got)
 	}
@@ -67,19 +68,19 @@ func TestABundleIsWritten(t *testing.T) {
 	content := bundleOf("state\x1b[2J")
 	h := newFakeHub(t).on("GET", api.Bundle, answersWith(200, string(content))).on("GET", api.Node, sends(api.NodeState{Node: "../Edge/1"}))
 	got := h.edgehubctl(t, "bundle")
-	if want := regexp.MustCompile(`^edgehub-\.\._.*\.tar\.gz: \d+ B\n$`); got.code != exitDone || !want.MatchString(got.out) {
+	if want := regexp.MustCompile(`^edgehub-\.\._.*\.tar\.gz: \d+ B\n$`); got.code != cli.Done || !want.MatchString(got.out) {
 		t.Errorf("got %+v, want %v", got, want)
 	}
 	name, _, _ := strings.Cut(got.out, ": ")
 	checkBundle(t, name, content)
-	h.edgehubctl(t, "bundle", "--output-file=b.tgz", "-o", "json").has(t, exitDone, `"file": "b.tgz"`, "")
+	h.edgehubctl(t, "bundle", "--output-file=b.tgz", "-o", "json").has(t, cli.Done, `"file": "b.tgz"`, "")
 	checkBundle(t, "b.tgz", content)
-	h.edgehubctl(t, "bundle", "--output-file=-").is(t, exitDone, string(content), "")
+	h.edgehubctl(t, "bundle", "--output-file=-").is(t, cli.Done, string(content), "")
 
 	h.on("GET", api.Bundle, answersWith(200, string(bundleOf("another"))))
-	h.edgehubctl(t, "bundle", "--output-file=b.tgz").has(t, exitFailed, "", "file exists")
+	h.edgehubctl(t, "bundle", "--output-file=b.tgz").has(t, cli.Failed, "", "file exists")
 	checkBundle(t, "b.tgz", content)
-	h.edgehubctl(t, "bundle", "--output-file=none/b.tgz").has(t, exitFailed, "", "no such file or directory")
+	h.edgehubctl(t, "bundle", "--output-file=none/b.tgz").has(t, cli.Failed, "", "no such file or directory")
 }
 
 func checkBundle(t *testing.T, name string, want []byte) {
@@ -117,7 +118,7 @@ func TestAHangUpLeavesNoPart(t *testing.T) {
 	}
 	started <- cmd.Process
 	_ = cmd.Wait() // the exit code shows how it has ended
-	if got, want := errs.String(), "error: interrupted: the bundle was not written\n"; got != want || cmd.ProcessState.ExitCode() != int(exitUndone) {
+	if got, want := errs.String(), "error: interrupted: the bundle was not written\n"; got != want || cmd.ProcessState.ExitCode() != int(cli.Undone) {
 		t.Errorf("%v: %q, want %q", cmd.ProcessState, got, want)
 	}
 	if files, err := os.ReadDir(cmd.Dir); err != nil || len(files) > 0 {

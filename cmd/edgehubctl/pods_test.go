@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/view"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -45,8 +45,8 @@ func TestWhatIsToldOfAPod(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := podview.Of(&tt.pod, tt.pulls)
-			row := format.Filled(r.Row(time.Now()))
+			r := view.PodOf(&tt.pod, tt.pulls)
+			row := cli.Filled(r.Row(time.Now()))
 			got := slices.Concat(row[:2], row[5:8])
 			if want := []string{"shop", "web-1", tt.need, tt.image, tt.since}; !slices.Equal(got, want) {
 				t.Errorf("got %q, want %q", got, want)
@@ -65,14 +65,14 @@ func TestPodsAreATable(t *testing.T) {
 			p.Spec.InitContainers = []corev1.Container{{Name: "again", Image: p.Spec.Containers[0].Image}, {Name: "init", Image: "init:v1"}}
 		}),
 	)).on("GET", api.ImagePulls, sends(api.ImagePullList{Items: []api.ImagePull{imagePull(api.Ready)}}))
-	h.edgehubctl(t, "pods").is(t, exitDone, `POD                   READY   STATUS    RESTARTS   UPGRADE
+	h.edgehubctl(t, "pods").is(t, cli.Done, `POD                   READY   STATUS    RESTARTS   UPGRADE
 kube-system/proxy-2   1/1     Running   0          -
 shop/web-1            1/1     Running   0          web:v1 -> unknown, pulled
 `, "")
-	h.edgehubctl(t, "pods", "-n", "shop").is(t, exitDone, `POD          READY   STATUS    RESTARTS   UPGRADE
+	h.edgehubctl(t, "pods", "-n", "shop").is(t, cli.Done, `POD          READY   STATUS    RESTARTS   UPGRADE
 shop/web-1   1/1     Running   0          web:v1 -> unknown, pulled
 `, "")
-	h.edgehubctl(t, "pods", "-o", "wide").is(t, exitDone, `NAMESPACE     POD       READY   STATUS    RESTARTS   NEEDS UPGRADE   IMAGE READY   SINCE   IMAGE -> AFTER UPGRADE   STARTED   POD IP     NODE IP    REVISION   IMAGES
+	h.edgehubctl(t, "pods", "-o", "wide").is(t, cli.Done, `NAMESPACE     POD       READY   STATUS    RESTARTS   NEEDS UPGRADE   IMAGE READY   SINCE   IMAGE -> AFTER UPGRADE   STARTED   POD IP     NODE IP    REVISION   IMAGES
 kube-system   proxy-2   1/1     Running   0          -               -             -       -                        -         -          -          x          registry.example.com/shop/web:v1, init:v1
 shop          web-1     1/1     Running   0          yes, to 7c9b    yes           3h      web:v1 -> unknown        2d        10.1.2.3   10.0.0.7   5d8f       registry.example.com/shop/web:v1
 `, "")
@@ -83,14 +83,14 @@ shop          web-1     1/1     Running   0          yes, to 7c9b    yes        
 	}}))
 	const camera = "MISSING: daemonset shop/camera has had no pod on this node for 12m: the\n" +
 		"         apiserver refuses it: no. The admin sees more with kubectl describe\n         daemonset camera -n shop\n"
-	h.edgehubctl(t, "pods", "-n", "shop").is(t, exitDone, camera+`POD          READY   STATUS    RESTARTS   UPGRADE
+	h.edgehubctl(t, "pods", "-n", "shop").is(t, cli.Done, camera+`POD          READY   STATUS    RESTARTS   UPGRADE
 shop/web-1   1/1     Running   0          web:v1 -> unknown, pulled
 `, "")
 	if r := h.edgehubctl(t, "pods", "-o", "json", "-n", "shop"); r.err != camera || strings.Contains(r.out, "MISSING") {
 		t.Errorf("as JSON, stderr has %q", r.err)
 	}
 	h.on("GET", api.Node, sends(api.NodeState{}))
-	h.edgehubctl(t, "pods", "-n", "none").is(t, exitDone, "No pods on this node.\n", "")
+	h.edgehubctl(t, "pods", "-n", "none").is(t, cli.Done, "No pods on this node.\n", "")
 }
 
 func TestAPodThatWouldNotComeBackIsShownWithTheReason(t *testing.T) {
@@ -98,15 +98,15 @@ func TestAPodThatWouldNotComeBackIsShownWithTheReason(t *testing.T) {
 	h := newFakeHub(t).on("GET", "/pods", podList(
 		pod("shop", "web-1", oldRevision, needs(corev1.ConditionTrue, newRevision), annotated(target.Encode())),
 	)).on("GET", api.ImagePulls, sends(api.ImagePullList{}))
-	h.edgehubctl(t, "pods", "-o", "wide").has(t, exitDone, "blocked, to 7c9b", "")
-	h.edgehubctl(t, "pods").has(t, exitDone, "shop/web-1 cannot be upgraded: node n has the taint a=b:NoSchedule.", "")
+	h.edgehubctl(t, "pods", "-o", "wide").has(t, cli.Done, "blocked, to 7c9b", "")
+	h.edgehubctl(t, "pods").has(t, cli.Done, "shop/web-1 cannot be upgraded: node n has the taint a=b:NoSchedule.", "")
 }
 
 func TestPodsAsJSON(t *testing.T) {
 	h := newFakeHub(t).on("GET", "/pods", podList(
 		pod("shop", "web-1", oldRevision, needs(corev1.ConditionTrue, newRevision)), pod("shop", "web-2", oldRevision)))
 	got := h.edgehubctl(t, "pods", "-o", "json")
-	var reports []podview.Report
+	var reports []view.Pod
 	if err := json.Unmarshal([]byte(got.out), &reports); err != nil {
 		t.Fatalf("%v: %s", err, got.out)
 	}
@@ -114,25 +114,25 @@ func TestPodsAsJSON(t *testing.T) {
 		reports[0].Since == nil || reports[0].ImageReady != nil || reports[1].NeedsUpgrade != nil {
 		t.Errorf("got %s", got.out)
 	}
-	newFakeHub(t).on("GET", "/pods", podList()).edgehubctl(t, "pods", "-o", "json").is(t, exitDone, "[]\n", "")
+	newFakeHub(t).on("GET", "/pods", podList()).edgehubctl(t, "pods", "-o", "json").is(t, cli.Done, "[]\n", "")
 }
 
 func TestWhatGoesWrongIsOneLine(t *testing.T) {
 	tests := map[string]struct {
 		answer http.HandlerFunc
-		code   exitCode
+		code   int
 		err    string
 	}{
-		"the hub says no, for now":    {answersWith(503, "list the pods of node n: the cloud cannot be reached\n"), exitNotNow, "error: list the pods of node n: the cloud cannot be reached\n"},
-		"it says no in several lines": {answersWith(500, "one\n two\n"), exitFailed, "error: one two\n"},
-		"it says no without a word":   {answersWith(500, ""), exitFailed, "error: the hub answered 500 Internal Server Error to GET /pods\n"},
+		"the hub says no, for now":    {answersWith(503, "list the pods of node n: the cloud cannot be reached\n"), cli.NotNow, "error: list the pods of node n: the cloud cannot be reached\n"},
+		"it says no in several lines": {answersWith(500, "one\n two\n"), cli.Failed, "error: one two\n"},
+		"it says no without a word":   {answersWith(500, ""), cli.Failed, "error: the hub answered 500 Internal Server Error to GET /pods\n"},
 		"it sends without end": {func(w http.ResponseWriter, _ *http.Request) {
 			for err := error(nil); err == nil; {
 				_, err = w.Write(make([]byte, 1<<20))
 			}
-		}, exitFailed, "error: GET /pods: what answers on ADDRESS is no hub: it sends more than 64 MiB\n"},
-		"it is no hub":  {answersWith(200, "<html>"), exitFailed, "error: GET /pods: what answers on ADDRESS is no hub, or of another version: invalid character '<' looking for beginning of value\n"},
-		"it breaks off": {breaksOff(`{"items":[`), exitFailed, "error: the hub does not answer on ADDRESS: its answer broke off: unexpected EOF\n"},
+		}, cli.Failed, "error: GET /pods: what answers on ADDRESS is no hub: it sends more than 64 MiB\n"},
+		"it is no hub":  {answersWith(200, "<html>"), cli.Failed, "error: GET /pods: what answers on ADDRESS is no hub, or of another version: invalid character '<' looking for beginning of value\n"},
+		"it breaks off": {breaksOff(`{"items":[`), cli.Failed, "error: the hub does not answer on ADDRESS: its answer broke off: unexpected EOF\n"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -10,22 +10,22 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/hubclient"
-	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
-	"github.com/edgehub-io/edgehub/cmd/edgehubctl/pullview"
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/view"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // pull requests the images of a pod's upgrade, and shows the progress.
 func pull(ctx context.Context, c *call) error {
-	pod, err := c.pod()
-	if err != nil {
-		return err
-	}
-	path := api.ImagePullPath(pod.Namespace, pod.Name)
+	path := api.ImagePullPath(c.pod.Namespace, c.pod.Name)
 	if c.cancel {
-		return c.sayOf(c.hub.Ask(ctx, http.MethodDelete, path))
+		if c.noWait || c.timeout > 0 {
+			return cli.WrongUse("--cancel ends a pull, and nothing is left to wait for: leave the other flags out")
+		}
+		return c.say(c.hub.Ask(ctx, http.MethodDelete, path))
 	}
 	ctx, cancel := c.limited(ctx)
 	defer cancel()
@@ -38,7 +38,7 @@ func pull(ctx context.Context, c *call) error {
 		if err := c.hub.Read(ctx, path, &state); err != nil {
 			return err
 		}
-		return printJSON(c.out, state)
+		return cli.PrintJSON(c.out, state)
 	case c.output == "":
 		fmt.Fprintln(c.out, answer)
 	}
@@ -46,29 +46,17 @@ func pull(ctx context.Context, c *call) error {
 		return nil
 	}
 	began := time.Now()
-	if err := c.followPull(ctx, pod); err != nil || c.output != "" {
+	if err := c.followPull(ctx, c.pod); err != nil || c.output != "" {
 		return err
 	}
-	fmt.Fprintf(c.out, "All images are on the node, after %s.\nTo upgrade: %s upgrade %s\n", format.Brief(time.Since(began)), name, pod)
-	return nil
-}
-
-// sayOf prints an answer, as JSON if that is wanted.
-func (c *call) sayOf(answer string, err error) error {
-	switch {
-	case err != nil:
-		return err
-	case c.output == "json":
-		return printJSON(c.out, map[string]string{"message": answer})
-	}
-	fmt.Fprintln(c.out, answer)
+	fmt.Fprintf(c.out, "All images are on the node, after %s.\nTo upgrade: %s upgrade %s\n", cli.Brief(time.Since(began)), name, c.pod)
 	return nil
 }
 
 // followPull returns when all images are on the node, or never will be. A restart of the hub
 // ends its stream but not the pull, so followPull opens the stream again.
-func (c *call) followPull(ctx context.Context, pod podview.Name) error {
-	f := &follower{hub: c.hub, path: api.ImagePullPath(pod.Namespace, pod.Name), pace: c.pace, view: pullview.New(c.out, c.err, c.output == "json")}
+func (c *call) followPull(ctx context.Context, pod types.NamespacedName) error {
+	f := &follower{hub: c.hub, path: api.ImagePullPath(pod.Namespace, pod.Name), pace: c.pace, view: view.NewPullView(c.out, c.err, c.output == "json")}
 	for {
 		over, err := f.stream(ctx)
 		if over {
@@ -81,7 +69,7 @@ func (c *call) followPull(ctx context.Context, pod podview.Name) error {
 			return err
 		}
 		f.view.Note(brokenOff(err) + "; the pull goes on when it does")
-		pause(ctx, c.pace)
+		cli.Pause(ctx, c.pace)
 	}
 }
 
@@ -97,7 +85,7 @@ type follower struct {
 	hub  *hubclient.Client
 	path string
 	pace time.Duration
-	view pullview.View
+	view view.PullView
 	// first is the first state that was seen, and last the last.
 	first, last *api.ImagePull
 }
@@ -201,18 +189,18 @@ func (f *follower) replaced() bool {
 }
 
 // outcome returns the error of a pull that is over, nil if all images are on the node.
-func (f *follower) outcome(pod podview.Name) error {
+func (f *follower) outcome(pod types.NamespacedName) error {
 	switch {
 	case f.replaced():
-		return endf(exitNotNow, "pod %s is to be upgraded to revision %s by now, not to %s: pull again", pod, f.last.Revision, f.first.Revision)
+		return cli.Errorf(cli.NotNow, "pod %s is to be upgraded to revision %s by now, not to %s: pull again", pod, f.last.Revision, f.first.Revision)
 	case f.last.State == api.Superseded:
-		return endf(exitNotNow, "pod %s is no longer to be upgraded to revision %s: %s pods shows what it needs", pod, f.last.Revision, name)
+		return cli.Errorf(cli.NotNow, "pod %s is no longer to be upgraded to revision %s: %s pods shows what it needs", pod, f.last.Revision, name)
 	case f.last.State == api.Cancelled:
-		return endf(exitFailed, "somebody has cancelled the pull for pod %s", pod)
+		return fmt.Errorf("somebody has cancelled the pull for pod %s", pod)
 	case f.last.State == api.Ready:
 		return nil
 	}
-	return endf(exitFailed, "the images for pod %s cannot be pulled: %s", pod, f.summary())
+	return fmt.Errorf("the images for pod %s cannot be pulled: %s", pod, f.summary())
 }
 
 // summary describes in one line which image is missing, and why.
@@ -223,7 +211,7 @@ func (f *follower) summary() string {
 	now := time.Now()
 	for _, i := range f.last.Images {
 		if i.LastError != "" {
-			return i.Image + ": " + pullview.Describe(&i, now)
+			return i.Image + ": " + view.Describe(&i, now)
 		}
 	}
 	ready := 0
@@ -232,5 +220,5 @@ func (f *follower) summary() string {
 			ready++
 		}
 	}
-	return fmt.Sprintf("%d of %s on the node", ready, format.Plural(len(f.last.Images), "image"))
+	return fmt.Sprintf("%d of %s on the node", ready, cli.Plural(len(f.last.Images), "image"))
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -34,7 +35,7 @@ func TestAPullIsFollowedToItsEnd(t *testing.T) {
 		t.Errorf("it ends in %q", last)
 	}
 	got.out = strings.TrimSuffix(got.out, last)
-	got.is(t, exitDone, asked+`
+	got.is(t, cli.Done, asked+`
 app:1: queued
 init:1: queued
 app:1: pulling
@@ -53,37 +54,37 @@ func TestHowAPullEnds(t *testing.T) {
 	other.Revision = "8aaa"
 	tests := map[string]struct {
 		watches []http.HandlerFunc
-		code    exitCode
+		code    int
 		err     string
 	}{
-		"it is ready at once": {[]http.HandlerFunc{hangs(lines(imagePull(api.Ready, image("app:1", api.Ready, 4, 4))))}, exitDone, ""},
-		"it is cancelled": {[]http.HandlerFunc{hangs(lines(pulling, imagePull(api.Cancelled, image("app:1", api.Queued, 1, 4))))}, exitFailed,
+		"it is ready at once": {[]http.HandlerFunc{hangs(lines(imagePull(api.Ready, image("app:1", api.Ready, 4, 4))))}, cli.Done, ""},
+		"it is cancelled": {[]http.HandlerFunc{hangs(lines(pulling, imagePull(api.Cancelled, image("app:1", api.Queued, 1, 4))))}, cli.Failed,
 			"error: somebody has cancelled the pull for pod shop/web-1\n"},
-		"the target has changed": {[]http.HandlerFunc{hangs(lines(pulling, imagePull(api.Superseded, image("app:1", api.Queued, 1, 4))))}, exitNotNow,
+		"the target has changed": {[]http.HandlerFunc{hangs(lines(pulling, imagePull(api.Superseded, image("app:1", api.Queued, 1, 4))))}, cli.NotNow,
 			"error: pod shop/web-1 is no longer to be upgraded to revision 7c9b: edgehubctl pods shows what it needs\n"},
-		"it cannot be": {[]http.HandlerFunc{hangs(lines(imagePull(api.Failed, image("app:1", api.Ready, 4, 4), image("APP", api.Failed, 0, 0, forever))))}, exitFailed,
+		"it cannot be": {[]http.HandlerFunc{hangs(lines(imagePull(api.Failed, image("app:1", api.Ready, 4, 4), image("APP", api.Failed, 0, 0, forever))))}, cli.Failed,
 			`error: the images for pod shop/web-1 cannot be pulled: APP: failed for good: "APP" is no name of an image` + "\n"},
 		"one cannot be, but others are not through": {[]http.HandlerFunc{answersWith(200, lines(
 			imagePull(api.Pulling, image("APP", api.Failed, 0, 0, forever), image("app:1", api.Failed, 1, 4, failing("X", "x", time.Second))),
-			imagePull(api.Failed, image("APP", api.Failed, 0, 0, forever), image("app:1", api.Ready, 4, 4))))}, exitFailed,
+			imagePull(api.Failed, image("APP", api.Failed, 0, 0, forever), image("app:1", api.Ready, 4, 4))))}, cli.Failed,
 			`error: the images for pod shop/web-1 cannot be pulled: APP: failed for good: "APP" is no name of an image` + "\n"},
-		"the stream breaks off": {[]http.HandlerFunc{breaksOff(lines(pulling)), answersWith(200, lines(imagePull(api.Ready, image("app:1", api.Ready, 4, 4))))}, exitDone,
+		"the stream breaks off": {[]http.HandlerFunc{breaksOff(lines(pulling)), answersWith(200, lines(imagePull(api.Ready, image("app:1", api.Ready, 4, 4))))}, cli.Done,
 			"the hub has ended its answer; the pull goes on when it does\n"},
-		"the stream breaks off in the middle of a line": {[]http.HandlerFunc{breaksOff(lines(pulling)[:20]), answersWith(200, lines(imagePull(api.Ready, image("app:1", api.Ready, 4, 4))))}, exitDone,
+		"the stream breaks off in the middle of a line": {[]http.HandlerFunc{breaksOff(lines(pulling)[:20]), answersWith(200, lines(imagePull(api.Ready, image("app:1", api.Ready, 4, 4))))}, cli.Done,
 			"the hub has ended its answer; the pull goes on when it does\n"},
-		"the stream ends too early": {[]http.HandlerFunc{answersWith(200, lines(pulling)), answersWith(200, lines(imagePull(api.Ready, image("app:1", api.Ready, 4, 4))))}, exitDone,
+		"the stream ends too early": {[]http.HandlerFunc{answersWith(200, lines(pulling)), answersWith(200, lines(imagePull(api.Ready, image("app:1", api.Ready, 4, 4))))}, cli.Done,
 			"the hub has ended its answer; the pull goes on when it does\n"},
-		"the hub is not up yet": {[]http.HandlerFunc{answersWith(200, ""), answersWith(500, "not ready: caches"), answersWith(500, "not ready: caches"), answersWith(200, lines(imagePull(api.Ready, image("app:1", api.Ready, 4, 4))))}, exitDone,
+		"the hub is not up yet": {[]http.HandlerFunc{answersWith(200, ""), answersWith(500, "not ready: caches"), answersWith(500, "not ready: caches"), answersWith(200, lines(imagePull(api.Ready, image("app:1", api.Ready, 4, 4))))}, cli.Done,
 			"the hub has ended its answer; the pull goes on when it does\nnot ready: caches; the pull goes on when it does\n"},
-		"another one has come in its place": {[]http.HandlerFunc{breaksOff(lines(pulling)), hangs(lines(other))}, exitNotNow,
+		"another one has come in its place": {[]http.HandlerFunc{breaksOff(lines(pulling)), hangs(lines(other))}, cli.NotNow,
 			"the hub has ended its answer; the pull goes on when it does\nerror: pod shop/web-1 is to be upgraded to revision 8aaa by now, not to 7c9b: pull again\n"},
-		"it is gone": {[]http.HandlerFunc{breaksOff(lines(pulling)), answersWith(404, "no images are being pulled for pod shop/web-1")}, exitFailed,
+		"it is gone": {[]http.HandlerFunc{breaksOff(lines(pulling)), answersWith(404, "no images are being pulled for pod shop/web-1")}, cli.Failed,
 			"the hub has ended its answer; the pull goes on when it does\nerror: no images are being pulled for pod shop/web-1\n"},
-		"the hub came up again without containerd": {[]http.HandlerFunc{breaksOff(lines(pulling)), answersWith(501, "this hub cannot pull images")}, exitFailed,
+		"the hub came up again without containerd": {[]http.HandlerFunc{breaksOff(lines(pulling)), answersWith(501, "this hub cannot pull images")}, cli.Failed,
 			"the hub has ended its answer; the pull goes on when it does\nerror: this hub cannot pull images\n"},
-		"the answer makes no sense": {[]http.HandlerFunc{answersWith(200, lines(pulling)+"<html>")}, exitFailed,
+		"the answer makes no sense": {[]http.HandlerFunc{answersWith(200, lines(pulling)+"<html>")}, cli.Failed,
 			"error: the hub's answer is not understood, it may be of another version: invalid character '<' looking for beginning of value\n"},
-		"the answer is of another kind": {[]http.HandlerFunc{answersWith(200, `{"images":7}`)}, exitFailed,
+		"the answer is of another kind": {[]http.HandlerFunc{answersWith(200, `{"images":7}`)}, cli.Failed,
 			"error: the hub's answer is not understood, it may be of another version: json: cannot unmarshal number into Go struct field ImagePull.images of type []api.Image\n"},
 	}
 	for name, tt := range tests {
@@ -97,7 +98,7 @@ func TestHowAPullEnds(t *testing.T) {
 }
 
 func TestWhatTheHubRefusesIsSaid(t *testing.T) {
-	for code, want := range map[int]exitCode{403: exitNotNow, 409: exitNotNow, 503: exitNotNow, 404: exitFailed, 400: exitFailed, 501: exitFailed, 500: exitFailed} {
+	for code, want := range map[int]int{403: cli.NotNow, 409: cli.NotNow, 503: cli.NotNow, 404: cli.Failed, 400: cli.Failed, 501: cli.Failed, 500: cli.Failed} {
 		for _, line := range []string{"pull shop/web-1", "pull shop/web-1 --no-wait -o json", "upgrade --no-pull shop/web-1", "upgrade --no-pull shop/web-1 --wait", "rollback shop/web-1"} {
 			no := answersWith(code, "pod shop/web-1 this and that\n")
 			newFakeHub(t).on("GET", "/pods", podList(old())).on("POST", pullOf, no).on("POST", upgradeOf, no).on("POST", rollbackOf, no).
@@ -143,7 +144,7 @@ func TestAPullIsNotWaitedForLongerThanTheTimeout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := pulls(t, tt.watch).edgehubctl(t, "pull", "shop/web-1", "--timeout=1s")
-			if got.code != exitUndone || got.err != tt.err {
+			if got.code != cli.Undone || got.err != tt.err {
 				t.Errorf("got exit code %d and\n%swant\n%s", got.code, got.err, tt.err)
 			}
 		})
@@ -160,8 +161,8 @@ func TestAnInterruptLeavesThePullToTheHub(t *testing.T) {
 		}
 	})
 	var errs bytes.Buffer
-	code := run(ctx, []string{"--address", h.address, "pull", "shop/web-1"}, streams{out, &errs}, hurried())
-	result{code, "", errs.String()}.is(t, exitUndone, "", "error: interrupted: 0 of 1 image on the node. The hub goes on with it; to end that: edgehubctl pull --cancel shop/web-1\n")
+	code := run(ctx, []string{"--address", h.address, "pull", "shop/web-1"}, out, &errs, hurried())
+	result{code, "", errs.String()}.is(t, cli.Undone, "", "error: interrupted: 0 of 1 image on the node. The hub goes on with it; to end that: edgehubctl pull --cancel shop/web-1\n")
 	if h.count("DELETE "+pullOf) != 0 {
 		t.Error("the pull was cancelled")
 	}
@@ -177,9 +178,9 @@ func (f onWrite) Write(p []byte) (int, error) {
 
 func TestAPullThatIsNotWaitedFor(t *testing.T) {
 	h := pulls(t, hangs("")).on("GET", pullOf, sends(imagePull(api.Queued)))
-	h.edgehubctl(t, "pull", "shop/web-1", "--no-wait").is(t, exitDone, asked+"\n", "")
-	h.edgehubctl(t, "pull", "web-1", "-n", "shop", "--no-wait").is(t, exitDone, asked+"\n", "")
-	h.edgehubctl(t, "pull", "shop/web-1", "--no-wait", "-o", "json").has(t, exitDone, `"state": "Queued"`, "")
+	h.edgehubctl(t, "pull", "shop/web-1", "--no-wait").is(t, cli.Done, asked+"\n", "")
+	h.edgehubctl(t, "pull", "web-1", "-n", "shop", "--no-wait").is(t, cli.Done, asked+"\n", "")
+	h.edgehubctl(t, "pull", "shop/web-1", "--no-wait", "-o", "json").has(t, cli.Done, `"state": "Queued"`, "")
 	if n := h.count("GET " + watchOf); n != 0 {
 		t.Errorf("it was watched %d times", n)
 	}
@@ -187,16 +188,16 @@ func TestAPullThatIsNotWaitedFor(t *testing.T) {
 
 func TestAPodWithoutANamespaceIsInDefault(t *testing.T) {
 	newFakeHub(t).on("POST", "/openyurt.io/v1/namespaces/default/pods/web-1/imagepull", answersWith(200, "yes")).
-		edgehubctl(t, "pull", "web-1", "--no-wait").is(t, exitDone, "yes\n", "")
+		edgehubctl(t, "pull", "web-1", "--no-wait").is(t, cli.Done, "yes\n", "")
 }
 
 func TestAPullIsCancelled(t *testing.T) {
 	h := newFakeHub(t).on("DELETE", pullOf, answersWith(200, "Image pre-pull cancelled for pod shop/web-1"))
-	h.edgehubctl(t, "pull", "--cancel", "shop/web-1").is(t, exitDone, "Image pre-pull cancelled for pod shop/web-1\n", "")
+	h.edgehubctl(t, "pull", "--cancel", "shop/web-1").is(t, cli.Done, "Image pre-pull cancelled for pod shop/web-1\n", "")
 }
 
 func TestAPullAsJSONIsALineForEachChange(t *testing.T) {
 	all := lines(imagePull(api.Pulling, image("app:1", api.Pulling, 1, 4)), imagePull(api.Ready, image("app:1", api.Ready, 4, 4)))
 	pulls(t, breaksOff(all[:strings.Index(all, "\n")+1]), answersWith(200, all)).edgehubctl(t, "pull", "shop/web-1", "-o", "json").
-		is(t, exitDone, all, "the hub has ended its answer; the pull goes on when it does\n")
+		is(t, cli.Done, all, "the hub has ended its answer; the pull goes on when it does\n")
 }

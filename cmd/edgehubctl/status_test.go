@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cmd/edgehubctl/statusview"
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/view"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -26,7 +27,7 @@ func healthy(t *testing.T) *fakeHub {
 				{Address: "https://10.0.0.1:6443", Up: true, Since: ago(3 * time.Hour)},
 				{Address: "https://10.0.0.2:6443", Since: ago(20 * time.Minute), Error: "connection refused"},
 			}},
-			"views": []statusview.View{
+			"views": []view.CachedView{
 				{User: "node", Resource: "pods.v1", Complete: true, Objects: 12, Bytes: 5000, Updated: ago(20 * time.Minute)},
 				{User: "node", Resource: "nodes.v1", Complete: true, Objects: 1, Bytes: 3 * mib, Updated: ago(time.Hour)},
 				{User: "node", Resource: "secrets.v1", Complete: true, Objects: 2},
@@ -45,30 +46,30 @@ cache       4 views, 18 objects, 3.0 MiB; 1 of the views read in part so far,
             and not for use offline; oldest: nodes.v1 of node, as of 60m ago
 images      none are pulled ahead
 `)
-	h.edgehubctl(t, "status").is(t, exitDone, want, "")
+	h.edgehubctl(t, "status").is(t, cli.Done, want, "")
 }
 
 func TestStatusOfAHubWithoutItsCloud(t *testing.T) {
-	h := healthy(t).on("GET", api.Cache, sends(map[string]any{"cloud": api.CloudState{Since: ago(12 * time.Minute)}, "views": []statusview.View{}})).
+	h := healthy(t).on("GET", api.Cache, sends(map[string]any{"cloud": api.CloudState{Since: ago(12 * time.Minute)}, "views": []view.CachedView{}})).
 		on("GET", api.Readyz, answersWith(200, "OK, offline since 2026"))
-	h.edgehubctl(t, "status").has(t, exitDone, "cloud       offline for 12m, since "+ago(12*time.Minute).Format(time.RFC3339)+"; the node is served from\n            the cache\ncache       0 views, 0 objects, 0 B\n", "")
+	h.edgehubctl(t, "status").has(t, cli.Done, "cloud       offline for 12m, since "+ago(12*time.Minute).Format(time.RFC3339)+"; the node is served from\n            the cache\ncache       0 views, 0 objects, 0 B\n", "")
 }
 
 func TestStatusOfANodeThatWasCloned(t *testing.T) {
 	h := healthy(t).on("GET", api.Cache, sends(map[string]any{"clone": "another machine runs as node n1"}))
-	h.edgehubctl(t, "status").is(t, exitDone, "hub         ready on "+h.address+"\nnode        another machine runs as node n1\nimages      none are pulled ahead\n", "")
-	h.edgehubctl(t, "status", "-o", "json").has(t, exitDone, `"clone": "another machine runs as node n1"`, "")
+	h.edgehubctl(t, "status").is(t, cli.Done, "hub         ready on "+h.address+"\nnode        another machine runs as node n1\nimages      none are pulled ahead\n", "")
+	h.edgehubctl(t, "status", "-o", "json").has(t, cli.Done, `"clone": "another machine runs as node n1"`, "")
 }
 
 func TestStatusOfAHubThatIsNotReady(t *testing.T) {
 	h := healthy(t).on("GET", api.Readyz, answersWith(500, "not ready: no certificate yet"))
-	h.edgehubctl(t, "status").has(t, exitNotNow, "hub         not ready on "+h.address, "error: not ready: no certificate yet\n")
-	h.edgehubctl(t, "status", "-o", "json").has(t, exitNotNow, `"readiness": "not ready: no certificate yet"`, "error: not ready: no certificate yet\n")
+	h.edgehubctl(t, "status").has(t, cli.NotNow, "hub         not ready on "+h.address, "error: not ready: no certificate yet\n")
+	h.edgehubctl(t, "status", "-o", "json").has(t, cli.NotNow, `"readiness": "not ready: no certificate yet"`, "error: not ready: no certificate yet\n")
 }
 
 func TestStatusOfAnOlderHub(t *testing.T) {
 	h := newFakeHub(t).on("GET", api.Readyz, answersWith(200, "OK"))
-	h.edgehubctl(t, "status").is(t, exitDone, "hub         ready on "+h.address+"\nimages      none are pulled ahead\n", "")
+	h.edgehubctl(t, "status").is(t, cli.Done, "hub         ready on "+h.address+"\nimages      none are pulled ahead\n", "")
 }
 
 func TestStatusShowsTheQueueOfImages(t *testing.T) {
@@ -77,7 +78,7 @@ func TestStatusShowsTheQueueOfImages(t *testing.T) {
 	h := healthy(t).on("GET", api.ImagePulls, sends(api.ImagePullList{Items: []api.ImagePull{
 		imagePull(api.Pulling, image("app:1", api.Pulling, 10*mib, 40*mib), image("init:1", api.Ready, 2*mib, 2*mib)), other,
 	}}))
-	h.edgehubctl(t, "status").has(t, exitDone, `images      for 2 pods: 1 pulling, 1 failed
+	h.edgehubctl(t, "status").has(t, cli.Done, `images      for 2 pods: 1 pulling, 1 failed
 
 POD          REVISION   IMAGE    STATE
 shop/web-1   7c9b       app:1    pulling, 25%, 10.0 of 40.0 MiB
@@ -88,7 +89,7 @@ shop/web-2   7c9b       app:1    failed, again in 60m: no such tag
 
 func TestStatusAsJSON(t *testing.T) {
 	got := healthy(t).edgehubctl(t, "status", "-o", "json")
-	var r statusview.Report
+	var r view.Status
 	if err := json.Unmarshal([]byte(got.out), &r); err != nil {
 		t.Fatalf("%v: %s", err, got.out)
 	}
@@ -101,7 +102,7 @@ func TestStatusAsJSON(t *testing.T) {
 func TestStatusThatBreaksOff(t *testing.T) {
 	for _, path := range []string{api.Readyz, api.Cache, api.ImagePulls} {
 		h := healthy(t).on("GET", path, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-		h.edgehubctl(t, "status").is(t, exitFailed, "", "error: the hub does not answer on "+h.address+": EOF\n")
+		h.edgehubctl(t, "status").is(t, cli.Failed, "", "error: the hub does not answer on "+h.address+": EOF\n")
 	}
 }
 
@@ -110,7 +111,7 @@ func leading(t *testing.T, access api.PodAccess) *fakeHub {
 	access.Addresses = []string{"169.254.2.1:10268", "[fd00::2:1]:10268"}
 	access.CACreated = time.Date(2026, 11, 22, 1, 2, 3, 0, time.UTC)
 	return healthy(t).on("GET", api.Cache, sends(map[string]any{
-		"cloud": api.CloudState{Up: true, Since: ago(3 * time.Hour)}, "views": []statusview.View{},
+		"cloud": api.CloudState{Up: true, Since: ago(3 * time.Hour)}, "views": []view.CachedView{},
 		"podAccess": access, "transforms": []string{"apiserver-service", "root-ca"},
 	}))
 }
@@ -127,10 +128,10 @@ transforms  apiserver-service, root-ca
 pods' CA    since 2026-11-22; it does not expire
 images      none are pulled ahead
 `
-	h.edgehubctl(t, "status").has(t, exitDone, `pods        1 use the hub at 169.254.2.1:10268, [fd00::2:1]:10268; 2 bypass it
+	h.edgehubctl(t, "status").has(t, cli.Done, `pods        1 use the hub at 169.254.2.1:10268, [fd00::2:1]:10268; 2 bypass it
             until they restart; 1 use a proxy for its address; -o wide says why
 `, "")
-	h.edgehubctl(t, "status", "-o", "wide").has(t, exitDone, lines+`
+	h.edgehubctl(t, "status", "-o", "wide").has(t, cli.Done, lines+`
 BYPASSES THE HUB   OWNER            UNTIL IT RESTARTS
 shop/bare          -                it has no controller that would replace it
 shop/web-1         ReplicaSet/web   kubectl delete pod --namespace=shop web-1
@@ -138,7 +139,7 @@ shop/web-1         ReplicaSet/web   kubectl delete pod --namespace=shop web-1
 USES A PROXY FOR THE HUB   OWNER          WHERE, AND WHAT TO DO
 shop/proxied               ReplicaSet/p   because
 `, "")
-	h.edgehubctl(t, "status", "-o", "json").has(t, exitDone, `"name": "web-1"`, "")
+	h.edgehubctl(t, "status", "-o", "json").has(t, cli.Done, `"name": "web-1"`, "")
 }
 
 func TestStatusShowsWhereTheClusterIPLeads(t *testing.T) {
@@ -174,9 +175,9 @@ shop/web-1               ReplicaSet/web      kubectl delete pod --namespace=shop
 		t.Run(name, func(t *testing.T) {
 			h := leading(t, tt.access)
 			out := h.edgehubctl(t, "status", "-o", "wide")
-			out.has(t, exitDone, "transforms  ", "")
+			out.has(t, cli.Done, "transforms  ", "")
 			if tt.line != "" {
-				out.has(t, exitDone, "cluster IP  "+tt.line+"\n", "")
+				out.has(t, cli.Done, "cluster IP  "+tt.line+"\n", "")
 			} else if strings.Contains(out.out, "cluster IP") {
 				t.Errorf("it prints %s", out.out)
 			}
@@ -189,6 +190,6 @@ shop/web-1               ReplicaSet/web      kubectl delete pod --namespace=shop
 
 func TestStatusOfAHubThatDoesNotKnowWhichPodsUseIt(t *testing.T) {
 	h := leading(t, api.PodAccess{Unknown: "containerd is away"})
-	h.edgehubctl(t, "status", "-o", "wide").has(t, exitDone,
+	h.edgehubctl(t, "status", "-o", "wide").has(t, cli.Done,
 		"pods        may use the hub at 169.254.2.1:10268, [fd00::2:1]:10268; which do is not known: containerd is away\n", "")
 }

@@ -16,7 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/completion"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -53,31 +53,31 @@ func TestHubsOverTLS(t *testing.T) {
 	h.on("POST", api.WebCodes, sends(api.Code{Code: "c"})).on("GET", "/pods", podList(pod("shop", "web-1", oldRevision, needs(corev1.ConditionTrue, newRevision))))
 	tests := map[string]struct {
 		args     []string
-		code     exitCode
+		code     int
 		out, err string
 	}{
-		"with a certificate":                   {[]string{"pods", "--certificate-authority", cert, "--client-certificate", cert, "--client-key", key}, exitDone, "web-1", ""},
-		"a link for a browser":                 {[]string{"web", "--certificate-authority", cert, "--client-certificate", cert, "--client-key", key}, exitDone, "https://" + h.address + "/#code=c\n", "once, until"},
-		"without TLS":                          {[]string{"pods"}, exitFailed, "", "wants TLS and a client certificate: add --certificate-authority, --client-certificate and --client-key"},
-		"without a certificate":                {[]string{"pods", "--certificate-authority", cert}, exitFailed, "", "certificate required"},
-		"a hub that is not known":              {[]string{"pods", "--client-certificate", cert, "--client-key", key}, exitFailed, "", "ROOT-DIR/pki/serving.crt"},
-		"a certificate without its key":        {[]string{"pods", "--client-certificate", cert}, exitUsage, "", "give both or neither"},
-		"a key without its certificate":        {[]string{"pods", "--client-key", key}, exitUsage, "", "give both or neither"},
-		"an authority that is not there":       {[]string{"pods", "--certificate-authority", cert + "x"}, exitUsage, "", "--certificate-authority: open"},
-		"an authority that is no certificate":  {[]string{"pods", "--certificate-authority", key}, exitUsage, "", "holds no PEM certificate"},
-		"a certificate that is no certificate": {[]string{"pods", "--client-certificate", key, "--client-key", key}, exitUsage, "", "--client-certificate, --client-key: "},
+		"with a certificate":                   {[]string{"pods", "--certificate-authority", cert, "--client-certificate", cert, "--client-key", key}, cli.Done, "web-1", ""},
+		"a link for a browser":                 {[]string{"web", "--certificate-authority", cert, "--client-certificate", cert, "--client-key", key}, cli.Done, "https://" + h.address + "/#code=c\n", "once, until"},
+		"without TLS":                          {[]string{"pods"}, cli.Failed, "", "wants TLS and a client certificate: add --certificate-authority, --client-certificate and --client-key"},
+		"without a certificate":                {[]string{"pods", "--certificate-authority", cert}, cli.Failed, "", "certificate required"},
+		"a hub that is not known":              {[]string{"pods", "--client-certificate", cert, "--client-key", key}, cli.Failed, "", "ROOT-DIR/pki/serving.crt"},
+		"a certificate without its key":        {[]string{"pods", "--client-certificate", cert}, cli.Usage, "", "give both or neither"},
+		"a key without its certificate":        {[]string{"pods", "--client-key", key}, cli.Usage, "", "give both or neither"},
+		"an authority that is not there":       {[]string{"pods", "--certificate-authority", cert + "x"}, cli.Usage, "", "--certificate-authority: open"},
+		"an authority that is no certificate":  {[]string{"pods", "--certificate-authority", key}, cli.Usage, "", "holds no PEM certificate"},
+		"a certificate that is no certificate": {[]string{"pods", "--client-certificate", key, "--client-key", key}, cli.Usage, "", "--client-certificate, --client-key: "},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := h.edgehubctl(t, tt.args...)
 			got.has(t, tt.code, tt.out, tt.err)
-			if tt.code != exitDone && strings.Count(got.err, "\n") > 1 {
+			if tt.code != cli.Done && strings.Count(got.err, "\n") > 1 {
 				t.Errorf("on stderr: %q, want one line", got.err)
 			}
 		})
 	}
 	var out bytes.Buffer
-	run(t.Context(), []string{completion.Verb, "--address", h.address, "--certificate-authority", cert, "--client-certificate=" + cert, "--client-key", key, "upgrade", ""}, streams{&out, &out}, usualTiming())
+	run(t.Context(), []string{cli.Verb, "--address", h.address, "--certificate-authority", cert, "--client-certificate=" + cert, "--client-key", key, "upgrade", ""}, &out, &out, usualTiming())
 	if got := out.String(); got != "shop/web-1\n" {
 		t.Errorf("completed to %q", got)
 	}

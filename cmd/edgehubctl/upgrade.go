@@ -8,10 +8,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehubctl/hubclient"
-	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/view"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -27,46 +28,45 @@ type upgraded struct {
 	StableSeconds float64 `json:"stableSeconds"`
 }
 
-// upgradePods upgrades a pod, or with --all every pod that needs it.
-func upgradePods(ctx context.Context, c *call) error {
-	ctx, cancel := c.limited(ctx)
+// upgrade upgrades a pod, or with --all every pod that needs it.
+func (c *call) upgrade(ctx context.Context, words []string) error {
+	limited, cancel := c.limited(ctx)
 	defer cancel()
-	if c.when.later() || c.force {
-		// An older hub ignores the parameters, and would begin at once with what is for tonight.
-		if _, err := c.hub.Upgrades(ctx); err != nil {
-			return orTooOld(err)
-		}
+	switch {
+	case c.timeout > 0 && !c.wait && (c.noPull || c.when.later()):
+		return errNothingToWaitFor
+	case c.all && len(words) > 0:
+		return cli.WrongUse("--all upgrades every pod that needs it: leave the pod out, or --all")
 	}
-	if c.all {
-		return c.upgradeAll(ctx)
-	}
-	pod, err := c.pod()
-	if err != nil {
+	if err := c.when.check(time.Now()); err != nil {
 		return err
 	}
-	return c.upgradePod(ctx, pod)
+	if c.all {
+		return c.on(upgradeAll)(limited, nil)
+	}
+	return c.onPod(func(ctx context.Context, c *call) error { return c.upgradePod(ctx, c.pod) })(limited, words)
 }
 
 // upgradeAll goes on after a failure, and ends when it is interrupted.
-func (c *call) upgradeAll(ctx context.Context) error {
+func upgradeAll(ctx context.Context, c *call) error {
 	all, err := c.hub.Pods(ctx)
 	if err != nil {
 		return err
 	}
-	done, failed, code := 0, 0, exitDone
+	done, failed, code := 0, 0, cli.Done
 	for _, p := range all {
-		if !podview.NeedsUpgrade(p) || p.DeletionTimestamp != nil || c.namespace != "" && c.namespace != p.Namespace {
+		if !view.NeedsUpgrade(p) || p.DeletionTimestamp != nil || c.namespace != "" && c.namespace != p.Namespace {
 			continue
 		}
 		if ctx.Err() != nil {
 			return c.unfinished(ctx, fmt.Sprintf("%d done, %d failed", done, failed), "The other pods are as they were")
 		}
-		if err := c.upgradePod(ctx, podview.Name{Namespace: p.Namespace, Name: p.Name}); err != nil {
+		if err := c.upgradePod(ctx, types.NamespacedName{Namespace: p.Namespace, Name: p.Name}); err != nil {
 			fmt.Fprintf(c.err, "pod %s/%s: %v\n", p.Namespace, p.Name, err)
-			if got := codeOf(err); failed == 0 {
+			if got := cli.CodeOf(err); failed == 0 {
 				code = got
 			} else if got != code {
-				code = exitFailed
+				code = cli.Failed
 			}
 			failed++
 			continue
@@ -75,18 +75,18 @@ func (c *call) upgradeAll(ctx context.Context) error {
 	}
 	switch {
 	case failed > 0:
-		return endf(code, "%s upgraded or waiting, %d failed: see above", format.Plural(done, "pod"), failed)
+		return cli.Errorf(code, "%s upgraded or waiting, %d failed: see above", cli.Plural(done, "pod"), failed)
 	case c.output == "" && done == 0:
 		fmt.Fprintln(c.out, "No pod of this node needs an upgrade.")
 	case c.output == "":
-		fmt.Fprintln(c.out, format.Plural(done, "pod")+" upgraded or waiting.")
+		fmt.Fprintln(c.out, cli.Plural(done, "pod")+" upgraded or waiting.")
 	}
 	return nil
 }
 
 // upgradePod pulls the images of a pod's upgrade, and then requests it. With --wait it returns when the
 // new pod is Ready and has stayed so for a while.
-func (c *call) upgradePod(ctx context.Context, pod podview.Name) error {
+func (c *call) upgradePod(ctx context.Context, pod types.NamespacedName) error {
 	// The hub pulls the images of what is for later. Without the cloud, the pull may end as late as the cloud
 	// is back, and the upgrade waits for both.
 	pullLater := !c.noPull && !c.when.later() && c.isOffline(ctx)
@@ -108,7 +108,7 @@ func (c *call) upgradePod(ctx context.Context, pod podview.Name) error {
 	case err != nil:
 		return err
 	case !c.wait || c.output == "":
-		if err := c.sayOf(answer, nil); err != nil {
+		if err := c.say(answer, nil); err != nil {
 			return err
 		}
 	}
@@ -123,7 +123,7 @@ func (c *call) upgradePod(ctx context.Context, pod podview.Name) error {
 	if waits {
 		w.action = api.UpgradeAction
 	}
-	if w.Replacement, err = podview.NewReplacement(before, pod, c.settle); err != nil {
+	if w.Replacement, err = view.NewReplacement(before, pod, c.settle); err != nil {
 		return err
 	}
 	return c.waitFor(ctx, &w)
@@ -135,21 +135,21 @@ func (c *call) isOffline(ctx context.Context) bool {
 }
 
 // pullFirst returns when the images are on the node.
-func (c *call) pullFirst(ctx context.Context, pod podview.Name) error {
+func (c *call) pullFirst(ctx context.Context, pod types.NamespacedName) error {
 	if pulls, err := c.requestPull(ctx, pod); err != nil || !pulls {
 		return err
 	}
 	err := c.beside().followPull(ctx, pod)
-	if codeOf(err) == exitUndone {
-		return endf(exitUndone, "%w. The upgrade was not requested", err)
+	if cli.CodeOf(err) == cli.Undone {
+		return cli.Errorf(cli.Undone, "%w. The upgrade was not requested", err)
 	}
 	return err
 }
 
 // requestPull returns false for a hub that pulls no images ahead.
-func (c *call) requestPull(ctx context.Context, pod podview.Name) (bool, error) {
+func (c *call) requestPull(ctx context.Context, pod types.NamespacedName) (bool, error) {
 	answer, err := c.hub.Ask(ctx, http.MethodPost, api.ImagePullPath(pod.Namespace, pod.Name))
-	if r, ok := errors.AsType[*hubclient.APIError](err); ok && (r.Code == http.StatusNotImplemented || r.Code == http.StatusMethodNotAllowed) {
+	if r, ok := errors.AsType[*hubclient.APIError](err); ok && r.Code == http.StatusNotImplemented {
 		return false, nil
 	}
 	if err != nil {
@@ -170,9 +170,9 @@ func (c *call) beside() *call {
 }
 
 func (c *call) arrived(s *waiting) error {
-	revision, took := podview.RevisionOf(s.Pod), s.Ready.Sub(s.began)
+	revision, took := view.RevisionOf(s.Pod), s.Ready.Sub(s.began)
 	if c.output == "json" {
-		if err := printJSON(c.out, upgraded{
+		if err := cli.PrintJSON(c.out, upgraded{
 			Namespace: s.Old.Namespace, Pod: s.Old.Name, Successor: s.Pod.Name,
 			Revision: revision, Seconds: took.Round(time.Millisecond).Seconds(), StableSeconds: s.Settle.Seconds(),
 		}); err != nil {
@@ -183,7 +183,7 @@ func (c *call) arrived(s *waiting) error {
 		return fmt.Errorf("pod %s/%s is Ready, but of revision %s, not of %s: its app was changed meanwhile", s.Old.Namespace, s.Pod.Name, revision, s.Target)
 	}
 	if c.output == "" {
-		fmt.Fprintf(c.out, "Pod %s/%s of revision %s is Ready, after %s,\nand has stayed so for %v\n", s.Old.Namespace, s.Pod.Name, revision, format.Brief(took), s.Settle)
+		fmt.Fprintf(c.out, "Pod %s/%s of revision %s is Ready, after %s,\nand has stayed so for %v\n", s.Old.Namespace, s.Pod.Name, revision, cli.Brief(took), s.Settle)
 	}
 	return nil
 }

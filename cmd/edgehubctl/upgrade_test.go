@@ -10,7 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/view"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 )
 
 const started = "Start updating pod shop/web-1"
@@ -53,7 +54,7 @@ func TestAnUpgradeIsWaitedFor(t *testing.T) {
 	if !strings.HasSuffix(got.out, settled) {
 		t.Errorf("stdout: %q, want %q at its end", got.out, settled)
 	}
-	got.has(t, exitDone, started+"\nPod shop/web-2 of revision 7c9b is Ready, after 0.", strings.ReplaceAll(`waiting for pod shop/web-1 to begin to end
+	got.has(t, cli.Done, started+"\nPod shop/web-2 of revision 7c9b is Ready, after 0.", strings.ReplaceAll(`waiting for pod shop/web-1 to begin to end
 waiting for pod shop/web-1 to end
 waiting for a pod in place of shop/web-1: the cloud makes it
 the hub does not answer on ADDRESS: its answer broke off: unexpected EOF; the upgrade goes on all the same
@@ -69,7 +70,7 @@ func TestAnUpgradeWithAWarning(t *testing.T) {
 		w.Header().Set("Warning", `299 - "it is not known whether \"w\" lets it in"`)
 		answersWith(200, started)(w, nil)
 	})
-	h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1").is(t, exitDone, started+"\nWarning: it is not known whether \"w\" lets it in\n", "")
+	h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1").is(t, cli.Done, started+"\nWarning: it is not known whether \"w\" lets it in\n", "")
 }
 
 func TestAnUpgradeOfAStatefulSetsPodIsWaitedFor(t *testing.T) {
@@ -83,12 +84,12 @@ func TestAnUpgradeOfAStatefulSetsPodIsWaitedFor(t *testing.T) {
 		podList(other),
 		podList(other, pod("shop", "web-1", newRevision, stateful("new"), waits("ErrImagePull", ""))),
 	)
-	h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait").is(t, exitBroken, started+"\n", `waiting for pod shop/web-1 to end
+	h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait").is(t, cli.Broken, started+"\n", `waiting for pod shop/web-1 to end
 waiting for a pod in place of shop/web-1: the cloud makes it, perhaps on another node
 error: pod shop/web-1 of revision 7c9b does not run: container web: ErrImagePull. To find out more: kubectl describe pod web-1 -n shop. `+
 		"kubelet goes on trying; to go back on this node, edgehubctl rollback shop/web-1; on all nodes, ask for a rollback (kubectl rollout undo statefulset/web -n shop), and upgrade once more when edgehubctl pods shows that the pod needs it\n")
 	h.on("GET", "/pods", podList(old(stateful("old"))), podList(other), podList(other, pod("shop", "web-1", newRevision, stateful("new"))))
-	h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait").has(t, exitDone, started+"\nPod shop/web-1 of revision 7c9b is Ready",
+	h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait").has(t, cli.Done, started+"\nPod shop/web-1 of revision 7c9b is Ready",
 		"waiting for a pod in place of shop/web-1: the cloud makes it, perhaps on another node\nwaiting for pod shop/web-1 to stay Ready for 60ms\n")
 }
 
@@ -113,13 +114,13 @@ func TestAnUpgradeAsJSON(t *testing.T) {
 
 func TestASuccessorOfAnotherRevision(t *testing.T) {
 	h := newFakeHub(t).on("POST", upgradeOf, answersWith(200, started)).on("GET", "/pods", podList(old()), podList(pod("shop", "web-2", "8aaa")))
-	h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait").is(t, exitFailed, started+"\n",
+	h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait").is(t, cli.Failed, started+"\n",
 		"waiting for pod shop/web-2 to stay Ready for 60ms\nerror: pod shop/web-2 is Ready, but of revision 8aaa, not of 7c9b: its app was changed meanwhile\n")
 }
 
 func TestAPodThatWasNotKnownBefore(t *testing.T) {
 	h := newFakeHub(t).on("POST", upgradeOf, answersWith(200, started)).on("GET", "/pods", podList())
-	h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait").has(t, exitFailed, started, "its successor cannot be told from others")
+	h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait").has(t, cli.Failed, started, "its successor cannot be told from others")
 }
 
 func TestAnUpgradeIsNotWaitedForLongerThanTheTimeout(t *testing.T) {
@@ -141,7 +142,7 @@ error: not done after 300ms: waiting for the hub. The upgrade goes on; edgehubct
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newFakeHub(t).on("POST", upgradeOf, answersWith(200, started)).on("GET", "/pods", podList(old()), tt.answer)
-			h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait", "--timeout=300ms").is(t, exitUndone, started+"\n", tt.err)
+			h.edgehubctl(t, "upgrade", "--no-pull", "shop/web-1", "--wait", "--timeout=300ms").is(t, cli.Undone, started+"\n", tt.err)
 		})
 	}
 }
@@ -185,7 +186,7 @@ func TestWhatKeepsAPodFromBeingReady(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := &podview.Replacement{Old: podview.Name{Namespace: "shop", Name: "web-1"}, UID: "uid-web-1", Owner: "ds", Target: newRevision}
+			s := &view.Replacement{Old: types.NamespacedName{Namespace: "shop", Name: "web-1"}, UID: "uid-web-1", Owner: "ds", Target: newRevision}
 			done, waiting, err := s.Check([]*corev1.Pod{&tt.pod}, start, start)
 			if want := "for pod shop/web-2 to be Ready: " + tt.want; done || err != nil || waiting != want {
 				t.Errorf("got %t, %v and %q, want %q", done, err, waiting, want)

@@ -1,11 +1,10 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"net/url"
 	"time"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -19,9 +18,9 @@ func (w when) later() bool { return w.at != "" || w.window != "" }
 func (w when) check(now time.Time) error {
 	switch {
 	case w.at != "" && w.window != "":
-		return errors.New("--at and --window are two answers to one question: give one")
+		return cli.WrongUse("--at and --window are two answers to one question: give one")
 	case w.timeZone != "" && w.window == "":
-		return errors.New("--tz is that of --window: add --window, or leave it out")
+		return cli.WrongUse("--tz is that of --window: add --window, or leave it out")
 	case w.at != "":
 		_, err := w.time(now)
 		return err
@@ -37,7 +36,7 @@ func (w when) time(now time.Time) (time.Time, error) {
 	}
 	t, err := time.Parse(time.RFC3339, w.at)
 	if err != nil {
-		return t, fmt.Errorf("--at=%.50q: want 03:00, for the next 03:00 here, or a time such as 2026-11-22T03:00:00+01:00", w.at)
+		return t, cli.WrongUse("--at=%.50q: want 03:00, for the next 03:00 here, or a time such as 2026-11-22T03:00:00+01:00", w.at)
 	}
 	return t, nil
 }

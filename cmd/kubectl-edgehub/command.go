@@ -2,34 +2,23 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/klog/v2"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/completion"
-	"github.com/edgehub-io/edgehub/cmd/internal/screen"
-	"github.com/edgehub-io/edgehub/cmd/internal/version"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/nodes"
-	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/progress"
 	"github.com/edgehub-io/edgehub/controller/workload"
 )
 
 const name = "kubectl-edgehub"
 
-// streams are where output goes.
-type streams struct{ out, err io.Writer }
-
-// options are the values of the flags. All commands share one set of flags, which may
-// stand before and behind the command.
-type options struct {
+// call is one command as it was given: the values of the flags, and where output goes.
+type call struct {
 	connection
 	watch   bool
 	nodes   bool
@@ -37,201 +26,109 @@ type options struct {
 	output  string
 	timeout time.Duration
 	ready   bool // not to wait for nodes that are not
-	help    bool
-	version bool
+
+	out, err io.Writer
 }
 
-func (o *options) flags() *pflag.FlagSet {
-	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
-	fs.Usage = func() {} // errors name the command that prints help
-	fs.BoolVarP(&o.watch, "watch", "w", false, "wait until nothing is left to do")
-	fs.BoolVar(&o.nodes, "nodes", false, "print a row for each node")
-	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "a line for each DaemonSet and StatefulSet that opted in, of all namespaces")
-	fs.StringVarP(&o.output, "output", "o", "", "json prints JSON, for programs; empty: text")
-	fs.DurationVar(&o.timeout, "timeout", 0, "how long --watch waits at most; 0: without limit")
-	fs.BoolVar(&o.ready, "ready-only", false, "do not wait with --watch for nodes that are not Ready")
-	fs.BoolVarP(&o.help, "help", "h", false, "print help, also for a command")
-	fs.BoolVar(&o.version, "version", false, "print the version and exit")
-	o.addFlags(fs)
-	return fs
+func (c *call) addFlags(fs *pflag.FlagSet) {
+	fs.BoolVarP(&c.watch, "watch", "w", false, "wait until nothing is left to do")
+	fs.BoolVar(&c.nodes, "nodes", false, "print a row for each node")
+	fs.BoolVarP(&c.all, "all-namespaces", "A", false, "a line for each DaemonSet and StatefulSet that opted in, of all namespaces")
+	fs.StringVarP(&c.output, "output", "o", "", "json prints JSON, for programs; empty: text")
+	fs.DurationVar(&c.timeout, "timeout", 0, "how long --watch waits at most; 0: without limit")
+	fs.BoolVar(&c.ready, "ready-only", false, "do not wait with --watch for nodes that are not Ready")
+	c.connection.addFlags(fs)
 }
 
-// command is one verb.
-type command struct {
-	help  string
-	takes []string // of the flags that are not for all commands
-	run   func(ctx context.Context, words []string, o *options, s streams) (progress.ExitCode, error)
-}
-
-// verbs are the commands, as errors name them.
-const verbs = "status, pause, resume, nodes, release or completion"
-
-// statusFlags are for the command status, and some of them for others.
-func statusFlags() []string {
-	return []string{"watch", "nodes", "all-namespaces", "output", "timeout", "ready-only"}
-}
-
-func commands() map[string]command {
-	return map[string]command{
-		"status":     {help: helpStatus, takes: statusFlags(), run: runStatus},
-		"pause":      {help: helpPause, run: onDaemonSet("pause", pause)},
-		"resume":     {help: helpResume, run: onDaemonSet("resume", resume)},
-		"nodes":      {help: helpNodes, takes: []string{"output"}, run: showNodes},
-		"release":    {help: helpRelease, run: release},
-		"completion": {help: helpCompletion, run: printScript},
+func (c *call) program() *cli.Program {
+	p := cli.NewProgram(name, "kubectl edgehub", help, cli.Failed, c.addFlags)
+	p.Values = c.flagValues
+	json := []string{"json"}
+	p.Commands = []cli.Command{
+		{Name: "status", Outputs: json, Flags: []string{"watch", "nodes", "all-namespaces", "timeout", "ready-only"}, Args: c.workloadNames(isManaged), Run: c.status},
+		{Name: "pause", Args: c.workloadNames(isPausable), Run: c.onDaemonSet(pause)},
+		{Name: "resume", Args: c.workloadNames(isPausable), Run: c.onDaemonSet(resume)},
+		{Name: "nodes", Outputs: json, Args: c.nodeNames(false), Run: c.showNodes},
+		{Name: "release", Args: c.nodeNames(true), Run: c.release},
+		p.Completion(c.out),
 	}
+	return p
 }
 
 // showNodes prints for how long pods stay on nodes that are away: on one node, or on all.
-func showNodes(ctx context.Context, words []string, o *options, s streams) (progress.ExitCode, error) {
+func (c *call) showNodes(ctx context.Context, words []string) error {
 	if len(words) > 1 {
-		return progress.ExitFailed, fmt.Errorf("%q: want one node, or none for all; see kubectl edgehub nodes --help", words)
+		return cli.WrongUse("%q: want one node, or none for all", words)
 	}
-	c, err := o.open()
+	to, err := c.open()
 	if err != nil {
-		return progress.ExitFailed, err
+		return err
 	}
-	r, err := nodes.Look(ctx, c.client, strings.Join(words, ""))
+	r, err := nodes.Look(ctx, to.client, strings.Join(words, ""))
 	if err != nil {
-		return progress.ExitFailed, err
+		return err
 	}
 	if r.Autonomous() {
-		if warning := (&leaseCheck{c: c}).warning(ctx, r.CarriedOut()); warning != "" {
+		if warning := (&leaseCheck{c: to}).warning(ctx, r.CarriedOut()); warning != "" {
 			r.Warnings = append(r.Warnings, warning)
 		}
 	}
-	if o.output == "" {
-		_, err = io.WriteString(s.out, r.Text())
-		return progress.ExitDone, err
+	if c.output != "" {
+		return cli.PrintJSON(c.out, r)
 	}
-	encoder := json.NewEncoder(s.out)
-	encoder.SetIndent("", "  ")
-	return progress.ExitDone, encoder.Encode(r)
+	_, err = io.WriteString(c.out, r.Text())
+	return err
 }
 
 // release has the pods of a node that is away evicted now.
-func release(ctx context.Context, words []string, o *options, s streams) (progress.ExitCode, error) {
+func (c *call) release(ctx context.Context, words []string) error {
 	if len(words) != 1 {
-		return progress.ExitFailed, errors.New("want one node; see kubectl edgehub release --help")
+		return cli.WrongUse("want one node")
 	}
-	c, err := o.open()
+	to, err := c.open()
 	if err != nil {
-		return progress.ExitFailed, err
+		return err
 	}
-	text, err := nodes.Release(ctx, c.client, words[0], c.clock.now(), name)
+	text, err := nodes.Release(ctx, to.client, words[0], to.clock.now(), name)
 	if err != nil {
-		return progress.ExitFailed, err
+		return err
 	}
-	if warning := (&leaseCheck{c: c}).warning(ctx, false); warning != "" {
+	if warning := (&leaseCheck{c: to}).warning(ctx, false); warning != "" {
 		text += "warning: " + warning + "\n"
 	}
-	_, err = io.WriteString(s.out, text)
-	return progress.ExitDone, err
+	_, err = io.WriteString(c.out, text)
+	return err
 }
 
 // onDaemonSet connects to the cluster of the DaemonSet that words name.
-func onDaemonSet(
-	verb string, run func(ctx context.Context, c *cluster, daemonSet string, o *options, s streams) (progress.ExitCode, error),
-) func(ctx context.Context, words []string, o *options, s streams) (progress.ExitCode, error) {
-	return func(ctx context.Context, words []string, o *options, s streams) (progress.ExitCode, error) {
+func (c *call) onDaemonSet(run func(ctx context.Context, c *cluster, daemonSet string, out io.Writer) error) func(context.Context, []string) error {
+	return func(ctx context.Context, words []string) error {
 		w, err := parseName(words)
-		if err == nil && w.kind != workload.DaemonSet {
-			err = fmt.Errorf("%q is no DaemonSet: with StatefulSets, the owners of the nodes decide, and there is nothing to pause or resume",
-				strings.Join(words, " "))
-		}
 		if err != nil {
-			return progress.ExitFailed, seeHelp(err, verb)
+			return err
 		}
-		cluster, err := o.open()
+		if w.kind != workload.DaemonSet {
+			return cli.WrongUse("%q is no DaemonSet: with StatefulSets, the owners of the nodes decide, and there is nothing to pause or resume", strings.Join(words, " "))
+		}
+		to, err := c.open()
 		if err != nil {
-			return progress.ExitFailed, err
+			return err
 		}
-		return run(ctx, cluster, w.name, o, s)
+		return run(ctx, to, w.name, c.out)
 	}
 }
 
-func seeHelp(err error, verb string) error {
-	return fmt.Errorf("%w; see kubectl edgehub %s --help", err, verb)
-}
-
-// run carries out the command line. Errors go to s.err. program is the name of the executable.
-func run(ctx context.Context, program string, args []string, s streams) progress.ExitCode {
-	// client-go's log lines would destroy the picture; what matters is returned as errors.
-	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
-	s = streams{out: screen.Safe(s.out), err: screen.Safe(s.err)}
+// check refuses flags of status that do not go together.
+func (c *call) check() error {
 	switch {
-	case program == kubectlCompleter:
-		completion.PrintForKubectl(s.out, completeLine(ctx, args))
-		return progress.ExitDone
-	case len(args) > 0 && args[0] == completion.Verb:
-		completion.Print(s.out, completeLine(ctx, args[1:]))
-		return progress.ExitDone
-	}
-	code, err := dispatch(ctx, args, s)
-	if err != nil {
-		fmt.Fprintln(s.err, "error:", err)
-	}
-	return code
-}
-
-func dispatch(ctx context.Context, args []string, s streams) (progress.ExitCode, error) {
-	var o options
-	fs := o.flags()
-	if err := fs.Parse(args); err != nil {
-		return progress.ExitFailed, fmt.Errorf("%w; see kubectl edgehub --help", err)
-	}
-	words := fs.Args()
-	if o.version {
-		fmt.Fprintln(s.out, version.String(name))
-		return progress.ExitDone, nil
-	}
-	if o.help || len(words) == 0 || words[0] == "help" {
-		return help(words, s.out)
-	}
-	verb := words[0]
-	c, known := commands()[verb]
-	if !known {
-		return progress.ExitFailed, fmt.Errorf("unknown command %q: want %s; see kubectl edgehub --help", verb, verbs)
-	}
-	if err := o.check(fs, verb, c); err != nil {
-		return progress.ExitFailed, err
-	}
-	return c.run(ctx, words[1:], &o, s)
-}
-
-// check refuses flags that the command would ignore.
-func (o *options) check(fs *pflag.FlagSet, verb string, c command) error {
-	for _, flag := range statusFlags() {
-		if fs.Changed(flag) && !slices.Contains(c.takes, flag) {
-			return fmt.Errorf("--%s is no flag of %s; see kubectl edgehub %s --help", flag, verb, verb)
-		}
-	}
-	switch {
-	case o.output != "" && o.output != "json":
-		return fmt.Errorf("--output=%q: want json, or leave it out", o.output)
-	case o.output != "" && o.nodes:
+	case c.output != "" && c.nodes:
 		return errors.New("--nodes and --output: JSON has the nodes in any case, leave --nodes out")
-	case o.timeout < 0:
-		return fmt.Errorf("--timeout=%v: want a duration such as 10m", o.timeout)
-	case o.timeout > 0 && !o.watch:
+	case c.timeout < 0:
+		return fmt.Errorf("--timeout=%v: want a duration such as 10m", c.timeout)
+	case c.timeout > 0 && !c.watch:
 		return errors.New("--timeout limits how long --watch waits: add --watch, or leave it out")
-	case o.ready && !o.watch:
+	case c.ready && !c.watch:
 		return errors.New("--ready-only is about what --watch waits for: add --watch, or leave it out")
 	}
 	return nil
-}
-
-// help prints the help of the command that words name, or of the program.
-func help(words []string, w io.Writer) (progress.ExitCode, error) {
-	words = slices.DeleteFunc(words, func(s string) bool { return s == "help" })
-	if len(words) == 0 {
-		fmt.Fprintln(w, strings.TrimSpace(helpAll))
-		return progress.ExitDone, nil
-	}
-	c, known := commands()[words[0]]
-	if !known {
-		return progress.ExitFailed, fmt.Errorf("unknown command %q: want %s", words[0], verbs)
-	}
-	fmt.Fprintln(w, strings.TrimSpace(c.help))
-	return progress.ExitDone, nil
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/progress"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/controller/workload"
 )
 
@@ -13,50 +13,46 @@ import (
 func TestWordsOfTheCommandLine(t *testing.T) {
 	tests := map[string]struct {
 		args []string
-		code progress.ExitCode
+		code int
 		out  string // words that must be on stdout
 		err  string // words that must be on stderr; "": nothing may be there
 	}{
-		"nothing shows how to begin":        {nil, progress.ExitDone, "kubectl edgehub status ds/NAME", ""},
-		"--help":                            {[]string{"--help"}, progress.ExitDone, "How a DaemonSet opts in", ""},
-		"help":                              {[]string{"help"}, progress.ExitDone, "How a DaemonSet opts in", ""},
-		"help of a command":                 {[]string{"help", "status"}, progress.ExitDone, "Exit codes:", ""},
-		"-h behind a command":               {[]string{"resume", "ds/web", "-h"}, progress.ExitDone, "circuit breaker", ""},
-		"help of what is no command":        {[]string{"help", "stop"}, progress.ExitFailed, "", `unknown command "stop"`},
-		"--version":                         {[]string{"--version"}, progress.ExitDone, "kubectl-edgehub ", ""},
-		"no such command":                   {[]string{"stats", "ds/web"}, progress.ExitFailed, "", "want status, pause, resume, nodes, release or completion"},
-		"completion of no shell":            {[]string{"completion"}, progress.ExitFailed, "", "want one shell: bash, zsh, fish"},
-		"completion of another shell":       {[]string{"completion", "tcsh"}, progress.ExitFailed, "", `"tcsh" is no shell: want bash, zsh, fish`},
-		"completion of bash":                {[]string{"completion", "bash"}, progress.ExitDone, "complete -F _kubectl_edgehub kubectl-edgehub", ""},
-		"help of completion":                {[]string{"completion", "--help"}, progress.ExitDone, "kubectl_complete-edgehub", ""},
-		"no such flag":                      {[]string{"status", "ds/web", "--all"}, progress.ExitFailed, "", "--all"},
-		"no name":                           {[]string{"pause"}, progress.ExitFailed, "", "nothing is named"},
-		"another kind":                      {[]string{"pause", "deploy/web"}, progress.ExitFailed, "", `"deploy/web": want one DaemonSet or StatefulSet`},
-		"two names":                         {[]string{"pause", "ds", "web", "log"}, progress.ExitFailed, "", "want one DaemonSet or StatefulSet"},
-		"a name without a kind":             {[]string{"status", "web"}, progress.ExitFailed, "", "as ds/NAME or ds NAME"},
-		"no name behind the kind":           {[]string{"status", "ds/"}, progress.ExitFailed, "", "as ds/NAME or ds NAME"},
-		"a flag of another command":         {[]string{"pause", "ds/web", "-w"}, progress.ExitFailed, "", "--watch is no flag of pause"},
-		"a flag that nodes does not have":   {[]string{"nodes", "-w"}, progress.ExitFailed, "", "--watch is no flag of nodes"},
-		"two nodes":                         {[]string{"nodes", "a", "b"}, progress.ExitFailed, "", "want one node, or none"},
-		"a release of nothing":              {[]string{"release"}, progress.ExitFailed, "", "want one node"},
-		"a release for programs":            {[]string{"release", "a", "-o", "json"}, progress.ExitFailed, "", "--output is no flag of release"},
-		"help of nodes":                     {[]string{"nodes", "-h"}, progress.ExitDone, "OFFLINE SINCE", ""},
-		"help of release":                   {[]string{"help", "release"}, progress.ExitDone, "autonomy-released", ""},
-		"an output that does not exist":     {[]string{"status", "ds/web", "-o", "yaml"}, progress.ExitFailed, "", "want json"},
-		"a table and JSON":                  {[]string{"status", "ds/web", "-o", "json", "--nodes"}, progress.ExitFailed, "", "leave --nodes out"},
-		"a timeout without a watch":         {[]string{"status", "ds/web", "--timeout=1m"}, progress.ExitFailed, "", "add --watch"},
-		"a timeout below nothing":           {[]string{"status", "ds/web", "-w", "--timeout=-1m"}, progress.ExitFailed, "", "such as 10m"},
-		"Ready nodes only, without a watch": {[]string{"status", "ds/web", "--ready-only"}, progress.ExitFailed, "", "add --watch"},
-		"a kubeconfig that is not there":    {[]string{"status", "ds/web", "--kubeconfig", "/nowhere/at/all"}, progress.ExitFailed, "", "read kubeconfig"},
-		"flags before the command":          {[]string{"--kubeconfig", "/nowhere/at/all", "status", "ds/web"}, progress.ExitFailed, "", "read kubeconfig"},
-		"a watch of nothing":                {[]string{"status", "-w"}, progress.ExitFailed, "", "--watch and --nodes are about one"},
-		"a name and all namespaces":         {[]string{"status", "ds/web", "-A"}, progress.ExitFailed, "", "--all-namespaces is for a status without a name"},
-		"a pause of a StatefulSet":          {[]string{"pause", "sts/db"}, progress.ExitFailed, "", `"sts/db" is no DaemonSet`},
+		"nothing shows how to begin":        {nil, cli.Done, "kubectl edgehub status ds/NAME", ""},
+		"--help":                            {[]string{"--help"}, cli.Done, "How a DaemonSet opts in", ""},
+		"help":                              {[]string{"help"}, cli.Done, "How a DaemonSet opts in", ""},
+		"help of a command":                 {[]string{"help", "status"}, cli.Done, "Exit codes:", ""},
+		"-h behind a command":               {[]string{"resume", "ds/web", "-h"}, cli.Done, "circuit breaker", ""},
+		"--version":                         {[]string{"--version"}, cli.Done, "kubectl-edgehub ", ""},
+		"no such command":                   {[]string{"stats", "ds/web"}, cli.Failed, "", "want status, pause, resume, nodes, release, completion"},
+		"completion of bash":                {[]string{"completion", "bash"}, cli.Done, "complete -F _kubectl_edgehub kubectl-edgehub", ""},
+		"help of completion":                {[]string{"completion", "--help"}, cli.Done, "kubectl_complete-edgehub", ""},
+		"no name":                           {[]string{"pause"}, cli.Failed, "", "nothing is named"},
+		"another kind":                      {[]string{"pause", "deploy/web"}, cli.Failed, "", `"deploy/web": want one DaemonSet or StatefulSet`},
+		"two names":                         {[]string{"pause", "ds", "web", "log"}, cli.Failed, "", "want one DaemonSet or StatefulSet"},
+		"a name without a kind":             {[]string{"status", "web"}, cli.Failed, "", "as ds/NAME or ds NAME"},
+		"no name behind the kind":           {[]string{"status", "ds/"}, cli.Failed, "", "as ds/NAME or ds NAME"},
+		"a flag of another command":         {[]string{"pause", "ds/web", "-w"}, cli.Failed, "", "--watch is no flag of pause"},
+		"a flag that nodes does not have":   {[]string{"nodes", "-w"}, cli.Failed, "", "--watch is no flag of nodes"},
+		"two nodes":                         {[]string{"nodes", "a", "b"}, cli.Failed, "", "want one node, or none"},
+		"a release of nothing":              {[]string{"release"}, cli.Failed, "", "want one node"},
+		"a release for programs":            {[]string{"release", "a", "-o", "json"}, cli.Failed, "", "--output is no flag of release"},
+		"help of nodes":                     {[]string{"nodes", "-h"}, cli.Done, "OFFLINE SINCE", ""},
+		"help of release":                   {[]string{"help", "release"}, cli.Done, "autonomy-released", ""},
+		"an output that does not exist":     {[]string{"status", "ds/web", "-o", "yaml"}, cli.Failed, "", "want json"},
+		"a table and JSON":                  {[]string{"status", "ds/web", "-o", "json", "--nodes"}, cli.Failed, "", "leave --nodes out"},
+		"a timeout without a watch":         {[]string{"status", "ds/web", "--timeout=1m"}, cli.Failed, "", "add --watch"},
+		"a timeout below nothing":           {[]string{"status", "ds/web", "-w", "--timeout=-1m"}, cli.Failed, "", "such as 10m"},
+		"Ready nodes only, without a watch": {[]string{"status", "ds/web", "--ready-only"}, cli.Failed, "", "add --watch"},
+		"a kubeconfig that is not there":    {[]string{"status", "ds/web", "--kubeconfig", "/nowhere/at/all"}, cli.Failed, "", "read kubeconfig"},
+		"flags before the command":          {[]string{"--kubeconfig", "/nowhere/at/all", "status", "ds/web"}, cli.Failed, "", "read kubeconfig"},
+		"a watch of nothing":                {[]string{"status", "-w"}, cli.Failed, "", "--watch and --nodes are about one"},
+		"a name and all namespaces":         {[]string{"status", "ds/web", "-A"}, cli.Failed, "", "--all-namespaces is for a status without a name"},
+		"a pause of a StatefulSet":          {[]string{"pause", "sts/db"}, cli.Failed, "", `"sts/db" is no DaemonSet`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var out, errs bytes.Buffer
-			code := run(t.Context(), "kubectl-edgehub", tt.args, streams{out: &out, err: &errs})
+			code := run(t.Context(), "kubectl-edgehub", tt.args, &out, &errs)
 			if code != tt.code {
 				t.Errorf("got exit code %d, want %d", code, tt.code)
 			}
@@ -84,9 +80,13 @@ func TestNamesOfWorkloads(t *testing.T) {
 }
 
 // A line of help that wraps is hard to read.
-func TestHelpFitsATerminal(t *testing.T) {
-	for _, text := range []string{helpAll, helpStatus, helpPause, helpResume, helpNodes, helpRelease, helpCompletion} {
-		for line := range strings.Lines(text) {
+func TestEachCommandHasHelpThatFitsATerminal(t *testing.T) {
+	for _, c := range append(new(call).program().Commands, cli.Command{Name: name}) {
+		text, err := help.ReadFile("help/" + c.Name + ".txt")
+		if err != nil {
+			t.Error(err)
+		}
+		for line := range strings.Lines(string(text)) {
 			if n := len(strings.TrimSuffix(line, "\n")); n > 90 {
 				t.Errorf("%d columns: %s", n, line)
 			}

@@ -2,163 +2,53 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 
-	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/completion"
-	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/progress"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/controller/autonomy"
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/workload"
 )
 
-// kubectlCompleter is the executable that kubectl asks what may follow `kubectl edgehub`.
-const kubectlCompleter = "kubectl_complete-edgehub"
-
-func printScript(_ context.Context, words []string, _ *options, s streams) (progress.ExitCode, error) {
-	if len(words) != 1 {
-		return progress.ExitFailed, fmt.Errorf("want one shell: %s; see kubectl edgehub completion --help", strings.Join(completion.Shells(), ", "))
-	}
-	script, err := completion.Script(words[0], name)
-	if err != nil {
-		return progress.ExitFailed, err
-	}
-	_, err = io.WriteString(s.out, script)
-	return progress.ExitDone, err
-}
-
-// completeLine returns what may stand for the last of words.
-func completeLine(ctx context.Context, words []string) []string {
-	var o options
-	p := completion.Program{Flags: o.flags(), Values: o.flagValues, FlagsBehind: flagsBehind, Next: o.next}
-	return p.Complete(ctx, words)
-}
-
-func (o *options) flagValues(ctx context.Context, flag, typed string) []string {
+func (c *call) flagValues(ctx context.Context, flag, typed string) []string {
 	switch flag {
-	case "output":
-		return []string{"json"}
 	case "kubeconfig", "certificate-authority", "client-certificate", "client-key":
-		return completion.Files(typed)
+		return cli.Files(typed)
 	case "context":
-		return slices.Sorted(maps.Keys(o.kubeconfig().Contexts))
+		return slices.Sorted(maps.Keys(c.kubeconfig().Contexts))
 	case "cluster":
-		return slices.Sorted(maps.Keys(o.kubeconfig().Clusters))
+		return slices.Sorted(maps.Keys(c.kubeconfig().Clusters))
 	case "user":
-		return slices.Sorted(maps.Keys(o.kubeconfig().AuthInfos))
+		return slices.Sorted(maps.Keys(c.kubeconfig().AuthInfos))
 	case "namespace":
-		return o.namespaces(ctx)
+		return c.namespaces(ctx)
 	}
 	return nil
 }
 
-func flagsBehind(arguments []string) []string {
-	verb := command{takes: statusFlags()} // before the verb is known
-	if len(arguments) > 0 {
-		verb = commands()[arguments[0]]
+// kubeconfig returns the contents of the files; nothing if they cannot be read.
+func (c *call) kubeconfig() *clientcmdapi.Config {
+	config, err := c.rules.Load()
+	if err != nil {
+		return clientcmdapi.NewConfig()
 	}
-	var names []string
-	new(options).flags().VisitAll(func(f *pflag.Flag) {
-		if slices.Contains(verb.takes, f.Name) || !slices.Contains(statusFlags(), f.Name) {
-			names = append(names, f.Name)
-		}
-	})
-	return names
+	return config
 }
 
-// next returns what may follow arguments: a verb, or what it is about.
-func (o *options) next(ctx context.Context, arguments []string, typed string) []string {
-	names := slices.Sorted(maps.Keys(commands()))
-	switch {
-	case len(arguments) == 0:
-		return append(names, "help")
-	case len(arguments) == 1 && arguments[0] == "help":
-		return names
-	case len(arguments) == 1 && arguments[0] == "completion":
-		return completion.Shells()
-	case len(arguments) == 1 && slices.Contains([]string{"nodes", "release"}, arguments[0]):
-		return o.nodeNames(ctx, arguments[0] == "release")
-	case !slices.Contains([]string{"status", "pause", "resume"}, arguments[0]):
-		return nil
-	case len(arguments) == 1:
-		if kind, _, ok := strings.Cut(typed, "/"); ok {
-			return o.names(ctx, arguments[0], kind, kind+"/")
-		}
-		var out []string
-		for _, kind := range []string{"ds", "sts"} {
-			out = append(out, o.names(ctx, arguments[0], kind, kind+"/")...)
-		}
-		return out
-	case len(arguments) == 2:
-		return o.names(ctx, arguments[0], arguments[1], "")
-	}
-	return nil
-}
+// anyVersion lets the apiserver answer from its memory.
+func anyVersion() metav1.ListOptions { return metav1.ListOptions{ResourceVersion: "0"} }
 
-// names returns those of the workloads of a kind that verb can be for, each behind prefix; none if
-// kind is another one.
-func (o *options) names(ctx context.Context, verb, kind, prefix string) []string {
-	k := kindOf(kind)
-	if k == "" {
-		return nil
-	}
-	c, err := o.open()
+func (c *call) namespaces(ctx context.Context) []string {
+	to, err := c.open()
 	if err != nil {
 		return nil
 	}
-	workloads, err := c.list(ctx, k, metav1.ListOptions{ResourceVersion: "0"})
-	if err != nil {
-		return nil
-	}
-	var names []string
-	for _, w := range workloads {
-		if isFor(verb, w) {
-			names = append(names, prefix+w.GetName())
-		}
-	}
-	return names
-}
-
-func isFor(verb string, w workload.Object) bool {
-	strategy, problem := workload.StrategyOf(w)
-	if verb == "status" {
-		return strategy != daemonset.Unmanaged || problem != ""
-	}
-	return strategy == daemonset.AdvancedRollingUpdate
-}
-
-// nodeNames returns those of all nodes, or of those that are away.
-func (o *options) nodeNames(ctx context.Context, away bool) []string {
-	c, err := o.open()
-	if err != nil {
-		return nil
-	}
-	list, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-	if err != nil {
-		return nil
-	}
-	var names []string
-	for i := range list.Items {
-		if !away || autonomy.Away(&list.Items[i]) {
-			names = append(names, list.Items[i].Name)
-		}
-	}
-	return names
-}
-
-func (o *options) namespaces(ctx context.Context) []string {
-	c, err := o.open()
-	if err != nil {
-		return nil
-	}
-	list, err := c.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	list, err := to.client.CoreV1().Namespaces().List(ctx, anyVersion())
 	if err != nil {
 		return nil
 	}
@@ -169,11 +59,73 @@ func (o *options) namespaces(ctx context.Context) []string {
 	return names
 }
 
-// kubeconfig returns the contents of the files; nothing if they cannot be read.
-func (o *options) kubeconfig() *clientcmdapi.Config {
-	config, err := o.rules.Load()
-	if err != nil {
-		return clientcmdapi.NewConfig()
+// nodeNames returns what completes the name of a node: of any, or of those that are away.
+func (c *call) nodeNames(away bool) func(context.Context, []string, string) []string {
+	return func(ctx context.Context, before []string, _ string) []string {
+		to, err := c.open()
+		if err != nil || len(before) > 0 {
+			return nil
+		}
+		list, err := to.client.CoreV1().Nodes().List(ctx, anyVersion())
+		if err != nil {
+			return nil
+		}
+		var names []string
+		for i := range list.Items {
+			if !away || autonomy.Away(&list.Items[i]) {
+				names = append(names, list.Items[i].Name)
+			}
+		}
+		return names
 	}
-	return config
+}
+
+// workloadNames returns what completes KIND/NAME, or NAME behind KIND, of the workloads that are wanted.
+func (c *call) workloadNames(wanted func(workload.Object) bool) func(context.Context, []string, string) []string {
+	return func(ctx context.Context, before []string, typed string) (out []string) {
+		kind, _, isTyped := strings.Cut(typed, "/")
+		switch {
+		case len(before) > 1:
+			return nil
+		case len(before) == 1:
+			return c.names(ctx, before[0], "", wanted)
+		case isTyped:
+			return c.names(ctx, kind, kind+"/", wanted)
+		}
+		for _, kind := range []string{"ds", "sts"} {
+			out = append(out, c.names(ctx, kind, kind+"/", wanted)...)
+		}
+		return out
+	}
+}
+
+// names returns the workloads of a kind that are wanted, each behind prefix; none if kind is another one.
+func (c *call) names(ctx context.Context, kind, prefix string, wanted func(workload.Object) bool) []string {
+	k := kindOf(kind)
+	to, err := c.open()
+	if err != nil || k == "" {
+		return nil
+	}
+	workloads, err := to.list(ctx, k, anyVersion())
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, w := range workloads {
+		if wanted(w) {
+			names = append(names, prefix+w.GetName())
+		}
+	}
+	return names
+}
+
+// isManaged reports whether w asked for a strategy, even if in vain.
+func isManaged(w workload.Object) bool {
+	strategy, problem := workload.StrategyOf(w)
+	return strategy != daemonset.Unmanaged || problem != ""
+}
+
+func isPausable(w workload.Object) bool {
+	strategy, _ := workload.StrategyOf(w)
+	return strategy == daemonset.AdvancedRollingUpdate
 }

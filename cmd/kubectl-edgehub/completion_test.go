@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/completion"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -77,59 +77,56 @@ func managed(name, strategy string) appsv1.DaemonSet {
 	return ds
 }
 
-// What shells do with this is tested in cmd/internal/completion, and how kubectl completes kubectl edgehub where
+// What shells do with this is tested in cmd/internal/cli, and how kubectl completes kubectl edgehub where
 // there is a kubectl: in test/integration/plugin.
 func TestCompletion(t *testing.T) {
 	useCluster(t)
 	tests := map[string]struct{ words, want string }{
-		"nothing yet":                          {"", "completion nodes pause release resume status help"},
-		"the beginning of a command":           {"pa", "pause"},
-		"help of a command":                    {"help s", "status"},
-		"a shell":                              {"completion ", "bash zsh fish"},
-		"a DaemonSet":                          {"status ", "ds/log ds/typo ds/web sts/db"},
-		"the beginning of a DaemonSet":         {"status ds/w", "ds/web"},
-		"a StatefulSet":                        {"status sts/", "sts/db"},
-		"a StatefulSet in two words":           {"status statefulset ", "db"},
-		"a StatefulSet cannot be paused":       {"pause sts/", ""},
-		"a DaemonSet by another kind":          {"status daemonset.apps/w", "daemonset.apps/web"},
-		"a DaemonSet that can be paused":       {"pause ", "ds/web"},
-		"a DaemonSet in two words":             {"resume ds ", "web"},
-		"another kind":                         {"status deploy/", ""},
-		"another kind in two words":            {"status deploy ", ""},
-		"a second DaemonSet":                   {"status ds web ", ""},
-		"a DaemonSet of a namespace":           {"-n shop status ", "ds/till"},
-		"a DaemonSet of a namespace behind =":  {"status --namespace=shop ", "ds/till"},
-		"a DaemonSet of a context":             {"status --context prod-shop ", "ds/till"},
-		"a namespace":                          {"status -n ", "default shop"},
-		"a namespace behind =":                 {"status --namespace=s", "--namespace=shop"},
-		"a context behind =":                   {"status --context=prod-", "--context=prod-shop"},
-		"a cluster":                            {"--cluster ", "edge"},
-		"a user":                               {"--user ", "admin"},
-		"a form of output behind =":            {"status -o=", "-o=json"},
-		"a file":                               {"--kubeconfig completion_t", "completion_test.go"},
-		"a duration":                           {"status --timeout ", ""},
-		"flags of status":                      {"status --r", "--ready-only --request-timeout"},
-		"flags of another command":             {"pause --r", "--request-timeout"},
-		"a node":                               {"nodes ", "edge1 edge2"},
-		"a second node":                        {"nodes edge1 ", ""},
-		"a node that can be released":          {"release ", "edge2"},
-		"flags of nodes":                       {"nodes --o", "--output"},
-		"flags before the command":             {"--w", "--watch"},
-		"a kubeconfig that is not there":       {"--kubeconfig /nowhere status ", ""},
-		"a context without a kubeconfig":       {"--kubeconfig /nowhere --context ", ""},
-		"behind a command that does not exist": {"stop ", ""},
+		"nothing yet":                         {"", "status pause resume nodes release completion help"},
+		"the beginning of a command":          {"pa", "pause"},
+		"a DaemonSet":                         {"status ", "ds/log ds/typo ds/web sts/db"},
+		"the beginning of a DaemonSet":        {"status ds/w", "ds/web"},
+		"a StatefulSet":                       {"status sts/", "sts/db"},
+		"a StatefulSet in two words":          {"status statefulset ", "db"},
+		"a StatefulSet cannot be paused":      {"pause sts/", ""},
+		"a DaemonSet by another kind":         {"status daemonset.apps/w", "daemonset.apps/web"},
+		"a DaemonSet that can be paused":      {"pause ", "ds/web"},
+		"a DaemonSet in two words":            {"resume ds ", "web"},
+		"another kind":                        {"status deploy/", ""},
+		"another kind in two words":           {"status deploy ", ""},
+		"a second DaemonSet":                  {"status ds web ", ""},
+		"a DaemonSet of a namespace":          {"-n shop status ", "ds/till"},
+		"a DaemonSet of a namespace behind =": {"status --namespace=shop ", "ds/till"},
+		"a DaemonSet of a context":            {"status --context prod-shop ", "ds/till"},
+		"a namespace":                         {"status -n ", "default shop"},
+		"a namespace behind =":                {"status --namespace=s", "--namespace=shop"},
+		"a context behind =":                  {"status --context=prod-", "--context=prod-shop"},
+		"a cluster":                           {"--cluster ", "edge"},
+		"a user":                              {"--user ", "admin"},
+		"a form of output behind =":           {"status -o=", "-o=json"},
+		"a file":                              {"--kubeconfig completion_t", "completion_test.go"},
+		"a duration":                          {"status --timeout ", ""},
+		"flags of status":                     {"status --r", "--ready-only --request-timeout"},
+		"flags of another command":            {"pause --r", "--request-timeout"},
+		"a node":                              {"nodes ", "edge1 edge2"},
+		"a second node":                       {"nodes edge1 ", ""},
+		"a node that can be released":         {"release ", "edge2"},
+		"flags of nodes":                      {"nodes --o", "--output"},
+		"flags before the command":            {"--w", "--watch"},
+		"a kubeconfig that is not there":      {"--kubeconfig /nowhere status ", ""},
+		"a context without a kubeconfig":      {"--kubeconfig /nowhere --context ", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			run(t.Context(), "kubectl-edgehub", append([]string{completion.Verb}, strings.Split(tt.words, " ")...), streams{&out, &out})
+			run(t.Context(), "kubectl-edgehub", append([]string{cli.Verb}, strings.Split(tt.words, " ")...), &out, &out)
 			if got := strings.Join(strings.Fields(out.String()), " "); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
 	}
 	var out bytes.Buffer
-	if run(t.Context(), kubectlCompleter, []string{"status", "ds/w"}, streams{&out, &out}); out.String() != "ds/web\n:4\n" {
+	if run(t.Context(), kubectlCompleter, []string{"status", "ds/w"}, &out, &out); out.String() != "ds/web\n:4\n" {
 		t.Errorf("to kubectl: got %q", out.String())
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/version"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 )
 
 // connection describes how to reach the cluster, by kubectl's own flags and KUBECONFIG.
@@ -44,7 +44,7 @@ func (c *connection) open() (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
-	config.UserAgent = name + "/" + version.Get().Version
+	config.UserAgent = name + "/" + cli.Version()
 	config.QPS = -1 // a handful of requests, and one person who waits for them
 	config.WarningHandler = rest.NoWarnings{}
 	clock := &serverClock{}

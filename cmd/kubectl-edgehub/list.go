@@ -7,45 +7,46 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/progress"
 	"github.com/edgehub-io/edgehub/controller/workload"
 )
 
 // statusOfAll prints a line for each workload that opted in, of the namespace or of all. Its exit
 // code is the highest of theirs.
-func statusOfAll(ctx context.Context, c *cluster, o *options, s streams) (progress.ExitCode, error) {
-	if o.all {
-		c.namespace = metav1.NamespaceAll
+func (c *call) statusOfAll(ctx context.Context, to *cluster) error {
+	if c.all {
+		to.namespace = metav1.NamespaceAll
 	}
-	workloads, err := optedIn(ctx, c)
+	workloads, err := optedIn(ctx, to)
 	if err != nil {
-		return progress.ExitFailed, err
+		return err
 	}
-	if len(workloads) == 0 && o.output == "" {
+	if len(workloads) == 0 && c.output == "" {
 		where := "any namespace"
-		if !o.all {
-			where = "namespace " + c.namespace
+		if !c.all {
+			where = "namespace " + to.namespace
 		}
-		fmt.Fprintf(s.err, "no DaemonSet or StatefulSet in %s has opted into an update strategy of edgehub\n", where)
-		return progress.ExitDone, nil
+		fmt.Fprintf(c.err, "no DaemonSet or StatefulSet in %s has opted into an update strategy of edgehub\n", where)
+		return nil
 	}
-	reports, err := evaluateAll(ctx, c, workloads)
+	reports, err := evaluateAll(ctx, to, workloads)
 	if err != nil {
-		return progress.ExitFailed, err
+		return err
 	}
-	if o.output == "" {
-		fmt.Fprint(s.out, progress.Table(reports))
+	if c.output == "" {
+		fmt.Fprint(c.out, progress.Table(reports))
 	} else {
-		err = progress.PrintJSON(s.out, reports)
+		err = cli.PrintJSON(c.out, map[string]any{"items": reports})
 	}
 	if err != nil {
-		return progress.ExitFailed, err
+		return err
 	}
-	code := progress.ExitDone
+	code := cli.Done
 	for _, r := range reports {
 		code = max(code, r.State.ExitCode())
 	}
-	return code, nil
+	return cli.Exit(code)
 }
 
 // optedIn returns the workloads that asked for a strategy, even if in vain: the DaemonSets first.
@@ -57,7 +58,7 @@ func optedIn(ctx context.Context, c *cluster) ([]workload.Object, error) {
 			return nil, err
 		}
 		for _, w := range all {
-			if isFor("status", w) {
+			if isManaged(w) {
 				out = append(out, w)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/progress"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/workload"
@@ -60,35 +61,33 @@ func say(w workload.Object, reason string, groups ...rollout.Group) {
 	w.GetAnnotations()[api.ReportAnnotation] = r.Encode()
 }
 
-func listAll(t *testing.T, o options, namespace string, objects ...runtime.Object) (code progress.ExitCode, out, errs string) {
+func listAll(t *testing.T, c call, namespace string, objects ...runtime.Object) (code int, out, errs string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	c := &cluster{client: fake.NewClientset(objects...), namespace: namespace, clock: &serverClock{}}
-	code, err := statusOfAll(t.Context(), c, &o, streams{&stdout, &stderr})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c.out, c.err = &stdout, &stderr
+	to := &cluster{client: fake.NewClientset(objects...), namespace: namespace, clock: &serverClock{}}
+	code = cli.Finish(&stderr, "error", c.statusOfAll(t.Context(), to))
 	return code, stdout.String(), stderr.String()
 }
 
 func TestStatusOfAllNamespaces(t *testing.T) {
-	code, out, errs := listAll(t, options{all: true}, "shop", twoNamespaces()...)
+	code, out, errs := listAll(t, call{all: true}, "shop", twoNamespaces()...)
 	want := strings.TrimPrefix(`
 NAMESPACE   NAME     STATE      UPDATED   UNAVAILABLE   OWNERS
 shop        ds/log   complete   1/1       0             -
 bank        sts/db   complete   1/1       0             -
 `, "\n")
-	if code != progress.ExitDone || out != want || errs != "" {
+	if code != cli.Done || out != want || errs != "" {
 		t.Errorf("got exit code %d and\n%s%s\nwant\n%s", code, out, errs, want)
 	}
 }
 
 func TestStatusOfANamespace(t *testing.T) {
-	if _, out, _ := listAll(t, options{}, "bank", twoNamespaces()...); strings.Contains(out, "shop") || !strings.Contains(out, "sts/db") {
+	if _, out, _ := listAll(t, call{}, "bank", twoNamespaces()...); strings.Contains(out, "shop") || !strings.Contains(out, "sts/db") {
 		t.Errorf("got\n%s\nwant those of the namespace bank", out)
 	}
-	code, out, errs := listAll(t, options{}, "default", twoNamespaces()...)
-	if want := "no DaemonSet or StatefulSet in namespace default has opted into an update strategy of edgehub\n"; code != progress.ExitDone || out != "" || errs != want {
+	code, out, errs := listAll(t, call{}, "default", twoNamespaces()...)
+	if want := "no DaemonSet or StatefulSet in namespace default has opted into an update strategy of edgehub\n"; code != cli.Done || out != "" || errs != want {
 		t.Errorf("got exit code %d, %q and %q; want %q on stderr", code, out, errs, want)
 	}
 }
@@ -97,7 +96,7 @@ func TestStatusOfANamespace(t *testing.T) {
 func TestStatusOfAllShowsWhatIsWrong(t *testing.T) {
 	typo := managed("typo", "Adv")
 	typo.Namespace, typo.Spec.Selector = "shop", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "typo"}}
-	code, out, _ := listAll(t, options{all: true}, "", append(twoNamespaces(), &typo)...)
+	code, out, _ := listAll(t, call{all: true}, "", append(twoNamespaces(), &typo)...)
 	if code != progress.ExitHeldUp || !strings.Contains(out, "\nds/typo in shop: annotation apps.openyurt.io/update-strategy is \"Adv\"") {
 		t.Errorf("got exit code %d and\n%s\nwant what is wrong with ds/typo", code, out)
 	}
@@ -111,7 +110,7 @@ func TestStatusOfAllWarnsOnceOfTheController(t *testing.T) {
 			w.SetGeneration(2) // which no controller has seen
 		}
 	}
-	code, out, _ := listAll(t, options{all: true}, "", objects...)
+	code, out, _ := listAll(t, call{all: true}, "", objects...)
 	if code != progress.ExitUnderWay || strings.Count(out, "warning: the controller seems not to run") != 1 || strings.Count(out, "updating") != 2 {
 		t.Errorf("got exit code %d and\n%s", code, out)
 	}
@@ -119,7 +118,7 @@ func TestStatusOfAllWarnsOnceOfTheController(t *testing.T) {
 
 func TestStatusOfAllAsJSON(t *testing.T) {
 	for namespace, want := range map[string]int{"shop": 1, "default": 0} {
-		_, out, _ := listAll(t, options{output: "json"}, namespace, twoNamespaces()...)
+		_, out, _ := listAll(t, call{output: "json"}, namespace, twoNamespaces()...)
 		var got struct{ Items []progress.Report }
 		if err := json.Unmarshal([]byte(out), &got); err != nil || len(got.Items) != want || !strings.Contains(out, `"items": [`) {
 			t.Errorf("%s: got %v and %s, want %d reports", namespace, err, out, want)

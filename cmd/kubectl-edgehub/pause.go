@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/progress"
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
@@ -16,52 +18,52 @@ import (
 )
 
 // pause stops a rollout by its annotation.
-func pause(ctx context.Context, c *cluster, name string, _ *options, s streams) (progress.ExitCode, error) {
+func pause(ctx context.Context, c *cluster, name string, out io.Writer) error {
 	ds, options, err := pausable(ctx, c, name)
 	if err != nil {
-		return progress.ExitFailed, err
+		return err
 	}
 	if options.Paused {
-		fmt.Fprintf(s.out, "daemonset.apps/%s is paused already\n", name)
-		return progress.ExitDone, nil
+		fmt.Fprintf(out, "daemonset.apps/%s is paused already\n", name)
+		return nil
 	}
 	if err := annotate(ctx, c, ds, api.PausedAnnotation, "true"); err != nil {
-		return progress.ExitFailed, err
+		return err
 	}
-	fmt.Fprintf(s.out, "daemonset.apps/%s paused: no further pod is deleted; those that are being replaced come up again\n", name)
-	return progress.ExitDone, nil
+	fmt.Fprintf(out, "daemonset.apps/%s paused: no further pod is deleted; those that are being replaced come up again\n", name)
+	return nil
 }
 
 // resume ends a pause, or else closes an open circuit breaker. Not both at once: whoever ends a
 // pause may not know of the breaker.
-func resume(ctx context.Context, c *cluster, name string, _ *options, s streams) (progress.ExitCode, error) {
+func resume(ctx context.Context, c *cluster, name string, out io.Writer) error {
 	ds, options, err := pausable(ctx, c, name)
 	if err != nil {
-		return progress.ExitFailed, err
+		return err
 	}
 	revision := rollout.HaltedRevision(ds)
 	isHalted := revision != "" && revision != options.Continue
 	switch {
 	case ds.Annotations[api.PausedAnnotation] != "":
 		if err := annotate(ctx, c, ds, api.PausedAnnotation, nil); err != nil {
-			return progress.ExitFailed, err
+			return err
 		}
-		fmt.Fprintf(s.out, "daemonset.apps/%s resumed\n", name)
+		fmt.Fprintf(out, "daemonset.apps/%s resumed\n", name)
 		if isHalted {
-			fmt.Fprintf(s.out, "but its circuit breaker holds it still: %s\nTo go on all the same, resume it once more.\n",
+			fmt.Fprintf(out, "but its circuit breaker holds it still: %s\nTo go on all the same, resume it once more.\n",
 				daemonset.Condition(ds, api.HaltedCondition).Message)
-			return progress.ExitHeldUp, nil
+			return cli.Exit(progress.ExitHeldUp)
 		}
 	case isHalted:
 		if err := annotate(ctx, c, ds, api.ContinueAnnotation, revision); err != nil {
-			return progress.ExitFailed, err
+			return err
 		}
-		fmt.Fprintf(s.out, "daemonset.apps/%s resumed: it goes on with revision %s, past the circuit breaker. It was halted because: %s\n",
+		fmt.Fprintf(out, "daemonset.apps/%s resumed: it goes on with revision %s, past the circuit breaker. It was halted because: %s\n",
 			name, revision, daemonset.Condition(ds, api.HaltedCondition).Message)
 	default:
-		fmt.Fprintf(s.out, "daemonset.apps/%s is neither paused nor halted\n", name)
+		fmt.Fprintf(out, "daemonset.apps/%s is neither paused nor halted\n", name)
 	}
-	return progress.ExitDone, nil
+	return nil
 }
 
 // pausable reads a DaemonSet and checks that its rollout can be paused or resumed. Wrong options

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/progress"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
@@ -29,26 +31,26 @@ func TestPauseAndResume(t *testing.T) {
 		}
 	}
 	tests := map[string]struct {
-		do       func(context.Context, *cluster, string, *options, streams) (progress.ExitCode, error)
+		do       func(context.Context, *cluster, string, io.Writer) error
 		change   []func(*appsv1.DaemonSet)
-		code     progress.ExitCode
+		code     int
 		says     string // on stdout, or in the error
 		pause    string // afterwards, as the annotations have it
 		revision string
 	}{
-		"a pause":                        {pause, nil, progress.ExitDone, "daemonset.apps/web paused: ", "true", ""},
-		"a second pause":                 {pause, []func(*appsv1.DaemonSet){annotated(paused, "true")}, progress.ExitDone, "is paused already", "true", ""},
-		"a pause despite wrong options":  {pause, []func(*appsv1.DaemonSet){annotated(api.MaxUnavailableAnnotation, "abc")}, progress.ExitDone, "paused", "true", ""},
-		"a resume":                       {resume, []func(*appsv1.DaemonSet){annotated(paused, "true")}, progress.ExitDone, "daemonset.apps/web resumed\n", "", ""},
-		"nothing to resume":              {resume, nil, progress.ExitDone, "neither paused nor halted", "", ""},
+		"a pause":                        {pause, nil, cli.Done, "daemonset.apps/web paused: ", "true", ""},
+		"a second pause":                 {pause, []func(*appsv1.DaemonSet){annotated(paused, "true")}, cli.Done, "is paused already", "true", ""},
+		"a pause despite wrong options":  {pause, []func(*appsv1.DaemonSet){annotated(api.MaxUnavailableAnnotation, "abc")}, cli.Done, "paused", "true", ""},
+		"a resume":                       {resume, []func(*appsv1.DaemonSet){annotated(paused, "true")}, cli.Done, "daemonset.apps/web resumed\n", "", ""},
+		"nothing to resume":              {resume, nil, cli.Done, "neither paused nor halted", "", ""},
 		"of a paused rollout that halts": {resume, []func(*appsv1.DaemonSet){annotated(paused, "true"), halt}, progress.ExitHeldUp, "its circuit breaker holds it still: controllerrevision new: 2 of the 2", "", ""},
-		"past the circuit breaker":       {resume, []func(*appsv1.DaemonSet){halt}, progress.ExitDone, "it goes on with revision new, past the circuit breaker", "", "new"},
-		"past the breaker of another revision": {resume, []func(*appsv1.DaemonSet){halt, annotated(going, "old")}, progress.ExitDone,
+		"past the circuit breaker":       {resume, []func(*appsv1.DaemonSet){halt}, cli.Done, "it goes on with revision new, past the circuit breaker", "", "new"},
+		"past the breaker of another revision": {resume, []func(*appsv1.DaemonSet){halt, annotated(going, "old")}, cli.Done,
 			"it goes on with revision new", "", "new"},
-		"past the circuit breaker already": {resume, []func(*appsv1.DaemonSet){halt, annotated(going, "new")}, progress.ExitDone, "neither paused nor halted", "", "new"},
-		"OTA":                              {pause, []func(*appsv1.DaemonSet){annotated(api.StrategyAnnotation, "OTA")}, progress.ExitFailed, "asks for OTA: the owners of the nodes decide", "", ""},
-		"a strategy that is none":          {resume, []func(*appsv1.DaemonSet){annotated(api.StrategyAnnotation, "x")}, progress.ExitFailed, `is "x"`, "", ""},
-		"no strategy":                      {pause, []func(*appsv1.DaemonSet){func(ds *appsv1.DaemonSet) { ds.Annotations = nil }}, progress.ExitFailed, "has not opted into", "", ""},
+		"past the circuit breaker already": {resume, []func(*appsv1.DaemonSet){halt, annotated(going, "new")}, cli.Done, "neither paused nor halted", "", "new"},
+		"OTA":                              {pause, []func(*appsv1.DaemonSet){annotated(api.StrategyAnnotation, "OTA")}, cli.Failed, "asks for OTA: the owners of the nodes decide", "", ""},
+		"a strategy that is none":          {resume, []func(*appsv1.DaemonSet){annotated(api.StrategyAnnotation, "x")}, cli.Failed, `is "x"`, "", ""},
+		"no strategy":                      {pause, []func(*appsv1.DaemonSet){func(ds *appsv1.DaemonSet) { ds.Annotations = nil }}, cli.Failed, "has not opted into", "", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -58,10 +60,7 @@ func TestPauseAndResume(t *testing.T) {
 			}
 			c := &cluster{client: fake.NewClientset(ds), namespace: "shop"}
 			var out bytes.Buffer
-			code, err := tt.do(t.Context(), c, "web", &options{}, streams{&out, &out})
-			if err != nil {
-				out.WriteString(err.Error())
-			}
+			code := cli.Finish(&out, "error", tt.do(t.Context(), c, "web", &out))
 			if code != tt.code || !strings.Contains(out.String(), tt.says) {
 				t.Errorf("got exit code %d and %q; want %d and %q", code, out.String(), tt.code, tt.says)
 			}

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/progress"
 	"github.com/edgehub-io/edgehub/controller/workload"
 )
@@ -23,55 +24,56 @@ const (
 // errTimeout is the cause when --timeout has passed.
 var errTimeout = errors.New("timed out")
 
-// runStatus shows the status of the workload that words name, or of all.
-func runStatus(ctx context.Context, words []string, o *options, s streams) (progress.ExitCode, error) {
-	var (
-		n   named
-		err error
-	)
-	switch all := len(words) == 0; {
-	case !all && o.all:
-		err = errors.New("--all-namespaces is for a status without a name")
-	case all && (o.watch || o.nodes):
-		err = errors.New("--watch and --nodes are about one DaemonSet or StatefulSet: name it, as ds/NAME or sts/NAME")
-	case !all:
-		n, err = parseName(words)
+// status shows the status of the workload that words name, or of all.
+func (c *call) status(ctx context.Context, words []string) error {
+	all := len(words) == 0
+	switch err := c.check(); {
+	case err != nil:
+		return cli.WrongUse("%w", err)
+	case !all && c.all:
+		return cli.WrongUse("--all-namespaces is for a status without a name")
+	case all && (c.watch || c.nodes):
+		return cli.WrongUse("--watch and --nodes are about one DaemonSet or StatefulSet: name it, as ds/NAME or sts/NAME")
 	}
+	var n named
+	if !all {
+		var err error
+		if n, err = parseName(words); err != nil {
+			return err
+		}
+	}
+	to, err := c.open()
 	if err != nil {
-		return progress.ExitFailed, seeHelp(err, "status")
+		return err
 	}
-	c, err := o.open()
-	if err != nil {
-		return progress.ExitFailed, err
+	if all {
+		return c.statusOfAll(ctx, to)
 	}
-	if n == (named{}) {
-		return statusOfAll(ctx, c, o, s)
-	}
-	return statusOf(ctx, c, n, o, s)
+	return c.statusOf(ctx, to, n)
 }
 
 // statusOf shows one report, or with --watch one after the other until all is done.
-func statusOf(ctx context.Context, c *cluster, n named, o *options, s streams) (progress.ExitCode, error) {
-	if o.timeout > 0 {
+func (c *call) statusOf(ctx context.Context, to *cluster, n named) error {
+	if c.timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("%w after %v", errTimeout, o.timeout))
+		ctx, cancel = context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("%w after %v", errTimeout, c.timeout))
 		defer cancel()
 	}
-	src, err := follow(ctx, c, n)
+	src, err := follow(ctx, to, n)
 	if err != nil {
-		return progress.ExitFailed, err
+		return err
 	}
 	defer src.close()
-	w := &watcher{source: src, cluster: c, lease: leaseCheck{c: c}, show: progress.NewView(s.out, progress.ViewOptions{JSON: o.output != "", Watch: o.watch, Nodes: o.nodes})}
-	if !o.watch {
-		r, err := w.look(ctx)
-		if err != nil {
-			return progress.ExitFailed, err
-		}
-		w.show(r)
-		return r.State.ExitCode(), nil
+	w := &watcher{source: src, cluster: to, lease: leaseCheck{c: to}, show: progress.NewView(c.out, progress.ViewOptions{JSON: c.output != "", Watch: c.watch, Nodes: c.nodes})}
+	if c.watch {
+		return w.watch(ctx, c.ready)
 	}
-	return w.watch(ctx, o.ready)
+	r, err := w.look(ctx)
+	if err != nil {
+		return err
+	}
+	w.show(r)
+	return cli.Exit(r.State.ExitCode())
 }
 
 // watcher looks at a source again and again.
@@ -106,18 +108,18 @@ func evaluate(ctx context.Context, c *cluster, lease *leaseCheck, o workload.Obj
 
 // watch returns when there is nothing left to wait for, or ctx is done. It waits through a
 // pause and a halt, which others may end, but not for somebody to correct annotations.
-func (w *watcher) watch(ctx context.Context, readyOnly bool) (progress.ExitCode, error) {
+func (w *watcher) watch(ctx context.Context, readyOnly bool) error {
 	for {
 		r, err := w.look(ctx)
 		if err != nil {
-			return progress.ExitFailed, err
+			return err
 		}
 		w.show(r)
-		if code := r.State.ExitCode(); code == progress.ExitDone || r.State == progress.Invalid {
-			return code, nil
+		if code := r.State.ExitCode(); code == cli.Done || r.State == progress.Invalid {
+			return cli.Exit(code)
 		}
 		if readyOnly && r.OnlyNotReadyLeft() {
-			return progress.ExitDone, nil
+			return nil
 		}
 		if err := w.pause(ctx); err != nil {
 			return ended(ctx, r, err)
@@ -126,14 +128,14 @@ func (w *watcher) watch(ctx context.Context, readyOnly bool) (progress.ExitCode,
 }
 
 // ended returns the result of a watch that err stops before all is done, after the report r.
-func ended(ctx context.Context, r *progress.Report, err error) (progress.ExitCode, error) {
+func ended(ctx context.Context, r *progress.Report, err error) error {
 	switch {
 	case errors.Is(err, errTimeout):
-		return r.State.ExitCode(), fmt.Errorf("%w: %s", err, r.Message)
+		return cli.Errorf(r.State.ExitCode(), "%w: %s", err, r.Message)
 	case ctx.Err() == nil:
-		return progress.ExitFailed, err
+		return err
 	}
-	return r.State.ExitCode(), nil // the person who watched had enough
+	return cli.Exit(r.State.ExitCode()) // the person who watched had enough
 }
 
 // pause returns when it is time to look again.

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/progress"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/workload"
@@ -40,10 +41,10 @@ func TestHowAWatchEnds(t *testing.T) {
 		change    func(*appsv1.DaemonSet)
 		timeout   time.Duration
 		meanwhile func(stop func(), client *fake.Clientset) error
-		code      progress.ExitCode
+		code      int
 		out, err  string // the beginning of the last line, and words
 	}{
-		"with its rollout": {nil, none, says(rollout.ReasonComplete, rollout.Updated), progress.ExitDone, "complete: so many nodes updated", ""},
+		"with its rollout": {nil, none, says(rollout.ReasonComplete, rollout.Updated), cli.Done, "complete: so many nodes updated", ""},
 		"with its timeout": {nil, 3 * time.Second, nil, progress.ExitUnderWay, "updating: so many nodes updated", "timed out after 3s: so many nodes updated"},
 		"with its timeout, during a pause": {func(ds *appsv1.DaemonSet) { say(ds, rollout.ReasonPaused) }, 3 * time.Second, nil,
 			progress.ExitHeldUp, "paused: ", "timed out after 3s"},
@@ -55,11 +56,11 @@ func TestHowAWatchEnds(t *testing.T) {
 		}, progress.ExitUnderWay, "updating: ", ""},
 		"with its DaemonSet": {nil, none, func(_ func(), client *fake.Clientset) error {
 			return client.Tracker().Delete(appsv1.SchemeGroupVersion.WithResource("daemonsets"), "shop", "web")
-		}, progress.ExitFailed, "updating: ", "daemonset shop/web has been deleted"},
-		"when only nodes that are not Ready are left": {nil, none, says(rollout.ReasonWaiting, rollout.WaitingNotReady), progress.ExitDone, "waiting: so many nodes updated", ""},
+		}, cli.Failed, "updating: ", "daemonset shop/web has been deleted"},
+		"when only nodes that are not Ready are left": {nil, none, says(rollout.ReasonWaiting, rollout.WaitingNotReady), cli.Done, "waiting: so many nodes updated", ""},
 		"at once, if the annotations are wrong": {func(ds *appsv1.DaemonSet) { ds.Annotations[api.MaxUnavailableAnnotation] = "abc" }, none, nil,
 			progress.ExitHeldUp, "invalid: ", ""},
-		"at once, without a strategy": {func(ds *appsv1.DaemonSet) { ds.Annotations = nil }, none, nil, progress.ExitFailed, "", "has not opted into an update strategy"},
+		"at once, without a strategy": {func(ds *appsv1.DaemonSet) { ds.Annotations = nil }, none, nil, cli.Failed, "", "has not opted into an update strategy"},
 	}
 	for name, tt := range tests {
 		for _, output := range []string{"", "json"} {
@@ -79,11 +80,12 @@ func TestHowAWatchEnds(t *testing.T) {
 							}
 						})
 					}
-					var out bytes.Buffer
-					c := &cluster{client: client, namespace: "shop", clock: &serverClock{}}
-					code, err := statusOf(ctx, c, named{workload.DaemonSet, "web"}, &options{watch: true, ready: true, timeout: tt.timeout, output: output}, streams{&out, &out})
-					if code != tt.code || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
-						t.Errorf("got exit code %d and %v; want %d and %q", code, err, tt.code, tt.err)
+					var out, errs bytes.Buffer
+					to := &cluster{client: client, namespace: "shop", clock: &serverClock{}}
+					c := &call{watch: true, ready: true, timeout: tt.timeout, output: output, out: &out, err: &errs}
+					code := cli.Finish(&errs, "error", c.statusOf(ctx, to, named{workload.DaemonSet, "web"}))
+					if code != tt.code || (errs.Len() == 0) != (tt.err == "") || !strings.Contains(errs.String(), tt.err) {
+						t.Errorf("got exit code %d and %q; want %d and %q", code, errs.String(), tt.code, tt.err)
 					}
 					lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 					last := lines[len(lines)-1]

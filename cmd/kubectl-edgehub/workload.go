@@ -1,11 +1,10 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/controller/workload"
 )
 
@@ -44,20 +43,20 @@ func parseName(words []string) (named, error) {
 	var kind, name string
 	switch len(words) {
 	case 0:
-		return named{}, errors.New("nothing is named: " + want)
+		return named{}, cli.WrongUse("nothing is named: %s", want)
 	case 1:
 		var ok bool
 		if kind, name, ok = strings.Cut(words[0], "/"); !ok {
-			return named{}, fmt.Errorf("%q: %s", words[0], want)
+			return named{}, cli.WrongUse("%q: %s", words[0], want)
 		}
 	case 2:
 		kind, name = words[0], words[1]
 	default:
-		return named{}, fmt.Errorf("%q: %s", strings.Join(words, " "), want)
+		return named{}, cli.WrongUse("%q: %s", strings.Join(words, " "), want)
 	}
 	n := named{kindOf(kind), name}
 	if n.kind == "" || name == "" || strings.Contains(name, "/") {
-		return named{}, fmt.Errorf("%q: %s", strings.Join(words, " "), want)
+		return named{}, cli.WrongUse("%q: %s", strings.Join(words, " "), want)
 	}
 	return n, nil
 }

@@ -50,10 +50,14 @@ type Node struct {
 	failing   bool // the last reload failed, and was logged
 }
 
-// New returns a Node for id, the identity that source has loaded and upstream uses. The metrics
-// are registered on r.
-func New(source *Source, id *kubeconfig.Identity, upstream *upstream.Upstream, r prometheus.Registerer, log *slog.Logger) (*Node, error) {
-	n := &Node{source: source, upstream: upstream, log: log, server: id.Server, expiry: prometheus.NewGauge(prometheus.GaugeOpts{
+// New returns a Node for id, the identity that source has loaded and upstream uses. With --bootstrap-file it obtains
+// a certificate for the hub: hub sends the requests for that through the hub itself. The metrics are registered on r.
+func New(source *Source, id *kubeconfig.Identity, upstream *upstream.Upstream, hub *rest.Config, r prometheus.Registerer, log *slog.Logger) (*Node, error) {
+	enrollment, err := source.enroll(upstream, hub, r, log)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{source: source, upstream: upstream, enrollment: enrollment, log: log, server: id.Server, expiry: prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "edgehub_client_certificate_expiration_timestamp_seconds",
 		Help: "When the node's client certificate expires, as Unix time; 0 if the node has none.",
 	})}
@@ -66,30 +70,11 @@ func New(source *Source, id *kubeconfig.Identity, upstream *upstream.Upstream, r
 	return n, nil
 }
 
-// Enroll prepares to request a certificate for the hub, if --bootstrap-file is given. hub sends
-// requests through the hub itself. It must be called before Run, Missing and Refused.
-func (n *Node) Enroll(hub *rest.Config, r prometheus.Registerer) (err error) {
-	if n.source.own == nil {
-		return nil
-	}
-	n.enrollment, err = enroll.New(n.source.own, enroll.Options{
-		NodeName:      n.source.config.NodeName,
-		BootstrapFile: n.source.config.BootstrapFile,
-		ReadBootstrap: n.source.readBootstrap,
-		Hub:           hub,
-		Cloud:         n.upstream,
-		Changed:       n.Reload,
-		Registerer:    r,
-		Logger:        n.log,
-	})
-	return err
-}
-
-// Run reloads the credentials, and renews the hub's certificate after Enroll, until ctx ends.
+// Run reloads the credentials, and renews the hub's certificate, until ctx ends.
 func (n *Node) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if n.enrollment != nil {
-		g.Go(func() error { return n.enrollment.Run(ctx) })
+		g.Go(func() error { return n.enrollment.Run(ctx, n.Reload) })
 	}
 	g.Go(func() error { n.follow(ctx); return nil })
 	return g.Wait()

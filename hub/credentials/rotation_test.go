@@ -77,7 +77,7 @@ func TestARotatedCertificateIsTakenUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer cloud.Close()
-		n, err := New(source, id, cloud, registry, log)
+		n, err := New(source, id, cloud, nil, registry, log)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"log/slog"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/edgehub-io/edgehub/hub/config"
@@ -33,6 +35,17 @@ func Open(c *config.Config, log *slog.Logger) (*Source, error) {
 		return nil, fmt.Errorf("--root-dir %s: %w", c.RootDir, err)
 	}
 	return &Source{config: c, own: own}, nil
+}
+
+// enroll returns what obtains the hub's certificate, or nil without --bootstrap-file.
+func (s *Source) enroll(cloud *upstream.Upstream, hub *rest.Config, r prometheus.Registerer, log *slog.Logger) (*enroll.Enrollment, error) {
+	if s.own == nil {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	return enroll.New(s.own, enroll.Options{
+		NodeName: s.config.NodeName, BootstrapFile: s.config.BootstrapFile, ReadBootstrap: s.readBootstrap,
+		Hub: hub, Cloud: cloud, Registerer: r, Logger: log,
+	})
 }
 
 // Load reads the node's identity. Its error names the flag.

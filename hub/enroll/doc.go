@@ -26,6 +26,14 @@
 // It may be removed once there is a certificate; it is needed again if the certificate
 // expires during an outage.
 //
+// # Why not client-go's util/certificate
+//
+// Its manager takes the node's clock for the cluster's: two days ahead it asks once a second, two days behind it lets the certificate
+// expire (TestANodeWithAWrongClock). Its key is in memory until there is a certificate, so that a restart, or an approver who takes longer
+// than a quarter of an hour, makes another request (TestAfterACrash, TestARequestThatWaitsForApproval). It has no way back to the bootstrap
+// file from a certificate that the apiserver refuses before it expires. And both it and util/certificate/csr take a clientset of all API
+// groups, which is 10 MB of binary.
+//
 // # Life cycle
 //
 // [Open] reads the files, [New] sends no requests, and [Enrollment.Run] sends them until its

@@ -34,9 +34,8 @@ type Options struct {
 	// refer to other files, is written beside the certificate.
 	ReadBootstrap func() (token string, cluster *clientcmdapi.Cluster, err error)
 	// Hub sends requests as the node, or as the user of the bearer token if there is one.
-	Hub     *rest.Config
-	Cloud   Cloud
-	Changed func() // called when there is a new certificate
+	Hub   *rest.Config
+	Cloud Cloud
 
 	Registerer prometheus.Registerer
 	Logger     *slog.Logger
@@ -119,11 +118,13 @@ func (e *Enrollment) setProblem(err error) {
 	e.problem = err
 }
 
-// Run renews the certificate whenever needed, until ctx ends. It returns nil.
-func (e *Enrollment) Run(ctx context.Context) error {
+// Run renews the certificate whenever needed, until ctx ends, and calls changed when there is a new one. It returns nil.
+func (e *Enrollment) Run(ctx context.Context, changed func()) error {
 	for ctx.Err() == nil {
 		e.untilNeeded(ctx)
-		e.renew(ctx)
+		if e.renew(ctx) {
+			changed()
+		}
 	}
 	return nil
 }
@@ -167,16 +168,15 @@ func isOpen(lost <-chan struct{}) bool {
 	}
 }
 
-// renew tries until there is a new certificate, or none is needed any longer.
-func (e *Enrollment) renew(ctx context.Context) {
+// renew tries until there is a new certificate, or none is needed any longer, and returns which.
+func (e *Enrollment) renew(ctx context.Context) bool {
 	for try := 0; ctx.Err() == nil && e.needed(ctx); try++ {
 		if e.Cloud.WaitUp(ctx) != nil {
-			return
+			return false
 		}
 		err := e.attempt(ctx)
 		if err == nil {
-			e.Changed()
-			return
+			return true
 		}
 		if ctx.Err() != nil || !isOpen(e.Cloud.Lost(ctx)) {
 			try = -1 // no pause when the cloud is back
@@ -186,6 +186,7 @@ func (e *Enrollment) renew(ctx context.Context) {
 		e.pause(ctx, try)
 	}
 	e.setProblem(nil)
+	return false
 }
 
 // failed counts a failed attempt, and logs its reason if that is new.

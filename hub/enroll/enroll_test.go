@@ -24,11 +24,17 @@ import (
 func isNode(ctx context.Context) bool { return authn.IdentityOf(ctx) == authn.Node }
 
 // run runs an Enrollment in a bubble until the test ends it.
-func run(t *testing.T, e *Enrollment) (stop func()) {
+func run(t *testing.T, e *Enrollment, changed ...func()) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- e.Run(ctx) }()
+	go func() {
+		done <- e.Run(ctx, func() {
+			for _, f := range changed {
+				f()
+			}
+		})
+	}()
 	return func() {
 		t.Helper()
 		cancel()
@@ -147,14 +153,13 @@ func TestARefusedCertificateIsReplacedByTheBootstrapFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCloud(t)
 		e, way := setUp(t, t.TempDir(), c, nil)
-		e.Changed = func() {
+		stop := run(t, e, func() {
 			select {
 			case <-way.refused:
 				way.refused = make(chan struct{})
 			default:
 			}
-		}
-		stop := run(t, e)
+		})
 		defer stop()
 		after(time.Second)
 		c.set(func() { c.refuses["self"] = true })

@@ -210,7 +210,7 @@ func setUp(t *testing.T, dir string, c *cloud, bootstrap func() (string, *client
 	}
 	e, err := New(s, Options{
 		NodeName: "n1", BootstrapFile: dir + "/bootstrap", ReadBootstrap: bootstrap,
-		Hub: &rest.Config{Host: "http://edgehub", Transport: c}, Cloud: way, Changed: func() {},
+		Hub: &rest.Config{Host: "http://edgehub", Transport: c}, Cloud: way,
 		Registerer: prometheus.NewRegistry(), Logger: log,
 	})
 	if err != nil {

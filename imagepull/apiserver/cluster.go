@@ -1,4 +1,4 @@
-// Package apiserver reads secrets, patches the status of pods and of the Node, and records Events.
+// Package apiserver reads secrets, sets conditions of the Node, and records Events.
 // Its requests go through the hub, so the cache answers them offline.
 package apiserver
 
@@ -43,15 +43,6 @@ func (c *Cluster) Secret(ctx context.Context, namespace, name string) (*corev1.S
 	s := &corev1.Secret{}
 	err := c.client.Get().Namespace(namespace).Resource("secrets").Name(name).MaxRetries(0).Do(ctx).Into(s)
 	return s, err
-}
-
-// PatchStatus applies a strategic merge patch to the status of a pod.
-func (c *Cluster) PatchStatus(ctx context.Context, pod types.NamespacedName, patch []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	return c.client.Patch(types.StrategicMergePatchType).
-		Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("status").
-		Body(patch).MaxRetries(0).Do(ctx).Error()
 }
 
 // SetNodeCondition sets a condition of the Node.

@@ -40,24 +40,11 @@ const (
 	maxApps = 250
 )
 
-// Options are the options of Open. The functions may be nil.
-type Options struct {
-	// Dir is the folder of the files. It is created if it does not exist. Required.
-	Dir string
-	// Retained reports whether an image is on the node and stays there. Nil means that none is known to.
-	Retained func(image string) bool
-	// Missing reports whether an image is certainly not on the node. Nil means that none is.
-	Missing func(image string) bool
-	// Changed is called when Images may return something else. It must not block.
-	Changed func()
-	// Logger is required.
-	Logger *slog.Logger
-}
-
 // History is safe for concurrent use.
 type History struct {
-	Options
-	files *podfiles.Folder[app]
+	log     *slog.Logger
+	files   *podfiles.Folder[app]
+	changed chan struct{} // Images may return something else; one message stands for any number of changes
 
 	disk sync.Mutex // held while apps are changed, so that files and memory agree
 	mu   sync.Mutex
@@ -95,26 +82,17 @@ type revision struct {
 	StartSeconds int `json:"startSeconds,omitempty"`
 }
 
-// Open reads the files. It starts nothing.
-func Open(o Options) (*History, error) {
-	files, apps, err := podfiles.Open[app](o.Dir, o.Logger)
+// Open reads the files in a folder, which is created if it does not exist. It starts nothing.
+func Open(dir string, log *slog.Logger) (*History, error) {
+	files, apps, err := podfiles.Open[app](dir, log)
 	if err != nil {
 		return nil, err
 	}
-	if o.Retained == nil {
-		o.Retained = func(string) bool { return false }
-	}
-	if o.Missing == nil {
-		o.Missing = func(string) bool { return false }
-	}
-	if o.Changed == nil {
-		o.Changed = func() {}
-	}
-	return &History{Options: o, files: files, apps: apps, unsaved: map[types.NamespacedName]bool{}}, nil
+	return &History{log: log, files: files, changed: make(chan struct{}, 1), apps: apps, unsaved: map[types.NamespacedName]bool{}}, nil
 }
 
-// Run forgets apps that have left the node, until ctx ends.
-func (h *History) Run(ctx context.Context) {
+// Run forgets apps that have left the node, until ctx ends. It calls changed when Images may return something else.
+func (h *History) Run(ctx context.Context, changed func()) {
 	tick := time.NewTicker(absenceStep)
 	defer tick.Stop()
 	for {
@@ -123,6 +101,8 @@ func (h *History) Run(ctx context.Context) {
 			return
 		case <-tick.C:
 			h.passAbsence()
+		case <-h.changed:
+			changed()
 		}
 	}
 }
@@ -151,7 +131,7 @@ func (h *History) Images() []string {
 	images := map[string]bool{}
 	for _, a := range h.all() {
 		for _, r := range a.Revisions {
-			for _, image := range r.images() {
+			for _, image := range ImagesOf(r.Target) {
 				if a.Retain {
 					images[image] = true
 				}
@@ -161,8 +141,9 @@ func (h *History) Images() []string {
 	return slices.Sorted(maps.Keys(images))
 }
 
-// Of returns the revisions that a pod's app has run on this node, the pod's own first.
-func (h *History) Of(pod *corev1.Pod) api.History {
+// Of returns the revisions that a pod's app has run on this node, the pod's own first. retained reports whether an
+// image is on the node and stays there.
+func (h *History) Of(pod *corev1.Pod, retained func(image string) bool) api.History {
 	current := current(pod)
 	all := h.revisions(pod)
 	own := slices.IndexFunc(all, func(r revision) bool { return r.Revision == current.Revision })
@@ -172,13 +153,13 @@ func (h *History) Of(pod *corev1.Pod) api.History {
 	}
 	list := api.History{Items: []api.Revision{}}
 	for _, r := range slices.Insert(all, 0, current) {
-		images, blocked := r.images(), ""
+		images, blocked := ImagesOf(r.Target), ""
 		if r.Revision != current.Revision {
 			blocked = api.NoWayBack(pod, r.Revision)
 		}
 		list.Items = append(list.Items, api.Revision{
 			Revision: r.Revision, Since: r.Since, Current: r.Revision == current.Revision, Images: images,
-			Retained: !slices.ContainsFunc(images, func(i string) bool { return !h.Retained(i) }), Blocked: blocked,
+			Retained: !slices.ContainsFunc(images, func(i string) bool { return !retained(i) }), Blocked: blocked,
 		})
 	}
 	return list
@@ -195,11 +176,6 @@ func (h *History) Previous(pod *corev1.Pod, hash string) (api.Target, bool) {
 		return r.Target, true
 	}
 	return api.Target{}, false
-}
-
-// Missing returns those images of a target that are certainly not on the node, each once.
-func (h *History) Missing(t api.Target) []string {
-	return slices.DeleteFunc(revision{Target: t}.images(), func(i string) bool { return !h.Options.Missing(i) })
 }
 
 // revisions returns a copy of what is known of a pod's app.
@@ -258,10 +234,10 @@ func (h *History) StartSeconds(pod *corev1.Pod) int {
 	return 0
 }
 
-// images returns the images of all containers, each once, in the order of the pod's containers.
-func (r revision) images() []string {
+// ImagesOf returns the images of all containers, each once, in the order of the pod's containers.
+func ImagesOf(t api.Target) []string {
 	var images []string
-	for _, i := range slices.Concat(r.InitContainers, r.Containers) {
+	for _, i := range slices.Concat(t.InitContainers, t.Containers) {
 		if !slices.Contains(images, i.Image) {
 			images = append(images, i.Image)
 		}
@@ -294,7 +270,7 @@ func (h *History) put(key types.NamespacedName, a app) {
 	h.mu.Unlock()
 	err := h.files.Put(key, a)
 	if err != nil && !h.unsaved[key] {
-		h.Logger.Error("the history of an app cannot be written; it is tried again", "app", key.String(), "err", err)
+		h.log.Error("the history of an app cannot be written; it is tried again", "app", key.String(), "err", err)
 	}
 	h.unsaved[key] = err != nil
 }
@@ -306,9 +282,16 @@ func (h *History) forget(key types.NamespacedName) {
 	h.mu.Unlock()
 	delete(h.unsaved, key)
 	if err := h.files.Delete(key); err != nil {
-		h.Logger.Error("the history of an app that has left cannot be forgotten", "app", key.String(), "err", err)
+		h.log.Error("the history of an app that has left cannot be forgotten", "app", key.String(), "err", err)
 	}
-	h.Changed()
+	h.notify()
+}
+
+func (h *History) notify() {
+	select {
+	case h.changed <- struct{}{}:
+	default:
+	}
 }
 
 // makeRoom forgets the app that has been away the longest if there are maxApps. It returns false if

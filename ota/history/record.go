@@ -41,7 +41,7 @@ func (h *History) Update(pods []*corev1.Pod) {
 		changed = true
 	}
 	if changed {
-		h.Changed()
+		h.notify()
 	}
 }
 

@@ -41,10 +41,8 @@ type Pods interface {
 // Options are the options of New. All but Registerer are required.
 type Options struct {
 	// Dir is the folder for the holds. Nothing else may be in it.
-	Dir  string
-	Pods Pods
-	// OnChange is called by Run after a hold was set, changed, or has ended.
-	OnChange   func()
+	Dir        string
+	Pods       Pods
 	Registerer prometheus.Registerer
 	Logger     *slog.Logger
 }
@@ -81,9 +79,12 @@ type hold struct {
 // was set may be newer than Pods.
 const unknownFor = time.Minute
 
-// New reads the holds in a folder.
+// New reads the holds in a folder. It fails if one cannot be read: its pod would be upgraded though its owner holds it.
 func New(o Options) (*Holds, error) {
 	files, records, err := podfiles.Open[record](o.Dir, o.Logger)
+	if err == nil && files.Unread {
+		err = fmt.Errorf("a file in %s cannot be read; if it never can, remove it", o.Dir)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open holds: %w", err)
 	}
@@ -195,11 +196,12 @@ func (h *Holds) PodsChanged() {
 	}
 }
 
-// Run ends holds and forgets those that no longer matter, until ctx ends.
-func (h *Holds) Run(ctx context.Context) {
+// Run ends holds and forgets those that no longer matter, until ctx ends. It calls changed after a hold was set,
+// changed, or has ended; changed must not block.
+func (h *Holds) Run(ctx context.Context, changed func()) {
 	for {
 		wait := h.sweep()
-		h.OnChange()
+		changed()
 		select {
 		case <-ctx.Done():
 			return

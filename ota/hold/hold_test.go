@@ -58,7 +58,7 @@ func newNode(t *testing.T) *node {
 // restart opens the folder again.
 func (n *node) restart() {
 	n.t.Helper()
-	h, err := New(Options{Dir: n.dir, Pods: n.pods, OnChange: func() { n.changes.Add(1) }, Logger: slog.New(slog.DiscardHandler)})
+	h, err := New(Options{Dir: n.dir, Pods: n.pods, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestAHoldLastsAndIsReported(t *testing.T) {
 
 // patch returns what is sent to the cloud for a pod, "" if it has what it should.
 func (n *node) patch(pod *corev1.Pod) string {
-	return string(podreport.Patch(pod, []podreport.Source{n.Report}, time.Now()))
+	return string(podreport.Patch(pod, []podreport.Report{n.Report(pod)}, time.Now()))
 }
 
 func TestTheMaximumCountsFromTheFirstHold(t *testing.T) {
@@ -287,7 +287,7 @@ func TestRunEndsAndForgets(t *testing.T) {
 		n := newNode(t)
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { defer close(done); n.Run(ctx) }()
+		go func() { defer close(done); n.Run(ctx, func() { n.changes.Add(1) }) }()
 		defer func() { stop(); <-done }()
 		at := func(wait time.Duration) (files int, changes int32) {
 			time.Sleep(wait)
@@ -343,7 +343,7 @@ func TestRunEndsAndForgets(t *testing.T) {
 
 func TestAHoldThatCannotBeWrittenDoesNotCount(t *testing.T) {
 	n := newNode(t)
-	if err := os.RemoveAll(n.dir); err != nil {
+	if err := errors.Join(os.RemoveAll(n.dir), os.WriteFile(n.dir, nil, 0o600)); err != nil { // in the folder's place
 		t.Fatal(err)
 	}
 	if _, err := n.Set(n.pods.web.Load(), day, time.Hour, ""); err == nil {
@@ -376,5 +376,24 @@ func TestTheMetricCountsHolds(t *testing.T) {
 	}
 	if got := value(); got != 1 {
 		t.Errorf("got %v", got)
+	}
+}
+
+// Without its hold, a pod would be upgraded though its owner holds it.
+func TestAHoldThatCannotBeReadIsAnError(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "shop_web.json")
+	if err := os.Symlink(file, file); err != nil { // to read it fails
+		t.Fatal(err)
+	}
+	o := Options{Dir: dir, Pods: &pods{}, Logger: slog.New(slog.DiscardHandler)}
+	if _, err := New(o); err == nil {
+		t.Error("it counts as no hold")
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(o); err != nil {
+		t.Error(err)
 	}
 }

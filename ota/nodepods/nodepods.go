@@ -1,4 +1,8 @@
-// Package nodepods follows the pods of one node for those parts of the hub that act on them.
+// Package nodepods follows the pods of one node. This is the only watch of them in the hub: what acts on the node's pods,
+// the owner's page, the callers of GET /pods?watch=true and /debug/cache all read it. It also selects pods as an apiserver
+// does.
+//
+// What it has may be some milliseconds old, so it is not for deciding to delete a pod: package ota lists the pods for that.
 package nodepods
 
 import (
@@ -20,73 +24,40 @@ const settleTime = 100 * time.Millisecond
 // Pods has the node's pods as the cloud has them, online and offline, with kubelet's own status while
 // offline. It is safe for concurrent use.
 type Pods struct {
-	store  cache.Store
-	inform func(context.Context)
-	synced func() bool
-
-	mu    sync.Mutex
-	each  []func([]*corev1.Pod)
-	dirty chan struct{} // one message stands for any number of changes
+	informer cache.SharedIndexInformer
+	dirty    chan struct{} // one message stands for any number of changes
 }
 
 // New returns the pods of a node. client is for the core group, with the node's identity: a node
 // may watch pods only by this selector, and kubelet's watch keeps the cache's view of it up to
 // date. Run has to run for the pods to be known.
-func New(client rest.Interface, node string) *Pods {
-	p := &Pods{dirty: make(chan struct{}, 1)}
-	notify := func() {
-		select {
-		case p.dirty <- struct{}{}:
-		default:
-		}
-	}
-	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(client, "pods", metav1.NamespaceAll, fields.OneTermEqualSelector("spec.nodeName", node)),
-		ObjectType:    &corev1.Pod{},
-		Transform:     trim,
-		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { notify() }, UpdateFunc: func(_, _ any) { notify() }, DeleteFunc: func(any) { notify() },
-		},
+func New(client rest.Interface, node string) (*Pods, error) {
+	source := cache.NewListWatchFromClient(client, "pods", metav1.NamespaceAll, fields.OneTermEqualSelector("spec.nodeName", node))
+	p := &Pods{informer: cache.NewSharedIndexInformer(source, &corev1.Pod{}, 0, nil), dirty: make(chan struct{}, 1)}
+	_, err := p.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { p.notify() }, UpdateFunc: func(_, _ any) { p.notify() }, DeleteFunc: func(any) { p.notify() },
 	})
-	p.store, p.synced = store, informer.HasSynced
-	p.inform = informer.RunWithContext
-	return p
+	return p, err
 }
 
-// OnChange has f called with all pods, read-only, once they are known and after changes. Calls
-// come one at a time, from Run. It must be called before Run.
-func (p *Pods) OnChange(f func([]*corev1.Pod)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.each = append(p.each, f)
+func (p *Pods) notify() {
+	select {
+	case p.dirty <- struct{}{}:
+	default:
+	}
 }
 
-// Get returns a pod, read-only, or nil. It returns nil for all pods until they are known.
-func (p *Pods) Get(name types.NamespacedName) *corev1.Pod {
-	object, _, _ := p.store.GetByKey(name.String())
-	pod, _ := object.(*corev1.Pod)
-	return pod
-}
-
-// Synced reports whether the pods are known.
-func (p *Pods) Synced() bool { return p.synced() }
-
-// Run follows the pods until ctx ends.
-func (p *Pods) Run(ctx context.Context) {
+// Run follows the pods until ctx ends. It calls changed with all pods, read-only, once they are known and after
+// changes, one call at a time.
+func (p *Pods) Run(ctx context.Context, changed func([]*corev1.Pod)) {
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { p.inform(ctx) })
-	if !cache.WaitForCacheSync(ctx.Done(), p.synced) {
+	running.Go(func() { p.informer.RunWithContext(ctx) })
+	if !cache.WaitForCacheSync(ctx.Done(), p.Synced) {
 		return
 	}
 	for {
-		pods := p.All()
-		p.mu.Lock()
-		each := p.each
-		p.mu.Unlock()
-		for _, f := range each {
-			f(pods)
-		}
+		changed(p.All())
 		select {
 		case <-ctx.Done():
 			return
@@ -100,30 +71,23 @@ func (p *Pods) Run(ctx context.Context) {
 	}
 }
 
+// Synced reports whether the pods are known.
+func (p *Pods) Synced() bool { return p.informer.HasSynced() }
+
+// Get returns a pod, read-only, or nil. It returns nil for all pods until they are known.
+func (p *Pods) Get(name types.NamespacedName) *corev1.Pod {
+	object, _, _ := p.informer.GetStore().GetByKey(name.String())
+	pod, _ := object.(*corev1.Pod)
+	return pod
+}
+
 // All returns all pods, read-only.
 func (p *Pods) All() []*corev1.Pod {
 	var pods []*corev1.Pod
-	for _, object := range p.store.List() {
+	for _, object := range p.informer.GetStore().List() {
 		if pod, ok := object.(*corev1.Pod); ok {
 			pods = append(pods, pod)
 		}
 	}
 	return pods
-}
-
-// trim removes what nobody here reads, and what takes most of a pod's memory.
-func trim(object any) (any, error) {
-	pod, ok := object.(*corev1.Pod)
-	if !ok {
-		return object, nil
-	}
-	pod.ManagedFields = nil
-	pod.Spec.Volumes, pod.Spec.Affinity, pod.Spec.Tolerations = nil, nil, nil
-	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range containers {
-			c := &containers[i]
-			containers[i] = corev1.Container{Name: c.Name, Image: c.Image, ImagePullPolicy: c.ImagePullPolicy, RestartPolicy: c.RestartPolicy}
-		}
-	}
-	return pod, nil
 }

@@ -1,7 +1,7 @@
 // Package page serves the owner's page of a node, and what it shows: apps, the node's state and its last
 // Events as JSON and as a stream, and a support bundle.
 //
-// [Page.Wrap] answers the paths of the page and passes all others to the node's API. In front of both stands
+// [AppSources] lists the apps. [Page.Wrap] answers the paths of the page and passes all others to the node's API. In front of both stands
 // [webtoken]: what a browser sends to change something needs a token. Reading needs none; who may reach the
 // API, and that no other website does, is for the caller to check before.
 //

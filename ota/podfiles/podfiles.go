@@ -17,36 +17,50 @@ import (
 )
 
 // Folder has the files of pods in one folder, each with a T. Calls for the same pod must not overlap.
-type Folder[T any] struct{ dir string }
+type Folder[T any] struct {
+	dir string
+	// Unread is set by Open if a file could not be read, such as of a bad block: what it has is unknown, and not lost.
+	Unread bool
+}
 
 const (
 	suffix  = ".json"
 	damaged = ".damaged"
 )
 
-// Open creates the folder if it does not exist, and reads its files. A file that cannot be read as
-// a T is renamed to end in .damaged and logged: it must not keep the hub from starting.
+// Open creates the folder if it does not exist, and reads its files. A file that is read and is no T is renamed to end in
+// .damaged, and logged: it must not keep the hub from starting. One that cannot be read stays, and is logged. If the
+// folder cannot be read, Open returns it as well as the error, for who can do without.
 func Open[T any](dir string, log *slog.Logger) (*Folder[T], map[types.NamespacedName]T, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, nil, err
+	f := &Folder[T]{dir: dir}
+	err := os.MkdirAll(dir, 0o700)
+	var entries []os.DirEntry
+	if err == nil {
+		entries, err = os.ReadDir(dir)
 	}
-	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, nil, err
+		f.Unread = true
+		return f, nil, err
 	}
 	all := map[types.NamespacedName]T{}
 	for _, e := range entries {
 		// No name of Kubernetes has an underscore or begins with a dot.
-		namespace, name, ok := strings.Cut(strings.TrimSuffix(e.Name(), suffix), "_")
-		if !ok || strings.HasPrefix(e.Name(), ".") || !strings.HasSuffix(e.Name(), suffix) {
+		if strings.HasPrefix(e.Name(), ".") || !strings.HasSuffix(e.Name(), suffix) {
 			continue
 		}
 		file := filepath.Join(dir, e.Name())
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return nil, nil, err
+		namespace, name, ok := strings.Cut(strings.TrimSuffix(e.Name(), suffix), "_")
+		if !ok {
+			log.Warn("a file of an older hub is not read: what it had has to be requested again, and the file can be removed", "file", file)
+			continue
 		}
 		var v T
+		content, err := os.ReadFile(file)
+		if err != nil {
+			f.Unread = true
+			log.Error("a file cannot be read: what it has does not count until the next start", "file", file, "err", err)
+			continue
+		}
 		if err := json.Unmarshal(content, &v); err != nil {
 			err = errors.Join(err, os.Rename(file, file+damaged))
 			log.Error("a file is damaged: what it had is lost, and its content is set aside", "file", file+damaged, "err", err)
@@ -54,7 +68,7 @@ func Open[T any](dir string, log *slog.Logger) (*Folder[T], map[types.Namespaced
 		}
 		all[types.NamespacedName{Namespace: namespace, Name: name}] = v
 	}
-	return &Folder[T]{dir}, all, nil
+	return f, all, nil
 }
 
 // Put writes the file of a pod. Once it returns nil, the content survives a crash.
@@ -63,23 +77,33 @@ func (f *Folder[T]) Put(pod types.NamespacedName, v T) error {
 	if err != nil {
 		return fmt.Errorf("encode the file of pod %s: %w", pod, err)
 	}
-	if file := f.file(pod); filepath.Dir(file) == filepath.Clean(f.dir) {
-		return durable.Write(file, content)
+	file, err := f.file(pod)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("%.100q is no name of a pod", pod.String()) // a path would lead elsewhere
+	err = durable.Write(file, content)
+	if errors.Is(err, fs.ErrNotExist) { // the folder has vanished
+		if err = os.MkdirAll(f.dir, 0o700); err == nil {
+			err = durable.Write(file, content)
+		}
+	}
+	return err
 }
 
 // Delete removes the file of a pod, if it exists.
 func (f *Folder[T]) Delete(pod types.NamespacedName) error {
-	return durable.Remove(f.file(pod))
+	file, err := f.file(pod)
+	if err != nil {
+		return nil //nolint:nilerr // Put has written none
+	}
+	return durable.Remove(file)
 }
 
-// Has reports whether a pod has a file.
-func (f *Folder[T]) Has(pod types.NamespacedName) bool {
-	_, err := os.Stat(f.file(pod))
-	return !errors.Is(err, fs.ErrNotExist)
-}
-
-func (f *Folder[T]) file(pod types.NamespacedName) string {
-	return filepath.Join(f.dir, pod.Namespace+"_"+pod.Name+suffix)
+// file fails for a name that would lead elsewhere.
+func (f *Folder[T]) file(pod types.NamespacedName) (string, error) {
+	file := filepath.Join(f.dir, pod.Namespace+"_"+pod.Name+suffix)
+	if filepath.Dir(file) != filepath.Clean(f.dir) {
+		return "", fmt.Errorf("%.100q is no name of a pod", pod.String())
+	}
+	return file, nil
 }

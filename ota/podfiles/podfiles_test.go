@@ -1,9 +1,11 @@
 package podfiles
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -23,6 +25,16 @@ func TestANameLeadsNowhereElse(t *testing.T) {
 			t.Errorf("%s was written", name)
 		}
 	}
+	precious := filepath.Join(top, "precious.json")
+	if err := os.WriteFile(precious, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Delete(types.NamespacedName{Namespace: "ns", Name: "/../../precious"}); err != nil {
+		t.Error(err)
+	}
+	if err := os.Remove(precious); err != nil {
+		t.Errorf("another file was removed: %v", err)
+	}
 	if entries, err := os.ReadDir(top); err != nil || len(entries) != 1 {
 		t.Errorf("got %v %v, want the folder alone", entries, err)
 	}
@@ -34,16 +46,20 @@ func TestANameLeadsNowhereElse(t *testing.T) {
 // Damage must not keep the hub from starting.
 func TestADamagedFileIsSetAside(t *testing.T) {
 	dir := t.TempDir()
-	for name, content := range map[string]string{"ns_good.json": "7", "ns_damaged.json": "{", "ns_empty.json": "", "other": "8", ".ns_hidden.json": "9"} {
+	for name, content := range map[string]string{"ns_good.json": "7", "ns_damaged.json": "{", "ns_empty.json": "", "other": "8", "older.json": "8", ".ns_hidden.json": "9"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	log := slog.New(slog.DiscardHandler)
+	var lines strings.Builder
+	log := slog.New(slog.NewTextHandler(&lines, nil))
 	f, all, err := Open[int](dir, log)
 	good, damaged := types.NamespacedName{Namespace: "ns", Name: "good"}, types.NamespacedName{Namespace: "ns", Name: "damaged"}
-	if err != nil || len(all) != 1 || all[good] != 7 || f.Has(damaged) {
-		t.Errorf("got %v, %v", all, err)
+	if err != nil || len(all) != 1 || all[good] != 7 || f.Unread {
+		t.Errorf("got %v, unread: %v, %v", all, f.Unread, err)
+	}
+	if got := lines.String(); !strings.Contains(got, "older.json") {
+		t.Errorf("of a file with another name there is no line: %s", got)
 	}
 	if content, err := os.ReadFile(filepath.Join(dir, "ns_damaged.json.damaged")); err != nil || string(content) != "{" {
 		t.Errorf("set aside is %q, %v", content, err)
@@ -53,5 +69,42 @@ func TestADamagedFileIsSetAside(t *testing.T) {
 	}
 	if _, all, err := Open[int](dir, log); err != nil || len(all) != 2 || all[damaged] != 6 {
 		t.Errorf("once it is written again: %v, %v", all, err)
+	}
+}
+
+// There may be too many open files, or a bad block: that may pass.
+func TestAFileThatCannotBeReadStays(t *testing.T) {
+	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	file, pod := filepath.Join(dir, "ns_pod.json"), types.NamespacedName{Namespace: "ns", Name: "pod"}
+	if err := os.Symlink(file, file); err != nil { // to read it fails
+		t.Fatal(err)
+	}
+	if f, all, err := Open[int](dir, log); err != nil || len(all) != 0 || !f.Unread {
+		t.Fatalf("got %v, %v", all, err)
+	}
+	if to, err := os.Readlink(file); err != nil || to != file {
+		t.Errorf("it is not as it was: %s, %v", to, err)
+	}
+	if err := errors.Join(os.Remove(file), os.WriteFile(file, []byte("7"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if f, all, err := Open[int](dir, log); err != nil || all[pod] != 7 || f.Unread {
+		t.Errorf("once it can be read: %v, unread: %v, %v", all, f.Unread, err)
+	}
+}
+
+// Somebody may have cleaned up while the hub runs.
+func TestAFolderThatHasVanishedIsMadeAgain(t *testing.T) {
+	dir, log := filepath.Join(t.TempDir(), "pods"), slog.New(slog.DiscardHandler)
+	f, _, err := Open[int](dir, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := types.NamespacedName{Namespace: "ns", Name: "pod"}
+	if err := errors.Join(os.RemoveAll(dir), f.Put(pod, 7)); err != nil {
+		t.Fatal(err)
+	}
+	if _, all, err := Open[int](dir, log); err != nil || all[pod] != 7 {
+		t.Errorf("got %v, %v", all, err)
 	}
 }

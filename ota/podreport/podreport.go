@@ -8,12 +8,15 @@ import (
 	"encoding/json"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/ota/api"
@@ -24,7 +27,7 @@ import (
 type Report struct {
 	// Annotations are the values by key; "" is no such annotation.
 	Annotations map[string]string
-	// Conditions are without times.
+	// Conditions are without times; one without status is no such condition.
 	Conditions []corev1.PodCondition
 }
 
@@ -34,33 +37,46 @@ type Source func(pod *corev1.Pod) Report
 
 // Reporter is safe for concurrent use.
 type Reporter struct {
-	client  rest.Interface
-	pods    *nodepods.Pods
-	online  func() bool
-	log     *slog.Logger
-	sources []Source
-	again   chan struct{}           // one message stands for any number of changes
-	sent    map[types.UID]time.Time // when a pod was last reported; Run's alone
+	client   rest.Interface
+	pods     *nodepods.Pods
+	online   func() bool
+	log      *slog.Logger
+	again    chan struct{} // one message stands for any number of changes
+	returned atomic.Bool   // the cloud is back
+
+	attempts map[types.UID]*attempts // of pods that were reported; Run's alone
+}
+
+// attempts are those to report one pod.
+type attempts struct {
+	pace     *rate.Limiter
+	sent     string    // the last patch, without times
+	retry    time.Time // when it is repeated
+	failures int       // in a row
+	problem  string    // of the last
 }
 
 const (
 	requestTimeout = 30 * time.Second
-	// reportEvery is how often a pod is reported at most: whoever may hold a pod may do so, and end it, a hundred times a second.
-	reportEvery = 3 * time.Second
-	// retryAfter is after a patch that failed; conflicts and a busy apiserver end by themselves.
-	retryAfter = 10 * time.Second
+	// settle collects changes that come together.
+	settle = 200 * time.Millisecond
+	// reportEvery is how often a pod is reported at most, after reportsAtOnce: whoever may hold a pod may do so, and end it,
+	// a hundred times a second.
+	reportEvery   = 3 * time.Second
+	reportsAtOnce = 2
+	// firstRetry is when a patch is repeated that failed, or whose effect the watch does not show: it is lost. After
+	// failures that doubles up to longestRetry; conflicts and a busy apiserver end by themselves.
+	firstRetry, longestRetry = 10 * time.Second, 5 * time.Minute
 )
 
-// New returns a Reporter that asks the sources. client is for the core group, with the node's
-// identity; online reports whether the cloud can be reached.
-func New(client rest.Interface, pods *nodepods.Pods, online func() bool, log *slog.Logger, sources ...Source) *Reporter {
-	r := &Reporter{client: client, pods: pods, online: online, log: log, sources: sources, again: make(chan struct{}, 1)}
-	pods.OnChange(func([]*corev1.Pod) { r.Changed() })
-	return r
+// New returns a Reporter. client is for the core group, with the node's identity; online reports whether the cloud
+// can be reached.
+func New(client rest.Interface, pods *nodepods.Pods, online func() bool, log *slog.Logger) *Reporter {
+	return &Reporter{client: client, pods: pods, online: online, log: log, again: make(chan struct{}, 1), attempts: map[types.UID]*attempts{}}
 }
 
 // Changed has the sources asked again. It does not block. It is called when a source has something
-// else to report, and when the cloud is back.
+// else to report, and when pods have changed.
 func (r *Reporter) Changed() {
 	select {
 	case r.again <- struct{}{}:
@@ -68,8 +84,14 @@ func (r *Reporter) Changed() {
 	}
 }
 
-// Run reports until ctx ends.
-func (r *Reporter) Run(ctx context.Context) {
+// CloudReturned has all pods reported that do not have what they should. It does not block.
+func (r *Reporter) CloudReturned() {
+	r.returned.Store(true)
+	r.Changed()
+}
+
+// Run reports what the sources have to report, until ctx ends.
+func (r *Reporter) Run(ctx context.Context, sources ...Source) {
 	retry := time.NewTimer(0)
 	defer retry.Stop()
 	for {
@@ -79,54 +101,111 @@ func (r *Reporter) Run(ctx context.Context) {
 		case <-r.again:
 		case <-retry.C:
 		}
-		if !r.pods.Synced() || !r.online() {
-			continue // Changed is called when that changes
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(settle):
 		}
-		if again := r.reportAll(ctx); again > 0 {
+		if !r.pods.Synced() || !r.online() {
+			continue // Changed or CloudReturned is called when that changes
+		}
+		if r.returned.Swap(false) {
+			clear(r.attempts)
+		}
+		if again := r.reportAll(ctx, sources); again > 0 {
 			retry.Reset(again)
 		}
 	}
 }
 
 // reportAll returns after which time to call it again; 0 if all pods have what they should.
-func (r *Reporter) reportAll(ctx context.Context) (again time.Duration) {
+func (r *Reporter) reportAll(ctx context.Context, sources []Source) (again time.Duration) {
 	var all sync.WaitGroup
-	failed := make(chan struct{}, 1)
 	slots := make(chan struct{}, 4) // requests at a time
-	sent := map[types.UID]time.Time{}
+	known, sent := map[types.UID]*attempts{}, []*attempts{}
 	for _, pod := range r.pods.All() {
-		last, ok := r.sent[pod.UID]
-		if ok {
-			sent[pod.UID] = last
+		a := r.attempts[pod.UID]
+		if a != nil {
+			known[pod.UID] = a
 		}
-		patch := Patch(pod, r.sources, time.Now())
-		if patch == nil {
+		patch := string(Patch(pod, ask(pod, sources), time.Time{}))
+		if patch == "" {
 			continue
 		}
-		if wait := reportEvery - time.Since(last); ok && wait > 0 {
+		if a == nil {
+			a = &attempts{pace: rate.NewLimiter(rate.Every(reportEvery), reportsAtOnce)}
+			known[pod.UID] = a
+		}
+		if wait := a.wait(patch); wait > 0 {
 			again = cmp.Or(min(again, wait), wait)
 			continue
 		}
-		sent[pod.UID] = time.Now()
+		sent = append(sent, a)
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			if err := r.send(ctx, pod, patch); err != nil && ctx.Err() == nil {
-				r.log.Warn("the state of a pod was not reported to the cloud, it is tried again",
-					"pod", pod.Namespace+"/"+pod.Name, "uid", string(pod.UID), "err", err)
-				select {
-				case failed <- struct{}{}:
-				default:
-				}
+			reports := ask(pod, sources) // they may have changed while others were sent
+			body := Patch(pod, reports, time.Now())
+			if body == nil {
+				return
+			}
+			if err := r.send(ctx, pod, body); ctx.Err() == nil {
+				r.keep(a, pod, string(Patch(pod, reports, time.Time{})), err)
 			}
 		})
 	}
 	all.Wait()
-	r.sent = sent
-	if again == 0 && len(failed) > 0 {
-		again = retryAfter
+	r.attempts = known
+	for _, a := range sent {
+		wait := max(settle, time.Until(a.retry))
+		again = cmp.Or(min(again, wait), wait)
 	}
 	return again
+}
+
+func ask(pod *corev1.Pod, sources []Source) []Report {
+	var reports []Report
+	for _, source := range sources {
+		reports = append(reports, source(pod))
+	}
+	return reports
+}
+
+// wait returns how long to wait until a patch is sent: a repeated one, and one after a failure, longer than another.
+func (a *attempts) wait(patch string) time.Duration {
+	if wait := time.Until(a.retry); wait > 0 && (patch == a.sent || a.failures > 0) {
+		return wait
+	}
+	turn := a.pace.Reserve()
+	wait := turn.Delay()
+	if wait > 0 {
+		turn.Cancel()
+	}
+	return wait
+}
+
+// keep keeps the result of an attempt. It logs a problem once.
+func (r *Reporter) keep(a *attempts, pod *corev1.Pod, patch string, err error) {
+	a.sent = patch
+	if err == nil {
+		a.failures, a.problem, a.retry = 0, "", time.Now().Add(firstRetry)
+		return
+	}
+	a.failures++
+	b := wait.Backoff{Duration: firstRetry, Factor: 2, Cap: longestRetry, Jitter: 0.25, Steps: a.failures}
+	for range a.failures - 1 {
+		b.Step()
+	}
+	pause := b.Step()
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+		pause = max(pause, time.Duration(seconds)*time.Second)
+	}
+	a.retry = time.Now().Add(pause)
+	if a.problem != err.Error() {
+		a.problem = err.Error()
+		r.log.Warn("the state of a pod was not reported to the cloud, it is tried again",
+			"pod", pod.Namespace+"/"+pod.Name, "uid", string(pod.UID), "err", err)
+	}
 }
 
 func (r *Reporter) send(ctx context.Context, pod *corev1.Pod, patch []byte) error {
@@ -147,18 +226,17 @@ type patch struct {
 		Annotations map[string]*string `json:"annotations,omitempty"`
 	} `json:"metadata"`
 	Status struct {
-		Conditions []corev1.PodCondition `json:"conditions,omitempty"`
+		Conditions []any `json:"conditions,omitempty"`
 	} `json:"status"`
 }
 
-// Patch returns the strategic merge patch of a pod's status that gives it what the sources report,
+// Patch returns the strategic merge patch of a pod's status that gives it what is reported of it,
 // or nil if it has it.
-func Patch(pod *corev1.Pod, sources []Source, now time.Time) []byte {
+func Patch(pod *corev1.Pod, reports []Report, now time.Time) []byte {
 	var p patch
 	p.Metadata.UID = pod.UID
 	p.Metadata.Annotations = map[string]*string{}
-	for _, source := range sources {
-		want := source(pod)
+	for _, want := range reports {
 		for key, value := range want.Annotations {
 			have, ok := pod.Annotations[key]
 			switch {
@@ -170,6 +248,12 @@ func Patch(pod *corev1.Pod, sources []Source, now time.Time) []byte {
 		}
 		for _, c := range want.Conditions {
 			have := api.Condition(pod, c.Type)
+			if c.Status == "" {
+				if have != nil {
+					p.Status.Conditions = append(p.Status.Conditions, map[string]any{"type": c.Type, "$patch": "delete"})
+				}
+				continue
+			}
 			if have != nil && have.Status == c.Status && have.Reason == c.Reason && have.Message == c.Message {
 				continue
 			}

@@ -51,7 +51,7 @@ type Options struct {
 	Off bool
 	// Hold returns the hold of a pod, and false if it has none. Nil: there are none.
 	Hold func(types.NamespacedName) (api.Hold, bool)
-	// Changed is called when Report may return something else, though not by New. Nil: nobody reports.
+	// Changed is called when Report may return something else. Nil: nobody reports.
 	Changed func()
 	// Event records an Event of a pod.
 	Event func(pod *corev1.ObjectReference, eventType, reason, message string)
@@ -78,12 +78,14 @@ func New(o Options) (*Queue, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Changed == nil {
+		o.Changed = func() {}
+	}
 	files, entries, err := podfiles.Open[entry](o.Dir, o.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("open the queue of upgrades: %w", err)
 	}
 	q := &Queue{Options: o, files: files, wake: make(chan struct{}, 1), items: map[types.NamespacedName]*item{}}
-	q.Changed = func() {} // nobody can report yet
 	for name, e := range entries {
 		e.Namespace, e.Pod = name.Namespace, name.Name
 		if e.State.Final() && e.Ended == nil {
@@ -94,9 +96,6 @@ func New(o Options) (*Queue, error) {
 		if err != nil && !e.State.Final() { // a time zone that the node does not know any more
 			q.drop(it, err)
 		}
-	}
-	if o.Changed != nil {
-		q.Changed = o.Changed
 	}
 	if err := q.register(); err != nil {
 		return nil, err

@@ -301,7 +301,7 @@ func TestNothingBeginsThatCannotBeWrittenDown(t *testing.T) {
 		pod := r.pod("web")
 		r.change(func() { r.away = true })
 		r.add(pod, ota.When{})
-		if err := os.RemoveAll(r.dir); err != nil {
+		if err := errors.Join(os.RemoveAll(r.dir), os.WriteFile(r.dir, nil, 0o600)); err != nil { // in the folder's place
 			t.Fatal(err)
 		}
 		if _, err := r.Add(r.pod("other"), "new", ota.When{}); err == nil {
@@ -314,7 +314,7 @@ func TestNothingBeginsThatCannotBeWrittenDown(t *testing.T) {
 		r.wait(time.Minute)
 		r.deleted()
 		r.expect(pod, api.WaitingForCloud, "could not be written down")
-		if err := os.Mkdir(r.dir, 0o700); err != nil {
+		if err := errors.Join(os.Remove(r.dir), os.Mkdir(r.dir, 0o700)); err != nil {
 			t.Fatal(err)
 		}
 		r.wait(longestRetry)

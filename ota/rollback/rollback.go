@@ -42,11 +42,21 @@ const (
 // reasonRequested is the reason of api.RolledBackCondition until the controller answers.
 const reasonRequested = "RequestedByOwner"
 
-// Options are the options of Open. All are required.
+// Images knows which images are on the node, as imagepull.Puller does.
+type Images interface {
+	// Retained reports whether an image is on the node and stays there.
+	Retained(image string) bool
+	// Missing reports whether an image is certainly not on the node.
+	Missing(image string) bool
+}
+
+// Options are the options of Open. All but Images are required.
 type Options struct {
 	Dir string // of the files; it is created if it does not exist
 	// History is what there is to go back to.
 	History *history.History
+	// Images is nil if nothing is known of them.
+	Images Images
 	// Pods returns all pods of the node, read-only, once Update has been called.
 	Pods func() []*corev1.Pod
 	// Online reports whether the cloud can be reached.
@@ -121,7 +131,9 @@ func (r *Rollbacks) isAnyMissing() bool {
 }
 
 // History returns the revisions that a pod's app has run on this node, the current one first.
-func (r *Rollbacks) History(pod *corev1.Pod) api.History { return r.options.History.Of(pod) }
+func (r *Rollbacks) History(pod *corev1.Pod) api.History {
+	return r.options.History.Of(pod, func(image string) bool { return r.options.Images != nil && r.options.Images.Retained(image) })
+}
 
 // Previous returns the target to which a pod would be rolled back: revision, or the one before the
 // current if it is empty. It returns false if the node has not run it.
@@ -129,8 +141,13 @@ func (r *Rollbacks) Previous(pod *corev1.Pod, revision string) (api.Target, bool
 	return r.options.History.Previous(pod, revision)
 }
 
-// Missing returns the images of a target that are certainly not on the node.
-func (r *Rollbacks) Missing(t api.Target) []string { return r.options.History.Missing(t) }
+// Missing returns the images of a target that are certainly not on the node, each once.
+func (r *Rollbacks) Missing(t api.Target) []string {
+	if r.options.Images == nil {
+		return nil
+	}
+	return slices.DeleteFunc(history.ImagesOf(t), func(image string) bool { return !r.options.Images.Missing(image) })
+}
 
 // Request asks the cloud for an earlier revision of a pod. When it returns nil, the wish survives a
 // crash. A wish that stands already for the same revision is not a new one.

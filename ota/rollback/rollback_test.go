@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/edgehub-io/edgehub/ota/api"
+	"github.com/edgehub-io/edgehub/ota/history"
 	"github.com/edgehub-io/edgehub/ota/podreport"
 )
 
@@ -98,7 +100,7 @@ func (n *node) request(t *testing.T, pod *corev1.Pod, revision string) {
 // report applies what is reported of a pod, as an apiserver does.
 func (n *node) report(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
-	patch := podreport.Patch(pod, []podreport.Source{n.Report}, time.Now())
+	patch := podreport.Patch(pod, []podreport.Report{n.Report(pod)}, time.Now())
 	if patch == nil {
 		return pod
 	}
@@ -114,7 +116,7 @@ func (n *node) report(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	if err := json.Unmarshal(merged, next); err != nil {
 		t.Fatal(err)
 	}
-	if again := podreport.Patch(next, []podreport.Source{n.Report}, time.Now()); again != nil {
+	if again := podreport.Patch(next, []podreport.Report{n.Report(next)}, time.Now()); again != nil {
 		t.Errorf("a pod that has what is reported is patched again: %s", again)
 	}
 	return next
@@ -329,6 +331,45 @@ func TestWhatIsOverIsShownForADay(t *testing.T) {
 			t.Errorf("it is still shown: %+v", got)
 		}
 	})
+}
+
+// images are those on the node.
+type images []string
+
+func (i images) Retained(image string) bool { return slices.Contains(i, image) }
+func (i images) Missing(image string) bool  { return !slices.Contains(i, image) }
+
+func TestWhichImagesAreThereToGoBackTo(t *testing.T) {
+	all := []corev1.Container{{Name: "a", Image: "app:v1"}, {Name: "b", Image: "side:1"}, {Name: "c", Image: "app:v1"}}
+	pod := podAt("v1")
+	pod.Spec.Containers = all
+	for name, tt := range map[string]struct {
+		images   Images
+		missing  []string
+		retained bool
+	}{
+		"nothing is known": {nil, nil, false},
+		"all are there":    {images{"app:v1", "side:1"}, []string{}, true},
+		"one is not":       {images{"side:1"}, []string{"app:v1"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := slog.New(slog.DiscardHandler)
+			ran, err := history.Open(t.TempDir(), log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := Open(Options{Dir: t.TempDir(), History: ran, Images: tt.images, Logger: log})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := r.Missing(api.NewTarget("v1", &pod.Spec)); !slices.Equal(got, tt.missing) {
+				t.Errorf("missing are %q, want %q", got, tt.missing)
+			}
+			if got := r.History(pod).Items; len(got) != 1 || got[0].Retained != tt.retained {
+				t.Errorf("the history is %+v, want retained %t", got, tt.retained)
+			}
+		})
+	}
 }
 
 func TestARequestThatCannotBeWrittenIsRefused(t *testing.T) {

@@ -108,11 +108,11 @@ func TestNode(t *testing.T) {
 			n.behindHub()
 			n.opens("127.0.0.1:10261", true)
 		}},
-		{"a squatter on the hub's ports hears nothing of kubelet", func(n *node) { n.losesItsPorts(hub, pod, "--proxy-port=0") }},
-		{"nor when kubelet leaves the plain port of an earlier version", func(n *node) {
-			n.asEarlier(hub)
-			n.losesItsPorts(hub, pod, "--proxy-port=0", "--force")
+		{"a squatter on the hub's ports hears nothing of kubelet", func(n *node) {
+			n.losesItsPorts(hub, pod, "--proxy-port=0")
 			n.opens("127.0.0.1:10261", false)
+		}},
+		{"an uninstall puts everything back", func(n *node) {
 			release := n.holdsImage()
 			n.must(hub, "uninstall")
 			release()

@@ -144,20 +144,3 @@ func (n *node) losesItsPorts(hub, pod string, args ...string) {
 	n.behindHub()
 	n.lives(pod)
 }
-
-// asEarlier has kubelet use the plain port, as versions before 0.7 did.
-func (n *node) asEarlier(hub string) {
-	n.t.Helper()
-	n.must(hub, "install", "--proxy-port=10261")
-	record := string(n.read(n.Path("/var/lib/edgehub-install/record.json")))
-	n.rewrite("/var/lib/edgehub-install/record.json", strings.Replace(record, `"kubeletPort": 10268`, `"kubeletPort": 10261`, 1))
-	n.rewrite("/etc/kubernetes/edgehub-kubelet.conf", `apiVersion: v1
-kind: Config
-clusters: [{name: edgehub, cluster: {server: "http://127.0.0.1:10261"}}]
-contexts: [{name: edgehub, context: {cluster: edgehub, user: node}}]
-current-context: edgehub
-users: [{name: node, user: {}}]
-`)
-	n.systemctl("restart", "kubelet.service")
-	n.awaitReady()
-}

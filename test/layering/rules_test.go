@@ -20,26 +20,20 @@ var layers = map[string][]string{
 	"cmd/edgehub/install/files":     {"cache/durable"},
 	"cmd/edgehub/install/systemctl": {},
 	"cmd/edgehub-controller":        {"cmd/internal", "controller", "controller/autonomy"},
-	"cmd/edgehubctl":                {"cmd/edgehubctl/bundlefile", "cmd/edgehubctl/container", "cmd/edgehubctl/cri", "cmd/edgehubctl/helptext", "cmd/edgehubctl/hubclient", "cmd/edgehubctl/podview", "cmd/edgehubctl/pullview", "cmd/edgehubctl/statusview", "cmd/internal", "ota/api"},
-	"cmd/edgehubctl/bundlefile":     {},
-	"cmd/edgehubctl/helptext":       {},
+	"cmd/edgehubctl":                {"cmd/edgehubctl/cri", "cmd/edgehubctl/hubclient", "cmd/edgehubctl/view", "cmd/internal", "ota/api"},
 	"cmd/edgehubctl/hubclient":      {"cmd/internal", "ota/api"},
-	"cmd/edgehubctl/podview":        {"cmd/internal", "ota/api"},                                                      // it describes, and sends no requests
-	"cmd/edgehubctl/pullview":       {"cmd/edgehubctl/podview", "cmd/internal", "ota/api"},                            // as above
-	"cmd/edgehubctl/statusview":     {"cmd/edgehubctl/podview", "cmd/edgehubctl/pullview", "cmd/internal", "ota/api"}, // as above
-	"cmd/edgehubctl/container":      {"cmd/edgehubctl/cri", "cmd/internal"},
-	"cmd/edgehubctl/cri":            {}, // it asks containerd, and neither hub nor cloud
+	"cmd/edgehubctl/view":           {"cmd/internal", "ota/api"}, // it describes, and sends no requests
+	"cmd/edgehubctl/cri":            {"cmd/internal"},            // it asks containerd, and neither hub nor cloud
 	"cmd/kubectl-edgehub":           {"cmd/internal", "controller/autonomy", "controller/daemonset", "controller/rollout", "controller/workload", "ota/api"},
 	"cmd/internal":                  {},
 	"hub": {
-		"cache", "cache/identity", "cache/localendpoints", "hub/access", "hub/binding", "hub/bundle", "hub/config", "hub/credentials", "hub/csrf", "cache/durable", "hub/eventlog", "hub/feed", "hub/heldimages", "hub/nodeca", "hub/nodestate", "hub/ownnode", "hub/podroute", "hub/servertls", "hub/systemd", "hub/traffic",
-		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/apps", "ota/coreclient", "ota/history", "ota/hold", "ota/missing", "ota/api", "ota/nodepods", "ota/page", "ota/podfiles", "ota/podreport", "ota/queue", "ota/rollback", "ota/webtoken", "proxy", "proxy/authn", "proxy/topology", "proxy/transform", "proxy/upstream",
+		"cache", "cache/identity", "cache/localendpoints", "hub/access", "hub/binding", "hub/bundle", "hub/config", "hub/credentials", "hub/csrf", "cache/durable", "hub/eventlog", "hub/feed", "hub/heldimages", "hub/nodeca", "hub/ownnode", "hub/podroute", "hub/servertls", "hub/systemd", "hub/traffic",
+		"imagepull", "imagepull/apiserver", "imagepull/engine", "imagepull/engine/diskspace", "ota", "ota/coreclient", "ota/history", "ota/hold", "ota/missing", "ota/api", "ota/nodepods", "ota/page", "ota/podfiles", "ota/podreport", "ota/queue", "ota/rollback", "ota/webtoken", "proxy", "proxy/authn", "proxy/topology", "proxy/transform", "proxy/upstream",
 	},
 	"hub/access":      {"hub/config", "hub/csrf", "hub/peer", "ota/api", "proxy/authn", "proxy/limits"},
 	"hub/binding":     {"cache/durable", "proxy/authn", "proxy/upstream"},
 	"hub/bundle":      {},
 	"hub/eventlog":    {"cache/convert", "cache/wire", "ota/api"}, // Events in the encodings that clients use
-	"hub/nodestate":   {"imagepull/engine/diskspace", "ota/api"},
 	"hub/ownnode":     {"cache/convert", "cache/wire", "ota/api"}, // the Node in the encodings that clients use
 	"hub/traffic":     {"cache/durable", "ota/api"},
 	"hub/config":      {"hub/kubeconfig", "proxy/transform", "proxy/upstream"}, // the names of the transforms
@@ -65,14 +59,12 @@ var layers = map[string][]string{
 	"proxy/upstream":  {"proxy/authn", "proxy/upstream/liveness"}, // not proxy, which it does not need
 	// Connections know their apiserver by an interface of their own.
 	"proxy/upstream/liveness": {},
-	"ota":                     {"ota/coreclient", "ota/api", "ota/params", "ota/podlist", "ota/schedule"},
+	"ota":                     {"ota/coreclient", "ota/api", "ota/nodepods", "ota/params", "ota/schedule"},
 	"ota/coreclient":          {},
-	"ota/nodepods":            {},
+	"ota/nodepods":            {"ota/api", "ota/params"},
 	"ota/params":              {},
-	"ota/podlist":             {"ota/api", "ota/params"},
 	"ota/schedule":            {},                // pure functions of a time
 	"ota/podfiles":            {"cache/durable"}, // a leaf that knows nothing of hubs
-	"ota/apps":                {"ota/api"},       // it asks the others by functions
 	"ota/page":                {"ota/api", "ota/params", "ota/webtoken"},
 	"ota/webtoken":            {"cache/durable", "ota/api"}, // it keeps hashes in a file of its own
 	"ota/podreport":           {"ota/nodepods", "ota/api"},
@@ -84,14 +76,7 @@ var layers = map[string][]string{
 
 	// What is pulled, what stays, and what pods report. None of this knows containerd:
 	// the engine is an interface, and hub connects the two.
-	"imagepull": {
-		"imagepull/backoff", "imagepull/condition", "imagepull/engineapi", "imagepull/job", "imagepull/keyring",
-		"imagepull/queue", "imagepull/retention", "ota/api",
-	},
-	"imagepull/retention": {"imagepull/engineapi", "imagepull/job", "imagepull/queue"},
-	"imagepull/queue":     {"imagepull/backoff", "imagepull/engineapi", "imagepull/job", "ota/api"},
-	"imagepull/condition": {"imagepull/backoff", "ota/api"}, // not queue: it asks how far a pull is
-	"imagepull/job":       {"imagepull/engineapi", "ota/api"},
+	"imagepull":           {"imagepull/engineapi", "imagepull/keyring", "ota/api", "ota/podfiles"},
 	"imagepull/keyring":   {"imagepull/engineapi"},
 	"imagepull/apiserver": {},
 	"imagepull/engine": {
@@ -104,7 +89,6 @@ var layers = map[string][]string{
 	"imagepull/engine/diskspace":    {"imagepull/engineapi"},
 	"imagepull/engine/daemon":       {}, // nor containerd's client: it looks at the process
 	"imagepull/engineapi":           {}, // what is asked of the engine, and what it answers
-	"imagepull/backoff":             {},
 
 	// The root of cache decides which of its parts handles a request. What they share comes
 	// below: queries and versions at the ground, next to the formats and the store; then the
@@ -215,24 +199,24 @@ var chosen = map[string]dependency{
 	"gopkg.in/evanphx/json-patch.v4":         {only: []string{"cache/patch"}},       // the one apimachinery itself patches with
 	"golang.org/x/sync":                      {},
 	"golang.org/x/sys":                       {only: []string{"proxy/upstream/liveness", "hub/peer", "imagepull/engine/daemon", "cmd/edgehub/install/firewall"}}, // how long the kernel waits for an acknowledgement; whose socket it is; network namespaces of pods
-	"golang.org/x/term":                      {only: []string{"cmd/internal", "cmd/edgehubctl/container", "cmd/edgehubctl/cri"}},                                 // whether somebody watches, and how wide the window is
+	"golang.org/x/term":                      {only: []string{"cmd/internal", "cmd/edgehubctl", "cmd/edgehubctl/cri"}},                                           // whether somebody watches, and how wide the window is
 
 	// To speak with containerd and with registries as CRI does.
-	"github.com/containerd/containerd/v2":           {only: engineLayers},                                                                                                         // its client, and the resolver that reads certs.d
-	"github.com/containerd/containerd/api":          {only: []string{"imagepull/engine"}},                                                                                         // its events
-	"github.com/containerd/errdefs":                 {only: engineLayers},                                                                                                         // what its errors are
-	"github.com/containerd/log":                     {only: []string{"imagepull/engine"}},                                                                                         // to silence its client, which logs requests
-	"github.com/containerd/platforms":               {only: engineLayers},                                                                                                         // which image of an index CRI takes
-	"github.com/containerd/typeurl/v2":              {only: []string{"imagepull/engine"}},                                                                                         // how its events are packed
-	"github.com/distribution/reference":             {only: append([]string{"imagepull/engineapi", "imagepull/keyring"}, engineLayers...)},                                        // how kubelet and CRI read an image's name
-	"github.com/opencontainers/go-digest":           {only: append([]string{"imagepull/queue"}, engineLayers...)},                                                                 // types of what containerd keeps
-	"github.com/opencontainers/image-spec":          {only: append([]string{"imagepull/engineapi"}, engineLayers...)},                                                             // the same
-	"github.com/sirupsen/logrus":                    {only: []string{"imagepull/engine"}},                                                                                         // the type of the log that is silenced
-	"golang.org/x/time":                             {only: append([]string{"cache/spool", "controller/successor", "ota", "proxy/transform", "proxy/upstream"}, engineLayers...)}, // limits on Events per second, on questions to admission, on lists, on bandwidth and on lines in the log
-	"github.com/pelletier/go-toml/v2":               {only: []string{"imagepull/engine/daemon"}},                                                                                  // containerd's configuration; its client reads hosts.toml with it
-	"golang.org/x/net/http2":                        {only: []string{"hub"}},                                                                                                      // a limit on HTTP/2's headers that is not HTTP/1.1's
-	"golang.org/x/net/http/httpproxy":               {only: []string{"proxy/transform", "imagepull/engine/daemon"}},                                                               // which proxy a request takes, by another process's environment
-	"google.golang.org/protobuf/encoding/protowire": {only: []string{"proxy/transform"}},                                                                                          // one field of a protobuf message is replaced, the others stay byte by byte
-	"google.golang.org/grpc":                        {only: []string{"cmd/edgehubctl/cri", "imagepull/engine"}},                                                                   // one connection for containerd's API and CRI's
-	"k8s.io/cri-api":                                {only: []string{"cmd/edgehubctl/cri", "imagepull/engine"}},                                                                   // which snapshotter CRI uses, and where; containers of this node
+	"github.com/containerd/containerd/v2":           {only: engineLayers},                                                                                                                          // its client, and the resolver that reads certs.d
+	"github.com/containerd/containerd/api":          {only: []string{"imagepull/engine"}},                                                                                                          // its events
+	"github.com/containerd/errdefs":                 {only: engineLayers},                                                                                                                          // what its errors are
+	"github.com/containerd/log":                     {only: []string{"imagepull/engine"}},                                                                                                          // to silence its client, which logs requests
+	"github.com/containerd/platforms":               {only: engineLayers},                                                                                                                          // which image of an index CRI takes
+	"github.com/containerd/typeurl/v2":              {only: []string{"imagepull/engine"}},                                                                                                          // how its events are packed
+	"github.com/distribution/reference":             {only: append([]string{"imagepull/engineapi", "imagepull/keyring"}, engineLayers...)},                                                         // how kubelet and CRI read an image's name
+	"github.com/opencontainers/go-digest":           {only: append([]string{"imagepull"}, engineLayers...)},                                                                                        // types of what containerd keeps
+	"github.com/opencontainers/image-spec":          {only: append([]string{"imagepull/engineapi"}, engineLayers...)},                                                                              // the same
+	"github.com/sirupsen/logrus":                    {only: []string{"imagepull/engine"}},                                                                                                          // the type of the log that is silenced
+	"golang.org/x/time":                             {only: append([]string{"cache/spool", "controller/successor", "ota", "ota/podreport", "proxy/transform", "proxy/upstream"}, engineLayers...)}, // limits on Events per second, on questions to admission, on lists, on bandwidth and on lines in the log
+	"github.com/pelletier/go-toml/v2":               {only: []string{"imagepull/engine/daemon"}},                                                                                                   // containerd's configuration; its client reads hosts.toml with it
+	"golang.org/x/net/http2":                        {only: []string{"hub"}},                                                                                                                       // a limit on HTTP/2's headers that is not HTTP/1.1's
+	"golang.org/x/net/http/httpproxy":               {only: []string{"proxy/transform", "imagepull/engine/daemon"}},                                                                                // which proxy a request takes, by another process's environment
+	"google.golang.org/protobuf/encoding/protowire": {only: []string{"proxy/transform"}},                                                                                                           // one field of a protobuf message is replaced, the others stay byte by byte
+	"google.golang.org/grpc":                        {only: []string{"cmd/edgehubctl/cri", "imagepull/engine"}},                                                                                    // one connection for containerd's API and CRI's
+	"k8s.io/cri-api":                                {only: []string{"cmd/edgehubctl/cri", "imagepull/engine"}},                                                                                    // which snapshotter CRI uses, and where; containers of this node
 }

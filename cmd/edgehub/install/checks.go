@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,7 +18,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/apiserver"
-	"github.com/edgehub-io/edgehub/cmd/edgehub/install/dummyif"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/kubelet"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
@@ -74,16 +72,9 @@ func prepare(ctx context.Context, o *Options, given func(string) bool, earlier *
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	k, err := inspectKubelet(ctx)
-	if err != nil {
-		c.fail("%v", err)
+	k := c.checkKubelet(ctx)
+	if k == nil {
 		return nil, c.result()
-	}
-	c.ok("kubelet runs (process %d)", k.PID)
-	if err := kubelet.CheckUnit(ctx, kubeletEnvFile); err != nil {
-		c.fail("%v", err)
-	} else {
-		c.ok("kubelet.service takes KUBELET_KUBECONFIG_ARGS, as kubeadm sets it up")
 	}
 	runtime, err := engine.New(engine.Options{Address: k.Endpoint})
 	if err != nil {
@@ -107,9 +98,6 @@ func prepare(ctx context.Context, o *Options, given func(string) bool, earlier *
 		return nil, c.result()
 	}
 	p.cloud = cloud
-	if p.onPlain {
-		c.warn("kubelet talks to the hub in plain HTTP so far, where it cannot tell the hub from another program; from now on over TLS")
-	}
 	if earlier != nil && o.ProxyPort == plainPort && !given("proxy-port") {
 		c.warn("the plain port %d stays open for the node's own programs; --proxy-port=0 closes it", plainPort)
 	}
@@ -137,6 +125,22 @@ func (c *checks) checkUnmodified(earlier *installed, force bool) {
 			c.fail("%s was changed since edgehub wrote it: put what is special on this node into %s, or say --force to lose the change", path, envFile)
 		}
 	}
+}
+
+// checkKubelet checks that kubelet runs as kubeadm sets it up. It returns nil if no further check is possible.
+func (c *checks) checkKubelet(ctx context.Context) *kubelet.Kubelet {
+	k, err := inspectKubelet(ctx)
+	if err != nil {
+		c.fail("%v", err)
+		return nil
+	}
+	c.ok("kubelet runs (process %d)", k.PID)
+	if err := kubelet.CheckUnit(ctx, kubeletEnvFile); err != nil {
+		c.fail("%v", err)
+	} else {
+		c.ok("kubelet.service takes KUBELET_KUBECONFIG_ARGS, as kubeadm sets it up")
+	}
+	return k
 }
 
 // checkRuntime checks that there is a container runtime. It warns of one that only speaks CRI, and returns false then.
@@ -249,71 +253,6 @@ func (c *checks) checkOnline(ctx context.Context, p *plan) {
 	default:
 		c.fail("the apiserver does not answer for node %s: %v", p.options.NodeName, err)
 	}
-}
-
-// checkPorts checks that ports are free, or used by the sockets of the installed hub.
-func (c *checks) checkPorts(ctx context.Context, p *plan, earlier *installed) {
-	if !p.sockets {
-		return
-	}
-	var held []string
-	if earlier != nil && socketsAreOpen(ctx) {
-		held = installedSockets()
-	}
-	var config net.ListenConfig
-	for _, address := range sockets(p.config) {
-		if slices.Contains(held, address) || slices.Contains(p.config.PodServers(), address) {
-			continue
-		}
-		l, err := config.Listen(context.Background(), "tcp", address)
-		if errors.Is(err, syscall.EADDRNOTAVAIL) && slices.Contains(p.config.PodServers(), address) {
-			continue // the unit of the socket sets the address up: until then no program can use it
-		}
-		if err != nil {
-			c.fail("%s is not free: %v%s", address, err, heldBy(ctx, address))
-			continue
-		}
-		l.Close()
-		c.ok("%s is free", address)
-	}
-	c.checkInterface(ctx, p, earlier)
-}
-
-// installedSockets are the addresses in the hub's unit for sockets.
-func installedSockets() []string {
-	content, _ := os.ReadFile(socketFile) // nothing is installed
-	var all []string
-	for line := range strings.Lines(string(content)) {
-		if address, ok := strings.CutPrefix(strings.TrimSpace(line), "ListenStream="); ok {
-			all = append(all, address)
-		}
-	}
-	return all
-}
-
-// socketsAreOpen reports whether systemd has opened the installed hub's sockets. After a rollback
-// another program may have their ports.
-func socketsAreOpen(ctx context.Context) bool {
-	values, err := systemctl.Properties(ctx, hubSocket, "ActiveState")
-	return err == nil && values["ActiveState"] == "active"
-}
-
-// checkInterface checks that the addresses for pods can be set up. They are nobody's yet, so
-// their ports are free.
-func (c *checks) checkInterface(ctx context.Context, p *plan, earlier *installed) {
-	name := p.options.dummyIf(p.config)
-	if name == "" {
-		return
-	}
-	notes, err := dummyif.Check(ctx, name, p.config.PodAddresses, earlier != nil && earlier.Interface == name)
-	for _, note := range notes {
-		c.warn("%s", note)
-	}
-	if err != nil {
-		c.fail("the addresses for pods: %v", err)
-		return
-	}
-	c.ok("pods will reach the hub at %s, of the interface %s", strings.Join(p.config.PodServers(), " and "), name)
 }
 
 // checkDisk checks that there is space for a full cache, and for a second binary during an upgrade.

@@ -7,14 +7,12 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
 
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/apiserver"
-	"github.com/edgehub-io/edgehub/cmd/edgehub/install/files"
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/firewall"
 )
 
@@ -46,23 +44,6 @@ func (p *plan) ledServers() []netip.AddrPort {
 		}
 	}
 	return led
-}
-
-// add plans a file before kubelet's drop-in, which is the last.
-func (p *plan) add(path string, e files.Entry, content []byte) {
-	p.all = slices.Insert(p.all, len(p.all)-1, plannedFile{path, e, content})
-}
-
-// dropOptional plans that those optional files go which an earlier install has written and this one does not.
-func (p *plan) dropOptional(earlier *installed) {
-	if earlier == nil {
-		return
-	}
-	for _, path := range slices.Sorted(maps.Keys(earlier.Written)) {
-		if slices.Contains(networkFiles(), path) && earlier.Written[path].Kind != "" && !slices.ContainsFunc(p.all, func(f plannedFile) bool { return f.path == path }) {
-			p.add(path, files.Entry{}, nil)
-		}
-	}
 }
 
 // askHub sends a request as a pod does, and returns nil if whoever proves to be the hub answers, whatever.

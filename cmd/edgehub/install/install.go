@@ -1,3 +1,30 @@
+// Package install switches a kubeadm node to a hub: kubelet then uses the hub as its apiserver. It
+// also upgrades and uninstalls the hub.
+//
+// It changes none of kubeadm's files. It writes:
+//
+//	/usr/local/bin/edgehub                                this very program
+//	/etc/systemd/system/edgehub.service, edgehub.socket   and the links that enable them
+//	/etc/systemd/network/00-edgehub.network               systemd-networkd leaves the dummy interface alone, and
+//	/etc/NetworkManager/conf.d/00-edgehub.conf            so does NetworkManager, where there is one
+//	/etc/edgehub/edgehub.env                              the administrator's flags
+//	/etc/kubernetes/edgehub-kubelet.conf                  kubelet's kubeconfig for the hub
+//	/etc/systemd/system/kubelet.service.d/20-edgehub.conf makes kubelet use it, by
+//	/etc/edgehub/kubelet.env                              which is gone while kubelet joins a cluster (rejoin.go)
+//	/etc/systemd/system/edgehub-rejoin.service            has kubelet use it again after that
+//	/var/lib/edgehub-install                              the record, and backups
+//
+// # Commit and rollback
+//
+// [Install] checks everything that it needs (checks.go), and prints what it will write and run
+// (plan.go). Before it changes the first file, it backs up the present files and records the
+// change on disk (record.go). If a step fails, or the program is stopped, it rolls back to the
+// backups (rollback.go), which may contain an earlier version of the hub. If it is killed, or
+// the power fails, the next install or uninstall finds the record and rolls back. The steps have
+// no undo of their own, since one restore of all files can be repeated after a crash at any
+// point. The commit point is writing a record without a change in progress.
+//
+// A lock on the record's folder allows one change at a time.
 package install
 
 import (
@@ -24,20 +51,7 @@ func Install(ctx context.Context, o *Options, given func(string) bool, version s
 		return err
 	}
 	if o.DryRun {
-		r, err := readRecord()
-		if err != nil {
-			return err
-		}
-		if r.Change != nil {
-			fmt.Fprintln(out, "an earlier change was broken off; it would be cleared up first")
-		}
-		p, err := prepare(ctx, o, given, r.Installed, version, out)
-		if err != nil {
-			return err
-		}
-		p.print(out, true)
-		fmt.Fprintln(out, "\nnothing was changed: --dry-run")
-		return nil
+		return describe(ctx, o, given, version, out)
 	}
 	j, err := openJournal()
 	if err != nil {
@@ -80,6 +94,24 @@ func Install(ctx context.Context, o *Options, given func(string) bool, version s
 	}
 	fmt.Fprintf(out, "done: node %s lives behind edgehub %s\n", o.NodeName, version)
 	p.printPods(ctx, out)
+	return nil
+}
+
+// describe prints what Install would do.
+func describe(ctx context.Context, o *Options, given func(string) bool, version string, out io.Writer) error {
+	r, err := readRecord()
+	if err != nil {
+		return err
+	}
+	if r.Change != nil {
+		fmt.Fprintln(out, "an earlier change was broken off; it would be cleared up first")
+	}
+	p, err := prepare(ctx, o, given, r.Installed, version, out)
+	if err != nil {
+		return err
+	}
+	p.print(out, true)
+	fmt.Fprintln(out, "\nnothing was changed: --dry-run")
 	return nil
 }
 
@@ -133,12 +165,6 @@ func (j *journal) commit(p *plan) error {
 // apply writes the files and restarts the services. Kubelet's drop-in comes last: until the hub
 // answers, kubelet is not affected if this program or the machine fails.
 func (p *plan) apply(ctx context.Context, j *journal, out io.Writer) error {
-	if p.sockets && p.onPlain {
-		// It would talk to whoever takes the port meanwhile.
-		if err := j.stopKubelet(ctx); err != nil {
-			return err
-		}
-	}
 	if p.sockets && !p.first {
 		if _, err := systemctl.Run(ctx, "stop", hubService, hubSocket); err != nil {
 			return err

@@ -26,11 +26,11 @@ func TestPodsOfAMeshAreNamed(t *testing.T) {
 		"pods are in Istio (shop/a; 2 in all): ", "pods are in Linkerd (shop/c; 1 in all): ",
 	} {
 		m := meshes()[i]
-		first, n := m.catches(pods, securePort)
-		if got := m.problem(first, n, securePort); !strings.HasPrefix(got, want) || strings.Contains(got, "\n") || !strings.Contains(got, m.annotation+`: "10268"`) {
+		first, n := m.catches(pods, 10268)
+		if got := m.problem(first, n, 10268); !strings.HasPrefix(got, want) || strings.Contains(got, "\n") || !strings.Contains(got, m.annotation+`: "10268"`) {
 			t.Errorf("%q does not begin with %q", got, want)
 		}
-		if _, n := m.catches(pods[:2], securePort); n != 0 {
+		if _, n := m.catches(pods[:2], 10268); n != 0 {
 			t.Errorf("%s: %d pods that are in no mesh, or leave the port alone", m.name, n)
 		}
 	}

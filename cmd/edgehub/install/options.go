@@ -1,7 +1,6 @@
 package install
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -23,7 +22,6 @@ type Options struct {
 	ServerAddr    string `json:"serverAddr,omitempty"`
 	Kubeconfig    string `json:"kubeconfig,omitempty"`
 	BootstrapFile string `json:"bootstrapFile,omitempty"`
-	KubeletPort   int    `json:"kubeletPort"`
 	ProxyPort     int    `json:"proxyPort"`
 	KubeletOnly   bool   `json:"kubeletOnly,omitempty"`
 	DummyIfName   string `json:"dummyIfName,omitempty"`
@@ -40,18 +38,15 @@ type Options struct {
 	Force  bool          `json:"-"`
 }
 
-// The hub's default ports.
-const (
-	plainPort  = 10261
-	securePort = 10268
-)
+// plainPort is where the hub offers plain HTTP, if it does.
+const plainPort = 10261
 
 // DefaultWait is the default of how long a node may take to be Ready again.
 const DefaultWait = 2 * time.Minute
 
 // NewOptions returns the defaults.
 func NewOptions() *Options {
-	return &Options{KubeletPort: securePort, DummyIfName: "edgehub-dummy0", Wait: DefaultWait}
+	return &Options{DummyIfName: "edgehub-dummy0", Wait: DefaultWait}
 }
 
 // AddFlags binds o to fs.
@@ -64,15 +59,13 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ServerAddr, "server-addr", "", "apiservers, as a comma list of https://HOST:PORT; empty: the one that kubelet's kubeconfig names")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "the node's own kubeconfig; empty: the one that kubelet uses now")
 	fs.StringVar(&o.BootstrapFile, "bootstrap-file", "", "bootstrap kubeconfig, for a client certificate of the hub's own; empty: the hub uses kubelet's")
-	fs.IntVar(&o.KubeletPort, "kubelet-port", o.KubeletPort, "where kubelet talks to the hub: 10268, TLS, where either end proves who it is; there is no other choice any more")
 	fs.BoolVar(&o.KubeletOnly, "kubelet-only", false, "lead only kubelet to the hub: pods go on using the apiserver, and what runs in them does not survive a reboot without the cloud")
 	fs.StringVar(&o.DummyIfName, "dummy-if-name", o.DummyIfName, "dummy interface, which the install sets up, with the addresses at which pods reach the hub")
 	fs.StringVar(&o.DummyIfIP, "dummy-if-ip", "", "these addresses, as a comma list; empty: 169.254.2.1 and, where the node has IPv6, fd00::2:1")
 	fs.IntVar(&o.ProxyPort, "proxy-port", o.ProxyPort, "10261: also offer the apiserver over plain HTTP to the node's own programs, which cannot tell the hub there from any other program; 0: do not")
 }
 
-// inherit keeps the options of an earlier install whose flags are not given now. Kubelet's port is
-// none of them: earlier versions had kubelet use the plain one.
+// inherit keeps the options of an earlier install whose flags are not given now.
 func (o *Options) inherit(earlier Options, given func(string) bool) {
 	for name, take := range map[string]func(){
 		"node-name":      func() { o.NodeName = earlier.NodeName },
@@ -81,7 +74,7 @@ func (o *Options) inherit(earlier Options, given func(string) bool) {
 		"bootstrap-file": func() { o.BootstrapFile = earlier.BootstrapFile },
 		"proxy-port":     func() { o.ProxyPort = earlier.ProxyPort },
 		"kubelet-only":   func() { o.KubeletOnly = earlier.KubeletOnly },
-		"dummy-if-name":  func() { o.DummyIfName = cmp.Or(earlier.DummyIfName, o.DummyIfName) },
+		"dummy-if-name":  func() { o.DummyIfName = earlier.DummyIfName },
 		"dummy-if-ip":    func() { o.DummyIfIP = earlier.DummyIfIP },
 	} {
 		if !given(name) {
@@ -93,13 +86,6 @@ func (o *Options) inherit(earlier Options, given func(string) bool) {
 
 func (o *Options) validate() error {
 	var errs []error
-	switch o.KubeletPort {
-	case securePort:
-	case plainPort:
-		errs = append(errs, fmt.Errorf("--kubelet-port: at %d, kubelet cannot tell the hub from another program that has taken the port, and would run what that says: leave the flag out, for %d", plainPort, securePort))
-	default:
-		errs = append(errs, fmt.Errorf("--kubelet-port: %d is not %d (TLS)", o.KubeletPort, securePort))
-	}
 	if o.ProxyPort != plainPort && o.ProxyPort != 0 {
 		errs = append(errs, fmt.Errorf("--proxy-port: %d is neither %d nor 0 (none)", o.ProxyPort, plainPort))
 	}

@@ -19,9 +19,7 @@ func TestInvalidOptionsAreRejected(t *testing.T) {
 		change func(o *Options)
 		want   string
 	}{
-		"a port where kubelet trusts whoever listens": {func(o *Options) { o.KubeletPort = plainPort }, "cannot tell the hub from another program"},
-		"a port that the hub does not have":           {func(o *Options) { o.KubeletPort = 6443 }, "--kubelet-port: 6443"},
-		"no time to wait":                             {func(o *Options) { o.Wait = 0 }, "--wait"},
+		"no time to wait": {func(o *Options) { o.Wait = 0 }, "--wait"},
 		"a flag that an environment file would break": {func(o *Options) { o.Extra = []string{"--root-dir=/a b"} }, "spaces"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -40,8 +38,8 @@ func TestInvalidOptionsAreRejected(t *testing.T) {
 func TestAnUpgradeKeepsTheOptionsOfTheInstall(t *testing.T) {
 	o := NewOptions()
 	o.ServerAddr = "https://new.example.com"
-	o.inherit(Options{NodeName: "edge1", KubeletPort: plainPort, ProxyPort: plainPort, ServerAddr: "https://old.example.com"}, func(name string) bool { return name == "server-addr" })
-	if o.NodeName != "edge1" || o.KubeletPort != securePort || o.ProxyPort != plainPort || o.ServerAddr != "https://new.example.com" {
+	o.inherit(Options{NodeName: "edge1", ProxyPort: plainPort, ServerAddr: "https://old.example.com"}, func(name string) bool { return name == "server-addr" })
+	if o.NodeName != "edge1" || o.ProxyPort != plainPort || o.ServerAddr != "https://new.example.com" {
 		t.Errorf("%+v", o)
 	}
 }

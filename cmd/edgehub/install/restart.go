@@ -91,15 +91,6 @@ func (j *journal) restartKubelet(ctx context.Context, c *apiserver.Client, name 
 	return nil
 }
 
-// stopKubelet records that kubelet has to be started, and stops it. Pods live on.
-func (j *journal) stopKubelet(ctx context.Context) error {
-	if err := j.noteKubelet(); err != nil {
-		return err
-	}
-	_, err := systemctl.Run(ctx, "stop", kubeletService)
-	return err
-}
-
 // noteKubelet records that the change affects kubelet: a rollback restarts it.
 func (j *journal) noteKubelet() error {
 	if j.Change == nil || j.Change.Kubelet {

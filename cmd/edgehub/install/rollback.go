@@ -66,11 +66,6 @@ func (j *journal) rollback(ctx context.Context, c *apiserver.Client, name string
 	fmt.Fprintln(out, "putting everything back as it was")
 	ch := j.Change
 	first := j.Installed == nil
-	if !first && ch.Sockets && j.Installed.Options.KubeletPort == plainPort {
-		if err := j.stopKubelet(ctx); err != nil { // it would talk to whoever takes the port meanwhile
-			return err
-		}
-	}
 	if first || ch.Sockets {
 		forHubUnits(ctx, "stop")
 	}

@@ -180,8 +180,7 @@ func (j *journal) stillUsed(ctx context.Context, out io.Writer) error {
 // uninstall switches kubelet to the apiserver, and then removes the hub. Each step may be repeated
 // after a crash.
 func (j *journal) uninstall(ctx context.Context, wait time.Duration, out io.Writer) error {
-	originals := j.Installed.Originals
-	if err := j.restore(map[string]files.Entry{dropInFile: originals[dropInFile]}); err != nil {
+	if err := j.restore(map[string]files.Entry{dropInFile: j.Installed.Originals[dropInFile]}); err != nil {
 		return err
 	}
 	if _, err := systemctl.Run(ctx, "daemon-reload"); err != nil {
@@ -198,36 +197,9 @@ func (j *journal) uninstall(ctx context.Context, wait time.Duration, out io.Writ
 	} else if err != nil {
 		fmt.Fprintf(out, "pods lose their apiserver, by --force: %v\n", err)
 	}
-	j.Change.Removing = true
-	if err := j.save(); err != nil {
-		return err
-	}
-	forHubUnits(ctx, "stop")
-	if err := dummyif.Remove(ctx, j.Installed.Interface); err != nil {
-		return err
-	}
-	if err := j.restore(originals); err != nil {
-		return err
-	}
-	if _, err := systemctl.Run(ctx, "daemon-reload"); err != nil {
-		return err
-	}
-	forHubUnits(ctx, "reset-failed")
 	root, purge := j.Installed.RootDir, j.Change.Purge
-	held := releaseImages(ctx, root, endpoint, out)
-	if !j.Change.Strand { // those that lose their apiserver find it again after another install
-		if err := durable.Remove(filepath.Join(root, "pki", config.PodCAName)); err != nil {
-			return fmt.Errorf("remove the CA that pods verified the hub with: %w", err)
-		}
-	}
-	if purge {
-		if err := os.RemoveAll(root); err != nil {
-			return fmt.Errorf("remove the hub's folder: %w", err)
-		}
-	}
-	files.RemoveDirs(j.Installed.Folders)
-	j.Installed, j.Change = nil, nil
-	if err := j.save(); err != nil {
+	held, err := j.removeHub(ctx, endpoint, out)
+	if err != nil {
 		return err
 	}
 	if err := errors.Join(notReady, held); err != nil {
@@ -238,6 +210,43 @@ func (j *journal) uninstall(ctx context.Context, wait time.Duration, out io.Writ
 		fmt.Fprintf(out, "the hub's folder %s was kept; --purge removes it\n", root)
 	}
 	return nil
+}
+
+// removeHub removes the hub and all files of the install. held is why containerd may go on holding images.
+func (j *journal) removeHub(ctx context.Context, endpoint string, out io.Writer) (held, err error) {
+	j.Change.Removing = true
+	if err := j.save(); err != nil {
+		return nil, err
+	}
+	forHubUnits(ctx, "stop")
+	if err := dummyif.Remove(ctx, j.Installed.Interface); err != nil {
+		return nil, err
+	}
+	if err := j.restore(j.Installed.Originals); err != nil {
+		return nil, err
+	}
+	if _, err := systemctl.Run(ctx, "daemon-reload"); err != nil {
+		return nil, err
+	}
+	forHubUnits(ctx, "reset-failed")
+	root := j.Installed.RootDir
+	held = releaseImages(ctx, root, endpoint, out)
+	if !j.Change.Strand { // those that lose their apiserver find it again after another install
+		if err := durable.Remove(filepath.Join(root, "pki", config.PodCAName)); err != nil {
+			return nil, fmt.Errorf("remove the CA that pods verified the hub with: %w", err)
+		}
+	}
+	if j.Change.Purge {
+		if err := os.RemoveAll(root); err != nil {
+			return nil, fmt.Errorf("remove the hub's folder: %w", err)
+		}
+	}
+	files.RemoveDirs(j.Installed.Folders)
+	j.Installed, j.Change = nil, nil
+	if err := j.save(); err != nil {
+		return nil, err
+	}
+	return held, nil
 }
 
 // releaseImages releases what the hub holds in containerd: nobody else would, and kubelet's garbage collection

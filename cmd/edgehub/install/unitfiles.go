@@ -175,14 +175,7 @@ func environmentEntry(path string, content []byte, proxy bool) (files.Entry, err
 }
 
 // isProxy reports whether a line of an environment file is about a proxy.
-func isProxy(line string) bool {
-	name, _, _ := strings.Cut(strings.TrimSpace(line), "=")
-	switch strings.ToUpper(name) {
-	case "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY":
-		return true
-	}
-	return false
-}
+func isProxy(line string) bool { return kubelet.IsProxy(strings.TrimSpace(line)) }
 
 // withoutValues returns the content of an environment file for people to look at.
 func withoutValues(content []byte) string {

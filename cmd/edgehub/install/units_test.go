@@ -32,7 +32,7 @@ func writeUnits(t *testing.T) (folder string) {
 	}}
 	if os.Geteuid() == 0 { // it takes root to find out which interfaces the kernel has
 		p.config.PodAddresses = []netip.Addr{netip.MustParseAddr("169.254.2.1"), netip.MustParseAddr("fd00::2:1")}
-		p.config.ProxySecurePort = securePort
+		p.config.ProxySecurePort = 10268
 	}
 	p.options.Kubeconfig = filepath.Join(folder, "kubelet.conf")
 	if err := os.WriteFile(p.options.Kubeconfig, []byte(ownKubeconfig), 0o600); err != nil {
@@ -79,7 +79,7 @@ func TestTheFilesOfNetworkManagersGoWithTheInterface(t *testing.T) {
 // Kubelet's pods are led to an address of the family that the apiserver's Service has.
 func TestAddressesThatPodsAreLedTo(t *testing.T) {
 	p := &plan{options: NewOptions(), config: &config.Config{PodAddresses: []netip.Addr{netip.MustParseAddr("169.254.2.1"), netip.MustParseAddr("fd00::2:1")}}}
-	p.config.ProxySecurePort = securePort
+	p.config.ProxySecurePort = 10268
 	for ips, want := range map[string]string{"": "[169.254.2.1:10268 [fd00::2:1]:10268]", "10.96.0.1": "[169.254.2.1:10268]", "10.96.0.1 fd10::1": "[169.254.2.1:10268 [fd00::2:1]:10268]"} {
 		p.options.ServiceIPs = strings.Fields(ips)
 		if got := fmt.Sprint(p.ledServers()); got != want {

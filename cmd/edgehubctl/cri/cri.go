@@ -28,6 +28,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 )
 
 // DefaultEndpoint is containerd's socket, as kubelet and the hub have it.
@@ -45,11 +47,11 @@ type Node struct {
 }
 
 // Open connects to the runtime at endpoint, a path or unix:// and a path. It looks for changes
-// once in pace; a pace of zero is half a second. The caller closes the Node.
+// once in pace. The caller closes the Node.
 func Open(endpoint string, pace time.Duration) (*Node, error) {
 	path := strings.TrimPrefix(endpoint, "unix://")
 	if !filepath.IsAbs(path) {
-		return nil, failure(WrongUse, "%q is no socket: write %s", endpoint, DefaultEndpoint)
+		return nil, cli.WrongUse("%q is no socket: write %s", endpoint, DefaultEndpoint)
 	}
 	if err := probe(path); err != nil {
 		return nil, err
@@ -58,9 +60,6 @@ func Open(endpoint string, pace time.Duration) (*Node, error) {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageLimit)))
 	if err != nil {
 		return nil, err
-	}
-	if pace == 0 {
-		pace = 500 * time.Millisecond
 	}
 	return &Node{conn: conn, api: runtimeapi.NewRuntimeServiceClient(conn), pace: pace}, nil
 }
@@ -75,39 +74,13 @@ func probe(path string) error {
 	case err == nil:
 		return conn.Close()
 	case errors.Is(err, fs.ErrPermission):
-		return failure(Failed, "permission denied: %s is for root; use sudo", path)
+		return fmt.Errorf("permission denied: %s is for root; use sudo", path)
 	case errors.Is(err, fs.ErrNotExist):
-		return failure(Failed, "there is no containerd here, or its socket is not %s: run this on the node itself, not in a container; --container-runtime-endpoint names another socket", path)
+		return fmt.Errorf("there is no containerd here, or its socket is not %s: run this on the node itself, not in a container; --container-runtime-endpoint names another socket", path)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return failure(Failed, "containerd does not run: nothing listens on %s; see systemctl status containerd", path)
+		return fmt.Errorf("containerd does not run: nothing listens on %s; see systemctl status containerd", path)
 	}
-	return failure(Failed, "connect to containerd: %w", err)
-}
-
-// Kind is what a script may conclude from an error.
-type Kind int
-
-// The kinds of errors.
-const (
-	Failed   Kind = iota // another attempt alone does not help
-	WrongUse             // the request itself is wrong
-	NotNow               // refused as things are
-	Undone               // nobody waits any longer; it may go on
-	Broken               // it was done, and the container does not run
-)
-
-// Error is an error with its kind. Its text is one line, whatever the runtime answers, and says
-// what to do.
-type Error struct {
-	Kind Kind
-	err  error
-}
-
-func (e *Error) Error() string { return strings.Join(strings.Fields(e.err.Error()), " ") }
-func (e *Error) Unwrap() error { return e.err }
-
-func failure(kind Kind, format string, args ...any) error {
-	return &Error{kind, fmt.Errorf(format, args...)}
+	return fmt.Errorf("connect to containerd: %w", err)
 }
 
 // asked is err of a call to the runtime, without gRPC's own words.
@@ -117,7 +90,7 @@ func asked(what string, err error) error {
 	if s.Code() == codes.Unimplemented {
 		words = "this runtime does not offer CRI's API v1: enable its CRI plugin"
 	}
-	return &Error{Failed, &answer{what + ": " + words, err}}
+	return &answer{what + ": " + words, err}
 }
 
 // answer is an error of gRPC in better words.

@@ -14,14 +14,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/exec"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 )
 
-// expect checks an error's kind, and that its text has all of words in one line.
-func expect(t *testing.T, err error, kind Kind, words ...string) {
+// expect checks an error's exit code, and that its text has all of words.
+func expect(t *testing.T, err error, code int, words ...string) {
 	t.Helper()
-	e, ok := errors.AsType[*Error](err)
-	if !ok || e.Kind != kind || strings.Contains(err.Error(), "\n") {
-		t.Errorf("got %#v (%v), want kind %d in one line", err, err, kind)
+	if err == nil || cli.CodeOf(err) != code {
+		t.Errorf("got %v with exit code %d, want %d", err, cli.CodeOf(err), code)
 		return
 	}
 	for _, w := range words {
@@ -44,18 +45,18 @@ func TestSocketThatCannotBeUsed(t *testing.T) {
 	}
 	tests := map[string]struct {
 		endpoint string
-		kind     Kind
+		code     int
 		words    string
 	}{
-		"no socket: in a container": {"unix://" + filepath.Join(dir, "none.sock"), Failed, "run this on the node itself, not in a container"},
-		"nobody listens":            {dead, Failed, "containerd does not run"},
-		"another machine":           {"tcp://10.0.0.1:1", WrongUse, "is no socket"},
-		"not a path":                {"containerd.sock", WrongUse, "is no socket"},
+		"no socket: in a container": {"unix://" + filepath.Join(dir, "none.sock"), cli.Failed, "run this on the node itself, not in a container"},
+		"nobody listens":            {dead, cli.Failed, "containerd does not run"},
+		"another machine":           {"tcp://10.0.0.1:1", cli.Usage, "is no socket"},
+		"not a path":                {"containerd.sock", cli.Usage, "is no socket"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			_, err := Open(tt.endpoint, 0)
-			expect(t, err, tt.kind, tt.words)
+			expect(t, err, tt.code, tt.words)
 		})
 	}
 }
@@ -64,12 +65,12 @@ func TestWhichContainer(t *testing.T) {
 	f := newFake(t)
 	ctx := t.Context()
 	_, err := f.find(ctx, web, "")
-	expect(t, err, Failed, "no pod shop/web-1 runs on this node")
+	expect(t, err, cli.Failed, "no pod shop/web-1 runs on this node")
 	f.addPod("old", nil)
 	f.start(t, "old", "app", "")
 	f.addPod("new", nil)
 	_, err = f.find(ctx, web, "")
-	expect(t, err, NotNow, "has no container yet")
+	expect(t, err, cli.NotNow, "has no container yet")
 
 	setup := f.start(t, "new", "setup", "")
 	if a, err := f.find(ctx, web, ""); err != nil || a.name != "setup" {
@@ -82,9 +83,9 @@ func TestWhichContainer(t *testing.T) {
 	}
 	f.start(t, "new", "debugger", "")
 	_, err = f.find(ctx, web, "")
-	expect(t, err, WrongUse, "choose one with -c: setup (ended with exit code 0), app (running), debugger (running)")
+	expect(t, err, cli.Usage, "choose one with -c: setup (ended with exit code 0), app (running), debugger (running)")
 	_, err = f.find(ctx, web, "nope")
-	expect(t, err, WrongUse, `no container "nope"; it has: setup`)
+	expect(t, err, cli.Usage, `no container "nope"; it has: setup`)
 	if a, err := f.find(ctx, web, "debugger"); err != nil || a.name != "debugger" {
 		t.Errorf("by name: %v, %v", a, err)
 	}
@@ -126,20 +127,20 @@ func TestRestartThatEndsOtherwise(t *testing.T) {
 	tests := map[string]struct {
 		policy corev1.RestartPolicy
 		onStop func(t *testing.T, f *fakeRuntime, cancel func())
-		kind   Kind
+		code   int
 		words  string
 	}{
 		"it crashes": {corev1.RestartPolicyAlways, func(t *testing.T, f *fakeRuntime, _ func()) {
 			f.end(f.start(t, "uid", "app", ""), 1)
-		}, Broken, "has ended; edgehubctl logs shop/web-1 -c app"},
-		"the pod goes":        {corev1.RestartPolicyAlways, func(_ *testing.T, f *fakeRuntime, _ func()) { f.forget() }, Broken, "has left this node"},
-		"kubelet is not here": {corev1.RestartPolicyAlways, func(_ *testing.T, _ *fakeRuntime, cancel func()) { cancel() }, Undone, "not waited for"},
+		}, cli.Broken, "has ended; edgehubctl logs shop/web-1 -c app"},
+		"the pod goes":        {corev1.RestartPolicyAlways, func(_ *testing.T, f *fakeRuntime, _ func()) { f.forget() }, cli.Broken, "has left this node"},
+		"kubelet is not here": {corev1.RestartPolicyAlways, func(_ *testing.T, _ *fakeRuntime, cancel func()) { cancel() }, cli.Undone, "not waited for"},
 		"it has ended well, and OnFailure leaves it so": {corev1.RestartPolicyOnFailure, func(_ *testing.T, f *fakeRuntime, _ func()) {
 			f.end(f.containers[0], 0)
-		}, Broken, "exit code 0, so that kubelet does not start it again"},
+		}, cli.Broken, "exit code 0, so that kubelet does not start it again"},
 		"it has failed, and OnFailure starts it again": {corev1.RestartPolicyOnFailure, func(t *testing.T, f *fakeRuntime, _ func()) {
 			f.end(f.start(t, "uid", "app", ""), 1)
-		}, Broken, "was started again and has ended"},
+		}, cli.Broken, "was started again and has ended"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -150,7 +151,7 @@ func TestRestartThatEndsOtherwise(t *testing.T) {
 			defer cancel()
 			f.onStop = func() { tt.onStop(t, f, cancel) }
 			policy := func(context.Context, types.UID, string) (corev1.RestartPolicy, error) { return tt.policy, nil }
-			expect(t, f.Restart(ctx, web, RestartOptions{Policy: policy, Notes: io.Discard}), tt.kind, tt.words)
+			expect(t, f.Restart(ctx, web, RestartOptions{Policy: policy, Notes: io.Discard}), tt.code, tt.words)
 		})
 	}
 }
@@ -167,13 +168,13 @@ func TestRestartOfWhatNothingStartsAgain(t *testing.T) {
 		return corev1.RestartPolicyNever, nil
 	}}
 	for _, o.Force = range []bool{false, true} {
-		expect(t, f.Restart(t.Context(), web, o), Failed, "container app of pod shop/web-1 was not stopped", "its restartPolicy is Never")
+		expect(t, f.Restart(t.Context(), web, o), cli.Failed, "container app of pod shop/web-1 was not stopped", "its restartPolicy is Never")
 	}
 	o.Policy = func(context.Context, types.UID, string) (corev1.RestartPolicy, error) {
 		return "", errors.New("no hub")
 	}
 	o.Force = false
-	expect(t, f.Restart(t.Context(), web, o), NotNow, "not known whether kubelet would start it again (no hub); --force")
+	expect(t, f.Restart(t.Context(), web, o), cli.NotNow, "not known whether kubelet would start it again (no hub); --force")
 	if len(f.stopped) > 0 {
 		t.Errorf("stopped %v", f.stopped)
 	}
@@ -195,7 +196,7 @@ func TestRestartWithoutWaiting(t *testing.T) {
 		t.Errorf("it has %d s to end, want %d", f.stopped[0].Timeout, defaultGrace)
 	}
 	f.end(app, 3)
-	expect(t, f.Restart(t.Context(), web, RestartOptions{Policy: always, Notes: io.Discard}), NotNow, "ended with exit code 3", "edgehubctl logs")
+	expect(t, f.Restart(t.Context(), web, RestartOptions{Policy: always, Notes: io.Discard}), cli.NotNow, "ended with exit code 3", "edgehubctl logs")
 	if len(f.stopped) != 1 {
 		t.Error("a container that does not run was stopped")
 	}
@@ -223,14 +224,14 @@ func TestExec(t *testing.T) {
 		"it fails": {func([]string, io.Reader, io.Writer, io.Writer) error {
 			return exec.CodeExitError{Err: errors.New("exit"), Code: 42}
 		}, nil, "", "", func(t *testing.T, err error) {
-			if e, ok := errors.AsType[*Exited](err); !ok || e.Code != 42 {
+			if cli.CodeOf(err) != 42 {
 				t.Errorf("got %v, want exit code 42", err)
 			}
 		}},
 		"there is no such program": {func([]string, io.Reader, io.Writer, io.Writer) error {
 			return errors.New("exec: \"cat\":\nexecutable file not found in $PATH")
 		}, nil, "", "", func(t *testing.T, err error) {
-			expect(t, err, Failed, "run a command in container app of pod shop/web-1", "executable file not found")
+			expect(t, err, cli.Failed, "run a command in container app of pod shop/web-1", "executable file not found")
 		}},
 	}
 	for name, tt := range tests {
@@ -249,7 +250,7 @@ func TestExec(t *testing.T) {
 		})
 	}
 	f.end(app, 0)
-	expect(t, f.Node.Exec(t.Context(), web, ExecOptions{Command: []string{"ls"}, Stdout: io.Discard, Stderr: io.Discard}), NotNow, "does not run")
+	expect(t, f.Node.Exec(t.Context(), web, ExecOptions{Command: []string{"ls"}, Stdout: io.Discard, Stderr: io.Discard}), cli.NotNow, "does not run")
 }
 
 func TestExecInterrupted(t *testing.T) {
@@ -264,7 +265,7 @@ func TestExecInterrupted(t *testing.T) {
 	}
 	keys, typist := io.Pipe() // nothing is typed
 	defer typist.Close()
-	expect(t, f.Node.Exec(ctx, web, ExecOptions{Command: []string{"cat"}, Stdin: keys, Stdout: io.Discard, Stderr: io.Discard}), Undone, "the command may go on")
+	expect(t, f.Node.Exec(ctx, web, ExecOptions{Command: []string{"cat"}, Stdin: keys, Stdout: io.Discard, Stderr: io.Discard}), cli.Undone, "the command may go on")
 }
 
 // A node with very many containers, or a runtime that has gone mad.
@@ -272,7 +273,7 @@ func TestAnswerThatIsTooLarge(t *testing.T) {
 	f := newFake(t)
 	f.addPod("uid", map[string]string{"large": strings.Repeat("x", messageLimit)})
 	_, err := f.find(t.Context(), web, "")
-	expect(t, err, Failed, "look for the pod: containerd:", "larger than max")
+	expect(t, err, cli.Failed, "look for the pod: containerd:", "larger than max")
 }
 
 func TestGracePeriod(t *testing.T) {

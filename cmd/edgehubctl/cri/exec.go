@@ -3,6 +3,7 @@ package cri
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -13,6 +14,8 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/util/exec"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 )
 
 // ExecOptions are a command to run, and what it reads and writes.
@@ -28,12 +31,7 @@ type ExecOptions struct {
 	Stdout, Stderr io.Writer
 }
 
-// Exited is the error for a command that has ended with an exit code other than zero.
-type Exited struct{ Code int }
-
-func (e *Exited) Error() string { return "the command has failed" }
-
-// Exec runs a command in a container until it ends. When ctx ends first, the command may go on.
+// Exec runs a command in a container until it ends. Its error has the exit code of a command that fails, without words. When ctx ends first, the command may go on.
 func (n *Node) Exec(ctx context.Context, pod types.NamespacedName, o ExecOptions) error {
 	a, s, err := n.running(ctx, pod, o.Container)
 	if err != nil {
@@ -50,11 +48,11 @@ func (n *Node) Exec(ctx context.Context, pod types.NamespacedName, o ExecOptions
 	case err == nil:
 		return nil
 	case isExit:
-		return &Exited{code.Code}
+		return cli.Exit(code.Code)
 	case ctx.Err() != nil:
-		return failure(Undone, "interrupted: the command may go on in %s", a)
+		return cli.Errorf(cli.Undone, "interrupted: the command may go on in %s", a)
 	}
-	return failure(Failed, "run a command in %s: %w", a, err)
+	return fmt.Errorf("run a command in %s: %w", a, err)
 }
 
 // stream connects o to the command at address, which containerd has made up for this one call.

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 )
 
 // Labels that kubelet gives sandboxes and containers (k8s.io/kubelet/pkg/types).
@@ -48,16 +50,16 @@ func (n *Node) find(ctx context.Context, pod types.NamespacedName, name string) 
 		return app{}, asked("list containers", err)
 	}
 	if len(runs) == 0 {
-		return app{}, failure(NotNow, "pod %s has no container yet: kubelet is starting it", pod)
+		return app{}, cli.Errorf(cli.NotNow, "pod %s has no container yet: kubelet is starting it", pod)
 	}
 	if name == "" {
 		name = n.defaultOf(ctx, sandbox, runs)
 	}
 	switch {
 	case name == "":
-		return app{}, failure(WrongUse, "pod %s has several containers: choose one with -c: %s", pod, n.choices(ctx, runs))
+		return app{}, cli.WrongUse("pod %s has several containers: choose one with -c: %s", pod, n.choices(ctx, runs))
 	case len(runs[name]) == 0:
-		return app{}, failure(WrongUse, "pod %s has no container %q; it has: %s", pod, name, n.choices(ctx, runs))
+		return app{}, cli.WrongUse("pod %s has no container %q; it has: %s", pod, name, n.choices(ctx, runs))
 	}
 	return app{pod: pod, uid: uid, name: name, runs: runs[name]}, nil
 }
@@ -72,7 +74,7 @@ func (n *Node) sandbox(ctx context.Context, pod types.NamespacedName) (*runtimea
 	case err != nil:
 		return nil, asked("look for the pod", err)
 	case len(answer.Items) == 0:
-		return nil, failure(Failed, "no pod %s runs on this node; edgehubctl pods shows those that do", pod)
+		return nil, fmt.Errorf("no pod %s runs on this node; edgehubctl pods shows those that do", pod)
 	}
 	return slices.MaxFunc(answer.Items, func(a, b *runtimeapi.PodSandbox) int { return cmp.Compare(a.CreatedAt, b.CreatedAt) }), nil
 }

@@ -80,9 +80,9 @@ func openRegular(path string) (*os.File, error) {
 func unreadable(path string, err error) error {
 	switch {
 	case err == nil:
-		return failure(Failed, "log %s is no file, as containerd writes it, but a link, pipe or device: look who has put it there", path)
+		return fmt.Errorf("log %s is no file, as containerd writes it, but a link, pipe or device: look who has put it there", path)
 	case errors.Is(err, fs.ErrPermission):
-		return failure(Failed, "permission denied: log %s is for root; use sudo", path)
+		return fmt.Errorf("permission denied: log %s is for root; use sudo", path)
 	}
 	return fmt.Errorf("open log %s: %w", path, err)
 }

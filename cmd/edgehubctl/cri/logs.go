@@ -12,6 +12,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 )
 
 // LogOptions are what to show of a log.
@@ -41,7 +43,7 @@ func (n *Node) Logs(ctx context.Context, pod types.NamespacedName, o LogOptions,
 	if o.Previous {
 		i := slices.IndexFunc(a.runs, func(c *runtimeapi.Container) bool { return c.State == runtimeapi.ContainerState_CONTAINER_EXITED })
 		if i < 0 {
-			return failure(NotNow, "%s has no previous run on this node: it has not restarted, or kubelet has removed what was left", a)
+			return cli.Errorf(cli.NotNow, "%s has no previous run on this node: it has not restarted, or kubelet has removed what was left", a)
 		}
 		shown = a.runs[i]
 	}
@@ -76,14 +78,14 @@ func (n *Node) logOf(ctx context.Context, id string) (*logFile, error) {
 	case s.GetLogPath() == "":
 		return nil, fs.ErrNotExist
 	case !filepath.IsAbs(s.LogPath):
-		return nil, failure(Failed, "containerd names no path of a log, but %q", s.LogPath)
+		return nil, fmt.Errorf("containerd names no path of a log, but %q", s.LogPath)
 	}
 	return openLog(s.LogPath)
 }
 
 func missing(a app, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return failure(NotNow, "%s has no log on this node: it has not started yet, or kubelet has removed it", a)
+		return cli.Errorf(cli.NotNow, "%s has no log on this node: it has not started yet, or kubelet has removed it", a)
 	}
 	return err
 }
@@ -118,7 +120,7 @@ func (n *Node) follow(ctx context.Context, f follower) error {
 			fmt.Fprintf(f.notes, "Pod %s has left this node\n", f.pod)
 			return nil
 		}
-		pause(ctx, n.pace)
+		cli.Pause(ctx, n.pace)
 	}
 	return nil
 }
@@ -144,11 +146,3 @@ func (n *Node) next(ctx context.Context, f *follower) (gone bool, err error) {
 
 // title is a at the beginning of a line.
 func title(a app) string { return "C" + a.String()[1:] }
-
-// pause waits for d, or until ctx is done.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}

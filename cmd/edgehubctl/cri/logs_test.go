@@ -13,6 +13,8 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 )
 
 func TestLogs(t *testing.T) {
@@ -27,7 +29,7 @@ func TestLogs(t *testing.T) {
 		return out.String(), err
 	}
 	_, err := show(LogOptions{Previous: true})
-	expect(t, err, NotNow, "has no previous run")
+	expect(t, err, cli.NotNow, "has no previous run")
 	f.end(before, 1)
 	if got, err := show(LogOptions{Tail: -1, Previous: true}); err != nil || got != "before\n" {
 		t.Errorf("of a container that has just crashed: %q, %v", got, err)
@@ -56,7 +58,7 @@ func TestLogs(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = show(LogOptions{Tail: -1})
-	expect(t, err, NotNow, "has no log on this node")
+	expect(t, err, cli.NotNow, "has no log on this node")
 }
 
 // A pod that may write below /var/log can replace a log by another file.
@@ -78,11 +80,11 @@ func TestLogThatSomebodyHasReplaced(t *testing.T) {
 	var out, notes bytes.Buffer
 	o := LogOptions{Tail: -1, Notes: &notes}
 	replace(func() error { return os.Symlink(secret, c.LogPath) })
-	expect(t, f.Logs(t.Context(), web, o, &out), Failed, "is no file, as containerd writes it, but a link")
+	expect(t, f.Logs(t.Context(), web, o, &out), cli.Failed, "is no file, as containerd writes it, but a link")
 	replace(func() error { return syscall.Mkfifo(c.LogPath, 0o600) })
-	expect(t, f.Logs(t.Context(), web, o, &out), Failed, "but a link, pipe")
+	expect(t, f.Logs(t.Context(), web, o, &out), cli.Failed, "but a link, pipe")
 	replace(func() error { return os.Mkdir(c.LogPath, 0o700) })
-	expect(t, f.Logs(t.Context(), web, o, &out), Failed, "is no file")
+	expect(t, f.Logs(t.Context(), web, o, &out), cli.Failed, "is no file")
 	replace(func() error { return os.Link(secret, c.LogPath) })
 	if err := f.Logs(t.Context(), web, o, &out); err != nil || out.String() != "app\n" {
 		t.Errorf("of lines that are none of a log: got %q, %v", &out, err)
@@ -186,7 +188,7 @@ func (b *buffer) await(t *testing.T, want string) {
 		if got == want {
 			return
 		}
-		pause(t.Context(), time.Millisecond)
+		cli.Pause(t.Context(), time.Millisecond)
 	}
 	t.Fatalf("got %q, want %q", got, want)
 }
@@ -290,7 +292,7 @@ func TestALogThatSomebodyReplacesWhileItIsFollowed(t *testing.T) {
 			if err := put(c.LogPath); err != nil {
 				t.Fatal(err)
 			}
-			expect(t, <-done, Failed, "is no file, as containerd writes it")
+			expect(t, <-done, cli.Failed, "is no file, as containerd writes it")
 		})
 	}
 }
@@ -334,7 +336,7 @@ func TestFollowWhileContainerdRestarts(t *testing.T) {
 	write(t, c.LogPath, line("two"))
 	out.await(t, "one\ntwo\n")
 	_, err := f.find(ctx, web, "")
-	expect(t, err, Failed, "list containers: containerd: down")
+	expect(t, err, cli.Failed, "list containers: containerd: down")
 	f.restarting(false, true)
 	f.end(c, 1)
 	write(t, c.LogPath, line("last words"))

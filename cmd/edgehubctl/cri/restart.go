@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 )
 
 // Annotations that kubelet gives containers (pkg/kubelet/kuberuntime/labels.go).
@@ -53,12 +55,12 @@ func (n *Node) Restart(ctx context.Context, pod types.NamespacedName, o RestartO
 	}
 	if _, err := n.api.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: old.Id, Timeout: grace}); err != nil {
 		if ctx.Err() != nil {
-			return failure(Undone, "not waited for: %s may be stopping; kubelet starts it again", a)
+			return cli.Errorf(cli.Undone, "not waited for: %s may be stopping; kubelet starts it again", a)
 		}
 		return asked("stop "+a.String(), err)
 	}
 	if s, err := n.status(ctx, old.Id); err == nil && s != nil && s.ExitCode == 0 && policy == corev1.RestartPolicyOnFailure {
-		return failure(Broken, "%s has ended with exit code 0, so that kubelet does not start it again: its restartPolicy is OnFailure", a)
+		return cli.Errorf(cli.Broken, "%s has ended with exit code 0, so that kubelet does not start it again: its restartPolicy is OnFailure", a)
 	}
 	if o.NoWait {
 		fmt.Fprintf(o.Notes, "%s has stopped; kubelet starts it again\n", title(a))
@@ -73,11 +75,11 @@ func (o RestartOptions) policy(ctx context.Context, a app) (corev1.RestartPolicy
 	policy, err := o.Policy(ctx, types.UID(a.uid), a.name)
 	switch {
 	case err != nil && !o.Force:
-		return "", failure(NotNow, "%s was not stopped: it is not known whether kubelet would start it again (%w); --force restarts it all the same", a, err)
+		return "", cli.Errorf(cli.NotNow, "%s was not stopped: it is not known whether kubelet would start it again (%w); --force restarts it all the same", a, err)
 	case err != nil:
 		fmt.Fprintf(o.Notes, "It is not known whether kubelet starts %s again: %v\n", a, err)
 	case policy == corev1.RestartPolicyNever:
-		return "", failure(Failed, "%s was not stopped: nothing would start it again, as its restartPolicy is Never", a)
+		return "", fmt.Errorf("%s was not stopped: nothing would start it again, as its restartPolicy is Never", a)
 	}
 	return policy, nil
 }
@@ -95,9 +97,9 @@ func (n *Node) running(ctx context.Context, pod types.NamespacedName, name strin
 	case s.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING:
 		return a, s, nil
 	case s.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED:
-		return a, nil, failure(NotNow, "%s does not run: it ended with exit code %d; edgehubctl logs %s -c %s shows why", a, s.ExitCode, pod, a.name)
+		return a, nil, cli.Errorf(cli.NotNow, "%s does not run: it ended with exit code %d; edgehubctl logs %s -c %s shows why", a, s.ExitCode, pod, a.name)
 	}
-	return a, nil, failure(NotNow, "%s does not run: kubelet is starting it", a)
+	return a, nil, cli.Errorf(cli.NotNow, "%s does not run: kubelet is starting it", a)
 }
 
 // gracePeriod returns the pod's terminationGracePeriodSeconds.
@@ -118,14 +120,14 @@ func (n *Node) awaitSuccessor(ctx context.Context, a app, notes io.Writer) error
 		case err != nil:
 			return asked("look for the new container", err)
 		case gone:
-			return failure(Broken, "pod %s has left this node meanwhile; edgehubctl pods shows what runs now", a.pod)
+			return cli.Errorf(cli.Broken, "pod %s has left this node meanwhile; edgehubctl pods shows what runs now", a.pod)
 		case next != nil && next.State == runtimeapi.ContainerState_CONTAINER_RUNNING:
 			fmt.Fprintf(notes, "%s runs again (restart %d)\n", title(a), attempt(next))
 			return nil
 		case next != nil && next.State == runtimeapi.ContainerState_CONTAINER_EXITED:
-			return failure(Broken, "%s was started again and has ended; edgehubctl logs %s -c %s shows why", a, a.pod, a.name)
+			return cli.Errorf(cli.Broken, "%s was started again and has ended; edgehubctl logs %s -c %s shows why", a, a.pod, a.name)
 		}
-		pause(ctx, n.pace)
+		cli.Pause(ctx, n.pace)
 	}
-	return failure(Undone, "not waited for: %s has stopped, and kubelet has not started it again yet: after many restarts it waits up to 5 minutes", a)
+	return cli.Errorf(cli.Undone, "not waited for: %s has stopped, and kubelet has not started it again yet: after many restarts it waits up to 5 minutes", a)
 }

@@ -21,7 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/version"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -39,12 +39,12 @@ type Client struct {
 	client  *http.Client
 }
 
-// New returns a client of the hub that listens on address, HOST:PORT. It sends nothing yet. An error is a
-// *UsageError.
+// New returns a client of the hub that listens on address, HOST:PORT. It sends nothing yet. An error is about
+// the command line.
 func New(address string, files TLSFiles) (*Client, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || port == "" {
-		return nil, wrongUse("--address=%q: want HOST:PORT, such as 127.0.0.1:10267", address)
+		return nil, cli.WrongUse("--address=%q: want HOST:PORT, such as 127.0.0.1:10267", address)
 	}
 	if host == "" {
 		address = net.JoinHostPort("127.0.0.1", port)
@@ -61,14 +61,6 @@ func New(address string, files TLSFiles) (*Client, error) {
 	return &Client{scheme, address, &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}}}, nil
 }
 
-// UsageError is returned for an address or a file that cannot be used.
-type UsageError struct{ err error }
-
-func (e *UsageError) Error() string { return e.err.Error() }
-func (e *UsageError) Unwrap() error { return e.err }
-
-func wrongUse(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
-
 // Address returns HOST:PORT of the hub.
 func (h *Client) Address() string { return h.address }
 
@@ -82,6 +74,15 @@ type APIError struct {
 }
 
 func (r *APIError) Error() string { return r.Text }
+
+// exitCode is that of the program which the answer ends.
+func (r *APIError) exitCode() int {
+	switch r.Code {
+	case http.StatusForbidden, http.StatusConflict, http.StatusServiceUnavailable:
+		return cli.NotNow
+	}
+	return cli.Failed
+}
 
 // UnreachableError is returned when nothing answered.
 type UnreachableError struct {
@@ -106,11 +107,14 @@ func (s *UnreachableError) Unwrap() error { return s.err }
 func (h *Client) Do(ctx context.Context, method, path string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, h.URL()+path, http.NoBody)
 	if err != nil {
-		return nil, wrongUse("--address=%q: %w", h.address, err)
+		return nil, cli.WrongUse("--address=%q: %w", h.address, err)
 	}
-	request.Header.Set("User-Agent", "edgehubctl/"+version.Get().Version)
+	request.Header.Set("User-Agent", "edgehubctl/"+cli.Version())
 	response, err := h.client.Do(request)
 	if err != nil {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return nil, &cli.Error{Code: cli.Undone, Err: context.Cause(ctx)}
+		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -132,7 +136,8 @@ func (h *Client) Do(ctx context.Context, method, path string) (*http.Response, e
 	if h.scheme == "http" && response.StatusCode == http.StatusBadRequest && strings.Contains(line, "HTTPS server") {
 		line = "the hub on " + h.address + " wants TLS and a client certificate: add --certificate-authority, --client-certificate and --client-key"
 	}
-	return nil, &APIError{response.StatusCode, line}
+	refusal := &APIError{response.StatusCode, line}
+	return nil, &cli.Error{Code: refusal.exitCode(), Err: refusal}
 }
 
 // whole returns the whole body of an answer, its code, and its header.
@@ -145,7 +150,11 @@ func (h *Client) whole(ctx context.Context, method, path string) (body []byte, c
 	}
 	defer response.Body.Close()
 	if body, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer+1)); err != nil {
-		return nil, 0, nil, &UnreachableError{h.address, fmt.Errorf("its answer broke off: %w", err)}
+		err = &UnreachableError{h.address, fmt.Errorf("its answer broke off: %w", err)}
+		if errors.Is(ctx.Err(), context.Canceled) { // it may have done what was asked
+			err = &cli.Error{Code: cli.Undone, Err: err}
+		}
+		return nil, 0, nil, err
 	}
 	if len(body) > maxAnswer {
 		return nil, 0, nil, fmt.Errorf("%s %s: what answers on %s is no hub: it sends more than %d MiB", method, path, h.address, maxAnswer>>20)
@@ -193,15 +202,6 @@ func (h *Client) Decode(ctx context.Context, method, path string, into any) erro
 	return nil
 }
 
-// ReadIfKnown is Read, and leaves into unchanged if the hub does not know path.
-func (h *Client) ReadIfKnown(ctx context.Context, path string, into any) error {
-	err := h.Read(ctx, path, into)
-	if r, ok := errors.AsType[*APIError](err); ok && r.Code == http.StatusNotFound {
-		return nil
-	}
-	return err
-}
-
 // IsPassing reports whether a later attempt may succeed, as after a restart of the hub.
 func IsPassing(err error) bool {
 	if r, ok := errors.AsType[*APIError](err); ok {
@@ -230,7 +230,7 @@ func (h *Client) Pods(ctx context.Context) ([]*corev1.Pod, error) {
 // ImagePulls returns the queue of images. A hub that pulls none has none.
 func (h *Client) ImagePulls(ctx context.Context) ([]api.ImagePull, error) {
 	var list api.ImagePullList
-	err := h.ReadIfKnown(ctx, api.ImagePulls, &list)
+	err := h.Read(ctx, api.ImagePulls, &list)
 	return list.Items, err
 }
 

@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"os"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 )
 
 // TLSFiles are PEM files for a hub that offers its API over TLS; all empty: it is
@@ -16,23 +18,23 @@ func (f TLSFiles) config() (*tls.Config, error) {
 		return nil, nil
 	}
 	if (f.Cert == "") != (f.Key == "") {
-		return nil, wrongUse("--client-certificate goes with --client-key: give both or neither")
+		return nil, cli.WrongUse("--client-certificate goes with --client-key: give both or neither")
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.CA != "" {
 		pem, err := os.ReadFile(f.CA)
 		if err != nil {
-			return nil, wrongUse("--certificate-authority: %w", err)
+			return nil, cli.WrongUse("--certificate-authority: %w", err)
 		}
 		config.RootCAs = x509.NewCertPool() // in place of the system's
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, wrongUse("--certificate-authority: %s holds no PEM certificate", f.CA)
+			return nil, cli.WrongUse("--certificate-authority: %s holds no PEM certificate", f.CA)
 		}
 	}
 	if f.Cert != "" {
 		pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 		if err != nil {
-			return nil, wrongUse("--client-certificate, --client-key: %w", err)
+			return nil, cli.WrongUse("--client-certificate, --client-key: %w", err)
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}

@@ -1,9 +1,6 @@
-// Package cli holds the flags that every program of this module has in common.
-// Only main packages import it.
 package cli
 
 import (
-	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -23,56 +20,48 @@ const maxVerbosity = 10
 // slog.LevelDebug lies, since a klog line of verbosity n has the slog level -n.
 const debugVerbosity = -int(slog.LevelDebug)
 
-// levels are the values of --log-level; "" is its default.
-var levels = map[string]slog.Level{
-	"debug": slog.LevelDebug, "": slog.LevelInfo, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
-}
+// levels are the values of --log-level.
+var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 
-// LogOptions describes what to log and how. The zero value is what the flags default
-// to: lines from info upwards, as text.
+// LogOptions are the values of the flags for what to log and how.
 type LogOptions struct {
-	// Level is debug, info, warn or error; empty is info.
-	Level string
-	// Format is text or json; empty is text.
-	Format string
-	// Verbosity is for people used to klog: klog lines up to this verbosity
-	// show as well, whatever Level is, and 4 or more is debug.
-	Verbosity int
+	name   string // of the level
+	format string // text or json
+	// verbosity is for people used to klog: klog lines up to this verbosity
+	// show as well, whatever the level is, and 4 or more is debug.
+	verbosity int
 }
 
-// AddFlags defines the flags on fs. Values that o already has are the defaults.
+// AddFlags defines the flags on fs.
 func (o *LogOptions) AddFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.Level, "log-level", cmp.Or(o.Level, "info"), "log lines of this level and above: debug, info, warn or error")
-	fs.StringVar(&o.Format, "log-format", cmp.Or(o.Format, "text"), "form of log lines: text or json")
-	fs.IntVarP(&o.Verbosity, "v", "v", o.Verbosity, fmt.Sprintf("log verbosity as in klog, 0 to %d; %d or more is --log-level=debug", maxVerbosity, debugVerbosity))
+	fs.StringVar(&o.name, "log-level", "info", "log lines of this level and above: debug, info, warn or error")
+	fs.StringVar(&o.format, "log-format", "text", "form of log lines: text or json")
+	fs.IntVarP(&o.verbosity, "v", "v", 0, fmt.Sprintf("log verbosity as in klog, 0 to %d; %d or more is --log-level=debug", maxVerbosity, debugVerbosity))
 }
 
 // Validate returns an error that names each flag with a wrong value.
 func (o *LogOptions) Validate() error {
 	var errs []error
-	if _, ok := levels[o.Level]; !ok {
-		errs = append(errs, fmt.Errorf("--log-level=%q: want debug, info, warn or error", o.Level))
+	if _, ok := levels[o.name]; !ok {
+		errs = append(errs, fmt.Errorf("--log-level=%q: want debug, info, warn or error", o.name))
 	}
-	switch o.Format {
-	case "", "text", "json":
-	default:
-		errs = append(errs, fmt.Errorf("--log-format=%q: want text or json", o.Format))
+	if o.format != "text" && o.format != "json" {
+		errs = append(errs, fmt.Errorf("--log-format=%q: want text or json", o.format))
 	}
-	if o.Verbosity < 0 || o.Verbosity > maxVerbosity {
-		errs = append(errs, fmt.Errorf("--v=%d: want 0 to %d", o.Verbosity, maxVerbosity))
+	if o.verbosity < 0 || o.verbosity > maxVerbosity {
+		errs = append(errs, fmt.Errorf("--v=%d: want 0 to %d", o.verbosity, maxVerbosity))
 	}
 	return errors.Join(errs...)
 }
 
 // Logger returns a logger that writes to w, and makes klog, through which
 // client-go logs, write to it too. klog is one per process and is set without a
-// lock: call Logger once, before anything else is started. Values that Validate
-// refuses count as the defaults.
+// lock: call Logger once, after Validate, and before anything else is started.
 func (o *LogOptions) Logger(w io.Writer) *slog.Logger {
 	level := o.level()
 	options := &slog.HandlerOptions{Level: level}
 	var handler slog.Handler = slog.NewTextHandler(w, options)
-	if o.Format == "json" {
+	if o.format == "json" {
 		handler = slog.NewJSONHandler(w, options)
 	}
 	logger := slog.New(handler)
@@ -82,9 +71,9 @@ func (o *LogOptions) Logger(w io.Writer) *slog.Logger {
 
 // level is the lower of what --log-level and -v ask for.
 func (o *LogOptions) level() slog.Level {
-	level := levels[o.Level] // info, which is 0, where there is no such level
-	if o.Verbosity > 0 {
-		level = min(level, slog.Level(-o.Verbosity))
+	level := levels[o.name]
+	if o.verbosity > 0 {
+		level = min(level, slog.Level(-o.verbosity))
 	}
 	return level
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 )
 
 // Flags returns a table of the flags in fs, in the order of the flag set.
@@ -15,6 +17,16 @@ func Flags(fs *pflag.FlagSet) string {
 		}
 	})
 	return t.String()
+}
+
+// ProgramFlags is Flags for a program with commands. Flags that are not for all of them begin with those that they are for.
+func ProgramFlags(p *cli.Program) string {
+	p.Flags.VisitAll(func(f *pflag.Flag) {
+		if takers := p.Takers(f.Name); len(takers) > 0 {
+			f.Usage = strings.Join(takers, ", ") + ": " + f.Usage
+		}
+	})
+	return Flags(p.Flags)
 }
 
 func flagName(f *pflag.Flag) string {

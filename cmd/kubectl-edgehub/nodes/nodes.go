@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 	"k8s.io/klog/v2"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/controller/autonomy"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
@@ -256,15 +256,15 @@ func (r *Report) Text() string {
 		case n.Problem != "":
 			problems = append(problems, fmt.Sprintf("node %s: %.400s", n.Name, n.Problem)) // the node may have written it
 		case n.UnheldPods > 0:
-			problems = append(problems, fmt.Sprintf("node %s: left to Kubernetes, with seconds of their own: %s", n.Name, format.Plural(n.UnheldPods, "pod")))
+			problems = append(problems, fmt.Sprintf("node %s: left to Kubernetes, with seconds of their own: %s", n.Name, cli.Plural(n.UnheldPods, "pod")))
 		}
 	}
 	if more := len(problems) - maxProblems; more > 0 {
 		problems = append(problems[:maxProblems], fmt.Sprintf("%d more nodes have problems, see -o json", more))
 	}
-	out := format.Table([]string{"NODE", "AUTONOMY", "OFFLINE SINCE (UTC)", "HELD", "UNTIL (UTC)"}, rows)
+	out := cli.Table([]string{"NODE", "AUTONOMY", "OFFLINE SINCE (UTC)", "HELD", "UNTIL (UTC)"}, rows, 0)
 	for _, w := range append(problems, r.Warnings...) {
-		out += format.OneLine("warning: "+w) + "\n"
+		out += cli.OneLine("warning: "+w) + "\n"
 	}
 	return out
 }

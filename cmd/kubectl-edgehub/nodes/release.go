@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/controller/autonomy"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
@@ -94,19 +94,22 @@ func (a *aftermath) add(pod *corev1.Pod) {
 	}
 }
 
+// maxNames is how many pods are named; more than that no person reads.
+const maxNames = 5
+
 func (a *aftermath) text() string {
 	text := fmt.Sprintf(`: its pods are evicted now, %d of them held until now
 - They are Terminating until the node is back, whose kubelet ends them then.
 - Deployments start new ones on other nodes at once.
 `, a.held)
 	if len(a.stateful) > 0 {
-		text += fmt.Sprintf("- StatefulSets replace no pod that is Terminating: %s.\n", listed(a.stateful))
+		text += fmt.Sprintf("- StatefulSets replace no pod that is Terminating: %s.\n", cli.First(a.stateful, maxNames, len(a.stateful)))
 	}
 	if len(a.claims) > 0 {
 		text += fmt.Sprintf(`- PersistentVolumeClaims: %s. A volume for one node
   at a time is free 6 minutes after the old pod is gone; one on the node itself
   (local) does not move, and its pod waits for the node.
-`, listed(a.claims))
+`, cli.First(a.claims, maxNames, len(a.claims)))
 	}
 	if len(a.stateful)+len(a.claims) == 0 {
 		return text
@@ -118,13 +121,4 @@ which frees volumes at once, and which you remove when the machine is repaired; 
 if it never comes back,
     kubectl delete node %[1]s
 `, a.node)
-}
-
-// listed joins names, not more than a person reads.
-func listed(names []string) string {
-	const most = 5
-	if more := len(names) - most; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
-	}
-	return strings.Join(names, ", ")
 }

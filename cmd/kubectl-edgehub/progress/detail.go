@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
@@ -22,17 +23,7 @@ func (n Node) name(r *Report) string {
 	return n.Node
 }
 
-// first joins the first n of a list of total entries, and counts the others.
-func first(list []string, n, total int) string {
-	n = min(len(list), n)
-	s := strings.Join(list[:n], ", ")
-	if more := total - n; more > 0 {
-		s += fmt.Sprintf(" and %d more", more)
-	}
-	return s
-}
-
-func names(g rollout.Group) string { return first(g.Nodes, maxNames, g.Count) }
+func names(g rollout.Group) string { return cli.First(g.Nodes, maxNames, g.Count) }
 
 func byName(_ *Report, groups []rollout.Group) string {
 	var all rollout.Group

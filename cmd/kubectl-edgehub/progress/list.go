@@ -1,12 +1,10 @@
 package progress
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/workload"
 )
@@ -19,7 +17,7 @@ func Table(reports []*Report) string {
 		stopped  string // what warns of the controller, the same for all
 	)
 	problem := func(text string, args ...any) {
-		problems.WriteString(format.OneLine(fmt.Sprintf(text, args...)) + "\n")
+		problems.WriteString(cli.OneLine(fmt.Sprintf(text, args...)) + "\n")
 	}
 	for _, r := range reports {
 		rows = append(rows, r.cells())
@@ -37,7 +35,7 @@ func Table(reports []*Report) string {
 	if stopped != "" {
 		problem("warning: %s", stopped)
 	}
-	return format.Table([]string{"NAMESPACE", "NAME", "STATE", "UPDATED", "UNAVAILABLE", "OWNERS"}, rows) + problems.String()
+	return cli.Table([]string{"NAMESPACE", "NAME", "STATE", "UPDATED", "UNAVAILABLE", "OWNERS"}, rows, 0) + problems.String()
 }
 
 func (r *Report) cells() []string {
@@ -54,14 +52,4 @@ func (r *Report) shortName() string {
 		return "sts/" + r.Name
 	}
 	return "ds/" + r.Name
-}
-
-// PrintJSON writes the reports to w.
-func PrintJSON(w io.Writer, reports []*Report) error {
-	b, err := json.MarshalIndent(map[string]any{"items": reports}, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encode reports: %w", err)
-	}
-	_, err = fmt.Fprintln(w, string(b))
-	return err
 }

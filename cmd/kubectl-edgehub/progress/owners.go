@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/ota/api"
@@ -97,44 +97,43 @@ func (r *Report) ownerLines(width int) string {
 		indent = "    " // as wide as a mark of the bar
 	}
 	var out strings.Builder
-	for _, d := range decisions {
-		var nodes []string
-		for i := range r.Nodes {
-			if n := &r.Nodes[i]; d.is(&n.Owner) {
-				nodes = append(nodes, strings.TrimSpace(n.name(r)+" "+d.detail(&n.Owner)))
-			}
-		}
-		if len(nodes) > 0 {
-			head := indent + countLine(d.label, len(nodes)) + "  "
+	for i := range decisions {
+		if nodes := r.decided(i); len(nodes) > 0 {
+			head := indent + countLine(decisions[i].label, len(nodes)) + "  "
 			out.WriteString(head + fitting(nodes, cmp.Or(width, defaultWidth)-len(head)) + "\n")
 		}
 	}
 	return out.String()
 }
 
+// decided returns the nodes whose owner has made a decision, with its detail.
+func (r *Report) decided(decision int) (nodes []string) {
+	d := decisions[decision]
+	for i := range r.Nodes {
+		if n := &r.Nodes[i]; d.is(&n.Owner) {
+			nodes = append(nodes, strings.TrimSpace(n.name(r)+" "+d.detail(&n.Owner)))
+		}
+	}
+	return nodes
+}
+
 // defaultWidth is that of most terminals.
 const defaultWidth = 80
 
-// fitting is first with as many, up to maxNames, as fit into width, one at least.
+// fitting is cli.First with as many, up to maxNames, as fit into width, one at least.
 func fitting(list []string, width int) string {
 	n := maxNames
-	for n > 1 && utf8.RuneCountInString(first(list, n, len(list))) > width {
+	for n > 1 && utf8.RuneCountInString(cli.First(list, n, len(list))) > width {
 		n--
 	}
-	return first(list, n, len(list))
+	return cli.First(list, n, len(list))
 }
 
 // countOwners counts the decisions of owners in a few words, "" for none.
 func (r *Report) countOwners() string {
 	var out []string
-	for _, d := range decisions {
-		count := 0
-		for i := range r.Nodes {
-			if d.is(&r.Nodes[i].Owner) {
-				count++
-			}
-		}
-		if count > 0 {
+	for i, d := range decisions {
+		if count := len(r.decided(i)); count > 0 {
 			out = append(out, fmt.Sprintf("%d %s", count, d.label))
 		}
 	}
@@ -152,5 +151,5 @@ func (n *Node) reasons() string {
 	if n.RollbackRefused != "" {
 		out = append(out, fmt.Sprintf("its rollback is refused: %q", n.RollbackRefused))
 	}
-	return format.Joined(out...)
+	return cli.Joined(out...)
 }

@@ -6,21 +6,18 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/workload"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
-// ExitCode is what scripts branch on. The help of the command status explains the codes to them.
-type ExitCode int
-
-// The exit codes.
+// Exit codes, which scripts branch on, beside cli.Done, when nothing is left to be done, and cli.Failed, when the question could not
+// be answered. The help of the command status explains them.
 const (
-	ExitDone     ExitCode = 0 // nothing is left to be done; what was asked for is done
-	ExitFailed   ExitCode = 1 // the question could not be answered, or was wrong
-	ExitUnderWay ExitCode = 2 // it goes on by itself
-	ExitHeldUp   ExitCode = 3 // it does not go on until somebody does something
+	ExitUnderWay = 2 // it goes on by itself
+	ExitHeldUp   = 3 // it does not go on until somebody does something
 )
 
 // Phase is the state of a rollout as a whole.
@@ -41,10 +38,10 @@ const (
 )
 
 // ExitCode is that of a status command which ends with this phase.
-func (s Phase) ExitCode() ExitCode {
+func (s Phase) ExitCode() int {
 	switch s {
 	case Complete, Held:
-		return ExitDone
+		return cli.Done
 	case Updating, Waiting, Unknown:
 		return ExitUnderWay
 	default:

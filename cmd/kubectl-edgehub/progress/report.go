@@ -134,15 +134,18 @@ func Evaluate(w workload.Object, pods []*corev1.Pod, now time.Time) (*Report, er
 
 // unknown is for a workload without a report. Its conditions may be from before its last change.
 func (r *Report) unknown(w workload.Object) {
-	r.State, r.Advice = Unknown, "the controller has said nothing yet, or it is of an earlier release, which does not say it"
+	r.State, r.Advice = Unknown, "the controller has said nothing yet"
 	r.Message = "it is not known where the nodes stand"
-	if ds, ok := w.(*appsv1.DaemonSet); ok && ds.Status.ObservedGeneration == ds.Generation {
-		r.Message += fmt.Sprintf("; Kubernetes counts %d of %d pods of the newest revision, and %d available ones of any",
-			ds.Status.UpdatedNumberScheduled, ds.Status.DesiredNumberScheduled, ds.Status.NumberAvailable)
+	var updated, all, available int32
+	var seen int64
+	switch w := w.(type) {
+	case *appsv1.DaemonSet:
+		updated, all, available, seen = w.Status.UpdatedNumberScheduled, w.Status.DesiredNumberScheduled, w.Status.NumberAvailable, w.Status.ObservedGeneration
+	case *appsv1.StatefulSet:
+		updated, all, available, seen = w.Status.UpdatedReplicas, w.Status.Replicas, w.Status.AvailableReplicas, w.Status.ObservedGeneration
 	}
-	if sts, ok := w.(*appsv1.StatefulSet); ok && sts.Status.ObservedGeneration == sts.Generation {
-		r.Message += fmt.Sprintf("; Kubernetes counts %d of %d pods of the newest revision, and %d available ones of any",
-			sts.Status.UpdatedReplicas, sts.Status.Replicas, sts.Status.AvailableReplicas)
+	if seen == w.GetGeneration() {
+		r.Message += fmt.Sprintf("; Kubernetes counts %d of %d pods of the newest revision, and %d available ones of any", updated, all, available)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 )
@@ -49,7 +49,7 @@ func (r *Report) text(width int) string {
 			fmt.Fprintf(&out, "MISSING on %d more nodes\n", len(r.Missing)-maxMissingLines)
 			break
 		}
-		out.WriteString(format.OneLine(fmt.Sprintf("MISSING on %s since %s: %s", m.Node, m.Since.UTC().Format(time.RFC3339), m.Why)) + "\n")
+		out.WriteString(cli.OneLine(fmt.Sprintf("MISSING on %s since %s: %s", m.Node, m.Since.UTC().Format(time.RFC3339), m.Why)) + "\n")
 	}
 	fmt.Fprintf(&out, "%s.apps/%s in %s: %s", r.Kind.Lower(), r.Name, r.Namespace, r.Strategy)
 	if r.Revision != "" {
@@ -62,16 +62,16 @@ func (r *Report) text(width int) string {
 			out.WriteString(r.bar(lines, width) + "\n")
 		}
 		for _, l := range lines {
-			out.WriteString(format.OneLine(r.line(l, width > 0)) + "\n")
+			out.WriteString(cli.OneLine(r.line(l, width > 0)) + "\n")
 		}
 	}
 	out.WriteString(r.ownerLines(width))
 	if r.State == Unknown {
-		out.WriteString(format.OneLine(r.Message) + "\n")
+		out.WriteString(cli.OneLine(r.Message) + "\n")
 	}
-	out.WriteString(format.OneLine(fmt.Sprintf("%s: %s", r.State, r.Advice)) + "\n")
+	out.WriteString(cli.OneLine(fmt.Sprintf("%s: %s", r.State, r.Advice)) + "\n")
 	for _, w := range r.Warnings {
-		out.WriteString(format.OneLine("warning: "+w) + "\n")
+		out.WriteString(cli.OneLine("warning: "+w) + "\n")
 	}
 	return out.String()
 }

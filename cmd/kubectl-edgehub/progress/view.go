@@ -6,8 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/edgehub-io/edgehub/cmd/internal/format"
-	"github.com/edgehub-io/edgehub/cmd/internal/screen"
+	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 )
 
 // View shows reports, one after the other, to a person or to a program.
@@ -23,17 +22,17 @@ type ViewOptions struct {
 // NewView returns a View that writes to w: JSON, a picture that is updated in place on a
 // terminal, or lines for a log.
 func NewView(w io.Writer, o ViewOptions) View {
-	size, isTerminal := screen.Terminal(w)
+	size, isTerminal := cli.Terminal(w)
 	switch {
 	case o.JSON:
 		return jsonView(w, o.Watch)
 	case o.Watch && isTerminal:
-		s := screen.New(w, size)
-		return func(r *Report) { s.Draw(o.picture(r, screen.Width(w))) }
+		s := cli.NewScreen(w, size)
+		return func(r *Report) { s.Draw(o.picture(r, cli.Width(w))) }
 	case o.Watch:
 		return logView(w, o.Nodes)
 	default:
-		return func(r *Report) { fmt.Fprint(w, o.picture(r, screen.Width(w))) }
+		return func(r *Report) { fmt.Fprint(w, o.picture(r, cli.Width(w))) }
 	}
 }
 
@@ -47,7 +46,7 @@ func (o ViewOptions) picture(r *Report, width int) string {
 
 // jsonView prints one report over many lines, or each change on one line.
 func jsonView(w io.Writer, lines bool) View {
-	last := ""
+	changes := cli.Notes{W: w}
 	return func(r *Report) {
 		b, err := json.Marshal(r)
 		if !lines {
@@ -56,24 +55,20 @@ func jsonView(w io.Writer, lines bool) View {
 		if err != nil {
 			panic("encode report: " + err.Error()) // strings, numbers, and maps and lists of them
 		}
-		if s := string(b); s != last {
-			fmt.Fprintln(w, s)
-			last = s
-		}
+		changes.Note(string(b))
 	}
 }
 
 // logView prints a line for each change, and with nodes one for each node that has changed.
 func logView(w io.Writer, nodes bool) View {
-	last := ""
-	rows := map[string]string{}
+	changes, rows := cli.Notes{W: w}, map[string]*cli.Notes{}
 	return func(r *Report) {
 		if nodes {
 			for _, n := range r.Nodes {
-				if row := strings.Join(n.row(), " "); row != rows[n.name(r)] {
-					fmt.Fprintln(w, row)
-					rows[n.name(r)] = row
+				if rows[n.name(r)] == nil {
+					rows[n.name(r)] = &cli.Notes{W: w}
 				}
+				rows[n.name(r)].Note(strings.Join(n.row(), " "))
 			}
 		}
 		s := string(r.State) + ": " + r.Message
@@ -83,10 +78,7 @@ func logView(w io.Writer, nodes bool) View {
 		for _, warning := range r.Warnings {
 			s += "; warning: " + warning
 		}
-		if s = format.OneLine(s); s != last {
-			fmt.Fprintln(w, s)
-			last = s
-		}
+		changes.Note(cli.OneLine(s))
 	}
 }
 
@@ -96,7 +88,7 @@ func (r *Report) table() string {
 	for _, n := range r.Nodes {
 		rows = append(rows, n.row())
 	}
-	return format.Table([]string{"NODE", "STATE", "POD", "READY", "STATUS", "RESTARTS", "REVISION", "REASON"}, rows)
+	return cli.Table([]string{"NODE", "STATE", "POD", "READY", "STATUS", "RESTARTS", "REVISION", "REASON"}, rows, 0)
 }
 
 func (n Node) row() []string {
@@ -104,5 +96,5 @@ func (n Node) row() []string {
 	if n.PodStatus != "" {
 		ready, restarts = fmt.Sprintf("%d/%d", n.ReadyContainers, n.Containers), fmt.Sprint(n.Restarts)
 	}
-	return format.Filled([]string{n.Node, string(n.State), n.Pod, ready, n.PodStatus, restarts, n.Revision, n.reasons()})
+	return cli.Filled([]string{n.Node, string(n.State), n.Pod, ready, n.PodStatus, restarts, n.Revision, n.reasons()})
 }

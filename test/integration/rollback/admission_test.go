@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/cmd/edgehubctl/podview"
+	"github.com/edgehub-io/edgehub/cmd/edgehubctl/view"
 	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
@@ -122,8 +122,8 @@ func TestTheUpgradeIsToWhatAdmissionInjects(t *testing.T) {
 		if json.Unmarshal([]byte(body), &list) != nil || len(list.Items) != 1 {
 			return false
 		}
-		report := podview.Of(&list.Items[0], nil)
-		changes = report.ImageChanges(podview.MaxChanges)
+		report := view.PodOf(&list.Items[0], nil)
+		changes = report.ImageChanges(view.MaxChanges)
 		return strings.Contains(changes, "app:")
 	})
 	if changes != "app:2 -> 3, mesh:1 -> 2" {

@@ -65,15 +65,21 @@ func Inspect(ctx context.Context) (*Kubelet, error) {
 func proxyVariables(environ []string) []string {
 	var out []string
 	for _, variable := range environ {
-		name, value, _ := strings.Cut(variable, "=")
-		switch strings.ToUpper(name) {
-		case "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY":
-			if value != "" {
-				out = append(out, variable)
-			}
+		if _, value, _ := strings.Cut(variable, "="); IsProxy(variable) && value != "" {
+			out = append(out, variable)
 		}
 	}
 	return out
+}
+
+// IsProxy reports whether a variable, NAME=VALUE, names a proxy, or what is reached without one.
+func IsProxy(variable string) bool {
+	name, _, _ := strings.Cut(variable, "=")
+	switch strings.ToUpper(name) {
+	case "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY":
+		return true
+	}
+	return false
 }
 
 // commandLine returns the command line of a service's main process. It fails while that process is
