@@ -49,7 +49,7 @@ func newModelWorld(t *testing.T, seed uint64) *modelWorld {
 	for _, verb := range []string{"get", "list", "delete", "check"} {
 		w.on(verb, w.answer)
 	}
-	w.on("watch", w.modelServer.watch)
+	w.on("watch", w.watch)
 	return w
 }
 
@@ -105,7 +105,7 @@ func (w *modelWorld) follow() {
 		kind, what, _ := strings.Cut(e, ":")
 		name, version, _ := strings.Cut(what, "=")
 		version, _, _ = strings.Cut(version, "/")
-		v, _ := strconv.Atoi(version) //nolint:errcheck // of an error
+		v, _ := strconv.Atoi(version)
 		if kind == "ERROR" {
 			w.listed[w.q] = 0
 			break
@@ -159,7 +159,7 @@ func (w *modelWorld) damage() {
 // save has what is on disk come back with the next kill.
 func (w *modelWorld) save() {
 	time.Sleep(10 * time.Second)
-	dir, seen := filepath.Join(w.TempDir(), "saved"), w.modelSeen.clone()
+	dir, seen := filepath.Join(w.TempDir(), "saved"), w.clone()
 	if err := os.CopyFS(dir, os.DirFS(w.dir)); err != nil {
 		w.Fatal(err)
 	}
@@ -258,7 +258,7 @@ var modelSteps = []modelStep{
 		clear(w.listed)
 	}},
 	{"restart", func(w *modelWorld, _ string) {
-		w.trapRig.restart()
+		w.restart()
 		w.restarted()
 	}},
 	{"save", func(w *modelWorld, _ string) { w.save() }},
@@ -317,7 +317,7 @@ func (w *modelWorld) check() {
 func (w *modelWorld) wrong(name, got, must string) string {
 	text, served := strings.CutPrefix(got, name+"=")
 	version, _, _ := strings.Cut(text, "/")
-	v, _ := strconv.Atoi(version) //nolint:errcheck // 0 is wrong, too
+	v, _ := strconv.Atoi(version)
 	switch {
 	case w.refused[name]:
 		if served || got == "404" {
@@ -341,7 +341,7 @@ func (w *modelWorld) wrong(name, got, must string) string {
 
 func (w *modelWorld) checkList(q modelQuery, got string) {
 	version, _, ok := strings.Cut(got, ":")
-	v, _ := strconv.Atoi(version) //nolint:errcheck // 0 is wrong, too
+	v, _ := strconv.Atoi(version)
 	switch {
 	case ok && (v < w.listed[q] || v > w.version || got != described(w.T, []byte(q.listJSON(w.states[v], v)))):
 		w.Errorf("%s is %q; the client has seen %d", q.list(""), got, w.listed[q])
