@@ -7,11 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/view"
+	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // exchange is one request with its user and query.
@@ -60,7 +60,7 @@ func (x *exchange) begin() {
 		return
 	}
 	x.began = map[query.Key]view.Began{}
-	for _, r := range negotiation.Acceptable(q.Accept) {
+	for _, r := range wire.Acceptable(q.Accept) {
 		key := q.Key(r)
 		x.began[key] = x.cache.views.Began(key)
 	}

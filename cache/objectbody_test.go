@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -47,7 +46,7 @@ func TestALargeObjectInPartsIsTheWholeObject(t *testing.T) {
 				c.answers.Reserve(offline.MaxLargeWaiting - room)
 				defer c.answers.Reserve(room - offline.MaxLargeWaiting)
 				for i := range sizes {
-					o := view.Object{Type: podType, Repr: negotiation.Representation{Encoding: wire.Protobuf}, Bare: items[i]}
+					o := view.Object{Type: podType, Repr: wire.Representation{Encoding: wire.Protobuf}, Bare: items[i]}
 					want, err := offline.AppendObject(nil, o, r)
 					if err != nil {
 						t.Fatal(err)

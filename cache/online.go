@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cache/identity"
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/pages"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/tee"
@@ -50,7 +49,7 @@ func (x *exchange) online(res *http.Response) {
 	default:
 		return
 	}
-	repr := negotiation.Answered(x.query.Accept, res.Header.Get("Content-Type"))
+	repr := wire.Answered(x.query.Accept, res.Header.Get("Content-Type"))
 	if !repr.Cacheable() {
 		x.cache.answers.NotKept(x.query)
 		x.unread(res)
@@ -78,17 +77,17 @@ func (x *exchange) denied(res *http.Response) {
 		x.cache.views.Refused(q.UserResource(), q.Member())
 		return
 	}
-	key := q.Key(negotiation.Representation{})
+	key := q.Key(wire.Representation{})
 	x.cache.views.Deny(&key)
 }
 
 // keepObject caches an object that was read or written. A query without a name is for an
 // object that was created.
-func (x *exchange) keepObject(res *http.Response, q *query.Query, repr negotiation.Representation) {
+func (x *exchange) keepObject(res *http.Response, q *query.Query, repr wire.Representation) {
 	x.take(res, func(body []byte) error { return x.keepBody(q, repr, body) })
 }
 
-func (x *exchange) keepBody(q *query.Query, repr negotiation.Representation, body []byte) error {
+func (x *exchange) keepBody(q *query.Query, repr wire.Representation, body []byte) error {
 	m, err := wire.Inspect(repr.Encoding, body)
 	if err != nil {
 		return err
@@ -128,7 +127,7 @@ func (c *Cache) logUnkept(err error) {
 }
 
 // keepList caches a list, or a page of one.
-func (x *exchange) keepList(res *http.Response, repr negotiation.Representation) {
+func (x *exchange) keepList(res *http.Response, repr wire.Representation) {
 	c, q := x.cache, x.query
 	key := q.Key(repr)
 	var before *pages.List
@@ -163,7 +162,7 @@ func (x *exchange) keepList(res *http.Response, repr negotiation.Representation)
 
 // passPage relays a page of a list that is not cached. With the last one the client has the
 // whole list.
-func (x *exchange) passPage(res *http.Response, repr negotiation.Representation) {
+func (x *exchange) passPage(res *http.Response, repr wire.Representation) {
 	v := x.cache.views.Acquire(x.query.Key(repr))
 	page := &tee.ListMeta{}
 	tee.Body(res, tee.NewDecoder(repr, res, page), func(err error) {

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/view"
@@ -22,7 +21,7 @@ import (
 )
 
 // representations are the forms that an answer may have.
-var representations = []negotiation.Representation{
+var representations = []wire.Representation{
 	{Encoding: wire.Protobuf}, {Encoding: wire.JSON}, {Encoding: wire.Protobuf, Metadata: "v1"}, {Encoding: wire.JSON, Metadata: "v1"},
 }
 
@@ -46,7 +45,7 @@ func largePods(t *testing.T, sizes ...int) (names []string, bare [][]byte) {
 }
 
 // wholeList encodes a list at once, not in pieces.
-func wholeList(t *testing.T, r negotiation.Representation, items [][]byte) []byte {
+func wholeList(t *testing.T, r wire.Representation, items [][]byte) []byte {
 	t.Helper()
 	src := &offline.Source{View: &view.View{}, Repr: r}
 	var sizes wire.ItemSizes

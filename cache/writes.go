@@ -11,7 +11,6 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/identity"
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/patch"
 	"github.com/edgehub-io/edgehub/cache/query"
@@ -138,7 +137,7 @@ func (w *writes) updated(x *exchange, res *http.Response) {
 		return
 	}
 	contentType := res.Header.Get("Content-Type")
-	repr := negotiation.Answered(q.Accept, contentType)
+	repr := wire.Answered(q.Accept, contentType)
 	if !repr.Cacheable() {
 		return
 	}
@@ -210,7 +209,7 @@ func (w *writes) create(x *exchange, body []byte) (*http.Response, error) {
 	if !ownObjects[resource.GroupResource()] || x.info.Subresource != "" {
 		return nil, errWrite
 	}
-	m, err := wire.Inspect(negotiation.ParseContentType(x.req.Header.Get("Content-Type")).Encoding, body)
+	m, err := wire.Inspect(wire.ParseContentType(x.req.Header.Get("Content-Type")).Encoding, body)
 	if err != nil {
 		return nil, errWrite
 	}
@@ -228,7 +227,7 @@ func (w *writes) update(x *exchange, body []byte) (*http.Response, error) {
 	if q == nil || !ofNode && !x.who.isNode() {
 		return nil, errWrite
 	}
-	asked, ok := negotiation.Select(q.Accept, func(r negotiation.Representation) bool { return r.Cacheable() })
+	asked, ok := wire.Negotiate(q.Accept, func(r wire.Representation) bool { return r.Cacheable() })
 	if !ok {
 		return offline.ErrorResponse(x.req, offline.NotAcceptable(q))
 	}

@@ -12,9 +12,9 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/derived"
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/view"
+	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // errNotKept is returned for objects that were read only in a form that is not cached.
@@ -58,7 +58,7 @@ func (r *Request) Get() (*http.Response, error) {
 }
 
 // inOrderOfUse returns the copies from which an answer can be made, those first that need not be converted.
-func inOrderOfUse(copies []view.Copy, to negotiation.Representation) []view.Copy {
+func inOrderOfUse(copies []view.Copy, to wire.Representation) []view.Copy {
 	usable := slices.DeleteFunc(slices.Clone(copies), func(c view.Copy) bool {
 		return !c.Whole() && c.Repr.Metadata != to.Metadata || !convertible(c.Type, c.Repr, to)
 	})
@@ -76,7 +76,7 @@ func inOrderOfUse(copies []view.Copy, to negotiation.Representation) []view.Copy
 }
 
 // object answers with one object.
-func (r *Request) object(c *view.Copy, to negotiation.Representation) (*http.Response, error) {
+func (r *Request) object(c *view.Copy, to wire.Representation) (*http.Response, error) {
 	c.Touch(r.Answers.Now())
 	limit := pieceSize
 	if c.Repr != to {
@@ -94,7 +94,7 @@ func (r *Request) object(c *view.Copy, to negotiation.Representation) (*http.Res
 
 // derived returns what the user reads instead of a copy of an object. Metadata is shown as it is cached, as in lists and
 // watches.
-func (r *Request) derived(o view.Object, to negotiation.Representation) view.Object {
+func (r *Request) derived(o view.Object, to wire.Representation) view.Object {
 	if to.Metadata == "" {
 		o, _ = r.Answers.Derived.Get(r.Query, o)
 	}
@@ -102,7 +102,7 @@ func (r *Request) derived(o view.Object, to negotiation.Representation) view.Obj
 }
 
 // Respond answers with an object in a representation.
-func (r *Request) Respond(code int, o view.Object, to negotiation.Representation) (*http.Response, error) {
+func (r *Request) Respond(code int, o view.Object, to wire.Representation) (*http.Response, error) {
 	body, err := AppendObject(nil, o, to)
 	if err != nil {
 		return r.conversionFailed(to, err)
@@ -111,7 +111,7 @@ func (r *Request) Respond(code int, o view.Object, to negotiation.Representation
 }
 
 // conversionFailed answers 406 if the hub does not know the type of the object.
-func (r *Request) conversionFailed(to negotiation.Representation, err error) (*http.Response, error) {
+func (r *Request) conversionFailed(to wire.Representation, err error) (*http.Response, error) {
 	if errors.Is(err, convert.ErrUnknownType) {
 		err = NotAcceptable(&query.Query{Resource: r.resource(), Accept: to.ContentType()})
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/log"
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -21,7 +20,7 @@ import (
 type objectBody struct {
 	request *Request
 	copy    view.Copy
-	to      negotiation.Representation
+	to      wire.Representation
 	reader  *log.Reader // with which the copy can be read
 	out     waiting
 	hash    uint64 // of the whole body, once it was encoded
@@ -34,7 +33,7 @@ type objectBody struct {
 var errOtherBody = errors.New("the object has changed while it was read")
 
 // largeObject answers with one object that is larger than a piece of a list.
-func (r *Request) largeObject(c *view.Copy, to negotiation.Representation) (*http.Response, error) {
+func (r *Request) largeObject(c *view.Copy, to wire.Representation) (*http.Response, error) {
 	b := &objectBody{request: r, copy: *c, to: to, reader: c.NewReader()}
 	if b.fill(); b.err != nil && !errors.Is(b.err, io.EOF) {
 		b.reader.Close()
@@ -70,7 +69,7 @@ func (b *objectBody) fill() {
 }
 
 // AppendObject appends an object as the body of an answer in the representation r.
-func AppendObject(dst []byte, o view.Object, r negotiation.Representation) ([]byte, error) {
+func AppendObject(dst []byte, o view.Object, r wire.Representation) ([]byte, error) {
 	t := o.Type
 	if o.Repr.Metadata != r.Metadata {
 		t = convert.MetadataType

@@ -8,7 +8,6 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/derived"
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
@@ -18,17 +17,17 @@ import (
 // inAcceptOrder returns the entries of an Accept header, in the order in which an apiserver
 // chooses from them. All conversions to one entry come before the next entry: a client that
 // prefers the metadata of objects, and names plain JSON last, may be unable to read more.
-func inAcceptOrder(accept string) []negotiation.Representation {
-	return slices.DeleteFunc(negotiation.Acceptable(accept), func(r negotiation.Representation) bool { return !r.Cacheable() })
+func inAcceptOrder(accept string) []wire.Representation {
+	return slices.DeleteFunc(wire.Acceptable(accept), func(r wire.Representation) bool { return !r.Cacheable() })
 }
 
 // convertible reports whether convertBare can convert objects of type t.
-func convertible(t wire.TypeMeta, from, to negotiation.Representation) bool {
+func convertible(t wire.TypeMeta, from, to wire.Representation) bool {
 	return from == to || from.Metadata != to.Metadata || convert.Knows(t)
 }
 
 // convertBare converts a bare object of type t between representations.
-func convertBare(bare []byte, t wire.TypeMeta, from, to negotiation.Representation) ([]byte, error) {
+func convertBare(bare []byte, t wire.TypeMeta, from, to wire.Representation) ([]byte, error) {
 	switch {
 	case from == to:
 		return bare, nil
@@ -41,7 +40,7 @@ func convertBare(bare []byte, t wire.TypeMeta, from, to negotiation.Representati
 // Source is a view that can answer, with a conversion if necessary.
 type Source struct {
 	View *view.View
-	Repr negotiation.Representation // of the answer
+	Repr wire.Representation // of the answer
 	// filter selects the query's objects if View selects more. Then read is a view of the query itself.
 	filter *query.Filter
 	read   *view.View
@@ -137,7 +136,7 @@ func (r *Request) Read() (*Source, *view.Snapshot, error) {
 
 // newest returns the newest source for one entry of the Accept header, and its snapshot; none if there
 // is no source, and view.ErrBehind if it is older than what was seen.
-func (r *Request) newest(to negotiation.Representation, seen string) (*Source, *view.Snapshot, error) {
+func (r *Request) newest(to wire.Representation, seen string) (*Source, *view.Snapshot, error) {
 	src := r.source(to)
 	if src == nil {
 		return nil, nil, nil
@@ -176,7 +175,7 @@ func sameVersion(a, b view.Member) bool {
 
 // source returns the newest source for one entry of the Accept header, or nil: of those with the same
 // version the one that has the least to convert, and to leave out.
-func (r *Request) source(to negotiation.Representation) *Source {
+func (r *Request) source(to wire.Representation) *Source {
 	var best, read *Source
 	key := r.Query.Key(to)
 	for _, v := range r.Answers.Views.Of(r.Query.UserResource()) {

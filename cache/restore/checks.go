@@ -27,7 +27,6 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/edgehub-io/edgehub/cache/identity"
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/versions"
@@ -229,7 +228,7 @@ func (c *Checks) list(ctx context.Context, v *view.View, template *http.Request)
 		}
 		return "", &refusal{res.StatusCode}
 	}
-	repr := negotiation.Answered(req.Header.Get("Accept"), res.Header.Get("Content-Type"))
+	repr := wire.Answered(req.Header.Get("Accept"), res.Header.Get("Content-Type"))
 	var list tee.ListMeta
 	d := tee.NewDecoder(repr, res, &list)
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxVersionAnswer))

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	wal "github.com/edgehub-io/edgehub/cache/log"
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -56,7 +55,7 @@ type Read struct {
 	Version         string
 	UID             types.UID
 	Type            wire.TypeMeta
-	Repr            negotiation.Representation
+	Repr            wire.Representation
 	Bare            []byte
 
 	Own bool // it was read or written by itself

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	wal "github.com/edgehub-io/edgehub/cache/log"
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -192,7 +191,7 @@ func readEntry(r *wal.Row) (*entry, error) {
 	}
 	e := &entry{state: s.state}
 	for i, one := range s.Copies {
-		repr, err := negotiation.ParseRepresentation(one.Form)
+		repr, err := wire.ParseRepresentation(one.Form)
 		if err != nil {
 			return nil, err
 		}

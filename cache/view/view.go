@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	wal "github.com/edgehub-io/edgehub/cache/log"
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -229,8 +228,8 @@ func (v *View) IsDamaged() bool {
 func (v *View) isDamagedLocked() bool { return v.of.views.damaged.anyOf(maps.Values(v.index)) }
 
 // Repr returns the form of the view's objects in an encoding.
-func (v *View) Repr(e wire.Encoding) negotiation.Representation {
-	return negotiation.Representation{Encoding: e, Metadata: v.Key.Metadata}
+func (v *View) Repr(e wire.Encoding) wire.Representation {
+	return wire.Representation{Encoding: e, Metadata: v.Key.Metadata}
 }
 
 // Member returns the entry of one member.

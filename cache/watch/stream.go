@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/restore"
 	"github.com/edgehub-io/edgehub/cache/tee"
@@ -41,7 +40,7 @@ const (
 type stream struct {
 	watches *Watches
 	query   *query.Query
-	repr    negotiation.Representation
+	repr    wire.Representation
 	view    *view.View // acquired
 	feed    *view.Feed // of the view
 	req     *http.Request
@@ -97,7 +96,7 @@ type loss struct {
 }
 
 // newStream returns the body of a watch in a representation. began is view.View.Began when the watch was opened.
-func (w *Watches) newStream(req *http.Request, q *query.Query, repr negotiation.Representation, began view.Began) *stream {
+func (w *Watches) newStream(req *http.Request, q *query.Query, repr wire.Representation, began view.Began) *stream {
 	now := w.Now()
 	s := &stream{
 		watches: w, query: q, repr: repr, req: req,

@@ -7,12 +7,12 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/restore"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/view"
+	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // maxResumes is how many watches resume at once.
@@ -51,7 +51,7 @@ func New(o Options) *Watches {
 
 // Keep replaces the body of a watch by one that stays open during outages. began is view.View.Began when the watch was
 // opened.
-func (w *Watches) Keep(res *http.Response, req *http.Request, q *query.Query, repr negotiation.Representation, began view.Began) {
+func (w *Watches) Keep(res *http.Response, req *http.Request, q *query.Query, repr wire.Representation, began view.Began) {
 	s := w.newStream(req, q, repr, began)
 	if err := s.attach(res, s.at); err != nil {
 		w.logUnkept(err)

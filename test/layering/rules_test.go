@@ -57,7 +57,7 @@ var layers = map[string][]string{
 	"hub/feed":        {"proxy/topology"}, // it reads through the hub, as any client
 	// It changes what some clients read, between proxy and cache: neither knows it. It reads bodies
 	// with the packages that the cache does, and knows nothing of what is cached.
-	"proxy/transform": {"cache/negotiation", "cache/tee", "cache/wire", "proxy/topology"},
+	"proxy/transform": {"cache/tee", "cache/wire", "proxy/topology"},
 	"proxy/topology":  {}, // it decides, and reads nothing itself
 	"proxy":           {"proxy/authn", "proxy/limits", "proxy/upstream"},
 	"proxy/authn":     {},
@@ -111,39 +111,35 @@ var layers = map[string][]string{
 	// disk, what is known of single objects, and views; then what answers offline, what
 	// finds out about restored stores, and watches.
 	"cache": {
-		"cache/convert", "cache/derived", "cache/identity", "cache/log", "cache/negotiation", "cache/offline",
-		"cache/pages", "cache/patch", "cache/pause",
-		"cache/query", "cache/quota", "cache/repeat", "cache/restore", "cache/spool",
-		"cache/tee", "cache/versions", "cache/view", "cache/watch", "cache/wire",
+		"cache/convert", "cache/derived", "cache/identity", "cache/log", "cache/offline", "cache/pages", "cache/patch", "cache/pause", "cache/query",
+		"cache/quota", "cache/repeat", "cache/restore", "cache/spool", "cache/tee", "cache/versions", "cache/view", "cache/watch", "cache/wire",
 	},
-	"cache/convert": {"cache/negotiation", "cache/wire"},
+	"cache/convert": {"cache/wire"},
 	// What users read instead of what is cached, while the cloud is away.
 	"cache/derived": {
-		"cache/convert", "cache/localendpoints", "cache/log", "cache/negotiation", "cache/patch", "cache/pause", "cache/query",
-		"cache/versions", "cache/view", "cache/wire",
+		"cache/convert", "cache/localendpoints", "cache/log", "cache/patch", "cache/pause", "cache/query", "cache/versions", "cache/view", "cache/wire",
 	},
-	"cache/fairqueue":   {},
-	"cache/identity":    {"cache/fairqueue", "cache/log", "cache/quota"},
-	"cache/log":         {"cache/log/seal", "cache/pause"}, // it knows no views
-	"cache/log/seal":    {},
-	"cache/negotiation": {"cache/wire"},
+	"cache/fairqueue": {},
+	"cache/identity":  {"cache/fairqueue", "cache/log", "cache/quota"},
+	"cache/log":       {"cache/log/seal", "cache/pause"}, // it knows no views
+	"cache/log/seal":  {},
 	"cache/offline": {
-		"cache/convert", "cache/derived", "cache/fairqueue", "cache/log", "cache/negotiation", "cache/query", "cache/quota",
-		"cache/tee", "cache/versions", "cache/view", "cache/wire",
+		"cache/convert", "cache/derived", "cache/fairqueue", "cache/log", "cache/query", "cache/quota", "cache/tee", "cache/versions", "cache/view",
+		"cache/wire",
 	},
 	"cache/pages":          {"cache/query", "cache/quota", "cache/view"},
 	"cache/patch":          {"cache/convert", "cache/wire"},
 	"cache/pause":          {},
-	"cache/query":          {"cache/convert", "cache/negotiation", "cache/quota", "cache/versions", "cache/wire"},
+	"cache/query":          {"cache/convert", "cache/quota", "cache/versions", "cache/wire"},
 	"cache/quota":          {},
-	"cache/repeat":         {"cache/convert", "cache/identity", "cache/negotiation", "cache/pause", "cache/query", "cache/quota", "cache/view", "cache/wire"}, // it knows tables by an interface of its own
-	"cache/restore":        {"cache/identity", "cache/negotiation", "cache/query", "cache/tee", "cache/versions", "cache/view", "cache/wire"},
+	"cache/repeat":         {"cache/convert", "cache/identity", "cache/pause", "cache/query", "cache/quota", "cache/view", "cache/wire"}, // it knows tables by an interface of its own
+	"cache/restore":        {"cache/identity", "cache/query", "cache/tee", "cache/versions", "cache/view", "cache/wire"},
 	"cache/spool":          {"cache/convert", "cache/log", "cache/patch", "cache/pause", "cache/quota", "cache/wire"},
-	"cache/tee":            {"cache/negotiation", "cache/wire"},
+	"cache/tee":            {"cache/wire"},
 	"cache/localendpoints": {"cache/convert", "cache/wire"}, // pure functions
 	"cache/versions":       {},
 	"cache/view": {
-		"cache/convert", "cache/identity", "cache/log", "cache/negotiation", "cache/query", "cache/quota", "cache/versions", "cache/wire",
+		"cache/convert", "cache/identity", "cache/log", "cache/query", "cache/quota", "cache/versions", "cache/wire",
 	},
 	"cache/wire": {"cache/wire/jsonscan"},
 	// JSON, and nothing of Kubernetes.
@@ -210,9 +206,9 @@ var chosen = map[string]dependency{
 	"github.com/gorilla/mux":                 {only: []string{"ota"}},                                                                                                                                                     // it redirects paths, so it never stands in front of the apiserver
 	"github.com/prometheus/client_golang":    {},
 	"github.com/spf13/pflag":                 {},
-	"github.com/munnerz/goautoneg":           {only: []string{"cache/negotiation"}}, // how an apiserver reads Accept
-	"github.com/klauspost/compress/gzip":     {only: []string{"cache/tee"}},         // it decompresses with three quarters of the CPU of the standard library; most of what a LIST costs
-	"gopkg.in/evanphx/json-patch.v4":         {only: []string{"cache/patch"}},       // the one apimachinery itself patches with
+	"github.com/munnerz/goautoneg":           {only: []string{"cache/wire"}},  // how an apiserver reads Accept
+	"github.com/klauspost/compress/gzip":     {only: []string{"cache/tee"}},   // it decompresses with three quarters of the CPU of the standard library; most of what a LIST costs
+	"gopkg.in/evanphx/json-patch.v4":         {only: []string{"cache/patch"}}, // the one apimachinery itself patches with
 	"golang.org/x/sync":                      {},
 	"golang.org/x/sys":                       {only: []string{"proxy/upstream/liveness", "hub/peer", "imagepull/engine/daemon", "cmd/edgehub/install/firewall"}}, // how long the kernel waits for an acknowledgement; whose socket it is; network namespaces of pods
 	"golang.org/x/term":                      {only: []string{"cmd/internal", "cmd/edgehubctl/container", "cmd/edgehubctl/cri"}},                                 // whether somebody watches, and how wide the window is

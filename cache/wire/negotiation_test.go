@@ -1,24 +1,23 @@
-package negotiation_test
+package wire_test
 
 import (
 	"slices"
 	"testing"
 
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 var (
-	asJSON           = negotiation.Representation{Encoding: wire.JSON}
-	asProtobuf       = negotiation.Representation{Encoding: wire.Protobuf}
-	metadataJSON     = negotiation.Representation{Encoding: wire.JSON, Metadata: "v1"}
-	metadataProtobuf = negotiation.Representation{Encoding: wire.Protobuf, Metadata: "v1"}
-	oldMetadataJSON  = negotiation.Representation{Encoding: wire.JSON, Metadata: "v1beta1"}
-	notKept          = negotiation.Representation{}
+	asJSON           = wire.Representation{Encoding: wire.JSON}
+	asProtobuf       = wire.Representation{Encoding: wire.Protobuf}
+	metadataJSON     = wire.Representation{Encoding: wire.JSON, Metadata: "v1"}
+	metadataProtobuf = wire.Representation{Encoding: wire.Protobuf, Metadata: "v1"}
+	oldMetadataJSON  = wire.Representation{Encoding: wire.JSON, Metadata: "v1beta1"}
+	notKept          = wire.Representation{}
 )
 
 func TestRepresentationOfAContentType(t *testing.T) {
-	for contentType, want := range map[string]negotiation.Representation{
+	for contentType, want := range map[string]wire.Representation{
 		"application/json":                                                                         asJSON,
 		"application/json;charset=utf-8":                                                           asJSON,
 		"application/vnd.kubernetes.protobuf":                                                      asProtobuf,
@@ -38,23 +37,23 @@ func TestRepresentationOfAContentType(t *testing.T) {
 		"":                                                                                         notKept,
 		"/;=":                                                                                      notKept,
 	} {
-		if got := negotiation.ParseContentType(contentType); got != want {
+		if got := wire.ParseContentType(contentType); got != want {
 			t.Errorf("%q is %v, expected %v", contentType, got, want)
 		}
 	}
 }
 
 func TestTheTextOfARepresentationComesBack(t *testing.T) {
-	for _, r := range []negotiation.Representation{asJSON, asProtobuf, metadataJSON, metadataProtobuf, oldMetadataJSON} {
-		if got, err := negotiation.ParseRepresentation(r.String()); got != r || err != nil || !got.Cacheable() {
+	for _, r := range []wire.Representation{asJSON, asProtobuf, metadataJSON, metadataProtobuf, oldMetadataJSON} {
+		if got, err := wire.ParseRepresentation(r.String()); got != r || err != nil || !got.Cacheable() {
 			t.Errorf("%q came back as %v, %v", r, got, err)
 		}
-		if got := negotiation.ParseContentType(r.WatchContentType()); got.Encoding != r.Encoding {
+		if got := wire.ParseContentType(r.WatchContentType()); got.Encoding != r.Encoding {
 			t.Errorf("a watch in %v is %v", r, got)
 		}
 	}
 	for _, s := range []string{"", "unknown", "JSON", "json;as=PartialObjectMetadata;v=", "json;as=PartialObjectMetadata;v=v2", "protobuf;as=PartialObjectMetadata;v=v1beta1", "json "} {
-		if got, err := negotiation.ParseRepresentation(s); err == nil || got.Cacheable() {
+		if got, err := wire.ParseRepresentation(s); err == nil || got.Cacheable() {
 			t.Errorf("%q is read as %v", s, got)
 		}
 	}
@@ -62,7 +61,7 @@ func TestTheTextOfARepresentationComesBack(t *testing.T) {
 
 func TestWhatIsHeldAgainstARepresentation(t *testing.T) {
 	for _, c := range []struct {
-		r    negotiation.Representation
+		r    wire.Representation
 		t    wire.TypeMeta
 		want bool
 	}{
@@ -95,30 +94,30 @@ const (
 func TestAcceptIsReadAsApiserversDo(t *testing.T) {
 	for _, c := range []struct {
 		name, accept string
-		want         []negotiation.Representation
+		want         []wire.Representation
 	}{
-		{"nothing", "", []negotiation.Representation{asJSON}},
-		{"anything", "*/*", []negotiation.Representation{asJSON, asProtobuf}},
-		{"anything, in short", "*", []negotiation.Representation{asJSON, asProtobuf}},
-		{"any application", "application/*", []negotiation.Representation{asJSON, asProtobuf}},
-		{"kubelet", kubelet, []negotiation.Representation{asProtobuf, asJSON}},
-		{"kubectl get", kubectl, []negotiation.Representation{notKept, notKept, asJSON}},
-		{"client-go's metadata client", metaclient, []negotiation.Representation{metadataProtobuf, metadataJSON, asJSON}},
-		{"quality", pb + ";q=0.5, application/json;q=0.9", []negotiation.Representation{asJSON, asProtobuf}},
-		{"the more specific before any", "*/*, " + pb, []negotiation.Representation{asProtobuf, asJSON, asProtobuf}},
-		{"quality that is no number is 0", pb + ";q=x,application/json;q=0.1", []negotiation.Representation{asJSON, asProtobuf}},
-		{"a browser", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", []negotiation.Representation{asJSON, asProtobuf}},
-		{"YAML", "application/yaml,application/json", []negotiation.Representation{notKept, asJSON}},
-		{"CBOR, which is off", "application/cbor,application/json", []negotiation.Representation{asJSON}},
-		{"another stream", pb + ";stream=other,application/json;stream=watch", []negotiation.Representation{asJSON}},
-		{"another server version", pb + ";sv=v2,application/json;sv=v1", []negotiation.Representation{asJSON}},
-		{"a Table in protobuf, which there is not", pb + ";as=Table;v=v1;g=meta.k8s.io,application/json", []negotiation.Representation{asJSON}},
-		{"something unknown", "application/json;as=Surprise;v=v1;g=meta.k8s.io," + pb, []negotiation.Representation{asProtobuf}},
-		{"what is no media type", "json,application/json/1,,;;=," + pb, []negotiation.Representation{asProtobuf}},
-		{"blanks", " application/json ; as = PartialObjectMetadata ; g=meta.k8s.io ; v = v1 ", []negotiation.Representation{metadataJSON}},
+		{"nothing", "", []wire.Representation{asJSON}},
+		{"anything", "*/*", []wire.Representation{asJSON, asProtobuf}},
+		{"anything, in short", "*", []wire.Representation{asJSON, asProtobuf}},
+		{"any application", "application/*", []wire.Representation{asJSON, asProtobuf}},
+		{"kubelet", kubelet, []wire.Representation{asProtobuf, asJSON}},
+		{"kubectl get", kubectl, []wire.Representation{notKept, notKept, asJSON}},
+		{"client-go's metadata client", metaclient, []wire.Representation{metadataProtobuf, metadataJSON, asJSON}},
+		{"quality", pb + ";q=0.5, application/json;q=0.9", []wire.Representation{asJSON, asProtobuf}},
+		{"the more specific before any", "*/*, " + pb, []wire.Representation{asProtobuf, asJSON, asProtobuf}},
+		{"quality that is no number is 0", pb + ";q=x,application/json;q=0.1", []wire.Representation{asJSON, asProtobuf}},
+		{"a browser", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", []wire.Representation{asJSON, asProtobuf}},
+		{"YAML", "application/yaml,application/json", []wire.Representation{notKept, asJSON}},
+		{"CBOR, which is off", "application/cbor,application/json", []wire.Representation{asJSON}},
+		{"another stream", pb + ";stream=other,application/json;stream=watch", []wire.Representation{asJSON}},
+		{"another server version", pb + ";sv=v2,application/json;sv=v1", []wire.Representation{asJSON}},
+		{"a Table in protobuf, which there is not", pb + ";as=Table;v=v1;g=meta.k8s.io,application/json", []wire.Representation{asJSON}},
+		{"something unknown", "application/json;as=Surprise;v=v1;g=meta.k8s.io," + pb, []wire.Representation{asProtobuf}},
+		{"what is no media type", "json,application/json/1,,;;=," + pb, []wire.Representation{asProtobuf}},
+		{"blanks", " application/json ; as = PartialObjectMetadata ; g=meta.k8s.io ; v = v1 ", []wire.Representation{metadataJSON}},
 		{"other letters", "Application/JSON", nil},
 	} {
-		if got := negotiation.Acceptable(c.accept); !slices.Equal(got, c.want) {
+		if got := wire.Acceptable(c.accept); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, expected %v", c.name, got, c.want)
 		}
 	}
@@ -127,18 +126,18 @@ func TestAcceptIsReadAsApiserversDo(t *testing.T) {
 func TestTheFirstAcceptableThatIsAtHand(t *testing.T) {
 	for _, c := range []struct {
 		accept string
-		atHand []negotiation.Representation
-		want   negotiation.Representation
+		atHand []wire.Representation
+		want   wire.Representation
 	}{
-		{kubelet, []negotiation.Representation{asJSON, asProtobuf}, asProtobuf},
-		{kubelet, []negotiation.Representation{asJSON}, asJSON},
-		{kubelet, []negotiation.Representation{metadataJSON}, notKept},
-		{kubectl, []negotiation.Representation{asProtobuf, asJSON}, asJSON},
-		{kubectl, []negotiation.Representation{asProtobuf, notKept}, notKept},
-		{"", []negotiation.Representation{asProtobuf, asJSON}, asJSON},
-		{"*/*", []negotiation.Representation{asProtobuf}, asProtobuf},
+		{kubelet, []wire.Representation{asJSON, asProtobuf}, asProtobuf},
+		{kubelet, []wire.Representation{asJSON}, asJSON},
+		{kubelet, []wire.Representation{metadataJSON}, notKept},
+		{kubectl, []wire.Representation{asProtobuf, asJSON}, asJSON},
+		{kubectl, []wire.Representation{asProtobuf, notKept}, notKept},
+		{"", []wire.Representation{asProtobuf, asJSON}, asJSON},
+		{"*/*", []wire.Representation{asProtobuf}, asProtobuf},
 	} {
-		got, ok := negotiation.Select(c.accept, func(r negotiation.Representation) bool { return slices.Contains(c.atHand, r) })
+		got, ok := wire.Negotiate(c.accept, func(r wire.Representation) bool { return slices.Contains(c.atHand, r) })
 		if got != c.want || ok != c.want.Cacheable() {
 			t.Errorf("%q of %v: %v, %v", c.accept, c.atHand, got, ok)
 		}
@@ -148,7 +147,7 @@ func TestTheFirstAcceptableThatIsAtHand(t *testing.T) {
 func TestWhatAnAnswerIs(t *testing.T) {
 	for _, c := range []struct {
 		accept, contentType string
-		want                negotiation.Representation
+		want                wire.Representation
 	}{
 		{kubelet, pb, asProtobuf},
 		{kubelet, pb + ";stream=watch", asProtobuf},
@@ -159,7 +158,7 @@ func TestWhatAnAnswerIs(t *testing.T) {
 		{"", "application/json", asJSON},
 		{"application/json", "application/yaml", notKept},
 	} {
-		if got := negotiation.Answered(c.accept, c.contentType); got != c.want {
+		if got := wire.Answered(c.accept, c.contentType); got != c.want {
 			t.Errorf("%q answered with %q: %v, expected %v", c.accept, c.contentType, got, c.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package negotiation
+package wire
 
 import (
 	"mime"

@@ -1,12 +1,10 @@
-package negotiation
+package wire
 
 import (
 	"strings"
 
 	"github.com/munnerz/goautoneg"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // Acceptable returns the representations that an Accept header allows, in the order of an
@@ -14,14 +12,14 @@ import (
 // Representation: a caller without an answer for it goes on to the next.
 func Acceptable(accept string) []Representation {
 	if accept == "" {
-		return []Representation{{Encoding: wire.JSON}}
+		return []Representation{{Encoding: JSON}}
 	}
 	var out []Representation
 	for _, clause := range goautoneg.ParseAccept(accept) {
 		if clause.Type+"/"+clause.SubType == runtime.ContentTypeYAML {
 			out = append(out, Representation{})
 		}
-		for _, e := range []wire.Encoding{wire.JSON, wire.Protobuf} {
+		for _, e := range []Encoding{JSON, Protobuf} {
 			if !matches(clause, e) {
 				continue
 			}
@@ -37,10 +35,10 @@ func Acceptable(accept string) []Representation {
 // cache does not know it, or it is never cached.
 func Preferred(accept string) Representation {
 	if accept == "" {
-		return Representation{Encoding: wire.JSON}
+		return Representation{Encoding: JSON}
 	}
 	for _, clause := range goautoneg.ParseAccept(accept)[:1] {
-		for _, e := range []wire.Encoding{wire.JSON, wire.Protobuf} {
+		for _, e := range []Encoding{JSON, Protobuf} {
 			if r, ok := transformed(e, clause.Params); ok && matches(clause, e) {
 				return r
 			}
@@ -49,8 +47,8 @@ func Preferred(accept string) Representation {
 	return Representation{}
 }
 
-// Select returns the first representation that accept allows and that is at hand.
-func Select(accept string, atHand func(Representation) bool) (_ Representation, ok bool) {
+// Negotiate returns the first representation that accept allows and that is at hand.
+func Negotiate(accept string, atHand func(Representation) bool) (_ Representation, ok bool) {
 	for _, r := range Acceptable(accept) {
 		if r.Cacheable() && atHand(r) {
 			return r, true
@@ -79,7 +77,7 @@ func Answered(accept, contentType string) Representation {
 }
 
 // matches reports whether a media range of an Accept header allows e.
-func matches(clause goautoneg.Accept, e wire.Encoding) bool {
+func matches(clause goautoneg.Accept, e Encoding) bool {
 	if clause.Type == "*" {
 		return clause.SubType == "*"
 	}

@@ -1,4 +1,4 @@
-package negotiation
+package wire
 
 import (
 	"fmt"
@@ -6,15 +6,13 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // Representation is an encoding and a form of an object: the whole or only its metadata. It is
 // comparable and may be part of a key. The zero value stands for all representations that are never
 // cached: a Table, another encoding, an unknown transformation.
 type Representation struct {
-	Encoding wire.Encoding
+	Encoding Encoding
 
 	// Metadata is the version of PartialObjectMetadata: "v1" or, in JSON, "v1beta1". It is empty
 	// for whole objects.
@@ -26,8 +24,8 @@ const (
 	kindMetadataList = "PartialObjectMetadataList"
 	listSuffix       = "List"
 
-	// oldMetadata is the version of PartialObjectMetadata whose lists package wire cannot read
-	// in protobuf. They are not cached: clients use v1 since Kubernetes 1.15.
+	// oldMetadata is the version of PartialObjectMetadata whose lists have the items in field 1 and the metadata in field 2,
+	// unlike every other list in protobuf. These are not cached: clients use v1 since Kubernetes 1.15.
 	oldMetadata = "v1beta1"
 )
 
@@ -56,18 +54,18 @@ const metadataParameter = ";as=" + kindMetadata + ";v="
 // ParseRepresentation reads the text of String.
 func ParseRepresentation(s string) (Representation, error) {
 	encoding, version, _ := strings.Cut(s, metadataParameter)
-	for _, e := range []wire.Encoding{wire.JSON, wire.Protobuf} {
+	for _, e := range []Encoding{JSON, Protobuf} {
 		r := Representation{Encoding: e, Metadata: version}
 		if encoding == e.String() && r.String() == s && r.known() {
 			return r, nil
 		}
 	}
-	return Representation{}, fmt.Errorf("read representation %q: %w", s, wire.ErrEncoding)
+	return Representation{}, fmt.Errorf("read representation %q: %w", s, ErrEncoding)
 }
 
 // known reports whether a request or an answer can have r.
 func (r Representation) known() bool {
-	if r.Encoding == wire.Protobuf && r.Metadata == oldMetadata {
+	if r.Encoding == Protobuf && r.Metadata == oldMetadata {
 		return false
 	}
 	return r.Metadata == "" || metadataVersion(r.Metadata)
@@ -79,7 +77,7 @@ func (r Representation) ContentType() string { return r.Encoding.MediaType() }
 
 // WatchContentType is an apiserver's Content-Type of a watch stream in r.
 func (r Representation) WatchContentType() string {
-	if r.Encoding == wire.Protobuf {
+	if r.Encoding == Protobuf {
 		return r.Encoding.MediaType() + ";stream=watch"
 	}
 	return r.Encoding.MediaType()
@@ -88,7 +86,7 @@ func (r Representation) WatchContentType() string {
 // Holds reports whether objects of this type, or items of this list type, are in r. A client that
 // asks for metadata may get a Status, or whole objects from an apiserver that does not know the
 // parameter, and a Table has the Content-Type of JSON.
-func (r Representation) Holds(t wire.TypeMeta) bool {
+func (r Representation) Holds(t TypeMeta) bool {
 	metadata, known := metadataOf(strings.TrimSuffix(t.Kind, listSuffix), t.APIVersion)
 	return r.Cacheable() && known && metadata == r.Metadata
 }
@@ -115,7 +113,7 @@ func ParseContentType(contentType string) Representation {
 	if err != nil {
 		return Representation{}
 	}
-	for _, e := range []wire.Encoding{wire.JSON, wire.Protobuf} {
+	for _, e := range []Encoding{JSON, Protobuf} {
 		if mediaType == e.MediaType() {
 			r, _ := transformed(e, params)
 			return r
@@ -127,7 +125,7 @@ func ParseContentType(contentType string) Representation {
 // transformed reads the parameters of a media type like an apiserver. It returns false if an
 // apiserver ignores the media type because of them, and the zero Representation if its answer is
 // never cached.
-func transformed(e wire.Encoding, params map[string]string) (_ Representation, ok bool) {
+func transformed(e Encoding, params map[string]string) (_ Representation, ok bool) {
 	if stream := params["stream"]; stream != "" && stream != "watch" {
 		return Representation{}, false
 	}
@@ -151,7 +149,7 @@ func transformed(e wire.Encoding, params map[string]string) (_ Representation, o
 		}
 		return r, true
 	case "Table":
-		return Representation{}, e == wire.JSON // protobuf has no Table
+		return Representation{}, e == JSON // protobuf has no Table
 	default:
 		return Representation{}, false
 	}
