@@ -28,11 +28,6 @@
 // are. JSON is checked throughout, except for UTF-8: like clients, this package replaces
 // invalid UTF-8 in what it reads.
 //
-// # Parts
-//
-// Package jsonscan finds values in JSON and knows nothing of Kubernetes. Lists, frames and
-// objects share this package because each reads the metadata of objects, in both encodings.
-//
 // # Memory and concurrency
 //
 // A reader holds at most one item or frame, up to a limit. Returned byte slices point into the

@@ -141,9 +141,7 @@ var layers = map[string][]string{
 	"cache/view": {
 		"cache/convert", "cache/identity", "cache/log", "cache/query", "cache/quota", "cache/versions", "cache/wire",
 	},
-	"cache/wire": {"cache/wire/jsonscan"},
-	// JSON, and nothing of Kubernetes.
-	"cache/wire/jsonscan": {},
+	"cache/wire": {},
 
 	// What cloud, node and their clients exchange: all import it, it imports none of them. See contract_test.go.
 	"ota/api": {},

@@ -1,4 +1,4 @@
-package jsonscan
+package wire
 
 import (
 	"encoding/binary"
@@ -6,9 +6,9 @@ import (
 	"math/bits"
 )
 
-// Span finds the end of one JSON value that comes in pieces: an object, an array, a string or
-// null. It counts brackets and checks nothing: the whole value is for a Scanner.
-type Span struct {
+// span finds the end of one JSON value that comes in pieces: an object, an array, a string or
+// null. It counts brackets and checks nothing: the whole value is for a scanner.
+type span struct {
 	depth, deepest int
 	inString       bool
 	escaped        bool
@@ -18,7 +18,7 @@ type Span struct {
 
 // Scan reads the next bytes. It returns how many of them belong to the value, and whether the
 // value ends with them.
-func (s *Span) Scan(p []byte) (n int, ended bool) {
+func (s *span) Scan(p []byte) (n int, ended bool) {
 	if !s.begun && len(p) > 0 {
 		s.begun = true
 		if p[0] == 'n' {
@@ -55,8 +55,8 @@ func (s *Span) Scan(p []byte) (n int, ended bool) {
 	return len(p), false
 }
 
-// CheckDepth returns ErrTooLarge if the value is nested too deep.
-func (s *Span) CheckDepth() error {
+// checkDepth returns ErrTooLarge if the value is nested too deep.
+func (s *span) checkDepth() error {
 	if s.deepest > maxDepth {
 		return fmt.Errorf("scan JSON: more than %d levels: %w", maxDepth, ErrTooLarge)
 	}
@@ -64,7 +64,7 @@ func (s *Span) CheckDepth() error {
 }
 
 // scanString returns the position of the closing quote, or the end of p.
-func (s *Span) scanString(p []byte, i int) int {
+func (s *span) scanString(p []byte, i int) int {
 	for ; i < len(p); i++ {
 		if s.escaped {
 			s.escaped = false

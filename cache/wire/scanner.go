@@ -1,17 +1,4 @@
-// Package jsonscan finds values in JSON without decoding them into Go values: the objects of a
-// list are stored as they came, and only a few of their strings are read.
-//
-// A [Scanner] walks a value that is in memory; a [Span] finds the end of one that comes in
-// pieces. Each is for one goroutine. The package's tests are those of package wire, which
-// compare it with the decoders of clients.
-//
-// # Cost
-//
-// A Scanner is a [jsontext.Decoder] that reads the input in place. On lists of pods it takes as
-// much CPU time as the validator that it replaced, which was written by hand, and on watch events
-// and single objects up to 10 % more. It allocates nothing, except for the error of a value that
-// is cut short: about twenty objects.
-package jsonscan
+package wire
 
 import (
 	"bytes"
@@ -24,30 +11,23 @@ import (
 	"unicode/utf8"
 )
 
-// Errors to branch on. A returned error wraps one of them and describes what was found where.
-var (
-	// ErrTruncated is returned when the input ends within a value: there may be more to come.
-	ErrTruncated = errors.New("cut short")
-
-	// ErrMalformed is returned when bytes are not JSON, or what two readers could
-	// understand differently.
-	ErrMalformed = errors.New("malformed")
-
-	// ErrTooLarge is returned when a value is nested too deep.
-	ErrTooLarge = errors.New("too large")
-)
-
 // maxDepth is how deep JSON may be nested. The schema of a CustomResourceDefinition is the
 // deepest that Kubernetes itself writes, some tens of levels. jsontext stops at 10,000.
 const maxDepth = 512
 
-// Scanner reads one value, from its begin to its end. After an error it reads nothing more. What
-// it returns points into the input; only strings with escapes or invalid UTF-8 are copies.
+// scanner finds values in JSON without decoding them into Go values: the objects of a list are stored as they came, and only a
+// few of their strings are read. It walks one value that is in memory, from its begin to its end, for one goroutine.
+// After an error it reads nothing more. What it returns points into the input; only strings with escapes or invalid UTF-8 are
+// copies.
 //
 //	for key := range s.Members() {
 //		… s.Value(), or another method that reads the member's value
 //	}
-type Scanner struct {
+//
+// It is a [jsontext.Decoder] that reads the input in place. On lists of pods it takes as much CPU time as the validator that it
+// replaced, which was written by hand, and on watch events and single objects up to 10 % more. It allocates nothing, except for
+// the error of a value that is cut short: about twenty objects.
+type scanner struct {
 	Err error // why the value could not be read
 
 	decoder jsontext.Decoder
@@ -55,14 +35,14 @@ type Scanner struct {
 	key     []byte // of the last member
 }
 
-var scanners = sync.Pool{New: func() any { return new(Scanner) }}
+var scanners = sync.Pool{New: func() any { return new(scanner) }}
 
-// New returns a scanner of the value that b begins with, after blanks. Release returns it to a
+// newScanner returns a scanner of the value that b begins with, after blanks. Release returns it to a
 // pool.
-func New(b []byte) *Scanner {
-	s, ok := scanners.Get().(*Scanner)
+func newScanner(b []byte) *scanner {
+	s, ok := scanners.Get().(*scanner)
 	if !ok {
-		s = new(Scanner)
+		s = new(scanner)
 	}
 	s.input = *bytes.NewBuffer(b)
 	// Clients replace invalid UTF-8, and so does text. An apiserver writes some keys twice:
@@ -72,17 +52,17 @@ func New(b []byte) *Scanner {
 }
 
 // Release must be called when the scanner is not used any more.
-func (s *Scanner) Release() {
+func (s *scanner) Release() {
 	s.Err, s.key, s.input = nil, nil, bytes.Buffer{}
 	s.decoder.Reset(&s.input)
 	scanners.Put(s)
 }
 
 // Pos is the end of what has been read.
-func (s *Scanner) Pos() int { return int(s.decoder.InputOffset()) }
+func (s *scanner) Pos() int { return int(s.decoder.InputOffset()) }
 
 // Kind returns the kind of the next value, or 0 if there is none.
-func (s *Scanner) Kind() jsontext.Kind {
+func (s *scanner) Kind() jsontext.Kind {
 	if s.Err != nil {
 		return jsontext.KindInvalid
 	}
@@ -91,7 +71,7 @@ func (s *Scanner) Kind() jsontext.Kind {
 
 // Members yields the keys of an object. The loop must read each value, and must not end early
 // unless the scanner is not used any more.
-func (s *Scanner) Members() iter.Seq[[]byte] {
+func (s *scanner) Members() iter.Seq[[]byte] {
 	return func(yield func(key []byte) bool) {
 		if s.token() != jsontext.KindBeginObject && s.Err == nil {
 			s.Err = fmt.Errorf("scan JSON: not an object: %w", ErrMalformed)
@@ -107,7 +87,7 @@ func (s *Scanner) Members() iter.Seq[[]byte] {
 
 // Once refuses a key that occurs twice: decoders differ on which counts. seen is one bit
 // for each key that matters.
-func (s *Scanner) Once(seen *uint8, bit uint8) {
+func (s *scanner) Once(seen *uint8, bit uint8) {
 	if *seen&bit != 0 && s.Err == nil {
 		s.Err = fmt.Errorf("scan JSON: %.20q occurs twice: %w", s.key, ErrMalformed)
 	}
@@ -115,7 +95,7 @@ func (s *Scanner) Once(seen *uint8, bit uint8) {
 }
 
 // Value reads and returns a value.
-func (s *Scanner) Value() []byte {
+func (s *scanner) Value() []byte {
 	if s.Err != nil {
 		return nil
 	}
@@ -125,7 +105,7 @@ func (s *Scanner) Value() []byte {
 }
 
 // Text reads a string. null is the empty string, as it is for decoders.
-func (s *Scanner) Text() []byte {
+func (s *scanner) Text() []byte {
 	value := s.Value()
 	switch {
 	case s.Err != nil || value[0] == 'n':
@@ -142,7 +122,7 @@ func (s *Scanner) Text() []byte {
 }
 
 // End reads to the end of the input, where only blanks may follow.
-func (s *Scanner) End() {
+func (s *scanner) End() {
 	if s.Err != nil {
 		return
 	}
@@ -153,7 +133,7 @@ func (s *Scanner) End() {
 	}
 }
 
-func (s *Scanner) token() jsontext.Kind {
+func (s *scanner) token() jsontext.Kind {
 	if s.Err != nil {
 		return jsontext.KindInvalid
 	}
@@ -162,7 +142,7 @@ func (s *Scanner) token() jsontext.Kind {
 	return t.Kind()
 }
 
-func (s *Scanner) fail(err error) {
+func (s *scanner) fail(err error) {
 	if err == nil {
 		return
 	}
@@ -173,25 +153,25 @@ func (s *Scanner) fail(err error) {
 	s.Err = fmt.Errorf("scan JSON: %w: %w", reason, err)
 }
 
-// CheckDepth returns ErrTooLarge for a value that is nested too deep.
-func CheckDepth(value []byte) error {
+// checkDepth returns ErrTooLarge for a value that is nested too deep.
+func checkDepth(value []byte) error {
 	if bytes.Count(value, []byte{'{'})+bytes.Count(value, []byte{'['}) <= maxDepth {
 		return nil
 	}
-	var s Span
+	var s span
 	s.Scan(value)
-	return s.CheckDepth()
+	return s.checkDepth()
 }
 
-// SkipSpace returns the end of the blanks at b[i].
-func SkipSpace(b []byte, i int) int {
+// skipSpace returns the end of the blanks at b[i].
+func skipSpace(b []byte, i int) int {
 	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
 		i++
 	}
 	return i
 }
 
-// Unexpected is the ErrMalformed for the bytes that b begins with.
-func Unexpected(b []byte) error {
+// unexpected is the ErrMalformed for the bytes that b begins with.
+func unexpected(b []byte) error {
 	return fmt.Errorf("scan JSON: unexpected %.10q: %w", b[:min(10, len(b))], ErrMalformed)
 }
