@@ -19,7 +19,6 @@ import (
 	"github.com/edgehub-io/edgehub/cache/identity"
 	wal "github.com/edgehub-io/edgehub/cache/log"
 	"github.com/edgehub-io/edgehub/cache/offline"
-	"github.com/edgehub-io/edgehub/cache/pages"
 	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/restore"
@@ -102,7 +101,7 @@ type Cache struct {
 	disk    *wal.Log
 	views   *view.Views
 	tokens  *identity.Tokens
-	pages   *pages.Lists
+	pages   *view.Pages
 	writes  *writes
 	answers *offline.Answers
 	metrics *metrics
@@ -182,7 +181,7 @@ func (c *Cache) load() (err error) {
 		Table: c.disk.Table("tokens"), Grace: c.opts.TokenGrace, Now: time.Now, Logger: c.log,
 		Refused: func(token, userName string) { c.writes.answers.Refused(token, userName) },
 	})
-	c.pages = pages.New(time.Now)
+	c.pages = view.NewPages(time.Now)
 	c.checks = restore.New(restore.Options{
 		Up: c.up, Views: c.views, Outages: &c.outages, Now: time.Now, Log: c.log, Background: c.tasks.start, SameUser: c.sameUser,
 	})

@@ -11,8 +11,8 @@
 //   - query parses a request into a query, and the key of the view that answers it.
 //   - tee decodes the body of an answer while the client reads it.
 //   - view has what users have read: views, which are the results of queries, and entries, which are of
-//     single objects. It decides what answers and events change, what is proven, and what is evicted.
-//   - pages keeps lists that clients have read in part.
+//     single objects. It decides what answers and events change, what is proven, and what is evicted. It also keeps lists that
+//     clients have read in part.
 //   - log is the file on disk. It knows no views; memory is its only writer.
 //   - offline answers reads from views and entries while the cloud is away.
 //   - watch keeps watches open while the cloud is away, and resumes them.

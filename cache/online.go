@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cache/identity"
-	"github.com/edgehub-io/edgehub/cache/pages"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/versions"
@@ -130,9 +129,9 @@ func (c *Cache) logUnkept(err error) {
 func (x *exchange) keepList(res *http.Response, repr wire.Representation) {
 	c, q := x.cache, x.query
 	key := q.Key(repr)
-	var before *pages.List
+	var before *view.PartialList
 	if q.ContinueToken != "" {
-		if before = c.pages.Before(pages.KeyOf(key, q.ContinueToken)); before == nil {
+		if before = c.pages.Before(key, q.ContinueToken); before == nil {
 			x.passPage(res, repr)
 			return
 		}
@@ -178,7 +177,7 @@ func (x *exchange) passPage(res *http.Response, repr wire.Representation) {
 var errMixed = errors.New("the pages of a list are of different versions")
 
 // listed handles a page, or a whole list, that was read to its end.
-func (x *exchange) listed(v *view.View, b *view.Builder, before *pages.List) error {
+func (x *exchange) listed(v *view.View, b *view.Builder, before *view.PartialList) error {
 	c, version := x.cache, b.Meta.ResourceVersion
 	if !versions.Valid(version) {
 		return view.ErrNameless
@@ -186,7 +185,7 @@ func (x *exchange) listed(v *view.View, b *view.Builder, before *pages.List) err
 	next := b
 	if before != nil {
 		if before.Version != version {
-			c.pages.Done(pages.KeyOf(v.Key, x.query.ContinueToken))
+			c.pages.Done(v.Key, x.query.ContinueToken)
 			v.MarkSeen(version)
 			return errMixed
 		}
@@ -200,11 +199,11 @@ func (x *exchange) listed(v *view.View, b *view.Builder, before *pages.List) err
 		v.Hold()
 		c.views.Floor(v.Key.UserResource(), version) // the client may never request the rest
 		c.views.RecordShown(b)
-		c.pages.Wait(pages.KeyOf(v.Key, token), &pages.List{Builder: next.Clone(), View: v, Version: version})
+		c.pages.Wait(token, &view.PartialList{Builder: next.Clone(), View: v, Version: version})
 		return nil
 	}
 	if before != nil {
-		c.pages.Done(pages.KeyOf(v.Key, x.query.ContinueToken))
+		c.pages.Done(v.Key, x.query.ContinueToken)
 	}
 	if c.views.Commit(next, version) == view.Outdated && !next.Consistent {
 		c.checks.Verify(v, x.req)

@@ -111,8 +111,8 @@ var layers = map[string][]string{
 	// disk, what is known of single objects, and views; then what answers offline, what
 	// finds out about restored stores, and watches.
 	"cache": {
-		"cache/convert", "cache/derived", "cache/identity", "cache/log", "cache/offline", "cache/pages", "cache/patch", "cache/pause", "cache/query",
-		"cache/quota", "cache/repeat", "cache/restore", "cache/spool", "cache/tee", "cache/versions", "cache/view", "cache/watch", "cache/wire",
+		"cache/convert", "cache/derived", "cache/identity", "cache/log", "cache/offline", "cache/patch", "cache/pause", "cache/query", "cache/quota",
+		"cache/repeat", "cache/restore", "cache/spool", "cache/tee", "cache/versions", "cache/view", "cache/watch", "cache/wire",
 	},
 	"cache/convert": {"cache/wire"},
 	// What users read instead of what is cached, while the cloud is away.
@@ -127,7 +127,6 @@ var layers = map[string][]string{
 		"cache/convert", "cache/derived", "cache/fairqueue", "cache/log", "cache/query", "cache/quota", "cache/tee", "cache/versions", "cache/view",
 		"cache/wire",
 	},
-	"cache/pages":          {"cache/query", "cache/quota", "cache/view"},
 	"cache/patch":          {"cache/convert", "cache/wire"},
 	"cache/pause":          {},
 	"cache/query":          {"cache/convert", "cache/quota", "cache/versions", "cache/wire"},
