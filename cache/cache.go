@@ -21,7 +21,6 @@ import (
 	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/restore"
 	"github.com/edgehub-io/edgehub/cache/spool"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/watch"
@@ -108,9 +107,8 @@ type Cache struct {
 	log     *slog.Logger
 	derived *derived.Objects
 
-	checks  *restore.Checks
 	watches *watch.Watches
-	outages restore.Outages
+	outages watch.Outages
 	contact contact
 
 	// present is how long the cloud and kubelet were there since sweepSecrets last dropped some;
@@ -182,9 +180,6 @@ func (c *Cache) load() (err error) {
 		Refused: func(token, userName string) { c.writes.answers.Refused(token, userName) },
 	})
 	c.pages = view.NewPages(time.Now)
-	c.checks = restore.New(restore.Options{
-		Up: c.up, Views: c.views, Outages: &c.outages, Now: time.Now, Log: c.log, Background: c.tasks.start, SameUser: c.sameUser,
-	})
 	if err := c.tokens.Load(c.disk.Salt()); err != nil {
 		return err
 	}
@@ -200,8 +195,8 @@ func (c *Cache) load() (err error) {
 	}
 	c.answers = offline.New(offline.Options{Views: c.views, Derived: c.derived, Now: time.Now, Log: c.log})
 	c.watches = watch.New(watch.Options{
-		Checks: c.checks, Up: c.up, IsUp: c.isUp, Answers: c.answers, Jitter: c.opts.ReconnectJitter,
-		Expired: c.metrics.expired.Inc,
+		Up: c.up, IsUp: c.isUp, Views: c.views, Answers: c.answers, Outages: &c.outages, Jitter: c.opts.ReconnectJitter,
+		Now: time.Now, Log: c.log, Background: c.tasks.start, SameUser: c.sameUser, Expired: c.metrics.expired.Inc,
 	})
 	return nil
 }

@@ -15,8 +15,8 @@
 //     clients have read in part.
 //   - log is the file on disk. It knows no views; memory is its only writer.
 //   - offline answers reads from views and entries while the cloud is away.
-//   - watch keeps watches open while the cloud is away, and resumes them.
-//   - restore asks for the apiservers' version, and so finds out that etcd was restored from a backup.
+//   - watch keeps watches open while the cloud is away, and resumes them. Before, it asks for the apiservers' version, and so finds
+//     out that etcd was restored from a backup.
 //   - identity knows whose a bearer token is.
 //   - repeat answers what is not about objects as an apiserver has last: discovery, tokens, reviews.
 //   - derived has what users read instead of what is cached, because the node has changed it.

@@ -206,7 +206,7 @@ func (x *exchange) listed(v *view.View, b *view.Builder, before *view.PartialLis
 		c.pages.Done(v.Key, x.query.ContinueToken)
 	}
 	if c.views.Commit(next, version) == view.Outdated && !next.Consistent {
-		c.checks.Verify(v, x.req)
+		c.watches.Verify(v, x.req)
 	}
 	return nil
 }

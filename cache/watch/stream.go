@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/restore"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
@@ -86,10 +85,10 @@ type output struct {
 
 // loss is the last loss of a stream's upstream, and the attempts to resume after it.
 type loss struct {
-	seen       restore.Seen  // by then
+	seen       seen          // by then
 	suspect    bool          // the apiservers' store may be another after the return
 	unchecked  int           // failures to ask for their version since then
-	outage     int           // number of the last; see restore.Outages
+	outage     int           // number of the last; see Outages
 	notBefore  time.Time     // earliest time to resume after the last outage
 	retry      wait.Backoff  // of attempts
 	retryAfter time.Duration // the pause before the next attempt; 0 before the first

@@ -112,7 +112,7 @@ var layers = map[string][]string{
 	// finds out about restored stores, and watches.
 	"cache": {
 		"cache/convert", "cache/derived", "cache/identity", "cache/log", "cache/offline", "cache/patch", "cache/pause", "cache/query", "cache/quota",
-		"cache/repeat", "cache/restore", "cache/spool", "cache/tee", "cache/versions", "cache/view", "cache/watch", "cache/wire",
+		"cache/repeat", "cache/spool", "cache/tee", "cache/versions", "cache/view", "cache/watch", "cache/wire",
 	},
 	"cache/convert": {"cache/wire"},
 	// What users read instead of what is cached, while the cloud is away.
@@ -132,7 +132,6 @@ var layers = map[string][]string{
 	"cache/query":          {"cache/convert", "cache/quota", "cache/versions", "cache/wire"},
 	"cache/quota":          {},
 	"cache/repeat":         {"cache/convert", "cache/identity", "cache/pause", "cache/query", "cache/quota", "cache/view", "cache/wire"}, // it knows tables by an interface of its own
-	"cache/restore":        {"cache/identity", "cache/query", "cache/tee", "cache/versions", "cache/view", "cache/wire"},
 	"cache/spool":          {"cache/convert", "cache/log", "cache/patch", "cache/pause", "cache/quota", "cache/wire"},
 	"cache/tee":            {"cache/wire"},
 	"cache/localendpoints": {"cache/convert", "cache/wire"}, // pure functions

@@ -1,23 +1,10 @@
-// Package restore finds out whether an apiserver's store was restored from a backup, and counts outages.
-//
-// A store that was restored is at a lower version than before. Apiservers do not say so: they hold a watch above their
-// version open without events until they reach it, and then versions mean other objects. So before the first watch
-// resumes after an outage, the hub lists one object (limit=1) for the apiservers' current version, and so it does when an
-// apiserver has answered a client with a state older than a view. If clients have seen a higher one than that, the store
-// was restored; see [view.Views.Restored] for what follows. The hub lists nothing else by itself.
-//
-// One answer serves all watches that were lost before, but for resources in an etcd of their own it may be too low without a
-// restore, and too high to show one: then only a list by a client does.
-//
-// [Checks] and [Outages] are safe for concurrent use.
-package restore
+package watch
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
@@ -43,36 +30,29 @@ const (
 	maxVersionAnswer = 4 << 20
 )
 
-// Checks compare what clients have seen with the apiservers' version.
-type Checks struct {
-	Options
+// checks compare what clients have seen with the apiservers' version, and so find out whether their store was restored from a
+// backup.
+//
+// A store that was restored is at a lower version than before. Apiservers do not say so: they hold a watch above their
+// version open without events until they reach it, and then versions mean other objects. So before the first watch
+// resumes after an outage, the hub lists one object (limit=1) for the apiservers' current version, and so it does when an
+// apiserver has answered a client with a state older than a view. If clients have seen a higher one than that, the store
+// was restored; see [view.Views.Restored] for what follows. The hub lists nothing else by itself.
+//
+// One answer serves all watches that were lost before, but for resources in an etcd of their own it may be too low without a
+// restore, and too high to show one: then only a list by a client does.
+type checks struct {
+	*Options
 
 	mu sync.Mutex
-	// checks are the last ones, by query.VersionSpace.
-	checks map[string]*check
-	// verified are the last calls of Verify, of the last minute.
+	// last are the last ones, by query.VersionSpace.
+	last map[string]*check
+	// verified are the last calls of verify, of the last minute.
 	verified map[query.UserResource]time.Time
 }
 
-// Options are options of checks. All are required.
-type Options struct {
-	Up      http.RoundTripper
-	Views   *view.Views
-	Outages *Outages
-	Now     func() time.Time
-	Log     *slog.Logger
-	// Background runs a function in a new goroutine, with a context that ends when the hub
-	// stops. It returns false if the hub is stopping already.
-	Background func(func(context.Context)) bool
-	// SameUser returns nil if the credentials of a request that the hub has sent again still
-	// belong to this user. Its error is identity.ErrReassigned, or another one while that is
-	// unknown.
-	SameUser func(user string, again *http.Request) error
-}
-
-// New returns checks.
-func New(o Options) *Checks {
-	return &Checks{Options: o, checks: map[string]*check{}, verified: map[query.UserResource]time.Time{}}
+func newChecks(o *Options) *checks {
+	return &checks{Options: o, last: map[string]*check{}, verified: map[query.UserResource]time.Time{}}
 }
 
 // check is the last answer to a request for the apiservers' current version. All watches
@@ -85,14 +65,14 @@ type check struct {
 }
 
 // checkOf returns the last check in the version space of a resource.
-func (c *Checks) checkOf(of query.UserResource) *check {
+func (c *checks) checkOf(of query.UserResource) *check {
 	space := of.VersionSpace()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.checks[space] == nil {
-		c.checks[space] = &check{running: semaphore.NewWeighted(1)}
+	if c.last[space] == nil {
+		c.last[space] = &check{running: semaphore.NewWeighted(1)}
 	}
-	return c.checks[space]
+	return c.last[space]
 }
 
 // proves reports whether a version that is too low shows that the store of a resource was restored. The store of another
@@ -101,37 +81,37 @@ func (l *check) proves(of query.UserResource) bool {
 	return l.of.Resource == of.Resource && l.of.RestoredWith(of)
 }
 
-// Seen is what was seen of a view by some time.
-type Seen struct {
-	View  *view.View
-	At    time.Time
+// seen is what was seen of a view by some time.
+type seen struct {
+	view  *view.View
+	at    time.Time
 	began view.Began
 }
 
-// See returns what was seen of a view by now.
-func (c *Checks) See(v *view.View) Seen {
+// see returns what was seen of a view by now.
+func (c *checks) see(v *view.View) seen {
 	began := v.Began() // before the time: what comes in between is no proof
-	return Seen{v, c.Now(), began}
+	return seen{v, c.Now(), began}
 }
 
-// IsAhead reports whether a version, that a client had by then, is above the one that the apiservers have afterwards: if
+// isAhead reports whether a version, that a client had by then, is above the one that the apiservers have afterwards: if
 // upstream was opened there, it would get no events. If clients had received a version above that one for certain, the
-// store was restored, and IsAhead calls view.Views.Restored. template is a request of a client that may list the view.
-func (c *Checks) IsAhead(ctx context.Context, by Seen, version string, template *http.Request) (bool, error) {
-	after := by.At
+// store was restored, and isAhead calls view.Views.Restored. template is a request of a client that may list the view.
+func (c *checks) isAhead(ctx context.Context, by seen, version string, template *http.Request) (bool, error) {
+	after := by.at
 	if lost := c.Outages.last(); lost.After(after) {
 		after = lost // what an apiserver said before the last outage does not count
 	}
-	current, err := c.current(ctx, by.View, template, after, versions.Higher(version, by.began.Shown()))
+	current, err := c.current(ctx, by.view, template, after, versions.Higher(version, by.began.Shown()))
 	if err != nil {
 		return false, err
 	}
-	c.Views.Restored(by.View, by.began, current)
+	c.Views.Restored(by.view, by.began, current)
 	return versions.Compare(version, current) > 0, nil
 }
 
 // current returns the apiservers' version at some time after the given one. Below least it is that of the view's resource.
-func (c *Checks) current(ctx context.Context, v *view.View, template *http.Request, after time.Time, least string) (string, error) {
+func (c *checks) current(ctx context.Context, v *view.View, template *http.Request, after time.Time, least string) (string, error) {
 	of := v.Key.UserResource()
 	last := c.checkOf(of)
 	if err := last.running.Acquire(ctx, 1); err != nil {
@@ -150,19 +130,19 @@ func (c *Checks) current(ctx context.Context, v *view.View, template *http.Reque
 	return last.version, nil
 }
 
-// Verify is called when an apiserver has returned a state older than the view. It asks in the background whether another
+// verify is called when an apiserver has returned a state older than the view. It asks in the background whether another
 // one has a newer state.
-func (c *Checks) Verify(v *view.View, template *http.Request) {
-	if !c.mayVerify(v.Key.UserResource()) {
+func (c *checks) verify(v *view.View, template *http.Request) {
+	if !c.isDue(v.Key.UserResource()) {
 		return
 	}
 	v.Hold()
-	by := c.See(v)
+	by := c.see(v)
 	started := c.Background(func(ctx context.Context) {
 		defer v.Release()
 		ctx, cancel := withValuesOf(ctx, template)
 		defer cancel()
-		if _, err := c.IsAhead(ctx, by, "", template); err != nil {
+		if _, err := c.isAhead(ctx, by, "", template); err != nil {
 			c.Log.Debug("view could not be compared with the apiservers", "view", v.String(), "err", err)
 		}
 	})
@@ -171,8 +151,8 @@ func (c *Checks) Verify(v *view.View, template *http.Request) {
 	}
 }
 
-// mayVerify reports whether it is time for a Verify. Each user has its own time: what one may not list proves nothing.
-func (c *Checks) mayVerify(of query.UserResource) bool {
+// isDue reports whether it is time for a verify. Each user has its own time: what one may not list proves nothing.
+func (c *checks) isDue(of query.UserResource) bool {
 	now := c.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,7 +177,7 @@ func withValuesOf(ctx context.Context, request *http.Request) (context.Context, 
 
 // list lists one object of a view, in its representation and with the credentials of template. The list carries the
 // current version of the apiserver's store.
-func (c *Checks) list(ctx context.Context, v *view.View, template *http.Request) (string, error) {
+func (c *checks) list(ctx context.Context, v *view.View, template *http.Request) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	req := template.Clone(ctx)
@@ -255,8 +235,8 @@ func (r *refusal) Error() string {
 // errUnusable is returned for an answer without a version that can be compared.
 var errUnusable = errors.New("list: the answer cannot be read, or has no resourceVersion that is a number")
 
-// IsFinal reports whether err is an answer that retries do not change.
-func IsFinal(err error) bool {
+// isFinal reports whether err is an answer that retries do not change.
+func isFinal(err error) bool {
 	if errors.Is(err, identity.ErrReassigned) || errors.Is(err, errUnusable) {
 		return true
 	}
