@@ -11,7 +11,9 @@
 //     that waits for the cloud.
 //   - EndpointSlices (slices.go), which follow the pods of the node, and that of the apiservers, which leads to the hub if
 //     pods use it. Nobody writes these updates: they are functions of the cached copy, of the node's pods in its own
-//     views, and of the reports. Package localendpoints has the pure functions.
+//     views, and of the reports. Their pure functions are in
+//     endpoints.go and apiserver.go; package transform has the slice of the apiservers lead to the hub with the cloud, too, for
+//     some readers.
 //
 // # Who asks
 //

@@ -32,8 +32,11 @@ var layers = map[string][]string{
 	"cmd/kubectl-edgehub":           {"cmd/internal", "controller/autonomy", "controller/daemonset", "controller/rollout", "controller/workload", "ota/api"},
 	"cmd/internal":                  {},
 	"hub": {
-		"cache", "cache/identity", "cache/localendpoints", "hub/access", "hub/binding", "hub/bundle", "hub/config", "hub/credentials", "hub/csrf", "cache/durable", "hub/eventlog", "hub/feed", "hub/heldimages", "hub/nodeca", "hub/nodestate", "hub/ownnode", "hub/podroute", "hub/servertls", "hub/systemd", "hub/traffic",
-		"imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/apps", "ota/coreclient", "ota/history", "ota/hold", "ota/missing", "ota/api", "ota/nodepods", "ota/page", "ota/podfiles", "ota/podreport", "ota/queue", "ota/rollback", "ota/webtoken", "proxy", "proxy/authn", "proxy/topology", "proxy/transform", "proxy/upstream",
+		"cache", "cache/identity", "cache/derived", "hub/access", "hub/binding", "hub/bundle", "hub/config", "hub/credentials", "hub/csrf",
+		"cache/durable", "hub/eventlog", "hub/feed", "hub/heldimages", "hub/nodeca", "hub/nodestate", "hub/ownnode", "hub/podroute", "hub/servertls",
+		"hub/systemd", "hub/traffic", "imagepull", "imagepull/apiserver", "imagepull/engine", "ota", "ota/apps", "ota/coreclient", "ota/history",
+		"ota/hold", "ota/missing", "ota/api", "ota/nodepods", "ota/page", "ota/podfiles", "ota/podreport", "ota/queue", "ota/rollback", "ota/webtoken",
+		"proxy", "proxy/authn", "proxy/topology", "proxy/transform", "proxy/upstream",
 	},
 	"hub/access":      {"hub/config", "hub/csrf", "hub/peer", "ota/api", "proxy/authn", "proxy/limits"},
 	"hub/binding":     {"cache/durable", "proxy/authn", "proxy/upstream"},
@@ -117,7 +120,7 @@ var layers = map[string][]string{
 	"cache/convert": {"cache/wire"},
 	// What users read instead of what is cached, while the cloud is away.
 	"cache/derived": {
-		"cache/convert", "cache/localendpoints", "cache/log", "cache/patch", "cache/pause", "cache/query", "cache/versions", "cache/view", "cache/wire",
+		"cache/convert", "cache/log", "cache/patch", "cache/pause", "cache/query", "cache/versions", "cache/view", "cache/wire",
 	},
 	"cache/fairqueue": {},
 	"cache/identity":  {"cache/fairqueue", "cache/log", "cache/quota"},
@@ -127,15 +130,14 @@ var layers = map[string][]string{
 		"cache/convert", "cache/derived", "cache/fairqueue", "cache/log", "cache/query", "cache/quota", "cache/tee", "cache/versions", "cache/view",
 		"cache/wire",
 	},
-	"cache/patch":          {"cache/convert", "cache/wire"},
-	"cache/pause":          {},
-	"cache/query":          {"cache/convert", "cache/quota", "cache/versions", "cache/wire"},
-	"cache/quota":          {},
-	"cache/repeat":         {"cache/convert", "cache/identity", "cache/pause", "cache/query", "cache/quota", "cache/view", "cache/wire"}, // it knows tables by an interface of its own
-	"cache/spool":          {"cache/convert", "cache/log", "cache/patch", "cache/pause", "cache/quota", "cache/wire"},
-	"cache/tee":            {"cache/wire"},
-	"cache/localendpoints": {"cache/convert", "cache/wire"}, // pure functions
-	"cache/versions":       {},
+	"cache/patch":    {"cache/convert", "cache/wire"},
+	"cache/pause":    {},
+	"cache/query":    {"cache/convert", "cache/quota", "cache/versions", "cache/wire"},
+	"cache/quota":    {},
+	"cache/repeat":   {"cache/convert", "cache/identity", "cache/pause", "cache/query", "cache/quota", "cache/view", "cache/wire"}, // it knows tables by an interface of its own
+	"cache/spool":    {"cache/convert", "cache/log", "cache/patch", "cache/pause", "cache/quota", "cache/wire"},
+	"cache/tee":      {"cache/wire"},
+	"cache/versions": {},
 	"cache/view": {
 		"cache/convert", "cache/identity", "cache/log", "cache/query", "cache/quota", "cache/versions", "cache/wire",
 	},

@@ -1,4 +1,4 @@
-package localendpoints_test
+package derived
 
 import (
 	"net/netip"
@@ -9,8 +9,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/edgehub-io/edgehub/cache/localendpoints"
 )
 
 const here, elsewhere = "node1", "node2"
@@ -100,7 +98,7 @@ func TestEndpointsOfTheNodeFollowItsPods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := slice(tt.in...)
 			before := in.DeepCopy()
-			got, changed := localendpoints.Apply(in, here, localendpoints.Pods{List: tt.pods, Complete: true})
+			got, changed := followPods(in, here, nodePods{List: tt.pods, Complete: true})
 			if !reflect.DeepEqual(in, before) {
 				t.Error("the input was changed")
 			}
@@ -123,7 +121,7 @@ func TestEndpointsOfTheNodeFollowItsPods(t *testing.T) {
 // Pods that nobody here knows may be new ones.
 func TestEndpointsOfUnknownPodsStay(t *testing.T) {
 	in := slice(endpoint(here, "p", "u1", "10.0.0.4"), endpoint(here, "q", "u2", "10.0.0.6"))
-	got, changed := localendpoints.Apply(in, here, localendpoints.Pods{List: []*corev1.Pod{pod("p", "u1")}})
+	got, changed := followPods(in, here, nodePods{List: []*corev1.Pod{pod("p", "u1")}})
 	want := []discoveryv1.Endpoint{endpoint(here, "p", "u1", "10.0.0.5"), endpoint(here, "q", "u2", "10.0.0.6")}
 	if !changed || !reflect.DeepEqual(got.Endpoints, want) {
 		t.Errorf("got %+v\nwant %+v", got.Endpoints, want)
@@ -150,7 +148,7 @@ func TestTheAPIServersSliceLeadsToTheHub(t *testing.T) {
 			in := in.DeepCopy()
 			in.AddressType = tt.family
 			before := in.DeepCopy()
-			got, ok := localendpoints.LeadToHub(in, tt.hub)
+			got, ok := leadToHub(in, tt.hub)
 			if !reflect.DeepEqual(in, before) {
 				t.Error("the input was changed")
 			}

@@ -1,4 +1,4 @@
-package localendpoints
+package derived
 
 import (
 	"net/netip"
@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Pods are the pods of a node in one namespace, with the status that kubelet reported last.
-type Pods struct {
+// nodePods are the pods of a node in one namespace, with the status that kubelet reported last.
+type nodePods struct {
 	List []*corev1.Pod
 	// Complete means that there are no others. Otherwise an endpoint of another pod stays as it
 	// was read.
@@ -22,9 +22,10 @@ type Pods struct {
 	Owners map[types.UID]types.UID
 }
 
-// Apply returns the slice as the node's pods in its namespace make it, and whether that differs
-// from what it was. It is a pure function.
-func Apply(slice *discoveryv1.EndpointSlice, node string, pods Pods) (*discoveryv1.EndpointSlice, bool) {
+// followPods returns the slice as the node's pods in its namespace make it, and whether that differs
+// from what it was: a Service leads to the pods of the node that are ready, with the addresses that they have now. Endpoints on
+// other nodes stay as they were read last: nobody here knows better. It is a pure function.
+func followPods(slice *discoveryv1.EndpointSlice, node string, pods nodePods) (*discoveryv1.EndpointSlice, bool) {
 	var endpoints []discoveryv1.Endpoint
 	changed := false
 	for _, e := range slice.Endpoints {
@@ -58,22 +59,22 @@ func isLocal(e *discoveryv1.Endpoint, node string) bool {
 
 // find returns the pod behind an endpoint: the same one or, since a DaemonSet's or StatefulSet's
 // pod may have come back under another UID, the one that took its place. nil: there is none.
-func find(ref *corev1.ObjectReference, pods Pods) *corev1.Pod {
+func find(ref *corev1.ObjectReference, pods nodePods) *corev1.Pod {
 	var successor *corev1.Pod
 	before, known := pods.Owners[ref.UID]
 	for _, p := range pods.List {
 		if p.UID == ref.UID {
 			return p
 		}
-		if isSuccessor(p, ref.Name) && (!known || OwnerOf(p) == before) && (successor == nil || successor.CreationTimestamp.Before(&p.CreationTimestamp)) {
+		if isSuccessor(p, ref.Name) && (!known || ownerOf(p) == before) && (successor == nil || successor.CreationTimestamp.Before(&p.CreationTimestamp)) {
 			successor = p
 		}
 	}
 	return successor
 }
 
-// OwnerOf returns the UID of a pod's controlling owner, or "".
-func OwnerOf(p *corev1.Pod) types.UID {
+// ownerOf returns the UID of a pod's controlling owner, or "".
+func ownerOf(p *corev1.Pod) types.UID {
 	if owner := metav1.GetControllerOfNoCopy(p); owner != nil {
 		return owner.UID
 	}
@@ -140,8 +141,8 @@ func hasReadyCondition(p *corev1.Pod) bool {
 	})
 }
 
-// IsSamePod reports whether two states of a pod make the same endpoint of it.
-func IsSamePod(a, b *corev1.Pod) bool {
+// isSamePod reports whether two states of a pod make the same endpoint of it.
+func isSamePod(a, b *corev1.Pod) bool {
 	return a.UID == b.UID && a.Name == b.Name && slices.Equal(a.Status.PodIPs, b.Status.PodIPs) &&
 		hasReadyCondition(a) == hasReadyCondition(b) && hasEnded(a) == hasEnded(b) &&
 		(a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil)

@@ -1,4 +1,4 @@
-package localendpoints
+package derived
 
 import (
 	"net/netip"
@@ -10,9 +10,9 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// LeadToHub returns the slice of the apiservers with the hub as its only endpoint, at the address
+// leadToHub returns the slice of the apiservers with the hub as its only endpoint, at the address
 // of the slice's family, and whether there is one. The Service's cluster IP then leads to the hub.
-func LeadToHub(slice *discoveryv1.EndpointSlice, hub []netip.AddrPort) (*discoveryv1.EndpointSlice, bool) {
+func leadToHub(slice *discoveryv1.EndpointSlice, hub []netip.AddrPort) (*discoveryv1.EndpointSlice, bool) {
 	for _, address := range hub {
 		if address.Addr().Is4() != (slice.AddressType == discoveryv1.AddressTypeIPv4) {
 			continue
@@ -34,13 +34,13 @@ func LeadToHub(slice *discoveryv1.EndpointSlice, hub []netip.AddrPort) (*discove
 	return slice, false
 }
 
-// LeadBareToHub is LeadToHub for a slice as it is encoded, without an envelope.
+// LeadBareToHub is leadToHub for a slice as it is encoded, without an envelope.
 func LeadBareToHub(e wire.Encoding, bare []byte, hub []netip.AddrPort) ([]byte, bool, error) {
 	object, err := convert.FromBare(e, wire.TypeMeta{APIVersion: discoveryv1.SchemeGroupVersion.String(), Kind: "EndpointSlice"}, bare)
 	if err != nil {
 		return nil, false, err
 	}
-	led, changed := LeadToHub(object.(*discoveryv1.EndpointSlice), hub) //nolint:forcetypeassert // of this type
+	led, changed := leadToHub(object.(*discoveryv1.EndpointSlice), hub) //nolint:forcetypeassert // of this type
 	if !changed {
 		return bare, false, nil
 	}
