@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 
 	"github.com/edgehub-io/edgehub/cache/derived"
-	"github.com/edgehub-io/edgehub/cache/fairqueue"
 	"github.com/edgehub-io/edgehub/cache/quota"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -39,14 +38,14 @@ const (
 // client that does not read costs no more than its waiting piece: it holds no other memory,
 // and no place in the queue.
 type production struct {
-	turns      *fairqueue.Queue // by tenant and user
+	turns      *quota.Queue // by tenant and user
 	workspaces sync.Pool
 	large      atomic.Int64 // bytes of pieces larger than MaxWaiting
 	seed       maphash.Seed // of hashes of bodies
 }
 
 func newProduction() *production {
-	return &production{turns: fairqueue.New(maxProducing, 0), seed: maphash.MakeSeed(), workspaces: sync.Pool{New: func() any { return new(Workspace) }}}
+	return &production{turns: quota.NewQueue(maxProducing, 0), seed: maphash.MakeSeed(), workspaces: sync.Pool{New: func() any { return new(Workspace) }}}
 }
 
 // Workspace has the buffers for encoding a piece.

@@ -122,13 +122,11 @@ var layers = map[string][]string{
 	"cache/derived": {
 		"cache/convert", "cache/log", "cache/patch", "cache/pause", "cache/query", "cache/versions", "cache/view", "cache/wire",
 	},
-	"cache/fairqueue": {},
-	"cache/identity":  {"cache/fairqueue", "cache/log", "cache/quota"},
-	"cache/log":       {"cache/log/seal", "cache/pause"}, // it knows no views
-	"cache/log/seal":  {},
+	"cache/identity": {"cache/log", "cache/quota"},
+	"cache/log":      {"cache/log/seal", "cache/pause"}, // it knows no views
+	"cache/log/seal": {},
 	"cache/offline": {
-		"cache/convert", "cache/derived", "cache/fairqueue", "cache/log", "cache/query", "cache/quota", "cache/tee", "cache/versions", "cache/view",
-		"cache/wire",
+		"cache/convert", "cache/derived", "cache/log", "cache/query", "cache/quota", "cache/tee", "cache/versions", "cache/view", "cache/wire",
 	},
 	"cache/patch":    {"cache/convert", "cache/wire"},
 	"cache/pause":    {},

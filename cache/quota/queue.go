@@ -1,17 +1,4 @@
-// Package fairqueue limits the concurrency of work, and queues it fairly by flow, so that a
-// flow with many requests delays only itself.
-//
-// # Flows
-//
-// A path identifies a flow, for example a tenant and its user. At each level the queue serves
-// flows round-robin: first the tenants, and within a tenant its users. So a tenant gets no
-// larger share by having more users. All paths of a [Queue] have the same length.
-//
-// # Bounds
-//
-// If too many wait, the newest waiter of the longest flow gets ErrFull. A short flow loses no
-// waiters to a long one.
-package fairqueue
+package quota
 
 import (
 	"context"
@@ -22,7 +9,13 @@ import (
 // ErrFull is returned to waiters that exceed the bound.
 var ErrFull = errors.New("too many are waiting for their turn")
 
-// Queue is safe for concurrent use.
+// Queue limits the concurrency of work, and queues it fairly by flow, so that a flow with many requests delays only itself.
+// It is safe for concurrent use.
+//
+// A path identifies a flow, for example a tenant and its user. At each level the queue serves flows round-robin: first the
+// tenants, and within a tenant its users. So a tenant gets no larger share by having more users. All paths have the same length.
+//
+// If too many wait, the newest waiter of the longest flow gets ErrFull. A short flow loses no waiters to a long one.
 type Queue struct {
 	maxWaiting int
 
@@ -31,8 +24,8 @@ type Queue struct {
 	root flow
 }
 
-// New returns a Queue with this concurrency, and at most maxWaiting waiters; 0 is no limit.
-func New(concurrency, maxWaiting int) *Queue {
+// NewQueue returns a Queue with this concurrency, and at most maxWaiting waiters; 0 is no limit.
+func NewQueue(concurrency, maxWaiting int) *Queue {
 	return &Queue{free: concurrency, maxWaiting: maxWaiting}
 }
 

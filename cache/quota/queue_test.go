@@ -1,4 +1,4 @@
-package fairqueue
+package quota
 
 import (
 	"context"
@@ -21,7 +21,7 @@ type rig struct {
 }
 
 func newRig(t *testing.T, maxWaiting int) *rig {
-	q := &rig{New(1, maxWaiting), t, make(chan string, 100)}
+	q := &rig{NewQueue(1, maxWaiting), t, make(chan string, 100)}
 	if err := q.Acquire(t.Context(), "first", "first"); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestWhoLeavesTakesNobodysTurn(t *testing.T) {
 
 // A turn that comes as its waiter leaves is the next one's.
 func TestATurnThatNobodyTakesIsGivenOn(t *testing.T) {
-	q := New(1, 0)
+	q := NewQueue(1, 0)
 	if err := q.Acquire(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
