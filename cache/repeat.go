@@ -14,11 +14,6 @@ import (
 // tableAnswers is the name of the log's table of last answers.
 const tableAnswers = "answers"
 
-// load reads the state on disk.
-func (w *writes) load() error {
-	return errors.Join(w.events.Load(), w.answers.Load(w.cache.disk.Table(tableAnswers)))
-}
-
 // question returns the exchange as one whose last answer is repeated offline, or nil.
 func (x *exchange) question() *repeat.Request {
 	q := &repeat.Request{HTTP: x.req, Info: x.info, User: x.who.user, Body: x.body}

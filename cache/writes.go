@@ -35,7 +35,7 @@ type writes struct {
 	answers  *repeat.Answers
 }
 
-func newWrites(c *Cache) (*writes, error) {
+func newWrites(c *Cache) *writes {
 	w := &writes{cache: c, answered: make(chan struct{})}
 	w.events = spool.New(c.disk.Table(spool.Table), spool.Options{
 		MaxCount: c.opts.SpoolCount, MaxBytes: c.opts.SpoolBytes, Logger: c.log, Registerer: c.metrics.all,
@@ -45,10 +45,7 @@ func newWrites(c *Cache) (*writes, error) {
 		TTL: c.opts.AuthorizationTTL, Grace: c.opts.TokenGrace, Denial: w.denial,
 	})
 	w.reached = sync.OnceFunc(func() { close(w.answered) })
-	if err := w.load(); err != nil {
-		return nil, err
-	}
-	return w, nil
+	return w
 }
 
 // run handles what was written offline after each outage, until ctx ends.

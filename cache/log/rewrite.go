@@ -171,7 +171,7 @@ func (w *rewriter) report(c *checkpoint, given []*Body) {
 	}
 	for _, sum := range c.order {
 		if _, ok := w.file.index[sum]; !ok && !w.reported[sum] {
-			w.log.opts.Damaged(sum, errMissing)
+			w.log.state.Damaged(sum, errMissing)
 		}
 	}
 }
