@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/edgehub-io/edgehub/cache/answer"
 	"github.com/edgehub-io/edgehub/cache/derived"
 	"github.com/edgehub-io/edgehub/cache/identity"
 	wal "github.com/edgehub-io/edgehub/cache/log"
-	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/spool"
@@ -102,7 +102,7 @@ type Cache struct {
 	tokens  *identity.Tokens
 	pages   *view.Pages
 	writes  *writes
-	answers *offline.Answers
+	offline *answer.Answerer
 	metrics *metrics
 	log     *slog.Logger
 	derived *derived.Objects
@@ -177,14 +177,14 @@ func newCache(up Upstream, opts Options, m *metrics, disk *wal.Log) *Cache {
 		Views: c.views, File: disk, Node: opts.NodeName, APIServer: opts.PodServers,
 		IsUp: c.isUp, Jitter: opts.ReconnectJitter, Now: time.Now, Log: c.log,
 	})
-	c.answers = offline.New(offline.Options{Views: c.views, Derived: c.derived, Now: time.Now, Log: c.log})
+	c.offline = answer.New(answer.Options{Views: c.views, Derived: c.derived, Now: time.Now, Log: c.log})
 	c.tokens = identity.New(identity.Options{
 		Upstream: up, AsNode: opts.AsNode, Peer: opts.Peer, Background: c.tasks.start,
 		Table: disk.Table("tokens"), Grace: opts.TokenGrace, Now: time.Now, Logger: c.log,
 		Refused: func(token, userName string) { c.writes.answers.Refused(token, userName) }, // its answers are about tokens
 	})
 	c.watches = watch.New(watch.Options{
-		Up: up, IsUp: c.isUp, Views: c.views, Answers: c.answers, Outages: &c.outages, Jitter: opts.ReconnectJitter,
+		Up: up, IsUp: c.isUp, Views: c.views, Answers: c.offline, Outages: &c.outages, Jitter: opts.ReconnectJitter,
 		Now: time.Now, Log: c.log, Background: c.tasks.start, SameUser: c.sameUser, Expired: m.expired.Inc,
 	})
 	c.writes = newWrites(c)
@@ -364,7 +364,7 @@ func (c *Cache) RoundTrip(r *http.Request) (*http.Response, error) {
 		return res, nil
 	}
 	if err := x.listFirst(); err != nil {
-		return offline.ErrorResponse(r, err)
+		return answer.ErrorResponse(r, err)
 	}
 	res, err := c.up.RoundTrip(r)
 	if err == nil {

@@ -14,7 +14,7 @@
 //     single objects. It decides what answers and events change, what is proven, and what is evicted. It also keeps lists that
 //     clients have read in part.
 //   - log is the file on disk. It knows no views; memory is its only writer.
-//   - offline answers reads from views and entries while the cloud is away.
+//   - answer answers reads from views and entries while the cloud is away.
 //   - watch keeps watches open while the cloud is away, and resumes them. Before, it asks for the apiservers' version, and so finds
 //     out that etcd was restored from a backup.
 //   - identity knows whose a bearer token is.
@@ -29,7 +29,7 @@
 // commits the Builder: its items become the view, and are queued for the log. An event of a watch is
 // applied to the view before the client gets it. A GET or a write changes an entry.
 //
-// While the cloud is away, package offline takes a [view.Snapshot] of the newest view that can answer, in
+// While the cloud is away, package answer takes a [view.Snapshot] of the newest view that can answer, in
 // the order of the Accept header, asks package derived what differs, and encodes the body piece by
 // piece while the client reads.
 //

@@ -9,9 +9,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/edgehub-io/edgehub/cache/answer"
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/identity"
-	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/patch"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/repeat"
@@ -147,7 +147,7 @@ func (w *writes) offline(x *exchange) (*http.Response, error) {
 		return w.repeat(x, q)
 	}
 	if x.isHealth() {
-		return offline.BytesResponse(x.req, http.StatusOK, "text/plain; charset=utf-8", []byte("ok")), nil
+		return answer.BytesResponse(x.req, http.StatusOK, "text/plain; charset=utf-8", []byte("ok")), nil
 	}
 	body, err := x.body()
 	if err != nil {
@@ -187,9 +187,9 @@ func (w *writes) event(x *exchange, body []byte) (*http.Response, error) {
 		Node: x.who.isNode(), User: x.who.user, Authorization: authorization,
 	})
 	if err != nil {
-		return offline.ErrorResponse(x.req, err)
+		return answer.ErrorResponse(x.req, err)
 	}
-	return offline.BytesResponse(x.req, a.Code, a.ContentType, a.Body), nil
+	return answer.BytesResponse(x.req, a.Code, a.ContentType, a.Body), nil
 }
 
 // ownObjects are objects that a kubelet creates for its node when it starts, or updates if
@@ -214,7 +214,7 @@ func (w *writes) create(x *exchange, body []byte) (*http.Response, error) {
 	if _, err := x.cache.views.Seek(q); err != nil {
 		return nil, errWrite
 	}
-	return offline.ErrorResponse(x.req, apierrors.NewAlreadyExists(resource.GroupResource(), q.Name))
+	return answer.ErrorResponse(x.req, apierrors.NewAlreadyExists(resource.GroupResource(), q.Name))
 }
 
 // update applies the node's status and leases, and what a CNI agent writes to the Node.
@@ -226,7 +226,7 @@ func (w *writes) update(x *exchange, body []byte) (*http.Response, error) {
 	}
 	asked, ok := wire.Negotiate(q.Accept, func(r wire.Representation) bool { return r.Cacheable() })
 	if !ok {
-		return offline.ErrorResponse(x.req, offline.NotAcceptable(q))
+		return answer.ErrorResponse(x.req, answer.NotAcceptable(q))
 	}
 	var result view.Object
 	var err error
@@ -239,7 +239,7 @@ func (w *writes) update(x *exchange, body []byte) (*http.Response, error) {
 	case errors.Is(err, patch.ErrUnsupported), errors.Is(err, convert.ErrUnknownType):
 		return nil, errWrite
 	case err != nil:
-		return offline.ErrorResponse(x.req, err)
+		return answer.ErrorResponse(x.req, err)
 	case ofNode:
 		w.cache.metrics.nodePatches.WithLabelValues("taken").Inc()
 		w.cache.log.Info("a pod's patch of the Node is kept until the cloud is back", "user", identity.Readable(by.User), "subresource", by.Subresource)

@@ -17,7 +17,7 @@
 //
 // # Who asks
 //
-// Package offline asks for one object ([Objects.Get]), and for the members of a snapshot ([Objects.List]), for a list and
+// Package answer asks for one object ([Objects.Get]), and for the members of a snapshot ([Objects.List]), for a list and
 // for the initial events of a watch. Package watch keeps a [Held] for each watch, which knows what the watch
 // has shown, and returns the events that are due. There is one revision of everything: a held watch waits until it
 // changes ([Objects.UntilChange]). Package cache passes on writes, losses and returns of the cloud.

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/edgehub-io/edgehub/cache/offline"
+	"github.com/edgehub-io/edgehub/cache/answer"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/view"
@@ -40,7 +40,7 @@ type Options struct {
 	Up      Upstream
 	IsUp    func() bool // whether the node can reach an apiserver
 	Views   *view.Views
-	Answers *offline.Answers
+	Answers *answer.Answerer
 	Outages *Outages
 	Jitter  time.Duration // over which watches resume after an outage
 	Now     func() time.Time

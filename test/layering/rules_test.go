@@ -109,13 +109,15 @@ var layers = map[string][]string{
 	"imagepull/engineapi":           {}, // what is asked of the engine, and what it answers
 	"imagepull/backoff":             {},
 
-	// The root of cache decides which of its parts handles a request. What they share comes
-	// below: queries and versions at the ground, next to the formats and the store; then the
-	// disk, what is known of single objects, and views; then what answers offline, what
-	// finds out about restored stores, and watches.
+	// The root of cache decides which of its parts handles a request. At the ground are durable, log, quota and pause, which know
+	// nothing of Kubernetes; then come formats (wire, tee, convert, patch), queries and versions, who a caller is, and views; then
+	// what answers instead of an apiserver, and watches.
 	"cache": {
-		"cache/convert", "cache/derived", "cache/identity", "cache/log", "cache/offline", "cache/patch", "cache/pause", "cache/query", "cache/quota",
+		"cache/answer", "cache/convert", "cache/derived", "cache/identity", "cache/log", "cache/patch", "cache/pause", "cache/query", "cache/quota",
 		"cache/repeat", "cache/spool", "cache/tee", "cache/versions", "cache/view", "cache/watch", "cache/wire",
+	},
+	"cache/answer": {
+		"cache/convert", "cache/derived", "cache/log", "cache/query", "cache/quota", "cache/tee", "cache/versions", "cache/view", "cache/wire",
 	},
 	"cache/convert": {"cache/wire"},
 	// What users read instead of what is cached, while the cloud is away.
@@ -125,9 +127,6 @@ var layers = map[string][]string{
 	"cache/identity": {"cache/log", "cache/quota"},
 	"cache/log":      {"cache/log/seal", "cache/pause"}, // it knows no views
 	"cache/log/seal": {},
-	"cache/offline": {
-		"cache/convert", "cache/derived", "cache/log", "cache/query", "cache/quota", "cache/tee", "cache/versions", "cache/view", "cache/wire",
-	},
 	"cache/patch":    {"cache/convert", "cache/wire"},
 	"cache/pause":    {},
 	"cache/query":    {"cache/convert", "cache/quota", "cache/versions", "cache/wire"},
@@ -138,6 +137,9 @@ var layers = map[string][]string{
 	"cache/versions": {},
 	"cache/view": {
 		"cache/convert", "cache/identity", "cache/log", "cache/query", "cache/quota", "cache/versions", "cache/wire",
+	},
+	"cache/watch": {
+		"cache/answer", "cache/derived", "cache/identity", "cache/pause", "cache/query", "cache/tee", "cache/versions", "cache/view", "cache/wire",
 	},
 	"cache/wire": {},
 
@@ -195,11 +197,11 @@ var chosen = map[string]dependency{
 	"k8s.io/api":                             {},
 	"k8s.io/apimachinery":                    {},
 	"k8s.io/client-go":                       {},
-	"k8s.io/klog/v2":                         {},                                                                                                                                                                          // to send its lines through log/slog
-	"k8s.io/component-helpers/resource":      {only: []string{"controller/successor", "ota/api"}},                                                                                                                         // what a pod requests of its node
-	"k8s.io/component-helpers/scheduling":    {only: []string{"ota/api"}},                                                                                                                                                 // which nodes should run a daemon
-	"k8s.io/apiserver/pkg/endpoints/request": {only: []string{"proxy", "proxy/upstream", "proxy/upstream/liveness", "hub", "cache", "cache/identity", "cache/offline", "cache/query", "cache/repeat", "proxy/transform"}}, // how an apiserver reads a path
-	"github.com/gorilla/mux":                 {only: []string{"ota"}},                                                                                                                                                     // it redirects paths, so it never stands in front of the apiserver
+	"k8s.io/klog/v2":                         {},                                                                                                                                                                         // to send its lines through log/slog
+	"k8s.io/component-helpers/resource":      {only: []string{"controller/successor", "ota/api"}},                                                                                                                        // what a pod requests of its node
+	"k8s.io/component-helpers/scheduling":    {only: []string{"ota/api"}},                                                                                                                                                // which nodes should run a daemon
+	"k8s.io/apiserver/pkg/endpoints/request": {only: []string{"proxy", "proxy/upstream", "proxy/upstream/liveness", "hub", "cache", "cache/answer", "cache/identity", "cache/query", "cache/repeat", "proxy/transform"}}, // how an apiserver reads a path
+	"github.com/gorilla/mux":                 {only: []string{"ota"}},                                                                                                                                                    // it redirects paths, so it never stands in front of the apiserver
 	"github.com/prometheus/client_golang":    {},
 	"github.com/spf13/pflag":                 {},
 	"github.com/munnerz/goautoneg":           {only: []string{"cache/wire"}},  // how an apiserver reads Accept

@@ -1,4 +1,4 @@
-package offline
+package answer
 
 import (
 	"log/slog"
@@ -13,8 +13,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
-// Answers are the answers to reads while the cloud is away. It is safe for concurrent use.
-type Answers struct {
+// Answerer answers reads while the cloud is away. It is safe for concurrent use.
+type Answerer struct {
 	Options
 	production *production
 	unkept     *unkept
@@ -29,19 +29,19 @@ type Options struct {
 }
 
 // New returns answers from views.
-func New(o Options) *Answers {
-	return &Answers{Options: o, production: newProduction(), unkept: newUnkept()}
+func New(o Options) *Answerer {
+	return &Answerer{Options: o, production: newProduction(), unkept: newUnkept()}
 }
 
 // Reserve adds n to the bytes of large pieces that wait for clients, and returns the sum.
-func (a *Answers) Reserve(n int64) int64 { return a.production.large.Add(n) }
+func (a *Answerer) Reserve(n int64) int64 { return a.production.large.Add(n) }
 
 // NotKept records that a query was answered in a form that is not cached.
-func (a *Answers) NotKept(q *query.Query) { a.unkept.add(q) }
+func (a *Answerer) NotKept(q *query.Query) { a.unkept.add(q) }
 
 // Request is a request that is answered offline.
 type Request struct {
-	Answers *Answers
+	Answers *Answerer
 	HTTP    *http.Request
 	Info    *apirequest.RequestInfo
 	Query   *query.Query // nil unless objects are read

@@ -1,4 +1,4 @@
-// Package offline answers GET and LIST while the cloud is away, and encodes the initial events
+// Package answer answers GET and LIST while the cloud is away, and encodes the initial events
 // of a watch.
 //
 // For each entry of the Accept header in turn, a LIST is answered from the newest view that has
@@ -10,6 +10,6 @@
 // client that does not read costs no more than one piece. If damage shows in the middle, the
 // body breaks off: it never ends early as if it were complete.
 //
-// [Answers] is safe for concurrent use. A body, and [Pieces], are for one goroutine at a time,
+// [Answerer] is safe for concurrent use. A body, and [Pieces], are for one goroutine at a time,
 // and must be closed.
-package offline
+package answer
