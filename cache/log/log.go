@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"github.com/edgehub-io/edgehub/cache/log/seal"
 )
 
 // Options of a Log. The zero value is usable.
@@ -56,7 +54,7 @@ func (o Options) withDefaults() Options {
 type Log struct {
 	dir   folder
 	opts  Options
-	codec seal.Codec
+	codec codec
 	log   *slog.Logger
 
 	// Each of these channels holds one element, which is enough: who receives it looks at everything.
@@ -94,7 +92,7 @@ type Log struct {
 // New returns a log in a folder, which is not opened: until Open, and as long as that fails, everything
 // waits in memory, and can be read from there. Changes are put after Open only. The error is one of Options.
 func New(dir string, opts Options) (*Log, error) {
-	codec, err := seal.New(opts.Key)
+	codec, err := newCodec(opts.Key)
 	if err != nil {
 		return nil, fmt.Errorf("open cache: %w", err)
 	}

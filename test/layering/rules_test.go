@@ -125,8 +125,7 @@ var layers = map[string][]string{
 		"cache/convert", "cache/log", "cache/patch", "cache/pause", "cache/query", "cache/versions", "cache/view", "cache/wire",
 	},
 	"cache/identity": {"cache/log", "cache/quota"},
-	"cache/log":      {"cache/log/seal", "cache/pause"}, // it knows no views
-	"cache/log/seal": {},
+	"cache/log":      {"cache/pause"}, // it knows no views
 	"cache/patch":    {"cache/convert", "cache/wire"},
 	"cache/pause":    {},
 	"cache/query":    {"cache/convert", "cache/quota", "cache/versions", "cache/wire"},

@@ -1,4 +1,4 @@
-package seal
+package log
 
 import (
 	"crypto/aes"
@@ -48,7 +48,7 @@ func (x *xaes) sealNonce(dst, nonce, plaintext, aad []byte) []byte {
 // open decrypts what seal has appended.
 func (x *xaes) open(sealed, aad []byte) ([]byte, error) {
 	if len(sealed) < xaesOverhead {
-		return nil, ErrShort
+		return nil, errShort
 	}
 	nonce := sealed[:xaesNonce]
 	return x.derive(nonce).Open(nil, nonce[12:], sealed[xaesNonce:], aad)

@@ -1,23 +1,23 @@
-package seal
+package log
 
 import "encoding/binary"
 
-// AppendBytes appends the length of v, and v. The payloads of the log consist of these and of unsigned varints.
-func AppendBytes[T string | []byte](b []byte, v T) []byte {
+// appendBytes appends the length of v, and v. The payloads of the log consist of these and of unsigned varints.
+func appendBytes[T string | []byte](b []byte, v T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(v))), v...)
 }
 
-// Fields reads the fields of a payload. After an error all further fields are zero.
-type Fields struct {
+// fields reads the fields of a payload. After an error all further fields are zero.
+type fields struct {
 	Rest []byte // not read yet
-	Err  error  // ErrShort
+	Err  error  // errShort
 }
 
 // Uint returns the next field, an unsigned varint.
-func (r *Fields) Uint() uint64 {
+func (r *fields) Uint() uint64 {
 	v, n := binary.Uvarint(r.Rest)
 	if n <= 0 {
-		r.Rest, r.Err = nil, ErrShort
+		r.Rest, r.Err = nil, errShort
 		return 0
 	}
 	r.Rest = r.Rest[n:]
@@ -25,12 +25,12 @@ func (r *Fields) Uint() uint64 {
 }
 
 // Bytes returns the next field, a length and bytes: a part of Rest.
-func (r *Fields) Bytes() []byte {
+func (r *fields) Bytes() []byte {
 	return r.Take(r.Count())
 }
 
 // Copied returns a copy of Bytes.
-func (r *Fields) Copied() []byte {
+func (r *fields) Copied() []byte {
 	if v := r.Bytes(); len(v) > 0 {
 		return append([]byte(nil), v...)
 	}
@@ -38,9 +38,9 @@ func (r *Fields) Copied() []byte {
 }
 
 // Take returns the next n bytes: a part of Rest.
-func (r *Fields) Take(n int) []byte {
+func (r *fields) Take(n int) []byte {
 	if n > len(r.Rest) {
-		r.Rest, r.Err = nil, ErrShort
+		r.Rest, r.Err = nil, errShort
 		return nil
 	}
 	v := r.Rest[:n:n]
@@ -49,7 +49,7 @@ func (r *Fields) Take(n int) []byte {
 }
 
 // Byte returns the next byte.
-func (r *Fields) Byte() byte {
+func (r *fields) Byte() byte {
 	if b := r.Take(1); b != nil {
 		return b[0]
 	}
@@ -57,10 +57,10 @@ func (r *Fields) Byte() byte {
 }
 
 // Count returns the number of elements that follow, each of a byte or more. After an error it is 0.
-func (r *Fields) Count() int {
+func (r *fields) Count() int {
 	n := r.Uint()
 	if n > uint64(len(r.Rest)) {
-		r.Rest, r.Err = nil, ErrShort
+		r.Rest, r.Err = nil, errShort
 		return 0
 	}
 	return int(n)

@@ -1,4 +1,4 @@
-package seal
+package log
 
 import (
 	"bytes"
@@ -34,11 +34,11 @@ func TestXAES(t *testing.T) {
 }
 
 func TestRecordIsGoodInItsPlaceOnly(t *testing.T) {
-	encrypted, err := New(make([]byte, 32))
+	encrypted, err := newCodec(make([]byte, 32))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, c := range map[string]Codec{"plain": {}, "encrypted": encrypted} {
+	for name, c := range map[string]codec{"plain": {}, "encrypted": encrypted} {
 		t.Run(name, func(t *testing.T) {
 			where := []byte("b: this body")
 			record := c.Append([]byte("before"), where, []byte("value"))[len("before"):]
