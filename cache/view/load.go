@@ -46,7 +46,7 @@ func newLoaded() *loaded {
 
 // ResourceOf returns the resource of whose objects a table of the log is, or false if it is of none.
 func ResourceOf(table string) (schema.GroupResource, bool) {
-	if key, ok := KeyOf(table); ok {
+	if key, ok := keyOfTable(table); ok {
 		return key.GVR().GroupResource(), true
 	}
 	key, ok := resourceKeyOf(table)
@@ -112,7 +112,7 @@ func (s *Views) Apply(c wal.Change) {
 		delete(s.loading.views, c.Table)
 		return
 	}
-	if key, ok := KeyOf(c.Table); ok && l == nil {
+	if key, ok := keyOfTable(c.Table); ok && l == nil {
 		s.loading.meet(keyOf(key.UserResource()))
 	}
 	if l == nil || c.Clear {
@@ -212,7 +212,7 @@ func (s *Views) Lost(cause error) {
 	clear(s.loading.unknown)
 	for table, v := range s.loading.views {
 		v.err = cause
-		key, _ := KeyOf(table)
+		key, _ := keyOfTable(table)
 		s.loading.unknown[keyOf(key.UserResource())] = 0
 	}
 	for _, o := range s.loading.objects {
@@ -249,7 +249,7 @@ func (s *Views) Opened() {
 		}
 	}
 	for table, one := range l.views {
-		key, ok := KeyOf(table)
+		key, ok := keyOfTable(table)
 		if !ok || !key.IsValid() {
 			s.Log.Warn("a part of the cache cannot be read; it is dropped, and read again from the cloud", "view", table)
 			_ = s.Disk.Put(wal.Change{Table: table, Clear: true}) // it needs no bodies

@@ -9,7 +9,6 @@ import (
 
 	wal "github.com/edgehub-io/edgehub/cache/log"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -241,15 +240,6 @@ func (v *View) Member(name string) (Entry, bool) {
 	}
 	e, ok := v.index[name]
 	return e, ok
-}
-
-// ProvesAbsent reports whether the view proves that an object, last seen at a version, no
-// longer exists.
-func (v *View) ProvesAbsent(namespace, name, seen string) bool {
-	v.of.lock()
-	defer v.of.unlock()
-	absent, usable := v.absentAt(namespace, query.MemberName(namespace, name))
-	return usable && absent != "" && versions.Compare(absent, seen) >= 0
 }
 
 // absentAt returns the version at which the view shows that there is no such object, or "".

@@ -71,8 +71,8 @@ func New(o Options) *Views {
 	return s
 }
 
-// Cost is roughly what a view takes on disk without its members, in bytes.
-const Cost = 1 << 10
+// viewCost is roughly what a view takes on disk without its members, in bytes.
+const viewCost = 1 << 10
 
 // Find returns the view for a key, or nil.
 func (s *Views) Find(key query.Key) *View {
