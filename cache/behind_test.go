@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cache/pages"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/view"
 )
@@ -29,11 +28,11 @@ func TestAViewThatIsBehindItsClientsIsNotServed(t *testing.T) {
 			}
 			u.on("list", page)
 			get(t, c, urlPods+"?limit=5")
-			for n := range 2 * pages.Max {
+			for n := range 2 * view.MaxPartialLists {
 				time.Sleep(time.Millisecond) // the oldest go first
 				get(t, c, fmt.Sprintf("%s?limit=5&labelSelector=n%%3D%d", urlPods, n))
 			}
-			if c.pages.Before(pages.KeyOf(podsKey(query.NodeUser), "next")) != nil {
+			if c.pages.Before(podsKey(query.NodeUser), "next") != nil {
 				t.Fatal("the first page is still there: this test shows nothing")
 			}
 			if got, want := get(t, c, urlPods+"?limit=5&continue=next"), "120: b=120"; got != want {

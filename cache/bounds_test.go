@@ -14,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cache/pages"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -204,7 +203,7 @@ func TestAListInPagesIsBounded(t *testing.T) {
 		if got, want := get(t, c, urlPods), view.ErrNeverRead.Error(); got != want { // the client has seen more than what was kept before
 			t.Errorf("offline: %.80q, want %q", got, want)
 		}
-		time.Sleep(pages.Timeout + 2*view.SweepEvery)
+		time.Sleep(view.PageTimeout + 2*view.SweepEvery)
 		if c.pages.Len() != 0 {
 			t.Error("a list waits for a page that nobody asks for")
 		}
@@ -215,12 +214,12 @@ func TestListsInPagesAreBoundedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpstream()
 		c := startCache(t, u)
-		for i := range 2 * pages.Max { // lists that are not read on
+		for i := range 2 * view.MaxPartialLists { // lists that are not read on
 			u.onText("list", http.StatusOK, strings.Replace(podsJSON("100", podJSON("b", "99")), `"100"`, fmt.Sprintf(`"100","continue":"%d"`, i), 1))
 			get(t, c, urlPods+"?limit=2")
 		}
-		if n := c.pages.Len(); n > pages.Max {
-			t.Errorf("%d lists wait for their next page, and the bound is %d", n, pages.Max)
+		if n := c.pages.Len(); n > view.MaxPartialLists {
+			t.Errorf("%d lists wait for their next page, and the bound is %d", n, view.MaxPartialLists)
 		}
 	})
 }

@@ -15,14 +15,12 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/edgehub-io/edgehub/cache/answer"
 	"github.com/edgehub-io/edgehub/cache/derived"
 	"github.com/edgehub-io/edgehub/cache/identity"
 	wal "github.com/edgehub-io/edgehub/cache/log"
-	"github.com/edgehub-io/edgehub/cache/offline"
-	"github.com/edgehub-io/edgehub/cache/pages"
 	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/restore"
 	"github.com/edgehub-io/edgehub/cache/spool"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/watch"
@@ -102,16 +100,15 @@ type Cache struct {
 	disk    *wal.Log
 	views   *view.Views
 	tokens  *identity.Tokens
-	pages   *pages.Lists
+	pages   *view.Pages
 	writes  *writes
-	answers *offline.Answers
+	offline *answer.Answerer
 	metrics *metrics
 	log     *slog.Logger
 	derived *derived.Objects
 
-	checks  *restore.Checks
 	watches *watch.Watches
-	outages restore.Outages
+	outages watch.Outages
 	contact contact
 
 	// present is how long the cloud and kubelet were there since sweepSecrets last dropped some;
@@ -141,85 +138,79 @@ func open(dir string, up Upstream, opts Options) (*Cache, error) {
 	if opts.AwaitMaySend == nil {
 		opts.AwaitMaySend = func(context.Context) error { return nil }
 	}
-	c := &Cache{
-		up: up, opts: opts, metrics: newMetrics(), log: opts.Logger, tasks: newTasks(),
+	if opts.MaxBytes == 0 {
+		opts.MaxBytes = defaultMaxBytes
 	}
-	if c.opts.MaxBytes == 0 {
-		c.opts.MaxBytes = defaultMaxBytes
-	}
-	var err error
-	c.disk, err = wal.New(dir, wal.Options{
+	m := newMetrics()
+	disk, err := wal.New(dir, wal.Options{
 		Key: opts.Key, Logger: opts.Logger, MaxPending: view.MaxPending, Keep: []string{spool.Table, derived.TableNodePatches},
-		GivenUp:   func(table string) { c.views.GivenUp(table) },
-		Damaged:   func(sum wal.Sum, err error) { c.views.Damaged(sum, err) },
-		Opened:    c.opened,
-		Committed: c.metrics.committed,
+		Committed: m.committed,
 	})
 	if err != nil {
 		return nil, err
 	}
-	c.node = c.opts.AsNode(context.Background())
-	c.views = view.New(view.Options{
-		Disk: c.disk, Max: c.opts.MaxBytes, Now: time.Now, Log: c.log,
-		Evicted: c.metrics.evictions.Inc, StoreRestored: c.outages.Restored, Damaged: c.damaged,
-	})
-	err = c.disk.Open(c.views)
+	c := newCache(up, opts, m, disk)
+	err = disk.Open(c.views)
 	switch {
 	case errors.Is(err, wal.ErrLocked), errors.Is(err, wal.ErrKey):
 		return nil, err
 	case err != nil:
 		c.log.Error("cache cannot be opened; until it can, what is read is kept in memory only", "folder", dir, "err", err)
 	}
-	if err := c.load(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open cache: %w", err), c.disk.Close())
+	if err := c.opened(true, err); err != nil {
+		return nil, errors.Join(fmt.Errorf("open cache: %w", err), disk.Close())
 	}
 	return c, nil
 }
 
-func (c *Cache) load() (err error) {
-	c.tokens = identity.New(identity.Options{
-		Upstream: c.up, AsNode: c.opts.AsNode, Peer: c.opts.Peer, Background: c.tasks.start,
-		Table: c.disk.Table("tokens"), Grace: c.opts.TokenGrace, Now: time.Now, Logger: c.log,
-		Refused: func(token, userName string) { c.writes.answers.Refused(token, userName) },
-	})
-	c.pages = pages.New(time.Now)
-	c.checks = restore.New(restore.Options{
-		Up: c.up, Views: c.views, Outages: &c.outages, Now: time.Now, Log: c.log, Background: c.tasks.start, SameUser: c.sameUser,
-	})
-	if err := c.tokens.Load(c.disk.Salt()); err != nil {
-		return err
+// newCache connects the parts, each after those that it uses. Nothing is read yet.
+func newCache(up Upstream, opts Options, m *metrics, disk *wal.Log) *Cache {
+	c := &Cache{
+		up: up, opts: opts, metrics: m, log: opts.Logger, tasks: newTasks(), node: opts.AsNode(context.Background()),
+		disk: disk, pages: view.NewPages(time.Now),
 	}
-	if c.writes, err = newWrites(c); err != nil {
-		return err
-	}
+	c.views = view.New(view.Options{
+		Disk: disk, Max: opts.MaxBytes, Now: time.Now, Log: c.log,
+		Evicted: m.evictions.Inc, StoreRestored: c.outages.Restored, Damaged: c.damaged,
+	})
 	c.derived = derived.New(derived.Options{
-		Views: c.views, File: c.disk, Node: c.opts.NodeName, APIServer: c.opts.PodServers,
-		IsUp: c.isUp, Jitter: c.opts.ReconnectJitter, Now: time.Now, Log: c.log,
+		Views: c.views, File: disk, Node: opts.NodeName, APIServer: opts.PodServers,
+		IsUp: c.isUp, Jitter: opts.ReconnectJitter, Now: time.Now, Log: c.log,
 	})
-	if err := c.derived.Load(); err != nil {
-		return err
-	}
-	c.answers = offline.New(offline.Options{Views: c.views, Derived: c.derived, Now: time.Now, Log: c.log})
+	c.offline = answer.New(answer.Options{Views: c.views, Derived: c.derived, Now: time.Now, Log: c.log})
+	c.tokens = identity.New(identity.Options{
+		Upstream: up, AsNode: opts.AsNode, Peer: opts.Peer, Background: c.tasks.start,
+		Table: disk.Table("tokens"), Grace: opts.TokenGrace, Now: time.Now, Logger: c.log,
+		Refused: func(token, userName string) { c.writes.answers.Refused(token, userName) }, // its answers are about tokens
+	})
 	c.watches = watch.New(watch.Options{
-		Checks: c.checks, Up: c.up, IsUp: c.isUp, Answers: c.answers, Jitter: c.opts.ReconnectJitter,
-		Expired: c.metrics.expired.Inc,
+		Up: up, IsUp: c.isUp, Views: c.views, Answers: c.offline, Outages: &c.outages, Jitter: opts.ReconnectJitter,
+		Now: time.Now, Log: c.log, Background: c.tasks.start, SameUser: c.sameUser, Expired: m.expired.Inc,
 	})
-	return nil
+	c.writes = newWrites(c)
+	return c
 }
 
-// opened is called after each attempt to open the file.
-func (c *Cache) opened(replayed bool, err error) {
-	if c.metrics.opened(err); err != nil {
-		return
+// opened reads what the parts have on disk, after an attempt to open the file: of a file that was begun anew from memory, only
+// what was kept of the one before.
+func (c *Cache) opened(all bool, attempt error) error {
+	if c.metrics.opened(attempt); attempt == nil {
+		c.views.Opened()
 	}
-	c.views.Opened()
-	if c.writes == nil { // the start reads the rest itself
-		return
-	}
-	if err = errors.Join(c.writes.events.Load(), c.derived.Load()); replayed {
+	err := errors.Join(c.writes.events.Load(), c.derived.Load())
+	if all {
 		err = errors.Join(err, c.tokens.Load(c.disk.Salt()), c.writes.answers.Load(c.disk.Table(tableAnswers)))
 	}
-	if err != nil {
+	return err
+}
+
+// openedLate is called after each attempt of Run to open the file.
+func (c *Cache) openedLate(replayed bool, attempt error) {
+	if attempt != nil {
+		c.metrics.opened(attempt)
+		return
+	}
+	if err := c.opened(replayed, nil); err != nil {
 		c.log.Error("cache cannot be read; it begins anew", "err", err)
 	}
 	c.tasks.start(func(ctx context.Context) { // what the file has waits no longer, if the cloud is there
@@ -248,7 +239,7 @@ func (c *Cache) Run(ctx context.Context) error {
 	defer c.tasks.stop()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		if err := c.disk.Run(ctx); err != nil {
+		if err := c.disk.Run(ctx, c.openedLate); err != nil {
 			c.log.Error("cache was not written to its end; what is missing is read again from the cloud", "err", err)
 		}
 		return nil
@@ -373,7 +364,7 @@ func (c *Cache) RoundTrip(r *http.Request) (*http.Response, error) {
 		return res, nil
 	}
 	if err := x.listFirst(); err != nil {
-		return offline.ErrorResponse(r, err)
+		return answer.ErrorResponse(r, err)
 	}
 	res, err := c.up.RoundTrip(r)
 	if err == nil {

@@ -11,12 +11,12 @@
 //   - query parses a request into a query, and the key of the view that answers it.
 //   - tee decodes the body of an answer while the client reads it.
 //   - view has what users have read: views, which are the results of queries, and entries, which are of
-//     single objects. It decides what answers and events change, what is proven, and what is evicted.
-//   - pages keeps lists that clients have read in part.
+//     single objects. It decides what answers and events change, what is proven, and what is evicted. It also keeps lists that
+//     clients have read in part.
 //   - log is the file on disk. It knows no views; memory is its only writer.
-//   - offline answers reads from views and entries while the cloud is away.
-//   - watch keeps watches open while the cloud is away, and resumes them.
-//   - restore asks for the apiservers' version, and so finds out that etcd was restored from a backup.
+//   - answer answers reads from views and entries while the cloud is away.
+//   - watch keeps watches open while the cloud is away, and resumes them. Before, it asks for the apiservers' version, and so finds
+//     out that etcd was restored from a backup.
 //   - identity knows whose a bearer token is.
 //   - repeat answers what is not about objects as an apiserver has last: discovery, tokens, reviews.
 //   - derived has what users read instead of what is cached, because the node has changed it.
@@ -29,7 +29,7 @@
 // commits the Builder: its items become the view, and are queued for the log. An event of a watch is
 // applied to the view before the client gets it. A GET or a write changes an entry.
 //
-// While the cloud is away, package offline takes a [view.Snapshot] of the newest view that can answer, in
+// While the cloud is away, package answer takes a [view.Snapshot] of the newest view that can answer, in
 // the order of the Accept header, asks package derived what differs, and encodes the body piece by
 // piece while the client reads.
 //

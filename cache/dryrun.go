@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -45,7 +44,7 @@ func (x *exchange) isDryRunDelete() (dry, certain bool) {
 func deleteOptions(contentType string, body []byte) (*metav1.DeleteOptions, error) {
 	encoding, options := wire.JSON, &metav1.DeleteOptions{}
 	if contentType != "" {
-		encoding = negotiation.ParseContentType(contentType).Encoding
+		encoding = wire.ParseContentType(contentType).Encoding
 	}
 	switch encoding {
 	case wire.JSON:

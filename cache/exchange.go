@@ -7,11 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"github.com/edgehub-io/edgehub/cache/negotiation"
-	"github.com/edgehub-io/edgehub/cache/offline"
+	"github.com/edgehub-io/edgehub/cache/answer"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/view"
+	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // exchange is one request with its user and query.
@@ -38,9 +38,9 @@ func (x *exchange) isBeforeRestore(of query.UserResource) bool {
 	return x.cache.views.History(of) != x.history
 }
 
-// ask returns the exchange as a request to package offline.
-func (x *exchange) ask() *offline.Request {
-	return &offline.Request{Answers: x.cache.answers, HTTP: x.req, Info: x.info, Query: x.query}
+// ask returns the exchange as a request to package answer.
+func (x *exchange) ask() *answer.Request {
+	return &answer.Request{Answers: x.cache.offline, HTTP: x.req, Info: x.info, Query: x.query}
 }
 
 // begin notes what the answer may update, before the request is sent. A consistent answer
@@ -60,7 +60,7 @@ func (x *exchange) begin() {
 		return
 	}
 	x.began = map[query.Key]view.Began{}
-	for _, r := range negotiation.Acceptable(q.Accept) {
+	for _, r := range wire.Acceptable(q.Accept) {
 		key := q.Key(r)
 		x.began[key] = x.cache.views.Began(key)
 	}

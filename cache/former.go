@@ -82,5 +82,11 @@ func (f former) Apply(c wal.Change) {
 // Lost is for the log.
 func (former) Lost(error) {}
 
+// GivenUp is for the log, to which nothing is put.
+func (former) GivenUp(string) {}
+
+// Damaged is for the log, which leaves out what is damaged.
+func (former) Damaged(wal.Sum, error) {}
+
 // IsEmpty is for the log.
 func (former) IsEmpty() bool { return true }

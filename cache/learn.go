@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/versions"
@@ -65,7 +64,7 @@ func (x *exchange) deleted(res *http.Response, q *query.Query) {
 
 // tookDeletion returns false if the answer does not show whether the object is deleted.
 func (x *exchange) tookDeletion(q *query.Query, code int, contentType string, body []byte) bool {
-	repr := negotiation.ParseContentType(contentType)
+	repr := wire.ParseContentType(contentType)
 	m, err := wire.Inspect(repr.Encoding, body)
 	if err != nil {
 		return false
@@ -90,7 +89,7 @@ func (x *exchange) tookDeletion(q *query.Query, code int, contentType string, bo
 		x.cache.views.Gone(q.UserResource(), q.Member(), versions.Higher(x.moment.Version(), meta.ResourceVersion), meta.UID, true)
 		return true
 	}
-	repr = negotiation.Answered(q.Accept, contentType)
+	repr = wire.Answered(q.Accept, contentType)
 	return repr.Cacheable() && x.keepBody(q, repr, body) == nil
 }
 
@@ -121,7 +120,7 @@ func lingers(resource schema.GroupVersionResource, m *metav1.ObjectMeta) bool {
 // endedByWrite reports whether a write, also of the status, has completed the deletion of an
 // object: it removed the last finalizer, or came between the two steps of a deletion without
 // a grace period. The answer shows the object as written, but it no longer exists.
-func (x *exchange) endedByWrite(repr negotiation.Representation, body []byte) bool {
+func (x *exchange) endedByWrite(repr wire.Representation, body []byte) bool {
 	if x.req.Method == http.MethodGet || x.req.Method == http.MethodDelete {
 		return false
 	}
@@ -135,7 +134,7 @@ func (x *exchange) created(res *http.Response) {
 		return
 	}
 	q := x.named()
-	if repr := negotiation.Answered(q.Accept, res.Header.Get("Content-Type")); repr.Cacheable() {
+	if repr := wire.Answered(q.Accept, res.Header.Get("Content-Type")); repr.Cacheable() {
 		x.keepObject(res, q, repr)
 		return
 	}

@@ -9,8 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/edgehub-io/edgehub/cache/negotiation"
-	"github.com/edgehub-io/edgehub/cache/offline"
+	"github.com/edgehub-io/edgehub/cache/answer"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -39,16 +38,16 @@ func begin(t *testing.T, c *Cache, name, accept string) *http.Response {
 }
 
 func TestALargeObjectInPartsIsTheWholeObject(t *testing.T) {
-	sizes := []int{10, 20_000, offline.MaxWaiting - 100, 70_000, 260_000}
+	sizes := []int{10, 20_000, answer.MaxWaiting - 100, 70_000, 260_000}
 	c, items := startLarge(t, sizes...)
 	for _, r := range representations {
-		for _, room := range []int64{0, offline.MaxLargeWaiting} { // for large objects
+		for _, room := range []int64{0, answer.MaxLargeWaiting} { // for large objects
 			t.Run(fmt.Sprintf("%s, room for %d", r, room), func(t *testing.T) {
-				c.answers.Reserve(offline.MaxLargeWaiting - room)
-				defer c.answers.Reserve(room - offline.MaxLargeWaiting)
+				c.offline.Reserve(answer.MaxLargeWaiting - room)
+				defer c.offline.Reserve(room - answer.MaxLargeWaiting)
 				for i := range sizes {
-					o := view.Object{Type: podType, Repr: negotiation.Representation{Encoding: wire.Protobuf}, Bare: items[i]}
-					want, err := offline.AppendObject(nil, o, r)
+					o := view.Object{Type: podType, Repr: wire.Representation{Encoding: wire.Protobuf}, Bare: items[i]}
+					want, err := answer.AppendObject(nil, o, r)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -61,8 +60,8 @@ func TestALargeObjectInPartsIsTheWholeObject(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				if n := c.answers.Reserve(0); n != offline.MaxLargeWaiting-room {
-					t.Errorf("%d bytes of large objects are still counted", n-offline.MaxLargeWaiting+room)
+				if n := c.offline.Reserve(0); n != answer.MaxLargeWaiting-room {
+					t.Errorf("%d bytes of large objects are still counted", n-answer.MaxLargeWaiting+room)
 				}
 			})
 		}
@@ -88,7 +87,7 @@ func TestLargeObjectsThatNobodyReadsAreNotHeld(t *testing.T) {
 				res := begin(t, c, "p000", accept)
 				defer res.Body.Close()
 			}
-			if grown := heap() - before; grown > offline.MaxLargeWaiting+unread*(offline.MaxWaiting+32<<10) {
+			if grown := heap() - before; grown > answer.MaxLargeWaiting+unread*(answer.MaxWaiting+32<<10) {
 				t.Errorf("%d answers that nobody reads take %d MB", unread, grown>>20)
 			}
 			res := begin(t, c, "p000", accept)

@@ -10,8 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/cache/identity"
-	"github.com/edgehub-io/edgehub/cache/negotiation"
-	"github.com/edgehub-io/edgehub/cache/pages"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/versions"
@@ -50,9 +48,9 @@ func (x *exchange) online(res *http.Response) {
 	default:
 		return
 	}
-	repr := negotiation.Answered(x.query.Accept, res.Header.Get("Content-Type"))
+	repr := wire.Answered(x.query.Accept, res.Header.Get("Content-Type"))
 	if !repr.Cacheable() {
-		x.cache.answers.NotKept(x.query)
+		x.cache.offline.NotKept(x.query)
 		x.unread(res)
 		return
 	}
@@ -78,17 +76,17 @@ func (x *exchange) denied(res *http.Response) {
 		x.cache.views.Refused(q.UserResource(), q.Member())
 		return
 	}
-	key := q.Key(negotiation.Representation{})
+	key := q.Key(wire.Representation{})
 	x.cache.views.Deny(&key)
 }
 
 // keepObject caches an object that was read or written. A query without a name is for an
 // object that was created.
-func (x *exchange) keepObject(res *http.Response, q *query.Query, repr negotiation.Representation) {
+func (x *exchange) keepObject(res *http.Response, q *query.Query, repr wire.Representation) {
 	x.take(res, func(body []byte) error { return x.keepBody(q, repr, body) })
 }
 
-func (x *exchange) keepBody(q *query.Query, repr negotiation.Representation, body []byte) error {
+func (x *exchange) keepBody(q *query.Query, repr wire.Representation, body []byte) error {
 	m, err := wire.Inspect(repr.Encoding, body)
 	if err != nil {
 		return err
@@ -97,7 +95,7 @@ func (x *exchange) keepBody(q *query.Query, repr negotiation.Representation, bod
 		q.Name = string(m.Name)
 	}
 	if !repr.Holds(m.TypeMeta()) || string(m.Name) != q.Name || len(m.Name) == 0 || !versions.Valid(string(m.ResourceVersion)) {
-		x.cache.answers.NotKept(q)
+		x.cache.offline.NotKept(q)
 		return view.ErrNameless
 	}
 	if x.isBeforeRestore(q.UserResource()) {
@@ -128,12 +126,12 @@ func (c *Cache) logUnkept(err error) {
 }
 
 // keepList caches a list, or a page of one.
-func (x *exchange) keepList(res *http.Response, repr negotiation.Representation) {
+func (x *exchange) keepList(res *http.Response, repr wire.Representation) {
 	c, q := x.cache, x.query
 	key := q.Key(repr)
-	var before *pages.List
+	var before *view.PartialList
 	if q.ContinueToken != "" {
-		if before = c.pages.Before(pages.KeyOf(key, q.ContinueToken)); before == nil {
+		if before = c.pages.Before(key, q.ContinueToken); before == nil {
 			x.passPage(res, repr)
 			return
 		}
@@ -152,7 +150,7 @@ func (x *exchange) keepList(res *http.Response, repr negotiation.Representation)
 			c.views.RecordShown(b)
 		}
 		if errors.Is(err, view.ErrNameless) {
-			c.answers.NotKept(q)
+			c.offline.NotKept(q)
 			c.views.AskLater(v)
 		}
 		c.logUnkept(err)
@@ -163,7 +161,7 @@ func (x *exchange) keepList(res *http.Response, repr negotiation.Representation)
 
 // passPage relays a page of a list that is not cached. With the last one the client has the
 // whole list.
-func (x *exchange) passPage(res *http.Response, repr negotiation.Representation) {
+func (x *exchange) passPage(res *http.Response, repr wire.Representation) {
 	v := x.cache.views.Acquire(x.query.Key(repr))
 	page := &tee.ListMeta{}
 	tee.Body(res, tee.NewDecoder(repr, res, page), func(err error) {
@@ -179,7 +177,7 @@ func (x *exchange) passPage(res *http.Response, repr negotiation.Representation)
 var errMixed = errors.New("the pages of a list are of different versions")
 
 // listed handles a page, or a whole list, that was read to its end.
-func (x *exchange) listed(v *view.View, b *view.Builder, before *pages.List) error {
+func (x *exchange) listed(v *view.View, b *view.Builder, before *view.PartialList) error {
 	c, version := x.cache, b.Meta.ResourceVersion
 	if !versions.Valid(version) {
 		return view.ErrNameless
@@ -187,7 +185,7 @@ func (x *exchange) listed(v *view.View, b *view.Builder, before *pages.List) err
 	next := b
 	if before != nil {
 		if before.Version != version {
-			c.pages.Done(pages.KeyOf(v.Key, x.query.ContinueToken))
+			c.pages.Done(v.Key, x.query.ContinueToken)
 			v.MarkSeen(version)
 			return errMixed
 		}
@@ -201,14 +199,14 @@ func (x *exchange) listed(v *view.View, b *view.Builder, before *pages.List) err
 		v.Hold()
 		c.views.Floor(v.Key.UserResource(), version) // the client may never request the rest
 		c.views.RecordShown(b)
-		c.pages.Wait(pages.KeyOf(v.Key, token), &pages.List{Builder: next.Clone(), View: v, Version: version})
+		c.pages.Wait(token, &view.PartialList{Builder: next.Clone(), View: v, Version: version})
 		return nil
 	}
 	if before != nil {
-		c.pages.Done(pages.KeyOf(v.Key, x.query.ContinueToken))
+		c.pages.Done(v.Key, x.query.ContinueToken)
 	}
 	if c.views.Commit(next, version) == view.Outdated && !next.Consistent {
-		c.checks.Verify(v, x.req)
+		c.watches.Verify(v, x.req)
 	}
 	return nil
 }

@@ -13,16 +13,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/edgehub-io/edgehub/cache/answer"
 	"github.com/edgehub-io/edgehub/cache/convert"
-	"github.com/edgehub-io/edgehub/cache/negotiation"
-	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // representations are the forms that an answer may have.
-var representations = []negotiation.Representation{
+var representations = []wire.Representation{
 	{Encoding: wire.Protobuf}, {Encoding: wire.JSON}, {Encoding: wire.Protobuf, Metadata: "v1"}, {Encoding: wire.JSON, Metadata: "v1"},
 }
 
@@ -46,9 +45,9 @@ func largePods(t *testing.T, sizes ...int) (names []string, bare [][]byte) {
 }
 
 // wholeList encodes a list at once, not in pieces.
-func wholeList(t *testing.T, r negotiation.Representation, items [][]byte) []byte {
+func wholeList(t *testing.T, r wire.Representation, items [][]byte) []byte {
 	t.Helper()
-	src := &offline.Source{View: &view.View{}, Repr: r}
+	src := &answer.Source{View: &view.View{}, Repr: r}
 	var sizes wire.ItemSizes
 	var converted [][]byte
 	for _, item := range items {
@@ -85,17 +84,17 @@ func wholeList(t *testing.T, r negotiation.Representation, items [][]byte) []byt
 func TestAListInPiecesIsTheWholeList(t *testing.T) {
 	for name, sizes := range map[string][]int{
 		"nothing": nil, "small ones": {10, 20, 3000, 10}, "many": make([]int, 500),
-		"large ones": {10, 100_000, 70_000, 10, 150_000}, "one that just does not fit": {offline.MaxWaiting - 60}, "one large": {170_000},
+		"large ones": {10, 100_000, 70_000, 10, 150_000}, "one that just does not fit": {answer.MaxWaiting - 60}, "one large": {170_000},
 	} {
 		names, items := largePods(t, sizes...)
 		c := startCache(t, newUpstream())
 		fillWith(t, c, names, items)
 		for _, r := range representations {
-			for _, room := range []int64{0, offline.MaxLargeWaiting} { // for large pieces
+			for _, room := range []int64{0, answer.MaxLargeWaiting} { // for large pieces
 				for how, read := range map[string]func(io.Reader) ([]byte, error){"read": io.ReadAll, "written": written} {
 					t.Run(fmt.Sprintf("%s, %s, room for %d, %s", name, r, room, how), func(t *testing.T) {
-						c.answers.Reserve(offline.MaxLargeWaiting - room)
-						defer c.answers.Reserve(room - offline.MaxLargeWaiting)
+						c.offline.Reserve(answer.MaxLargeWaiting - room)
+						defer c.offline.Reserve(room - answer.MaxLargeWaiting)
 						want := wholeList(t, r, items)
 						res := listOffline(t, c, r.AcceptList())
 						got, err := read(res.Body)
@@ -108,8 +107,8 @@ func TestAListInPiecesIsTheWholeList(t *testing.T) {
 						if err := res.Body.Close(); err != nil {
 							t.Error(err)
 						}
-						if n := c.answers.Reserve(0); n != offline.MaxLargeWaiting-room {
-							t.Errorf("%d bytes of large pieces are still counted", n-offline.MaxLargeWaiting+room)
+						if n := c.offline.Reserve(0); n != answer.MaxLargeWaiting-room {
+							t.Errorf("%d bytes of large pieces are still counted", n-answer.MaxLargeWaiting+room)
 						}
 					})
 				}

@@ -5,19 +5,14 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/edgehub-io/edgehub/cache/answer"
 	"github.com/edgehub-io/edgehub/cache/convert"
-	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/repeat"
 )
 
 // tableAnswers is the name of the log's table of last answers.
 const tableAnswers = "answers"
-
-// load reads the state on disk.
-func (w *writes) load() error {
-	return errors.Join(w.events.Load(), w.answers.Load(w.cache.disk.Table(tableAnswers)))
-}
 
 // question returns the exchange as one whose last answer is repeated offline, or nil.
 func (x *exchange) question() *repeat.Request {
@@ -33,10 +28,10 @@ func (w *writes) keep(x *exchange, q *repeat.Request, res *http.Response) {
 	if x.info.IsResourceRequest && x.isDryRun() {
 		return
 	}
-	answer := &repeat.Response{Code: res.StatusCode, Header: res.Header.Clone()}
+	last := &repeat.Response{Code: res.StatusCode, Header: res.Header.Clone()}
 	keep := func(body []byte) error {
-		answer.Body = body
-		return w.answers.Keep(q, answer)
+		last.Body = body
+		return w.answers.Keep(q, last)
 	}
 	if res.StatusCode/100 == 2 {
 		x.take(res, keep)
@@ -47,18 +42,18 @@ func (w *writes) keep(x *exchange, q *repeat.Request, res *http.Response) {
 
 // repeat answers a question offline.
 func (w *writes) repeat(x *exchange, q *repeat.Request) (*http.Response, error) {
-	answer, err := w.answers.Answer(q)
+	last, err := w.answers.Answer(q)
 	switch {
 	case errors.Is(err, convert.ErrNotAcceptable):
-		return offline.ErrorResponse(x.req, offline.NotAcceptable(&query.Query{Resource: x.resource(), Accept: x.req.Header.Get("Accept")}))
+		return answer.ErrorResponse(x.req, answer.NotAcceptable(&query.Query{Resource: x.resource(), Accept: x.req.Header.Get("Accept")}))
 	case err != nil:
 		return nil, err
 	}
-	res := offline.BytesResponse(x.req, answer.Code, "", answer.Body)
-	for name, values := range answer.Header {
+	res := answer.BytesResponse(x.req, last.Code, "", last.Body)
+	for name, values := range last.Header {
 		res.Header[name] = values
 	}
-	if answer.Code == http.StatusNotModified {
+	if last.Code == http.StatusNotModified {
 		res.Header.Del("Content-Length")
 	}
 	return res, nil

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cache/pages"
+	"github.com/edgehub-io/edgehub/cache/view"
 )
 
 // #17: lists of which clients read only the first page, by one user, or by many service accounts of a namespace, each of
@@ -36,7 +36,7 @@ func TestAFloodOfFirstPagesDropsNoneOfOtherUsers(t *testing.T) {
 			}
 			u.onText("list", http.StatusOK, first("next"))
 			each(func(victim context.Context, i int) { ask(victim, t, c, http.MethodGet, url(i)+"&limit=2") })
-			for i := range 2 * pages.Max {
+			for i := range 2 * view.MaxPartialLists {
 				time.Sleep(time.Second)
 				u.onText("list", http.StatusOK, first(fmt.Sprint(i)))
 				ask(as(t.Context(), flooder(i)), t, c, http.MethodGet, urlPods+"?limit=2")

@@ -9,10 +9,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/edgehub-io/edgehub/cache/answer"
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/identity"
-	"github.com/edgehub-io/edgehub/cache/negotiation"
-	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/patch"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/repeat"
@@ -36,7 +35,7 @@ type writes struct {
 	answers  *repeat.Answers
 }
 
-func newWrites(c *Cache) (*writes, error) {
+func newWrites(c *Cache) *writes {
 	w := &writes{cache: c, answered: make(chan struct{})}
 	w.events = spool.New(c.disk.Table(spool.Table), spool.Options{
 		MaxCount: c.opts.SpoolCount, MaxBytes: c.opts.SpoolBytes, Logger: c.log, Registerer: c.metrics.all,
@@ -46,10 +45,7 @@ func newWrites(c *Cache) (*writes, error) {
 		TTL: c.opts.AuthorizationTTL, Grace: c.opts.TokenGrace, Denial: w.denial,
 	})
 	w.reached = sync.OnceFunc(func() { close(w.answered) })
-	if err := w.load(); err != nil {
-		return nil, err
-	}
-	return w, nil
+	return w
 }
 
 // run handles what was written offline after each outage, until ctx ends.
@@ -138,7 +134,7 @@ func (w *writes) updated(x *exchange, res *http.Response) {
 		return
 	}
 	contentType := res.Header.Get("Content-Type")
-	repr := negotiation.Answered(q.Accept, contentType)
+	repr := wire.Answered(q.Accept, contentType)
 	if !repr.Cacheable() {
 		return
 	}
@@ -151,7 +147,7 @@ func (w *writes) offline(x *exchange) (*http.Response, error) {
 		return w.repeat(x, q)
 	}
 	if x.isHealth() {
-		return offline.BytesResponse(x.req, http.StatusOK, "text/plain; charset=utf-8", []byte("ok")), nil
+		return answer.BytesResponse(x.req, http.StatusOK, "text/plain; charset=utf-8", []byte("ok")), nil
 	}
 	body, err := x.body()
 	if err != nil {
@@ -191,9 +187,9 @@ func (w *writes) event(x *exchange, body []byte) (*http.Response, error) {
 		Node: x.who.isNode(), User: x.who.user, Authorization: authorization,
 	})
 	if err != nil {
-		return offline.ErrorResponse(x.req, err)
+		return answer.ErrorResponse(x.req, err)
 	}
-	return offline.BytesResponse(x.req, a.Code, a.ContentType, a.Body), nil
+	return answer.BytesResponse(x.req, a.Code, a.ContentType, a.Body), nil
 }
 
 // ownObjects are objects that a kubelet creates for its node when it starts, or updates if
@@ -210,7 +206,7 @@ func (w *writes) create(x *exchange, body []byte) (*http.Response, error) {
 	if !ownObjects[resource.GroupResource()] || x.info.Subresource != "" {
 		return nil, errWrite
 	}
-	m, err := wire.Inspect(negotiation.ParseContentType(x.req.Header.Get("Content-Type")).Encoding, body)
+	m, err := wire.Inspect(wire.ParseContentType(x.req.Header.Get("Content-Type")).Encoding, body)
 	if err != nil {
 		return nil, errWrite
 	}
@@ -218,7 +214,7 @@ func (w *writes) create(x *exchange, body []byte) (*http.Response, error) {
 	if _, err := x.cache.views.Seek(q); err != nil {
 		return nil, errWrite
 	}
-	return offline.ErrorResponse(x.req, apierrors.NewAlreadyExists(resource.GroupResource(), q.Name))
+	return answer.ErrorResponse(x.req, apierrors.NewAlreadyExists(resource.GroupResource(), q.Name))
 }
 
 // update applies the node's status and leases, and what a CNI agent writes to the Node.
@@ -228,9 +224,9 @@ func (w *writes) update(x *exchange, body []byte) (*http.Response, error) {
 	if q == nil || !ofNode && !x.who.isNode() {
 		return nil, errWrite
 	}
-	asked, ok := negotiation.Select(q.Accept, func(r negotiation.Representation) bool { return r.Cacheable() })
+	asked, ok := wire.Negotiate(q.Accept, func(r wire.Representation) bool { return r.Cacheable() })
 	if !ok {
-		return offline.ErrorResponse(x.req, offline.NotAcceptable(q))
+		return answer.ErrorResponse(x.req, answer.NotAcceptable(q))
 	}
 	var result view.Object
 	var err error
@@ -243,7 +239,7 @@ func (w *writes) update(x *exchange, body []byte) (*http.Response, error) {
 	case errors.Is(err, patch.ErrUnsupported), errors.Is(err, convert.ErrUnknownType):
 		return nil, errWrite
 	case err != nil:
-		return offline.ErrorResponse(x.req, err)
+		return answer.ErrorResponse(x.req, err)
 	case ofNode:
 		w.cache.metrics.nodePatches.WithLabelValues("taken").Inc()
 		w.cache.log.Info("a pod's patch of the Node is kept until the cloud is back", "user", identity.Readable(by.User), "subresource", by.Subresource)

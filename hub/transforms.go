@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/edgehub-io/edgehub/cache/localendpoints"
+	"github.com/edgehub-io/edgehub/cache/derived"
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/feed"
 	"github.com/edgehub-io/edgehub/ota/coreclient"
@@ -41,7 +41,7 @@ func newTransforms(c *config.Config, pods *podAccess, clusterCAs func() []byte, 
 	t.names = slices.Compact(t.names) // some are for several resources
 	if c.ClusterIP == config.ClusterIPAlways {
 		t.names = append(t.names, transform.ClusterIP)
-		all = append(all, transform.NewClusterIP(t.topology, c.ServiceProxyAccounts, podServers(c), localendpoints.LeadBareToHub))
+		all = append(all, transform.NewClusterIP(t.topology, c.ServiceProxyAccounts, podServers(c), derived.LeadBareToHub))
 	}
 	if !slices.ContainsFunc(t.names, func(name string) bool {
 		return slices.Contains([]string{transform.ServiceTopology, transform.DiscardService, transform.NodePortIsolation, transform.ClusterIP}, name)

@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -33,7 +32,7 @@ var (
 func DecodeBody(contentType string, body []byte, expected wire.TypeMeta) (runtime.Object, error) {
 	e := wire.JSON
 	if contentType != "" {
-		if e = negotiation.ParseContentType(contentType).Encoding; e == 0 {
+		if e = wire.ParseContentType(contentType).Encoding; e == 0 {
 			return nil, fmt.Errorf("decode a body of type %.60q: %w", contentType, ErrMediaType)
 		}
 	}
@@ -55,7 +54,7 @@ func DecodeBody(contentType string, body []byte, expected wire.TypeMeta) (runtim
 // EncodeBody encodes the body of an answer in the first encoding that accept allows: JSON if
 // accept is empty. The object's TypeMeta must be set.
 func EncodeBody(accept string, object runtime.Object) (contentType string, body []byte, err error) {
-	r, ok := negotiation.Select(accept, func(r negotiation.Representation) bool { return r.Metadata == "" })
+	r, ok := wire.Negotiate(accept, func(r wire.Representation) bool { return r.Metadata == "" })
 	if !ok {
 		return "", nil, fmt.Errorf("encode an answer: %w", ErrNotAcceptable)
 	}

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/cache/localendpoints"
 	"github.com/edgehub-io/edgehub/cache/query"
 )
 
@@ -20,7 +19,7 @@ const SettleAfter = 15 * time.Second
 // basis is what the slices of a namespace are computed from. It is read-only.
 type basis struct {
 	away   bool // the cloud is
-	pods   localendpoints.Pods
+	pods   nodePods
 	number uint64 // grows when slices may have changed
 }
 
@@ -44,7 +43,7 @@ func (o *Objects) basisLocked(member string) (basis, bool) {
 	}
 	namespace, _ := query.SplitMember(member)
 	// In the cloud's slices, pods that are unknown here may be new.
-	pods := localendpoints.Pods{List: s.pods[namespace], Complete: s.complete && s.away, Owners: s.owners}
+	pods := nodePods{List: s.pods[namespace], Complete: s.complete && s.away, Owners: s.owners}
 	return basis{s.away, pods, max(s.changed[""], s.changed[namespace])}, true
 }
 
@@ -139,7 +138,7 @@ func (o *Objects) learnOwnersLocked(pods ...*corev1.Pod) {
 		next = map[types.UID]types.UID{}
 	}
 	for _, p := range pods {
-		next[p.UID] = localendpoints.OwnerOf(p)
+		next[p.UID] = ownerOf(p)
 	}
 	o.slices.owners = next
 }
@@ -156,7 +155,7 @@ func (o *Objects) setPodLocked(p *corev1.Pod) {
 	if at < 0 {
 		pods = append(pods, slim(p))
 	} else {
-		same = localendpoints.IsSamePod(pods[at], p)
+		same = isSamePod(pods[at], p)
 		pods[at] = slim(p)
 	}
 	s.pods[p.Namespace] = pods

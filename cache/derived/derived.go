@@ -67,7 +67,7 @@ type sliceState struct {
 	seen       uint64 // of the reports that pods have
 	revision   uint64 // of the last change of a copy
 	copies     map[copyKey]*sliceCopy
-	owners     map[types.UID]types.UID // see localendpoints.Pods; replaced, never changed
+	owners     map[types.UID]types.UID // see nodePods; replaced, never changed
 	returnedAt time.Time
 
 	// loadedAt and loaded are when the views were read from disk, and their versions: clients that

@@ -11,11 +11,13 @@
 //     that waits for the cloud.
 //   - EndpointSlices (slices.go), which follow the pods of the node, and that of the apiservers, which leads to the hub if
 //     pods use it. Nobody writes these updates: they are functions of the cached copy, of the node's pods in its own
-//     views, and of the reports. Package localendpoints has the pure functions.
+//     views, and of the reports. Their pure functions are in
+//     endpoints.go and apiserver.go; package transform has the slice of the apiservers lead to the hub with the cloud, too, for
+//     some readers.
 //
 // # Who asks
 //
-// Package offline asks for one object ([Objects.Get]), and for the members of a snapshot ([Objects.List]), for a list and
+// Package answer asks for one object ([Objects.Get]), and for the members of a snapshot ([Objects.List]), for a list and
 // for the initial events of a watch. Package watch keeps a [Held] for each watch, which knows what the watch
 // has shown, and returns the events that are due. There is one revision of everything: a held watch waits until it
 // changes ([Objects.UntilChange]). Package cache passes on writes, losses and returns of the cloud.

@@ -19,11 +19,13 @@ import (
 // noViews is a State of a log that has only tables of its own. It says what IsEmpty returns.
 type noViews bool
 
-func (noViews) Tables() []string      { return nil }
-func (noViews) Rows(string) []wal.Row { return nil }
-func (noViews) Apply(wal.Change)      {}
-func (noViews) Lost(error)            {}
-func (v noViews) IsEmpty() bool       { return bool(v) }
+func (noViews) Tables() []string       { return nil }
+func (noViews) Rows(string) []wal.Row  { return nil }
+func (noViews) Apply(wal.Change)       {}
+func (noViews) Lost(error)             {}
+func (noViews) GivenUp(string)         {}
+func (noViews) Damaged(wal.Sum, error) {}
+func (v noViews) IsEmpty() bool        { return bool(v) }
 
 func opened(t *testing.T, dir string) *wal.Log {
 	t.Helper()
@@ -49,13 +51,7 @@ func openLate(t *testing.T, dir string, replay bool, before, after func(*wal.Log
 	other := opened(t, dir)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var log *wal.Log
-	log, err := wal.New(dir, wal.Options{Keep: []string{TableNodePatches}, LockTimeout: 1, Opened: func(_ bool, err error) {
-		if err == nil {
-			after(log)
-			cancel()
-		}
-	}})
+	log, err := wal.New(dir, wal.Options{Keep: []string{TableNodePatches}, LockTimeout: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +60,13 @@ func openLate(t *testing.T, dir string, replay bool, before, after func(*wal.Log
 	}
 	before(log)
 	closed(t, other)
-	if err := log.Run(ctx); err != nil {
+	err = log.Run(ctx, func(_ bool, err error) {
+		if err == nil {
+			after(log)
+			cancel()
+		}
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/patch"
 	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/query"
@@ -205,7 +204,7 @@ func (o *Objects) loadReport(at string, value []byte) error {
 	}
 	if o.reports[r.Key] == nil {
 		u := newUpdate(r.Key, r.UID, r.ResourceVersion)
-		u.object = view.Object{Type: r.Type, Repr: negotiation.Representation{Encoding: r.Encoding}, Bare: r.Bare}
+		u.object = view.Object{Type: r.Type, Repr: wire.Representation{Encoding: r.Encoding}, Bare: r.Bare}
 		o.putLocked(u)
 		o.revision++
 	}

@@ -18,7 +18,6 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/convert"
 	wal "github.com/edgehub-io/edgehub/cache/log"
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/patch"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/view"
@@ -67,7 +66,7 @@ func object(tb testing.TB, e wire.Encoding, apiVersion, kind string, o runtime.O
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return view.Object{Type: wire.TypeMeta{APIVersion: apiVersion, Kind: kind}, Repr: negotiation.Representation{Encoding: e}, Bare: bare}
+	return view.Object{Type: wire.TypeMeta{APIVersion: apiVersion, Kind: kind}, Repr: wire.Representation{Encoding: e}, Bare: bare}
 }
 
 func node(tb testing.TB, e wire.Encoding, uid, version string) view.Object {
@@ -224,7 +223,7 @@ func TestWhatIsNotReported(t *testing.T) {
 	if len(o.reports) != 0 {
 		t.Error("something was kept")
 	}
-	if _, err := o.write(nodeQuery, "status", statusPatch(`{}`), view.Object{Repr: negotiation.Representation{Encoding: wire.JSON}, Bare: []byte(`{`)}); err == nil {
+	if _, err := o.write(nodeQuery, "status", statusPatch(`{}`), view.Object{Repr: wire.Representation{Encoding: wire.JSON}, Bare: []byte(`{`)}); err == nil {
 		t.Error("a cached object that cannot be read was updated")
 	}
 }

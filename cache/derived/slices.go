@@ -8,7 +8,6 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"github.com/edgehub-io/edgehub/cache/localendpoints"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
@@ -194,9 +193,9 @@ func (o *Objects) compute(b basis, k copyKey, copied view.Object) *Update {
 func (o *Objects) apply(b basis, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, bool) {
 	switch {
 	case !isAPIServer(query.MemberName(slice.Namespace, slice.Name)):
-		return localendpoints.Apply(slice, o.Node, b.pods)
+		return followPods(slice, o.Node, b.pods)
 	case b.away:
-		return localendpoints.LeadToHub(slice, o.APIServer)
+		return leadToHub(slice, o.APIServer)
 	}
 	return slice, false
 }

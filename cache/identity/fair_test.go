@@ -12,7 +12,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 
-	"github.com/edgehub-io/edgehub/cache/fairqueue"
+	"github.com/edgehub-io/edgehub/cache/quota"
 )
 
 const (
@@ -126,7 +126,7 @@ func TestIfTooManyTokensWaitTheFloodIsRejected(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		if _, err := tokens.Identify(from(t.Context(), "A"), tokens.bearer("late")); !errors.Is(err, fairqueue.ErrFull) {
+		if _, err := tokens.Identify(from(t.Context(), "A"), tokens.bearer("late")); !errors.Is(err, quota.ErrFull) {
 			t.Errorf("one more of the flood: %v", err)
 		}
 		if n := tokens.reviews.Waiting(); n != maxWaiting {

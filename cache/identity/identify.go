@@ -180,7 +180,7 @@ func (t *Tokens) run(ctx context.Context, c *call, token *Token, path []string) 
 }
 
 // awaitTurn waits in the queue until the review begins. Unless it fails, the caller must call
-// reviews.Release. Its error is fairqueue.ErrFull, or the reason why the wait ended.
+// reviews.Release. Its error is quota.ErrFull, or the reason why the wait ended.
 func (t *Tokens) awaitTurn(ctx context.Context, c *call, path []string) error {
 	defer context.AfterFunc(ctx, func() { c.leave(errStopping) })()
 	waiting, cancel := context.WithTimeoutCause(c.waiting, waitTimeout, errWaited)

@@ -135,11 +135,13 @@ func memory(t *testing.T) *wal.Table {
 // noViews is a State of a log that has only tables of its own.
 type noViews struct{}
 
-func (noViews) Tables() []string      { return nil }
-func (noViews) Rows(string) []wal.Row { return nil }
-func (noViews) Apply(wal.Change)      {}
-func (noViews) Lost(error)            {}
-func (noViews) IsEmpty() bool         { return true }
+func (noViews) Tables() []string       { return nil }
+func (noViews) Rows(string) []wal.Row  { return nil }
+func (noViews) Apply(wal.Change)       {}
+func (noViews) Lost(error)             {}
+func (noViews) GivenUp(string)         {}
+func (noViews) Damaged(wal.Sum, error) {}
+func (noViews) IsEmpty() bool          { return true }
 
 func newLog(t *testing.T, dir string) *wal.Log {
 	t.Helper()

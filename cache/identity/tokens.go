@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cache/fairqueue"
 	wal "github.com/edgehub-io/edgehub/cache/log"
+	"github.com/edgehub-io/edgehub/cache/quota"
 )
 
 // Options of Tokens. All but Peer, Grace and Refused are required.
@@ -64,7 +64,7 @@ var (
 // Tokens are the bearer tokens whose users are known.
 type Tokens struct {
 	opts    Options
-	reviews *fairqueue.Queue
+	reviews *quota.Queue
 
 	mu     sync.Mutex
 	salt   []byte
@@ -97,7 +97,7 @@ func New(o Options) *Tokens {
 		o.Peer = func(context.Context) string { return "" }
 	}
 	return &Tokens{
-		opts: o, reviews: fairqueue.New(maxReviews, maxWaiting),
+		opts: o, reviews: quota.NewQueue(maxReviews, maxWaiting),
 		tokens: map[hash]*record{}, byUser: map[string]int{}, calls: map[hash]*call{}, failed: map[hash]time.Time{},
 	}
 }

@@ -83,7 +83,7 @@ func (l *Log) end(start time.Time, err error) error {
 	l.current = nil
 	l.mu.Unlock()
 	for _, table := range lost {
-		l.opts.GivenUp(table)
+		l.state.GivenUp(table)
 	}
 	l.opts.Committed(time.Since(start), err)
 	if err != nil {

@@ -223,8 +223,7 @@ func TestABodyThatIsGivenAgainMendsDamage(t *testing.T) {
 			file := readFile(t, dir)
 			file[bytes.Index(file, []byte(body))+500] ^= 1
 			writeFile(t, dir, file)
-			var found []log.Sum
-			o = open(t, dir, log.Options{Damaged: func(sum log.Sum, _ error) { found = append(found, sum) }})
+			o = open(t, dir, log.Options{})
 			sum := log.SumOf([]byte(body))
 			if o.log.Holds(sum) {
 				t.Error("it is not known that the body is whole")
@@ -237,8 +236,8 @@ func TestABodyThatIsGivenAgainMendsDamage(t *testing.T) {
 			o.change(t, put("pods", "a", "1", body))
 			o.flush(t)
 			o.mustBeWhole(t, o.state())
-			if len(found) != 1 || found[0] != sum || !o.log.Holds(sum) {
-				t.Errorf("%d were found damaged", len(found))
+			if len(o.found) != 1 || o.found[0] != sum || !o.log.Holds(sum) {
+				t.Errorf("%d were found damaged", len(o.found))
 			}
 			want := o.state()
 			o.close(t)
@@ -265,13 +264,12 @@ func TestANewFileLeavesOutWhatIsDamaged(t *testing.T) {
 			file := readFile(t, dir)
 			file[bytes.Index(file, []byte(body))+500] ^= 1
 			writeFile(t, dir, file)
-			var found []log.Sum
-			o = open(t, dir, log.Options{Damaged: func(sum log.Sum, _ error) { found = append(found, sum) }})
+			o = open(t, dir, log.Options{})
 			if err := o.log.Rewrite(); err != nil {
 				t.Fatal(err)
 			}
-			if len(found) != 1 || found[0] != log.SumOf([]byte(body)) {
-				t.Errorf("%d were found damaged", len(found))
+			if len(o.found) != 1 || o.found[0] != log.SumOf([]byte(body)) {
+				t.Errorf("%d were found damaged", len(o.found))
 			}
 			if o.damaged(t) != 1 || bytes.Contains(readFile(t, dir), []byte(body[600:])) {
 				t.Error("the new file has it")

@@ -322,7 +322,7 @@ func TestWhileACommitRunsMoreIsPutAndRead(t *testing.T) {
 		o.log.SlowSync(time.Hour)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
-		go func() { done <- o.log.Run(ctx) }()
+		go func() { done <- o.log.Run(ctx, o.attempted) }()
 		o.change(t, put("pods", "a", "1", "one"))
 		time.Sleep(time.Second)
 		began := time.Now()

@@ -74,7 +74,7 @@
 //
 // # Encryption
 //
-// With a key, bodies, records and parts are encrypted with AES-256-GCM, with extended nonces (see package seal). Each is bound to
+// With a key, bodies, records and parts are encrypted with AES-256-GCM, with extended nonces (xaes.go). Each is bound to
 // its place: a body to its sum; a record or part to the ID of its file, the number of the commit, and its number among
 // the parts; frames, by a checksum, to their place in the file, too. Not encrypted are the numbers and sizes of these. A file
 // of another key, or of none, is an [ErrKey], and is not changed.

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"syscall"
-
-	"github.com/edgehub-io/edgehub/cache/log/seal"
 )
 
 // Errors of Open.
@@ -35,7 +33,7 @@ var ErrNoBody = errors.New("the body is neither given nor held")
 var (
 	// ErrCorrupt is returned for a body that is damaged on disk, or that is not in the file although a
 	// row needs it. Put it again with its bytes.
-	ErrCorrupt = seal.ErrCorrupt
+	ErrCorrupt = errors.New("damaged on disk")
 	// ErrCut is returned by a Reader that was open for more than an hour after the file was replaced.
 	ErrCut = errors.New("the answer was read too slowly: its file was replaced an hour ago")
 )

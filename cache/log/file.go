@@ -8,8 +8,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/edgehub-io/edgehub/cache/log/seal"
 )
 
 // place is where a sealed body is in a file.
@@ -82,7 +80,7 @@ func (f *file) take() *os.File {
 }
 
 // writeSlot writes the slot of a checkpoint over that of the one before the last.
-func (f *file) writeSlot(s slot, c seal.Codec) error {
+func (f *file) writeSlot(s slot, c codec) error {
 	n := 0
 	if f.slots[0].number > f.slots[1].number {
 		n = 1
@@ -130,7 +128,7 @@ const sector = 4 << 10
 type writer struct {
 	to    *os.File
 	id    fileID
-	codec seal.Codec
+	codec codec
 	at    int64 // where the next byte will be
 	buf   []byte
 	err   error

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-
-	"github.com/edgehub-io/edgehub/cache/log/seal"
 )
 
 // frameKind is the kind of a frame: a header of its own, and a sealed record. Its first bytes are frameMark.
@@ -155,6 +153,6 @@ func (s *scanner) hasHole(batch, at int64, size int) (bool, error) {
 }
 
 // open returns the payload of a frame's record.
-func (f frame) open(c seal.Codec, id fileID, record []byte) ([]byte, error) {
+func (f frame) open(c codec, id fileID, record []byte) ([]byte, error) {
 	return c.Open(f.where(id), record)
 }

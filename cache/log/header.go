@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"time"
-
-	"github.com/edgehub-io/edgehub/cache/log/seal"
 )
 
 // formatVersion is the version of the file's format. 1 and 2 were files of bbolt, 4 was a log with an index.
@@ -47,7 +45,7 @@ type slot struct {
 
 // append appends the slot with its identity: magic, version, whether the file is encrypted, its ID, when it was
 // created, the checkpoint, a sealed record that shows whether a key is the right one, and a checksum.
-func (s slot) append(b []byte, of identity, c seal.Codec) []byte {
+func (s slot) append(b []byte, of identity, c codec) []byte {
 	start := len(b)
 	b = append(b, magic...)
 	b = append(b, formatVersion, 0)
@@ -67,7 +65,7 @@ func whereKey(id fileID) []byte { return append([]byte{'k'}, id[:]...) }
 
 // parseSlot returns what append has appended. Its error is ErrKey, or ErrCorrupt, with ErrFormat if a hub of another
 // version has written the file.
-func parseSlot(b []byte, c seal.Codec) (of identity, s slot, err error) {
+func parseSlot(b []byte, c codec) (of identity, s slot, err error) {
 	switch {
 	case len(b) <= len(magic) || !bytes.HasPrefix(b, []byte(magic)):
 		return of, s, corrupt(errHeader)
@@ -95,5 +93,3 @@ func parseSlot(b []byte, c seal.Codec) (of identity, s slot, err error) {
 }
 
 var errHeader = errors.New("its header")
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli) //nolint:gochecknoglobals // a constant

@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"github.com/edgehub-io/edgehub/cache/log/seal"
 )
 
 // Options of a Log. The zero value is usable.
@@ -37,16 +35,6 @@ type Options struct {
 	// that was opened late is written from memory.
 	Keep []string
 
-	// GivenUp is called for a table of the owner whose changes did not fit into MaxPending: they are
-	// lost, the table becomes empty on disk, and further changes of it are ignored until one with Clear. It is
-	// called by Put and by Run, must not block, and may be called under a lock of the owner's.
-	GivenUp func(table string)
-	// Damaged is called once for each body that is found damaged or missing: when it is read, given again, or copied to a
-	// new file. It must not block, and may be called under a lock of the owner's.
-	Damaged func(Sum, error)
-	// Opened is called after each attempt to open the file, with its error; replayed reports whether the state was
-	// read from the file, and not written from memory. It may read and put, but not wait for a commit.
-	Opened func(replayed bool, err error)
 	// Committed is called after each commit, also one that failed and is tried again.
 	Committed func(time.Duration, error)
 }
@@ -56,15 +44,6 @@ func (o Options) withDefaults() Options {
 	o.LockTimeout = cmp.Or(o.LockTimeout, 5*time.Second)
 	o.Interval = cmp.Or(o.Interval, time.Second)
 	o.MaxPending = cmp.Or(o.MaxPending, 64<<20)
-	if o.GivenUp == nil {
-		o.GivenUp = func(string) {}
-	}
-	if o.Damaged == nil {
-		o.Damaged = func(Sum, error) {}
-	}
-	if o.Opened == nil {
-		o.Opened = func(bool, error) {}
-	}
 	if o.Committed == nil {
 		o.Committed = func(time.Duration, error) {}
 	}
@@ -75,7 +54,7 @@ func (o Options) withDefaults() Options {
 type Log struct {
 	dir   folder
 	opts  Options
-	codec seal.Codec
+	codec codec
 	log   *slog.Logger
 
 	// Each of these channels holds one element, which is enough: who receives it looks at everything.
@@ -111,9 +90,9 @@ type Log struct {
 }
 
 // New returns a log in a folder, which is not opened: until Open, and as long as that fails, everything
-// waits in memory, and can be read from there. The error is one of Options.
+// waits in memory, and can be read from there. Changes are put after Open only. The error is one of Options.
 func New(dir string, opts Options) (*Log, error) {
-	codec, err := seal.New(opts.Key)
+	codec, err := newCodec(opts.Key)
 	if err != nil {
 		return nil, fmt.Errorf("open cache: %w", err)
 	}
@@ -157,7 +136,6 @@ func (l *Log) openLocked(replay bool) error {
 		err = fmt.Errorf("open cache %s: %w", l.dir, diskError(err))
 		l.setTrouble(fmt.Errorf("%w: %w", ErrNotOpen, err))
 	}
-	l.opts.Opened(replay && err == nil, err)
 	return err
 }
 

@@ -25,7 +25,10 @@ type owner struct {
 	lost   []error
 	full   bool // it is not empty, as far as the log knows
 	given  []string
-	walked func(table string) // called after Rows; may be nil
+	found  []log.Sum // that are damaged
+	// attempts to open the file late, and whether they succeeded
+	attempts []bool
+	walked   func(table string) // called after Rows; may be nil
 }
 
 type row struct {
@@ -82,6 +85,12 @@ func (o *owner) applyLocked(c *log.Change) {
 }
 
 func (o *owner) Lost(cause error) { o.lost = append(o.lost, cause) }
+
+func (o *owner) GivenUp(table string) { o.given = append(o.given, table) }
+
+func (o *owner) Damaged(sum log.Sum, _ error) { o.found = append(o.found, sum) }
+
+func (o *owner) attempted(_ bool, err error) { o.attempts = append(o.attempts, err == nil) }
 
 func (o *owner) IsEmpty() bool {
 	o.mu.Lock()
@@ -144,9 +153,6 @@ func open(t testing.TB, dir string, opts log.Options) *owner {
 func tryOpen(t testing.TB, dir string, opts log.Options) (*owner, error) {
 	t.Helper()
 	o := &owner{tables: map[string]map[string]row{}}
-	if opts.GivenUp == nil {
-		opts.GivenUp = func(table string) { o.given = append(o.given, table) }
-	}
 	l, err := log.New(dir, opts)
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +182,7 @@ func (o *owner) run(t testing.TB) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- o.log.Run(ctx) }()
+	go func() { done <- o.log.Run(ctx, o.attempted) }()
 	return func() {
 		t.Helper()
 		if cancel(); true {

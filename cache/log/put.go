@@ -16,7 +16,7 @@ func (l *Log) PutLater(changes ...Change) error { return l.put(l.waits, changes)
 func (l *Log) put(signal chan struct{}, changes []Change) error {
 	lost, err := l.enqueue(changes)
 	for _, table := range lost {
-		l.opts.GivenUp(table)
+		l.state.GivenUp(table)
 	}
 	wake(signal)
 	return err

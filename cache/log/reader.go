@@ -181,7 +181,7 @@ func (l *Log) damaged(f *file, sum Sum, at place, err error) {
 	isNew = isNew && f == l.file
 	l.mu.Unlock()
 	if isNew {
-		l.opts.Damaged(sum, err)
+		l.state.Damaged(sum, err)
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"iter"
-
-	"github.com/edgehub-io/edgehub/cache/log/seal"
 )
 
 // commitRecord is the record of a commit: the bodies between its two copies, in their order, and the changes. It is
@@ -34,7 +32,7 @@ func (r *commitRecord) encode() []byte {
 
 // decodeCommit decodes a record. Values are parts of the payload.
 func decodeCommit(payload []byte) (*commitRecord, error) {
-	f := seal.Fields{Rest: payload}
+	f := fields{Rest: payload}
 	r := &commitRecord{}
 	for range f.Count() {
 		body := sizedSum{sum: readSum(&f), size: uint32(f.Uint())}
@@ -63,15 +61,15 @@ func (c *Change) append(b []byte) []byte {
 	if c.own {
 		flags |= flagOwn
 	}
-	b = seal.AppendBytes(append(b, flags), c.Table)
+	b = appendBytes(append(b, flags), c.Table)
 	b = binary.AppendUvarint(b, uint64(len(c.Delete)))
 	for _, key := range c.Delete {
-		b = seal.AppendBytes(b, key)
+		b = appendBytes(b, key)
 	}
 	b = binary.AppendUvarint(b, uint64(len(c.Put)))
 	for i := range c.Put {
 		r := &c.Put[i]
-		b = seal.AppendBytes(seal.AppendBytes(b, r.Key), r.Value)
+		b = appendBytes(appendBytes(b, r.Key), r.Value)
 		b = binary.AppendUvarint(b, uint64(len(r.Bodies)))
 		for j := range r.Bodies {
 			b = append(b, r.Bodies[j].Sum[:]...)
@@ -80,7 +78,7 @@ func (c *Change) append(b []byte) []byte {
 	return b
 }
 
-func readChange(f *seal.Fields) Change {
+func readChange(f *fields) Change {
 	flags := f.Byte()
 	c := Change{Table: string(f.Bytes()), Clear: flags&flagClear != 0, own: flags&flagOwn != 0}
 	for range f.Count() {
@@ -98,7 +96,7 @@ func readChange(f *seal.Fields) Change {
 	return c
 }
 
-func readSum(f *seal.Fields) (sum Sum) {
+func readSum(f *fields) (sum Sum) {
 	copy(sum[:], f.Take(len(sum)))
 	return sum
 }
@@ -142,7 +140,7 @@ func appendPlaced(b []byte, bodies []placed) []byte {
 
 // readPart calls rows, or body, for what is in a part.
 func readPart(payload []byte, rows func(*Change), body func(placed), garbage func()) error {
-	f := seal.Fields{Rest: payload}
+	f := fields{Rest: payload}
 	for f.Err == nil && len(f.Rest) > 0 {
 		switch f.Byte() {
 		case partRows:

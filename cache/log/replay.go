@@ -6,8 +6,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-
-	"github.com/edgehub-io/edgehub/cache/log/seal"
 )
 
 // loader reads a file.
@@ -232,7 +230,7 @@ func (r *loader) bodies(h *heldCommit, begins, at int64) error {
 		if err != nil {
 			return err
 		}
-		if at >= headerSize && len(sealed) == int(b.size) && seal.CheckSum(whereBody(b.sum), sealed) == nil {
+		if at >= headerSize && len(sealed) == int(b.size) && checkSum(whereBody(b.sum), sealed) == nil {
 			h.bodies = append(h.bodies, placed{b.sum, place{at: at, size: b.size}})
 		} else if hole, err := r.scan.hasHole(begins, at, int(b.size)); err != nil {
 			return err

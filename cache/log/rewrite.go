@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"time"
-
-	"github.com/edgehub-io/edgehub/cache/log/seal"
 )
 
 // Rewrite replaces the file by one that has only what is needed, as Run does from time to time, and erases the old one and
@@ -96,7 +94,7 @@ func (w *rewriter) copy(order []Sum) error {
 		if err := w.from.read(record, p.at); err != nil {
 			return err
 		}
-		if err := seal.CheckSum(whereBody(sum), record); err != nil {
+		if err := checkSum(whereBody(sum), record); err != nil {
 			w.reported[sum] = true
 			w.log.damaged(w.from, sum, p, err)
 			continue
@@ -171,7 +169,7 @@ func (w *rewriter) report(c *checkpoint, given []*Body) {
 	}
 	for _, sum := range c.order {
 		if _, ok := w.file.index[sum]; !ok && !w.reported[sum] {
-			w.log.opts.Damaged(sum, errMissing)
+			w.log.state.Damaged(sum, errMissing)
 		}
 	}
 }

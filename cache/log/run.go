@@ -30,9 +30,10 @@ const (
 // the log. The error is that of the last commit, or of closing; others are logged, and what failed is tried again.
 //
 // If the file is not open, Run tries to open it. Then memory is the truth, and written to a new file, unless
-// State.IsEmpty.
-func (l *Log) Run(ctx context.Context) error {
-	if !l.openLate(ctx) {
+// State.IsEmpty. After each attempt it calls attempted with the error; replayed reports whether the state was read from the
+// file, and not written from memory. attempted may read and put, but not wait for a commit.
+func (l *Log) Run(ctx context.Context, attempted func(replayed bool, err error)) error {
+	if !l.openLate(ctx, attempted) {
 		return l.Trouble()
 	}
 	g, ctx := errgroup.WithContext(ctx)
@@ -45,9 +46,9 @@ func (l *Log) Run(ctx context.Context) error {
 }
 
 // openLate tries to open the file until it is open. It returns false when ctx has ended.
-func (l *Log) openLate(ctx context.Context) bool {
+func (l *Log) openLate(ctx context.Context, attempted func(replayed bool, err error)) bool {
 	for wait := firstReopen; ; wait = min(2*wait, lastReopen) {
-		if l.reopen() == nil {
+		if l.reopen(attempted) == nil {
 			return true
 		}
 		l.log.Error("cache cannot be opened; what is read is kept in memory only, and it is tried again", "folder", l.dir, "in", wait, "err", l.Trouble())
@@ -57,7 +58,7 @@ func (l *Log) openLate(ctx context.Context) bool {
 	}
 }
 
-func (l *Log) reopen() error {
+func (l *Log) reopen(attempted func(replayed bool, err error)) error {
 	l.write.Lock()
 	defer l.write.Unlock()
 	if l.file != nil {
@@ -65,6 +66,7 @@ func (l *Log) reopen() error {
 	}
 	replay := l.state.IsEmpty()
 	err := l.openLocked(replay)
+	attempted(replay && err == nil, err)
 	switch {
 	case err != nil:
 		return err

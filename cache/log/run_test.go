@@ -156,10 +156,7 @@ func TestAFolderThatAppearsLate(t *testing.T) {
 				if err := errors.Join(os.Rename(dir, away), os.WriteFile(dir, nil, 0o600)); err != nil {
 					t.Fatal(err)
 				}
-				var attempts []bool
-				opts := keep
-				opts.Opened = func(replayed bool, err error) { attempts = append(attempts, err == nil) }
-				o, err := tryOpen(t, dir, opts)
+				o, err := tryOpen(t, dir, keep)
 				if err == nil || !errors.Is(o.log.Trouble(), log.ErrNotOpen) {
 					t.Fatalf("got error %v, and trouble %v", err, o.log.Trouble())
 				}
@@ -171,8 +168,8 @@ func TestAFolderThatAppearsLate(t *testing.T) {
 				o.log.Table("events").Put("2", []byte("an event of now"))
 				time.Sleep(10 * time.Second)
 				synctest.Wait()
-				if len(attempts) < 3 || slices.Contains(attempts, true) {
-					t.Errorf("attempts: %v", attempts)
+				if len(o.attempts) < 3 || slices.Contains(o.attempts, true) {
+					t.Errorf("attempts: %v", o.attempts)
 				}
 				o.mustBeWhole(t, o.state()) // from memory
 				if err := os.Remove(dir); err != nil {

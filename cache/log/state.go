@@ -30,6 +30,14 @@ type State interface {
 	// IsEmpty reports whether memory has nothing to answer with. A file that is opened late is then read,
 	// and otherwise written from memory.
 	IsEmpty() bool
+
+	// GivenUp is called for a table whose changes did not fit into Options.MaxPending: they are lost, the table becomes empty on
+	// disk, and further changes of it are ignored until one with Clear. It is called by Put and by Run, must not block, and may
+	// be called under a lock of the owner's.
+	GivenUp(table string)
+	// Damaged is called once for each body that is found damaged or missing: when it is read, given again, or copied to a
+	// new file. It must not block, and may be called under a lock of the owner's.
+	Damaged(Sum, error)
 }
 
 // Sum is the SHA-256 of a body.

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/quota"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -23,7 +22,7 @@ type Key struct {
 	Namespace string `json:"namespace,omitempty"`
 	Labels    string `json:"labels,omitempty"`
 	Fields    string `json:"fields,omitempty"`
-	Metadata  string `json:"metadata,omitempty"` // see negotiation.Representation
+	Metadata  string `json:"metadata,omitempty"` // see wire.Representation
 	// Encoding is that of objects whose types the hub does not know: it cannot be converted.
 	Encoding string `json:"encoding,omitempty"`
 }
@@ -56,13 +55,13 @@ func (k *Key) IsValid() bool {
 	if encoding == "" {
 		encoding = wire.JSON.String()
 	}
-	form := negotiation.Representation{Metadata: k.Metadata}
+	form := wire.Representation{Metadata: k.Metadata}
 	for _, e := range []wire.Encoding{wire.JSON, wire.Protobuf} {
 		if e.String() == encoding {
 			form.Encoding = e
 		}
 	}
-	_, err := negotiation.ParseRepresentation(form.String())
+	_, err := wire.ParseRepresentation(form.String())
 	return err == nil
 }
 

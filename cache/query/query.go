@@ -16,8 +16,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/versions"
+	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // Query is the part of a request that matters for the cache.
@@ -185,7 +185,7 @@ func (q *Query) AnyVersion() bool {
 }
 
 // Key returns the key of the view that answers the query in a representation.
-func (q *Query) Key(r negotiation.Representation) Key {
+func (q *Query) Key(r wire.Representation) Key {
 	k := Key{
 		User: q.User, Group: q.Resource.Group, Version: q.Resource.Version, Resource: q.Resource.Resource,
 		Namespace: q.Namespace, Labels: q.Labels, Fields: q.Fields, Metadata: r.Metadata,

@@ -1,8 +1,8 @@
-// Package quota selects what to evict when a limit that all users share is exceeded: of cached
-// views, discovery, issued tokens, spooled Events, and lists that are read page by page. All
-// of them have the same policy. [Turns] selects what is asked for again, a tenant after the other.
+// Package quota shares among tenants what the hub has little of. [Excess] selects what to evict when a limit that all users share
+// is exceeded: of cached views, discovery, issued tokens, spooled Events, and lists that are read page by page. [Turns] select
+// what is asked for again, and a [Queue] whose work is next, a tenant after the other.
 //
-// # Policy
+// # What is evicted
 //
 // Each of these has one bound, in number and in bytes, and users have no fixed limits below
 // it: one user may use all that the others leave. When the bound is exceeded, items of the

@@ -26,11 +26,13 @@ import (
 // noViews is a State of a log that has only tables of its own.
 type noViews struct{}
 
-func (noViews) Tables() []string      { return nil }
-func (noViews) Rows(string) []wal.Row { return nil }
-func (noViews) Apply(wal.Change)      {}
-func (noViews) Lost(error)            {}
-func (noViews) IsEmpty() bool         { return true }
+func (noViews) Tables() []string       { return nil }
+func (noViews) Rows(string) []wal.Row  { return nil }
+func (noViews) Apply(wal.Change)       {}
+func (noViews) Lost(error)             {}
+func (noViews) GivenUp(string)         {}
+func (noViews) Damaged(wal.Sum, error) {}
+func (noViews) IsEmpty() bool          { return true }
 
 // process is one in which the file is opened late, after a func, and closed at its end. It returns how many rows are left.
 func process(t *testing.T, dir string, before, after func(a *repeat.Answers)) (rows int) {

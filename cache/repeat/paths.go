@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/quota"
 	"github.com/edgehub-io/edgehub/cache/view"
+	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 const (
@@ -104,11 +104,11 @@ func (p *paths) answer(r *Request) (*Response, error) {
 	group, key := p.keys(r)
 	byType := map[string][]string{}
 	for _, key := range p.variants(group) {
-		name := negotiation.MediaType(p.entries[key].Header["Content-Type"])
+		name := wire.MediaType(p.entries[key].Header["Content-Type"])
 		byType[name] = append(byType[name], key)
 	}
 	candidates := []string{key}
-	for _, name := range negotiation.MediaTypes(accept) {
+	for _, name := range wire.MediaTypes(accept) {
 		candidates = append(candidates, byType[name]...)
 	}
 	for _, key := range candidates {

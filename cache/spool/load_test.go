@@ -17,11 +17,13 @@ import (
 // noViews is a State of a log that has only tables of its own. It says what IsEmpty returns.
 type noViews bool
 
-func (noViews) Tables() []string      { return nil }
-func (noViews) Rows(string) []wal.Row { return nil }
-func (noViews) Apply(wal.Change)      {}
-func (noViews) Lost(error)            {}
-func (v noViews) IsEmpty() bool       { return bool(v) }
+func (noViews) Tables() []string       { return nil }
+func (noViews) Rows(string) []wal.Row  { return nil }
+func (noViews) Apply(wal.Change)       {}
+func (noViews) Lost(error)             {}
+func (noViews) GivenUp(string)         {}
+func (noViews) Damaged(wal.Sum, error) {}
+func (v noViews) IsEmpty() bool        { return bool(v) }
 
 func opened(t *testing.T, dir string) *wal.Log {
 	t.Helper()
@@ -47,15 +49,7 @@ func openLate(t *testing.T, dir string, replay bool, before func(*wal.Log), mean
 	other := opened(t, dir)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	log, err := wal.New(dir, wal.Options{Keep: []string{spool.Table}, LockTimeout: 1, Opened: func(replayed bool, err error) {
-		if err == nil {
-			if replayed != replay {
-				t.Errorf("it was read: %v", replayed)
-			}
-			meanwhile()
-			cancel()
-		}
-	}})
+	log, err := wal.New(dir, wal.Options{Keep: []string{spool.Table}, LockTimeout: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +58,16 @@ func openLate(t *testing.T, dir string, replay bool, before func(*wal.Log), mean
 	}
 	before(log)
 	closed(t, other)
-	if err := log.Run(ctx); err != nil {
+	err = log.Run(ctx, func(replayed bool, err error) {
+		if err == nil {
+			if replayed != replay {
+				t.Errorf("it was read: %v", replayed)
+			}
+			meanwhile()
+			cancel()
+		}
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 }

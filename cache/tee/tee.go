@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"net/http"
 
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -36,7 +35,7 @@ type sink interface {
 
 // NewDecoder returns a decoder of a list in the representation r. take gets its items and, at
 // the end, its metadata.
-func NewDecoder(r negotiation.Representation, res *http.Response, take ItemHandler) *Decoder {
+func NewDecoder(r wire.Representation, res *http.Response, take ItemHandler) *Decoder {
 	split, err := wire.NewSplitter(r.Encoding, 0, take.Item)
 	if err != nil {
 		return &Decoder{Failed: err}
@@ -123,7 +122,7 @@ func (l *ListMeta) List(m wire.ListMeta) error {
 type listSink struct {
 	*wire.Splitter
 	take ItemHandler
-	repr negotiation.Representation
+	repr wire.Representation
 }
 
 func (l *listSink) Close() error {

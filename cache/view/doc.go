@@ -34,7 +34,7 @@
 //
 // A view is lost while it has no such state, or a part of it is damaged. Only a client's list brings it back:
 // [Views.Ask] decides whether the client's watch gets 410, so that it lists. Package view owns all this; package watch opens and
-// ends streams accordingly, and package restore reports a store that was restored ([Views.Restored]).
+// ends streams accordingly, and reports a store that was restored ([Views.Restored]).
 //
 // A view is empty at first. It is dropped when it is evicted, and when no client has read it for
 // long (see Views.Sweep and Views.DropUnread). Then the floor rises to its version. Code that updates or reads a view acquires it, and

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	wal "github.com/edgehub-io/edgehub/cache/log"
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -56,7 +55,7 @@ type Read struct {
 	Version         string
 	UID             types.UID
 	Type            wire.TypeMeta
-	Repr            negotiation.Representation
+	Repr            wire.Representation
 	Bare            []byte
 
 	Own bool // it was read or written by itself
@@ -205,7 +204,7 @@ func (r *resource) dropLostLocked(e *entry, given [][]byte) {
 	})
 	if len(e.copies) == 0 {
 		e.Own = false
-		e.Doubt = OrFirst(versions.Higher(versions.Preceding(version), e.Doubt))
+		e.Doubt = orFirst(versions.Higher(versions.Preceding(version), e.Doubt))
 		e.Seen = versions.Higher(version, e.Seen)
 	}
 }
@@ -274,18 +273,18 @@ func (r *resource) goneLocked(name, version string, uid types.UID, had bool) {
 		if uid != "" && one.SeenUID == uid { // the object that was seen last is gone
 			version, one.Seen, one.SeenUID = versions.Higher(version, one.Seen), "", ""
 		}
-		one.Gone, one.UID, one.Had = OrFirst(versions.Higher(version, one.Gone)), uid, one.Had || had
+		one.Gone, one.UID, one.Had = orFirst(versions.Higher(version, one.Gone)), uid, one.Had || had
 		return true
 	})
-	if e := r.entries[name]; e != nil && len(e.copies) > 0 && e.copies[0].isGone(&state{Gone: OrFirst(version), UID: uid}) {
+	if e := r.entries[name]; e != nil && len(e.copies) > 0 && e.copies[0].isGone(&state{Gone: orFirst(version), UID: uid}) {
 		without := *e
 		without.copies, without.Own = nil, false
 		r.setLocked(name, &without)
 	}
 }
 
-// OrFirst returns a valid version as it is, or else "1": an empty version would mean nothing.
-func OrFirst(version string) string {
+// orFirst returns a valid version as it is, or else "1": an empty version would mean nothing.
+func orFirst(version string) string {
 	if versions.Valid(version) {
 		return version
 	}
@@ -310,7 +309,7 @@ func (s *Views) Doubt(of query.UserResource, name, version string) {
 
 func (r *resource) doubtLocked(name, version string) {
 	r.learnLocked(name, func(one *state) bool {
-		one.Doubt = OrFirst(versions.Higher(version, one.Doubt))
+		one.Doubt = orFirst(versions.Higher(version, one.Doubt))
 		return true
 	})
 }

@@ -55,7 +55,7 @@ func (v *View) measure() usage {
 	if !v.onDisk {
 		return usage{}
 	}
-	return usage{1, v.bytes + Cost + int64(len(v.table))}
+	return usage{1, v.bytes + viewCost + int64(len(v.table))}
 }
 
 func (r *resource) measure() usage {
@@ -64,7 +64,7 @@ func (r *resource) measure() usage {
 	if r.copied == 0 {
 		return usage{}
 	}
-	return usage{1, r.bytes + Cost}
+	return usage{1, r.bytes + viewCost}
 }
 
 // evict drops the view.

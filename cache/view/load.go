@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	wal "github.com/edgehub-io/edgehub/cache/log"
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -47,7 +46,7 @@ func newLoaded() *loaded {
 
 // ResourceOf returns the resource of whose objects a table of the log is, or false if it is of none.
 func ResourceOf(table string) (schema.GroupResource, bool) {
-	if key, ok := KeyOf(table); ok {
+	if key, ok := keyOfTable(table); ok {
 		return key.GVR().GroupResource(), true
 	}
 	key, ok := resourceKeyOf(table)
@@ -113,7 +112,7 @@ func (s *Views) Apply(c wal.Change) {
 		delete(s.loading.views, c.Table)
 		return
 	}
-	if key, ok := KeyOf(c.Table); ok && l == nil {
+	if key, ok := keyOfTable(c.Table); ok && l == nil {
 		s.loading.meet(keyOf(key.UserResource()))
 	}
 	if l == nil || c.Clear {
@@ -195,7 +194,7 @@ func readEntry(r *wal.Row) (*entry, error) {
 	}
 	e := &entry{state: s.state}
 	for i, one := range s.Copies {
-		repr, err := negotiation.ParseRepresentation(one.Form)
+		repr, err := wire.ParseRepresentation(one.Form)
 		if err != nil {
 			return nil, err
 		}
@@ -216,7 +215,7 @@ func (s *Views) Lost(cause error) {
 	clear(s.loading.unknown)
 	for table, v := range s.loading.views {
 		v.err = cause
-		key, _ := KeyOf(table)
+		key, _ := keyOfTable(table)
 		s.loading.unknown[keyOf(key.UserResource())] = 0
 	}
 	for _, o := range s.loading.objects {
@@ -253,7 +252,7 @@ func (s *Views) Opened() {
 		}
 	}
 	for table, one := range l.views {
-		key, ok := KeyOf(table)
+		key, ok := keyOfTable(table)
 		if !ok || !key.IsValid() {
 			s.Log.Warn("a part of the cache cannot be read; it is dropped, and read again from the cloud", "view", table)
 			_ = s.Disk.Put(wal.Change{Table: table, Clear: true}) // it needs no bodies

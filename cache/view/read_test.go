@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
@@ -28,7 +27,7 @@ func readPods(s *Views) *resource {
 func readPod(s *Views, name, version string) {
 	s.Keep(pods(query.NodeUser), &Read{
 		Namespace: "ns", Name: name, Version: version, Type: wire.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		Repr: negotiation.Representation{Encoding: wire.Protobuf}, Bare: []byte("pod " + name), Own: true,
+		Repr: wire.Representation{Encoding: wire.Protobuf}, Bare: []byte("pod " + name), Own: true,
 	})
 }
 

@@ -287,7 +287,7 @@ func (r *resource) raiseLocked(version string) {
 func (s *Views) DoubtAll(of query.UserResource, namespace, version string) {
 	if r := s.note(of); r != nil {
 		defer r.unlock()
-		r.doubtAllLocked(namespace, OrFirst(version))
+		r.doubtAllLocked(namespace, orFirst(version))
 		for name, e := range r.entries { // what has ended an earlier doubt does not end this one
 			if of, _ := query.SplitMember(name); e.Proven != "" && (namespace == "" || of == namespace) {
 				one := *e

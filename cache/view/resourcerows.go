@@ -40,7 +40,7 @@ type savedEntry struct {
 type savedCopy struct {
 	APIVersion string `json:"apiVersion,omitempty"`
 	Kind       string `json:"kind"`
-	Form       string `json:"form"` // see negotiation.Representation
+	Form       string `json:"form"` // see wire.Representation
 	Size       int    `json:"size"`
 }
 

@@ -91,7 +91,7 @@ func (b Began) Shown() string { return versions.Higher(b.version, b.shown) }
 // Restored makes the cache follow an etcd that was restored from a backup, and is at a version now. v is a view of it that
 // shows this: a consistent answer is older than a state that clients had received when it was requested. That is a list
 // which Commit compares with the view, under the view's lock, because watches update the view at the same time
-// (TestEventsOfTwoHistoriesAreNotMixed); or the question for the apiservers' version in package restore.
+// (TestEventsOfTwoHistoriesAreNotMixed); or the question for the apiservers' version in package watch.
 // Everything else may come from an apiserver that lags behind the others. An object that was read by GET and is older than
 // its copy replaces this copy and nothing else: see Views.Keep.
 //

@@ -22,8 +22,8 @@ const tablePrefix = "view "
 // tableOf returns the name of a view's table.
 func tableOf(key *query.Key) string { return tablePrefix + string(key.Bytes()) }
 
-// KeyOf returns the key of the view that a table of the log is of, or false if it is of none.
-func KeyOf(table string) (key query.Key, ok bool) {
+// keyOfTable returns the key of the view that a table of the log is of, or false if it is of none.
+func keyOfTable(table string) (key query.Key, ok bool) {
 	text, ok := strings.CutPrefix(table, tablePrefix)
 	return key, ok && json.Unmarshal([]byte(text), &key) == nil && tableOf(&key) == table
 }

@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	wal "github.com/edgehub-io/edgehub/cache/log"
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -20,7 +19,7 @@ type Copy struct {
 
 	Name string
 	Type wire.TypeMeta // empty if it is not known
-	Repr negotiation.Representation
+	Repr wire.Representation
 
 	of   *resource
 	view *View // nil if it is one of an entry
@@ -34,7 +33,7 @@ func (c Copy) Whole() bool { return c.Repr.Metadata == "" }
 // Object is an object with its type and representation.
 type Object struct {
 	Type wire.TypeMeta
-	Repr negotiation.Representation
+	Repr wire.Representation
 	Bare []byte
 }
 

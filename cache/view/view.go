@@ -8,9 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	wal "github.com/edgehub-io/edgehub/cache/log"
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -229,8 +227,8 @@ func (v *View) IsDamaged() bool {
 func (v *View) isDamagedLocked() bool { return v.of.views.damaged.anyOf(maps.Values(v.index)) }
 
 // Repr returns the form of the view's objects in an encoding.
-func (v *View) Repr(e wire.Encoding) negotiation.Representation {
-	return negotiation.Representation{Encoding: e, Metadata: v.Key.Metadata}
+func (v *View) Repr(e wire.Encoding) wire.Representation {
+	return wire.Representation{Encoding: e, Metadata: v.Key.Metadata}
 }
 
 // Member returns the entry of one member.
@@ -242,15 +240,6 @@ func (v *View) Member(name string) (Entry, bool) {
 	}
 	e, ok := v.index[name]
 	return e, ok
-}
-
-// ProvesAbsent reports whether the view proves that an object, last seen at a version, no
-// longer exists.
-func (v *View) ProvesAbsent(namespace, name, seen string) bool {
-	v.of.lock()
-	defer v.of.unlock()
-	absent, usable := v.absentAt(namespace, query.MemberName(namespace, name))
-	return usable && absent != "" && versions.Compare(absent, seen) >= 0
 }
 
 // absentAt returns the version at which the view shows that there is no such object, or "".

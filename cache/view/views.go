@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	wal "github.com/edgehub-io/edgehub/cache/log"
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // Views are all views of the cache. It is safe for concurrent use.
@@ -71,8 +71,8 @@ func New(o Options) *Views {
 	return s
 }
 
-// Cost is roughly what a view takes on disk without its members, in bytes.
-const Cost = 1 << 10
+// viewCost is roughly what a view takes on disk without its members, in bytes.
+const viewCost = 1 << 10
 
 // Find returns the view for a key, or nil.
 func (s *Views) Find(key query.Key) *View {
@@ -256,7 +256,7 @@ func (s *Views) Deny(query *query.Key) {
 
 // Forms returns the views of a query in all forms.
 func (s *Views) Forms(q *query.Query) (all []*View) {
-	key := q.Key(negotiation.Representation{})
+	key := q.Key(wire.Representation{})
 	for _, v := range s.Of(q.UserResource()) {
 		if v.Key.Whatever() == key {
 			all = append(all, v)

@@ -5,7 +5,7 @@
 // them: relay.go and event.go. When upstream is lost, the stream waits, and its client gets
 // a bookmark every minute. After the return of the cloud it resumes, at a random time within the
 // jitter, at most eight streams at once: resume.go. The first one asks for the apiservers' version before: if their store
-// was restored from a backup, they would hold a watch above that version open without events. If
+// was restored from a backup, they would hold a watch above that version open without events: checks.go. If
 // an apiserver has forgotten the client's version, the client gets 410 and lists; if it has forgotten that of the view, the
 // view is lost. A watch that is opened while the
 // cloud is away starts waiting, or, if it requests initial events, replaying: offline.go.

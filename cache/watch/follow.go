@@ -7,7 +7,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/edgehub-io/edgehub/cache/restore"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -91,12 +90,12 @@ func (s *stream) isAhead(ctx context.Context) (bool, error) {
 	if !s.suspect {
 		return false, nil
 	}
-	ahead, err := s.watches.IsAhead(ctx, s.seen, s.at, s.req)
+	ahead, err := s.watches.checks.isAhead(ctx, s.seen, s.at, s.req)
 	if err == nil {
 		return ahead, nil
 	}
 	s.unchecked++
-	if restore.IsFinal(err) || s.unchecked >= maxUnchecked && ctx.Err() == nil { // the user may be allowed to watch but not to list
+	if isFinal(err) || s.unchecked >= maxUnchecked && ctx.Err() == nil { // the user may be allowed to watch but not to list
 		return false, nil
 	}
 	return false, err

@@ -9,8 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/edgehub-io/edgehub/cache/answer"
 	"github.com/edgehub-io/edgehub/cache/derived"
-	"github.com/edgehub-io/edgehub/cache/offline"
 	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
@@ -25,9 +25,9 @@ const settleEvery = time.Second
 type held struct {
 	*derived.Held
 
-	source *offline.Source // of a watch that was opened offline; nil otherwise
-	stop   func()          // while relaying, if something was shown: stops what will set due
-	due    *atomic.Bool    // set when it is time to revert what was shown
+	source *answer.Source // of a watch that was opened offline; nil otherwise
+	stop   func()         // while relaying, if something was shown: stops what will set due
+	due    *atomic.Bool   // set when it is time to revert what was shown
 }
 
 func (h *held) stopSettling() {
@@ -47,11 +47,11 @@ func (h *held) forget(name string) {
 // derivedSource returns the source of the stream's objects, or nil. A view that is older than
 // the client's version is not used (after a kill of the hub, for example): the client may
 // have newer objects. One that is only older than what other clients have seen is.
-func (s *stream) derivedSource() *offline.Source {
+func (s *stream) derivedSource() *answer.Source {
 	if !derived.Shows(s.view) {
 		return nil
 	}
-	for _, src := range []*offline.Source{{View: s.view, Repr: s.repr}, s.held.source} {
+	for _, src := range []*answer.Source{{View: s.view, Repr: s.repr}, s.held.source} {
 		if src != nil && !src.View.Denied() && src.View.Position() != "" && versions.Compare(src.View.Position(), s.at) >= 0 {
 			return src
 		}
@@ -93,7 +93,7 @@ func (s *stream) revertHeld() bool {
 
 // send writes events for derived objects, and returns false if there are none. A bookmark follows, because
 // clients resume from the version of the last event, and the objects have old versions.
-func (s *stream) send(src *offline.Source, events iter.Seq2[derived.Event, error]) bool {
+func (s *stream) send(src *answer.Source, events iter.Seq2[derived.Event, error]) bool {
 	before := len(s.out)
 	for e, err := range events {
 		if err != nil {
@@ -109,7 +109,7 @@ func (s *stream) send(src *offline.Source, events iter.Seq2[derived.Event, error
 	return true
 }
 
-func (s *stream) sendDerived(src *offline.Source, e derived.Event) {
+func (s *stream) sendDerived(src *answer.Source, e derived.Event) {
 	bare, err := src.Object(e.Update, e.Cached)
 	if err != nil {
 		s.watches.Log.Error("a derived object cannot be shown to a watch", "watch", s.query.String(), "err", err)

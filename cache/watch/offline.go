@@ -5,17 +5,17 @@ import (
 
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/edgehub-io/edgehub/cache/offline"
+	"github.com/edgehub-io/edgehub/cache/answer"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // Answer answers a watch while the cloud is away, with a stream that is held open.
-func (w *Watches) Answer(r *offline.Request) (*http.Response, error) {
+func (w *Watches) Answer(r *answer.Request) (*http.Response, error) {
 	src, snap, err := r.Read()
 	if err != nil {
-		return offline.ErrorResponse(r.HTTP, err)
+		return answer.ErrorResponse(r.HTTP, err)
 	}
 	s := w.newStream(r.HTTP, r.Query, src.Repr, w.Views.Began(r.Query.Key(src.Repr)))
 	s.endBuilder()
@@ -25,18 +25,18 @@ func (w *Watches) Answer(r *offline.Request) (*http.Response, error) {
 	src.View.Touch(w.Now())
 	if err := s.openOffline(r, src, snap); err != nil {
 		s.release()
-		return offline.ErrorResponse(r.HTTP, err)
+		return answer.ErrorResponse(r.HTTP, err)
 	}
-	return offline.Response(r.HTTP, http.StatusOK, src.Repr.WatchContentType(), -1, s), nil
+	return answer.Response(r.HTTP, http.StatusOK, src.Repr.WatchContentType(), -1, s), nil
 }
 
 // openOffline starts the stream with initial events, or at the version of a snapshot, which it closes.
-func (s *stream) openOffline(r *offline.Request, src *offline.Source, snap *view.Snapshot) (err error) {
+func (s *stream) openOffline(r *answer.Request, src *answer.Source, snap *view.Snapshot) (err error) {
 	q := r.Query
 	s.held.source = src
 	switch {
 	case s.initial && versions.Valid(q.Version) && versions.Compare(q.Version, snap.Version) > 0:
-		err = offline.TooLargeVersion(q.Version, snap.Version)
+		err = answer.TooLargeVersion(q.Version, snap.Version)
 	case s.initial && s.item.Kind == "" && len(snap.Members) > 0:
 		err = view.ErrNeverRead
 	case s.initial:
@@ -62,7 +62,7 @@ func (s *stream) openOffline(r *offline.Request, src *offline.Source, snap *view
 
 // replay sends initial events from the cache.
 type replay struct {
-	offline.Pieces
+	answer.Pieces
 
 	end bool // with the bookmark that ends them
 }
@@ -71,7 +71,7 @@ type replay struct {
 func (s *stream) replayInitial() {
 	r := s.replay
 	if len(r.Snapshot.Members) > 0 {
-		_, s.err = r.Next(func(w *offline.Workspace, object []byte) error {
+		_, s.err = r.Next(func(w *answer.Workspace, object []byte) error {
 			w.Out = wire.AppendEvent(w.Out, s.repr.Encoding, watch.Added, s.item, object)
 			return nil
 		})

@@ -58,7 +58,7 @@ func (s *stream) broken(err error) {
 
 // loseTo has the stream wait, and resume. suspect means that the apiservers' store may be another then.
 func (s *stream) loseTo(suspect bool) {
-	s.seen, s.suspect, s.unchecked = s.watches.See(s.view), suspect, 0
+	s.seen, s.suspect, s.unchecked = s.watches.checks.see(s.view), suspect, 0
 }
 
 // over reports whether the watch has reached its timeout.

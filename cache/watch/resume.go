@@ -13,7 +13,6 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/derived"
 	"github.com/edgehub-io/edgehub/cache/identity"
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/pause"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/wire"
@@ -158,7 +157,7 @@ func (s *stream) reopened(res *http.Response, from string) {
 		s.err = io.EOF
 	case changed != nil:
 		s.watches.logUnkept(changed) // retried
-	case code == http.StatusOK && negotiation.Answered(s.query.Accept, res.Header.Get("Content-Type")) == s.repr:
+	case code == http.StatusOK && wire.Answered(s.query.Accept, res.Header.Get("Content-Type")) == s.repr:
 		s.resumed = true
 		if err := s.attach(res, from); err != nil {
 			res.Body.Close()

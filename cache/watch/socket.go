@@ -12,7 +12,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/versions"
@@ -37,7 +36,7 @@ type socket struct {
 // representation. If the events cannot be read, the view is unknown from the first one on.
 func (w *Watches) KeepSocket(res *http.Response, req *http.Request, q *query.Query, began map[query.Key]view.Began) {
 	s := &socket{watches: w, query: q}
-	if repr := negotiation.Preferred(q.Accept); repr.Encoding == wire.JSON {
+	if repr := wire.Preferred(q.Accept); repr.Encoding == wire.JSON {
 		s.stream = w.newStream(withoutUpgrade(req), q, repr, began[q.Key(repr)])
 		s.stream.accepted(s.stream.at)
 		context.AfterFunc(req.Context(), s.end)
@@ -48,7 +47,7 @@ func (w *Watches) KeepSocket(res *http.Response, req *http.Request, q *query.Que
 // ListFirst returns the error with which a watch over WebSocket is answered whose client has to list before; nil if it
 // need not. Its bytes are relayed, so it cannot begin below the version of its client, nor end with an event of the hub's.
 func (w *Watches) ListFirst(q *query.Query) error {
-	repr := negotiation.Preferred(q.Accept)
+	repr := wire.Preferred(q.Accept)
 	if repr.Encoding != wire.JSON || !versions.Valid(q.Version) || q.InitialEvents {
 		return nil
 	}

@@ -9,9 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/restore"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/view"
@@ -41,7 +39,7 @@ const (
 type stream struct {
 	watches *Watches
 	query   *query.Query
-	repr    negotiation.Representation
+	repr    wire.Representation
 	view    *view.View // acquired
 	feed    *view.Feed // of the view
 	req     *http.Request
@@ -87,17 +85,17 @@ type output struct {
 
 // loss is the last loss of a stream's upstream, and the attempts to resume after it.
 type loss struct {
-	seen       restore.Seen  // by then
+	seen       seen          // by then
 	suspect    bool          // the apiservers' store may be another after the return
 	unchecked  int           // failures to ask for their version since then
-	outage     int           // number of the last; see restore.Outages
+	outage     int           // number of the last; see Outages
 	notBefore  time.Time     // earliest time to resume after the last outage
 	retry      wait.Backoff  // of attempts
 	retryAfter time.Duration // the pause before the next attempt; 0 before the first
 }
 
 // newStream returns the body of a watch in a representation. began is view.View.Began when the watch was opened.
-func (w *Watches) newStream(req *http.Request, q *query.Query, repr negotiation.Representation, began view.Began) *stream {
+func (w *Watches) newStream(req *http.Request, q *query.Query, repr wire.Representation, began view.Began) *stream {
 	now := w.Now()
 	s := &stream{
 		watches: w, query: q, repr: repr, req: req,

@@ -2,17 +2,17 @@ package watch
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/edgehub-io/edgehub/cache/negotiation"
-	"github.com/edgehub-io/edgehub/cache/offline"
+	"github.com/edgehub-io/edgehub/cache/answer"
 	"github.com/edgehub-io/edgehub/cache/query"
-	"github.com/edgehub-io/edgehub/cache/restore"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/view"
+	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // maxResumes is how many watches resume at once.
@@ -21,6 +21,7 @@ const maxResumes = 8
 // Watches are the watches of all clients. It is safe for concurrent use.
 type Watches struct {
 	Options
+	checks  *checks
 	resumes *semaphore.Weighted
 }
 
@@ -36,22 +37,36 @@ type Upstream interface {
 
 // Options are options of watches. All are required.
 type Options struct {
-	*restore.Checks // watches use its options, too
-	Up              Upstream
-	IsUp            func() bool // whether the node can reach an apiserver
-	Answers         *offline.Answers
-	Jitter          time.Duration // over which watches resume after an outage
-	Expired         func()        // called for each watch whose client has to list again
+	Up      Upstream
+	IsUp    func() bool // whether the node can reach an apiserver
+	Views   *view.Views
+	Answers *answer.Answerer
+	Outages *Outages
+	Jitter  time.Duration // over which watches resume after an outage
+	Now     func() time.Time
+	Log     *slog.Logger
+	// Background runs a function in a new goroutine, with a context that ends when the hub
+	// stops. It returns false if the hub is stopping already.
+	Background func(func(context.Context)) bool
+	// SameUser returns nil if the credentials of a request that the hub has sent again still
+	// belong to this user. Its error is identity.ErrReassigned, or another one while that is
+	// unknown.
+	SameUser func(user string, again *http.Request) error
+	Expired  func() // called for each watch whose client has to list again
 }
 
 // New returns an empty Watches.
 func New(o Options) *Watches {
-	return &Watches{Options: o, resumes: semaphore.NewWeighted(maxResumes)}
+	return &Watches{Options: o, checks: newChecks(&o), resumes: semaphore.NewWeighted(maxResumes)}
 }
+
+// Verify is called when an apiserver has returned a state older than the view. It asks in the background whether another
+// one has a newer state, with a request of a client that may list the view.
+func (w *Watches) Verify(v *view.View, template *http.Request) { w.checks.verify(v, template) }
 
 // Keep replaces the body of a watch by one that stays open during outages. began is view.View.Began when the watch was
 // opened.
-func (w *Watches) Keep(res *http.Response, req *http.Request, q *query.Query, repr negotiation.Representation, began view.Began) {
+func (w *Watches) Keep(res *http.Response, req *http.Request, q *query.Query, repr wire.Representation, began view.Began) {
 	s := w.newStream(req, q, repr, began)
 	if err := s.attach(res, s.at); err != nil {
 		w.logUnkept(err)

@@ -1,7 +1,9 @@
 // Package wire reads and writes the bytes that Kubernetes clients and apiservers exchange,
 // without decoding objects: it splits lists into items and writes lists from items, cuts watch
 // streams into frames, and reads only the metadata of objects. It handles built-in types and
-// custom resources alike, in protobuf and JSON.
+// custom resources alike, in protobuf and JSON. It also finds the [Representation] that a client
+// accepts, and that of an answer, by the rules of an apiserver: Accept, Content-Type, and their
+// parameter "as" for metadata or a Table.
 //
 // # Forms of an object
 //
@@ -25,12 +27,6 @@
 // A protobuf object cannot be checked without its type: only its top level and its ObjectMeta
 // are. JSON is checked throughout, except for UTF-8: like clients, this package replaces
 // invalid UTF-8 in what it reads.
-//
-// # Parts
-//
-// Package jsonscan finds values in JSON and knows nothing of Kubernetes. Lists, frames and
-// objects share this package because each reads the metadata of objects, in both encodings.
-// Package negotiation selects the representation for a client.
 //
 // # Memory and concurrency
 //

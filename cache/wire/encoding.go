@@ -4,8 +4,6 @@ import (
 	"errors"
 
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/edgehub-io/edgehub/cache/wire/jsonscan"
 )
 
 // Encoding is how objects are written. The zero value stands for any encoding that this
@@ -45,14 +43,14 @@ func (e Encoding) MediaType() string {
 // Errors to branch on. A returned error wraps one of them and describes what was found where.
 var (
 	// ErrTruncated is returned when the input ends within a value.
-	ErrTruncated = jsonscan.ErrTruncated
+	ErrTruncated = errors.New("cut short")
 
 	// ErrMalformed is returned when bytes are invalid in their encoding, or two readers could
 	// understand them differently.
-	ErrMalformed = jsonscan.ErrMalformed
+	ErrMalformed = errors.New("malformed")
 
 	// ErrTooLarge is returned when an item, a frame or the nesting exceeds its limit.
-	ErrTooLarge = jsonscan.ErrTooLarge
+	ErrTooLarge = errors.New("too large")
 
 	// ErrNotList is returned when a body is valid, but not a list that could be written again
 	// from its items.

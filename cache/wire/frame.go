@@ -5,8 +5,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-
-	"github.com/edgehub-io/edgehub/cache/wire/jsonscan"
 )
 
 // Frame is the next piece of a watch stream. Its slices are valid until the next call of Next.
@@ -99,7 +97,7 @@ func protoStatusCode(object []byte) (code int, err error) {
 }
 
 func jsonStatusCode(object []byte) (code int, err error) {
-	s := jsonscan.New(object)
+	s := newScanner(object)
 	defer s.Release()
 	for key := range s.Members() {
 		if string(key) != "code" {

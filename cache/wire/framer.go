@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-
-	"github.com/edgehub-io/edgehub/cache/wire/jsonscan"
 )
 
 // frameHeader is the size of the big-endian length before each protobuf frame
@@ -71,16 +69,16 @@ func (c *protoFramer) read(frame []byte, out *Frame) error {
 // as they have come.
 type jsonFramer struct {
 	max     int
-	scanned int           // bytes of the frame that span has seen
-	span    jsonscan.Span // of the object
-	begun   bool          // the object, after blanks
-	passing bool          // the object is too large, and passes in pieces
-	lost    bool          // no frame can be found any more
+	scanned int  // bytes of the frame that span has seen
+	span    span // of the object
+	begun   bool // the object, after blanks
+	passing bool // the object is too large, and passes in pieces
+	lost    bool // no frame can be found any more
 }
 
 func (c *jsonFramer) find(b []byte) frameBounds {
 	if !c.lost && !c.begun {
-		c.scanned = jsonscan.SkipSpace(b, c.scanned)
+		c.scanned = skipSpace(b, c.scanned)
 		if c.scanned == len(b) {
 			c.scanned = 0
 			return frameBounds{n: len(b)} // only blanks
@@ -102,18 +100,18 @@ func (c *jsonFramer) find(b []byte) frameBounds {
 	}
 	c.scanned = 0
 	if ended {
-		if err := c.span.CheckDepth(); err != nil && out.whole {
+		if err := c.span.checkDepth(); err != nil && out.whole {
 			out.whole, out.err = false, fmt.Errorf("read watch event: %w", err)
 		}
-		out.n = jsonscan.SkipSpace(b, out.n)
-		c.begun, c.passing, c.span = false, false, jsonscan.Span{}
+		out.n = skipSpace(b, out.n)
+		c.begun, c.passing, c.span = false, false, span{}
 	}
 	return out
 }
 
 // read reads {"type":…,"object":…}.
 func (c *jsonFramer) read(frame []byte, out *Frame) error {
-	s := jsonscan.New(frame)
+	s := newScanner(frame)
 	defer s.Release()
 	var seen uint8
 	var eventType, object []byte

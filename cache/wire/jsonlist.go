@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-
-	"github.com/edgehub-io/edgehub/cache/wire/jsonscan"
 )
 
 // jsonList splits a list in JSON into its items and its envelope, which is the list without items:
@@ -19,10 +17,10 @@ type jsonList struct {
 	position position
 	envelope []byte
 
-	held   []byte        // an incomplete item
-	span   jsonscan.Span // of held
-	latest int           // size of the last item
-	item   Meta          // of the item that is being emitted
+	held   []byte // an incomplete item
+	span   span   // of held
+	latest int    // size of the last item
+	item   Meta   // of the item that is being emitted
 }
 
 // position is where in the list the next byte is.
@@ -57,7 +55,7 @@ func (l *jsonList) next(p []byte) (n int, err error) {
 	case len(l.held) > 0:
 		return l.complete(p)
 	}
-	if n = jsonscan.SkipSpace(p, 0); n > 0 {
+	if n = skipSpace(p, 0); n > 0 {
 		return n, nil
 	}
 	switch {
@@ -65,7 +63,7 @@ func (l *jsonList) next(p []byte) (n int, err error) {
 		l.position = inTail
 		return 0, nil
 	case l.position == afterItem && p[0] != ',':
-		return 0, jsonscan.Unexpected(p)
+		return 0, unexpected(p)
 	case l.position == afterItem:
 		l.position = beforeItem
 		return 1, nil
@@ -79,7 +77,7 @@ func (l *jsonList) next(p []byte) (n int, err error) {
 			return n, err
 		}
 	}
-	l.span = jsonscan.Span{}
+	l.span = span{}
 	return l.complete(p)
 }
 
@@ -100,7 +98,7 @@ func (l *jsonList) head(p []byte) (n int, err error) {
 		return 0, err
 	}
 	var list jsonListMembers
-	s := jsonscan.New(l.envelope)
+	s := newScanner(l.envelope)
 	defer s.Release()
 	for key := range s.Members() {
 		if string(key) == "items" && s.Kind() == '[' {
@@ -135,7 +133,7 @@ func (l *jsonList) complete(p []byte) (n int, err error) {
 	case taken == 0 && errors.Is(err, ErrTruncated): // span has seen another end
 		return 0, fmt.Errorf("brackets that do not match: %w", ErrMalformed)
 	case err == nil && taken != len(l.held):
-		return 0, jsonscan.Unexpected(l.held[taken:])
+		return 0, unexpected(l.held[taken:])
 	}
 	l.held = l.held[:0]
 	return n, err
@@ -144,7 +142,7 @@ func (l *jsonList) complete(p []byte) (n int, err error) {
 // take takes the item that b begins with and returns its length. If the item is incomplete, take
 // changes nothing and returns 0 and ErrTruncated.
 func (l *jsonList) take(b []byte) (n int, err error) {
-	s := jsonscan.New(b)
+	s := newScanner(b)
 	defer s.Release()
 	l.item = Meta{}
 	readObject(s, &l.item)
@@ -152,7 +150,7 @@ func (l *jsonList) take(b []byte) (n int, err error) {
 		return 0, s.Err
 	}
 	item := b[:s.Pos()]
-	if err := jsonscan.CheckDepth(item); err != nil {
+	if err := checkDepth(item); err != nil {
 		return 0, err
 	}
 	if len(item) > l.max {
@@ -165,7 +163,7 @@ func (l *jsonList) take(b []byte) (n int, err error) {
 
 func (l *jsonList) close() (ListMeta, error) {
 	var list jsonListMembers
-	s := jsonscan.New(l.envelope)
+	s := newScanner(l.envelope)
 	defer s.Release()
 	for key := range s.Members() {
 		list.read(s, key)
@@ -194,7 +192,7 @@ const (
 )
 
 // read reads the next member. It refuses unknown members: they could not be written again.
-func (l *jsonListMembers) read(s *jsonscan.Scanner, key []byte) {
+func (l *jsonListMembers) read(s *scanner, key []byte) {
 	switch string(key) {
 	case "apiVersion":
 		s.Once(&l.seen, keyAPIVersion)
@@ -219,7 +217,7 @@ func (l *jsonListMembers) read(s *jsonscan.Scanner, key []byte) {
 
 // readListMeta reads a metav1.ListMeta. It refuses unknown members: they could not be written
 // again.
-func readListMeta(s *jsonscan.Scanner, meta *ListMeta) {
+func readListMeta(s *scanner, meta *ListMeta) {
 	var seen uint8
 	for key := range s.Members() {
 		switch string(key) {
@@ -242,7 +240,7 @@ func readListMeta(s *jsonscan.Scanner, meta *ListMeta) {
 }
 
 // readCount reads an integer, or null.
-func readCount(s *jsonscan.Scanner) *int64 {
+func readCount(s *scanner) *int64 {
 	value := s.Value()
 	if s.Err != nil || string(value) == "null" {
 		return nil

@@ -3,17 +3,15 @@ package wire
 import (
 	"fmt"
 	"iter"
-
-	"github.com/edgehub-io/edgehub/cache/wire/jsonscan"
 )
 
 func inspectJSON(object []byte) (meta Meta, err error) {
-	s := jsonscan.New(object)
+	s := newScanner(object)
 	defer s.Release()
 	readObject(s, &meta)
 	s.End()
 	if s.Err == nil {
-		s.Err = jsonscan.CheckDepth(object)
+		s.Err = checkDepth(object)
 	}
 	if s.Err != nil {
 		return Meta{}, fmt.Errorf("inspect object: %w", s.Err)
@@ -22,7 +20,7 @@ func inspectJSON(object []byte) (meta Meta, err error) {
 }
 
 // readObject checks an object and reads its metadata, in one pass.
-func readObject(s *jsonscan.Scanner, meta *Meta) {
+func readObject(s *scanner, meta *Meta) {
 	meta.encoding = JSON
 	var seen uint8
 	for key := range s.Members() {
@@ -42,7 +40,7 @@ func readObject(s *jsonscan.Scanner, meta *Meta) {
 	}
 }
 
-func readObjectMeta(s *jsonscan.Scanner, meta *Meta) {
+func readObjectMeta(s *scanner, meta *Meta) {
 	if s.Kind() == 'n' { // decoders leave it empty
 		s.Value()
 		return
@@ -80,7 +78,7 @@ func jsonMapEntries(object []byte) iter.Seq2[[]byte, []byte] {
 		if len(object) == 0 || object[0] != '{' {
 			return
 		}
-		s := jsonscan.New(object)
+		s := newScanner(object)
 		defer s.Release()
 		for key := range s.Members() {
 			if value := s.Text(); s.Err != nil || !yield(key, value) {

@@ -52,16 +52,6 @@ const maxListMeta = 64 << 10
 // to this size (rest.createRESTWatchDecoder). etcd takes objects of up to 1.5 MiB.
 const DefaultMaxSize = 16 << 20
 
-const (
-	kindMetadata     = "PartialObjectMetadata"
-	kindMetadataList = "PartialObjectMetadataList"
-	listSuffix       = "List"
-
-	// oldMetadata is the version of PartialObjectMetadataList that has the items in field 1
-	// and the metadata in field 2, unlike every other list in protobuf.
-	oldMetadata = metav1.GroupName + "/v1beta1"
-)
-
 // Splitter splits the body of a LIST into items while it passes. Write gets the body, in pieces
 // of any size; Close returns the list's metadata. A Splitter holds an item only if that comes in
 // more than one piece.

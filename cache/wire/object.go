@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-
-	"github.com/edgehub-io/edgehub/cache/wire/jsonscan"
 )
 
 // AppendBare appends object, self-describing or bare, to dst in its bare form, in which it is
@@ -60,7 +58,7 @@ func bareJSON(object []byte) (head string, rest []byte, err error) {
 	if len(object) < 2 || object[0] != '{' {
 		return "", nil, fmt.Errorf("store JSON object: it begins with %.10q: %w", object, ErrMalformed)
 	}
-	if jsonscan.SkipSpace(object, 1) > 1 {
+	if skipSpace(object, 1) > 1 {
 		compact := bytes.NewBuffer(make([]byte, 0, len(object)))
 		if err := json.Compact(compact, object); err != nil {
 			return "", nil, fmt.Errorf("compact JSON object: %w: %w", ErrMalformed, err)

@@ -3,6 +3,8 @@ package wire
 import (
 	"fmt"
 	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // protoList splits a list in protobuf: the prefix and the fields of runtime.Unknown. The fields
@@ -121,7 +123,7 @@ func (l *protoList) enterRaw(length uint64) error {
 	}
 	// A single object looks like a list: its field 1 is ObjectMeta. One list has its items
 	// in field 1.
-	if !strings.HasSuffix(string(l.envelope.kind), listSuffix) || string(l.envelope.apiVersion) == oldMetadata {
+	if !strings.HasSuffix(string(l.envelope.kind), listSuffix) || string(l.envelope.apiVersion) == metav1.GroupName+"/"+oldMetadata {
 		return fmt.Errorf("its type is %.40q %.40q: %w", l.envelope.apiVersion, l.envelope.kind, ErrNotList)
 	}
 	// Copies: held is overwritten.

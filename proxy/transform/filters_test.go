@@ -21,8 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/edgehub-io/edgehub/cache/derived"
 	"github.com/edgehub-io/edgehub/cache/identity"
-	"github.com/edgehub-io/edgehub/cache/localendpoints"
 	"github.com/edgehub-io/edgehub/proxy/topology"
 	"github.com/edgehub-io/edgehub/proxy/transform"
 )
@@ -62,7 +62,7 @@ func newFilters(t *testing.T, mediaType string, next func(*http.Request) *http.R
 		Transforms: append(transforms(),
 			transform.NewServiceTopology(s, []string{"kube-system/kube-proxy", "kube-system/coredns"}),
 			transform.NewDiscardService(s, proxies), transform.NewNodePortIsolation(s, proxies),
-			transform.NewClusterIP(s, proxies, hubServers, localendpoints.LeadBareToHub)),
+			transform.NewClusterIP(s, proxies, hubServers, derived.LeadBareToHub)),
 		Topology: s, Registerer: f.metrics, Logger: slog.New(slog.DiscardHandler),
 	})
 	return f

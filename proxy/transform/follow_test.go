@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/wire"
 	"github.com/edgehub-io/edgehub/proxy/topology"
 )
@@ -66,7 +65,7 @@ func (w *watched) answerLists(o runtime.Object) {
 }
 
 func (w *watched) read(body io.Reader) {
-	frames, err := wire.NewFrameReader(body, negotiation.ParseContentType(w.mediaType).Encoding, wire.FrameOptions{})
+	frames, err := wire.NewFrameReader(body, wire.ParseContentType(w.mediaType).Encoding, wire.FrameOptions{})
 	if err != nil {
 		w.t.Error(err)
 		return

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/wire"
 	"github.com/edgehub-io/edgehub/proxy/topology"
 )
@@ -99,7 +98,7 @@ func (f *followed) listWhere(ctx context.Context, selector string) ([][]byte, er
 		return nil, err
 	}
 	defer res.Body.Close()
-	if encoding := negotiation.ParseContentType(res.Header.Get("Content-Type")).Encoding; res.StatusCode != http.StatusOK || encoding != f.answer.encoding {
+	if encoding := wire.ParseContentType(res.Header.Get("Content-Type")).Encoding; res.StatusCode != http.StatusOK || encoding != f.answer.encoding {
 		return nil, fmt.Errorf("the answer is %s, %s", res.Status, res.Header.Get("Content-Type"))
 	}
 	var objects [][]byte

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"github.com/edgehub-io/edgehub/cache/negotiation"
 	"github.com/edgehub-io/edgehub/cache/wire"
 	"github.com/edgehub-io/edgehub/proxy/topology"
 )
@@ -64,7 +63,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		t.await(r.Context())
 		_, a.generation, _ = t.opts.Topology.Changes(topology.Slices, 0)
 	}
-	a.encoding = negotiation.ParseContentType(res.Header.Get("Content-Type")).Encoding
+	a.encoding = wire.ParseContentType(res.Header.Get("Content-Type")).Encoding
 	info, _ := request.RequestInfoFrom(r.Context())
 	switch {
 	case info.Verb != "watch":

@@ -27,7 +27,7 @@ var layers = map[string][]string{
 	"cmd/kubectl-edgehub":           {"cmd/internal", "controller/autonomy", "controller/daemonset", "controller/rollout", "controller/workload", "ota/api"},
 	"cmd/internal":                  {},
 	"hub": {
-		"cache", "cache/identity", "cache/localendpoints", "hub/access", "hub/binding", "hub/bundle", "hub/config", "hub/credentials", "hub/csrf", "cache/durable", "hub/eventlog", "hub/feed", "hub/heldimages", "hub/nodeca", "hub/ownnode", "hub/podroute", "hub/servertls", "hub/systemd", "hub/traffic",
+		"cache", "cache/identity", "cache/derived", "hub/access", "hub/binding", "hub/bundle", "hub/config", "hub/credentials", "hub/csrf", "cache/durable", "hub/eventlog", "hub/feed", "hub/heldimages", "hub/nodeca", "hub/ownnode", "hub/podroute", "hub/servertls", "hub/systemd", "hub/traffic",
 		"imagepull", "imagepull/apiserver", "imagepull/engine", "imagepull/engine/diskspace", "ota", "ota/coreclient", "ota/history", "ota/hold", "ota/missing", "ota/api", "ota/nodepods", "ota/page", "ota/podfiles", "ota/podreport", "ota/queue", "ota/rollback", "ota/webtoken", "proxy", "proxy/authn", "proxy/topology", "proxy/transform", "proxy/upstream",
 	},
 	"hub/access":      {"hub/config", "hub/csrf", "hub/peer", "ota/api", "proxy/authn", "proxy/limits"},
@@ -51,7 +51,7 @@ var layers = map[string][]string{
 	"hub/feed":        {"proxy/topology"}, // it reads through the hub, as any client
 	// It changes what some clients read, between proxy and cache: neither knows it. It reads bodies
 	// with the packages that the cache does, and knows nothing of what is cached.
-	"proxy/transform": {"cache/negotiation", "cache/tee", "cache/wire", "proxy/topology"},
+	"proxy/transform": {"cache/tee", "cache/wire", "proxy/topology"},
 	"proxy/topology":  {}, // it decides, and reads nothing itself
 	"proxy":           {"proxy/authn", "proxy/limits", "proxy/upstream"},
 	"proxy/authn":     {},
@@ -90,48 +90,38 @@ var layers = map[string][]string{
 	"imagepull/engine/daemon":       {}, // nor containerd's client: it looks at the process
 	"imagepull/engineapi":           {}, // what is asked of the engine, and what it answers
 
-	// The root of cache decides which of its parts handles a request. What they share comes
-	// below: queries and versions at the ground, next to the formats and the store; then the
-	// disk, what is known of single objects, and views; then what answers offline, what
-	// finds out about restored stores, and watches.
+	// The root of cache decides which of its parts handles a request. At the ground are durable, log, quota and pause, which know
+	// nothing of Kubernetes; then come formats (wire, tee, convert, patch), queries and versions, who a caller is, and views; then
+	// what answers instead of an apiserver, and watches.
 	"cache": {
-		"cache/convert", "cache/derived", "cache/identity", "cache/log", "cache/negotiation", "cache/offline",
-		"cache/pages", "cache/patch", "cache/pause",
-		"cache/query", "cache/quota", "cache/repeat", "cache/restore", "cache/spool",
-		"cache/tee", "cache/versions", "cache/view", "cache/watch", "cache/wire",
+		"cache/answer", "cache/convert", "cache/derived", "cache/identity", "cache/log", "cache/patch", "cache/pause", "cache/query", "cache/quota",
+		"cache/repeat", "cache/spool", "cache/tee", "cache/versions", "cache/view", "cache/watch", "cache/wire",
 	},
-	"cache/convert": {"cache/negotiation", "cache/wire"},
+	"cache/answer": {
+		"cache/convert", "cache/derived", "cache/log", "cache/query", "cache/quota", "cache/tee", "cache/versions", "cache/view", "cache/wire",
+	},
+	"cache/convert": {"cache/wire"},
 	// What users read instead of what is cached, while the cloud is away.
 	"cache/derived": {
-		"cache/convert", "cache/localendpoints", "cache/log", "cache/negotiation", "cache/patch", "cache/pause", "cache/query",
-		"cache/versions", "cache/view", "cache/wire",
+		"cache/convert", "cache/log", "cache/patch", "cache/pause", "cache/query", "cache/versions", "cache/view", "cache/wire",
 	},
-	"cache/fairqueue":   {},
-	"cache/identity":    {"cache/fairqueue", "cache/log", "cache/quota"},
-	"cache/log":         {"cache/log/seal", "cache/pause"}, // it knows no views
-	"cache/log/seal":    {},
-	"cache/negotiation": {"cache/wire"},
-	"cache/offline": {
-		"cache/convert", "cache/derived", "cache/fairqueue", "cache/log", "cache/negotiation", "cache/query", "cache/quota",
-		"cache/tee", "cache/versions", "cache/view", "cache/wire",
-	},
-	"cache/pages":          {"cache/query", "cache/quota", "cache/view"},
-	"cache/patch":          {"cache/convert", "cache/wire"},
-	"cache/pause":          {},
-	"cache/query":          {"cache/convert", "cache/negotiation", "cache/quota", "cache/versions", "cache/wire"},
-	"cache/quota":          {},
-	"cache/repeat":         {"cache/convert", "cache/identity", "cache/negotiation", "cache/pause", "cache/query", "cache/quota", "cache/view", "cache/wire"}, // it knows tables by an interface of its own
-	"cache/restore":        {"cache/identity", "cache/negotiation", "cache/query", "cache/tee", "cache/versions", "cache/view", "cache/wire"},
-	"cache/spool":          {"cache/convert", "cache/log", "cache/patch", "cache/pause", "cache/quota", "cache/wire"},
-	"cache/tee":            {"cache/negotiation", "cache/wire"},
-	"cache/localendpoints": {"cache/convert", "cache/wire"}, // pure functions
-	"cache/versions":       {},
+	"cache/identity": {"cache/log", "cache/quota"},
+	"cache/log":      {"cache/pause"}, // it knows no views
+	"cache/patch":    {"cache/convert", "cache/wire"},
+	"cache/pause":    {},
+	"cache/query":    {"cache/convert", "cache/quota", "cache/versions", "cache/wire"},
+	"cache/quota":    {},
+	"cache/repeat":   {"cache/convert", "cache/identity", "cache/pause", "cache/query", "cache/quota", "cache/view", "cache/wire"}, // it knows tables by an interface of its own
+	"cache/spool":    {"cache/convert", "cache/log", "cache/patch", "cache/pause", "cache/quota", "cache/wire"},
+	"cache/tee":      {"cache/wire"},
+	"cache/versions": {},
 	"cache/view": {
-		"cache/convert", "cache/identity", "cache/log", "cache/negotiation", "cache/query", "cache/quota", "cache/versions", "cache/wire",
+		"cache/convert", "cache/identity", "cache/log", "cache/query", "cache/quota", "cache/versions", "cache/wire",
 	},
-	"cache/wire": {"cache/wire/jsonscan"},
-	// JSON, and nothing of Kubernetes.
-	"cache/wire/jsonscan": {},
+	"cache/watch": {
+		"cache/answer", "cache/derived", "cache/identity", "cache/pause", "cache/query", "cache/tee", "cache/versions", "cache/view", "cache/wire",
+	},
+	"cache/wire": {},
 
 	// What cloud, node and their clients exchange: all import it, it imports none of them. See contract_test.go.
 	"ota/api": {},
@@ -187,16 +177,16 @@ var chosen = map[string]dependency{
 	"k8s.io/api":                             {},
 	"k8s.io/apimachinery":                    {},
 	"k8s.io/client-go":                       {},
-	"k8s.io/klog/v2":                         {},                                                                                                                                                                          // to send its lines through log/slog
-	"k8s.io/component-helpers/resource":      {only: []string{"controller/successor", "ota/api"}},                                                                                                                         // what a pod requests of its node
-	"k8s.io/component-helpers/scheduling":    {only: []string{"ota/api"}},                                                                                                                                                 // which nodes should run a daemon
-	"k8s.io/apiserver/pkg/endpoints/request": {only: []string{"proxy", "proxy/upstream", "proxy/upstream/liveness", "hub", "cache", "cache/identity", "cache/offline", "cache/query", "cache/repeat", "proxy/transform"}}, // how an apiserver reads a path
-	"github.com/gorilla/mux":                 {only: []string{"ota"}},                                                                                                                                                     // it redirects paths, so it never stands in front of the apiserver
+	"k8s.io/klog/v2":                         {},                                                                                                                                                                         // to send its lines through log/slog
+	"k8s.io/component-helpers/resource":      {only: []string{"controller/successor", "ota/api"}},                                                                                                                        // what a pod requests of its node
+	"k8s.io/component-helpers/scheduling":    {only: []string{"ota/api"}},                                                                                                                                                // which nodes should run a daemon
+	"k8s.io/apiserver/pkg/endpoints/request": {only: []string{"proxy", "proxy/upstream", "proxy/upstream/liveness", "hub", "cache", "cache/answer", "cache/identity", "cache/query", "cache/repeat", "proxy/transform"}}, // how an apiserver reads a path
+	"github.com/gorilla/mux":                 {only: []string{"ota"}},                                                                                                                                                    // it redirects paths, so it never stands in front of the apiserver
 	"github.com/prometheus/client_golang":    {},
 	"github.com/spf13/pflag":                 {},
-	"github.com/munnerz/goautoneg":           {only: []string{"cache/negotiation"}}, // how an apiserver reads Accept
-	"github.com/klauspost/compress/gzip":     {only: []string{"cache/tee"}},         // it decompresses with three quarters of the CPU of the standard library; most of what a LIST costs
-	"gopkg.in/evanphx/json-patch.v4":         {only: []string{"cache/patch"}},       // the one apimachinery itself patches with
+	"github.com/munnerz/goautoneg":           {only: []string{"cache/wire"}},  // how an apiserver reads Accept
+	"github.com/klauspost/compress/gzip":     {only: []string{"cache/tee"}},   // it decompresses with three quarters of the CPU of the standard library; most of what a LIST costs
+	"gopkg.in/evanphx/json-patch.v4":         {only: []string{"cache/patch"}}, // the one apimachinery itself patches with
 	"golang.org/x/sync":                      {},
 	"golang.org/x/sys":                       {only: []string{"proxy/upstream/liveness", "hub/peer", "imagepull/engine/daemon", "cmd/edgehub/install/firewall"}}, // how long the kernel waits for an acknowledgement; whose socket it is; network namespaces of pods
 	"golang.org/x/term":                      {only: []string{"cmd/internal", "cmd/edgehubctl", "cmd/edgehubctl/cri"}},                                           // whether somebody watches, and how wide the window is

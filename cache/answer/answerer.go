@@ -1,0 +1,52 @@
+package answer
+
+import (
+	"log/slog"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/edgehub-io/edgehub/cache/derived"
+	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/view"
+)
+
+// Answerer answers reads while the cloud is away. It is safe for concurrent use.
+type Answerer struct {
+	Options
+	production *production
+	unkept     *unkept
+}
+
+// Options are options of answers. All are required.
+type Options struct {
+	Views   *view.Views
+	Derived *derived.Objects
+	Now     func() time.Time
+	Log     *slog.Logger
+}
+
+// New returns answers from views.
+func New(o Options) *Answerer {
+	return &Answerer{Options: o, production: newProduction(), unkept: newUnkept()}
+}
+
+// Reserve adds n to the bytes of large pieces that wait for clients, and returns the sum.
+func (a *Answerer) Reserve(n int64) int64 { return a.production.large.Add(n) }
+
+// NotKept records that a query was answered in a form that is not cached.
+func (a *Answerer) NotKept(q *query.Query) { a.unkept.add(q) }
+
+// Request is a request that is answered offline.
+type Request struct {
+	Answers *Answerer
+	HTTP    *http.Request
+	Info    *apirequest.RequestInfo
+	Query   *query.Query // nil unless objects are read
+}
+
+func (r *Request) resource() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: r.Info.APIGroup, Version: r.Info.APIVersion, Resource: r.Info.Resource}
+}
