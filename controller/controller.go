@@ -143,9 +143,8 @@ func New(client kubernetes.Interface, o Options) (*Controller, error) {
 	return c, nil
 }
 
-// Synced reports whether Run has listed every DaemonSet and acts on them. It is
-// false before, after, and while another process has the lead. StatefulSets do not count:
-// where a ClusterRole of an earlier release forbids to list them, DaemonSets go on.
+// Synced reports whether Run has listed every DaemonSet and StatefulSet and acts on them. It is
+// false before, after, and while another process has the lead.
 func (c *Controller) Synced() bool { return c.synced.Load() }
 
 // Run works until ctx is done, and returns nil then, with no goroutine left that
@@ -193,7 +192,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		running.Go(func() { t.Run(ctx) })
 	}
 	running.Go(func() { <-ctx.Done(); queue.ShutDown() })
-	if cache.WaitFor(ctx, "", daemonSets.HasSyncedChecker()) {
+	if cache.WaitFor(ctx, "", daemonSets.HasSyncedChecker(), statefulSets.HasSyncedChecker()) {
 		c.synced.Store(true)
 		for range c.options.Workers {
 			running.Go(func() { r.work(ctx) })

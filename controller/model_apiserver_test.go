@@ -79,8 +79,6 @@ type faults struct {
 	away bool
 	// late is the delay from a change to its watch event, by resource.
 	late map[string]time.Duration
-	// forbidden is a resource that the controller may neither list nor watch.
-	forbidden string
 	// answer, if not nil, returns what is answered in place of doing something.
 	answer func(verb, resource, name string) error
 }
@@ -225,9 +223,6 @@ func (a *apiserver) RoundTrip(q *http.Request) (*http.Response, error) {
 		out any
 		err error
 	)
-	if resource == a.faults.forbidden {
-		err = apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no rule for it"))
-	}
 	if a.faults.answer != nil && !watch {
 		err = a.faults.answer(q.Method, strings.Join(append(parts[:1:1], parts[min(2, len(parts)):]...), "/"), name)
 	}

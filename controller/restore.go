@@ -9,7 +9,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -143,15 +142,10 @@ func (s *scope) kick(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.patchStatus(ctx, types.MergePatchType, patch)
-	switch {
-	case err == nil:
-		return nil
-	case apierrors.IsForbidden(err): // a ClusterRole of an earlier release
-		s.log.Warn("the controller of a workload cannot be made to try again: apply the ClusterRole of this release", s.key.kind.Lower(), s.key.String(), "err", err)
-		return nil
+	if _, err := s.patchStatus(ctx, types.MergePatchType, patch); err != nil {
+		return fmt.Errorf("have the controller of %s %s try again: %w", s.key.kind.Lower(), s.key, err)
 	}
-	return fmt.Errorf("have the controller of %s %s try again: %w", s.key.kind.Lower(), s.key, err)
+	return nil
 }
 
 // annotateNodes has the Nodes annotated that have lacked their pod of a DaemonSet for LackGrace, and returns them.

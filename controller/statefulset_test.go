@@ -350,13 +350,3 @@ func TestModelAStatefulSetLeavesItsNamesakeAlone(t *testing.T) {
 		}
 	})
 }
-
-// The ClusterRole of an earlier release does not know StatefulSets.
-func TestModelDaemonSetsGoOnWhereStatefulSetsAreForbidden(t *testing.T) {
-	simulate(t, func(t *testing.T) {
-		m := newModel(t, 3, 1, rolling)
-		m.api.with(func() { m.api.faults.forbidden = "statefulsets" })
-		m.start()
-		m.rollsOut("app:2")
-	})
-}

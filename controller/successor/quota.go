@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -48,10 +47,7 @@ func refusalWithout(ctx context.Context, client kubernetes.Interface, err error,
 	}
 	old = &pods.Items[0]
 	quotas, listErr := client.CoreV1().ResourceQuotas(old.Namespace).List(ctx, metav1.ListOptions{})
-	switch {
-	case apierrors.IsForbidden(listErr): // by deploy/admission of an earlier release
-		quotas = &corev1.ResourceQuotaList{Items: []corev1.ResourceQuota{named}}
-	case listErr != nil:
+	if listErr != nil {
 		return words(err)
 	}
 	for i := range quotas.Items {

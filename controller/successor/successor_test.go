@@ -32,11 +32,6 @@ func asked(t *testing.T, err error, spec corev1.PodSpec, old *corev1.Pod, quotas
 			t.Fatal(err)
 		}
 	}
-	if len(quotas) == 0 {
-		client.PrependReactor("list", "resourcequotas", func(k8stesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewForbidden(corev1.Resource("resourcequotas"), "", errors.New("no right"))
-		})
-	}
 	client.PrependReactor("create", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
 		if got := a.(k8stesting.CreateActionImpl).CreateOptions.DryRun; !slices.Equal(got, []string{metav1.DryRunAll}) {
 			t.Errorf("created with dryRun %v", got)
@@ -89,7 +84,7 @@ func TestVerdicts(t *testing.T) {
 		"a quota in other words":            {forbidden("exceeded quota: q"), Refused, "exceeded quota: q"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := asked(t, tt.err, corev1.PodSpec{}, old)
+			got := asked(t, tt.err, corev1.PodSpec{}, old, quotaOf("q", "pods=3,requests.cpu=1500m,limits.memory=4Gi,services=3", "pods=3,requests.cpu=1600m,limits.memory=4Gi,services=3"))
 			if got.Result != tt.want || !strings.Contains(got.Why, tt.why) || tt.why == "" && got.Why != "" || (got.Pod != nil) != (tt.err == nil) {
 				t.Errorf("got %+v, want %s %q", got, tt.want, tt.why)
 			}
