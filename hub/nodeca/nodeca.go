@@ -42,8 +42,7 @@ func Load(file string) (*CA, error) {
 
 // Open opens the CA in a file, with its key. If the file does not exist, Open creates one, which may
 // sign for more addresses, too. A CA that may not sign for all names is replaced by one that may, and
-// for the addresses of the one before; a CA of an older release, which may sign for clients or has
-// critical constraints, is rotated.
+// for the addresses of the one before.
 func Open(file string, names Names, more ...net.IP) (*CA, error) {
 	ca := &CA{file, names}
 	err := os.MkdirAll(filepath.Dir(file), 0o700)
@@ -54,9 +53,6 @@ func Open(file string, names Names, more ...net.IP) (*CA, error) {
 				return ca.replace(nil, names.with(more))
 			case !a.covers(names):
 				return ca.replace(a, names.with(more).with(a.names().Addresses))
-			case len(a.cert.ExtKeyUsage) == 0 || a.cert.PermittedDNSDomainsCritical:
-				_ = ca.replace(a, a.names()) // where it cannot be written, that of before serves on
-				return nil
 			default:
 				return nil
 			}

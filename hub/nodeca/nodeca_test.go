@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"math/big"
 	"net"
 	"os"
@@ -188,53 +187,6 @@ func TestAStolenCASignsForNoClient(t *testing.T) {
 		if err := admits(t, roots, by); err == nil {
 			t.Errorf("a client with a certificate of %s is let in", name)
 		}
-	}
-}
-
-func TestACAOfAnOlderReleaseIsReplacedAndNoPodNotices(t *testing.T) {
-	for name, template := range map[string]*x509.Certificate{
-		"before CAs were constrained to servers": {PermittedDNSDomainsCritical: true},
-		"before constraints were not critical":   {PermittedDNSDomainsCritical: true, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}},
-	} {
-		t.Run(name, func(t *testing.T) { replaceOld(t, template) })
-	}
-}
-
-func replaceOld(t *testing.T, template *x509.Certificate) {
-	template.Subject, template.IsCA, template.BasicConstraintsValid, template.KeyUsage = pkix.Name{CommonName: "edgehub CA 1"}, true, true, x509.KeyUsageCertSign
-	template.PermittedDNSDomains = names.DNS
-	template.PermittedIPRanges = []*net.IPNet{
-		{IP: names.Addresses[0].To4(), Mask: net.CIDRMask(32, 32)}, {IP: names.Addresses[1], Mask: net.CIDRMask(128, 128)},
-	}
-	old := sign(t, template, nil)
-	key, err := x509.MarshalPKCS8PrivateKey(old.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "ca.pem")
-	content := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})
-	content = append(content, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: old.Certificate[0]})...)
-	if err := os.WriteFile(file, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	before := x509.NewCertPool()
-	before.AddCert(old.Leaf)
-
-	ca := open(t, file, names)
-	cert := issue(t, open(t, file, names)) // once: the one that replaces it stays
-	for name, roots := range map[string]*x509.CertPool{"runs": before, "starts": bundle(t, ca)} {
-		if err := handshake(t, cert, roots, "kubernetes.default.svc"); err != nil {
-			t.Errorf("a pod that %s: %v", name, err)
-		}
-	}
-	if len(cert.Usual.Certificate) != 2 {
-		t.Errorf("%d certificates; want the serving one, and the new CA's by the old one", len(cert.Usual.Certificate))
-	}
-	if err := admits(t, bundle(t, ca), old); err == nil {
-		t.Error("pods that start trust the old CA for clients")
-	}
-	if first, err := tls.LoadX509KeyPair(file, file); err != nil || first.Leaf.PermittedDNSDomainsCritical {
-		t.Errorf("the new CA has critical constraints: %v", err)
 	}
 }
 

@@ -110,7 +110,7 @@ func servedHosts(c *config.Config) []netip.Addr {
 }
 
 // ensureSelfSigned makes sure that the two files contain a usable pair. It keeps the present pair
-// if that names the node and hosts, and does not expire within a month.
+// if that names the node and hosts.
 func ensureSelfSigned(certFile, keyFile, node string, hosts []netip.Addr, log *slog.Logger) error {
 	names, addresses := []string{node, "localhost"}, []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
 	for _, host := range hosts {
@@ -119,21 +119,15 @@ func ensureSelfSigned(certFile, keyFile, node string, hosts []netip.Addr, log *s
 		}
 	}
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
-	var reason string
 	switch _, unreadable := errors.AsType[*fs.PathError](err); {
 	case unreadable && !errors.Is(err, fs.ErrNotExist):
 		return err // for an administrator; damaged or mismatched files are replaced
 	case err != nil:
-	case isExpiring(pair.Leaf):
-		reason = "it has expired, or is about to: was the clock wrong when it was made?"
-	case !isFor(pair.Leaf, names, addresses):
-		reason = "it does not name this node, or an address that the hub serves"
-	default:
+	case isFor(pair.Leaf, names, addresses):
 		return nil
-	}
-	if reason != "" {
+	default:
 		log.Warn("the hub's self-signed serving certificate is replaced: whoever has pinned it has to read it again",
-			"certificate", certFile, "reason", reason, "notBefore", pair.Leaf.NotBefore, "notAfter", pair.Leaf.NotAfter)
+			"certificate", certFile, "reason", "it does not name this node, or an address that the hub serves")
 	}
 	certPEM, keyPEM, err := selfSigned(names, addresses)
 	if err != nil {
@@ -146,13 +140,6 @@ func ensureSelfSigned(certFile, keyFile, node string, hosts []netip.Addr, log *s
 		return err
 	}
 	return durable.Write(certFile, certPEM)
-}
-
-// isExpiring reports whether leaf has expired, or will within a month. Earlier builds issued
-// it for ten years from the clock at the first start, which may have shown 1970.
-func isExpiring(leaf *x509.Certificate) bool {
-	const month = 30 * 24 * time.Hour
-	return time.Now().Add(month).After(leaf.NotAfter)
 }
 
 func isFor(leaf *x509.Certificate, names []string, addresses []net.IP) bool {

@@ -1,7 +1,6 @@
 package servertls
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -14,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,33 +67,11 @@ func TestTheServingCertificateIsValidWhateverTheClockSaid(t *testing.T) {
 	})
 }
 
-// The certificate of an earlier build whose first start was in 1970 expired in 1980.
-func TestAServingCertificateFrom1970IsReplaced(t *testing.T) {
-	dir := t.TempDir()
-	cert, key := filepath.Join(dir, "serving.crt"), filepath.Join(dir, "serving.key")
-	writeOld(t, cert, key)
-	old, _ := pinned(t, cert)
-	var said bytes.Buffer
-	if err := ensureSelfSigned(cert, key, "n", []netip.Addr{netip.MustParseAddr("127.0.0.1")}, slog.New(slog.NewTextHandler(&said, nil))); err != nil {
-		t.Fatal(err)
-	}
-	leaf, roots := pinned(t, cert)
-	if leaf.Equal(old) {
-		t.Fatal("it is still there")
-	}
-	if _, err := leaf.Verify(x509.VerifyOptions{DNSName: "n", Roots: roots}); err != nil {
-		t.Error(err)
-	}
-	if !strings.Contains(said.String(), "replaced") || !strings.Contains(said.String(), cert) || !strings.Contains(said.String(), "1980") {
-		t.Errorf("the log says:\n%s", &said)
-	}
-}
-
 // The hub does not own a certificate in --tls-cert-file.
 func TestACertificateFromAFlagIsNeverReplaced(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "mine.crt"), filepath.Join(dir, "mine.key")
-	writeOld(t, cert, key)
+	writeExpired(t, cert, key)
 	before, _ := pinned(t, cert)
 	c := &config.Config{Options: config.Options{RootDir: dir, NodeName: "n", TLSCertFile: cert, TLSKeyFile: key}}
 	serving, err := NewCertificate(c, slog.New(slog.DiscardHandler))
@@ -138,7 +114,7 @@ func TestTheHubsOwnServingCertificate(t *testing.T) {
 func TestKubeletsNameIsInNoCertificateOfOthers(t *testing.T) {
 	name, dir := kubeconfig.NewHubName(), t.TempDir()
 	mine := filepath.Join(dir, "mine.crt")
-	writeOld(t, mine, filepath.Join(dir, "mine.key"))
+	writeExpired(t, mine, filepath.Join(dir, "mine.key"))
 	for which, file := range map[string]string{"self-signed": "", "from a flag": mine} {
 		t.Run(which, func(t *testing.T) {
 			c := &config.Config{Options: config.Options{RootDir: t.TempDir(), NodeName: "n", TLSCertFile: file, TLSKeyFile: strings.TrimSuffix(file, ".crt") + ".key"}}
@@ -249,8 +225,8 @@ func newSelfSigned(t *testing.T, template *x509.Certificate) *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
-// writeOld writes a pair as an earlier build did in 1970.
-func writeOld(t *testing.T, certFile, keyFile string) {
+// writeExpired writes a pair that has expired.
+func writeExpired(t *testing.T, certFile, keyFile string) {
 	t.Helper()
 	pair := newSelfSigned(t, &x509.Certificate{
 		Subject: pkix.Name{CommonName: "n"}, DNSNames: []string{"n", "localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
