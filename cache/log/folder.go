@@ -20,12 +20,7 @@ const (
 	fileLock    = "lock"
 )
 
-// setAside are files that are not read, and erased after keepDamaged: a log that was set aside, and what earlier
-// versions of the hub have used.
-var setAside = []string{fileDamaged, "cache.index", "cache.new.index", "cache.db", "cache.snapshot.db", "cache.damaged.db", "state"} //nolint:gochecknoglobals // a constant
-
-// keepDamaged is how long these are left for a person to look at, or for a hub of an earlier version, by the
-// machine's clock.
+// keepDamaged is how long a log that was set aside is left for a person to look at, by the machine's clock.
 const keepDamaged = 7 * 24 * time.Hour
 
 func (d folder) file(name string) string { return filepath.Join(string(d), name) }
@@ -126,14 +121,12 @@ func (d folder) lock(timeout time.Duration) (unlock func(), err error) {
 	}
 }
 
-// discard erases what was set aside: all of it, or what is older than keepDamaged.
-func (d folder) discard(all bool) (err error) {
-	for _, name := range setAside {
-		if info, statErr := os.Stat(d.file(name)); statErr == nil && (all || time.Since(info.ModTime()) >= keepDamaged) {
-			err = errors.Join(err, d.erase(name))
-		}
+// discard erases a log that was set aside, at once or when it is older than keepDamaged.
+func (d folder) discard(atOnce bool) error {
+	if info, err := os.Stat(d.file(fileDamaged)); err == nil && (atOnce || time.Since(info.ModTime()) >= keepDamaged) {
+		return d.erase(fileDamaged)
 	}
-	return err
+	return nil
 }
 
 // overwrite overwrites a file that has no name any more with zeros, and closes it: the file system

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// formatVersion is the version of the file's format. 1 and 2 were files of bbolt, 4 was a log with an index.
-const formatVersion = 5
+// formatVersion is the version of the file's format.
+const formatVersion = 1
 
 const (
 	magic = "edgehub\n"
