@@ -11,12 +11,13 @@ import (
 // State describes a view for operators, without its contents.
 type State struct {
 	// User is "node", or the name and UID of the user of a bearer token.
-	User            string `json:"user"`
-	Resource        string `json:"resource"` // resource.version.group
-	Namespace       string `json:"namespace,omitempty"`
-	LabelSelector   string `json:"labelSelector,omitempty"`
-	FieldSelector   string `json:"fieldSelector,omitempty"`
-	Representation  string `json:"representation"`
+	User          string `json:"user"`
+	Resource      string `json:"resource"` // resource.version.group; of single objects resource.group
+	Namespace     string `json:"namespace,omitempty"`
+	LabelSelector string `json:"labelSelector,omitempty"`
+	FieldSelector string `json:"fieldSelector,omitempty"`
+	// Representation is the encoding of objects whose types the hub does not know, or the version of PartialObjectMetadata.
+	Representation  string `json:"representation,omitempty"`
 	Single          bool   `json:"single,omitempty"` // objects that were read by GET
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 	// Complete views answer their query while the cloud is away.
