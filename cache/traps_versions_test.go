@@ -52,3 +52,49 @@ func TestVersionsThatNoObjectHas(t *testing.T) {
 		}, answers{urlPodA: "503"}},
 	})
 }
+
+// What ends a doubt, or says which object is gone, says nothing of what comes later, or of another one.
+func TestWhatIsKnownOfAnObjectAfterMoreThanOneAnswer(t *testing.T) {
+	a50 := podJSON("a", "50")
+	deleted := func(uid string) string {
+		return strings.Replace(success, "}", `,"details":{"name":"a","kind":"pods","uid":"`+uid+`"}}`, 1)
+	}
+	successor := strings.Replace(podEvent("ADDED", "a", "120"), "u-a", "u-b", 1)
+	playTraps(t, map[string]trap{
+		"read after a deletecollection, and then deleted with an answer that does not show the end": {func(w *trapRig) {
+			w.lists(urlPods, "100", a50)
+			w.does("DELETE "+urlInNS, http.StatusOK, success)
+			w.does(urlPodA, http.StatusOK, a50)
+			w.does("DELETE "+urlPodA, http.StatusAccepted, success)
+		}, answers{urlPodA: "503"}},
+		"deleted while no version was known, and then a list that lags": {func(w *trapRig) {
+			w.does(urlPodA, http.StatusNotFound, noPodA)
+			w.does("DELETE "+urlPodA, http.StatusOK, deleted("u-a"))
+			w.lists(urlPods+"?resourceVersion=0", "100", a50)
+		}, answers{urlPodA: "404|503"}},
+		"deleted, as was the one before, whose DELETED comes late": {func(w *trapRig) {
+			w.lists(urlPods, "100", a50)
+			w.does("DELETE "+urlPodA, http.StatusOK, deleted("u-b"))
+			w.watches(urlWatch+"&resourceVersion=100", podEvent("DELETED", "a", "110"), successor)
+		}, answers{urlPodA: "404|503"}},
+		"missing in a list that is refused, and then evicted": {func(w *trapRig) {
+			w.does(urlPodA, http.StatusOK, a50)
+			w.lists(urlPods, "100")
+			w.does(urlPods, http.StatusForbidden, "{}")
+			w.views.Evict(w.views.Find(podsKey("node")))
+		}, answers{urlPodA: "404|503"}},
+		"a 404 at resourceVersion=0 of what a list has that is refused, and then a list that lags": {func(w *trapRig) {
+			w.lists(urlPods, "100", a50)
+			w.does(urlPods, http.StatusForbidden, "{}")
+			w.does(urlPodA+"?resourceVersion=0", http.StatusNotFound, noPodA)
+			w.lists(urlRed+"&resourceVersion=0", "100", a50)
+		}, answers{urlPodA: "503"}},
+		"a 404 of what a list has that is refused, and then a watch that lags": {func(w *trapRig) {
+			w.lists(urlRed, "90")
+			w.lists(urlPods, "100", a50)
+			w.does(urlPods, http.StatusForbidden, "{}")
+			w.does(urlPodA, http.StatusNotFound, noPodA)
+			w.watches(urlWatchRed+"90", podEvent("ADDED", "a", "110"))
+		}, answers{urlPodA: "404|503"}},
+	})
+}

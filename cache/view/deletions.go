@@ -82,8 +82,12 @@ func (s *Views) retire(v *View) {
 	if v.Key.Proves() && v.complete && !v.stale.Load() {
 		for name := range r.copiedLocked(v.Key.OnlyMember()) {
 			namespace, _ := query.SplitMember(name)
-			if at, usable := v.absentAt(namespace, name); usable && at != "" && r.showsLocked(name, at) {
+			switch at, usable := v.absentAt(namespace, name); {
+			case at == "" || !r.showsLocked(name, at):
+			case usable:
 				r.goneLocked(name, at, "", true)
+			default: // the client has seen it, and may not see more
+				r.doubtLocked(name, at)
 			}
 		}
 	}

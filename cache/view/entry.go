@@ -263,6 +263,7 @@ func (s *Views) Gone(of query.UserResource, name, version string, uid types.UID,
 }
 
 func (r *resource) goneLocked(name, version string, uid types.UID, had bool) {
+	version = orFirst(version)
 	r.learnLocked(name, func(one *state) bool {
 		if uid == "" {
 			uid = one.UID
@@ -273,10 +274,10 @@ func (r *resource) goneLocked(name, version string, uid types.UID, had bool) {
 		if uid != "" && one.SeenUID == uid { // the object that was seen last is gone
 			version, one.Seen, one.SeenUID = versions.Higher(version, one.Seen), "", ""
 		}
-		one.Gone, one.UID, one.Had = orFirst(versions.Higher(version, one.Gone)), uid, one.Had || had
+		one.Gone, one.UID, one.Had = versions.Higher(version, one.Gone), uid, one.Had || had
 		return true
 	})
-	if e := r.entries[name]; e != nil && len(e.copies) > 0 && e.copies[0].isGone(&state{Gone: orFirst(version), UID: uid}) {
+	if e := r.entries[name]; e != nil && len(e.copies) > 0 && e.copies[0].isGone(&state{Gone: version, UID: uid}) {
 		without := *e
 		without.copies, without.Own = nil, false
 		r.setLocked(name, &without)
@@ -310,6 +311,7 @@ func (s *Views) Doubt(of query.UserResource, name, version string) {
 func (r *resource) doubtLocked(name, version string) {
 	r.learnLocked(name, func(one *state) bool {
 		one.Doubt = orFirst(versions.Higher(version, one.Doubt))
+		one.Proven = "" // what has ended an earlier doubt does not end this one
 		return true
 	})
 }

@@ -139,7 +139,8 @@ func (v *View) leftLocked(c *Change) {
 		})
 		return
 	}
-	v.of.goneLocked(name, c.Version, c.UID, true)
+	// The version says which copies are gone. The UID that a DELETE answered may be of a successor, whose events are still to come.
+	v.of.goneLocked(name, c.Version, "", true)
 }
 
 // passedLocked is called for an object that a client is shown, and that the view cannot take after a gap: a GET must not

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	wal "github.com/edgehub-io/edgehub/cache/log"
 	"github.com/edgehub-io/edgehub/cache/query"
@@ -77,8 +78,9 @@ type known struct {
 	read  bool
 	live  []Copy
 	// hidden is the highest version that views have seen that cannot be read (their bytes
-	// were lost) or must not be (the apiserver refused the query), and newest that of copies in these.
+	// were lost) or must not be (the apiserver refused the query), newest that of copies in these, and uid the UID of that one.
 	hidden, newest string
+	uid            types.UID
 	// absent is the highest version at which a usable view proves that the object does not exist, or "". lacked is the same of all views,
 	// usable or not: their user may have lost access, or clients may have seen a later state.
 	absent, lacked string
@@ -112,10 +114,10 @@ func (k *known) look(v *View, member string) {
 	e, ok := v.index[member]
 	switch {
 	case v.stale.Load():
-		k.hidden, k.newest = versions.Higher(k.hidden, v.version), versions.Higher(k.newest, e.Version)
+		k.hide(v.version, &e)
 	case !ok:
 	case v.header.Denied:
-		k.hidden, k.newest = versions.Higher(k.hidden, e.Version), versions.Higher(k.newest, e.Version)
+		k.hide(e.Version, &e)
 	default:
 		c := Copy{Entry: e, Name: member, Type: v.itemTypeLocked(), Repr: v.Repr(e.encoding), of: v.of, view: v, proven: e.Version}
 		if v.complete {
@@ -134,6 +136,13 @@ func (k *known) look(v *View, member string) {
 func (k *known) seen(floor string) string {
 	version := versions.Higher(versions.Higher(k.hidden, floor), versions.Higher(versions.Higher(k.Seen, k.Proven), k.Doubt))
 	return versions.Higher(version, newestOf(k.live))
+}
+
+// hide adds a copy that must not be read, or none.
+func (k *known) hide(version string, e *Entry) {
+	if k.hidden = versions.Higher(k.hidden, version); versions.Compare(e.Version, k.newest) > 0 {
+		k.newest, k.uid = e.Version, e.UID
+	}
 }
 
 func newestOf(copies []Copy) string {
@@ -218,7 +227,7 @@ func (s *Views) Absent(q *query.Query, began Moment) {
 	name := q.Member()
 	k := r.lookLocked(q.Namespace, name)
 	if !q.Consistent() { // the version of the apiserver's state is unknown
-		if len(k.live) > 0 {
+		if len(k.live) > 0 || k.newest != "" {
 			r.doubtLocked(name, r.highest.Version())
 		}
 		return
@@ -232,7 +241,11 @@ func (s *Views) Absent(q *query.Query, began Moment) {
 			return
 		}
 	}
-	r.goneLocked(name, began.Version(), "", len(k.live) > 0)
+	uid := types.UID("")
+	if versions.Compare(k.newest, began.Version()) <= 0 {
+		uid = k.uid
+	}
+	r.goneLocked(name, began.Version(), uid, len(k.live) > 0)
 }
 
 // Holds reports whether a user has a copy of an object.
