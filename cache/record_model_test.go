@@ -37,10 +37,7 @@ func newModelWorld(t *testing.T, seed uint64) *modelWorld {
 		trapRig: newTrapRig(t), modelServer: &modelServer{
 			Rand: rand.New(rand.NewPCG(seed, 12)), apis: []string{"/api/v1"}, version: 100, //nolint:gosec // a test
 			states: make([]map[string]modelObject, 101), changed: make([]string, 101),
-		}, modelSeen: modelSeen{
-			newest: map[string]int{}, uid: map[string]int{}, alive: map[string]int{}, absent: map[string]int{}, goneAt: map[string]int{}, gone: map[int]bool{},
-			doubt: map[string]int{}, refused: map[string]bool{}, must: map[string]map[string]string{}, listed: map[modelQuery]int{}, kept: map[modelQuery]bool{},
-		},
+		}, modelSeen: newModelSeen(),
 	}
 	w.states[100] = map[string]modelObject{}
 	if seed%2 > 0 {
@@ -74,7 +71,9 @@ func (w *modelWorld) got(name string) {
 	at := w.highest
 	w.lack(name, at)
 	w.absent[name] = max(at, w.alive[name], 1)
-	w.gone[w.uid[name]] = true
+	if !w.evicted[name] {
+		w.gone[w.uid[name]] = true
+	}
 	delete(w.must, name)
 }
 
@@ -84,7 +83,13 @@ func (w *modelWorld) list(version int) {
 		w.reach(state, version)
 		return
 	}
-	for name, o := range state {
+	w.members(version)
+}
+
+// members records what a list with a selector shows at a version.
+func (w *modelWorld) members(version int) {
+	w.highest = max(w.highest, version)
+	for name, o := range w.states[version] {
 		if w.q.selects(o) {
 			w.show(name, o, version)
 		}
@@ -111,18 +116,16 @@ func (w *modelWorld) follow() {
 			break
 		}
 		w.listed[w.q] = max(w.listed[w.q], v)
-		switch {
-		case !w.q.red:
+		if !w.q.red {
 			w.reach(w.states[v], v)
-		case kind == "DELETED":
-			if w.highest = max(w.highest, v); v > w.newest[name] {
-				w.newest[name] = v
-				w.doubts(name)
-				w.doubt[name] = v
-			}
-		case name != "":
-			w.show(name, w.states[v][name], v)
+			continue
 		}
+		if kind == "DELETED" && v > w.newest[name] {
+			w.newest[name] = v
+			w.doubts(name)
+			w.doubt[name] = v
+		}
+		w.members(v)
 	}
 	one.stop()
 	<-one.done
@@ -150,10 +153,22 @@ func (w *modelWorld) damage() {
 		w.Fatal(err)
 	}
 	w.Cache, w.halt = runIn(w.T, w.dir, w.upstream)
+	w.damaged = true
+	if len(w.views.Tables()) == 0 {
+		w.modelSeen = newModelSeen() // nothing is left of the file
+		return
+	}
 	clear(w.must)
 	clear(w.kept)
 	w.restarted()
-	w.damaged = true
+	w.highest = 0 // it may be among what is lost, as which object is gone
+	clear(w.gone)
+	for _, name := range modelNames {
+		w.evicted[name] = true
+		if w.doubt[name] > 0 {
+			w.doubt[name] = 1 // until it is read again
+		}
+	}
 }
 
 // save has what is on disk come back with the next kill.
@@ -193,7 +208,10 @@ var modelSteps = []modelStep{
 		if o, ok := w.states[w.lags][name]; ok {
 			w.show(name, o, o.version)
 			delete(w.refused, name)
-		} else {
+			return
+		}
+		delete(w.must, name)
+		if w.newest[name] > 0 && !w.evicted[name] { // nothing is in doubt of which nothing is known
 			w.doubts(name)
 		}
 	}},
@@ -256,6 +274,13 @@ var modelSteps = []modelStep{
 		}
 		clear(w.kept)
 		clear(w.listed)
+		w.goAway()
+		for _, name := range modelNames {
+			if got := w.reads(modelQuery{api: w.apis[0]}.get(name)); got != "404" && !strings.Contains(got, "=") {
+				w.evicted[name] = true
+			}
+		}
+		w.comeBack()
 	}},
 	{"restart", func(w *modelWorld, _ string) {
 		w.restart()
@@ -325,6 +350,8 @@ func (w *modelWorld) wrong(name, got, must string) string {
 		}
 	case got == "403" && !w.damaged:
 		return "it was not refused"
+	case served && w.again[name] == v:
+		return ""
 	case served && v != w.newest[name]:
 		return fmt.Sprintf("the user has seen %d", w.newest[name])
 	case served && (v <= w.goneAt[name] || w.gone[w.states[v][name].uid]):
