@@ -146,6 +146,7 @@ func (w *modelWorld) damage() {
 	if err != nil {
 		w.Fatal(err)
 	}
+	before = min(before, int64(len(log))) // it may have been rewritten since
 	from := w.Int64N(before)
 	spoilt := log[from:min(from+w.Int64N(1000), before)]
 	copy(spoilt, bytes.Repeat([]byte("~"), len(spoilt)))
