@@ -72,17 +72,17 @@ func (l *Log) take(c *checkpoint) bool {
 // end ends a commit. Changes of one that failed are put before those that wait.
 func (l *Log) end(start time.Time, err error) error {
 	l.mu.Lock()
-	var lost []string
+	var givenUp []string
 	if l.trouble = err; err != nil && l.current != nil {
 		failed := l.current
 		failed.follow(l.next)
 		failed.read = l.next.read
 		l.next = failed
-		lost = l.shrinkLocked()
+		givenUp = l.shrinkLocked()
 	}
 	l.current = nil
 	l.mu.Unlock()
-	for _, table := range lost {
+	for _, table := range givenUp {
 		l.state.GivenUp(table)
 	}
 	l.opts.Committed(time.Since(start), err)

@@ -29,14 +29,6 @@ func (r *fields) Bytes() []byte {
 	return r.Take(r.Count())
 }
 
-// Copied returns a copy of Bytes.
-func (r *fields) Copied() []byte {
-	if v := r.Bytes(); len(v) > 0 {
-		return append([]byte(nil), v...)
-	}
-	return nil
-}
-
 // Take returns the next n bytes: a part of Rest.
 func (r *fields) Take(n int) []byte {
 	if n > len(r.Rest) {

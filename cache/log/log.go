@@ -23,11 +23,6 @@ type Options struct {
 	// LockTimeout is how long Open waits for another process to release the folder: 5 s by default, enough
 	// for one that is ending.
 	LockTimeout time.Duration
-	// Interval is the least time between two commits, and how long changes are collected for one: 1 s by
-	// default. They are collected for 100 ms only if they follow an interval without any, and after all rows
-	// of a table were put: a LIST that follows an idle second is soon on disk. If changes never cease,
-	// commits are four intervals apart.
-	Interval time.Duration
 	// MaxPending bounds the bytes that wait for a commit: 64 MiB by default. A running commit may have as many
 	// again.
 	MaxPending int64
@@ -42,7 +37,6 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.LockTimeout = cmp.Or(o.LockTimeout, 5*time.Second)
-	o.Interval = cmp.Or(o.Interval, time.Second)
 	o.MaxPending = cmp.Or(o.MaxPending, 64<<20)
 	if o.Committed == nil {
 		o.Committed = func(time.Duration, error) {}
@@ -78,12 +72,11 @@ type Log struct {
 	retry  time.Time // until then a file that has grown is not replaced
 
 	mu      sync.RWMutex
-	closed  bool
 	file    *file // nil while it is not open
 	next    *queue
 	current *queue // in a running commit, or nil
 	tables  map[string]map[string]value
-	lost    map[string]bool // tables that were given up
+	givenUp map[string]bool // tables
 	readers int             // that are open
 	retired []*file         // that were replaced, and are not overwritten yet
 	trouble error           // why what is new is not on disk
@@ -104,7 +97,7 @@ func New(dir string, opts Options) (*Log, error) {
 		dir: folder(dir), opts: opts, codec: codec, log: opts.Logger,
 		dirty: signal(), waits: signal(), grown: signal(), idle: signal(),
 		dueBytes: dueBytes, dueTimes: dueTimes, growBytes: growBytes, sync: (*os.File).Sync,
-		next: newQueue(), lost: map[string]bool{}, trouble: ErrNotOpen,
+		next: newQueue(), givenUp: map[string]bool{}, trouble: ErrNotOpen,
 		tables: map[string]map[string]value{tableSalt: {keySalt: {small: salt}}},
 	}, nil
 }
@@ -172,7 +165,7 @@ func (l *Log) Close() error {
 	files := l.retired
 	l.retired = nil
 	f := l.file
-	l.file, l.closed, l.trouble = nil, true, ErrNotOpen
+	l.file, l.trouble = nil, ErrNotOpen
 	l.mu.Unlock()
 	if f == nil {
 		return nil

@@ -14,15 +14,15 @@ func (l *Log) Put(changes ...Change) error { return l.put(l.dirty, changes) }
 func (l *Log) PutLater(changes ...Change) error { return l.put(l.waits, changes) }
 
 func (l *Log) put(signal chan struct{}, changes []Change) error {
-	lost, err := l.enqueue(changes)
-	for _, table := range lost {
+	givenUp, err := l.enqueue(changes)
+	for _, table := range givenUp {
 		l.state.GivenUp(table)
 	}
 	wake(signal)
 	return err
 }
 
-func (l *Log) enqueue(changes []Change) (lost []string, err error) {
+func (l *Log) enqueue(changes []Change) (givenUp []string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range changes {
@@ -34,8 +34,8 @@ func (l *Log) enqueue(changes []Change) (lost []string, err error) {
 		c := &changes[i]
 		switch {
 		case c.Clear:
-			delete(l.lost, c.Table)
-		case l.lost[c.Table]:
+			delete(l.givenUp, c.Table)
+		case l.givenUp[c.Table]:
 			continue
 		}
 		l.next.add(c)
@@ -43,13 +43,13 @@ func (l *Log) enqueue(changes []Change) (lost []string, err error) {
 	return l.shrinkLocked(), nil
 }
 
-// shrinkLocked gives up what does not fit into the queue.
-func (l *Log) shrinkLocked() (lost []string) {
-	lost = l.next.shrink(l.opts.MaxPending)
-	for _, table := range lost {
-		l.lost[table] = true
+// shrinkLocked gives up tables that do not fit into the queue.
+func (l *Log) shrinkLocked() (tables []string) {
+	tables = l.next.shrink(l.opts.MaxPending)
+	for _, table := range tables {
+		l.givenUp[table] = true
 	}
-	return lost
+	return tables
 }
 
 // checkLocked returns an ErrNoBody for a change that needs a body that is neither given nor held.

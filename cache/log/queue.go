@@ -139,7 +139,7 @@ func (q *queue) follow(next *queue) {
 
 // shrink forgets what only Readers need, and then gives up tables of the owner, the largest first, until the queue has at
 // most max bytes. A table that is given up is empty after the next commit. shrink returns which these are.
-func (q *queue) shrink(most int64) (lost []string) {
+func (q *queue) shrink(most int64) (givenUp []string) {
 	if q.size > most {
 		for _, b := range q.bodies {
 			if b.rows == 0 {
@@ -156,9 +156,9 @@ func (q *queue) shrink(most int64) (lost []string) {
 		q.read = false
 		q.add(&Change{Table: largest, Clear: true})
 		q.read = read
-		lost = append(lost, largest)
+		givenUp = append(givenUp, largest)
 	}
-	return lost
+	return givenUp
 }
 
 // largest returns the owner's table of which the most bytes of bodies wait.

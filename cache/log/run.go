@@ -14,14 +14,15 @@ const (
 	// firstReopen and lastReopen are the first and the longest pause between attempts to open the file.
 	firstReopen = 2 * time.Second
 	lastReopen  = time.Minute
-	// maxRetry bounds the pause after failed commits, in intervals. A disk that has space again is used after that time.
-	maxRetry = 8
-	// settle is how long the first commit after an idle interval waits for further changes. A LIST is then on
-	// disk within 150 ms, if the disk takes 50 ms of them.
-	settle = 100 * time.Millisecond
-	// busy is how long changes that do not cease are collected at most, in intervals after the one that follows a commit.
-	// Where the same rows change all the time, their latest state alone is written.
-	busy = 3
+	// interval is the least time between two commits. Changes are collected for one until there was none for as long, but at
+	// most for busy more: where the same rows change all the time, their latest state alone is written.
+	interval = time.Second
+	busy     = 3 * interval
+	// shortInterval takes the place of interval for changes that follow an idle interval, and once all rows of a table were put: a LIST
+	// that follows an idle second is on disk within 150 ms, if the disk takes 50 ms of them.
+	shortInterval = 100 * time.Millisecond
+	// maxRetry bounds the pause after failed commits. A disk that has space again is used after that time.
+	maxRetry = 8 * interval
 	// maxWait is how long PutLater's changes wait at most.
 	maxWait = 5 * time.Minute
 )
@@ -80,17 +81,17 @@ func (l *Log) reopen(attempted func(replayed bool, err error)) error {
 
 // commits commits what waits until ctx ends, and then once more.
 func (l *Log) commits(ctx context.Context) error {
-	wait := l.opts.Interval // after a commit, in addition to collecting changes
+	wait := interval // after a commit, in addition to collecting changes
 	for {
 		if !l.collectUntilDue(ctx) {
 			return l.commit()
 		}
 		if err := l.commit(); err != nil {
 			l.log.Warn("cache could not be written; what is new stays in memory, and is tried again", "folder", l.dir, "err", err)
-			wait = min(2*wait, maxRetry*l.opts.Interval)
+			wait = min(2*wait, maxRetry)
 			wake(l.dirty)
 		} else {
-			wait = l.opts.Interval
+			wait = interval
 		}
 		if !pause.Sleep(ctx, wait) {
 			return l.commit()
@@ -101,31 +102,31 @@ func (l *Log) commits(ctx context.Context) error {
 // collectUntilDue returns when what waits is to be committed, or false if ctx ended first. It is called an
 // interval after a commit.
 func (l *Log) collectUntilDue(ctx context.Context) bool {
-	quiet, latest := l.opts.Interval, busy*l.opts.Interval
+	quiet, latest := interval, busy
 	select {
 	case <-l.dirty: // something came in the interval
 	default:
-		quiet, latest = settle, l.opts.Interval
+		quiet, latest = shortInterval, interval
 		if ended, overdue := l.awaitDirty(ctx); ended || overdue {
 			return !ended
 		}
 	}
 	due := time.After(latest)
-	var settled <-chan time.Time
+	var calm <-chan time.Time
 	for listed := false; ; {
 		switch {
 		case listed: // later changes do not delay it
 		case l.isListed():
-			listed, settled = true, time.After(settle)
+			listed, calm = true, time.After(shortInterval)
 		default:
-			settled = time.After(quiet)
+			calm = time.After(quiet)
 		}
 		select {
 		case <-ctx.Done():
 			return false
 		case <-due:
 			return true
-		case <-settled:
+		case <-calm:
 			return true
 		case <-l.dirty:
 		}

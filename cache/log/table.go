@@ -73,14 +73,6 @@ func (t *Table) get(key string) (b []byte, ok bool, err error) {
 	return b, b != nil, err
 }
 
-// Has reports whether there is a value. It does no I/O.
-func (t *Table) Has(key string) bool {
-	t.log.mu.RLock()
-	defer t.log.mu.RUnlock()
-	_, ok := t.log.tables[t.name][key]
-	return ok
-}
-
 // Put sets a value, which the caller must not change afterwards. It is on disk within about a second.
 func (t *Table) Put(key string, b []byte) {
 	r := Row{Key: key}
