@@ -40,7 +40,7 @@ func (x *exchange) isBeforeRestore(of query.UserResource) bool {
 
 // ask returns the exchange as a request to package answer.
 func (x *exchange) ask() *answer.Request {
-	return &answer.Request{Answers: x.cache.offline, HTTP: x.req, Info: x.info, Query: x.query}
+	return &answer.Request{Answers: x.cache.offline, HTTP: x.req, Resource: x.resource(), Query: x.query}
 }
 
 // begin notes what the answer may update, before the request is sent. A consistent answer
@@ -85,14 +85,9 @@ func (x *exchange) written() *query.Query {
 
 // named returns a query for the object in the path of a write. The name is empty for a create.
 func (x *exchange) named() *query.Query {
-	info := x.info
-	q := &query.Query{
-		User: x.who.user, Verb: "get", Name: info.Name,
-		Resource: schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource},
-		Accept:   x.req.Header.Get("Accept"),
-	}
-	if info.Resource != "namespaces" {
-		q.Namespace = info.Namespace
+	q := &query.Query{User: x.who.user, Verb: "get", Name: x.info.Name, Resource: x.resource(), Accept: x.req.Header.Get("Accept")}
+	if x.info.Resource != "namespaces" {
+		q.Namespace = x.info.Namespace
 	}
 	return q
 }

@@ -1,12 +1,10 @@
 package answer
 
 import (
-	"log/slog"
 	"net/http"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/edgehub-io/edgehub/cache/derived"
 	"github.com/edgehub-io/edgehub/cache/query"
@@ -25,7 +23,6 @@ type Options struct {
 	Views   *view.Views
 	Derived *derived.Objects
 	Now     func() time.Time
-	Log     *slog.Logger
 }
 
 // New returns answers from views.
@@ -41,12 +38,8 @@ func (a *Answerer) NotKept(q *query.Query) { a.unkept.add(q) }
 
 // Request is a request that is answered offline.
 type Request struct {
-	Answers *Answerer
-	HTTP    *http.Request
-	Info    *apirequest.RequestInfo
-	Query   *query.Query // nil unless objects are read
-}
-
-func (r *Request) resource() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: r.Info.APIGroup, Version: r.Info.APIVersion, Resource: r.Info.Resource}
+	Answers  *Answerer
+	HTTP     *http.Request
+	Resource schema.GroupVersionResource
+	Query    *query.Query // nil unless objects are read
 }

@@ -1,10 +1,10 @@
 // Package answer answers GET and LIST while the cloud is away, and encodes the initial events
 // of a watch.
 //
-// For each entry of the Accept header in turn, a LIST is answered from the newest view that has
-// all objects of the query and can be converted to that representation; see [Request.Read]. A
-// GET is answered with the newest copy that the user has seen, from any view, or not at all.
-// Some objects are not shown as they are cached; see package derived.
+// For a LIST, [Request.Read] tries the media types of the Accept header in their order; for each it picks the view with
+// the highest resourceVersion that covers the query, and converts. A GET is answered with the newest
+// copy that the user has seen, from any view, or not at all. Some objects are not shown as they are cached: package
+// derived says which.
 //
 // A body is encoded piece by piece while its client reads, and users are served fairly. So a
 // client that does not read costs no more than one piece. If damage shows in the middle, the

@@ -113,7 +113,7 @@ func (r *Request) Respond(code int, o view.Object, to wire.Representation) (*htt
 // conversionFailed answers 406 if the hub does not know the type of the object.
 func (r *Request) conversionFailed(to wire.Representation, err error) (*http.Response, error) {
 	if errors.Is(err, convert.ErrUnknownType) {
-		err = NotAcceptable(&query.Query{Resource: r.resource(), Accept: to.ContentType()})
+		err = NotAcceptable(&query.Query{Resource: r.Resource, Accept: to.ContentType()})
 	}
 	return ErrorResponse(r.HTTP, err)
 }

@@ -108,12 +108,12 @@ func (s *Source) Meta(m wire.ListMeta) wire.ListMeta {
 	return m
 }
 
-// Read returns the answer to a list or watch: the newest state that the query is known to have had,
-// as a snapshot that the caller must close. For each entry of the Accept header in turn, it is that of
-// the newest view from which all of the query's objects can be had in this form: of the query itself in
-// any representation, or, if it was read, of another one of the user that selects more. A view in just
-// this form is preferred if that shows the same objects. A view is not used if it is older than what
-// the client has seen in this, or an earlier, entry.
+// Read returns the answer to a list or watch: a view, and a snapshot of it that the caller must close.
+//
+// It tries the media types of the Accept header in their order. For each it picks the view with the highest
+// resourceVersion that covers the query: a view of the query itself, in any form that can be converted, or one of
+// the same user that selects more, if the query itself was read, too. If the view of just this query and form has the same
+// members, it is used instead. The error is view.ErrBehind if that is older than what the client has received.
 func (r *Request) Read() (*Source, *view.Snapshot, error) {
 	behind, seen := false, ""
 	for _, to := range inAcceptOrder(r.Query.Accept) {
@@ -134,8 +134,8 @@ func (r *Request) Read() (*Source, *view.Snapshot, error) {
 	return nil, nil, r.unanswerable()
 }
 
-// newest returns the newest source for one entry of the Accept header, and its snapshot; none if there
-// is no source, and view.ErrBehind if it is older than what was seen.
+// newest returns the source with the highest version for one media type, and its snapshot: nil if there
+// is none. The error is view.ErrBehind if it is older than what was seen.
 func (r *Request) newest(to wire.Representation, seen string) (*Source, *view.Snapshot, error) {
 	src := r.source(to)
 	if src == nil {
@@ -173,7 +173,7 @@ func sameVersion(a, b view.Member) bool {
 	return a.Name == b.Name && a.Version == b.Version
 }
 
-// source returns the newest source for one entry of the Accept header, or nil: of those with the same
+// source returns the source with the highest version for one media type, or nil: of several at this
 // version the one that has the least to convert, and to leave out.
 func (r *Request) source(to wire.Representation) *Source {
 	var best, read *Source

@@ -125,7 +125,7 @@ func (s *stream) sendDerived(src *answer.Source, e derived.Event) {
 // pods make it.
 func (s *stream) relayEvent(f *wire.Frame) {
 	changes := f.Type == watch.Added || f.Type == watch.Modified
-	if !changes || !derived.ShowsSlices(s.view) || !s.watches.Answers.Derived.Settling() || !s.relayDerived(f) {
+	if !changes || !derived.ShowsSlices(s.view) || !s.watches.Derived.Settling() || !s.relayDerived(f) {
 		s.out = append(s.out, f.Raw...)
 	}
 }
@@ -136,7 +136,7 @@ func (s *stream) relayDerived(f *wire.Frame) bool {
 	if err != nil {
 		return false
 	}
-	o, u := s.watches.Answers.Derived.Get(s.query, view.Object{Type: f.Meta.TypeMeta(), Repr: s.repr, Bare: bare})
+	o, u := s.watches.Derived.Get(s.query, view.Object{Type: f.Meta.TypeMeta(), Repr: s.repr, Bare: bare})
 	if u == nil {
 		return false
 	}
@@ -156,7 +156,7 @@ func (s *stream) settleLater() {
 	}
 	s.unsure = false
 	s.held.stopSettling()
-	if !s.held.IsEmpty() && s.watches.Answers.Derived.Holds(s.view) {
+	if !s.held.IsEmpty() && s.watches.Derived.Holds(s.view) {
 		s.startSettling()
 	}
 }
@@ -165,7 +165,7 @@ func (s *stream) settleLater() {
 // relay reverts them.
 func (s *stream) startSettling() {
 	ctx, cancel := context.WithCancel(s.context())
-	body, due, objects, v := s.upstream, &atomic.Bool{}, s.watches.Answers.Derived, s.view
+	body, due, objects, v := s.upstream, &atomic.Bool{}, s.watches.Derived, s.view
 	s.held.due, s.held.stop = due, cancel
 	go func() {
 		for pause.Sleep(ctx, settleEvery) {

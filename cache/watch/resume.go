@@ -51,7 +51,7 @@ func (s *stream) waitUpstream() {
 func (s *stream) awaitUp(ctx context.Context) error {
 	if derived.Shows(s.view) {
 		var cancel context.CancelFunc
-		ctx, cancel = s.watches.Answers.Derived.UntilChange(ctx, s.held.Seen)
+		ctx, cancel = s.watches.Derived.UntilChange(ctx, s.held.Seen)
 		defer cancel()
 	}
 	return s.watches.Up.WaitUp(ctx)

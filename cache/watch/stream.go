@@ -100,7 +100,7 @@ func (w *Watches) newStream(req *http.Request, q *query.Query, repr wire.Represe
 	s := &stream{
 		watches: w, query: q, repr: repr, req: req,
 		view:   w.Views.Acquire(q.Key(repr)),
-		opened: now, marked: now, loss: loss{outage: w.Outages.Count()}, held: held{Held: w.Answers.Derived.Hold()},
+		opened: now, marked: now, loss: loss{outage: w.Outages.Count()}, held: held{Held: w.Derived.Hold()},
 	}
 	s.feed = s.view.NewFeed(began)
 	s.resetRetry()

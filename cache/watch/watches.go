@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/edgehub-io/edgehub/cache/answer"
+	"github.com/edgehub-io/edgehub/cache/derived"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/view"
@@ -38,9 +38,8 @@ type Upstream interface {
 // Options are options of watches. All are required.
 type Options struct {
 	Up      Upstream
-	IsUp    func() bool // whether the node can reach an apiserver
 	Views   *view.Views
-	Answers *answer.Answerer
+	Derived *derived.Objects
 	Outages *Outages
 	Jitter  time.Duration // over which watches resume after an outage
 	Now     func() time.Time
