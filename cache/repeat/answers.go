@@ -14,21 +14,9 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/edgehub-io/edgehub/cache/identity"
+	wal "github.com/edgehub-io/edgehub/cache/log"
+	"github.com/edgehub-io/edgehub/cache/view"
 )
-
-// Table is where answers are on disk.
-type Table interface {
-	// Key returns a salted hash of parts, which is the same after a restart. Only a file that is opened late has
-	// another salt.
-	Key(parts ...string) string
-	// Get returns a value, which nobody may change. A value that cannot be read counts as missing.
-	Get(key string) (value []byte, ok bool)
-	// Put and Delete queue changes for the disk. A value that was put is not changed afterwards.
-	Put(key string, value []byte)
-	Delete(keys ...string)
-	// Load calls fn with each value, and deletes those for which fn returns an error.
-	Load(fn func(key string, value []byte) error) error
-}
 
 // Options of Answers. All but TTL and Grace are required.
 type Options struct {
@@ -37,7 +25,7 @@ type Options struct {
 	AsNode   func(context.Context) context.Context
 	// Users learns the users of issued tokens.
 	Users *identity.Tokens
-	Views Views
+	Views *view.Views
 	// TTL is how long the answer to a review is repeated. With 0 none is stored, and every question is answered
 	// with no.
 	TTL time.Duration
@@ -57,7 +45,7 @@ type Answers struct {
 	rights   rights
 
 	mu       sync.Mutex // guards what follows, and the entries of all policies
-	table    Table
+	table    *wal.Table
 	clockKey string // of a record with the last known time of the clock; it depends on the table's salt
 	clock    clock
 	marked   time.Time // the clock, as it can be found on disk
@@ -102,7 +90,7 @@ func New(o Options) *Answers {
 // Load reads the answers in a table. It is called again when its file was opened late. If that has brought another
 // salt, the answers since the start cannot be found any more, and are forgotten: a file is read only if nothing was
 // listed until then, so they are few, and their clients have just started. They ask again.
-func (a *Answers) Load(t Table) error {
+func (a *Answers) Load(t *wal.Table) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if salted := t.Key("clock"); salted != a.clockKey {

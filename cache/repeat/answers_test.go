@@ -3,53 +3,39 @@ package repeat_test
 import (
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	wal "github.com/edgehub-io/edgehub/cache/log"
 	"github.com/edgehub-io/edgehub/cache/repeat"
 )
 
-// file is a table that counts what is written to it.
-type file struct {
-	values map[string][]byte
-	puts   int
-}
-
-func (*file) Key(parts ...string) string { return strings.Join(parts, "|") }
-
-func (f *file) Get(key string) ([]byte, bool) {
-	value, ok := f.values[key]
-	return value, ok
-}
-
-func (f *file) Put(key string, value []byte) {
-	f.puts++
-	f.values[key] = value
-}
-
-func (f *file) Delete(keys ...string) {
-	for _, key := range keys {
-		delete(f.values, key)
+// newTable returns a table in memory.
+func newTable(t *testing.T) *wal.Table {
+	t.Helper()
+	log, err := wal.New(t.TempDir(), wal.Options{})
+	if err != nil {
+		t.Fatal(err)
 	}
+	return log.Table("answers")
 }
 
-func (f *file) Load(fn func(key string, value []byte) error) error {
-	for key, value := range f.values {
-		if fn(key, value) != nil {
-			delete(f.values, key)
-		}
+// content is all that a table has.
+func content(table *wal.Table) (all string) {
+	for _, key := range table.Keys() {
+		value, _ := table.Get(key)
+		all += key + string(value)
 	}
-	return nil
+	return all
 }
 
-func opened(t *testing.T, f *file) *repeat.Answers {
+func opened(t *testing.T, table *wal.Table) *repeat.Answers {
 	t.Helper()
 	a := repeat.New(repeat.Options{})
-	if err := a.Load(f); err != nil {
+	if err := a.Load(table); err != nil {
 		t.Fatal(err)
 	}
 	return a
@@ -80,45 +66,49 @@ func answer(a *repeat.Answers) string {
 
 func TestAnAnswerThatStaysTheSameIsWrittenRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &file{values: map[string][]byte{}}
-		a := opened(t, f)
+		table := newTable(t)
+		a := opened(t, table)
 		for _, step := range []struct {
-			after time.Duration
-			body  string
-			puts  int
-		}{{0, "v", 1}, {24*time.Hour - time.Second, "v", 1}, {time.Second, "v", 2}, {0, "v", 2}, {0, "other", 3}} {
+			after   time.Duration
+			body    string
+			written bool
+		}{{0, "v", true}, {24*time.Hour - time.Second, "v", false}, {time.Second, "v", true}, {0, "v", false}, {0, "other", true}} {
 			time.Sleep(step.after)
-			if keep(t, a, step.body); f.puts != step.puts {
-				t.Errorf("%q %v later: written %d times, want %d", step.body, step.after, f.puts, step.puts)
+			before := content(table)
+			if keep(t, a, step.body); (content(table) != before) != step.written {
+				t.Errorf("%q %v later: is it written? Want %v", step.body, step.after, step.written)
 			}
 		}
-		if got := answer(opened(t, f)); got != "other" {
+		if got := answer(opened(t, table)); got != "other" {
 			t.Error(got)
 		}
 	})
 }
 
 func TestAnswersAfterTheFileWasReplaced(t *testing.T) {
-	f := &file{values: map[string][]byte{}}
-	a := opened(t, f)
+	table := newTable(t)
+	a := opened(t, table)
 	keep(t, a, "v")
-	clear(f.values)
+	table.Delete(table.Keys()...)
 	if got := answer(a); got != "none" {
 		t.Errorf("without a file: %s", got)
 	}
 	keep(t, a, "v")
-	if got := answer(opened(t, f)); got != "v" {
+	if got := answer(opened(t, table)); got != "v" {
 		t.Errorf("not written to the new file: %s", got)
 	}
 }
 
 func TestWhatIsNoAnswerIsDropped(t *testing.T) {
-	f := &file{values: map[string][]byte{
-		"a": nil, "b": []byte("\n"), "c": []byte("{}\n"), "d": []byte(`{"policy":"path"}`), "e": []byte(`{"policy":"later"}` + "\nx"), "f": []byte(`{"used":"x"}` + "\n"), "clock": []byte("noon"),
-	}}
-	a := opened(t, f)
-	if len(f.values) != 0 {
-		t.Errorf("left: %q", f.values)
+	table := newTable(t)
+	for key, value := range map[string][]byte{
+		"a": nil, "b": []byte("\n"), "c": []byte("{}\n"), "d": []byte(`{"policy":"path"}`), "e": []byte(`{"policy":"later"}` + "\nx"), "f": []byte(`{"used":"x"}` + "\n"), table.Key("clock"): []byte("noon"),
+	} {
+		table.Put(key, value)
+	}
+	a := opened(t, table)
+	if left := table.Keys(); len(left) != 0 {
+		t.Errorf("left: %q", left)
 	}
 	if keep(t, a, "v"); answer(a) != "v" {
 		t.Error("nothing can be kept")

@@ -45,7 +45,7 @@ func process(t *testing.T, dir string, before, after func(a *repeat.Answers)) (r
 	a := repeat.New(repeat.Options{
 		TTL: 2 * time.Hour, Denial: func() string { return "never asked" }, Logger: slog.New(slog.DiscardHandler),
 		Upstream: apiserver{}, AsNode: func(ctx context.Context) context.Context { return ctx },
-		Users: identity.New(identity.Options{Now: time.Now}), Views: noRights{},
+		Users: identity.New(identity.Options{Now: time.Now}), Views: view.New(view.Options{}),
 	})
 	load := func() {
 		if err := a.Load(table); err != nil {
@@ -73,14 +73,6 @@ func (apiserver) RoundTrip(*http.Request) (*http.Response, error) {
 	_, yes := access("anybody")
 	return &http.Response{StatusCode: yes.Code, Header: yes.Header, Body: io.NopCloser(bytes.NewReader(yes.Body))}, nil
 }
-
-// noRights are the rights of nobody.
-type noRights struct{}
-
-func (noRights) Rights() map[view.Right]time.Time { return nil }
-func (noRights) Confirmed(view.Right) time.Time   { return time.Time{} }
-func (noRights) Revoke(view.Right)                {}
-func (noRights) Unconfirmed(view.Right)           {}
 
 func TestAnswersOfAFileThatIsOpenedLate(t *testing.T) {
 	nothing := func(*repeat.Answers) {}

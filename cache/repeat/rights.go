@@ -18,19 +18,6 @@ import (
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
-// Views serve what users have read.
-type Views interface {
-	// Rights returns by which rights something is served to users other than the node, and when an apiserver
-	// has last answered by each since the hub started.
-	Rights() map[view.Right]time.Time
-	// Confirmed returns that time for one right.
-	Confirmed(view.Right) time.Time
-	// Revoke records that a user does not have a right any more.
-	Revoke(view.Right)
-	// Unconfirmed drops what is served by a right that could not be confirmed for long.
-	Unconfirmed(view.Right)
-}
-
 // rights has the apiservers asked again what users other than the node may read: a reader that never asks again
 // learns of no 403. A question is a SelfSubjectAccessReview with the user's newest token in memory. It is for one
 // goroutine at a time.

@@ -111,7 +111,7 @@ var layers = map[string][]string{
 	"cache/pause":    {},
 	"cache/query":    {"cache/convert", "cache/quota", "cache/versions", "cache/wire"},
 	"cache/quota":    {},
-	"cache/repeat":   {"cache/convert", "cache/identity", "cache/pause", "cache/query", "cache/quota", "cache/view", "cache/wire"}, // it knows tables by an interface of its own
+	"cache/repeat":   {"cache/convert", "cache/identity", "cache/log", "cache/pause", "cache/query", "cache/quota", "cache/view", "cache/wire"},
 	"cache/spool":    {"cache/convert", "cache/log", "cache/patch", "cache/pause", "cache/quota", "cache/wire"},
 	"cache/tee":      {"cache/wire"},
 	"cache/versions": {},
