@@ -49,21 +49,22 @@ func (x *exchange) fieldManager() string {
 }
 
 // sendNodePatches sends the patches of the Node that wait, until ctx ends. One whose user has no
-// token here yet waits for it: tokens are not on disk, and come with the user's next request.
+// usable token here waits for it: tokens are not on disk, and come with the user's next request.
 func (w *writes) sendNodePatches(ctx context.Context) {
 	const often, seldom = time.Second, time.Minute
 	wait := often
 	for pause.Sleep(ctx, wait+pause.Jitter(w.cache.opts.ReconnectJitter)) {
 		wait = min(2*wait, seldom)
+		tokens := w.cache.tokens.Usable()
 		for _, one := range w.cache.derived.Waiting() {
-			if token := w.cache.tokens.Newest(one.User); token != "" {
+			if token := tokens[one.User]; token != nil {
 				w.sendNodePatch(ctx, one, token)
 			}
 		}
 	}
 }
 
-func (w *writes) sendNodePatch(ctx context.Context, one derived.NodePatch, token string) {
+func (w *writes) sendNodePatch(ctx context.Context, one derived.NodePatch, token *identity.Token) {
 	const timeout = 10 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -82,7 +83,7 @@ func (w *writes) sendNodePatch(ctx context.Context, one derived.NodePatch, token
 	r.Header.Set("Content-Type", patch.ContentType)
 	r.Header.Set("Accept", "application/json")
 	r.Header.Set("User-Agent", "edgehub")
-	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Authorization", token.Authorization())
 	res, err := w.send(r, false)
 	if err != nil {
 		return // it is sent again

@@ -177,9 +177,9 @@ func (x *exchange) isHealth() bool {
 
 func (w *writes) event(x *exchange, body []byte) (*http.Response, error) {
 	i, header := x.info, x.req.Header
-	var authorization string
-	if token := identity.Bearer(header); token != "" && !x.who.isNode() {
-		authorization = "Bearer " + token // without anything after it, which apiservers ignore
+	authorization := ""
+	if !x.who.isNode() {
+		authorization = x.who.token.Authorization()
 	}
 	a, err := w.events.Add(spool.Request{
 		Method: x.req.Method, Group: i.APIGroup, Version: i.APIVersion, Namespace: i.Namespace, Name: i.Name,

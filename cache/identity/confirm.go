@@ -97,8 +97,8 @@ func (r *record) newerThan(old *record) bool {
 		r.secret.issued == old.secret.issued && r.used > old.used)
 }
 
-// Usable returns the token of each user that was issued last, among those that are in memory and have not
-// expired.
+// Usable returns the token of each user that was issued last, of those that are in memory and have not
+// expired. They are in memory once they were used since the start of the hub.
 func (t *Tokens) Usable() map[string]*Token {
 	now := t.opts.Now()
 	t.mu.Lock()
@@ -110,20 +110,4 @@ func (t *Tokens) Usable() map[string]*Token {
 		}
 	}
 	return tokens
-}
-
-// Newest returns the user's token that was issued last, or "" if none is in memory.
-func (t *Tokens) Newest(user string) string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var newest *record
-	for _, r := range t.tokens {
-		if r.key == user && r.newerThan(newest) {
-			newest = r
-		}
-	}
-	if newest == nil {
-		return ""
-	}
-	return newest.secret.text
 }

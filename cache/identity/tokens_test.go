@@ -125,8 +125,8 @@ func TestTokensOfAFileThatIsOpenedLate(t *testing.T) {
 			if user, err := tokens.Identify(t.Context(), underWay); err != nil || user != since {
 				t.Errorf("of a request that was under way it is %q's, %v", user, err)
 			}
-			if got := tokens.Newest(since); got != "new" {
-				t.Errorf("memory has %q of the user", got)
+			if got := tokens.Usable()[since]; got == nil || got.Authorization() != "Bearer new" {
+				t.Errorf("memory has %v of the user", got)
 			}
 			for _, when := range []string{"when it is open", "after a restart"} {
 				for secret, want := range test.want {
