@@ -184,7 +184,7 @@ func (w *writes) event(x *exchange, body []byte) (*http.Response, error) {
 	a, err := w.events.Add(spool.Request{
 		Method: x.req.Method, Group: i.APIGroup, Version: i.APIVersion, Namespace: i.Namespace, Name: i.Name,
 		ContentType: header.Get("Content-Type"), Accept: header.Get("Accept"), Body: body, UserAgent: header.Get("User-Agent"),
-		Node: x.who.isNode(), User: x.who.user, Authorization: authorization,
+		User: x.who.user, Authorization: authorization,
 	})
 	if err != nil {
 		return answer.ErrorResponse(x.req, err)

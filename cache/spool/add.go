@@ -18,6 +18,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/cache/convert"
 	"github.com/edgehub-io/edgehub/cache/patch"
+	"github.com/edgehub-io/edgehub/cache/quota"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -30,8 +31,7 @@ type Request struct {
 	Accept          string
 	Body            []byte
 	UserAgent       string // an apiserver derives the field manager from it
-	Node            bool   // the caller is the node
-	User            string // the caller
+	User            string // the caller; quota.Node for the node
 	Authorization   string // header of a caller that is not the node; it counts against MaxBytes
 }
 
@@ -53,7 +53,7 @@ func (s *Spool) Add(r Request) (Answer, error) {
 	if t.APIVersion != corev1.SchemeGroupVersion.String() && t.APIVersion != eventsv1.SchemeGroupVersion.String() {
 		return Answer{}, fmt.Errorf("spool an event of %s: %w", t.APIVersion, patch.ErrUnsupported)
 	}
-	if !r.Node && r.Authorization == "" {
+	if r.User != quota.Node && r.Authorization == "" {
 		return Answer{}, fmt.Errorf("spool an event of %s, who has no token to send it with: %w", r.User, patch.ErrUnsupported)
 	}
 	var (
@@ -101,7 +101,7 @@ func (s *Spool) create(r *Request, t wire.TypeMeta) (runtime.Object, error) {
 
 func (r *Request) head(t wire.TypeMeta, event string) head {
 	return head{
-		owner:      owner{Node: r.Node, User: r.User, authorization: r.Authorization},
+		owner:      owner{User: r.User, authorization: r.Authorization},
 		APIVersion: t.APIVersion,
 		Namespace:  r.Namespace,
 		Name:       event,

@@ -55,7 +55,7 @@ func (l *loader) load(key string, value []byte) error {
 		l.unreadable++
 		return err
 	}
-	if !r.Node {
+	if !r.isNode() {
 		l.orphans++
 		return errOrphan
 	}

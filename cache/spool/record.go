@@ -30,7 +30,7 @@ type head struct {
 
 func (h *head) event() string { return h.Namespace + "/" + h.Name }
 
-func (h *head) name() name { return name{h.Node, h.User, h.event()} }
+func (h *head) name() name { return name{h.User, h.event()} }
 
 func (h *head) typeMeta() wire.TypeMeta {
 	return wire.TypeMeta{APIVersion: h.APIVersion, Kind: "Event"}

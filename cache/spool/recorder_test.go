@@ -85,7 +85,7 @@ func serve(tb testing.TB, s *spool.Spool, w http.ResponseWriter, r *http.Request
 	parts := strings.Split(r.URL.Path, "/") // /api/v1/namespaces/ns/events/name
 	request := spool.Request{
 		Method: r.Method, Version: parts[2], Namespace: parts[4],
-		ContentType: r.Header.Get("Content-Type"), Accept: r.Header.Get("Accept"), Body: body, Node: true, User: "node",
+		ContentType: r.Header.Get("Content-Type"), Accept: r.Header.Get("Accept"), Body: body, User: "node",
 	}
 	if len(parts) > 6 {
 		request.Name = parts[6]

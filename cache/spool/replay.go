@@ -41,7 +41,7 @@ func (s *Spool) Replay(ctx context.Context, do Sender) error {
 			s.log.Info("events that were posted while the cloud was away were sent", "sent", sent, "setAside", aside, "left", s.Len())
 		}
 	}()
-	limiter := rate.NewLimiter(rate.Limit(s.opts.PerSecond), burst)
+	limiter := rate.NewLimiter(perSecond, burst)
 	retry := backoff()
 	for {
 		e, r, ok := s.first()
@@ -77,8 +77,11 @@ func (s *Spool) Replay(ctx context.Context, do Sender) error {
 }
 
 const (
-	burst   = 5
-	maxWait = time.Minute // also where an apiserver asks for more
+	// perSecond is how many events are sent, after a burst. An apiserver bears that load from a thousand nodes that
+	// return at once.
+	perSecond = 10
+	burst     = 5
+	maxWait   = time.Minute // also where an apiserver asks for more
 )
 
 // backoff returns the waits between tries to send an event: a second at first and maxWait at
@@ -100,14 +103,14 @@ func (s *Spool) send(ctx context.Context, e *entry, r *record, do Sender) outcom
 	if err != nil {
 		return outcome{result: resultRefused, reason: err.Error()}
 	}
-	response, err := do(request, r.Node)
+	response, err := do(request, r.isNode())
 	if err != nil {
 		s.log.Debug("a spooled event was not sent: it waits", "event", r.event(), "err", err)
 		return outcome{again: true}
 	}
 	defer response.Body.Close()
 	body, _ := io.ReadAll(io.LimitReader(response.Body, 1<<20)) // all of it, to reuse the connection
-	o := classify(response, r.Node)
+	o := classify(response, r.isNode())
 	if o.again || o.result == resultRefused {
 		o.reason = reason(response, body)
 		s.log.Debug("a spooled event was not taken", "event", r.event(), "reason", o.reason, "again", o.again)
@@ -187,7 +190,7 @@ func (r *record) request(ctx context.Context, authorization string) (*http.Reque
 	request.Header.Set("Content-Type", wire.Protobuf.MediaType())
 	request.Header.Set("Accept", wire.Protobuf.MediaType()+","+wire.JSON.MediaType())
 	request.Header.Set("User-Agent", r.UserAgent)
-	if !r.Node {
+	if !r.isNode() {
 		request.Header.Set("Authorization", authorization)
 	}
 	return request, nil

@@ -205,7 +205,7 @@ func metric(t *testing.T, metrics *prometheus.Registry, name, reason string) flo
 
 func TestReplayIsPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, memory(t), spool.Options{PerSecond: 10})
+		s := open(t, memory(t), spool.Options{})
 		generated := post("")
 		generated.Body = []byte(`{"metadata":{"generateName":"x-"}}`)
 		for range 25 {

@@ -22,7 +22,7 @@ func (s *Spool) makeRoomLocked(o owner, size int64, instead *entry) bool {
 	}
 	excess := quota.Excess(bounds, s.itemsLocked(o, size, instead))
 	for _, item := range excess {
-		if item.User == o.quotaUser() {
+		if item.User == o.User {
 			return false
 		}
 	}
@@ -38,15 +38,8 @@ func (s *Spool) itemsLocked(o owner, size int64, instead *entry) []quota.Item[*e
 	items := make([]quota.Item[*entry], 0, s.order.Len()+1)
 	for element := s.order.Front(); element != nil; element = element.Next() {
 		if e := element.Value.(*entry); e != instead {
-			items = append(items, quota.Item[*entry]{Key: e, User: e.owner.quotaUser(), Bytes: e.size, Last: int64(e.number)})
+			items = append(items, quota.Item[*entry]{Key: e, User: e.owner.User, Bytes: e.size, Last: int64(e.number)})
 		}
 	}
-	return append(items, quota.Item[*entry]{User: o.quotaUser(), Bytes: size, Last: math.MaxInt64})
-}
-
-func (o *owner) quotaUser() string {
-	if o.Node {
-		return quota.Node
-	}
-	return o.User
+	return append(items, quota.Item[*entry]{User: o.User, Bytes: size, Last: math.MaxInt64})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	wal "github.com/edgehub-io/edgehub/cache/log"
+	"github.com/edgehub-io/edgehub/cache/quota"
 )
 
 // ErrFull is returned when an event would exceed a bound of the spool, and nobody holds more than
@@ -24,10 +25,6 @@ type Options struct {
 	// MaxBytes bounds the encoded events and the tokens that they are sent with: 4 MiB by
 	// default, negative for none. An event has about 600 bytes, and a token 1,000.
 	MaxBytes int64
-
-	// PerSecond is how many events Replay sends: 10 by default, after a burst of 5. An
-	// apiserver bears that load from a thousand nodes that return at once.
-	PerSecond float64
 
 	Logger     *slog.Logger          // none by default
 	Registerer prometheus.Registerer // of metrics; none by default
@@ -55,8 +52,7 @@ type Spool struct {
 // name names an event of a caller. What others post under the same name is another event: nobody has to be allowed
 // anything to post one while the cloud is away.
 type name struct {
-	node        bool
-	user, event string // namespace/name
+	user, event string // the event is namespace/name
 }
 
 // entry is the index entry of an event.
@@ -71,11 +67,12 @@ type entry struct {
 
 // owner is the caller that posted an event, and as whom it is sent.
 type owner struct {
-	Node bool   `json:"node,omitempty"`
 	User string `json:"user"`
 
 	authorization string // header of a caller that is not the node
 }
+
+func (o *owner) isNode() bool { return o.User == quota.Node }
 
 // size is the size of an owner's event. value is its record.
 func (o *owner) size(value []byte) int64 { return int64(len(value) + len(o.authorization)) }
@@ -87,9 +84,6 @@ func New(t *wal.Table, o Options) *Spool {
 	}
 	if o.MaxBytes == 0 {
 		o.MaxBytes = 4 << 20
-	}
-	if o.PerSecond <= 0 {
-		o.PerSecond = 10
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -54,7 +54,7 @@ func open(tb testing.TB, t *wal.Table, o spool.Options) *spool.Spool {
 // post is a POST by the node, in JSON.
 func post(name string) spool.Request {
 	return spool.Request{
-		Method: http.MethodPost, Version: "v1", Namespace: "ns", Accept: kubelet, Node: true, User: "node", UserAgent: "kubelet/v1",
+		Method: http.MethodPost, Version: "v1", Namespace: "ns", Accept: kubelet, User: "node", UserAgent: "kubelet/v1",
 		Body: fmt.Appendf(nil, `{"metadata":{"name":%q,"resourceVersion":"9"},"involvedObject":{"kind":"Pod","namespace":"ns","name":"p"},"count":1}`, name),
 	}
 }
@@ -76,7 +76,7 @@ func counted(name string, count int) spool.Request {
 
 // byToken is r from a caller with a token.
 func byToken(r spool.Request, user, token string) spool.Request {
-	r.Node, r.User, r.Authorization = false, user, "Bearer "+token
+	r.User, r.Authorization = user, "Bearer "+token
 	return r
 }
 
@@ -162,7 +162,7 @@ func TestTheSameNameOfAnotherCallerIsAnotherEvent(t *testing.T) {
 		s := open(t, memory(t), spool.Options{})
 		for i, r := range all {
 			change := patched("a", 9)
-			change.Node, change.User, change.Authorization = r.Node, r.User, r.Authorization
+			change.User, change.Authorization = r.User, r.Authorization
 			if _, err := s.Add(change); !apierrors.IsNotFound(err) {
 				t.Errorf("%s changes another one's event: %v", r.User, err)
 			}
@@ -175,7 +175,7 @@ func TestTheSameNameOfAnotherCallerIsAnotherEvent(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, r := range all {
-			if got[i].asNode != r.Node || !bytes.Contains(r.Body, fmt.Appendf(nil, `"count":%d`, got[i].event.Count)) {
+			if got[i].asNode != (r.User == "node") || !bytes.Contains(r.Body, fmt.Appendf(nil, `"count":%d`, got[i].event.Count)) {
 				t.Errorf("sent %+v of %s", got[i].event, r.User)
 			}
 		}
@@ -210,7 +210,7 @@ func TestRefusals(t *testing.T) {
 		{"server-side apply", func(r *spool.Request) { *r = patched("a", 2); r.ContentType = "application/apply-patch+yaml" }, 0, patch.ErrUnsupported},
 		{"a deletion", func(r *spool.Request) { r.Method = http.MethodDelete }, 0, patch.ErrUnsupported},
 		{"a group that has no events", func(r *spool.Request) { r.Group = "apps" }, 0, patch.ErrUnsupported},
-		{"a caller without credentials who is not the node", func(r *spool.Request) { r.Node = false }, 0, patch.ErrUnsupported},
+		{"a caller without credentials who is not the node", func(r *spool.Request) { r.User = "somebody" }, 0, patch.ErrUnsupported},
 		{"a client that wants neither encoding", func(r *spool.Request) { *r = patched("a", 2); r.Accept = "text/html" }, 0, convert.ErrNotAcceptable},
 	} {
 		r := post("b")
