@@ -16,7 +16,7 @@ import (
 )
 
 // maxObject bounds the body of a GET that is cached. etcd accepts objects of up to 1.5 MiB.
-const maxObject = wire.DefaultMaxSize
+const maxObject = wire.MaxSize
 
 // Decoder decodes the body of an answer. The body is written to it; Finish is called after a
 // clean end.
@@ -36,7 +36,7 @@ type sink interface {
 // NewDecoder returns a decoder of a list in the representation r. take gets its items and, at
 // the end, its metadata.
 func NewDecoder(r wire.Representation, res *http.Response, take ItemHandler) *Decoder {
-	split, err := wire.NewSplitter(r.Encoding, 0, take.Item)
+	split, err := wire.NewSplitter(r.Encoding, take.Item)
 	if err != nil {
 		return &Decoder{Failed: err}
 	}
@@ -54,12 +54,6 @@ func Decode(res *http.Response, s sink) *Decoder {
 		d.Failed = errors.New("the body is compressed in a way that was not asked for")
 	}
 	return d
-}
-
-// Write fails if the list cannot be cached, which also ends the decompression.
-func (l *listSink) Write(p []byte) (int, error) {
-	n, _ := l.Splitter.Write(p)
-	return n, l.Failed()
 }
 
 // Write never fails: the client gets the answer whether or not it can be cached.

@@ -94,7 +94,7 @@ func (s *socket) take(p []byte) {
 
 // message handles a text message: an event.
 func (s *socket) message(text []byte) error {
-	frames, err := wire.NewFrameReader(bytes.NewReader(text), s.stream.repr.Encoding, wire.FrameOptions{})
+	frames, err := wire.NewFrameReader(bytes.NewReader(text), s.stream.repr.Encoding)
 	for err == nil {
 		var f wire.Frame
 		if f, err = frames.Next(); err != nil {

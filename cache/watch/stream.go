@@ -149,7 +149,7 @@ func (s *stream) attach(res *http.Response, from string) error {
 	if err := tee.UnzipWatch(res); err != nil {
 		return err
 	}
-	frames, err := wire.NewFrameReader(res.Body, s.repr.Encoding, wire.FrameOptions{})
+	frames, err := wire.NewFrameReader(res.Body, s.repr.Encoding)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func BenchmarkList(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				items := 0
-				sp, _ := wire.NewSplitter(e, 0, func([]byte, *wire.Meta) error { items++; return nil })
+				sp, _ := wire.NewSplitter(e, func([]byte, *wire.Meta) error { items++; return nil })
 				for rest := body; len(rest) > 0; rest = rest[min(readSize, len(rest)):] {
 					_, _ = sp.Write(rest[:min(readSize, len(rest))])
 				}
@@ -91,7 +91,7 @@ func BenchmarkFrames(b *testing.B) {
 			var r *wire.FrameReader
 			for b.Loop() {
 				if r == nil {
-					r, _ = wire.NewFrameReader(bytes.NewReader(stream), e, wire.FrameOptions{})
+					r, _ = wire.NewFrameReader(bytes.NewReader(stream), e)
 				}
 				f, err := r.Next()
 				if errors.Is(err, io.EOF) {

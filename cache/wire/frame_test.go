@@ -34,9 +34,14 @@ func apiserverEvent(tb testing.TB, s *runtime.Scheme, e wire.Encoding, event wat
 }
 
 // frames reads a stream to its end. Slices are copied, but Meta.
-func frames(tb testing.TB, e wire.Encoding, r io.Reader, o wire.FrameOptions) (out []wire.Frame, err error) {
+func frames(tb testing.TB, e wire.Encoding, r io.Reader) (out []wire.Frame, err error) {
 	tb.Helper()
-	fr, err := wire.NewFrameReader(r, e, o)
+	return framesUpTo(tb, e, r, wire.MaxSize)
+}
+
+func framesUpTo(tb testing.TB, e wire.Encoding, r io.Reader, most int) (out []wire.Frame, err error) {
+	tb.Helper()
+	fr, err := wire.NewLimitedFrameReader(r, e, most)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -76,7 +81,7 @@ func TestEventsOfEveryBuiltInType(t *testing.T) {
 						t.Fatalf("%v %s:\n%q\n%q", e, event, again, frame)
 					}
 				}
-				got, err := frames(t, e, bytes.NewReader(stream), wire.FrameOptions{})
+				got, err := frames(t, e, bytes.NewReader(stream))
 				if !errors.Is(err, io.EOF) || len(got) != len(types) || !bytes.Equal(raw(got), stream) {
 					t.Fatalf("%v: %d frames, %v", e, len(got), err)
 				}
@@ -115,7 +120,7 @@ func TestFramesInPiecesOfAnySize(t *testing.T) {
 			"byte by byte": iotest.OneByteReader(bytes.NewReader(stream)), "half": iotest.HalfReader(bytes.NewReader(stream)),
 			"with its end": iotest.DataErrReader(bytes.NewReader(stream)), "whole": bytes.NewReader(stream),
 		} {
-			got, err := frames(t, e, r, wire.FrameOptions{})
+			got, err := frames(t, e, r)
 			if !errors.Is(err, io.EOF) || !bytes.Equal(raw(got), stream) {
 				t.Fatalf("%v %s: %v, %d bytes of %d", e, name, err, len(raw(got)), len(stream))
 			}
@@ -146,7 +151,7 @@ func TestAStreamThatBreaksOffEndsWithWhatCame(t *testing.T) {
 		}
 		stream := append(bytes.Clone(event), event...)
 		for n := range len(stream) {
-			got, err := frames(t, e, io.MultiReader(bytes.NewReader(stream[:n]), iotest.ErrReader(reset)), wire.FrameOptions{})
+			got, err := frames(t, e, io.MultiReader(bytes.NewReader(stream[:n]), iotest.ErrReader(reset)))
 			if !errors.Is(err, reset) || !bytes.Equal(raw(got), stream[:n]) {
 				t.Fatalf("%v, %d bytes: %v", e, n, err)
 			}
@@ -172,7 +177,7 @@ func TestAFrameBeyondTheLimitPassesInPieces(t *testing.T) {
 		large := apiserverEvent(t, s, e, watch.Added, pods(1)[0])
 		stream := bytes.Join([][]byte{small, large, small, large, small}, nil)
 		for _, r := range []io.Reader{bytes.NewReader(stream), iotest.OneByteReader(bytes.NewReader(stream)), iotest.HalfReader(bytes.NewReader(stream))} {
-			got, err := frames(t, e, r, wire.FrameOptions{MaxFrame: 1000})
+			got, err := framesUpTo(t, e, r, 1000)
 			if !errors.Is(err, io.EOF) || !bytes.Equal(raw(got), stream) {
 				t.Fatalf("%v: %v, %d bytes of %d", e, err, len(raw(got)), len(stream))
 			}
@@ -213,7 +218,7 @@ func TestAFrameThatCannotBeReadPassesAndTheStreamGoesOn(t *testing.T) {
 			e = wire.Protobuf
 		}
 		stream := append([]byte(c.frame), wire.AppendBookmark(nil, e, podType, "7", false)...)
-		got, err := frames(t, e, bytes.NewReader(stream), wire.FrameOptions{})
+		got, err := frames(t, e, bytes.NewReader(stream))
 		if !errors.Is(err, io.EOF) || !bytes.Equal(raw(got), stream) || len(got) != 2 || string(got[0].Raw) != c.frame || got[0].More || got[0].Err == nil || got[0].Type != "" {
 			t.Errorf("%s: %+v, %v", c.name, got, err)
 			continue
@@ -226,7 +231,7 @@ func TestAFrameThatCannotBeReadPassesAndTheStreamGoesOn(t *testing.T) {
 
 func TestWhereNoFrameBeginsAllPasses(t *testing.T) {
 	stream := string(wire.AppendBookmark(nil, wire.JSON, podType, "7", false)) + `Internal error}{"type":"ADDED"}`
-	got, err := frames(t, wire.JSON, strings.NewReader(stream), wire.FrameOptions{})
+	got, err := frames(t, wire.JSON, strings.NewReader(stream))
 	if !errors.Is(err, io.EOF) || string(raw(got)) != stream || len(got) != 2 || !got[1].More || !errors.Is(got[1].Err, wire.ErrMalformed) {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -236,7 +241,7 @@ func TestReadySaysWhenNextDoesNotRead(t *testing.T) {
 	for _, e := range encodings {
 		frame := wire.AppendBookmark(nil, e, podType, "7", false)
 		stream := append(bytes.Repeat(frame, 3), frame[:10]...)
-		r, _ := wire.NewFrameReader(bytes.NewReader(stream), e, wire.FrameOptions{})
+		r, _ := wire.NewFrameReader(bytes.NewReader(stream), e)
 		if r.Ready() {
 			t.Errorf("%v: ready before anything was read", e)
 		}
@@ -259,7 +264,7 @@ func TestBookmarks(t *testing.T) {
 			string(apiserverEvent(t, s, e, watch.Bookmark, apiserver.(runtime.Object))): true,
 			string(apiserverEvent(t, s, e, watch.Modified, apiserver.(runtime.Object))): false,
 		} {
-			r, _ := wire.NewFrameReader(strings.NewReader(stream), e, wire.FrameOptions{})
+			r, _ := wire.NewFrameReader(strings.NewReader(stream), e)
 			f, err := r.Next()
 			if err != nil || f.Err != nil || f.InitialEventsEnd != end || string(f.Meta.Kind) != "Pod" {
 				t.Fatalf("%v: %+v, %v", e, f, err)
@@ -286,7 +291,7 @@ func TestErrors(t *testing.T) {
 		if !bytes.Equal(got, want) {
 			t.Errorf("%v:\n%q\n%q", e, got, want)
 		}
-		all, _ := frames(t, e, bytes.NewReader(want), wire.FrameOptions{})
+		all, _ := frames(t, e, bytes.NewReader(want))
 		if len(all) != 1 || all[0].Type != watch.Error || all[0].Code != 410 || all[0].Err != nil || len(all[0].Meta.Name) > 0 {
 			t.Errorf("%v: %+v", e, all)
 		}

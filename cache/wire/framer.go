@@ -73,21 +73,21 @@ type jsonFramer struct {
 	span    span // of the object
 	begun   bool // the object, after blanks
 	passing bool // the object is too large, and passes in pieces
-	lost    bool // no frame can be found any more
+	opaque  bool // no frame can be found any more
 }
 
 func (c *jsonFramer) find(b []byte) frameBounds {
-	if !c.lost && !c.begun {
+	if !c.opaque && !c.begun {
 		c.scanned = skipSpace(b, c.scanned)
 		if c.scanned == len(b) {
 			c.scanned = 0
 			return frameBounds{n: len(b)} // only blanks
 		}
 		c.begun = b[c.scanned] == '{'
-		c.lost = !c.begun
+		c.opaque = !c.begun
 	}
-	if c.lost {
-		return frameBounds{n: len(b), more: true, err: fmt.Errorf("%w: %w", errLost, ErrMalformed)}
+	if c.opaque {
+		return frameBounds{n: len(b), more: true, err: fmt.Errorf("%w: %w", errNoFrame, ErrMalformed)}
 	}
 	n, ended := c.span.Scan(b[c.scanned:])
 	c.scanned += n

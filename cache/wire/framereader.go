@@ -6,19 +6,12 @@ import (
 	"io"
 )
 
-// FrameOptions are the limits of a FrameReader. The zero value is good.
-type FrameOptions struct {
-	// MaxFrame is the size, in bytes, of the largest frame that is read; 0 is
-	// DefaultMaxSize. Larger ones pass in pieces.
-	MaxFrame int
-}
-
 // FrameReader cuts a watch stream into frames. What it cannot read as an event it returns
-// unchanged, and goes on. It holds one frame, and little memory while the stream is idle.
+// unchanged, and goes on; a frame of more than MaxSize passes in pieces. It holds one frame, and little memory while
+// the stream is idle.
 type FrameReader struct {
 	r      io.Reader
 	framer framer
-	max    int
 
 	buf        []byte
 	start, end int         // buf[start:end] was read and not returned
@@ -55,20 +48,19 @@ const (
 )
 
 // NewFrameReader returns a reader of the frames in r.
-func NewFrameReader(r io.Reader, e Encoding, o FrameOptions) (*FrameReader, error) {
-	if o.MaxFrame == 0 {
-		o.MaxFrame = DefaultMaxSize
-	}
-	f := &FrameReader{r: r, max: o.MaxFrame}
+func NewFrameReader(r io.Reader, e Encoding) (*FrameReader, error) {
+	return newFrameReader(r, e, MaxSize)
+}
+
+func newFrameReader(r io.Reader, e Encoding, most int) (*FrameReader, error) {
 	switch e {
 	case Protobuf:
-		f.framer = &protoFramer{max: o.MaxFrame}
+		return &FrameReader{r: r, framer: &protoFramer{max: most}}, nil
 	case JSON:
-		f.framer = &jsonFramer{max: o.MaxFrame}
+		return &FrameReader{r: r, framer: &jsonFramer{max: most}}, nil
 	default:
 		return nil, fmt.Errorf("read watch stream: %w", ErrEncoding)
 	}
-	return f, nil
 }
 
 // Next returns the next frame. The error is that of the stream, io.EOF at its end. An
@@ -135,5 +127,5 @@ func tooLarge(limit int) error {
 	return fmt.Errorf("read watch stream: a frame of more than %d bytes: %w", limit, ErrTooLarge)
 }
 
-// errLost is the error of everything after bytes that begin no frame.
-var errLost = errors.New("read watch stream: no frame begins here")
+// errNoFrame is the error of everything after bytes that begin no frame.
+var errNoFrame = errors.New("read watch stream: no frame begins here")

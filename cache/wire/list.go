@@ -3,7 +3,6 @@ package wire
 import (
 	"bytes"
 	"fmt"
-	"io"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -48,9 +47,9 @@ func (m *ListMeta) itemType() (_ TypeMeta, ok bool) {
 // a key of etcd, some hundred bytes.
 const maxListMeta = 64 << 10
 
-// DefaultMaxSize bounds, in bytes, an item or a watch frame: client-go reads watch frames of up
+// MaxSize bounds, in bytes, an item or a watch frame: client-go reads watch frames of up
 // to this size (rest.createRESTWatchDecoder). etcd takes objects of up to 1.5 MiB.
-const DefaultMaxSize = 16 << 20
+const MaxSize = 16 << 20
 
 // Splitter splits the body of a LIST into items while it passes. Write gets the body, in pieces
 // of any size; Close returns the list's metadata. A Splitter holds an item only if that comes in
@@ -70,36 +69,31 @@ type listBody interface {
 type itemFunc func(item []byte, m *Meta) error
 
 // NewSplitter returns a Splitter that calls emit with each item, as written in the list (see
-// AppendBare), when its last byte has come. maxItem bounds an item, in bytes; 0 is
-// DefaultMaxSize. item and m are valid until emit returns. An error of emit ends the splitting,
-// and Close returns it.
-func NewSplitter(e Encoding, maxItem int, emit func(item []byte, m *Meta) error) (*Splitter, error) {
-	if maxItem == 0 {
-		maxItem = DefaultMaxSize
-	}
+// AppendBare), when its last byte has come. An item has at most MaxSize bytes. item and m are valid until emit returns. An
+// error of emit ends the splitting, and Close returns it.
+func NewSplitter(e Encoding, emit func(item []byte, m *Meta) error) (*Splitter, error) {
+	return newSplitter(e, MaxSize, emit)
+}
+
+func newSplitter(e Encoding, most int, emit itemFunc) (*Splitter, error) {
 	switch e {
 	case Protobuf:
-		return &Splitter{body: &protoList{max: maxItem, emit: emit}}, nil
+		return &Splitter{body: &protoList{max: most, emit: emit}}, nil
 	case JSON:
-		return &Splitter{body: &jsonList{max: maxItem, emit: emit}}, nil
+		return &Splitter{body: &jsonList{max: most, emit: emit}}, nil
 	default:
 		return nil, fmt.Errorf("split list: %w", ErrEncoding)
 	}
 }
 
-var _ io.Writer = (*Splitter)(nil)
-
-// Write takes the next bytes of the body. It never fails, because a client's stream does not
-// depend on whether the cache can read it. See Failed.
+// Write takes the next bytes of the body. It fails as soon as it is known that the body cannot be split, and Close with the same
+// error.
 func (s *Splitter) Write(p []byte) (int, error) {
 	if s.failed == nil && len(p) > 0 {
 		s.failed = s.body.write(p)
 	}
-	return len(p), nil
+	return len(p), s.failed
 }
-
-// Failed returns why the body cannot be split, as soon as that is known.
-func (s *Splitter) Failed() error { return s.failed }
 
 // Close returns the list's metadata if the body was one complete list. It must be called after a
 // clean end of the body, as the transport reports it; only then do the emitted items count. Errors

@@ -31,14 +31,9 @@ func (m *Meta) TypeMeta() TypeMeta {
 // are valid as long as those of m.
 func (m *Meta) Labels() iter.Seq2[[]byte, []byte] { return m.entries(m.labels, objectMetaLabels) }
 
-// Annotations is like Labels.
-func (m *Meta) Annotations() iter.Seq2[[]byte, []byte] {
-	return m.entries(m.annotations, objectMetaAnnotations)
-}
-
 // Annotation returns the value of one annotation: the last if it occurs twice, as in decoders.
 func (m *Meta) Annotation(key string) (value []byte, ok bool) {
-	for k, v := range m.Annotations() {
+	for k, v := range m.entries(m.annotations, objectMetaAnnotations) {
 		if string(k) == key {
 			value, ok = v, true
 		}

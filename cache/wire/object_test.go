@@ -58,8 +58,10 @@ func checkObject(t *testing.T, s *runtime.Scheme, e wire.Encoding, kind schema.G
 		t.Errorf("%v: %s %s %s/%s %s %s of %+v", e, m.APIVersion, m.Kind, m.Namespace, m.Name, m.UID, m.ResourceVersion, o)
 	}
 	annotations, labels := map[string]string{}, map[string]string{}
-	for k, v := range m.Annotations() {
-		annotations[string(k)] = string(v)
+	for k := range o.GetAnnotations() {
+		if v, ok := m.Annotation(k); ok {
+			annotations[k] = string(v)
+		}
 	}
 	for k, v := range m.Labels() {
 		labels[string(k)] = string(v)

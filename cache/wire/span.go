@@ -6,56 +6,36 @@ import (
 	"math/bits"
 )
 
-// span finds the end of one JSON value that comes in pieces: an object, an array, a string or
-// null. It counts brackets and checks nothing: the whole value is for a scanner.
+// span finds the end of a JSON object that comes in pieces. It counts brackets and checks nothing: the whole object is
+// for a scanner.
 type span struct {
 	depth, deepest int
 	inString       bool
 	escaped        bool
-	literal        int // bytes of null to come
-	begun          bool
 }
 
-// Scan reads the next bytes. It returns how many of them belong to the value, and whether the
-// value ends with them.
+// Scan reads the next bytes. It returns how many of them belong to the object, and whether it
+// ends with them.
 func (s *span) Scan(p []byte) (n int, ended bool) {
-	if !s.begun && len(p) > 0 {
-		s.begun = true
-		if p[0] == 'n' {
-			s.literal = len("null")
-		}
-	}
-	if s.literal > 0 {
-		n = min(s.literal, len(p))
-		s.literal -= n
-		return n, s.literal == 0
-	}
 	for i := 0; i < len(p); i++ {
 		switch c := p[i]; {
 		case s.inString:
-			if i = s.scanString(p, i); i == len(p) {
-				return i, false
-			}
+			i = s.scanString(p, i)
 		case c == '"':
 			s.inString = true
-			continue
 		case c == '{' || c == '[':
 			s.depth++
 			s.deepest = max(s.deepest, s.depth)
-			continue
 		case c == '}' || c == ']':
-			s.depth--
-		default:
-			continue
-		}
-		if s.depth <= 0 {
-			return i + 1, true
+			if s.depth--; s.depth <= 0 {
+				return i + 1, true
+			}
 		}
 	}
 	return len(p), false
 }
 
-// checkDepth returns ErrTooLarge if the value is nested too deep.
+// checkDepth returns ErrTooLarge if the object is nested too deep.
 func (s *span) checkDepth() error {
 	if s.deepest > maxDepth {
 		return fmt.Errorf("scan JSON: more than %d levels: %w", maxDepth, ErrTooLarge)

@@ -71,8 +71,8 @@ func socketFrame(b []byte, take func(text []byte) error) (int, error) {
 	switch {
 	case opcode < socketControl && (opcode != socketText || b[0]&socketFinal == 0):
 		return 0, fmt.Errorf("read WebSocket: a message that is not text, or in several frames: %w", ErrMalformed)
-	case length > DefaultMaxSize:
-		return 0, fmt.Errorf("read WebSocket: %w", tooLarge(DefaultMaxSize))
+	case length > MaxSize:
+		return 0, fmt.Errorf("read WebSocket: %w", tooLarge(MaxSize))
 	case uint64(len(b)-header) < length:
 		return 0, nil
 	}

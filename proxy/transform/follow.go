@@ -21,7 +21,7 @@ func (a *answer) follow(r *http.Request, res *http.Response) error {
 	if err := tee.UnzipWatch(res); err != nil {
 		return err
 	}
-	reader, err := wire.NewFrameReader(res.Body, a.encoding, wire.FrameOptions{})
+	reader, err := wire.NewFrameReader(res.Body, a.encoding)
 	if err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ func (w *watched) answerLists(o runtime.Object) {
 }
 
 func (w *watched) read(body io.Reader) {
-	frames, err := wire.NewFrameReader(body, wire.ParseContentType(w.mediaType).Encoding, wire.FrameOptions{})
+	frames, err := wire.NewFrameReader(body, wire.ParseContentType(w.mediaType).Encoding)
 	if err != nil {
 		w.t.Error(err)
 		return

@@ -102,7 +102,7 @@ func (f *followed) listWhere(ctx context.Context, selector string) ([][]byte, er
 		return nil, fmt.Errorf("the answer is %s, %s", res.Status, res.Header.Get("Content-Type"))
 	}
 	var objects [][]byte
-	splitter, err := wire.NewSplitter(f.answer.encoding, 0, func(item []byte, m *wire.Meta) error {
+	splitter, err := wire.NewSplitter(f.answer.encoding, func(item []byte, m *wire.Meta) error {
 		if _, ok := f.pending[f.serviceOf(m)]; ok {
 			objects = append(objects, bytes.Clone(item))
 		}

@@ -14,7 +14,7 @@ func (a *answer) watch(res *http.Response) error {
 	if err := tee.UnzipWatch(res); err != nil {
 		return err
 	}
-	frames, err := wire.NewFrameReader(res.Body, a.encoding, wire.FrameOptions{})
+	frames, err := wire.NewFrameReader(res.Body, a.encoding)
 	if err != nil {
 		return err
 	}

@@ -115,7 +115,7 @@ func (a *answer) list(body []byte) ([]byte, error) {
 	var items [][]byte
 	var sizes wire.ItemSizes
 	anyChanged := false
-	splitter, err := wire.NewSplitter(a.encoding, 0, func(item []byte, m *wire.Meta) error {
+	splitter, err := wire.NewSplitter(a.encoding, func(item []byte, m *wire.Meta) error {
 		out, err := a.object(item, m)
 		if err != nil {
 			return err

@@ -118,7 +118,7 @@ func (c *client) follow(fl *follower, res *http.Response, floor int64) error {
 	if strings.Contains(res.Header.Get("Content-Type"), "protobuf") {
 		encoding = wire.Protobuf
 	}
-	frames, err := wire.NewFrameReader(res.Body, encoding, wire.FrameOptions{})
+	frames, err := wire.NewFrameReader(res.Body, encoding)
 	if err != nil {
 		return err
 	}

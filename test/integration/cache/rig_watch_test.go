@@ -71,7 +71,7 @@ func (c *client) tryWatch(t *testing.T, path, accept string) (*stream, error) {
 	if strings.Contains(res.Header.Get("Content-Type"), "protobuf") {
 		encoding = wire.Protobuf
 	}
-	frames, err := wire.NewFrameReader(res.Body, encoding, wire.FrameOptions{})
+	frames, err := wire.NewFrameReader(res.Body, encoding)
 	if err != nil {
 		cancel()
 		return nil, err

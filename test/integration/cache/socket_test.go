@@ -33,7 +33,7 @@ func readUpTo(t *testing.T, res *http.Response, version string) {
 	t.Helper()
 	late := time.AfterFunc(patience, func() { res.Body.Close() })
 	defer late.Stop()
-	frames, err := wire.NewFrameReader(&rawclient.Messages{ReadCloser: res.Body}, wire.JSON, wire.FrameOptions{})
+	frames, err := wire.NewFrameReader(&rawclient.Messages{ReadCloser: res.Body}, wire.JSON)
 	for err == nil {
 		var f wire.Frame
 		if f, err = frames.Next(); err == nil && string(f.Meta.ResourceVersion) == version {
