@@ -83,13 +83,13 @@ func keepStatus(now, before map[string][]*corev1.Pod) {
 
 // Returned begins the time in which the cloud catches up, unless that has begun.
 func (o *Objects) Returned() {
-	o.lock()
+	o.lockCurrent()
 	o.mu.Unlock()
 }
 
-// lock locks mu. A watch may resume before Returned is called: the state must not be that of the
-// outage then.
-func (o *Objects) lock() {
+// lockCurrent locks mu, after beginning the return of the cloud if IsUp says so: a watch may resume
+// before Returned is called.
+func (o *Objects) lockCurrent() {
 	up := o.IsUp()
 	o.mu.Lock()
 	s := &o.slices
@@ -112,14 +112,14 @@ func (o *Objects) bumpAllLocked() {
 // Settling reports whether watches have to apply the node's pods to the slices that the cloud
 // sends.
 func (o *Objects) Settling() bool {
-	o.lock()
+	o.lockCurrent()
 	defer o.mu.Unlock()
 	return !o.slices.away && !o.slicesSettledLocked()
 }
 
 // isAway reports whether the cloud was lost, and has not returned.
 func (o *Objects) isAway() bool {
-	o.lock()
+	o.lockCurrent()
 	defer o.mu.Unlock()
 	return o.slices.away
 }

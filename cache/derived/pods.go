@@ -75,7 +75,7 @@ func (o *Objects) Reported(pod view.Object) {
 	if err != nil {
 		return
 	}
-	o.lock()
+	o.lockCurrent()
 	defer o.mu.Unlock()
 	o.learnOwnersLocked(p)
 	if s := &o.slices; !s.away && !o.slicesSettledLocked() {

@@ -90,7 +90,7 @@ func (o *Objects) recentSlices(v *view.View, at string) []*Update {
 // shownSlices returns the last updates of all slices, if clients may still have them. earlier means that a
 // client of the view at this version may have read it from the last process.
 func (o *Objects) shownSlices(v *view.View, at string) (all map[copyKey]*Update, earlier bool) {
-	o.lock()
+	o.lockCurrent()
 	defer o.mu.Unlock()
 	s := &o.slices
 	recent := s.away || o.Now().Sub(s.returnedAt) <= recentFor
@@ -124,7 +124,7 @@ func (o *Objects) slice(copied view.Object) *Update {
 }
 
 func (o *Objects) basis(member string) (basis, bool) {
-	o.lock()
+	o.lockCurrent()
 	defer o.mu.Unlock()
 	return o.basisLocked(member)
 }
@@ -132,7 +132,7 @@ func (o *Objects) basis(member string) (basis, bool) {
 // known returns the update for a slice, if it is known that it is current, and otherwise from what it is
 // computed.
 func (o *Objects) known(k copyKey) (b basis, u *Update, known bool) {
-	o.lock()
+	o.lockCurrent()
 	defer o.mu.Unlock()
 	b, ok := o.basisLocked(k.member)
 	if !ok {

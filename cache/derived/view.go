@@ -41,7 +41,7 @@ func (o *Objects) recent(v *view.View, at string) []*Update {
 // Holds reports whether watches keep what they have shown of a view: the cloud is away, or has not
 // caught up yet. Of its own pods and Node, the node itself reads what the cloud has, so that kubelet writes what it lacks.
 func (o *Objects) Holds(v *view.View) bool {
-	o.lock()
+	o.lockCurrent()
 	defer o.mu.Unlock()
 	return (ShowsSlices(v) || v.Key.User != query.NodeUser) && (o.slices.away || !o.slicesSettledLocked())
 }
