@@ -123,15 +123,6 @@ type Cache struct {
 // Open opens the cache in a folder, which it creates if necessary. A folder that cannot be opened is tried again by Run. The errors
 // are log.ErrLocked, log.ErrKey, and those of its options. The caller must call Run or Close.
 func Open(dir string, up Upstream, opts Options) (*Cache, error) {
-	c, err := open(dir, up, opts)
-	if err != nil {
-		return nil, err
-	}
-	opts.Registerer.MustRegister(c.metrics.all, prometheus.CollectorFunc(c.collect))
-	return c, nil
-}
-
-func open(dir string, up Upstream, opts Options) (*Cache, error) {
 	if opts.Withheld == nil {
 		opts.Withheld = func() string { return "" }
 	}
@@ -160,6 +151,7 @@ func open(dir string, up Upstream, opts Options) (*Cache, error) {
 	if err := c.opened(true, err); err != nil {
 		return nil, errors.Join(fmt.Errorf("open cache: %w", err), disk.Close())
 	}
+	opts.Registerer.MustRegister(m.all, prometheus.CollectorFunc(c.collect))
 	return c, nil
 }
 

@@ -39,7 +39,7 @@ func (m *metrics) committed(took time.Duration, err error) {
 	m.commitSeconds.Observe(took.Seconds())
 }
 
-// newMetrics returns the metrics in a registry of their own, because Open may need two attempts.
+// newMetrics returns the metrics in a registry of their own: Open registers them once it has not failed.
 func newMetrics() *metrics {
 	all := prometheus.NewRegistry()
 	auto := promauto.With(all)

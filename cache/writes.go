@@ -61,7 +61,7 @@ func (w *writes) whileUp(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	lost := w.cache.up.Lost(w.cache.node)
 	var tasks sync.WaitGroup
-	tasks.Go(func() { w.settle(ctx) })
+	tasks.Go(func() { w.onceAnswered(ctx, w.cache.derived.Settle) })
 	for _, send := range []func(context.Context){w.replay, w.confirm, w.sendNodePatches} {
 		tasks.Go(func() {
 			if w.cache.opts.AwaitMaySend(ctx) == nil {
@@ -83,9 +83,6 @@ func (w *writes) replay(ctx context.Context) {
 		w.cache.log.Warn("events of an outage could not be sent", "err", err)
 	}
 }
-
-// settle ends the outage for derived objects.
-func (w *writes) settle(ctx context.Context) { w.onceAnswered(ctx, w.cache.derived.Settle) }
 
 // confirm asks the apiservers again for their last answers.
 func (w *writes) confirm(ctx context.Context) { w.onceAnswered(ctx, w.answers.Confirm) }
@@ -133,12 +130,9 @@ func (w *writes) updated(x *exchange, res *http.Response) {
 	if q == nil || res.StatusCode/100 != 2 {
 		return
 	}
-	contentType := res.Header.Get("Content-Type")
-	repr := wire.Answered(q.Accept, contentType)
-	if !repr.Cacheable() {
-		return
+	if repr := wire.Answered(q.Accept, res.Header.Get("Content-Type")); repr.Cacheable() {
+		x.keepObject(res, q, repr)
 	}
-	x.take(res, func(body []byte) error { return x.keepBody(q, repr, body) })
 }
 
 // offline answers a request that does not read objects.

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -51,17 +52,12 @@ func (k Key) Clone() Key {
 
 // IsValid reports whether there can be a view of this form.
 func (k *Key) IsValid() bool {
-	encoding := k.Encoding
-	if encoding == "" {
-		encoding = wire.JSON.String()
+	r, err := wire.ParseRepresentation(cmp.Or(k.Encoding, wire.JSON.String()))
+	if err != nil || r.Metadata != "" {
+		return false
 	}
-	form := wire.Representation{Metadata: k.Metadata}
-	for _, e := range []wire.Encoding{wire.JSON, wire.Protobuf} {
-		if e.String() == encoding {
-			form.Encoding = e
-		}
-	}
-	_, err := wire.ParseRepresentation(form.String())
+	r.Metadata = k.Metadata
+	_, err = wire.ParseRepresentation(r.String())
 	return err == nil
 }
 
