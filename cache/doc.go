@@ -18,7 +18,7 @@
 //   - watch keeps watches open while the cloud is away, and resumes them. Before, it asks for the apiservers' version, and so finds
 //     out that etcd was restored from a backup.
 //   - identity knows whose a bearer token is.
-//   - repeat answers what is not about objects as an apiserver has last: discovery, tokens, reviews.
+//   - repeat gives an apiserver's last answer again to what is not about objects: discovery, tokens, reviews.
 //   - derived has what users read instead of what is cached, because the node has changed it.
 //   - spool keeps Events until the cloud is back.
 //

@@ -12,31 +12,25 @@ import (
 )
 
 // isDryRun reports whether a write may be a dry run, whose answer shows objects that do not
-// exist. It parses the request like an apiserver. A request that cannot be parsed counts as
-// a dry run: its answer must not be cached.
+// exist: its answer must not be cached.
 func (x *exchange) isDryRun() bool {
-	if x.params.Broken || x.req.Method != http.MethodDelete {
-		return x.params.Broken || x.params.Has("dryRun")
-	}
-	dry, certain := x.isDryRunDelete()
+	dry, certain := x.dryRun()
 	return dry || !certain
 }
 
-// isDryRunDelete reports whether a DELETE changes nothing, and whether that is certain.
-func (x *exchange) isDryRunDelete() (dry, certain bool) {
-	body, err := x.body()
-	switch {
-	case err != nil:
-		return false, false
-	case len(body) == 0:
-		return x.params.Has("dryRun") && !x.params.Broken, !x.params.Broken
+// dryRun reports whether a write changes nothing, and whether that is certain. It parses the request like an apiserver.
+func (x *exchange) dryRun() (dry, certain bool) {
+	if x.req.Method == http.MethodDelete {
+		body, err := x.body()
+		if err != nil {
+			return false, false
+		}
+		if len(body) > 0 { // with DeleteOptions in it, an apiserver ignores the query
+			options, err := deleteOptions(x.req.Header.Get("Content-Type"), body)
+			return err == nil && len(options.DryRun) > 0, err == nil
+		}
 	}
-	// With DeleteOptions in the body, an apiserver ignores the query.
-	options, err := deleteOptions(x.req.Header.Get("Content-Type"), body)
-	if err != nil {
-		return false, false
-	}
-	return len(options.DryRun) > 0, true
+	return x.params.Has("dryRun") && !x.params.Broken, !x.params.Broken
 }
 
 // deleteOptions decodes the body of a DELETE, by default as JSON. It ignores the type: clients

@@ -11,9 +11,8 @@
 //     that waits for the cloud.
 //   - EndpointSlices (slices.go), which follow the pods of the node, and that of the apiservers, which leads to the hub if
 //     pods use it. Nobody writes these updates: they are functions of the cached copy, of the node's pods in its own
-//     views, and of the reports. Their pure functions are in
-//     endpoints.go and apiserver.go; package transform has the slice of the apiservers lead to the hub with the cloud, too, for
-//     some readers.
+//     views, and of the reports. Their pure functions are in endpoints.go and apiserver.go. With the cloud, package transform
+//     uses them, too: for some readers, it has the slice of the apiservers lead to the hub.
 //
 // # Who asks
 //

@@ -67,9 +67,9 @@ func (o *Objects) putWriterLocked(w *NodePatch) {
 	o.nodePatches.Put(o.writerKey(w.NodeWriter), value)
 }
 
-// LearnWriter records that an apiserver has let a writer patch the Node. What waits is older: it gets the values of
-// this patch, since it may be under way and arrive last,
-// and is sent again; if this patch is not one that is taken offline, it is dropped.
+// LearnWriter records that an apiserver has let a writer patch the Node. What waits is older, but may be under way, and arrive
+// last: it gets the values of this patch, and is sent again. If this patch is not one that is taken offline, what waits is
+// dropped.
 func (o *Objects) LearnWriter(by NodeWriter, r patch.Request) {
 	written, _ := parseNodePatch(r.ContentType, r.Body) // nil for another patch
 	o.mu.Lock()

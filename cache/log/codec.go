@@ -16,6 +16,8 @@ var (
 	errSeal = errors.New("it cannot be decrypted")
 
 	errChecksum = errors.New("its checksum is wrong")
+	// errOther is the cause if a body has another sum than its place says.
+	errOther = errors.New("its content is another one")
 )
 
 // codec encodes records: a CRC-32C, then the payload. The checksum also covers where the record belongs, which is not stored: a

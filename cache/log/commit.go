@@ -219,10 +219,10 @@ func (l *Log) writable(f *file) error {
 		again.Close()
 		return err
 	}
-	f.open.Lock()
+	f.mu.Lock()
 	f.os.Close()
 	f.os, f.readOnly = again, false
-	f.open.Unlock()
+	f.mu.Unlock()
 	l.log.Info("cache can be written again", "folder", l.dir)
 	return nil
 }

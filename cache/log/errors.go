@@ -57,5 +57,3 @@ func diskError(err error) error {
 }
 
 func isEOF(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
-
-var errOther = errors.New("its content is another one")

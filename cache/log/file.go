@@ -37,8 +37,8 @@ type file struct {
 	readers int       // guarded by Log.mu
 	retired time.Time // when the file was replaced; guarded by Log.mu
 
-	open sync.RWMutex // held, shared, while os is used to read
-	os   *os.File     // nil when the file is closed
+	mu sync.RWMutex // guards os; held, shared, while that is used to read
+	os *os.File     // nil when the file is closed
 }
 
 // find returns where a body is. Log.mu must be held.
@@ -55,8 +55,8 @@ func (f *file) find(sum Sum) (place, bool) {
 
 // read fills b with what is at a place. What is beyond the end of the file is zero.
 func (f *file) read(b []byte, at int64) error {
-	f.open.RLock()
-	defer f.open.RUnlock()
+	f.mu.RLock()
+	defer f.mu.RUnlock()
 	if f.os == nil {
 		return ErrCut
 	}
@@ -72,8 +72,8 @@ func (f *file) read(b []byte, at int64) error {
 
 // take returns the file's descriptor, which nobody uses any more, or nil if it was taken before.
 func (f *file) take() *os.File {
-	f.open.Lock()
-	defer f.open.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	fd := f.os
 	f.os = nil
 	return fd

@@ -46,7 +46,7 @@ func (l *Log) load(replay bool, readOnly error) error {
 	return nil
 }
 
-// begin writes the first file. cause is why an earlier one was not read.
+// begin writes the first file. cause is why an earlier one was not read. l.write must be held.
 func (l *Log) begin(replay bool, cause, readOnly error) error {
 	if readOnly != nil {
 		return fmt.Errorf("%w: %w", ErrReadOnly, errors.Join(readOnly, cause))
@@ -54,7 +54,8 @@ func (l *Log) begin(replay bool, cause, readOnly error) error {
 	if cause != nil && replay {
 		l.state.Lost(cause)
 	}
-	return l.begun()
+	w, err := l.newFile()
+	return l.finish(w, err)
 }
 
 // openFile opens the file and reads its header. A file with no header that can be read is set aside; cause says why,

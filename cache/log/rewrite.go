@@ -35,12 +35,6 @@ func (l *Log) rewrite() error {
 	return l.finish(w, err)
 }
 
-// begun is rewrite for the first file. l.write must be held.
-func (l *Log) begun() error {
-	w, err := l.newFile()
-	return l.finish(w, err)
-}
-
 // rewriter writes a new file.
 type rewriter struct {
 	writer

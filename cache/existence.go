@@ -17,6 +17,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
+// This file has what answers other than objects say of whether an object exists: 404s, and answers to writes.
+
 // notFound handles a 404. It counts only if its details name exactly this object: others may
 // come from a proxy or a missing API.
 func (x *exchange) notFound(res *http.Response, q *query.Query) {
@@ -45,7 +47,7 @@ func decodeStatus(contentType string, body []byte) (*metav1.Status, error) {
 // deleted handles the answer to a DELETE of one object. If the answer does not show whether
 // the object is deleted or only terminating, the object is in doubt.
 func (x *exchange) deleted(res *http.Response, q *query.Query) {
-	dry, certain := x.isDryRunDelete()
+	dry, certain := x.dryRun()
 	if dry {
 		return
 	}
@@ -151,7 +153,7 @@ func storesNothing(group string) bool {
 
 // deletedAll records that any objects of a collection may be deleted.
 func (x *exchange) deletedAll() {
-	if dry, _ := x.isDryRunDelete(); dry {
+	if dry, _ := x.dryRun(); dry {
 		return
 	}
 	namespace, resource := x.info.Namespace, x.resource()
