@@ -102,7 +102,7 @@ func (r *Request) Pieces(src *Source, snap *view.Snapshot) (Pieces, error) {
 	}
 	var all derived.Status
 	if src.Repr.Metadata == "" {
-		all = r.Answers.Derived.List(src.Of(), snap)
+		all = r.Answers.Derived.List(src.Selected(), snap)
 	}
 	return Pieces{production: r.Answers.production, ctx: r.HTTP.Context(), user: r.Query.User, source: src, Snapshot: snap, Derived: all, converts: converts, size: size}, nil
 }

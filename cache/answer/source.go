@@ -56,8 +56,10 @@ func (s *Source) Member(name string) (view.Entry, bool) {
 	return e, err == nil && s.filter.Name(name) && s.selects(o.Repr.Encoding, o.Bare)
 }
 
-// Of is the source as package derived sees it.
-func (s *Source) Of() *derived.Of { return &derived.Of{View: s.View, Member: s.Member} }
+// Selected is the source as package derived sees it.
+func (s *Source) Selected() *derived.Selected {
+	return &derived.Selected{View: s.View, Member: s.Member}
+}
 
 // selects reports whether the query selects an object by its labels.
 func (s *Source) selects(e wire.Encoding, bare []byte) bool {

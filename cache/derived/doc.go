@@ -17,19 +17,19 @@
 // # Who asks
 //
 // Package answer asks for one object ([Objects.Get]), and for the members of a snapshot ([Objects.List]), for a list and
-// for the initial events of a watch. Package watch keeps a [Held] for each watch, which knows what the watch
+// for the initial events of a watch. Package watch keeps a [Shown] for each watch, which knows what the watch
 // has shown, and returns the events that are due. There is one revision of everything: a held watch waits until it
 // changes ([Objects.UntilChange]). Package cache passes on writes, losses and returns of the cloud.
 //
 // # The return of the cloud
 //
 // As soon as a watch of the node is opened upstream again, it shows as they are cached the pods and the Node of which it has
-// shown anything else ([Held.Ended]). So kubelet sees what the cloud does not have, and writes it again. A client that has
+// shown anything else ([Shown.Ended]). So kubelet sees what the cloud does not have, and writes it again. A client that has
 // read in the outage, from this process or the last one, and opens a watch later, gets the cached state likewise
-// ([Held.NoteRecent]).
+// ([Shown.NoteRecent]).
 //
 // Others keep what they were shown until the cloud has a newer version of the object, or until the outage is over, when the
-// cloud has been there for SettleAfter ([Objects.Holds]): kube-proxy ends when the addresses of its Node change, and would
+// cloud has been there for SettleAfter ([Objects.KeepsShown]): kube-proxy ends when the addresses of its Node change, and would
 // end twice. Of EndpointSlices this holds for the node, too: the cloud may have taken the node's pods out of its slices, because
 // the node was not ready for it. If clients saw that, they would withdraw addresses that work, and add them again as soon as
 // kubelet has reported. So watches change events of the cloud for slices meanwhile ([Objects.Get]).

@@ -8,9 +8,9 @@ import (
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
-// Of is what derived objects are shown of: a view, or the part of a view that another query selects. Its members stay
+// Selected is what derived objects are shown of: a view, or the part of a view that another query selects. Its members stay
 // the same, also where a selector asks for a status that the node has changed.
-type Of struct {
+type Selected struct {
 	View   *view.View
 	Member func(name string) (view.Entry, bool)
 }
@@ -38,9 +38,9 @@ func (o *Objects) recent(v *view.View, at string) []*Update {
 	})
 }
 
-// Holds reports whether watches keep what they have shown of a view: the cloud is away, or has not
+// KeepsShown reports whether watches keep what they have shown of a view: the cloud is away, or has not
 // caught up yet. Of its own pods and Node, the node itself reads what the cloud has, so that kubelet writes what it lacks.
-func (o *Objects) Holds(v *view.View) bool {
+func (o *Objects) KeepsShown(v *view.View) bool {
 	o.lockCurrent()
 	defer o.mu.Unlock()
 	return (ShowsSlices(v) || v.Key.User != query.NodeUser) && (o.slices.away || !o.slicesSettledLocked())
@@ -55,7 +55,7 @@ func (u *Update) lies(v *view.View, version string) bool {
 type Status map[string]*Update
 
 // List returns what is derived in a snapshot.
-func (o *Objects) List(of *Of, snap *view.Snapshot) Status {
+func (o *Objects) List(of *Selected, snap *view.Snapshot) Status {
 	s := Status{}
 	for _, u := range o.updates(of.View) {
 		if m, ok := view.FindMember(snap.Members, u.Name); ok && u.lies(of.View, m.Version) {

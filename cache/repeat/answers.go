@@ -78,7 +78,7 @@ type Response struct {
 // New returns empty Answers; Load loads the stored ones.
 func New(o Options) *Answers {
 	a := &Answers{opts: o}
-	a.rights.all = a
+	a.rights.answers = a
 	a.tokens, a.reviews = newTokens(a), newReviews(a)
 	a.policies = map[string]policy{}
 	for _, p := range []policy{newPaths(a), a.tokens, a.reviews} {

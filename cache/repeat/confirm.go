@@ -84,8 +84,8 @@ func (p *reviews) confirm(ctx context.Context, turns quota.Turns) bool {
 	if err != nil {
 		return true // it is asked again later
 	}
-	p.all.mu.Lock()
-	defer p.all.mu.Unlock()
+	p.answers.mu.Lock()
+	defer p.answers.mu.Unlock()
 	if e := p.entries[key]; e != nil {
 		_ = p.keepLocked(key, answered, *e) // without it the answer stands
 	}
@@ -94,8 +94,8 @@ func (p *reviews) confirm(ctx context.Context, turns quota.Turns) bool {
 
 // next returns the question to ask now, or nil, and forgets the answers that are due for it.
 func (p *reviews) next(turns quota.Turns) (string, *question) {
-	p.all.mu.Lock()
-	defer p.all.mu.Unlock()
+	p.answers.mu.Lock()
+	defer p.answers.mu.Unlock()
 	all := make([]quota.Asked[string], 0, len(p.entries))
 	for key, e := range p.entries {
 		all = append(all, quota.Asked[string]{Key: key, User: e.User, Last: e.asked, Wanted: e.question != nil})
@@ -112,7 +112,7 @@ func (p *reviews) next(turns quota.Turns) (string, *question) {
 
 // ask posts a question as the node.
 func (p *reviews) ask(ctx context.Context, q *question) (*review, error) {
-	code, body, contentType, err := p.all.post(p.all.opts.AsNode(ctx), q.of, "", q.contentType, q.body)
+	code, body, contentType, err := p.answers.post(p.answers.opts.AsNode(ctx), q.of, "", q.contentType, q.body)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 
 // kept are the answers of one policy. Except in construction, it is used under the lock of its Answers.
 type kept struct {
-	all     *Answers
+	answers *Answers
 	name    string
 	bounds  quota.Bounds // of the answers of all users together
 	entries map[string]*entry
@@ -44,7 +44,7 @@ type entry struct {
 func (k *kept) put(key string, e entry, body []byte) {
 	e.Policy = k.name
 	if e.Used == 0 {
-		e.Used = k.all.clock.now().UnixMicro()
+		e.Used = k.answers.clock.now().UnixMicro()
 	}
 	value := e.encode(body)
 	e.size = int64(len(value))
@@ -54,7 +54,7 @@ func (k *kept) put(key string, e entry, body []byte) {
 	known := k.entries[key] != nil
 	k.entries[key] = &e
 	if !known || !k.isStored(key, e.record, value) {
-		k.all.table.Put(key, value)
+		k.answers.table.Put(key, value)
 	}
 	k.evict()
 }
@@ -81,7 +81,7 @@ func (k *kept) get(key string) (*entry, []byte, bool) {
 }
 
 func (k *kept) read(key string) (record, []byte, bool) {
-	value, ok := k.all.table.Get(key)
+	value, ok := k.answers.table.Get(key)
 	if !ok {
 		return record{}, nil, false
 	}
@@ -97,12 +97,12 @@ func (k *kept) delete(keys ...string) {
 			delete(k.entries, key)
 		}
 	}
-	k.all.table.Delete(known...)
+	k.answers.table.Delete(known...)
 }
 
 // evict deletes answers that have expired and those beyond the bounds.
 func (k *kept) evict() {
-	now := k.all.clock.now()
+	now := k.answers.clock.now()
 	var keys []string
 	var node, others []quota.Item[string]
 	for key, e := range k.entries {

@@ -31,7 +31,7 @@ type paths struct{ *kept }
 // discovery, two.
 func newPaths(a *Answers) *paths {
 	return &paths{&kept{
-		all: a, name: "path", entries: map[string]*entry{}, bounds: quota.Bounds{Count: 1000, Bytes: 16 << 20},
+		answers: a, name: "path", entries: map[string]*entry{}, bounds: quota.Bounds{Count: 1000, Bytes: 16 << 20},
 		writeEvery: 24 * time.Hour, lasts: math.MaxInt64,
 	}}
 }
@@ -56,8 +56,8 @@ func (*paths) wants(r *Request) bool {
 
 // keep stores a 200; a 304 confirms an ETag; a 403 revokes what the user has read. Other answers change nothing.
 func (p *paths) keep(r *Request, res *Response) error {
-	p.all.mu.Lock()
-	defer p.all.mu.Unlock()
+	p.answers.mu.Lock()
+	defer p.answers.mu.Unlock()
 	group, key := p.keys(r)
 	switch res.Code {
 	case http.StatusOK:
@@ -98,8 +98,8 @@ func (p *paths) confirm(r *Request, group, key, tag string) {
 
 // answer returns 200, or 304 to a client that has the current answer.
 func (p *paths) answer(r *Request) (*Response, error) {
-	p.all.mu.Lock()
-	defer p.all.mu.Unlock()
+	p.answers.mu.Lock()
+	defer p.answers.mu.Unlock()
 	accept := strings.Join(r.HTTP.Header.Values("Accept"), ",")
 	group, key := p.keys(r)
 	byType := map[string][]string{}
@@ -163,8 +163,8 @@ func (p *paths) keys(r *Request) (group, key string) {
 	if strings.HasPrefix(name, "/openapi/v3/") {
 		hash = r.HTTP.URL.Query().Get("hash")
 	}
-	group = p.all.table.Key(p.name, r.User, name, hash)
-	return group, p.all.table.Key(group, strings.Join(r.HTTP.Header.Values("Accept"), ","))
+	group = p.answers.table.Key(p.name, r.User, name, hash)
+	return group, p.answers.table.Key(group, strings.Join(r.HTTP.Header.Values("Accept"), ","))
 }
 
 // repeated returns what is stored of a response's header.

@@ -26,7 +26,7 @@ type reviews struct{ *kept }
 // to ten. What is confirmed again and again, as for a scraper of metrics, is written 24 times within its TTL.
 func newReviews(a *Answers) *reviews {
 	return &reviews{&kept{
-		all: a, name: "review", entries: map[string]*entry{}, bounds: quota.Bounds{Count: 1000, Bytes: 4 << 20},
+		answers: a, name: "review", entries: map[string]*entry{}, bounds: quota.Bounds{Count: 1000, Bytes: 4 << 20},
 		writeEvery: a.opts.TTL / 24, lasts: a.opts.TTL,
 	}}
 }
@@ -63,9 +63,9 @@ func (p *reviews) keep(r *Request, res *Response) error {
 	if err != nil {
 		return err
 	}
-	p.all.mu.Lock()
-	defer p.all.mu.Unlock()
-	return p.keepLocked(p.all.table.Key(q.parts...), answered, entry{record: record{Group: p.tokenKey(q.token)}, question: asked})
+	p.answers.mu.Lock()
+	defer p.answers.mu.Unlock()
+	return p.keepLocked(p.answers.table.Key(q.parts...), answered, entry{record: record{Group: p.tokenKey(q.token)}, question: asked})
 }
 
 // keepLocked is keep for the answer with a key. The entry is without what the answer says.
@@ -88,7 +88,7 @@ func (p *reviews) tokenKey(token string) string {
 	if token == "" {
 		return ""
 	}
-	return p.all.table.Key(kindToken, token)
+	return p.answers.table.Key(kindToken, token)
 }
 
 // answer returns the stored yes, or else a no with its reason.
@@ -100,8 +100,8 @@ func (p *reviews) answer(r *Request) (*Response, error) {
 	status, why := p.status(q), ""
 	switch {
 	case status == nil:
-		why = p.all.opts.Denial()
-	case identity.Expired(q.token, p.all.opts.Grace, time.Now()):
+		why = p.answers.opts.Denial()
+	case identity.Expired(q.token, p.answers.opts.Grace, time.Now()):
 		status, why = nil, "edgehub: "+identity.ErrExpired.Error()
 	}
 	if err := q.set(status, why); err != nil {
@@ -112,14 +112,14 @@ func (p *reviews) answer(r *Request) (*Response, error) {
 
 // status returns the stored status, or nil.
 func (p *reviews) status(q *review) []byte {
-	p.all.mu.Lock()
-	defer p.all.mu.Unlock()
+	p.answers.mu.Lock()
+	defer p.answers.mu.Unlock()
 	p.evict()
-	_, status, ok := p.get(p.all.table.Key(q.parts...))
+	_, status, ok := p.get(p.answers.table.Key(q.parts...))
 	if !ok {
 		return nil
 	}
-	p.all.mark(min(p.writeEvery, time.Minute))
+	p.answers.mark(min(p.writeEvery, time.Minute))
 	return status
 }
 

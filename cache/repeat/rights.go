@@ -25,8 +25,8 @@ import (
 // The node's own rights are not asked for. Its authorizer derives them from the pods it has, apiservers that
 // have just started know none of these, and a Secret that no pod names is dropped by package cache.
 type rights struct {
-	all   *Answers
-	asked map[view.Right]lastAsked // of what can be asked for
+	answers *Answers
+	asked   map[view.Right]lastAsked // of what can be asked for
 }
 
 // lastAsked is when an apiserver was last asked for a right.
@@ -38,10 +38,10 @@ type lastAsked struct {
 // turn asks for one right, and reports whether there was one to ask for. A right that was asked for and not
 // refused stays, whatever the answer; one that waits for too long, since too many do, is dropped.
 func (r *rights) turn(ctx context.Context, turns quota.Turns) bool {
-	tokens, now := r.all.opts.Users.Usable(), time.Now()
+	tokens, now := r.answers.opts.Users.Usable(), time.Now()
 	next, ok, forget := quota.Next(turns, r.due(tokens, now), now)
 	for _, one := range forget {
-		r.all.opts.Views.Unconfirmed(one)
+		r.answers.opts.Views.Unconfirmed(one)
 	}
 	if ok {
 		r.ask(ctx, next, tokens[next.Key.User], now)
@@ -54,7 +54,7 @@ func (r *rights) due(tokens map[string]*identity.Token, now time.Time) []quota.A
 	before := r.asked
 	r.asked = map[view.Right]lastAsked{}
 	var items []quota.Asked[view.Right]
-	for one, confirmed := range r.all.opts.Views.Rights() {
+	for one, confirmed := range r.answers.opts.Views.Rights() {
 		if tokens[one.Key.User] == nil {
 			continue // its time to wait begins when there is a token
 		}
@@ -83,7 +83,7 @@ func (r *rights) ask(ctx context.Context, one view.Right, token *identity.Token,
 	denied := r.asked[one].no
 	said, err := r.mayRead(ctx, one, token)
 	if err != nil {
-		r.all.opts.Logger.Debug("what a user may read could not be asked for", "user", identity.Readable(one.Key.User), "err", err)
+		r.answers.opts.Logger.Debug("what a user may read could not be asked for", "user", identity.Readable(one.Key.User), "err", err)
 		for other := range r.asked {
 			if other.Key.User == one.Key.User {
 				r.asked[other] = lastAsked{now, r.asked[other].no}
@@ -92,12 +92,12 @@ func (r *rights) ask(ctx context.Context, one view.Right, token *identity.Token,
 		return
 	}
 	r.asked[one] = lastAsked{now, said == no}
-	if said != no || !denied || r.all.opts.Views.Confirmed(one).After(now) {
+	if said != no || !denied || r.answers.opts.Views.Confirmed(one).After(now) {
 		return
 	}
-	r.all.opts.Logger.Info("a user may not read this any more: without the cloud it is not served either",
+	r.answers.opts.Logger.Info("a user may not read this any more: without the cloud it is not served either",
 		"user", identity.Readable(one.Key.User), "read", one.String())
-	r.all.opts.Views.Revoke(one)
+	r.answers.opts.Views.Revoke(one)
 }
 
 // verdict is an answer to a review.
@@ -161,9 +161,9 @@ func (r *rights) review(ctx context.Context, a *authorizationv1.ResourceAttribut
 	if err != nil {
 		return unknown, err
 	}
-	code, answer, _, err := r.all.post(ctx, gv.WithResource("selfsubjectaccessreviews"), token.Authorization(), "application/json", body)
+	code, answer, _, err := r.answers.post(ctx, gv.WithResource("selfsubjectaccessreviews"), token.Authorization(), "application/json", body)
 	if code == http.StatusUnauthorized {
-		r.all.opts.Users.Unauthorized(ctx, token)
+		r.answers.opts.Users.Unauthorized(ctx, token)
 	}
 	switch {
 	case err != nil:

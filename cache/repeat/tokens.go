@@ -21,7 +21,7 @@ type tokens struct{ *kept }
 // again, so the node's have bounds of their own. 400 days is longer than any token is valid.
 func newTokens(a *Answers) *tokens {
 	return &tokens{&kept{
-		all: a, name: "token", entries: map[string]*entry{}, bounds: quota.Bounds{Count: 2000, Bytes: 16 << 20},
+		answers: a, name: "token", entries: map[string]*entry{}, bounds: quota.Bounds{Count: 2000, Bytes: 16 << 20},
 		nodeApart: true, writeEvery: 24 * time.Hour, lasts: 400 * 24 * time.Hour,
 	}}
 }
@@ -58,8 +58,8 @@ func (p *tokens) keep(r *Request, res *Response) error {
 	if err != nil {
 		return err
 	}
-	p.all.mu.Lock()
-	defer p.all.mu.Unlock()
+	p.answers.mu.Lock()
+	defer p.answers.mu.Unlock()
 	p.put(p.key(r, asked), entry{record: record{User: r.User}}, body)
 	return nil
 }
@@ -82,7 +82,7 @@ func (p *tokens) learn(r *Request, asked, issued *authenticationv1.TokenRequest)
 		return
 	}
 	if user, ok := identity.IssuedTo(issued.Status.Token, i.Namespace, i.Name); ok {
-		p.all.opts.Users.Issued(issued.Status.Token, user)
+		p.answers.opts.Users.Issued(issued.Status.Token, user)
 	}
 }
 
@@ -102,8 +102,8 @@ func (p *tokens) answer(r *Request) (*Response, error) {
 
 // use returns a token, and marks it as used.
 func (p *tokens) use(r *Request, asked *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, bool) {
-	p.all.mu.Lock()
-	defer p.all.mu.Unlock()
+	p.answers.mu.Lock()
+	defer p.answers.mu.Unlock()
 	key := p.key(r, asked)
 	e, body, ok := p.get(key)
 	if !ok {
@@ -118,7 +118,7 @@ func (p *tokens) recall() {
 	for key := range p.entries {
 		if _, body, ok := p.get(key); ok {
 			if issued, ok := decodeIssued(body); ok {
-				p.all.opts.Users.Recall(issued.Status.Token)
+				p.answers.opts.Users.Recall(issued.Status.Token)
 			}
 		}
 	}
@@ -132,7 +132,7 @@ func (p *tokens) key(r *Request, asked *authenticationv1.TokenRequest) string {
 	parts := []string{
 		p.name, r.User, r.Info.Namespace, r.Info.Name, string(asked.UID), bound.Kind, bound.Name, string(bound.UID),
 	}
-	return p.all.table.Key(append(parts, sorted(asked.Spec.Audiences)...)...)
+	return p.answers.table.Key(append(parts, sorted(asked.Spec.Audiences)...)...)
 }
 
 func decodeIssued(body []byte) (*authenticationv1.TokenRequest, bool) {

@@ -15,7 +15,7 @@
 // shown, and its client gets 410 if the view is lost: follow.go. What a view takes, package view decides.
 //
 // Waiting watches show what the node changes while the cloud is away, and revert it after the
-// cloud is back: held.go. Package derived has the rules.
+// cloud is back: shown.go. Package derived has the rules.
 //
 // Of a watch over WebSocket a stream only applies the events; the connection is relayed as it is, and
 // ends with the cloud: socket.go.

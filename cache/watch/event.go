@@ -33,7 +33,7 @@ func (s *stream) event(f *wire.Frame) (shown bool) {
 		return false
 	}
 	if shown {
-		s.held.forget(name)
+		s.shown.forget(name)
 		s.at = version
 	}
 	s.catchUp(a)
@@ -136,7 +136,7 @@ func (s *stream) bookmark(f *wire.Frame) (shown bool) {
 // endInitial commits the initial events.
 func (s *stream) endInitial(f *wire.Frame, version string) {
 	s.initial, s.at = false, version
-	if !s.held.IsEmpty() {
+	if !s.shown.IsEmpty() {
 		s.startSettling()
 	}
 	switch {

@@ -33,7 +33,7 @@ func (w *Watches) Answer(r *answer.Request) (*http.Response, error) {
 // openOffline starts the stream with initial events, or at the version of a snapshot, which it closes.
 func (s *stream) openOffline(r *answer.Request, src *answer.Source, snap *view.Snapshot) (err error) {
 	q := r.Query
-	s.held.source = src
+	s.shown.source = src
 	switch {
 	case s.initial && versions.Valid(q.Version) && versions.Compare(q.Version, snap.Version) > 0:
 		err = answer.TooLargeVersion(q.Version, snap.Version)
@@ -46,7 +46,7 @@ func (s *stream) openOffline(r *answer.Request, src *answer.Source, snap *view.S
 			return err
 		}
 		s.replay = &replay{Pieces: pieces, end: q.InitialEvents}
-		s.held.NoteAll(s.replay.Derived)
+		s.shown.NoteAll(s.replay.Derived)
 		s.initial, s.at = false, snap.Version
 		s.replayInitial() // damage in the first piece is a status, and no stream that breaks off
 		return s.err      // replay closes the snapshot

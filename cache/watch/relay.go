@@ -15,7 +15,7 @@ import (
 // relay reads frames from upstream until there is output for the client, and no further
 // frame is ready. What is void of derived objects comes first.
 func (s *stream) relay() {
-	if s.revertHeld() {
+	if s.revertShown() {
 		return
 	}
 	for s.err == nil {
@@ -81,13 +81,13 @@ func (s *stream) take(f *wire.Frame) {
 		return
 	}
 	s.resetRetry()
-	if s.learn(f) && s.err == nil { // else the client has to list
+	if s.apply(f) && s.err == nil { // else the client has to list
 		s.relayEvent(f)
 	}
 }
 
-// learn applies an event or bookmark to the view. It returns false for one that the client has seen.
-func (s *stream) learn(f *wire.Frame) bool {
+// apply applies an event or bookmark to the view. It returns false for one that the client has seen.
+func (s *stream) apply(f *wire.Frame) bool {
 	if f.Type == watch.Bookmark {
 		s.item = f.Meta.TypeMeta()
 		return s.bookmark(f)

@@ -21,7 +21,7 @@ import (
 // waitUpstream waits until there is output for the client, or an apiserver can be reached.
 func (s *stream) waitUpstream() {
 	ctx := s.context()
-	if s.showHeld() {
+	if s.showDerived() {
 		return
 	}
 	if !s.watches.Now().Before(s.marked.Add(bookmarkEvery)) {
@@ -51,7 +51,7 @@ func (s *stream) waitUpstream() {
 func (s *stream) awaitUp(ctx context.Context) error {
 	if derived.Shows(s.view) {
 		var cancel context.CancelFunc
-		ctx, cancel = s.watches.Derived.UntilChange(ctx, s.held.Seen)
+		ctx, cancel = s.watches.Derived.UntilChange(ctx, s.shown.Seen)
 		defer cancel()
 	}
 	return s.watches.Up.WaitUp(ctx)

@@ -104,7 +104,7 @@ func (s *socket) message(text []byte) error {
 			return fmt.Errorf("read WebSocket: %w", f.Err)
 		}
 		if f.Type != "" && f.Type != watch.Error { // after an error there are no events
-			s.stream.learn(&f)
+			s.stream.apply(&f)
 		}
 	}
 	if errors.Is(err, io.EOF) {

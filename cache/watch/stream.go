@@ -61,7 +61,7 @@ type stream struct {
 	item     wire.TypeMeta // of the objects; empty until it is known
 	unsure   bool          // until its first upstream: the client has read more than this watch
 	marked   time.Time     // time of the last bookmark
-	held     held
+	shown    shown
 
 	loss
 }
@@ -100,7 +100,7 @@ func (w *Watches) newStream(req *http.Request, q *query.Query, repr wire.Represe
 	s := &stream{
 		watches: w, query: q, repr: repr, req: req,
 		view:   w.Views.Acquire(q.Key(repr)),
-		opened: now, marked: now, loss: loss{outage: w.Outages.Count()}, held: held{Held: w.Derived.Hold()},
+		opened: now, marked: now, loss: loss{outage: w.Outages.Count()}, shown: shown{Shown: w.Derived.NewShown()},
 	}
 	s.feed = s.view.NewFeed(began)
 	s.resetRetry()
@@ -171,7 +171,7 @@ func (s *stream) detach() error {
 	err := s.upstream.Close()
 	s.upstream, s.frames = nil, nil
 	s.feed.Open(s.at, nil)
-	s.held.stopSettling()
+	s.shown.stopSettling()
 	return err
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/edgehub-io/edgehub/cache/view"
 )
 
-// Held is what a watch has shown of derived objects. It is level-triggered: one small record for each
+// Shown is what a watch has shown of derived objects. It is level-triggered: one small record for each
 // object, however often it changes. Like the watch it is for one goroutine.
-type Held struct {
+type Shown struct {
 	Seen uint64 // the revision at the last call of Changes; see Objects.UntilChange
 
 	objects  *Objects
@@ -24,61 +24,61 @@ type Event struct {
 	Cached view.Object // the cached object
 }
 
-// Hold returns the state of a watch that has shown nothing.
-func (o *Objects) Hold() *Held { return &Held{objects: o, shown: map[string]*Update{}} }
+// NewShown returns the state of a watch that has shown nothing.
+func (o *Objects) NewShown() *Shown { return &Shown{objects: o, shown: map[string]*Update{}} }
 
 // Note records that the watch has shown an update.
-func (h *Held) Note(u *Update) { h.shown[u.Name] = u }
+func (w *Shown) Note(u *Update) { w.shown[u.Name] = u }
 
 // NoteAll records what the initial events show.
-func (h *Held) NoteAll(s Status) { maps.Copy(h.shown, s) }
+func (w *Shown) NoteAll(s Status) { maps.Copy(w.shown, s) }
 
 // NoteRecent records what the client may have read of a view, up to the version at, before it opened the
 // watch.
-func (h *Held) NoteRecent(v *view.View, at string) {
-	for _, u := range h.objects.recent(v, at) {
-		if _, known := h.shown[u.Name]; !known {
-			h.Note(u)
+func (w *Shown) NoteRecent(v *view.View, at string) {
+	for _, u := range w.objects.recent(v, at) {
+		if _, known := w.shown[u.Name]; !known {
+			w.Note(u)
 		}
 	}
 }
 
 // Forget is called when the client gets an event of the cloud for an object.
-func (h *Held) Forget(name string) { delete(h.shown, name) }
+func (w *Shown) Forget(name string) { delete(w.shown, name) }
 
 // IsEmpty reports whether nothing is shown otherwise than it is cached.
-func (h *Held) IsEmpty() bool { return len(h.shown) == 0 }
+func (w *Shown) IsEmpty() bool { return len(w.shown) == 0 }
 
 // Changes returns the events for what the client, which has read a view up to the version at, does not have
 // while the watch's user can reach no apiserver: none if of is nil. Events that are not taken are returned again. The
 // error is damage of the view.
-func (h *Held) Changes(of *Of, at string) iter.Seq2[Event, error] {
+func (w *Shown) Changes(of *Selected, at string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		o, revision := h.objects, h.objects.currentRevision()
-		h.Seen = revision
-		if of == nil || revision == h.revision {
+		o, revision := w.objects, w.objects.currentRevision()
+		w.Seen = revision
+		if of == nil || revision == w.revision {
 			return
 		}
 		current := map[string]bool{}
 		for _, u := range o.updates(of.View) {
 			current[u.Name] = true
-			if e, ok := h.change(of, at, u); ok && !yield(e, nil) {
+			if e, ok := w.change(of, at, u); ok && !yield(e, nil) {
 				return
 			}
 		}
 		if !ShowsSlices(of.View) || o.isAway() { // otherwise it is about to be
 			ended := func(u *Update) bool { return !current[u.Name] } // reports were dropped; pods are as they were
-			if !h.revert(of, at, ended, yield) {
+			if !w.revert(of, at, ended, yield) {
 				return
 			}
 		}
-		h.revision = revision
+		w.revision = revision
 	}
 }
 
 // change returns the event for an update, and false if there is none.
-func (h *Held) change(of *Of, at string, u *Update) (Event, bool) {
-	if before := h.shown[u.Name]; before != nil && before.Revision == u.Revision {
+func (w *Shown) change(of *Selected, at string, u *Update) (Event, bool) {
+	if before := w.shown[u.Name]; before != nil && before.Revision == u.Revision {
 		return Event{}, false
 	}
 	e, ok := of.Member(u.Name)
@@ -87,29 +87,29 @@ func (h *Held) change(of *Of, at string, u *Update) (Event, bool) {
 	}
 	cached, err := of.View.Read(u.Name, e)
 	if err != nil {
-		h.objects.Log.Error("cached object cannot be read", "err", err)
+		w.objects.Log.Error("cached object cannot be read", "err", err)
 		return Event{}, false
 	}
-	h.Note(u)
+	w.Note(u)
 	return Event{u, cached}, true
 }
 
-// Ended returns the events that show as it is cached what is void when the cloud can be reached: of a view that is held,
-// only what does not last.
-func (h *Held) Ended(of *Of, at string) iter.Seq2[Event, error] {
+// Ended returns the events that show as it is cached what is void when the cloud can be reached: all, or only what does not
+// last, as long as watches keep what they have shown of the view.
+func (w *Shown) Ended(of *Selected, at string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		holds := h.objects.Holds(of.View)
-		h.revert(of, at, func(u *Update) bool { return !holds || !u.lasts() }, yield)
+		keeps := w.objects.KeepsShown(of.View)
+		w.revert(of, at, func(u *Update) bool { return !keeps || !u.lasts() }, yield)
 	}
 }
 
 // revert returns false if yield does.
-func (h *Held) revert(of *Of, at string, ended func(*Update) bool, yield func(Event, error) bool) bool {
-	for name, last := range h.shown {
+func (w *Shown) revert(of *Selected, at string, ended func(*Update) bool, yield func(Event, error) bool) bool {
+	for name, last := range w.shown {
 		if !ended(last) {
 			continue
 		}
-		delete(h.shown, name)
+		delete(w.shown, name)
 		e, ok := of.Member(name)
 		if !ok || versions.Compare(e.Version, at) > 0 { // upstream will send it
 			continue

@@ -21,16 +21,16 @@ import (
 // events of the cloud to come first.
 const settleEvery = time.Second
 
-// held is what a watch has shown of derived objects.
-type held struct {
-	*derived.Held
+// shown is what a watch has shown of derived objects.
+type shown struct {
+	*derived.Shown
 
 	source *answer.Source // of a watch that was opened offline; nil otherwise
 	stop   func()         // while relaying, if something was shown: stops what will set due
 	due    *atomic.Bool   // set when it is time to revert what was shown
 }
 
-func (h *held) stopSettling() {
+func (h *shown) stopSettling() {
 	if h.stop != nil {
 		h.stop()
 		h.stop = nil
@@ -38,7 +38,7 @@ func (h *held) stopSettling() {
 }
 
 // forget is called when the client gets an event of the cloud for an object.
-func (h *held) forget(name string) {
+func (h *shown) forget(name string) {
 	if h.Forget(name); h.IsEmpty() {
 		h.stopSettling()
 	}
@@ -51,7 +51,7 @@ func (s *stream) derivedSource() *answer.Source {
 	if !derived.Shows(s.view) {
 		return nil
 	}
-	for _, src := range []*answer.Source{{View: s.view, Repr: s.repr}, s.held.source} {
+	for _, src := range []*answer.Source{{View: s.view, Repr: s.repr}, s.shown.source} {
 		if src != nil && !src.View.Denied() && src.View.Position() != "" && versions.Compare(src.View.Position(), s.at) >= 0 {
 			return src
 		}
@@ -69,26 +69,26 @@ func (s *stream) isAway() bool {
 	}
 }
 
-// showHeld writes events for derived objects that the client does not have while the cloud is away. It returns false if
+// showDerived writes events for derived objects that the client does not have while the cloud is away. It returns false if
 // there are none.
-func (s *stream) showHeld() bool {
-	s.held.due = nil
+func (s *stream) showDerived() bool {
+	s.shown.due = nil
 	src := s.derivedSource()
-	var of *derived.Of
+	var of *derived.Selected
 	if src != nil && s.isAway() {
-		of = src.Of()
+		of = src.Selected()
 	}
-	return s.send(src, s.held.Changes(of, s.at))
+	return s.send(src, s.shown.Changes(of, s.at))
 }
 
-// revertHeld writes events that show as they are cached derived objects that are void while an apiserver answers. It
+// revertShown writes events that show as they are cached derived objects that are void while an apiserver answers. It
 // returns false if there are none; otherwise there may be more.
-func (s *stream) revertHeld() bool {
-	if s.held.IsEmpty() || s.initial || s.opaque || s.partial {
+func (s *stream) revertShown() bool {
+	if s.shown.IsEmpty() || s.initial || s.opaque || s.partial {
 		return false
 	}
 	src := s.derivedSource()
-	return src != nil && s.send(src, s.held.Ended(src.Of(), s.at))
+	return src != nil && s.send(src, s.shown.Ended(src.Selected(), s.at))
 }
 
 // send writes events for derived objects, and returns false if there are none. A bookmark follows, because
@@ -141,8 +141,8 @@ func (s *stream) relayDerived(f *wire.Frame) bool {
 		return false
 	}
 	s.out = wire.AppendEvent(s.out, s.repr.Encoding, f.Type, f.Meta.TypeMeta(), o.Bare)
-	s.held.Note(u)
-	if s.at != "" && s.upstream != nil && s.held.stop == nil {
+	s.shown.Note(u)
+	if s.at != "" && s.upstream != nil && s.shown.stop == nil {
 		s.startSettling()
 	}
 	return true
@@ -152,11 +152,11 @@ func (s *stream) relayDerived(f *wire.Frame) bool {
 // when the cloud has had its time. An event of the cloud for an object reverts it, too.
 func (s *stream) settleLater() {
 	if s.unsure && derived.Shows(s.view) {
-		s.held.NoteRecent(s.view, s.at)
+		s.shown.NoteRecent(s.view, s.at)
 	}
 	s.unsure = false
-	s.held.stopSettling()
-	if !s.held.IsEmpty() && s.watches.Derived.Holds(s.view) {
+	s.shown.stopSettling()
+	if !s.shown.IsEmpty() && s.watches.Derived.KeepsShown(s.view) {
 		s.startSettling()
 	}
 }
@@ -166,10 +166,10 @@ func (s *stream) settleLater() {
 func (s *stream) startSettling() {
 	ctx, cancel := context.WithCancel(s.context())
 	body, due, objects, v := s.upstream, &atomic.Bool{}, s.watches.Derived, s.view
-	s.held.due, s.held.stop = due, cancel
+	s.shown.due, s.shown.stop = due, cancel
 	go func() {
 		for pause.Sleep(ctx, settleEvery) {
-			if objects.Holds(v) {
+			if objects.KeepsShown(v) {
 				continue
 			}
 			due.Store(true)
@@ -180,4 +180,4 @@ func (s *stream) startSettling() {
 }
 
 // isSettling reports whether startSettling has closed upstream.
-func (s *stream) isSettling() bool { return s.held.due != nil && s.held.due.Load() }
+func (s *stream) isSettling() bool { return s.shown.due != nil && s.shown.due.Load() }
