@@ -191,7 +191,7 @@ func (c *Cache) opened(all bool, attempt error) error {
 	}
 	err := errors.Join(c.writes.events.Load(), c.derived.Load())
 	if all {
-		err = errors.Join(err, c.tokens.Load(c.disk.Salt()), c.writes.answers.Load(c.disk.Table(tableAnswers)))
+		err = errors.Join(err, c.tokens.Load(), c.writes.answers.Load(c.disk.Table(tableAnswers)))
 	}
 	return err
 }

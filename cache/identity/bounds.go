@@ -32,10 +32,10 @@ func (t *Tokens) evictLocked(key string) {
 
 // reduceLocked reduces the number of the selected tokens to a bound, less its slack.
 func (t *Tokens) reduceLocked(bound int, selected func(*record) bool) {
-	var items []quota.Item[hash]
+	var items []quota.Item[string]
 	for h, r := range t.tokens {
 		if selected(r) {
-			items = append(items, quota.Item[hash]{Key: h, User: r.key, Last: r.used})
+			items = append(items, quota.Item[string]{Key: h, User: r.key, Last: r.used})
 		}
 	}
 	for _, item := range quota.Excess(quota.Bounds{Count: bound - bound/slack, Bytes: math.MaxInt64}, items) {

@@ -28,7 +28,7 @@ func secretOf(token string) secret {
 func (t *Tokens) Recall(token string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.recallLocked(t.tokens[t.hashLocked(token)], token)
+	t.recallLocked(t.tokens[t.hash(token)], token)
 }
 
 func (t *Tokens) recallLocked(r *record, token string) {
@@ -56,11 +56,11 @@ func (t *Tokens) Confirm(ctx context.Context, turns quota.Turns) bool {
 	now := t.opts.Now()
 	t.mu.Lock()
 	newest := t.newestLocked()
-	all := make([]quota.Asked[hash], 0, len(t.tokens))
+	all := make([]quota.Asked[string], 0, len(t.tokens))
 	for h, r := range t.tokens {
 		inUse := r.used > r.asked().UnixNano() || newest[holder{r.key, r.secret.pod}] == r
 		expired := !r.expires.IsZero() && now.After(r.expires)
-		all = append(all, quota.Asked[hash]{Key: h, User: r.key, Last: r.asked(), Wanted: r.secret.text != "" && inUse && !expired})
+		all = append(all, quota.Asked[string]{Key: h, User: r.key, Last: r.asked(), Wanted: r.secret.text != "" && inUse && !expired})
 	}
 	h, ok, forget := quota.Next(turns, all, now)
 	for _, old := range forget {

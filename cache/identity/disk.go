@@ -1,8 +1,6 @@
 package identity
 
 import (
-	"bytes"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"time"
@@ -17,44 +15,33 @@ type stored struct {
 }
 
 // put queues a record for the disk.
-func (t *Tokens) put(h hash, r *record) {
+func (t *Tokens) put(hash string, r *record) {
 	value, err := json.Marshal(stored{User: r.user, Expires: r.expires, Reviewed: r.reviewed, Used: r.used})
 	if err != nil {
 		return // a clock beyond the year 9999
 	}
-	t.opts.Table.Put(h.String(), value)
-}
-
-// parse decodes a record, and returns nil if that fails.
-func parse(key string, value []byte) (h hash, r *record) {
-	var s stored
-	if len(key) != hex.EncodedLen(len(h)) || json.Unmarshal(value, &s) != nil || s.User.Name == "" {
-		return hash{}, nil
-	}
-	if _, err := hex.Decode(h[:], []byte(key)); err != nil {
-		return hash{}, nil
-	}
-	return h, &record{user: s.User, key: s.User.Key(), expires: s.Expires, reviewed: s.Reviewed, used: s.Used, written: s.Used}
+	t.opts.Table.Put(hash, value)
 }
 
 var errStored = errors.New("this is no token's record")
 
-// Load reads the stored tokens, which are hashed with this salt. It is called again after a file was opened late, which may
-// have brought another salt: what was learned until then is newer, and is stored by that one. A Token of a request that is
-// under way then is not known any more; its next review is recorded for the right hash.
-func (t *Tokens) Load(salt []byte) error {
+// Load reads the stored tokens. It is called again after a file was opened late, which may have brought another salt: what was
+// learned until then is newer, and is stored by that one. A Token of a request that is under way then is not known any
+// more; its next review is recorded for the right hash.
+func (t *Tokens) Load() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	before, rehash := t.tokens, !bytes.Equal(salt, t.salt)
-	t.salt, t.tokens = salt, map[hash]*record{}
+	before, salted := t.tokens, t.hash("")
+	rehash := salted != t.salted
+	t.salted, t.tokens = salted, map[string]*record{}
 	clear(t.byUser)
 	for h, r := range before {
 		if rehash {
-			t.opts.Table.Delete(h.String())
+			t.opts.Table.Delete(h)
 			if r.secret.text == "" {
 				continue
 			}
-			h = t.hashLocked(r.secret.text)
+			h = t.hash(r.secret.text)
 			t.put(h, r)
 		}
 		t.setLocked(h, r)
@@ -67,16 +54,17 @@ func (t *Tokens) Load(salt []byte) error {
 }
 
 // loadLocked takes a record, unless memory has a newer one.
-func (t *Tokens) loadLocked(key string, value []byte) error {
-	h, r := parse(key, value)
-	if r == nil {
+func (t *Tokens) loadLocked(hash string, value []byte) error {
+	var s stored
+	if json.Unmarshal(value, &s) != nil || s.User.Name == "" {
 		return errStored
 	}
-	if t.tokens[h] == nil {
+	if t.tokens[hash] == nil {
+		r := &record{user: s.User, key: s.User.Key(), expires: s.Expires, reviewed: s.Reviewed, used: s.Used, written: s.Used}
 		if r.reviewed.After(t.opts.Now()) { // the clock was set back
 			r.reviewed = time.Time{}
 		}
-		t.setLocked(h, r)
+		t.setLocked(hash, r)
 	}
 	return nil
 }

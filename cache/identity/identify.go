@@ -209,7 +209,7 @@ func (t *Tokens) finish(c *call, token *Token, key string, err error) {
 
 // fail records that a token must not be reviewed again for a while. If there are too many
 // such tokens, it drops any of them, which costs one more review at most.
-func (t *Tokens) fail(h hash) {
+func (t *Tokens) fail(h string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for other := range t.failed {

@@ -143,7 +143,7 @@ func TestReviewsAreBoundedInTimeAndNumber(t *testing.T) {
 			}
 		}
 		for i := range 2 * maxFailed {
-			tokens.fail(hash{byte(i), byte(i >> 8)})
+			tokens.fail(fmt.Sprint(i))
 		}
 		if n := len(tokens.failed); n > maxFailed {
 			t.Errorf("%d failures are remembered", n)

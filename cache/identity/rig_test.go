@@ -159,7 +159,7 @@ func openLog(t *testing.T, log *wal.Log, tokens *Tokens) {
 		t.Fatal(err)
 	}
 	if tokens != nil {
-		if err := tokens.Load(log.Salt()); err != nil {
+		if err := tokens.Load(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -176,7 +176,7 @@ func closeLog(t *testing.T, log *wal.Log) {
 // openIn returns the tokens in a log.
 func openIn(t *testing.T, a *apiserver, log *wal.Log) *Tokens {
 	t.Helper()
-	return openWith(t, a, log.Table("tokens"), log.Salt())
+	return open(t, a, log.Table("tokens"))
 }
 
 // contents returns all that is in a table.
@@ -192,15 +192,8 @@ func contents(t *testing.T, disk *wal.Table) string {
 	return all.String()
 }
 
-var salt = []byte("a salt of thirty-two bytes, fixed")
-
 // open returns the tokens in a table, with the clock of the synctest bubble.
 func open(t *testing.T, a *apiserver, disk *wal.Table, more ...func(*Options)) *Tokens {
-	t.Helper()
-	return openWith(t, a, disk, salt, more...)
-}
-
-func openWith(t *testing.T, a *apiserver, disk *wal.Table, salt []byte, more ...func(*Options)) *Tokens {
 	t.Helper()
 	o := Options{
 		Upstream: a,
@@ -216,7 +209,7 @@ func openWith(t *testing.T, a *apiserver, disk *wal.Table, salt []byte, more ...
 		m(&o)
 	}
 	tokens := New(o)
-	if err := tokens.Load(salt); err != nil {
+	if err := tokens.Load(); err != nil {
 		t.Fatal(err)
 	}
 	return tokens

@@ -2,9 +2,6 @@ package identity
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -29,7 +26,7 @@ type Options struct {
 	// Background runs a function, with a context that ends when the hub stops. It
 	// returns false if the hub stops already.
 	Background func(func(context.Context)) bool
-	// Table is where known tokens are stored, by their salted hashes, in hexadecimal.
+	// Table is where known tokens are stored, by their salted hashes.
 	Table *wal.Table
 	// Grace is how long after its expiry a token is accepted while the cloud is away; 0 is
 	// the whole outage.
@@ -67,15 +64,12 @@ type Tokens struct {
 	reviews *quota.Queue
 
 	mu     sync.Mutex
-	salt   []byte
-	tokens map[hash]*record
-	byUser map[string]int // number of tokens by user key
-	calls  map[hash]*call
-	failed map[hash]time.Time // when tokens could not be identified; see retryAfter
+	salted string             // a hash that tells whether the salt is another one
+	tokens map[string]*record // by their hashes, as calls and failed
+	byUser map[string]int     // number of tokens by user key
+	calls  map[string]*call
+	failed map[string]time.Time // when tokens could not be identified; see retryAfter
 }
-
-// hash is a token's salted hash.
-type hash [sha256.Size]byte
 
 // record is what is known of a token.
 type record struct {
@@ -98,14 +92,14 @@ func New(o Options) *Tokens {
 	}
 	return &Tokens{
 		opts: o, reviews: quota.NewQueue(maxReviews, maxWaiting),
-		tokens: map[hash]*record{}, byUser: map[string]int{}, calls: map[hash]*call{}, failed: map[hash]time.Time{},
+		tokens: map[string]*record{}, byUser: map[string]int{}, calls: map[string]*call{}, failed: map[string]time.Time{},
 	}
 }
 
 // Token is a bearer token in a request.
 type Token struct {
 	secret string
-	hash   hash // by the salt at that time; see Load
+	hash   string // by the salt at that time; see Load
 }
 
 // Authorization returns the header with the token.
@@ -120,17 +114,11 @@ func (t *Tokens) Token(h http.Header) *Token {
 	if secret == "" {
 		return nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return &Token{secret, t.hashLocked(secret)}
+	return &Token{secret, t.hash(secret)}
 }
 
-func (t *Tokens) hashLocked(secret string) (h hash) {
-	mac := hmac.New(sha256.New, t.salt)
-	mac.Write([]byte(secret))
-	mac.Sum(h[:0])
-	return h
-}
+// hash returns the salted hash of a token.
+func (t *Tokens) hash(secret string) string { return t.opts.Table.Key(secret) }
 
 // User returns the key of a token's user, or "" if the token is not known.
 func (t *Tokens) User(token *Token) string {
@@ -193,7 +181,7 @@ func (t *Tokens) learn(token string, user User) string {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	h := t.hashLocked(token)
+	h := t.hash(token)
 	delete(t.failed, h)
 	if old := t.tokens[h]; old != nil && old.user == user {
 		old.confirmed = now
@@ -212,7 +200,7 @@ func (t *Tokens) learn(token string, user User) string {
 // refused forgets a token that apiservers refuse.
 func (t *Tokens) refused(token *Token) {
 	t.mu.Lock()
-	h := t.hashLocked(token.secret)
+	h := t.hash(token.secret)
 	known := t.tokens[h]
 	t.removeLocked(h)
 	t.mu.Unlock()
@@ -221,7 +209,7 @@ func (t *Tokens) refused(token *Token) {
 	}
 }
 
-func (t *Tokens) setLocked(h hash, r *record) {
+func (t *Tokens) setLocked(h string, r *record) {
 	if old := t.tokens[h]; old != nil {
 		t.discountLocked(old)
 	}
@@ -229,11 +217,11 @@ func (t *Tokens) setLocked(h hash, r *record) {
 	t.byUser[r.key]++
 }
 
-func (t *Tokens) removeLocked(h hash) {
+func (t *Tokens) removeLocked(h string) {
 	if r := t.tokens[h]; r != nil {
 		t.discountLocked(r)
 		delete(t.tokens, h)
-		t.opts.Table.Delete(h.String())
+		t.opts.Table.Delete(h)
 	}
 }
 
@@ -242,5 +230,3 @@ func (t *Tokens) discountLocked(r *record) {
 		delete(t.byUser, r.key)
 	}
 }
-
-func (h hash) String() string { return hex.EncodeToString(h[:]) }

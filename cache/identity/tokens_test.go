@@ -155,10 +155,10 @@ func TestUntrustedTokensOnDiskAreIgnored(t *testing.T) {
 	disk := memory(t)
 	a := newAPIServer(t)
 	tokens := open(t, a, disk)
-	h := tokens.bearer("a").hash.String()
+	h := tokens.bearer("a").hash
 	noUser := []byte(`{"user":"jwt:iss|system:serviceaccount:ns:a","accepted":"2026-11-21T12:00:00Z"}`)
 	for key, value := range map[string][]byte{
-		h: noUser, "ab": noUser, h + "00": noUser, "x" + h[1:]: []byte(`{"user":{"name":"x"}}`), tokens.bearer("damaged").hash.String(): []byte("{"),
+		h: noUser, "ab": noUser, tokens.bearer("damaged").hash: []byte("{"),
 	} {
 		disk.Put(key, value)
 	}

@@ -212,11 +212,3 @@ func (l *Log) Stats() Stats {
 	}
 	return s
 }
-
-// Salt returns a random number that is as old as the file: what must not be on disk, as a token, is found by its HMAC
-// with this. It changes when another file is read, and only then; nobody may change it.
-func (l *Log) Salt() []byte {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return l.tables[tableSalt][keySalt].small
-}

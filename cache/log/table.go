@@ -35,9 +35,13 @@ const (
 // Table returns the table of a name, which is not empty. It has no rows before Open.
 func (l *Log) Table(name string) *Table { return &Table{l, name} }
 
-// Key returns a hash of parts, which may contain anything, with the log's salt.
+// Key returns a hash of parts, which may contain anything, and may be secret: it is their HMAC with a salt, a random number
+// that is as old as the file. It changes when another file is read, and only then.
 func (t *Table) Key(parts ...string) string {
-	h := hmac.New(sha256.New, t.log.Salt())
+	t.log.mu.RLock()
+	salt := t.log.tables[tableSalt][keySalt].small
+	t.log.mu.RUnlock()
+	h := hmac.New(sha256.New, salt)
 	var length [8]byte
 	for _, part := range append([]string{t.name}, parts...) {
 		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
