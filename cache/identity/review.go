@@ -96,7 +96,7 @@ func (t *Tokens) create(ctx context.Context, resource, authorization string, rev
 		return 0, errors.New("a review cannot be written")
 	}
 	of := authenticationv1.SchemeGroupVersion.WithResource(resource)
-	code, answer, _, err := Post(ctx, t.opts.Upstream, of, authorization, "application/json", body)
+	code, answer, err := Post(ctx, t.opts.Upstream, of, authorization, "application/json", body)
 	if err != nil {
 		return 0, fmt.Errorf("review a token: %w", err)
 	}
@@ -107,15 +107,15 @@ func (t *Tokens) create(ctx context.Context, resource, authorization string, rev
 }
 
 // Post posts a review to a resource, with the credentials of ctx and of an Authorization header, which may be empty.
-// It asks for an answer in JSON. Its errors quote neither the request nor the answer, which may contain a token.
-func Post(ctx context.Context, up http.RoundTripper, of schema.GroupVersionResource, authorization, contentType string, body []byte) (code int, answer []byte, answerType string, err error) {
+// The answer is in JSON. Its errors quote neither the request nor the answer, which may contain a token.
+func Post(ctx context.Context, up http.RoundTripper, of schema.GroupVersionResource, authorization, contentType string, body []byte) (code int, answer []byte, err error) {
 	path := "/apis/" + of.GroupVersion().String() + "/" + of.Resource
 	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{
 		IsResourceRequest: true, Path: path, Verb: "create", APIPrefix: "apis", APIGroup: of.Group, APIVersion: of.Version, Resource: of.Resource,
 	})
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://apiserver"+path, bytes.NewReader(body))
 	if err != nil {
-		return 0, nil, "", errors.New("a review cannot be sent")
+		return 0, nil, errors.New("a review cannot be sent")
 	}
 	req.Header.Set("Content-Type", contentType)
 	req.Header.Set("Accept", "application/json")
@@ -125,9 +125,9 @@ func Post(ctx context.Context, up http.RoundTripper, of schema.GroupVersionResou
 	}
 	res, err := up.RoundTrip(req)
 	if err != nil {
-		return 0, nil, "", err
+		return 0, nil, err
 	}
 	defer res.Body.Close()
 	answer, err = io.ReadAll(io.LimitReader(res.Body, maxReview))
-	return res.StatusCode, answer, res.Header.Get("Content-Type"), err
+	return res.StatusCode, answer, err
 }

@@ -161,7 +161,7 @@ func (r *rights) review(ctx context.Context, a *authorizationv1.ResourceAttribut
 	if err != nil {
 		return unknown, err
 	}
-	code, answer, _, err := r.answers.post(ctx, gv.WithResource("selfsubjectaccessreviews"), token.Authorization(), "application/json", body)
+	code, answer, err := r.answers.post(ctx, gv.WithResource("selfsubjectaccessreviews"), token.Authorization(), "application/json", body)
 	if code == http.StatusUnauthorized {
 		r.answers.opts.Users.Unauthorized(ctx, token)
 	}
