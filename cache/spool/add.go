@@ -96,12 +96,12 @@ func (s *Spool) create(r *Request, t wire.TypeMeta) (runtime.Object, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return event, s.putLocked(r.head(t, m.GetName()), event)
+	return event, s.putLocked(r.head(t, m.GetName()), r.Authorization, event)
 }
 
 func (r *Request) head(t wire.TypeMeta, event string) head {
 	return head{
-		owner:      owner{User: r.User, authorization: r.Authorization},
+		User:       r.User,
 		APIVersion: t.APIVersion,
 		Namespace:  r.Namespace,
 		Name:       event,
@@ -111,18 +111,19 @@ func (r *Request) head(t wire.TypeMeta, event string) head {
 
 // putLocked keeps an event in place of the caller's one of this name, or behind all others. It is sent as this
 // request's caller: the newest token is good for longest.
-func (s *Spool) putLocked(h head, event runtime.Object) error {
+func (s *Spool) putLocked(h head, authorization string, event runtime.Object) error {
 	value, err := recordOf(h, event)
 	if err != nil {
 		return err
 	}
 	var e *entry
-	size, grown := h.size(value), h.size(value)
+	size := int64(len(value) + len(authorization))
+	grown := size
 	if element := s.byName[h.name()]; element != nil {
 		e = element.Value.(*entry)
 		grown -= e.size
 	}
-	if grown > 0 && !s.makeRoomLocked(h.owner, size, e) {
+	if grown > 0 && !s.makeRoomLocked(h.User, size, e) {
 		return fmt.Errorf("spool event %s: there are %d, of %d bytes: %w", h.event(), s.order.Len(), s.bytes, ErrFull)
 	}
 	if e == nil {
@@ -131,7 +132,7 @@ func (s *Spool) putLocked(h head, event runtime.Object) error {
 		s.metrics.added.Inc()
 	}
 	s.table.Put(key(e.number), value)
-	e.size, e.owner = size, h.owner
+	e.size, e.authorization = size, authorization
 	s.addBytesLocked(grown)
 	return nil
 }
@@ -187,7 +188,7 @@ func (s *Spool) merge(r *Request, t wire.TypeMeta) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return next, s.putLocked(h, next)
+	return next, s.putLocked(h, r.Authorization, next)
 }
 
 func (r *Request) resource() schema.GroupResource {

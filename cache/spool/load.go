@@ -66,6 +66,6 @@ func (l *loader) load(key string, value []byte) error {
 		}
 		l.removeLocked(older)
 	}
-	l.pushLocked(&entry{number: number, name: r.name(), size: r.size(value), owner: r.owner}, l.before)
+	l.pushLocked(&entry{number: number, name: r.name(), size: int64(len(value))}, l.before)
 	return nil
 }

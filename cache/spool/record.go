@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/edgehub-io/edgehub/cache/convert"
+	"github.com/edgehub-io/edgehub/cache/quota"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -21,12 +22,14 @@ type record struct {
 }
 
 type head struct {
-	owner
+	User       string `json:"user"` // who has posted it, and as whom it is sent
 	APIVersion string `json:"apiVersion"`
 	Namespace  string `json:"namespace"`
 	Name       string `json:"eventName"`
 	UserAgent  string `json:"userAgent,omitempty"`
 }
+
+func (h *head) isNode() bool { return h.User == quota.Node }
 
 func (h *head) event() string { return h.Namespace + "/" + h.Name }
 

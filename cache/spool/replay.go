@@ -99,7 +99,7 @@ type outcome struct {
 }
 
 func (s *Spool) send(ctx context.Context, e *entry, r *record, do Sender) outcome {
-	request, err := r.request(ctx, e.owner.authorization)
+	request, err := r.request(ctx, e.authorization)
 	if err != nil {
 		return outcome{result: resultRefused, reason: err.Error()}
 	}

@@ -6,12 +6,12 @@ import (
 	"github.com/edgehub-io/edgehub/cache/quota"
 )
 
-// makeRoomLocked makes room for an owner's event, which replaces instead, if that is not nil. It
+// makeRoomLocked makes room for a user's event, which replaces instead, if that is not nil. It
 // reports whether there is room.
 //
-// If the spool is full, package quota selects who loses its oldest events. If that is the owner
+// If the spool is full, package quota selects who loses its oldest events. If that is the user
 // itself, nothing is dropped, and there is no room: its recorder gets an error and tries again.
-func (s *Spool) makeRoomLocked(o owner, size int64, instead *entry) bool {
+func (s *Spool) makeRoomLocked(user string, size int64, instead *entry) bool {
 	bounds := quota.Bounds{Count: max(s.opts.MaxCount, 0), Bytes: max(s.opts.MaxBytes, 0)}
 	count, bytes := s.order.Len()+1, s.bytes+size
 	if instead != nil {
@@ -20,9 +20,9 @@ func (s *Spool) makeRoomLocked(o owner, size int64, instead *entry) bool {
 	if !bounds.Exceeded(count, bytes) {
 		return true
 	}
-	excess := quota.Excess(bounds, s.itemsLocked(o, size, instead))
+	excess := quota.Excess(bounds, s.itemsLocked(user, size, instead))
 	for _, item := range excess {
-		if item.User == o.User {
+		if item.User == user {
 			return false
 		}
 	}
@@ -34,12 +34,12 @@ func (s *Spool) makeRoomLocked(o owner, size int64, instead *entry) bool {
 }
 
 // itemsLocked returns all events with the new one, for package quota.
-func (s *Spool) itemsLocked(o owner, size int64, instead *entry) []quota.Item[*entry] {
+func (s *Spool) itemsLocked(user string, size int64, instead *entry) []quota.Item[*entry] {
 	items := make([]quota.Item[*entry], 0, s.order.Len()+1)
 	for element := s.order.Front(); element != nil; element = element.Next() {
 		if e := element.Value.(*entry); e != instead {
-			items = append(items, quota.Item[*entry]{Key: e, User: e.owner.User, Bytes: e.size, Last: int64(e.number)})
+			items = append(items, quota.Item[*entry]{Key: e, User: e.name.user, Bytes: e.size, Last: int64(e.number)})
 		}
 	}
-	return append(items, quota.Item[*entry]{User: o.User, Bytes: size, Last: math.MaxInt64})
+	return append(items, quota.Item[*entry]{User: user, Bytes: size, Last: math.MaxInt64})
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	wal "github.com/edgehub-io/edgehub/cache/log"
-	"github.com/edgehub-io/edgehub/cache/quota"
 )
 
 // ErrFull is returned when an event would exceed a bound of the spool, and nobody holds more than
@@ -57,25 +56,13 @@ type name struct {
 
 // entry is the index entry of an event.
 type entry struct {
-	number uint64
-	name   name
-	size   int64 // of its record and its Authorization header
-	owner  owner
+	number        uint64
+	name          name
+	size          int64  // of its record and its Authorization header
+	authorization string // header of a caller that is not the node
 
 	failures int // of apiservers at it
 }
-
-// owner is the caller that posted an event, and as whom it is sent.
-type owner struct {
-	User string `json:"user"`
-
-	authorization string // header of a caller that is not the node
-}
-
-func (o *owner) isNode() bool { return o.User == quota.Node }
-
-// size is the size of an owner's event. value is its record.
-func (o *owner) size(value []byte) int64 { return int64(len(value) + len(o.authorization)) }
 
 // New returns an empty spool, which keeps its events in t; Load reads those that are there.
 func New(t *wal.Table, o Options) *Spool {
