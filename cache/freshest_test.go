@@ -386,7 +386,7 @@ func TestALostListIsNotReplacedByAnOlderForm(t *testing.T) {
 		w := newTrapRig(t)
 		w.lists(urlPods, "90", podJSON("a", "50"))
 		w.does(metadatas+urlPods, http.StatusOK, onlyMetadata(podsJSON("100", podJSON("a", "95"))))
-		w.views.Find(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Metadata: "v1"}).Drop()
+		w.views.Find(query.Key{User: query.NodeUser, Version: "v1", Resource: "pods", Metadata: "v1"}).DropAt("100")
 		time.Sleep(2 * view.SweepEvery) // what is empty is removed
 		w.goAway()
 		if got := w.reads(metadatas + urlPods); got != "503" {

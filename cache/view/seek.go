@@ -248,16 +248,6 @@ func (s *Views) Absent(q *query.Query, began Moment) {
 	r.goneLocked(name, began.Version(), uid, len(k.live) > 0)
 }
 
-// Holds reports whether a user has a copy of an object.
-func (s *Views) Holds(of query.UserResource, name string) bool {
-	r := s.find(of)
-	if r == nil {
-		return false
-	}
-	defer r.unlock()
-	return r.holdsLocked(name)
-}
-
 func (r *resource) holdsLocked(name string) bool {
 	if e := r.entries[name]; e != nil && len(e.copies) > 0 {
 		return true

@@ -136,13 +136,6 @@ func (v *View) removeFromDiskLocked() {
 	v.forgetLocked()
 }
 
-// Drop removes the view from memory and disk, because its state is unknown or not needed.
-func (v *View) Drop() {
-	v.of.lock()
-	defer v.of.unlock()
-	v.dropLocked()
-}
-
 // DropAt drops the view if it is still at a version, from which no watch can go on.
 func (v *View) DropAt(version string) {
 	v.of.lock()
