@@ -60,10 +60,10 @@ func (w *writes) repeat(x *exchange, q *repeat.Request) (*http.Response, error) 
 }
 
 // denial returns why a review is answered with no.
-func (w *writes) denial() string {
-	ttl := w.cache.opts.AuthorizationTTL
+func (c *Cache) denial() string {
+	ttl := c.opts.AuthorizationTTL
 	if ttl <= 0 {
-		return fmt.Sprintf("edgehub: the cloud %s, and --offline-authorization-ttl=0 lets nobody in then", w.cache.outages.Away())
+		return fmt.Sprintf("edgehub: the cloud %s, and --offline-authorization-ttl=0 lets nobody in then", c.outages.Away())
 	}
-	return fmt.Sprintf("edgehub: the cloud %s, and within %v (--offline-authorization-ttl) it has not said yes to this, asked by the node", w.cache.outages.Away(), ttl)
+	return fmt.Sprintf("edgehub: the cloud %s, and within %v (--offline-authorization-ttl) it has not said yes to this, asked by the node", c.outages.Away(), ttl)
 }

@@ -36,16 +36,17 @@ type writes struct {
 }
 
 func newWrites(c *Cache) *writes {
-	w := &writes{cache: c, answered: make(chan struct{})}
-	w.events = spool.New(c.disk.Table(spool.Table), spool.Options{
-		MaxCount: c.opts.SpoolCount, MaxBytes: c.opts.SpoolBytes, Logger: c.log, Registerer: c.metrics.all,
-	})
-	w.answers = repeat.New(repeat.Options{
-		Upstream: c.up, AsNode: c.opts.AsNode, Users: c.tokens, Views: c.views, Logger: c.log,
-		TTL: c.opts.AuthorizationTTL, Grace: c.opts.TokenGrace, Denial: w.denial,
-	})
-	w.reached = sync.OnceFunc(func() { close(w.answered) })
-	return w
+	answered := make(chan struct{})
+	return &writes{
+		cache: c, answered: answered, reached: sync.OnceFunc(func() { close(answered) }),
+		events: spool.New(c.disk.Table(spool.Table), spool.Options{
+			MaxCount: c.opts.SpoolCount, MaxBytes: c.opts.SpoolBytes, Logger: c.log, Registerer: c.metrics.all,
+		}),
+		answers: repeat.New(repeat.Options{
+			Upstream: c.up, AsNode: c.opts.AsNode, Users: c.tokens, Views: c.views, Logger: c.log,
+			TTL: c.opts.AuthorizationTTL, Grace: c.opts.TokenGrace, Denial: c.denial,
+		}),
+	}
 }
 
 // run handles what was written offline after each outage, until ctx ends.

@@ -84,11 +84,10 @@ func (s *Source) convertible() bool {
 // derived.
 func (s *Source) Object(u *derived.Update, cached view.Object) ([]byte, error) {
 	if u != nil {
-		o, err := u.In(s.View, cached)
-		if err != nil {
+		var err error
+		if cached, err = u.In(s.View, cached); err != nil {
 			return nil, err
 		}
-		return convertBare(o.Bare, o.Type, o.Repr, s.Repr)
 	}
 	return convertBare(cached.Bare, cached.Type, cached.Repr, s.Repr)
 }
