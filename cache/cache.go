@@ -7,20 +7,15 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
-	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/edgehub-io/edgehub/cache/answer"
 	"github.com/edgehub-io/edgehub/cache/derived"
 	"github.com/edgehub-io/edgehub/cache/identity"
 	wal "github.com/edgehub-io/edgehub/cache/log"
-	"github.com/edgehub-io/edgehub/cache/pause"
-	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/spool"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/watch"
@@ -224,69 +219,6 @@ type ViewState = view.State
 // State describes all stored views, ordered by user and resource.
 func (c *Cache) State() []ViewState { return c.views.States() }
 
-// Run writes the cache to disk, and handles returns of the cloud, until ctx ends. It returns
-// nil.
-func (c *Cache) Run(ctx context.Context) error {
-	c.ran.Store(true)
-	defer c.tasks.stop()
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		if err := c.disk.Run(ctx, c.openedLate); err != nil {
-			c.log.Error("cache was not written to its end; what is missing is read again from the cloud", "err", err)
-		}
-		return nil
-	})
-	g.Go(func() error { return c.watchCloud(ctx) })
-	g.Go(func() error { return c.writes.run(ctx) })
-	g.Go(func() error {
-		for pause.Sleep(ctx, view.SweepEvery) {
-			c.pages.Sweep()
-			c.views.EnforceLimit(nil) // views grow by events, too
-			if c.isUp() {
-				c.views.Sweep()
-				c.sweepSecrets()
-				c.repair()
-			}
-		}
-		return nil
-	})
-	return g.Wait()
-}
-
-// isUp reports whether the node can reach an apiserver.
-func (c *Cache) isUp() bool {
-	select {
-	case <-c.up.Lost(c.node):
-		return false
-	default:
-		return true
-	}
-}
-
-// maxRepairs is how many views repair has listed again until the next sweep: a full disk may have lost a thousand.
-const maxRepairs = 60
-
-// repair has clients list views again that were lost, or of which something is damaged on disk, while they are watched: one
-// after the other until the next sweep.
-func (c *Cache) repair() {
-	isWanted := func(v *view.View) bool { return v.Lost() && c.views.Wanted(v) }
-	lost := slices.DeleteFunc(c.views.All(), func(v *view.View) bool { return !isWanted(v) || v.Holders() == 0 })
-	if len(lost) == 0 {
-		return
-	}
-	lost = lost[:min(len(lost), maxRepairs)] // of All, and so in no order
-	c.tasks.start(func(ctx context.Context) {
-		for i, v := range lost {
-			if i > 0 && !pause.Sleep(ctx, view.SweepEvery/time.Duration(len(lost))) {
-				return
-			}
-			if isWanted(v) {
-				v.Cut()
-			}
-		}
-	})
-}
-
 // Health describes the cache for people: how many queries it answers, the bytes of its file, and why what
 // is new is not on disk; "" if it is.
 func (c *Cache) Health() (views int, bytes int64, trouble string) {
@@ -300,102 +232,4 @@ func (c *Cache) Health() (views int, bytes int64, trouble string) {
 		trouble = "what is new is in memory only: the cache's file cannot be written; is the disk full?"
 	}
 	return len(c.views.All()), c.disk.Stats().FileBytes, trouble
-}
-
-// Close closes a Cache without Run. After Run it does nothing.
-func (c *Cache) Close() error {
-	if c.ran.Swap(true) {
-		return nil
-	}
-	c.tasks.stop()
-	return c.disk.Close()
-}
-
-// flush writes what waits, unless the file is not open.
-func (c *Cache) flush() {
-	if err := c.disk.Flush(); err != nil && !errors.Is(err, wal.ErrNotOpen) {
-		c.log.Warn("cache could not be written; what is new stays in memory, and is tried again", "err", err)
-	}
-}
-
-// watchCloud records each loss and return of the cloud, as seen by the node.
-func (c *Cache) watchCloud(ctx context.Context) error {
-	ctx = c.opts.AsNode(ctx)
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-c.up.Lost(ctx):
-		}
-		c.outages.Lost()
-		c.flush() // what clients have by now: a process after this one has to know what it is to take back
-		c.derived.Lost()
-		if err := c.up.WaitUp(ctx); err != nil {
-			return nil //nolint:nilerr // it is ctx's
-		}
-		c.derived.Returned()
-	}
-}
-
-// RoundTrip sends a request upstream and caches the answer. If no apiserver can be reached, it
-// answers from the cache.
-func (c *Cache) RoundTrip(r *http.Request) (*http.Response, error) {
-	info, _ := request.RequestInfoFrom(r.Context())
-	who, ok := c.callerOf(r)
-	if !ok || info == nil || !query.Nameable(info) {
-		return c.up.RoundTrip(r)
-	}
-	p := query.ParamsOf(r)
-	x := &exchange{cache: c, req: r, params: p, info: info, who: who, query: query.Of(r, p, info, who.user)}
-	x.begin()
-	if info.IsResourceRequest {
-		x.moment = c.views.Moment(x.resource())
-		x.history = c.views.History(query.UserResource{User: who.user, Resource: x.resource()})
-	}
-	if res := x.atStart(); res != nil {
-		return res, nil
-	}
-	if err := x.listFirst(); err != nil {
-		return answer.ErrorResponse(r, err)
-	}
-	res, err := c.up.RoundTrip(r)
-	if err == nil {
-		x.online(res)
-		return res, nil
-	}
-	if r.Context().Err() != nil || !c.opts.Unreachable(err) {
-		return nil, err
-	}
-	return x.offline(err)
-}
-
-// offline answers a request that could not be sent. If there is no answer, it returns cause,
-// wrapped.
-func (x *exchange) offline(cause error) (*http.Response, error) {
-	res, err := x.answer()
-	x.cache.metrics.answered(x.info, err)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", err, cause)
-	}
-	return res, nil
-}
-
-func (x *exchange) answer() (*http.Response, error) {
-	if why := x.cache.opts.Withheld(); why != "" {
-		return nil, errors.New(why)
-	}
-	if err := x.allowed(); err != nil {
-		return nil, err
-	}
-	if x.query == nil {
-		return x.cache.writes.offline(x)
-	}
-	switch x.query.Verb {
-	case "get":
-		return x.ask().Get()
-	case "list":
-		return x.ask().List()
-	default:
-		return x.cache.watches.Answer(x.ask())
-	}
 }

@@ -4,23 +4,7 @@
 // A [Cache] is an http.RoundTripper between the proxy and its upstream. Every request goes
 // upstream first; the cache decodes the answer while the client reads it. It answers itself
 // only if the request reached no apiserver, or, in a hub that starts and does not know yet whether
-// the cloud is there, if the node accepts any state.
-//
-// # Parts
-//
-//   - query parses a request into a query, and the key of the view that answers it.
-//   - tee decodes the body of an answer while the client reads it.
-//   - view has what users have read: views, which are the results of queries, and entries, which are of
-//     single objects. It decides what answers and events change, what is proven, and what is evicted. It also keeps lists that
-//     clients have read in part.
-//   - log is the file on disk. It knows no views; memory is its only writer.
-//   - answer answers reads from views and entries while the cloud is away.
-//   - watch keeps watches open while the cloud is away, and resumes them. Before, it asks for the apiservers' version, and so finds
-//     out that etcd was restored from a backup.
-//   - identity knows whose a bearer token is.
-//   - repeat gives an apiserver's last answer again to what is not about objects: discovery, tokens, reviews.
-//   - derived has what users read instead of what is cached, because the node has changed it.
-//   - spool keeps Events until the cloud is back.
+// the cloud is there, if the node accepts any state. The README says which package does what.
 //
 // # Flow
 //

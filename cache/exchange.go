@@ -1,6 +1,8 @@
 package cache
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 
@@ -31,6 +33,69 @@ type exchange struct {
 	moment view.Moment
 	// history is that of the resource's store at that time.
 	history int64
+}
+
+// RoundTrip sends a request upstream and caches the answer. If no apiserver can be reached, it
+// answers from the cache.
+func (c *Cache) RoundTrip(r *http.Request) (*http.Response, error) {
+	info, _ := request.RequestInfoFrom(r.Context())
+	who, ok := c.callerOf(r)
+	if !ok || info == nil || !query.Nameable(info) {
+		return c.up.RoundTrip(r)
+	}
+	p := query.ParamsOf(r)
+	x := &exchange{cache: c, req: r, params: p, info: info, who: who, query: query.Of(r, p, info, who.user)}
+	x.begin()
+	if info.IsResourceRequest {
+		x.moment = c.views.Moment(x.resource())
+		x.history = c.views.History(query.UserResource{User: who.user, Resource: x.resource()})
+	}
+	if res := x.atStart(); res != nil {
+		return res, nil
+	}
+	if err := x.listFirst(); err != nil {
+		return answer.ErrorResponse(r, err)
+	}
+	res, err := c.up.RoundTrip(r)
+	if err == nil {
+		x.online(res)
+		return res, nil
+	}
+	if r.Context().Err() != nil || !c.opts.Unreachable(err) {
+		return nil, err
+	}
+	return x.offline(err)
+}
+
+// offline answers a request that could not be sent. If there is no answer, it returns cause,
+// wrapped.
+func (x *exchange) offline(cause error) (*http.Response, error) {
+	res, err := x.answer()
+	x.cache.metrics.answered(x.info, err)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", err, cause)
+	}
+	return res, nil
+}
+
+func (x *exchange) answer() (*http.Response, error) {
+	if why := x.cache.opts.Withheld(); why != "" {
+		return nil, errors.New(why)
+	}
+	if err := x.allowed(); err != nil {
+		return nil, err
+	}
+	if x.query == nil {
+		return x.cache.writes.offline(x)
+	}
+	switch x.query.Verb {
+	case "get":
+		return x.ask().Get()
+	case "list":
+		return x.ask().List()
+	default:
+		return x.cache.watches.Answer(x.ask())
+	}
 }
 
 // isBeforeRestore reports whether the resource's store was restored since the request: its answer may be from before.
