@@ -162,17 +162,17 @@ func newCache(up Upstream, opts Options, m *metrics, disk *wal.Log) *Cache {
 	})
 	c.derived = derived.New(derived.Options{
 		Views: c.views, File: disk, Node: opts.NodeName, APIServer: opts.PodServers,
-		IsUp: c.isUp, Jitter: opts.ReconnectJitter, Now: time.Now, Log: c.log,
+		IsUp: c.isUp, Jitter: opts.ReconnectJitter, Log: c.log,
 	})
-	c.offline = answer.New(answer.Options{Views: c.views, Derived: c.derived, Now: time.Now})
+	c.offline = answer.New(answer.Options{Views: c.views, Derived: c.derived})
 	c.tokens = identity.New(identity.Options{
 		Upstream: up, AsNode: opts.AsNode, Peer: opts.Peer, Background: c.tasks.start,
-		Table: disk.Table("tokens"), Grace: opts.TokenGrace, Now: time.Now, Logger: c.log,
+		Table: disk.Table("tokens"), Grace: opts.TokenGrace, Logger: c.log,
 		Refused: func(token, userName string) { c.writes.answers.Refused(token, userName) }, // its answers are about tokens
 	})
 	c.watches = watch.New(watch.Options{
 		Up: up, Views: c.views, Derived: c.derived, Outages: &c.outages, Jitter: opts.ReconnectJitter,
-		Now: time.Now, Log: c.log, Background: c.tasks.start, SameUser: c.sameUser, Expired: m.expired.Inc,
+		Log: c.log, Background: c.tasks.start, SameUser: c.sameUser, Expired: m.expired.Inc,
 	})
 	c.writes = newWrites(c)
 	return c

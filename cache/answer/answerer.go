@@ -2,7 +2,6 @@ package answer
 
 import (
 	"net/http"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -22,7 +21,6 @@ type Answerer struct {
 type Options struct {
 	Views   *view.Views
 	Derived *derived.Objects
-	Now     func() time.Time
 }
 
 // New returns answers from views.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,7 +78,7 @@ func inOrderOfUse(copies []view.Copy, to wire.Representation) []view.Copy {
 
 // object answers with one object.
 func (r *Request) object(c *view.Copy, to wire.Representation) (*http.Response, error) {
-	c.Touch(r.Answers.Now())
+	c.Touch(time.Now())
 	limit := pieceSize
 	if c.Repr != to {
 		limit = convertedPieceSize

@@ -98,7 +98,7 @@ func (o *Objects) lockCurrent() {
 	}
 	s.away = false
 	o.bumpAllLocked()
-	s.returnedAt = o.Now()
+	s.returnedAt = time.Now()
 	// Only what was shown is needed from now on.
 	maps.DeleteFunc(s.copies, func(_ copyKey, c *sliceCopy) bool { return c.last == nil })
 }
@@ -125,7 +125,7 @@ func (o *Objects) isAway() bool {
 }
 
 func (o *Objects) slicesSettledLocked() bool {
-	return o.Now().Sub(o.slices.returnedAt) >= SettleAfter+o.Jitter
+	return time.Since(o.slices.returnedAt) >= SettleAfter+o.Jitter
 }
 
 // maxOwners is of how many pods the owner is known. kubelet runs 110 by default.

@@ -32,7 +32,6 @@ type Options struct {
 	APIServer []netip.AddrPort
 	IsUp      func() bool   // whether the node can reach an apiserver
 	Jitter    time.Duration // over which watches resume after an outage
-	Now       func() time.Time
 	Log       *slog.Logger
 }
 
@@ -101,7 +100,7 @@ func (o *Objects) Load() error {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.slices.loadedAt, o.slices.loaded = o.Now(), loaded
+	o.slices.loadedAt, o.slices.loaded = time.Now(), loaded
 	err := errors.Join(o.statuses.Load(o.loadReport), o.nodePatches.Load(o.loadWriter))
 	o.changedLocked()
 	return err

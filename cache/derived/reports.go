@@ -103,7 +103,7 @@ func patched(k key, r patch.Request, base view.Object) (view.Object, error) {
 func (o *Objects) reportsOf(r schema.GroupVersionResource, recent bool) (all []*Update) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.Now().Sub(o.droppedAt) > recentFor {
+	if time.Since(o.droppedAt) > recentFor {
 		o.dropped = nil
 	}
 	for k, u := range o.reports {
@@ -137,7 +137,7 @@ func (o *Objects) drop() {
 	if len(o.reports) == 0 {
 		return
 	}
-	o.dropped, o.droppedAt = nil, o.Now()
+	o.dropped, o.droppedAt = nil, time.Now()
 	for _, u := range o.reports {
 		if isListed(u.key.GroupVersionResource) {
 			o.dropped = append(o.dropped, u)

@@ -47,7 +47,7 @@ func newLog(tb testing.TB, dir string) *wal.Log {
 // newObjects has no views.
 func newObjects(tb testing.TB, file *wal.Log) *Objects {
 	tb.Helper()
-	o := New(Options{Views: view.New(view.Options{}), File: file, Now: time.Now})
+	o := New(Options{Views: view.New(view.Options{}), File: file})
 	if err := o.Load(); err != nil {
 		tb.Fatal(err)
 	}

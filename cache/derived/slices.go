@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"maps"
 	"slices"
+	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
@@ -93,8 +94,8 @@ func (o *Objects) shownSlices(v *view.View, at string) (all map[copyKey]*Update,
 	o.lockCurrent()
 	defer o.mu.Unlock()
 	s := &o.slices
-	recent := s.away || o.Now().Sub(s.returnedAt) <= recentFor
-	if !recent && o.Now().Sub(s.loadedAt) > recentFor {
+	recent := s.away || time.Since(s.returnedAt) <= recentFor
+	if !recent && time.Since(s.loadedAt) > recentFor {
 		s.loaded = nil
 	}
 	version, earlier := s.loaded[v]

@@ -53,7 +53,7 @@ func (r *record) asked() time.Time {
 // reads must be able to without the cloud. A token that has expired is not reviewed: kubelet may
 // not have renewed it yet, if the cloud has just come back.
 func (t *Tokens) Confirm(ctx context.Context, turns quota.Turns) bool {
-	now := t.opts.Now()
+	now := time.Now()
 	t.mu.Lock()
 	newest := t.newestLocked()
 	all := make([]quota.Asked[string], 0, len(t.tokens))
@@ -100,7 +100,7 @@ func (r *record) newerThan(old *record) bool {
 // Usable returns the token of each user that was issued last, of those that are in memory and have not
 // expired. They are in memory once they were used since the start of the hub.
 func (t *Tokens) Usable() map[string]*Token {
-	now := t.opts.Now()
+	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	newest, tokens := map[string]*record{}, map[string]*Token{}

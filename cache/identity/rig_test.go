@@ -203,7 +203,7 @@ func open(t *testing.T, a *apiserver, disk *wal.Table, more ...func(*Options)) *
 			return peer
 		},
 		Background: func(fn func(context.Context)) bool { go fn(t.Context()); return true },
-		Table:      disk, Now: time.Now, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Table:      disk, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	for _, m := range more {
 		m(&o)

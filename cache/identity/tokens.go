@@ -31,7 +31,6 @@ type Options struct {
 	// Grace is how long after its expiry a token is accepted while the cloud is away; 0 is
 	// the whole outage.
 	Grace time.Duration
-	Now   func() time.Time
 	// Refused, if it is not nil, is called after a known token was forgotten because apiservers refuse it.
 	Refused func(token, userName string)
 	// Logger logs failed reviews, without the tokens.
@@ -129,7 +128,7 @@ func (t *Tokens) User(token *Token) string {
 		return ""
 	}
 	t.recallLocked(r, token.secret)
-	r.used = t.opts.Now().UnixNano()
+	r.used = time.Now().UnixNano()
 	if r.used-r.written >= int64(noteUseEvery) {
 		r.written = r.used
 		t.put(token.hash, r)
@@ -145,7 +144,7 @@ func (t *Tokens) Offline(token *Token, user string) error {
 	switch {
 	case r == nil || r.key != user:
 		return ErrUnknown
-	case isOver(r.expires, t.opts.Grace, t.opts.Now()):
+	case isOver(r.expires, t.opts.Grace, time.Now()):
 		return ErrExpired
 	}
 	return nil
@@ -174,7 +173,7 @@ func (t *Tokens) Issued(secret string, to User) { t.learn(secret, to) }
 
 // learn records the user of a token, and returns the user's key.
 func (t *Tokens) learn(token string, user User) string {
-	now := t.opts.Now()
+	now := time.Now()
 	r := &record{
 		user: user, key: user.Key(), expires: expiry(token), reviewed: now, secret: secretOf(token),
 		used: now.UnixNano(), written: now.UnixNano(),

@@ -45,7 +45,7 @@ func process(t *testing.T, dir string, before, after func(a *repeat.Answers)) (r
 	a := repeat.New(repeat.Options{
 		TTL: 2 * time.Hour, Denial: func() string { return "never asked" }, Logger: slog.New(slog.DiscardHandler),
 		Upstream: apiserver{}, AsNode: func(ctx context.Context) context.Context { return ctx },
-		Users: identity.New(identity.Options{Now: time.Now}), Views: view.New(view.Options{}),
+		Users: identity.New(identity.Options{}), Views: view.New(view.Options{}),
 	})
 	load := func() {
 		if err := a.Load(table); err != nil {

@@ -91,7 +91,7 @@ type seen struct {
 // see returns what was seen of a view by now.
 func (c *checks) see(v *view.View) seen {
 	began := v.Began() // before the time: what comes in between is no proof
-	return seen{v, c.Now(), began}
+	return seen{v, time.Now(), began}
 }
 
 // isAhead reports whether a version, that a client had by then, is above the one that the apiservers have afterwards: if
@@ -120,7 +120,7 @@ func (c *checks) current(ctx context.Context, v *view.View, template *http.Reque
 	defer last.running.Release(1)
 	known := last.version != "" && !last.began.Before(after)
 	if !known || versions.Compare(last.version, least) < 0 && !last.proves(of) {
-		began := c.Now()
+		began := time.Now()
 		current, err := c.list(ctx, v, template)
 		if err != nil { // the reason may be specific to this request
 			return "", err
@@ -153,7 +153,7 @@ func (c *checks) verify(v *view.View, template *http.Request) {
 
 // isDue reports whether it is time for a verify. Each user has its own time: what one may not list proves nothing.
 func (c *checks) isDue(of query.UserResource) bool {
-	now := c.Now()
+	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.verified, func(_ query.UserResource, last time.Time) bool { return now.Sub(last).Abs() >= verifyEvery })

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"errors"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -127,7 +128,7 @@ func (s *stream) bookmark(f *wire.Frame) (shown bool) {
 		return false
 	}
 	if shown {
-		s.at, s.marked = version, s.watches.Now()
+		s.at, s.marked = version, time.Now()
 	}
 	s.catchUp(a)
 	return shown || !s.resumed

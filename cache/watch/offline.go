@@ -2,6 +2,7 @@ package watch
 
 import (
 	"net/http"
+	"time"
 
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -22,7 +23,7 @@ func (w *Watches) Answer(r *answer.Request) (*http.Response, error) {
 	s.loseTo(true)
 	s.outage = -1
 	s.item = src.ItemType()
-	src.View.Touch(w.Now())
+	src.View.Touch(time.Now())
 	if err := s.openOffline(r, src, snap); err != nil {
 		s.release()
 		return answer.ErrorResponse(r.HTTP, err)

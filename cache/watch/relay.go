@@ -34,7 +34,7 @@ func (s *stream) relay() {
 // broken is called when upstream has ended. The stream ends, too, if the watch was to end now,
 // or the client has no version to resume from; otherwise it is held open.
 func (s *stream) broken(err error) {
-	now := s.watches.Now()
+	now := time.Now()
 	clean := errors.Is(err, io.EOF)
 	s.detach() //nolint:errcheck // it has ended
 	switch {

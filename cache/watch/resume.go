@@ -24,7 +24,7 @@ func (s *stream) waitUpstream() {
 	if s.showDerived() {
 		return
 	}
-	if !s.watches.Now().Before(s.marked.Add(bookmarkEvery)) {
+	if !time.Now().Before(s.marked.Add(bookmarkEvery)) {
 		s.sendBookmark()
 		return
 	}
@@ -32,7 +32,7 @@ func (s *stream) waitUpstream() {
 	if !s.deadline.IsZero() && s.deadline.Before(until) {
 		until = s.deadline
 	}
-	waitCtx, cancel := context.WithTimeout(ctx, until.Sub(s.watches.Now()))
+	waitCtx, cancel := context.WithTimeout(ctx, time.Until(until))
 	defer cancel()
 	err := s.awaitUp(waitCtx)
 	if err == nil {
@@ -41,7 +41,7 @@ func (s *stream) waitUpstream() {
 	switch {
 	case ctx.Err() != nil:
 		s.err = context.Cause(ctx)
-	case err != nil && !s.deadline.IsZero() && !s.watches.Now().Before(s.deadline):
+	case err != nil && !s.deadline.IsZero() && !time.Now().Before(s.deadline):
 		s.err = io.EOF // like an apiserver at the timeout
 	}
 }
@@ -59,7 +59,7 @@ func (s *stream) awaitUp(ctx context.Context) error {
 
 // sendBookmark sends a bookmark, if the client has requested them and there is a version.
 func (s *stream) sendBookmark() {
-	s.marked = s.watches.Now()
+	s.marked = time.Now()
 	if !s.query.Bookmarks || s.at == "" {
 		return
 	}
@@ -111,7 +111,7 @@ func (s *stream) reopen(ctx context.Context, from string) error {
 
 // pause waits for the stream's random time within the jitter, and for the backoff.
 func (s *stream) pause(ctx context.Context) error {
-	now := s.watches.Now()
+	now := time.Now()
 	if n := s.watches.Outages.Count(); n != s.outage {
 		s.outage, s.notBefore, s.unchecked = n, now.Add(pause.Jitter(s.watches.Jitter)), 0
 		s.resetRetry()
@@ -139,7 +139,7 @@ func (s *stream) request(from string) *http.Request {
 	params.Del("resourceVersionMatch")
 	params.Set("resourceVersion", from)
 	if !s.deadline.IsZero() {
-		left := int64(s.deadline.Sub(s.watches.Now()).Seconds()) + 1
+		left := int64(time.Until(s.deadline).Seconds()) + 1
 		params.Set("timeoutSeconds", strconv.FormatInt(max(left, 1), 10))
 	}
 	req.URL.RawQuery = params.Encode()

@@ -96,7 +96,7 @@ type loss struct {
 
 // newStream returns the body of a watch in a representation. began is view.View.Began when the watch was opened.
 func (w *Watches) newStream(req *http.Request, q *query.Query, repr wire.Representation, began view.Began) *stream {
-	now := w.Now()
+	now := time.Now()
 	s := &stream{
 		watches: w, query: q, repr: repr, req: req,
 		view:   w.Views.Acquire(q.Key(repr)),

@@ -42,7 +42,6 @@ type Options struct {
 	Derived *derived.Objects
 	Outages *Outages
 	Jitter  time.Duration // over which watches resume after an outage
-	Now     func() time.Time
 	Log     *slog.Logger
 	// Background runs a function in a new goroutine, with a context that ends when the hub
 	// stops. It returns false if the hub is stopping already.
