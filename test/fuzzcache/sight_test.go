@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -178,6 +179,14 @@ func (s *sight) forget(at time.Time) {
 	clear(s.tables)
 	clear(s.refused)
 	clear(s.read)
+}
+
+// forgotten reports whether everything was taken away within a minute before a time: an apiserver may not have said again whose the
+// user's tokens are.
+func (s *sight) forgotten(before time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.kills, func(l loss) bool { return l.from.IsZero() && before.Sub(l.at) < time.Minute })
 }
 
 // refuse notes an answer with 403. Which of two that were under way together the hub saw
