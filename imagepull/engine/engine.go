@@ -5,6 +5,9 @@
 // this program: the state is only in containerd. Content that an interrupted pull has fetched
 // is under the lease, too, and the next pull of the image resumes from it.
 //
+// Import brings images from a file, in a process of its own; the next Pull takes them over. README.md of package imagepull
+// shows who owns what.
+//
 // New does not connect, and containerd may restart at any time. All methods are safe for
 // concurrent use, except that methods for the same image must not run at the same time.
 package engine

@@ -8,6 +8,7 @@ import (
 
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/errdefs"
+	"github.com/distribution/reference"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/edgehub-io/edgehub/imagepull/engine/imagecontent"
@@ -15,27 +16,37 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
-// local returns the image that is retained under the name, or else the image that the name points
-// to, if it is complete on the node.
-func (e *Engine) local(ctx context.Context, n node, name string) (p imagecontent.Content, here bool, err error) {
-	records, err := e.recordsOf(ctx, name)
+// local returns the image that was imported for a name, that is retained under it, or else that the name points
+// to, if it is complete on the node. It is settled, so that no registry has to be asked, if the name has a digest, or
+// the image was imported.
+func (e *Engine) local(ctx context.Context, n node, named reference.Named) (p imagecontent.Content, here, settled bool, err error) {
+	records, err := e.recordsOf(ctx, named.String())
 	if err != nil {
-		return imagecontent.Content{}, false, err
+		return imagecontent.Content{}, false, false, err
 	}
 	for _, record := range records {
 		if p, here, err = e.completeAt(ctx, n, record.Target); here || err != nil {
-			return p, here, err
+			return p, here, here && (lease.DigestOf(named) != "" || lease.IsImported(record, named.String())), err
 		}
 	}
-	return imagecontent.Content{}, false, nil
+	return imagecontent.Content{}, false, false, nil
 }
 
-// recordsOf returns the records that are retained under the name, and then that of the name itself.
+// recordsOf returns the records that were imported for the name, those that are retained under it, and then that of the name itself.
 func (e *Engine) recordsOf(ctx context.Context, name string) ([]images.Image, error) {
-	records, err := e.client.ImageService().List(ctx, fmt.Sprintf("labels.%q", lease.HolderLabel(name)))
+	records, err := e.client.ImageService().List(ctx, fmt.Sprintf("labels.%q", lease.HolderLabel(name)), fmt.Sprintf("labels.%q", lease.ImportLabel(name)))
 	if err != nil {
 		return nil, err
 	}
+	slices.SortStableFunc(records, func(a, b images.Image) int {
+		switch first, second := lease.IsImported(a, name), lease.IsImported(b, name); {
+		case first == second:
+			return b.UpdatedAt.Compare(a.UpdatedAt)
+		case first:
+			return -1
+		}
+		return 1
+	})
 	named, err := e.client.ImageService().Get(ctx, name)
 	if err == nil {
 		records = append(records, named)

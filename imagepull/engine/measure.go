@@ -11,7 +11,6 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/edgehub-io/edgehub/imagepull/engine/imagecontent"
-	"github.com/edgehub-io/edgehub/imagepull/engine/lease"
 	"github.com/edgehub-io/edgehub/imagepull/engine/registry"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
@@ -55,8 +54,8 @@ func (e *Engine) measure(ctx context.Context, named reference.Named, r engineapi
 	if err != nil {
 		return imagecontent.Content{}, err
 	}
-	local, here, err := e.local(ctx, n, named.String())
-	if err != nil || here && lease.DigestOf(named) != "" {
+	local, here, settled, err := e.local(ctx, n, named)
+	if err != nil || settled {
 		return local, err
 	}
 	p, disconnect, err := e.connect(ctx, n, named, r)

@@ -35,6 +35,7 @@ type node struct {
 	snapshotter        string
 	registry           *registryConfig // nil from containerd 2.0 on, which does not report it
 	snapshots, content string          // containerd's folders, as containerd sees them
+	sandbox            string          // the image of sandboxes; "" from containerd 2.0 on
 }
 
 // node reads CRI's configuration.
@@ -69,7 +70,7 @@ func (e *Engine) node(ctx context.Context) (node, error) {
 	if n.content == "" {
 		n.content = path.Dir(n.snapshots)
 	}
-	n.registry = said.Registry
+	n.registry, n.sandbox = said.Registry, said.Sandbox
 	return n, nil
 }
 
@@ -80,6 +81,7 @@ type configuration struct {
 		Snapshotter string `json:"snapshotter"`
 	} `json:"containerd"`
 	Registry *registryConfig `json:"registry"`
+	Sandbox  string          `json:"sandboxImage"`
 }
 
 // readConfig ignores what it does not understand: other versions may report something else.

@@ -48,11 +48,11 @@ func (e *Engine) pull(ctx context.Context, named reference.Named, r engineapi.Re
 		return engineapi.Image{}, err
 	}
 	name := named.String()
-	local, here, err := e.local(ctx, n, name)
+	local, here, settled, err := e.local(ctx, n, named)
 	if err != nil {
 		return engineapi.Image{}, err
 	}
-	if here && lease.DigestOf(named) != "" {
+	if settled {
 		return e.retain(ctx, n, named, local)
 	}
 	orLocal := func(err error) (engineapi.Image, error) {
@@ -116,31 +116,36 @@ func (p *pull) fetchAndUnpack(ctx context.Context, target ocispec.Descriptor) (i
 	if err := p.engine.leases.DropLeftovers(ctx, p.name, append(lease.InProgress(image, p.node.snapshotter), p.former...)); err != nil {
 		return imagecontent.Content{}, err
 	}
-	unpacked, err := p.engine.unpacked(ctx, p.node, image)
+	return image, p.engine.complete(ctx, p.node, image, &p.progress, p.fetch)
+}
+
+// complete fetches and unpacks what is missing of an image.
+func (e *Engine) complete(ctx context.Context, n node, image imagecontent.Content, progress *meter, fetch func(context.Context, ocispec.Descriptor) error) error {
+	unpacked, err := e.unpacked(ctx, n, image)
 	if err != nil {
-		return imagecontent.Content{}, err
+		return err
 	}
-	p.progress.expect(image.Blobs())
-	p.progress.set(image.Config, image.Config.Size)
+	progress.expect(image.Blobs())
+	progress.set(image.Config, image.Config.Size)
 	for _, layer := range image.Layers[:unpacked] {
-		p.progress.set(layer, layer.Size)
+		progress.set(layer, layer.Size)
 	}
 	// Like CRI, it does not fetch unpacked layers: CRI may be configured to discard them after
 	// unpacking.
-	if err := p.engine.checkSpace(ctx, p.node, image, unpacked); err != nil {
-		return imagecontent.Content{}, err
+	if err := e.checkSpace(ctx, n, image, unpacked); err != nil {
+		return err
 	}
 	fetched := map[digest.Digest]bool{}
 	for _, blob := range slices.Concat(image.Others, image.Layers[unpacked:]) {
 		if fetched[blob.Digest] {
 			continue
 		}
-		if err := p.fetch(ctx, blob); err != nil {
-			return imagecontent.Content{}, err
+		if err := fetch(ctx, blob); err != nil {
+			return err
 		}
 		fetched[blob.Digest] = true
 	}
-	return image, p.engine.unpack(ctx, p.node, image)
+	return e.unpack(ctx, n, image)
 }
 
 // documents fetches the index, manifest and configuration of an image. If that fails, fetched
@@ -164,7 +169,10 @@ func (p *pull) get(ctx context.Context, blob ocispec.Descriptor) error {
 	if err := p.fetch(ctx, blob); err != nil {
 		return err
 	}
-	store := p.engine.store
-	_, err := images.SetChildrenMappedLabels(store, images.HandlerFunc(p.engine.reader.Children), nil)(ctx, blob)
+	return p.engine.labelChildren(ctx, blob)
+}
+
+func (e *Engine) labelChildren(ctx context.Context, blob ocispec.Descriptor) error {
+	_, err := images.SetChildrenMappedLabels(e.store, images.HandlerFunc(e.reader.Children), nil)(ctx, blob)
 	return err
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/containerd/errdefs"
@@ -33,8 +34,8 @@ func (e *Engine) retain(ctx context.Context, n node, named reference.Named, p im
 			return engineapi.Image{}, fmt.Errorf("record the image as %s: %w", name, err)
 		}
 	}
-	// Other images that were retained under this name are released.
-	return image, e.leases.Unpin(ctx, image.Name, names)
+	// Other images that were retained under this name are released, and what was imported for it counts once.
+	return image, errors.Join(e.leases.Unpin(ctx, image.Name, names), e.leases.Adopt(ctx, image.Name))
 }
 
 // isTaken reports whether the image's name points to another image now.

@@ -20,7 +20,7 @@ var layers = map[string][]string{
 	"cmd/edgehub/install/files":     {"cache/durable"},
 	"cmd/edgehub/install/systemctl": {},
 	"cmd/edgehub-controller":        {"cmd/internal", "controller", "controller/autonomy"},
-	"cmd/edgehubctl":                {"cmd/edgehubctl/cri", "cmd/edgehubctl/hubclient", "cmd/edgehubctl/view", "cmd/internal", "ota/api"},
+	"cmd/edgehubctl":                {"cmd/edgehubctl/cri", "cmd/edgehubctl/hubclient", "cmd/edgehubctl/view", "cmd/internal", "imagepull/engine", "imagepull/engine/archive", "imagepull/engineapi", "ota/api"}, // root's import needs no hub to write to containerd
 	"cmd/edgehubctl/hubclient":      {"cmd/internal", "ota/api"},
 	"cmd/edgehubctl/view":           {"cmd/internal", "ota/api"}, // it describes, and sends no requests
 	"cmd/edgehubctl/cri":            {"cmd/internal"},            // it asks containerd, and neither hub nor cloud
@@ -80,11 +80,12 @@ var layers = map[string][]string{
 	"imagepull/keyring":   {"imagepull/engineapi"},
 	"imagepull/apiserver": {},
 	"imagepull/engine": {
-		"imagepull/engine/daemon", "imagepull/engine/diskspace", "imagepull/engine/imagecontent", "imagepull/engine/lease", "imagepull/engine/registry",
+		"imagepull/engine/archive", "imagepull/engine/daemon", "imagepull/engine/diskspace", "imagepull/engine/imagecontent", "imagepull/engine/lease", "imagepull/engine/registry",
 		"imagepull/engineapi",
 	},
-	"imagepull/engine/registry":     {"imagepull/engine/imagecontent", "imagepull/engineapi"}, // it does not know what stays on the node
-	"imagepull/engine/lease":        {"imagepull/engine/imagecontent", "imagepull/engineapi"}, // it asks no registry
+	"imagepull/engine/registry":     {"imagepull/engine/imagecontent", "imagepull/engineapi"},                               // it does not know what stays on the node
+	"imagepull/engine/lease":        {"imagepull/engine/imagecontent", "imagepull/engineapi"},                               // it asks no registry
+	"imagepull/engine/archive":      {"imagepull/engine/diskspace", "imagepull/engine/imagecontent", "imagepull/engineapi"}, // it reads a file, and asks no containerd
 	"imagepull/engine/imagecontent": {"imagepull/engineapi"},
 	"imagepull/engine/diskspace":    {"imagepull/engineapi"},
 	"imagepull/engine/daemon":       {}, // nor containerd's client: it looks at the process
@@ -168,7 +169,7 @@ type dependency struct {
 
 // engineLayers are those that work with containerd.
 var engineLayers = []string{
-	"imagepull/engine", "imagepull/engine/imagecontent", "imagepull/engine/lease", "imagepull/engine/registry",
+	"imagepull/engine", "imagepull/engine/archive", "imagepull/engine/imagecontent", "imagepull/engine/lease", "imagepull/engine/registry",
 }
 
 // chosen is every dependency outside the standard library that the product's own

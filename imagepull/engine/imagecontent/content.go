@@ -28,8 +28,9 @@ type Content struct {
 	Config   ocispec.Descriptor
 	Others   []ocispec.Descriptor // blobs of the manifest that are no layers; images have none
 	Layers   []ocispec.Descriptor
-	Diffs    []digest.Digest // of the decompressed layers
-	Chain    []digest.Digest // the names of the layers' snapshots
+	Diffs    []digest.Digest  // of the decompressed layers
+	Chain    []digest.Digest  // the names of the layers' snapshots
+	Platform ocispec.Platform // as the configuration says, which may be nothing
 }
 
 // Blobs returns the blobs that count for the image's size.
@@ -82,6 +83,7 @@ func (r Reader) PartsOf(ctx context.Context, target ocispec.Descriptor, get func
 	if p.Diffs, err = diffs(p, config); err != nil {
 		return Content{}, err
 	}
+	p.Platform = config.Platform
 	p.Chain = identity.ChainIDs(slices.Clone(p.Diffs))
 	return p, nil
 }
