@@ -24,7 +24,7 @@ func TestARequestThatCannotBeKeptIsRefused(t *testing.T) {
 		}
 		pod := oldPod("web-1", "v2", "app")
 		n.cloud.set(pod)
-		if err := n.Request(pod, target("v2", "app")); err == nil {
+		if err := n.Request(pod, target("v2", "app"), false); err == nil {
 			t.Error("it was taken")
 		}
 		pass(time.Minute)
@@ -143,7 +143,7 @@ func (n *node) askAs(t *testing.T, image string, secrets map[string]string) {
 		pod := podWith("in-"+namespace, wanted)
 		pod.Namespace = namespace
 		n.cloud.set(pod)
-		if err := n.Request(pod, wanted); err != nil {
+		if err := n.Request(pod, wanted, false); err != nil {
 			t.Fatal(err)
 		}
 	}

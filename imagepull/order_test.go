@@ -121,3 +121,33 @@ func TestAnImageThatIsAskedForAgainComesBeforeOthersThatFail(t *testing.T) {
 		want(t, "the image", n.shows("web-2"), "Ready: app=Ready")
 	})
 }
+
+// What was imported is there at once, although a registry is slow, or wishes not to be asked.
+func TestAnImportWaitsForNoRegistry(t *testing.T) {
+	tests := map[string]func(*scripted){
+		"a pull that takes hours": func(e *scripted) { e.set(func() { e.takes["app"] = 5 * time.Hour }) },
+		"a registry that wants a respite": func(e *scripted) {
+			e.die("app", engineapi.RegistryBusy, pullTime)
+			e.fail["app"].RetryAfter = 5 * time.Hour
+		},
+	}
+	for name, slow := range tests {
+		t.Run(name, func(t *testing.T) {
+			onNode(t, func(t *testing.T, n *node) {
+				slow(n.engine)
+				n.wanted(t, "web-1", "v2", "app")
+				pass(time.Minute)
+				n.engine.heal("app") // as with the image on the node
+				for _, imported := range []bool{false, true} {
+					if err := n.Request(oldPod("web-1", "v2", "app"), target("v2", "app"), imported); err != nil {
+						t.Fatal(err)
+					}
+					pass(2 * pullTime)
+					if got := n.shows("web-1"); (got == "Ready: app=Ready") != imported {
+						t.Errorf("imported: %t, and it is %s", imported, got)
+					}
+				}
+			})
+		})
+	}
+}

@@ -11,8 +11,9 @@ import (
 
 // Request starts a pre-pull of the target's images. When it returns nil, the request survives a
 // crash. A repeated request retries failed images at once, unless the registry has asked to wait,
-// and resolves tags again.
-func (p *Puller) Request(pod *corev1.Pod, t api.Target) error {
+// and resolves tags again. If images were imported, those that are being pulled begin again, too, so that what is on the
+// node by now is found.
+func (p *Puller) Request(pod *corev1.Pod, t api.Target, imported bool) error {
 	p.disk.Lock()
 	defer p.disk.Unlock()
 	var err error
@@ -22,7 +23,7 @@ func (p *Puller) Request(pod *corev1.Pod, t api.Target) error {
 		err = p.save(have) // it may not have been written since an image became ready
 	}
 	if err == nil {
-		p.queue.retryPod(pod.UID)
+		p.queue.retryPod(pod.UID, imported)
 	}
 	return err
 }

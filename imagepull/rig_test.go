@@ -242,7 +242,7 @@ func (n *node) ask(t *testing.T, pod string) {
 	n.cloud.mu.Unlock()
 	target, _, err := api.TargetOf(p)
 	if err == nil {
-		err = n.Request(p, target)
+		err = n.Request(p, target, false)
 	}
 	if err != nil {
 		t.Fatal(err)

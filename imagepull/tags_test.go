@@ -92,7 +92,7 @@ func TestATagIsNotSetForAPodThatIsNotSeenYet(t *testing.T) {
 		n.cloud.set(oldPod("web-2", "v2", "other"))
 		pass(100 * time.Millisecond)
 		pod := oldPod("web-1", "v2", "app")
-		if err := n.Request(pod, target("v2", "app")); err != nil {
+		if err := n.Request(pod, target("v2", "app"), false); err != nil {
 			t.Fatal(err)
 		}
 		pass(time.Minute)

@@ -100,16 +100,25 @@ func (q *queue) finish(within context.Context, t *task, image engineapi.Image, f
 }
 
 // retryPod retries the failed images of a pod at once, ahead of others that fail, and resolves the tags of
-// those that are ready again.
-func (q *queue) retryPod(pod types.UID) {
+// those that are ready again. If images were imported, a pull begins again, and no registry's wish to wait counts: it is not
+// asked for those.
+func (q *queue) retryPod(pod types.UID, imported bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, w := range q.jobs[pod].Images {
-		if t := q.tasks[w.Name]; t != nil && t.cancel == nil {
-			t.failures = 0
-			t.retryAt(time.Now())
-			t.tagMayHaveMoved = t.ready != nil && !strings.Contains(w.Image, "@")
+		t := q.tasks[w.Name]
+		if t == nil || t.cancel != nil && !imported {
+			continue
 		}
+		if t.cancel != nil {
+			t.cancel() // finish leaves it due
+		}
+		if imported {
+			t.notBefore = time.Time{}
+		}
+		t.failures = 0
+		t.retryAt(time.Now())
+		t.tagMayHaveMoved = t.ready != nil && !strings.Contains(w.Image, "@")
 	}
 	q.changedLocked()
 }

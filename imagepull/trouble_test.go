@@ -39,7 +39,7 @@ func TestCancellingAtAnyMoment(t *testing.T) {
 		all.Go(func() {
 			for range 50 {
 				_, err := p.Cancel(types.NamespacedName{Namespace: "ns", Name: name})
-				if err := errors.Join(err, p.Request(pod, target("v2", "app", "side", name))); err != nil {
+				if err := errors.Join(err, p.Request(pod, target("v2", "app", "side", name), false)); err != nil {
 					t.Error(err)
 					break
 				}
@@ -63,7 +63,7 @@ func TestARequestOutlivesAnOlderStateOfThePod(t *testing.T) {
 		before := at("9", oldPod("web-1", "v2", "app"))
 		before.Annotations = nil
 		n.cloud.set(before)
-		if err := n.Request(at("10", oldPod("web-1", "v2", "app")), target("v2", "app")); err != nil {
+		if err := n.Request(at("10", oldPod("web-1", "v2", "app")), target("v2", "app"), false); err != nil {
 			t.Fatal(err)
 		}
 		n.reconcile()

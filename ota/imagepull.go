@@ -17,8 +17,8 @@ import (
 // ImagePulls is the queue of pre-pulls. It must be safe for concurrent use.
 type ImagePulls interface {
 	// Request starts a pre-pull of the target's images. When it returns nil, the request survives
-	// a crash.
-	Request(pod *corev1.Pod, target api.Target) error
+	// a crash. imported is whether some of them were imported into containerd just now.
+	Request(pod *corev1.Pod, target api.Target, imported bool) error
 	// State returns the state of a pod's pre-pull, and false if the pod has none.
 	State(pod types.NamespacedName) (api.ImagePull, bool)
 	// States returns all pre-pulls, in the order of their requests.
@@ -43,8 +43,11 @@ func noPulls(_ http.ResponseWriter, _ *http.Request, name types.NamespacedName) 
 
 // requestPull starts a pre-pull. It works offline: it reads only the cache.
 func (s *server) requestPull(w http.ResponseWriter, r *http.Request, name types.NamespacedName) error {
-	err := s.withPod(r.Context(), name, s.pull)
+	imported, err := params.Bool(r.URL.Query(), api.ImportedParam)
 	if err != nil {
+		return failf(http.StatusBadRequest, "%w", err)
+	}
+	if err = s.withPod(r.Context(), name, func(pod *corev1.Pod) error { return s.pull(pod, imported) }); err != nil {
 		if line, ok := s.refusals.line("pre-pull", name, err); ok {
 			s.Logger.LogAttrs(r.Context(), slog.LevelWarn, "pre-pull not started", line...)
 		}
@@ -53,13 +56,13 @@ func (s *server) requestPull(w http.ResponseWriter, r *http.Request, name types.
 	return writeLine(w, http.StatusOK, "Image pre-pull requested for pod "+name.String())
 }
 
-func (s *server) pull(pod *corev1.Pod) error {
+func (s *server) pull(pod *corev1.Pod, imported bool) error {
 	if err := check(pod, checkNotDeleting, checkNeed, checkTarget, checkOwner); err != nil {
 		return err
 	}
 	target, _, err := api.TargetOf(pod)
 	if err == nil {
-		err = s.ImagePulls.Request(pod, target)
+		err = s.ImagePulls.Request(pod, target, imported)
 	}
 	if err != nil {
 		return fmt.Errorf("the pre-pull of pod %s was not started, since it could not be written down: %w", nameOf(pod), err)

@@ -26,9 +26,13 @@ type queue struct {
 	states   []api.ImagePull // of web-1, one after the other
 }
 
-func (q *queue) Request(pod *corev1.Pod, t api.Target) error {
+func (q *queue) Request(pod *corev1.Pod, t api.Target, imported bool) error {
 	if q.full == nil {
-		q.requests = append(q.requests, pod.Namespace+"/"+pod.Name+" "+t.Revision)
+		request := pod.Namespace + "/" + pod.Name + " " + t.Revision
+		if imported {
+			request += " imported"
+		}
+		q.requests = append(q.requests, request)
 	}
 	return q.full
 }
@@ -118,6 +122,16 @@ func TestImagePullAnswers(t *testing.T) {
 				t.Errorf("asked for %q, want %q", got, want)
 			}
 		})
+	}
+}
+
+func TestAPullAfterAnImport(t *testing.T) {
+	q := &queue{}
+	url := (&cloud{list: podList(pullable())}).start(t, Options{ImagePulls: q})
+	call(t, "POST", url+pullWeb1+"?imported=true").wants(t, 200, "Image pre-pull requested for pod default/web-1")
+	call(t, "POST", url+pullWeb1+"?imported=some").wants(t, 400, "neither true nor false")
+	if got := strings.Join(q.requests, ", "); got != "default/web-1 new imported" {
+		t.Errorf("asked for %q", got)
 	}
 }
 

@@ -68,7 +68,7 @@ func (s *server) pullAhead(pod *corev1.Pod) error {
 	if state, ok := s.ImagePulls.State(nameOf(pod)); ok && state.UID == string(pod.UID) && state.Revision == target.Revision {
 		return nil
 	}
-	if err := s.ImagePulls.Request(pod, target); err != nil {
+	if err := s.ImagePulls.Request(pod, target, false); err != nil {
 		return fmt.Errorf("the upgrade of pod %s was not queued, since the pre-pull of its images could not be written down: %w", nameOf(pod), err)
 	}
 	return nil

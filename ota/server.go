@@ -158,9 +158,9 @@ func (s *server) routes() http.Handler {
 		r.Handle(api.Upgrades, methods{http.MethodGet: only(s.listUpgrades)})
 	}
 	r.Handle(api.UpgradePattern, upgrade)
-	pull := methods{http.MethodPost: ofPod(s.requestPull), http.MethodGet: ofPod(s.showPull, api.WatchParam), http.MethodDelete: ofPod(s.cancelPull)}
+	pull := methods{http.MethodPost: ofPod(s.requestPull, api.ImportedParam), http.MethodGet: ofPod(s.showPull, api.WatchParam), http.MethodDelete: ofPod(s.cancelPull)}
 	if s.ImagePulls == nil {
-		none := ofPod(noPulls, api.WatchParam)
+		none := ofPod(noPulls, api.WatchParam, api.ImportedParam)
 		pull = methods{http.MethodPost: none, http.MethodGet: none, http.MethodDelete: none}
 	}
 	r.Handle(api.ImagePullPattern, pull)

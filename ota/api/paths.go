@@ -35,6 +35,9 @@ const (
 	TimeoutParam       = "timeoutSeconds" // after which a watch ends; 0, or not set: it does not
 )
 
+// ImportedParam of POST ImagePullPath: true if images were imported into containerd just now, so that pulls begin again and find them.
+const ImportedParam = "imported"
+
 // UpgradePath returns the path to which a pod's upgrade is posted.
 func UpgradePath(namespace, pod string) string { return podPath(UpgradePattern, namespace, pod) }
 

@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -110,7 +111,7 @@ func (a *Archive) list() error {
 // add adds what a header is about. The file is at the start of its content.
 func (a *Archive) add(header *tar.Header) error {
 	name := path.Clean(header.Name)
-	if !isLocal(name) {
+	if !filepath.IsLocal(name) {
 		return corrupt("it has a file %s, which would be outside of it: somebody has tampered with it", engineapi.Quote(header.Name))
 	}
 	_, isFile := a.files[name]
@@ -137,10 +138,6 @@ func (a *Archive) add(header *tar.Header) error {
 	}
 	a.files[name] = io.NewSectionReader(a.file, at, header.Size)
 	return nil
-}
-
-func isLocal(name string) bool {
-	return !path.IsAbs(name) && name != ".." && !strings.HasPrefix(name, "../")
 }
 
 // readLayout reads the images of an OCI layout.

@@ -59,8 +59,8 @@ func (r *rig) state() string {
 	return strings.Join(all, "\n")
 }
 
-// TestImported is taken by the next pull, without a registry, and is retained as if it had been pulled: also where it is
-// not what docker saved as the registry has it.
+// TestImported is taken by the next pull, without a registry, and is retained as if it had been pulled: also where docker
+// has not saved it as the registry has it.
 func TestImported(t *testing.T) {
 	formats := map[string]func(*rig, string, v1.Image) string{
 		"OCI layout": func(r *rig, reference string, image v1.Image) string {
@@ -71,7 +71,9 @@ func TestImported(t *testing.T) {
 	for name, write := range formats {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(r *rig) {
-				layers := r.ballast(1, 3<<20, 1<<20)
+				plain, err := images.PlainBallast(r.seed, 1<<20) // as docker saves all layers
+				r.must(err)
+				layers := append(r.ballast(1, 3<<20, 1<<20), plain)
 				image, err := images.New(images.Platform("amd64"), append(layers, layers[1])...)
 				r.must(err)
 				reference := r.registry.Reference("app", "2")
