@@ -86,7 +86,7 @@ func busy(t *testing.T, namespace, short, long, revision, image, text string) *f
 
 func TestOutputFitsATerminal(t *testing.T) {
 	// These have no tables, and tests of their own.
-	without := []string{"pull", "upgrade", "cancel", "rollback", "bundle", "completion", "logs", "exec", "restart"}
+	without := []string{"pull", "upgrade", "import", "cancel", "rollback", "bundle", "completion", "logs", "exec", "restart"}
 	longPod := strings.Repeat("camera-", 12) + "x7k2p"
 	for kind, tt := range map[string]struct{ namespace, short, long, revision, image, text string }{
 		"realistic names": {"shop", "web-x7k2p", "web-backend-9xk4d", "7598db76d4", "registry.example.com/shop/web",

@@ -43,6 +43,7 @@ type call struct {
 	remove    bool
 	to        string
 	file      string
+	minFree   int
 	container containerFlags
 
 	flags *pflag.FlagSet
@@ -76,6 +77,7 @@ func (c *call) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.remove, "remove", false, "end the hold")
 	fs.StringVar(&c.to, "to", "", "revision to go back to, as history shows it; empty: the previous one")
 	fs.StringVar(&c.file, "output-file", "", "file to write, which must not exist; -: stdout; empty: edgehub-NODE-TIME.tar.gz in this folder")
+	fs.IntVar(&c.minFree, "min-free", 20, "percentage of the disk that an import leaves free, as --image-pull-min-free of the hub")
 	c.container.add(fs)
 }
 
@@ -97,6 +99,10 @@ func (c *call) program() *cli.Program {
 		{
 			Name: "upgrade", Outputs: text, Flags: []string{"namespace", "wait", "timeout", "no-pull", "at", "window", "tz", "all", "force"},
 			Args: c.podNames(view.NeedsUpgrade), Run: c.upgrade,
+		},
+		{
+			Name: "import", Outputs: text, Flags: []string{"timeout", "min-free", "container-runtime-endpoint"},
+			Args: func(_ context.Context, _ []string, typed string) []string { return cli.Files(typed) }, Run: c.importFile,
 		},
 		{Name: "queue", Outputs: table, Flags: []string{"namespace"}, Run: c.on(queue)},
 		{Name: "cancel", Outputs: text, Flags: []string{"namespace"}, Args: c.podNames(isOwned), Run: c.onPod(cancel)},

@@ -31,6 +31,7 @@ type environment struct {
 	admin   kubernetes.Interface // without the hub
 	fleet   *fleet.Fleet         // keeps Nodes Ready, and does not run their pods
 	hubBin  string
+	ctlBin  string // edgehubctl
 }
 
 var env environment //nolint:gochecknoglobals // TestMain has no other way to pass it
@@ -46,6 +47,9 @@ func TestMain(m *testing.M) {
 
 func prepare(ctx context.Context, s *testmain.Env) (err error) {
 	if env.hubBin, err = hubproc.Build(ctx, productRoot, s.Dir); err != nil {
+		return err
+	}
+	if env.ctlBin, err = hubproc.BuildOwnersTool(ctx, productRoot, s.Dir); err != nil {
 		return err
 	}
 	if env.cluster, err = s.StartCluster(ctx, cluster.Options{}); err != nil {

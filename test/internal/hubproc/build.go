@@ -49,7 +49,7 @@ func BuildWith(ctx context.Context, root, dir, file string, texts map[string]str
 	if err := errors.Join(os.WriteFile(replacement, []byte(changed), 0o600), os.WriteFile(overlay, replaced, 0o600)); err != nil {
 		return "", err
 	}
-	return compile(ctx, root, dir, "-overlay="+overlay)
+	return compile(ctx, root, dir, "edgehub", "-overlay="+overlay)
 }
 
 func build(ctx context.Context, root, dir string, race bool) (string, error) {
@@ -57,21 +57,29 @@ func build(ctx context.Context, root, dir string, race bool) (string, error) {
 		return filepath.Join(built, "edgehub"), nil
 	}
 	if race {
-		return compile(ctx, root, dir, "-race")
+		return compile(ctx, root, dir, "edgehub", "-race")
 	}
-	return compile(ctx, root, dir)
+	return compile(ctx, root, dir, "edgehub")
 }
 
-func compile(ctx context.Context, root, dir string, flags ...string) (string, error) {
-	binary, err := filepath.Abs(filepath.Join(dir, "edgehub"))
+// BuildOwnersTool is Build for edgehubctl, without the race detector.
+func BuildOwnersTool(ctx context.Context, root, dir string) (string, error) {
+	if built := os.Getenv(ProgramsVariable); built != "" {
+		return filepath.Join(built, "edgehubctl"), nil
+	}
+	return compile(ctx, root, dir, "edgehubctl")
+}
+
+func compile(ctx context.Context, root, dir, program string, flags ...string) (string, error) {
+	binary, err := filepath.Abs(filepath.Join(dir, program))
 	if err != nil {
 		return "", err
 	}
 	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-o", binary}, flags...)
-	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/edgehub")...)
+	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/"+program)...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the hub: %w\n%s", err, out)
+		return "", fmt.Errorf("build %s: %w\n%s", program, err, out)
 	}
 	return binary, nil
 }
