@@ -110,7 +110,11 @@ func (c *call) importImages(ctx context.Context, file *os.File, named map[string
 	}
 	var wanted []engine.Wanted
 	for _, name := range slices.Sorted(maps.Keys(named)) {
-		if target, ok := a.Find(name); ok {
+		target, ok, err := a.Find(name)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
 			wanted = append(wanted, engine.Wanted{Image: name, Target: target, Ahead: len(named[name]) > 0})
 		}
 	}
@@ -165,22 +169,15 @@ func (c *call) leftOut(a *archive.Archive, named map[string][]string, wanted []e
 		}
 		return nil
 	}
-	has := strings.Join(names, ", ")
 	if unnamed > 0 {
-		has = cli.Joined(has, cli.Plural(unnamed, "image")+" without a name")
+		names = append(names, cli.Plural(unnamed, "image")+" without a name")
 	}
-	var missing []string
-	for name, pods := range named {
-		if len(pods) > 0 {
-			missing = append(missing, name)
-		}
-	}
-	slices.Sort(missing)
+	missing := slices.DeleteFunc(slices.Sorted(maps.Keys(named)), func(name string) bool { return len(named[name]) == 0 })
 	advice := "no pod of this node waits for an upgrade"
 	if len(missing) > 0 {
 		advice = "their next versions name " + strings.Join(missing, ", ") + "; save one under that whole name, and where it has a digest, as the registry has it, such as by skopeo copy --all docker://NAME oci-archive:FILE:NAME"
 	}
-	return fmt.Errorf("it has %s, which no pod of this node names: %s", cmp.Or(has, "no image"), advice)
+	return fmt.Errorf("it has %s, which no pod of this node names: %s", cmp.Or(strings.Join(names, ", "), "no image"), advice)
 }
 
 // adopt has the hub retain what was imported ahead, and waits until it does.
@@ -198,11 +195,7 @@ func (c *call) adopt(ctx context.Context, all []imported) error {
 	}
 	var errs []error
 	for _, word := range slices.Sorted(maps.Keys(pods)) {
-		if err := c.adoptFor(ctx, word, all); err != nil {
-			errs = append(errs, err)
-		} else if c.output == "" {
-			fmt.Fprintf(c.out, "To upgrade: %s upgrade %s\n", name, word)
-		}
+		errs = append(errs, c.adoptFor(ctx, word, all))
 	}
 	return errors.Join(errs...)
 }
@@ -235,5 +228,9 @@ func (c *call) adoptFor(ctx context.Context, word string, all []imported) error 
 	if c.output != "" {
 		quiet.out = io.Discard // JSON has been printed
 	}
-	return quiet.followPull(ctx, pod)
+	if err := quiet.followPull(ctx, pod); err != nil {
+		return err
+	}
+	fmt.Fprintf(quiet.out, "To upgrade: %s upgrade %s\n", name, pod)
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -108,7 +109,7 @@ func TestTheHubTakesOverWhatWasImported(t *testing.T) {
 		},
 		"and others are missing": {
 			answersWith(http.StatusOK, "requested"), []http.HandlerFunc{sends(imagePull(api.Queued, ready, other))},
-			cli.Done, "To upgrade", "also needs side:2, which the file does not have",
+			cli.Done, image2 + ": on the node, 3.0 MiB, sha256:1\n", "also needs side:2, which the file does not have",
 		},
 		"not, as the pod needs no upgrade by now": {
 			answersWith(http.StatusForbidden, "it needs no upgrade"), nil, cli.NotNow, image1 + ": on the node, 3.0 MiB, sha256:1",
@@ -129,6 +130,9 @@ func TestTheHubTakesOverWhatWasImported(t *testing.T) {
 			c := &call{out: &out, err: &errs, hub: hub, timing: hurried()}
 			code := cli.Finish(&errs, "error", c.adopt(t.Context(), all))
 			result{code, out.String(), errs.String()}.has(t, tt.code, tt.out, tt.err)
+			if advised := strings.Contains(out.String(), "To upgrade"); advised != (tt.err == "") {
+				t.Errorf("it says how to upgrade: %t", advised)
+			}
 		})
 	}
 }

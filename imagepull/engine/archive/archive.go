@@ -1,16 +1,15 @@
 // Package archive reads images from a file: an OCI layout as a tar, or what docker save writes. Newer versions of docker and
 // ctr write both in one; then the layout counts.
 //
-// Nothing is extracted. Open lists which part of the file is which blob, and a blob is read from there when
+// Nothing is extracted. Open lists which part of the file is which of its files, and a blob is read from there when
 // somebody wants it, so neither a path nor a link leads anywhere, and what no pod names is never read. Open refuses
-// a file that readers could understand differently: a path that is absolute, leads upward or is there twice, a sparse
-// file, and two images of one name. What a blob holds is not checked here: whoever writes it to containerd compares it with
-// its digest.
+// a file that readers could understand differently: a path that is absolute, leads upward or is there twice, and two
+// images of one name. What a blob holds is not checked here: whoever writes it to containerd compares it with its digest.
 //
 // A file that is compressed, or cannot be read from the middle, is first written to a file without name
 // (Plain), which is gone with the process.
 //
-// An Archive is safe for concurrent use, as far as its file is.
+// An Archive is for one goroutine.
 package archive
 
 import (
@@ -19,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -28,13 +28,14 @@ import (
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/edgehub-io/edgehub/imagepull/engine/imagecontent"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
 
 const (
-	// filesAtMost bounds what is kept in memory of a file: a hundred images with a hundred layers each have
-	// less.
-	filesAtMost = 20_000
+	// filesAtMost and pathLimit, in bytes, bound what is kept in memory of a file: a hundred images with a hundred layers
+	// each have less. A tar may have paths of a megabyte.
+	filesAtMost, pathLimit = 20_000, 1024
 	// listLimit bounds index.json and manifest.json, in bytes. They have some hundred for each image.
 	listLimit = 1 << 20
 )
@@ -47,32 +48,27 @@ type File interface {
 
 // Archive is a file with images.
 type Archive struct {
-	file   File
-	files  map[string]*io.SectionReader // by path
-	links  map[string]string            // old versions of docker save link equal layers
-	blobs  map[digest.Digest]*io.SectionReader
-	images []image
+	file    File
+	files   map[string]*io.SectionReader        // by path
+	links   map[string]string                   // old versions of docker save link equal layers
+	made    map[digest.Digest]*io.SectionReader // blobs of docker save, which has them under other paths, or not at all
+	images  map[string]image                    // by name, with registry and tag
+	unnamed int
 }
 
-// image is one image of the file. Several may be the same, with different names.
+// image is one image of the file: either of an OCI layout, or of docker save.
 type image struct {
-	name   string // with registry and tag; "": the file gives none
 	target ocispec.Descriptor
+	saved  *saved
 }
 
 // Open lists the images of a tar. It fails with an *engineapi.Error if that is not what the file is.
 func Open(file File) (*Archive, error) {
-	a := &Archive{file: file, files: map[string]*io.SectionReader{}, links: map[string]string{}, blobs: map[digest.Digest]*io.SectionReader{}}
+	a := &Archive{file: file, files: map[string]*io.SectionReader{}, links: map[string]string{}, made: map[digest.Digest]*io.SectionReader{}, images: map[string]image{}}
 	if err := a.list(); err != nil {
 		return nil, err
 	}
-	for name, part := range a.files {
-		name, isBlob := strings.CutPrefix(name, ocispec.ImageBlobsDir+"/")
-		if d := digest.Digest(strings.Replace(name, "/", ":", 1)); isBlob && d.Validate() == nil {
-			a.blobs[d] = part
-		}
-	}
-	err := corrupt("it is a tar, but has neither index.json, as an OCI layout, nor manifest.json, as docker save writes")
+	err := corrupt("it is a tar, but has neither index.json, as an OCI layout, nor manifest.json, as docker save writes: it is something else, or was not copied to its end")
 	if _, ok := a.files[ocispec.ImageIndexFile]; ok { // it has the registry's manifests, which manifest.json beside it does not
 		err = a.readLayout()
 	} else if _, ok := a.files[savedFile]; ok {
@@ -111,6 +107,9 @@ func (a *Archive) list() error {
 // add adds what a header is about. The file is at the start of its content.
 func (a *Archive) add(header *tar.Header) error {
 	name := path.Clean(header.Name)
+	if len(name) > pathLimit || len(header.Linkname) > pathLimit {
+		return corrupt("it has a path of more than %d bytes, %s", pathLimit, engineapi.Quote(name))
+	}
 	if !filepath.IsLocal(name) {
 		return corrupt("it has a file %s, which would be outside of it: somebody has tampered with it", engineapi.Quote(header.Name))
 	}
@@ -126,11 +125,6 @@ func (a *Archive) add(header *tar.Header) error {
 		return nil
 	case header.Typeflag != tar.TypeReg:
 		return corrupt("it has %s, which is neither a file nor a folder", engineapi.Quote(name))
-	}
-	for key := range header.PAXRecords {
-		if strings.HasPrefix(key, "GNU.sparse.") {
-			return corrupt("its file %s is sparse; write it without --sparse", engineapi.Quote(name))
-		}
 	}
 	at, err := a.file.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -154,29 +148,27 @@ func (a *Archive) readLayout() error {
 		if !strings.ContainsAny(name, ":/") {
 			name = "" // a tag alone, as skopeo writes it, or nothing
 		}
-		target := ocispec.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size}
-		if err := a.addImage(name, target); err != nil {
+		if err := a.addImage(name, image{target: ocispec.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size}}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// addImage adds an image under a name as people write it.
-func (a *Archive) addImage(name string, target ocispec.Descriptor) error {
+// addImage adds an image under a name as people write it. What is no name of an image is none.
+func (a *Archive) addImage(name string, i image) error {
+	full := ""
 	if name != "" {
-		full, err := engineapi.Normalize(name)
-		if err != nil {
-			return corrupt("it calls an image %s, which is no name of one", engineapi.Quote(name))
-		}
-		name = full
+		full, _ = engineapi.Normalize(name)
 	}
-	for _, i := range a.images {
-		if name != "" && i.name == name && i.target.Digest != target.Digest {
-			return corrupt("it has two images of the name %s, and nobody knows which counts", name)
-		}
+	if full == "" {
+		a.unnamed++
+		return nil
 	}
-	a.images = append(a.images, image{name, target})
+	if old, ok := a.images[full]; ok && (old.target.Digest != i.target.Digest || old.saved != i.saved) {
+		return corrupt("it has two images of the name %s, and nobody knows which counts", full)
+	}
+	a.images[full] = i
 	return nil
 }
 
@@ -221,61 +213,54 @@ func (a *Archive) part(name string) (*io.SectionReader, bool) {
 
 // Blob returns a blob as the file has it, which need not be what the digest says, and false if it has none.
 func (a *Archive) Blob(d digest.Digest) (*io.SectionReader, bool) {
-	part, ok := a.blobs[d]
+	part, ok := a.made[d]
+	if !ok && d.Validate() == nil {
+		part, ok = a.part(path.Join(ocispec.ImageBlobsDir, d.Algorithm().String(), d.Encoded()))
+	}
 	if !ok {
 		return nil, false
 	}
 	return io.NewSectionReader(part, 0, part.Size()), true // with an offset of its own
 }
 
-// Names returns the names of the images, each once, sorted, and how many have none.
+// Names returns the names of the images, sorted, and how many have none.
 func (a *Archive) Names() (names []string, unnamed int) {
-	for _, i := range a.images {
-		if i.name == "" {
-			unnamed++
-			continue
-		}
-		names = append(names, i.name)
-	}
-	slices.Sort(names)
-	return slices.Compact(names), unnamed
+	return slices.Sorted(maps.Keys(a.images)), a.unnamed
 }
 
 // Find returns the image that a pod means, false if the file does not have it. A digest in the pod's name of the image
-// decides alone: it says what the image is, whatever the file calls it. Otherwise the whole name has to be in the file.
-func (a *Archive) Find(name string) (ocispec.Descriptor, bool) {
-	_, wanted, byDigest := strings.Cut(name, "@")
-	for _, i := range a.images {
-		if !byDigest && i.name == name {
-			return i.target, true
-		}
-		if byDigest {
-			if d, ok := a.withDigest(i.target, digest.Digest(wanted)); ok {
-				return d, true
-			}
-		}
+// decides alone: it says what the image is, whatever the file calls it, and also in an index. Otherwise the whole name has to
+// be in the file. It fails with an *engineapi.Error if the image cannot be read.
+func (a *Archive) Find(name string) (_ ocispec.Descriptor, ok bool, err error) {
+	if _, wanted, byDigest := strings.Cut(name, "@"); byDigest {
+		return a.document(digest.Digest(wanted))
 	}
-	return ocispec.Descriptor{}, false
+	i, ok := a.images[name]
+	if i.saved != nil {
+		i.target, err = a.make(i.saved)
+	}
+	return i.target, ok, err
 }
 
-// withDigest returns an image, or that of its index for a platform, if it has this digest.
-func (a *Archive) withDigest(target ocispec.Descriptor, wanted digest.Digest) (ocispec.Descriptor, bool) {
-	if target.Digest == wanted {
-		return target, true
+// document returns a manifest or an index, which need not say its type.
+func (a *Archive) document(d digest.Digest) (_ ocispec.Descriptor, ok bool, err error) {
+	part, ok := a.Blob(d)
+	if !ok {
+		return ocispec.Descriptor{}, false, nil
 	}
-	part, ok := a.Blob(target.Digest)
-	if !ok || !images.IsIndexType(target.MediaType) {
-		return ocispec.Descriptor{}, false
+	text, err := whole(part, d.String(), imagecontent.DocumentLimit)
+	var says struct {
+		MediaType string          `json:"mediaType"`
+		Manifests json.RawMessage `json:"manifests"`
 	}
-	var index ocispec.Index
-	text, err := whole(part, target.Digest.String(), listLimit)
-	if err != nil || json.Unmarshal(text, &index) != nil {
-		return ocispec.Descriptor{}, false // if a pod means the index, that shows when its digest is compared
+	if err == nil && json.Unmarshal(text, &says) != nil {
+		err = corrupt("its %s cannot be read; it is damaged, or somebody has tampered with it", d)
 	}
-	for _, d := range index.Manifests {
-		if d.Digest == wanted {
-			return ocispec.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size}, true
+	if says.MediaType == "" {
+		says.MediaType = ocispec.MediaTypeImageManifest
+		if says.Manifests != nil {
+			says.MediaType = ocispec.MediaTypeImageIndex
 		}
 	}
-	return ocispec.Descriptor{}, false
+	return ocispec.Descriptor{MediaType: says.MediaType, Digest: d, Size: part.Size()}, true, err
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/opencontainers/go-digest"
 
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
@@ -102,8 +103,10 @@ func TestWhatAPodMeans(t *testing.T) {
 		"another tag":                        {[]entry{index("r.example/app:2")}, "r.example/app:1", ""},
 		"another registry":                   {[]entry{index("r.example/app:2")}, "s.example/app:2", ""},
 		"a tag alone is no name":             {[]entry{index("2")}, "docker.io/library/2:latest", ""},
-		"the digest, whatever the name":      {[]entry{index("2")}, "r.example/app@" + d.String(), d},
-		"the digest of one in an index":      {[]entry{inNested, blobEntry(nested)}, "r.example/app@" + d.String(), d},
+		"what is no name of an image":        {[]entry{index("App:2")}, "docker.io/library/app:2", ""},
+		"the digest, whatever the name":      {[]entry{index("2"), blobEntry(manifest)}, "r.example/app@" + d.String(), d},
+		"the digest of one in an index":      {[]entry{inNested, blobEntry(nested), blobEntry(manifest)}, "r.example/app@" + d.String(), d},
+		"the digest of what is not there":    {[]entry{inNested, blobEntry(nested)}, "r.example/app@" + d.String(), ""},
 		"another digest, in spite of a name": {[]entry{index("r.example/app:2")}, "r.example/app@" + digest.FromString("x").String(), ""},
 		"the second of two":                  {[]entry{index("app:1", "app:2")}, "docker.io/library/app:2", digest.FromString("another")},
 		"the same twice":                     {[]entry{index("app:1", "b:1", "app:1")}, "docker.io/library/app:1", d},
@@ -114,9 +117,9 @@ func TestWhatAPodMeans(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, ok := a.Find(tt.name)
-			if ok != (tt.want != "") || got.Digest != tt.want {
-				t.Errorf("got %v, %v", got, ok)
+			got, ok, err := a.Find(tt.name)
+			if ok != (tt.want != "") || got.Digest != tt.want || err != nil {
+				t.Errorf("got %v, %v, %v", got, ok, err)
 			}
 		})
 	}
@@ -149,9 +152,9 @@ func TestSavedByDocker(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, ok := a.Find("docker.io/library/app:2")
-				if !ok || before != "" && got.Digest != before {
-					t.Errorf("got %v, %v, and before that %s", got, ok, before)
+				got, ok, err := a.Find("docker.io/library/app:2")
+				if err != nil || !ok || before != "" && got.Digest != before {
+					t.Errorf("got %v, %v, %v, and before that %s", got, ok, err, before)
 				}
 				before = got.Digest
 				for _, text := range tt.blobs {
@@ -163,8 +166,8 @@ func TestSavedByDocker(t *testing.T) {
 						t.Errorf("a blob is %q, %v; want %q", read, err, text)
 					}
 				}
-				if _, ok := a.Find("docker.io/library/app@" + digest.FromString(config).String()); ok {
-					t.Error("a pod that names a digest gets what has no manifest of a registry")
+				if got, ok, _ := a.Find("docker.io/library/app@" + digest.FromString("x").String()); ok {
+					t.Errorf("a pod that names a digest gets %v, which has no manifest of a registry", got)
 				}
 			}
 		})
@@ -174,15 +177,15 @@ func TestSavedByDocker(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, _ := a.Find("docker.io/library/app:2"); got.Digest != digest.FromString(manifest) {
+		if got, _, _ := a.Find("docker.io/library/app:2"); got.Digest != digest.FromString(manifest) {
 			t.Errorf("got %v", got)
 		}
 	})
 }
 
 func TestFilesThatAreRefused(t *testing.T) {
-	config := configOf("one")
-	good := pack(t, index("app:2"), blobEntry(strings.Repeat("x", 5000)))
+	config, tags := configOf("one"), []string{"app:2"}
+	good := pack(t, blobEntry(strings.Repeat("x", 5000)), index("app:2"))
 	many := make([]entry, filesAtMost+1)
 	for i := range many {
 		many[i] = entry{name: fmt.Sprint(i)}
@@ -194,6 +197,9 @@ func TestFilesThatAreRefused(t *testing.T) {
 		"nothing":                             {nil, "no tar"},
 		"no tar":                              {bytes.Repeat([]byte("no tar"), 1000), "no tar"},
 		"cut in a file":                       {good[:3000], "not copied to its end"},
+		"cut between two files":               {good[:512+5120], "not copied to its end"},
+		"a path that fills the memory":        {pack(t, index("app:2"), entry{name: strings.Repeat("x", pathLimit+1)}), "path of more than"},
+		"a link that does":                    {pack(t, index("app:2"), entry{name: "l", link: strings.Repeat("x", pathLimit+1)}), "path of more than"},
 		"neither of both":                     {pack(t, entry{name: "a", text: "b"}), "neither index.json"},
 		"a path upward":                       {pack(t, index("app:2"), entry{name: "blobs/../../etc/passwd", text: "x"}), "tampered"},
 		"an absolute path":                    {pack(t, index("app:2"), entry{name: "/etc/passwd", text: "x"}), "tampered"},
@@ -206,24 +212,42 @@ func TestFilesThatAreRefused(t *testing.T) {
 		"a list that is too long":             {pack(t, entry{name: "index.json", text: strings.Repeat(" ", listLimit+1)}), "may have"},
 		"too many files":                      {pack(t, many...), "more than"},
 		"one name for two images":             {pack(t, index("app:2", "app:2")), "two images of the name"},
-		"a name that is none":                 {pack(t, index("App:2")), "no name"},
 		"a missing configuration":             {pack(t, save("c.json", []string{"app:2"}, "l")...), "missing"},
-		"a missing layer":                     {pack(t, append(save("c.json", nil, "l"), entry{name: "c.json", text: config})...), "missing"},
-		"another number of layers":            {pack(t, append(save("c.json", nil), entry{name: "c.json", text: config})...), "another number of layers"},
-		"a configuration that was changed":    {pack(t, append(save(digest.FromString("x").Encoded()+".json", nil, "l"), entry{name: digest.FromString("x").Encoded() + ".json", text: config})...), "changed"},
-		"a link out of the file":              {pack(t, append(save("c.json", nil, "l"), entry{name: "c.json", text: config}, entry{name: "l", link: "../../etc/passwd"})...), "missing"},
-		"a link to a link":                    {pack(t, append(save("c.json", nil, "l"), entry{name: "c.json", text: config}, entry{name: "l", link: "m"}, entry{name: "m", link: "l"})...), "missing"},
-		"a layer whose digest is not one":     {pack(t, append(save("c.json", nil, "l"), entry{name: "c.json", text: `{"rootfs":{"diff_ids":["x"]}}`}, entry{name: "l", text: "x"})...), "no digest"},
-		"a configuration without any content": {pack(t, append(save("c.json", nil, "l"), entry{name: "c.json"})...), "cannot be read"},
+		"a missing layer":                     {pack(t, append(save("c.json", tags, "l"), entry{name: "c.json", text: config})...), "missing"},
+		"another number of layers":            {pack(t, append(save("c.json", tags), entry{name: "c.json", text: config})...), "another number of layers"},
+		"a configuration that was changed":    {pack(t, append(save(digest.FromString("x").Encoded()+".json", tags, "l"), entry{name: digest.FromString("x").Encoded() + ".json", text: config})...), "changed"},
+		"a link out of the file":              {pack(t, append(save("c.json", tags, "l"), entry{name: "c.json", text: config}, entry{name: "l", link: "../../etc/passwd"})...), "missing"},
+		"a link to a link":                    {pack(t, append(save("c.json", tags, "l"), entry{name: "c.json", text: config}, entry{name: "l", link: "m"}, entry{name: "m", link: "l"})...), "missing"},
+		"a layer whose digest is not one":     {pack(t, append(save("c.json", tags, "l"), entry{name: "c.json", text: `{"rootfs":{"diff_ids":["x"]}}`}, entry{name: "l", text: "x"})...), "no digest"},
+		"a configuration without any content": {pack(t, append(save("c.json", tags, "l"), entry{name: "c.json"})...), "cannot be read"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := Open(bytes.NewReader(tt.file))
+			a, err := Open(bytes.NewReader(tt.file))
+			if err == nil {
+				_, _, err = a.Find("docker.io/library/app:2")
+			}
 			failure, ok := errors.AsType[*engineapi.Error](err)
 			if !ok || failure.Reason != engineapi.Corrupt || !strings.Contains(failure.Error(), tt.says) {
 				t.Errorf("got %v, want it to say %q", err, tt.says)
 			}
 		})
+	}
+}
+
+// TestWhatNoPodNamesIsNotRead lets damage of one image, or its size, not matter to another.
+func TestWhatNoPodNamesIsNotRead(t *testing.T) {
+	config := configOf("one")
+	list, err := json.Marshal([]saved{{"c.json", []string{"app:2"}, []string{"l"}}, {"d.json", []string{"other:2"}, []string{"m"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := Open(bytes.NewReader(pack(t, entry{name: "manifest.json", text: string(list)}, entry{name: "c.json", text: config}, entry{name: "l", text: "one"})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := a.Find("docker.io/library/app:2"); !ok || err != nil {
+		t.Errorf("got %v, %v", ok, err)
 	}
 }
 
@@ -235,15 +259,16 @@ func FuzzOpen(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for d, part := range a.blobs {
-			if _, err := io.Copy(io.Discard, part); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-				t.Errorf("%s cannot be read: %v", d, err)
-			}
-		}
 		names, _ := a.Names()
 		for _, name := range names {
-			if _, ok := a.Find(name); !ok {
+			d, ok, err := a.Find(name)
+			if !ok {
 				t.Errorf("%s is in the list, and not found", name)
+			}
+			if part, ok := a.Blob(d.Digest); ok && err == nil {
+				if _, err := io.Copy(io.Discard, part); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+					t.Errorf("%s cannot be read: %v", d.Digest, err)
+				}
 			}
 		}
 	})
@@ -274,7 +299,8 @@ func TestPlain(t *testing.T) {
 		"gzip from a pipe":               {zipped.Bytes(), true, 0, "", true},
 		"gzip that was cut":              {zipped.Bytes()[:zipped.Len()/2], false, 0, "not copied to its end", true},
 		"gzip that is damaged":           {damaged, false, 0, "damaged", true},
-		"zstd":                           {[]byte(zstandard + "…"), false, 0, "zstd -dc", true},
+		"zstd":                           {zstdOf(t, tarred), false, 0, "", true},
+		"zstd that was cut":              {zstdOf(t, tarred)[:60], true, 0, "not copied to its end", true},
 		"more than may be on the disk":   {zipped.Bytes(), false, 100, "too little room", true},
 		"an empty file is read as it is": {nil, false, 0, "", false},
 	}
@@ -306,6 +332,19 @@ func TestPlain(t *testing.T) {
 			}
 		})
 	}
+}
+
+func zstdOf(t *testing.T, text []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w, err := zstd.NewWriter(&out)
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
 }
 
 // source returns a file, or a pipe, to read text from.

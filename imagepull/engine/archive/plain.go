@@ -1,13 +1,13 @@
 package archive
 
 import (
-	"bufio"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/containerd/containerd/v2/pkg/archive/compression"
 
 	"github.com/edgehub-io/edgehub/imagepull/engine/diskspace"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
@@ -23,14 +23,15 @@ const pieceSize = 4 << 20
 func Plain(ctx context.Context, from *os.File, folder string, minFree int, copied func(int64)) (file *os.File, err error) {
 	if info, err := from.Stat(); err != nil {
 		return nil, err
-	} else if info.Mode().IsRegular() && compression(from) == "" {
+	} else if info.Mode().IsRegular() && compressionOf(from) == compression.Uncompressed {
 		_, err = from.Seek(0, io.SeekStart)
 		return from, err
 	}
-	plain, err := decompressed(from)
+	plain, err := compression.DecompressStream(from)
 	if err != nil {
 		return nil, err
 	}
+	defer func() { _ = plain.Close() }() // only read
 	file, err = os.CreateTemp(folder, "edgehub-import-")
 	if err != nil {
 		return nil, fmt.Errorf("make room for what is in it: %w", err)
@@ -47,20 +48,11 @@ func Plain(ctx context.Context, from *os.File, folder string, minFree int, copie
 	return file, nil
 }
 
-// decompressed returns what a stream holds.
-func decompressed(from io.Reader) (io.Reader, error) {
-	in := bufio.NewReaderSize(from, 1<<16)
-	start, err := in.Peek(len(zstandard))
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	switch {
-	case string(start) == zstandard:
-		return nil, corrupt("it is compressed with zstd: pass on what zstd -dc FILE prints, and - for the file")
-	case len(start) < len(gzipped) || string(start[:len(gzipped)]) != gzipped:
-		return in, nil
-	}
-	return gzip.NewReader(in)
+// compressionOf returns how a file is compressed.
+func compressionOf(from io.ReaderAt) compression.Compression {
+	start := make([]byte, 10)     // as compression.DecompressStream looks at
+	n, _ := from.ReadAt(start, 0) // who reads on gets the error
+	return compression.DetectCompression(start[:n])
 }
 
 func spool(ctx context.Context, to io.Writer, from io.Reader, folder string, minFree int, copied func(int64)) error {
@@ -74,12 +66,8 @@ func spool(ctx context.Context, to io.Writer, from io.Reader, folder string, min
 				engineapi.Amount(sum), folder, minFree)
 		case errors.Is(err, io.EOF):
 			return nil
-		case errors.Is(err, io.ErrUnexpectedEOF):
-			return corrupt("it ends in the middle, after %s: it was not copied to its end", engineapi.Amount(sum))
-		case errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader):
-			return corrupt("it is damaged after %s (%w)", engineapi.Amount(sum), err)
-		case err != nil:
-			return fmt.Errorf("read what is in it, and write it to %s: %w", folder, err)
+		case err != nil: // by any of three ways of reading, some in another process
+			return corrupt("it cannot be read on after %s (%w); it is damaged, or was not copied to its end", engineapi.Amount(sum), err)
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		}

@@ -8,6 +8,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/containerd/containerd/v2/pkg/archive/compression"
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -33,17 +34,12 @@ func (a *Archive) readSaved() error {
 	if err := a.decode(savedFile, &list); err != nil {
 		return err
 	}
-	for _, s := range list {
-		target, err := a.make(s)
-		if err != nil {
-			return err
+	for i := range list {
+		if len(list[i].RepoTags) == 0 { // it was saved by its ID
+			a.unnamed++
 		}
-		names := s.RepoTags
-		if len(names) == 0 {
-			names = []string{""} // it was saved by its ID
-		}
-		for _, name := range names {
-			if err := a.addImage(name, target); err != nil {
+		for _, name := range list[i].RepoTags {
+			if err := a.addImage(name, image{saved: &list[i]}); err != nil {
 				return err
 			}
 		}
@@ -52,7 +48,7 @@ func (a *Archive) readSaved() error {
 }
 
 // make makes a manifest: the same each time.
-func (a *Archive) make(s saved) (ocispec.Descriptor, error) {
+func (a *Archive) make(s *saved) (ocispec.Descriptor, error) {
 	text, err := a.read(s.Config, imagecontent.DocumentLimit)
 	if err != nil {
 		return ocispec.Descriptor{}, err
@@ -70,7 +66,7 @@ func (a *Archive) make(s saved) (ocispec.Descriptor, error) {
 	if json.Unmarshal(text, &c) != nil || len(c.RootFS.DiffIDs) != len(s.Layers) || len(s.Layers) > imagecontent.MaxLayers {
 		return ocispec.Descriptor{}, corrupt("its configuration %s cannot be read, or is for another number of layers than %d", engineapi.Quote(s.Config), len(s.Layers))
 	}
-	a.blobs[config.Digest] = section(text)
+	a.made[config.Digest] = section(text)
 	manifest := ocispec.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, Config: config}
 	for i, name := range s.Layers {
 		layer, err := a.layer(name, c.RootFS.DiffIDs[i])
@@ -84,7 +80,7 @@ func (a *Archive) make(s saved) (ocispec.Descriptor, error) {
 		return ocispec.Descriptor{}, err
 	}
 	target := ocispec.Descriptor{MediaType: manifest.MediaType, Digest: digest.FromBytes(made), Size: int64(len(made))}
-	a.blobs[target.Digest] = section(made)
+	a.made[target.Digest] = section(made)
 	return target, nil
 }
 
@@ -105,37 +101,18 @@ func (a *Archive) layer(name string, diff digest.Digest) (ocispec.Descriptor, er
 	if err := diff.Validate(); err != nil {
 		return ocispec.Descriptor{}, corrupt("its layer %s has no digest", engineapi.Quote(name))
 	}
-	switch compression(part) {
-	case gzipped:
+	switch compressionOf(part) {
+	case compression.Gzip:
 		layer.MediaType = ocispec.MediaTypeImageLayerGzip
-	case zstandard:
+	case compression.Zstd:
 		layer.MediaType = ocispec.MediaTypeImageLayerZstd
-	default:
-		a.blobs[layer.Digest] = part
-		return layer, nil
 	}
-	var err error
-	if layer.Digest, err = digest.FromReader(io.NewSectionReader(part, 0, part.Size())); err != nil {
-		return ocispec.Descriptor{}, fmt.Errorf("read layer %s: %w", engineapi.Quote(name), err)
-	}
-	a.blobs[layer.Digest] = part
-	return layer, nil
-}
-
-// How a stream begins that is compressed.
-const (
-	gzipped   = "\x1f\x8b"
-	zstandard = "\x28\xb5\x2f\xfd"
-)
-
-// compression returns gzipped, zstandard, or "".
-func compression(from io.ReaderAt) string {
-	start := make([]byte, len(zstandard))
-	n, _ := from.ReadAt(start, 0) // who reads on gets the error
-	for _, magic := range []string{gzipped, zstandard} {
-		if bytes.HasPrefix(start[:n], []byte(magic)) {
-			return magic
+	if layer.MediaType != ocispec.MediaTypeImageLayer {
+		var err error
+		if layer.Digest, err = digest.FromReader(io.NewSectionReader(part, 0, part.Size())); err != nil {
+			return ocispec.Descriptor{}, fmt.Errorf("read layer %s: %w", engineapi.Quote(name), err)
 		}
 	}
-	return ""
+	a.made[layer.Digest] = part
+	return layer, nil
 }

@@ -31,7 +31,10 @@ func (r *rig) importFile(ctx context.Context, path, image string, ahead bool) (e
 	if err != nil {
 		return engineapi.Image{}, err
 	}
-	target, ok := a.Find(image)
+	target, ok, err := a.Find(image)
+	if err != nil {
+		return engineapi.Image{}, err
+	}
 	if !ok {
 		names, _ := a.Names()
 		r.Fatalf("%s is not found in %v", image, names)
@@ -222,7 +225,8 @@ func TestAnImportThatIsInterrupted(t *testing.T) {
 		defer func() { _ = file.Close() }()
 		a, err := archive.Open(file)
 		r.must(err)
-		target, _ := a.Find(reference)
+		target, _, err := a.Find(reference)
+		r.must(err)
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
 		_, err = r.engine.Import(ctx, a, []engine.Wanted{{Image: reference, Target: target, Ahead: true}}, func(string, engineapi.Progress) {
