@@ -37,13 +37,13 @@ func (e *Engine) runtimeFailure(err error) *engineapi.Error {
 	text := err.Error()
 	switch {
 	case isUnavailable(err):
-		return engineapi.Errorf(engineapi.RuntimeUnavailable, "containerd at %s does not answer (%s); look whether it runs; the image is tried again once it does", e.opts.Address, engineapi.Quote(tail(text)))
+		return engineapi.Errorf(engineapi.RuntimeUnavailable, "containerd at %s does not answer (%s); look whether it runs", e.opts.Address, engineapi.Quote(tail(text)))
 	case strings.Contains(text, syscall.ENOSPC.Error()):
 		return engineapi.Errorf(engineapi.NoSpace, "containerd has run out of disk space (%s); remove what is not needed on the node, images or logs, or give it more room", engineapi.Quote(text))
 	case errdefs.IsNotImplemented(err) && strings.Contains(text, "runtime.v1"):
 		return engineapi.Errorf(engineapi.Other, "containerd at %s has no CRI, so kubelet cannot use it; enable its plugin, or give the socket of the one that kubelet uses", e.opts.Address)
 	case strings.Contains(text, "wrong diff id"):
-		return engineapi.Errorf(engineapi.Corrupt, "a layer holds something else than the configuration says (%s); push the image again", engineapi.Quote(text))
+		return engineapi.Errorf(engineapi.Corrupt, "a layer holds something else than the configuration says (%s); push or save the image again", engineapi.Quote(text))
 	}
 	return engineapi.Errorf(engineapi.Other, "containerd at %s: %s", e.opts.Address, engineapi.Quote(text))
 }

@@ -5,16 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/containerd/containerd/v2/core/content"
-	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/platforms"
 	"github.com/distribution/reference"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/edgehub-io/edgehub/imagepull/engine/archive"
-	"github.com/edgehub-io/edgehub/imagepull/engine/daemon"
+	"github.com/edgehub-io/edgehub/imagepull/engine/imagecontent"
 	"github.com/edgehub-io/edgehub/imagepull/engine/lease"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 )
@@ -32,8 +32,14 @@ type Wanted struct {
 // registry. Until the records exist, everything is under a lease of this import alone. progress is called from one goroutine,
 // and must not block. The error is an *Error, or that of ctx.
 func (e *Engine) Import(ctx context.Context, from *archive.Archive, wanted []Wanted, progress func(image string, p engineapi.Progress)) (_ []engineapi.Image, err error) {
-	ctx, cancel := context.WithTimeoutCause(criContext(ctx), lease.ImportAtMost, engineapi.Errorf(engineapi.Other, "it was not read within %v", lease.ImportAtMost))
+	const atMost = lease.ImportAtMost - time.Minute // the records are made before the lease ends
+	ctx, cancel := context.WithTimeoutCause(criContext(ctx), atMost, engineapi.Errorf(engineapi.Other, "it was not read within %v", atMost))
 	defer cancel()
+	defer func() {
+		if cause, tooLong := errors.AsType[*engineapi.Error](context.Cause(ctx)); tooLong && err != nil {
+			err = cause
+		}
+	}()
 	n, err := e.node(ctx)
 	if err != nil {
 		return nil, e.failure(ctx, "", err)
@@ -74,9 +80,6 @@ func (i *importing) bring(ctx context.Context, w Wanted) (engineapi.Image, error
 	if err != nil {
 		return engineapi.Image{}, err
 	}
-	if err := i.mayImport(ctx, named, w); err != nil {
-		return engineapi.Image{}, err
-	}
 	p, err := i.reader.PartsOf(ctx, w.Target, func(ctx context.Context, blob ocispec.Descriptor) error {
 		if err := i.copyBlob(ctx, blob); err != nil {
 			return err
@@ -91,41 +94,36 @@ func (i *importing) bring(ctx context.Context, w Wanted) (engineapi.Image, error
 		return engineapi.Image{}, engineapi.Errorf(engineapi.WrongPlatform, "it is for %s, and this node is %s; save it with --platform %[2]s",
 			engineapi.Quote(platforms.Format(is)), platforms.Format(platforms.DefaultSpec()))
 	}
+	if p, err = i.admit(ctx, named, w, p); err != nil {
+		return engineapi.Image{}, err
+	}
 	if err := i.complete(ctx, i.node, p, &i.progress, i.copyBlob); err != nil {
 		return engineapi.Image{}, err
 	}
 	return engineapi.Image{Name: named.String(), Target: p.Target, ID: p.Config.Digest.String(), Size: p.Size()}, nil
 }
 
-// mayImport fails for the image of sandboxes, which every pod of the node runs, and for a tag that another image has. Ahead of
-// an upgrade the tag stays as it is.
-func (i *importing) mayImport(ctx context.Context, named reference.Named, w Wanted) error {
+// admit fails for the image of sandboxes, which every pod of the node runs, and for a tag that another image has. Ahead of
+// an upgrade the tag stays as it is. If the tag has this image by another manifest, as a registry has another one than docker
+// save, admit returns that.
+func (i *importing) admit(ctx context.Context, named reference.Named, w Wanted, p imagecontent.Content) (imagecontent.Content, error) {
 	record, err := i.client.ImageService().Get(ctx, named.String())
-	if lease.UnlessNotFound(err) != nil {
-		return err
+	absent := errdefs.IsNotFound(err)
+	if err != nil && !absent {
+		return p, err
 	}
+	sandbox, _ := engineapi.Normalize(i.node.sandbox) // containerd 1.6 does not pin it
 	switch {
-	case i.isSandbox(ctx, named) || err == nil && lease.IsPinnedByOthers(record.Labels):
-		return engineapi.Errorf(engineapi.Other, "another program than the hub has pinned it, as containerd does with the image that the sandboxes of all pods run; it is not imported")
-	case err == nil && !w.Ahead && record.Target.Digest != w.Target.Digest:
-		return engineapi.Errorf(engineapi.Other, "it is on the node, with digest %s and not %s, and pods run it; give the new one another tag", record.Target.Digest, w.Target.Digest)
+	case sandbox == named.String() || lease.IsPinnedByOthers(record.Labels):
+		return p, engineapi.Errorf(engineapi.Other, "another program than the hub has pinned it, as containerd does with the image that the sandboxes of all pods run; it is not imported")
+	case absent || w.Ahead || record.Target.Digest == p.Target.Digest:
+		return p, nil
 	}
-	return nil
-}
-
-// isSandbox reports whether containerd's settings have an image for sandboxes. CRI tells its settings up to 1.7, and pins the image from
-// 1.7 on, once it is there.
-func (i *importing) isSandbox(ctx context.Context, named reference.Named) bool {
-	image := i.node.sandbox
-	if image == "" {
-		if process, err := daemon.At(ctx, i.opts.Address); err == nil {
-			if c, err := i.files.of(ctx, process); err == nil && c.Plugins.Images != nil {
-				image = c.Plugins.Images.Pinned["sandbox"]
-			}
-		}
+	there, err := i.reader.PartsOf(ctx, record.Target, i.look)
+	if err == nil && there.Config.Digest == p.Config.Digest {
+		return there, nil
 	}
-	full, err := engineapi.Normalize(image)
-	return err == nil && full == named.String()
+	return p, engineapi.Errorf(engineapi.Other, "it is on the node, with digest %s and not %s, and pods run it; give the new one another tag", record.Target.Digest, p.Target.Digest)
 }
 
 // copyBlob writes a blob to containerd, which compares it with its digest. What is on the node need not be in the archive.
@@ -139,70 +137,61 @@ func (i *importing) copyBlob(ctx context.Context, blob ocispec.Descriptor) error
 	if err != nil {
 		return err
 	}
-	err = i.writeBlob(ctx, w, blob)
-	_ = w.Close() // it is committed, or of no use
-	if err == nil || errdefs.IsAlreadyExists(err) {
-		return nil
-	}
-	if left := lease.UnlessNotFound(i.store.Abort(context.WithoutCancel(ctx), ref)); left != nil {
-		i.log.Info("what there is of a blob goes with the lease only", "blob", blob.Digest, "err", left)
-	}
-	return err
+	defer func() { _ = w.Close() }() // it is committed, or goes with the lease
+	return i.writeBlob(ctx, w, blob)
 }
 
 func (i *importing) writeBlob(ctx context.Context, w content.Writer, blob ocispec.Descriptor) error {
-	from, ok := i.archive.Blob(blob.Digest)
+	part, ok := i.archive.Blob(blob.Digest)
 	switch {
 	case !ok:
 		return engineapi.Errorf(engineapi.Corrupt, "the file lacks %s of it; save it again, with all layers", blob.Digest)
-	case from.Size() != blob.Size:
-		return engineapi.Errorf(engineapi.Corrupt, "the file has %d bytes of %s, which has %d; it is damaged, or somebody has tampered with it", from.Size(), blob.Digest, blob.Size)
+	case part.Size() != blob.Size:
+		return engineapi.Errorf(engineapi.Corrupt, "the file has %d bytes of %s, which has %d; it is damaged, or somebody has tampered with it", part.Size(), blob.Digest, blob.Size)
 	}
 	if err := w.Truncate(0); err != nil { // what a killed import has left
 		return err
 	}
-	if err := i.copyTo(w, from, blob); err != nil {
-		return err
-	}
-	err := w.Commit(ctx, blob.Size, blob.Digest)
-	if errdefs.IsFailedPrecondition(err) {
+	from := &source{Reader: part, read: func(sum int64) { i.progress.set(blob, sum) }}
+	err := content.Copy(ctx, w, from, blob.Size, blob.Digest)
+	switch {
+	case from.err != nil || errors.Is(err, io.ErrUnexpectedEOF):
+		return engineapi.Errorf(engineapi.Corrupt, "the file cannot be read on (%w)", err)
+	case errdefs.IsFailedPrecondition(err):
 		return engineapi.Errorf(engineapi.Corrupt, "what the file has as %s is something else; it is damaged, or somebody has tampered with it", blob.Digest)
 	}
 	return err
 }
 
-func (i *importing) copyTo(to io.Writer, from io.Reader, blob ocispec.Descriptor) error {
-	const pieceSize = 1 << 20
-	piece := make([]byte, pieceSize)
-	for done := int64(0); ; {
-		n, err := from.Read(piece)
-		if n > 0 {
-			if _, err := to.Write(piece[:n]); err != nil {
-				return err
-			}
-			done += int64(n)
-			i.progress.set(blob, done)
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return engineapi.Errorf(engineapi.Corrupt, "the file cannot be read on (%w)", err)
-		}
-	}
+// source says how much was read of a file, and keeps its error apart from those of containerd.
+type source struct {
+	io.Reader
+	read func(sum int64)
+	sum  int64
+	err  error
 }
 
-// recordImports makes the images known, the names that pods have last. If that fails, it removes what it has made.
+func (s *source) Read(into []byte) (int, error) {
+	n, err := s.Reader.Read(into)
+	s.sum += int64(n)
+	s.read(s.sum)
+	if !errors.Is(err, io.EOF) {
+		s.err = err
+	}
+	return n, err
+}
+
+// recordImports makes the images known, the names that pods have last. If that fails, it removes what it has made. The end of
+// ctx does not stop it halfway.
 func (e *Engine) recordImports(ctx context.Context, wanted []Wanted, all []engineapi.Image) (err error) {
+	brief, cancel := briefContext(context.WithoutCancel(ctx))
+	defer cancel()
 	var made []string
 	defer func() {
-		if err == nil {
-			return
-		}
-		brief, cancel := briefContext(context.WithoutCancel(ctx))
-		defer cancel()
 		for _, name := range made {
-			err = errors.Join(err, lease.UnlessNotFound(e.client.ImageService().Delete(brief, name, images.SynchronousDelete())))
+			if err != nil {
+				err = errors.Join(err, lease.UnlessNotFound(e.client.ImageService().Delete(brief, name)))
+			}
 		}
 	}()
 	for i, image := range all {
@@ -215,7 +204,7 @@ func (e *Engine) recordImports(ctx context.Context, wanted []Wanted, all []engin
 			names, label = names[1:2], lease.ImportLabel(image.Name)
 		}
 		for _, name := range names {
-			created, err := e.leases.RecordImport(ctx, image, name, label)
+			created, err := e.leases.RecordImport(brief, image, name, label)
 			if created {
 				made = append(made, name)
 			}

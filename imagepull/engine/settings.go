@@ -31,16 +31,12 @@ type settings struct {
 // fileConfig is the part of containerd's configuration that CRI does not report from 2.0 on.
 type fileConfig struct {
 	Plugins struct {
-		Images *criImages `toml:"io.containerd.cri.v1.images"`
+		Images *struct {
+			Registry registryConfig `toml:"registry"`
+			// Local is nil before 2.1, which has no other way to pull.
+			Local *bool `toml:"use_local_image_pull"`
+		} `toml:"io.containerd.cri.v1.images"`
 	} `toml:"plugins"`
-}
-
-type criImages struct {
-	Registry registryConfig `toml:"registry"`
-	// Local is nil before 2.1, which has no other way to pull.
-	Local *bool `toml:"use_local_image_pull"`
-	// Pinned are images that CRI itself needs, by what for.
-	Pinned map[string]string `toml:"pinned_images"`
 }
 
 // registry returns CRI's table, or nil, and whether CRI may read none of its folders: an empty list is

@@ -32,7 +32,10 @@ func TestTheFoldersThatCRIReads(t *testing.T) {
 			if r, _ := c.registry(); r != nil {
 				t.Errorf("a configuration without CRI has %+v", r)
 			}
-			c.Plugins.Images = &criImages{Registry: registryConfig{ConfigPath: tt.path}, Local: tt.local}
+			c.Plugins.Images = &struct {
+				Registry registryConfig `toml:"registry"`
+				Local    *bool          `toml:"use_local_image_pull"`
+			}{registryConfig{ConfigPath: tt.path}, tt.local}
 			if r, uncertain := c.registry(); r.ConfigPath != tt.want || uncertain != tt.uncertain {
 				t.Errorf("%q, uncertain: %t", r.ConfigPath, uncertain)
 			}

@@ -111,7 +111,7 @@ func (r Reader) manifestOf(ctx context.Context, target ocispec.Descriptor, get f
 			return ocispec.Descriptor{}, err
 		}
 	}
-	return ocispec.Descriptor{}, engineapi.Errorf(engineapi.Corrupt, "its indexes are nested more than %d deep; push it again", indexesAtMost)
+	return ocispec.Descriptor{}, engineapi.Errorf(engineapi.Corrupt, "its indexes are nested more than %d deep; push or save it again", indexesAtMost)
 }
 
 // choose returns the manifest of an index that CRI would choose, too.
@@ -167,11 +167,11 @@ func checkPlatform(p Content, config ocispec.Platform) error {
 // diffs returns the digests of the decompressed layers.
 func diffs(p Content, c config) ([]digest.Digest, error) {
 	if len(c.RootFS.DiffIDs) != len(p.Layers) {
-		return nil, engineapi.Errorf(engineapi.Corrupt, "it has %d layers, and a configuration for %d; push it again", len(p.Layers), len(c.RootFS.DiffIDs))
+		return nil, engineapi.Errorf(engineapi.Corrupt, "it has %d layers, and a configuration for %d; push or save it again", len(p.Layers), len(c.RootFS.DiffIDs))
 	}
 	for _, d := range c.RootFS.DiffIDs {
 		if err := d.Validate(); err != nil {
-			return nil, engineapi.Errorf(engineapi.Corrupt, "its configuration has a layer %s, which is no digest (%w); push it again", engineapi.Quote(d.String()), err)
+			return nil, engineapi.Errorf(engineapi.Corrupt, "its configuration has a layer %s, which is no digest (%w); push or save it again", engineapi.Quote(d.String()), err)
 		}
 	}
 	return c.RootFS.DiffIDs, nil

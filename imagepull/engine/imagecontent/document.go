@@ -128,7 +128,7 @@ func (r Reader) readIndex(ctx context.Context, blob ocispec.Descriptor) ([]ocisp
 // ambiguous is the failure for a document that is of another kind than its descriptor says, or of two
 // kinds: containerd refuses it, since a registry could show it as one or the other.
 func ambiguous(blob ocispec.Descriptor) error {
-	return engineapi.Errorf(engineapi.Corrupt, "its %s %s has what only another kind of document has, which containerd refuses; push it again", kindOf(blob), blob.Digest)
+	return engineapi.Errorf(engineapi.Corrupt, "its %s %s has what only another kind of document has, which containerd refuses; push or save it again", kindOf(blob), blob.Digest)
 }
 
 // config has the fields of a configuration that are read.
@@ -195,17 +195,17 @@ func checkDocument(d ocispec.Descriptor) error {
 }
 
 func tooLarge(d digest.Digest, size int64) error {
-	return engineapi.Errorf(engineapi.Corrupt, "its %s is said to have %s, and manifests and configurations may have %s at most; push it again",
+	return engineapi.Errorf(engineapi.Corrupt, "its %s is said to have %s, and manifests and configurations may have %s at most; push or save it again",
 		d, engineapi.Amount(size), engineapi.Amount(DocumentLimit))
 }
 
 // checkBlob fails with an *Error if a descriptor is invalid.
 func checkBlob(blob ocispec.Descriptor) error {
 	if err := blob.Digest.Validate(); err != nil {
-		return engineapi.Errorf(engineapi.Corrupt, "it refers to %s, which is no digest (%w); push it again", engineapi.Quote(blob.Digest.String()), err)
+		return engineapi.Errorf(engineapi.Corrupt, "it refers to %s, which is no digest (%w); push or save it again", engineapi.Quote(blob.Digest.String()), err)
 	}
 	if blob.Size <= 0 || blob.Size > blobLimit {
-		return engineapi.Errorf(engineapi.Corrupt, "its registry gives %d bytes as the size of %s; push it again", blob.Size, blob.Digest)
+		return engineapi.Errorf(engineapi.Corrupt, "%d bytes are given as the size of its %s; push or save it again", blob.Size, blob.Digest)
 	}
 	return nil
 }

@@ -59,6 +59,9 @@ func (l Leases) RecordImport(ctx context.Context, image engineapi.Image, name, l
 	if _, err := service.Create(ctx, record); !errdefs.IsAlreadyExists(err) {
 		return err == nil, err
 	}
+	if name == image.ID {
+		return false, nil // by another manifest it is the same image
+	}
 	old, err := service.Get(ctx, name)
 	if err == nil && old.Target.Digest != image.Target.Digest {
 		err = engineapi.Errorf(engineapi.Other, "%s is another image on this node by now", name)

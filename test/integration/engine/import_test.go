@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/edgehub-io/edgehub/imagepull/engine"
@@ -163,6 +164,24 @@ func TestImportedForAPodThatWaits(t *testing.T) {
 	})
 }
 
+// TestImportedWhereItIs is docker's, whose manifest is not the registry's, of an image that the node has from there.
+func TestImportedWhereItIs(t *testing.T) {
+	each(t, func(r *rig) {
+		reference, image := r.push("app", "1", r.ballast(1, 10<<10)...)
+		r.pullByCRI(reference)
+		_, id := hashes(r, image)
+		for _, other := range []string{reference, r.registry.Reference("app", "other")} {
+			got, err := r.importFile(r.Context(), pulltest.Saved(r.T, image, other), other, false)
+			r.must(err)
+			if got.ID != id {
+				r.Errorf("got %+v, want the ID %s", got, id)
+			}
+			r.shows(other, "by its tag", func(i *cri.Image) bool { return i != nil && i.Id == id })
+		}
+		r.shows(reference, "as before", func(i *cri.Image) bool { return i != nil && i.Id == id })
+	})
+}
+
 // TestRefusedFilesLeaveNothing in containerd: neither an image, nor content, nor a lease.
 func TestRefusedFilesLeaveNothing(t *testing.T) {
 	const sandbox = "none.example.com/pause:1" // as package cluster sets it
@@ -195,19 +214,38 @@ func TestRefusedFilesLeaveNothing(t *testing.T) {
 		"it has the name of the sandbox image": {same, "amd64", sandbox, engineapi.Other, "sandboxes"},
 	}
 	eachAlone(t, func(r *rig) {
-		for name, tt := range tests {
-			before := r.state()
-			image, err := images.New(images.Platform(tt.platform), r.ballast(1, 1<<20, 5<<20)...)
-			r.must(err)
-			reference := cmp.Or(tt.image, r.registry.Reference("app", "2"))
+		another, _ := r.push("another", "1", r.ballast(2, 1000)...)
+		r.pullByCRI(another)
+		r.ctr("images", "tag", another, sandbox)
+		if r.knowsPins() {
+			r.ctr("images", "label", sandbox, "io.cri-containerd.pinned=pinned")
+		}
+		before := r.state()
+		refuse := func(name, path, reference string, reason engineapi.Reason, says string) {
 			for _, ahead := range []bool{true, false} {
-				_, err = r.importFile(r.Context(), pulltest.Tar(r.T, tt.files(pulltest.Layout(r.T, image, reference))), reference, ahead)
-				r.says(r.reason(err, tt.reason), tt.says)
+				_, err := r.importFile(r.Context(), path, reference, ahead)
+				r.says(r.reason(err, reason), says)
 				if after := r.state(); after != before {
 					r.Errorf("%s: before it was\n%s\nand after it\n%s", name, before, after)
 				}
 			}
 		}
+		layers := r.ballast(1, 1<<20, 5<<20)
+		for name, tt := range tests {
+			image, err := images.New(images.Platform(tt.platform), layers...)
+			r.must(err)
+			reference := cmp.Or(tt.image, r.registry.Reference("app", "2"))
+			refuse(name, pulltest.Tar(r.T, tt.files(pulltest.Layout(r.T, image, reference))), reference, tt.reason, tt.says)
+		}
+		image, err := images.New(images.Platform("amd64"), layers...)
+		r.must(err)
+		config, err := image.ConfigFile()
+		r.must(err)
+		slices.Reverse(config.RootFS.DiffIDs)
+		image, err = mutate.ConfigFile(image, config)
+		r.must(err)
+		reference := r.registry.Reference("app", "2")
+		refuse("layers that are not what the configuration says", pulltest.Tar(r.T, pulltest.Layout(r.T, image, reference)), reference, engineapi.Corrupt, "save the image again")
 	})
 }
 
