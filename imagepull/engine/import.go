@@ -49,9 +49,11 @@ func (e *Engine) Import(ctx context.Context, from *archive.Archive, wanted []Wan
 		return nil, e.failure(ctx, "", err)
 	}
 	defer func() {
-		if left := done(); left != nil {
-			e.log.Warn("what the import has left is removed by containerd later", "err", left, "within", lease.ImportAtMost)
-		}
+		after := context.WithoutCancel(ctx)
+		brief, cancel := briefContext(after)
+		defer cancel()
+		_ = done(brief) // otherwise it ends by itself
+		e.leases.Collect(after)
 	}()
 	var all []engineapi.Image
 	for _, w := range wanted {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/containerd/errdefs"
@@ -35,7 +34,7 @@ func (e *Engine) retain(ctx context.Context, n node, named reference.Named, p im
 		}
 	}
 	// Other images that were retained under this name are released, and what was imported for it counts once.
-	return image, errors.Join(e.leases.Unpin(ctx, image.Name, names), e.leases.Adopt(ctx, image.Name))
+	return image, e.leases.Unpin(ctx, image.Name, names)
 }
 
 // isTaken reports whether the image's name points to another image now.

@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"time"
 
 	"github.com/containerd/containerd/v2/core/images"
@@ -24,18 +23,9 @@ const (
 )
 
 // ForImport creates a lease of its own for one import, which is none of a name's: only the hub changes these. The
-// returned ctx adds everything created under it. done deletes the lease, and with it what nothing else refers to by then.
-func (l Leases) ForImport(ctx context.Context) (_ context.Context, done func() error, err error) {
-	service := l.Client.LeasesService()
-	created, err := service.Create(ctx, leases.WithID("edgehub-import-"+rand.Text()), leases.WithExpiration(ImportAtMost))
-	if err != nil {
-		return nil, nil, fmt.Errorf("create the lease: %w", err)
-	}
-	return leases.WithLease(ctx, created.ID), func() error {
-		brief, cancel := context.WithTimeout(context.WithoutCancel(ctx), collectAtMost)
-		defer cancel()
-		return UnlessNotFound(service.Delete(brief, created, leases.SynchronousDelete))
-	}, nil
+// returned ctx adds everything created under it. done deletes the lease.
+func (l Leases) ForImport(ctx context.Context) (_ context.Context, done func(context.Context) error, err error) {
+	return l.Client.WithLease(ctx, leases.WithID("edgehub-import-"+rand.Text()), leases.WithExpiration(ImportAtMost))
 }
 
 // ImportLabel returns the label of records of images that were imported for a name.
@@ -70,23 +60,6 @@ func (l Leases) RecordImport(ctx context.Context, image engineapi.Image, name, l
 		_, err = service.Update(ctx, record, fields...)
 	}
 	return false, err
-}
-
-// Adopt removes the labels of ImportLabel: the hub has retained an image for this name.
-func (l Leases) Adopt(ctx context.Context, name string) error {
-	label := ImportLabel(name)
-	records, err := l.Client.ImageService().List(ctx, fmt.Sprintf("labels.%q", label))
-	if err != nil {
-		return err
-	}
-	for _, record := range records {
-		record.Labels = nil // a label in the field mask without a value is removed
-		_, err := l.Client.ImageService().Update(ctx, record, "labels."+label)
-		if err := UnlessNotFound(err); err != nil {
-			return fmt.Errorf("take over %s: %w", record.Name, err)
-		}
-	}
-	return nil
 }
 
 // IsPinnedByOthers reports whether another program than the hub keeps an image from being removed: CRI does that to the image of

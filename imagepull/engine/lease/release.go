@@ -19,15 +19,21 @@ func (l Leases) Release(ctx context.Context, name string) error {
 	return UnlessNotFound(l.Client.LeasesService().Delete(ctx, leases.Lease{ID: leaseID(name)}))
 }
 
-// Unpin removes the image's labels from all records except those.
+// Unpin removes the image's labels from all records except those, and from all what says that it was imported.
 func (l Leases) Unpin(ctx context.Context, name string, but []string) error {
 	records, err := l.Client.ImageService().List(ctx)
 	if err != nil {
 		return err
 	}
 	for _, record := range records {
-		fields := released(record.Labels, name)
-		if len(fields) == 0 || slices.Contains(but, record.Name) {
+		var fields []string
+		if !slices.Contains(but, record.Name) {
+			fields = released(record.Labels, name)
+		}
+		if record.Labels[ImportLabel(name)] != "" {
+			fields = append(fields, "labels."+ImportLabel(name))
+		}
+		if len(fields) == 0 {
 			continue
 		}
 		record.Labels = nil // labels in the field mask without a value are removed
