@@ -45,14 +45,15 @@ func (s modelSeen) clone() modelSeen {
 // show records that an object was shown, in a state of a version.
 func (s *modelSeen) show(name string, o modelObject, at int) {
 	s.highest = max(s.highest, o.version)
-	if s.gone[o.uid] { // by an apiserver that lags
-		return
-	}
-	if known := max(s.newest[name], s.goneAt[name]); o.version > known {
+	switch known := max(s.newest[name], s.goneAt[name]); {
+	case o.version > known && !s.gone[o.uid]:
 		delete(s.evicted, name)
 		delete(s.again, name)
-	} else if s.evicted[name] {
+	case s.evicted[name]:
 		s.again[name] = o.version
+	}
+	if s.gone[o.uid] { // by an apiserver that lags
+		return
 	}
 	if o.version > s.newest[name] {
 		s.newest[name], s.uid[name] = o.version, o.uid

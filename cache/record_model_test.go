@@ -71,9 +71,7 @@ func (w *modelWorld) got(name string) {
 	at := w.highest
 	w.lack(name, at)
 	w.absent[name] = max(at, w.alive[name], 1)
-	if !w.evicted[name] {
-		w.gone[w.uid[name]] = true
-	}
+	w.gone[w.uid[name]] = true
 	delete(w.must, name)
 }
 
@@ -162,8 +160,7 @@ func (w *modelWorld) damage() {
 	clear(w.must)
 	clear(w.kept)
 	w.restarted()
-	w.highest = 0 // it may be among what is lost, as which object is gone
-	clear(w.gone)
+	w.highest = 0 // it may be among what is lost
 	for _, name := range modelNames {
 		w.evicted[name] = true
 		if w.doubt[name] > 0 {
