@@ -61,8 +61,8 @@ func (k *Key) IsValid() bool {
 	return err == nil
 }
 
-// Whatever returns the key without the form of its objects.
-func (k Key) Whatever() Key {
+// WithoutForm returns the key without the form of its objects.
+func (k Key) WithoutForm() Key {
 	k.Metadata, k.Encoding = "", ""
 	return k
 }

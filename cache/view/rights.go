@@ -58,7 +58,7 @@ func (s *Views) Confirmed(right Right) time.Time {
 // byRight returns the views that serve something by a right, in all forms.
 func (s *Views) byRight(right Right) (views []*View) {
 	for _, v := range s.Of(right.Key.UserResource()) {
-		if v.Key.Whatever() == right.Key {
+		if v.Key.WithoutForm() == right.Key {
 			views = append(views, v)
 		}
 	}
@@ -68,7 +68,7 @@ func (s *Views) byRight(right Right) (views []*View) {
 func (v *View) addRight(to map[Right]time.Time) {
 	v.of.lock()
 	defer v.of.unlock()
-	right := Right{Key: v.Key.Whatever()}
+	right := Right{Key: v.Key.WithoutForm()}
 	if v.complete && !v.header.Denied {
 		to[right] = latest(to[right], v.confirmed)
 	}

@@ -214,7 +214,7 @@ func (s *Views) isFloor(v *View) bool {
 		return false
 	}
 	for _, other := range s.Of(v.Key.UserResource()) {
-		if other != v && other.Key.Whatever() == v.Key.Whatever() && !other.empty() {
+		if other != v && other.Key.WithoutForm() == v.Key.WithoutForm() && !other.empty() {
 			return true
 		}
 	}
@@ -240,7 +240,7 @@ func (s *Views) remove(v *View) {
 // query in any form until the user has access again, nor with objects that only a stream of such a query has shown.
 func (s *Views) Deny(query *query.Key) {
 	for _, v := range s.Of(query.UserResource()) {
-		if v.Key.Whatever() == query.Whatever() {
+		if v.Key.WithoutForm() == query.WithoutForm() {
 			v.Deny(true)
 		}
 	}
@@ -258,7 +258,7 @@ func (s *Views) Deny(query *query.Key) {
 func (s *Views) Forms(q *query.Query) (all []*View) {
 	key := q.Key(wire.Representation{})
 	for _, v := range s.Of(q.UserResource()) {
-		if v.Key.Whatever() == key {
+		if v.Key.WithoutForm() == key {
 			all = append(all, v)
 		}
 	}
@@ -273,7 +273,7 @@ func (s *Views) inheritSeen(v *View) {
 		return
 	}
 	for _, other := range s.Of(v.Key.UserResource()) {
-		if other != v && other.Key.Whatever() == v.Key.Whatever() {
+		if other != v && other.Key.WithoutForm() == v.Key.WithoutForm() {
 			v.MarkSeen(other.Position())
 		}
 	}
