@@ -154,10 +154,10 @@ func Open(dir string, up Upstream, opts Options) (*Cache, error) {
 func newCache(up Upstream, opts Options, m *metrics, disk *wal.Log) *Cache {
 	c := &Cache{
 		up: up, opts: opts, metrics: m, log: opts.Logger, tasks: newTasks(), node: opts.AsNode(context.Background()),
-		disk: disk, pages: view.NewPages(time.Now),
+		disk: disk, pages: view.NewPages(),
 	}
 	c.views = view.New(view.Options{
-		Disk: disk, Max: opts.MaxBytes, Now: time.Now, Log: c.log,
+		Disk: disk, Max: opts.MaxBytes, Log: c.log,
 		Evicted: m.evictions.Inc, StoreRestored: c.outages.Restored, Damaged: c.damaged,
 	})
 	c.derived = derived.New(derived.Options{

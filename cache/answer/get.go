@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,7 +77,7 @@ func inOrderOfUse(copies []view.Copy, to wire.Representation) []view.Copy {
 
 // object answers with one object.
 func (r *Request) object(c *view.Copy, to wire.Representation) (*http.Response, error) {
-	c.Touch(time.Now())
+	c.Touch()
 	limit := pieceSize
 	if c.Repr != to {
 		limit = convertedPieceSize

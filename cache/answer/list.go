@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +23,7 @@ func (r *Request) List() (*http.Response, error) {
 	if err != nil {
 		return ErrorResponse(r.HTTP, err)
 	}
-	src.View.Touch(time.Now())
+	src.View.Touch()
 	if err := refuses(q, snap.Version); err != nil {
 		snap.Close()
 		return ErrorResponse(r.HTTP, err)

@@ -50,10 +50,10 @@ func (s *Views) Ask(v *View) bool { return s.wanted(v, &v.Key, true) }
 func (s *Views) AskKey(key *query.Key) bool { return s.wanted(s.Find(*key), key, true) }
 
 func (s *Views) wanted(v *View, of *query.Key, ask bool) bool {
-	if v != nil && (v.isTooLarge() || v.IsStale() && s.Disk.Trouble() != nil) {
+	if v != nil && (v.isTooLarge() || v.stale.Load() && s.Disk.Trouble() != nil) {
 		return false
 	}
-	a, key, now := &s.asked, hashOf(tableOf(of)), s.Now()
+	a, key, now := &s.asked, hashOf(tableOf(of)), time.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before, ok := a.of[key]
@@ -70,7 +70,7 @@ func (s *Views) wanted(v *View, of *query.Key, ask bool) bool {
 func (s *Views) AskLater(v *View) {
 	s.asked.mu.Lock()
 	defer s.asked.mu.Unlock()
-	s.asked.addLocked(hashOf(v.table), askedOnce{s.Now(), v.Key.User, askAgain, askAgain})
+	s.asked.addLocked(hashOf(v.table), askedOnce{time.Now(), v.Key.User, askAgain, askAgain})
 }
 
 // listed is called when a view was listed.
@@ -85,11 +85,11 @@ func (a *asked) listed(v *View) {
 }
 
 // keeps is called for a view that is not lost.
-func (a *asked) keeps(v *View, now time.Time) {
+func (a *asked) keeps(v *View) {
 	key := hashOf(v.table)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if one, ok := a.of[key]; ok && now.Sub(one.at).Abs() >= lasted {
+	if one, ok := a.of[key]; ok && time.Since(one.at).Abs() >= lasted {
 		delete(a.of, key)
 	}
 }
@@ -115,11 +115,11 @@ func (a *asked) shrinkLocked() {
 }
 
 // forget drops what was asked long ago, or everything if all.
-func (a *asked) forget(now time.Time, all bool) {
+func (a *asked) forget(all bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for key, one := range a.of {
-		if all || now.Sub(one.at).Abs() >= 2*askAgain {
+		if all || time.Since(one.at).Abs() >= 2*askAgain {
 			delete(a.of, key)
 		}
 	}

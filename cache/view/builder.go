@@ -220,7 +220,7 @@ func (b *Builder) commit(version string) (result CommitResult, cuts []func()) {
 		order := versions.Compare(version, v.version)
 		switch {
 		case order == 0 && v.hasMembersLocked(b.Items) && !b.hasBytes():
-			v.header.Updated = v.of.views.clock()
+			v.header.Updated = headerTime()
 			v.denyLocked(false)
 			return Committed, nil
 		case order < 0 && !v.isDamagedLocked(): // otherwise what is newer is not there, or not all
@@ -250,7 +250,7 @@ func (v *View) replaceLocked(b *Builder, version string) {
 	v.version, v.complete = version, true
 	v.header = viewHeader{
 		APIVersion: b.Meta.APIVersion, Kind: b.Meta.Kind, Item: b.Kind, Sorted: b.Meta.Sorted,
-		Changed: v.header.Changed, Updated: v.of.views.clock(),
+		Changed: v.header.Changed, Updated: headerTime(),
 	}
 	if same && !b.hasBytes() {
 		v.saveHeaderLocked()

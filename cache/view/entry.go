@@ -83,11 +83,11 @@ func (r *resource) keepLocked(o *Read) {
 	one := Copy{Name: strings.Clone(name), Entry: entryOf(o.Version, o.UID, o.Repr.Encoding, o.Bare), Type: o.Type, Repr: o.Repr, of: r}
 	if changes := r.addCopy(&e, one, o.Began); changes || o.Own && !e.Own {
 		e.Own = e.Own || o.Own
-		r.updated = r.views.clock()
+		r.updated = headerTime()
 		r.setLocked(one.Name, &e, o.Bare)
 	}
 	if o.Own {
-		r.touch(r.views.Now())
+		r.Touch()
 		r.noteReadLocked(name)
 		if now := r.entries[name]; now != nil && r.resourceKey.user != query.NodeUser {
 			now.shown = time.Now()

@@ -200,7 +200,7 @@ func (f *Feed) isAheadLocked() bool {
 // changeLocked applies an event that follows the view's version.
 func (v *View) changeLocked(c *Change) {
 	var update wal.Change
-	v.version, v.header.Updated = c.Version, v.of.views.clock()
+	v.version, v.header.Updated = c.Version, headerTime()
 	if c.Name == "" {
 		v.saveLocked(update, true)
 		return

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,7 +25,7 @@ func newTestViews(t *testing.T, dir string, most int64) *Views {
 		t.Fatal(err)
 	}
 	s := New(Options{
-		Disk: disk, Max: most, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Disk: disk, Max: most, Log: slog.New(slog.DiscardHandler),
 		Evicted: func() {}, StoreRestored: func() {}, Damaged: func(error) {},
 	})
 	if err := disk.Open(s); err != nil {

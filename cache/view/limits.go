@@ -43,10 +43,9 @@ type holder interface {
 	evict()
 }
 
-func (v *View) part() *usage                  { return &v.counted }
+func (u *use) part() *usage                   { return &u.counted }
+func (u *use) readers() (now int, last int64) { return u.Holders(), u.used.Load() }
 func (v *View) resource() *resource           { return v.of }
-func (u *use) readers() (now int, last int64) { return int(u.requests.Load()), u.used.Load() }
-func (r *resource) part() *usage              { return &r.counted }
 func (r *resource) resource() *resource       { return r }
 
 func (v *View) measure() usage {

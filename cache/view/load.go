@@ -280,7 +280,7 @@ func (s *Views) restoreObjects(o *loadedResource) {
 	r := s.keep(query.UserResource{User: o.key.user, Resource: o.key.WithVersion("")})
 	defer r.unlock()
 	r.saved = true
-	r.touch(s.Now())
+	r.Touch()
 	r.Floor, r.ByName, r.Gaps = versions.Higher(r.Floor, o.bounds.Floor), r.ByName || o.bounds.ByName, max(r.Gaps, o.bounds.Gaps)
 	doubted := r.doubted
 	for namespace, version := range o.bounds.Doubts {

@@ -21,16 +21,12 @@ const (
 // Pages are the lists of which clients have read some pages, but not the last, which completes their view. They are safe for
 // concurrent use.
 type Pages struct {
-	now func() time.Time
-
 	mu    sync.Mutex
 	lists map[page]*PartialList
 }
 
-// NewPages returns empty Pages. now returns the time.
-func NewPages(now func() time.Time) *Pages {
-	return &Pages{now: now, lists: map[page]*PartialList{}}
-}
+// NewPages returns empty Pages.
+func NewPages() *Pages { return &Pages{lists: map[page]*PartialList{}} }
 
 // Len returns how many lists wait for a page.
 func (l *Pages) Len() int {
@@ -86,7 +82,7 @@ func (l *Pages) Wait(token string, list *PartialList) {
 	if old := l.lists[key]; old != nil {
 		l.dropLocked(key, old)
 	}
-	list.until = l.now().Add(PageTimeout)
+	list.until = time.Now().Add(PageTimeout)
 	l.lists[key] = list
 	for _, item := range quota.Excess(quota.Bounds{Count: MaxPartialLists, Bytes: MaxListBytes}, l.itemsLocked()) {
 		l.dropLocked(item.Key, l.lists[item.Key])
@@ -122,7 +118,7 @@ func (l *Pages) Sweep() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for key, list := range l.lists {
-		if l.now().After(list.until) {
+		if time.Now().After(list.until) {
 			l.dropLocked(key, list)
 		}
 	}

@@ -23,7 +23,6 @@ type resource struct {
 	highest *Highest
 	history *history
 	use
-	counted usage
 
 	of []*View // guarded by Views.mu
 

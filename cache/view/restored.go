@@ -134,7 +134,7 @@ func (s *Views) restored(v *View, version string, replaced *View) {
 			r.unlock()
 		}
 	}
-	s.asked.forget(s.Now(), true)
+	s.asked.forget(true)
 	s.StoreRestored()
 	callAll(cuts)
 }

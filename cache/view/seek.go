@@ -3,7 +3,6 @@ package view
 import (
 	"errors"
 	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -61,12 +60,12 @@ func (c *Copy) ObjectBy(r *wal.Reader) (Object, error) {
 }
 
 // Touch records the time of a read.
-func (c *Copy) Touch(now time.Time) {
+func (c *Copy) Touch() {
 	if c.view != nil {
-		c.view.Touch(now)
+		c.view.Touch()
 		return
 	}
-	c.of.touch(now)
+	c.of.Touch()
 	c.of.lock()
 	defer c.of.unlock()
 	c.of.noteReadLocked(c.Name)

@@ -24,7 +24,6 @@ type View struct {
 	// whose bytes are lost. Only a new list repairs that.
 	stale atomic.Bool
 	use
-	counted usage // the view's part of Views.totals, whose mutex guards it
 
 	contents
 	received
@@ -144,21 +143,6 @@ func (v *View) DropAt(version string) {
 		v.dropLocked()
 	}
 }
-
-// IsStale reports whether changes to the view could not be written.
-func (v *View) IsStale() bool { return v.stale.Load() }
-
-// Touch records the time of a read.
-func (v *View) Touch(now time.Time) { v.touch(now) }
-
-// Hold adds a holder to a view that has one already.
-func (v *View) Hold() { v.requests.Add(1) }
-
-// Release undoes Views.Acquire or Hold.
-func (v *View) Release() { v.requests.Add(-1) }
-
-// Holders returns how many requests update or read the view now.
-func (v *View) Holders() int { return int(v.requests.Load()) }
 
 // String returns the query, without the user, for logs.
 func (v *View) String() string {

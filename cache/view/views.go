@@ -51,7 +51,6 @@ type Views struct {
 type Options struct {
 	Disk    *wal.Log
 	Max     int64 // bytes of all views
-	Now     func() time.Time
 	Log     *slog.Logger
 	Evicted func() // called when a view is evicted
 	// Damaged is called for what is damaged on disk. It may be called under a view's lock.
@@ -91,7 +90,7 @@ func (s *Views) Acquire(key query.Key) *View {
 		v = s.addLocked(key.Clone())
 	}
 	v.Hold()
-	v.Touch(s.Now())
+	v.Touch()
 	return v
 }
 
@@ -145,45 +144,16 @@ func (r *resource) isKubelets() bool {
 // what it has lost.
 const SweepEvery = 15 * time.Second
 
-// use is who reads a view, or the copies of a resource, and when it was read last.
-type use struct {
-	requests atomic.Int32 // that update or read the view now; see Views.Acquire
-	used     atomic.Int64 // time of the last read, in Unix nanoseconds
-	seenUsed int64        // used at the last sweep
-	unused   int          // sweeps since the last read
-	// usedBefore is used at the last call of Views.DropUnread, or 0 if the view had holders.
-	usedBefore int64
-}
-
-func (u *use) touch(now time.Time) { u.used.Store(now.UnixNano()) }
-
-// isUnused is called at each sweep. It reports whether nobody has used this for long. missing means that its client may be stopped
-// for now.
-func (u *use) isUnused(missing bool) bool {
-	switch used := u.used.Load(); {
-	case u.requests.Load() > 0 || used != u.seenUsed:
-		u.seenUsed, u.unused = used, 0
-	case !missing:
-		u.unused++
-	}
-	return u.unused > unusedFor
-}
-
-// unusedFor is after how many sweeps without a read a view is dropped: 30 days, counting only
-// time during which the cloud can be reached. Views of deleted pods end this way. It counts sweeps
-// because a node's clock may be wrong by years.
-const unusedFor = int(30 * 24 * time.Hour / SweepEvery)
-
 // Sweep drops views that no client has used for long, and removes empty ones. It must be
 // called by one goroutine at a time, and only while the cloud can be reached.
 func (s *Views) Sweep() {
-	s.asked.forget(s.Now(), false)
+	s.asked.forget(false)
 	s.sweepDamaged()
 	all := s.All()
 	kubelet := slices.ContainsFunc(all, func(v *View) bool { return v.of.isKubelets() && v.Holders() > 0 })
 	for _, v := range all {
 		if !v.Lost() {
-			s.asked.keeps(v, s.Now())
+			s.asked.keeps(v)
 		}
 		if v.isUnused(v.of.isKubelets() && !kubelet) {
 			s.Log.Info("dropped from the cache: nobody has read it for long", "view", v.String())
@@ -279,9 +249,6 @@ func (s *Views) inheritSeen(v *View) {
 	}
 }
 
-// clock returns the time for headers, in seconds.
-func (s *Views) clock() time.Time { return s.Now().UTC().Truncate(time.Second) }
-
 // bootID identifies the current boot of the machine; it is empty if the kernel does not provide
 // it.
 func bootID() string {
@@ -291,3 +258,6 @@ func bootID() string {
 	}
 	return strings.TrimSpace(string(id))
 }
+
+// headerTime returns the time for headers, in seconds.
+func headerTime() time.Time { return time.Now().UTC().Truncate(time.Second) }

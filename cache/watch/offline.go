@@ -2,7 +2,6 @@ package watch
 
 import (
 	"net/http"
-	"time"
 
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -23,7 +22,7 @@ func (w *Watches) Answer(r *answer.Request) (*http.Response, error) {
 	s.loseTo(true)
 	s.outage = -1
 	s.item = src.ItemType()
-	src.View.Touch(time.Now())
+	src.View.Touch()
 	if err := s.openOffline(r, src, snap); err != nil {
 		s.release()
 		return answer.ErrorResponse(r.HTTP, err)
