@@ -214,7 +214,7 @@ func (b *Builder) commit(version string) (result CommitResult, cuts []func()) {
 		v.received, v.complete, v.contents = received{}, false, contents{index: map[string]Entry{}} // versions mean other objects now
 		v.replaceLocked(b, version)
 		v.denyLocked(false)
-		return Restored, v.endFeedsLocked()
+		return Restored, v.feeds.end()
 	}
 	if v.complete && !v.stale.Load() {
 		order := versions.Compare(version, v.version)
@@ -235,7 +235,7 @@ func (b *Builder) commit(version string) (result CommitResult, cuts []func()) {
 	v.replaceLocked(b, version)
 	note()
 	v.denyLocked(false)
-	return Committed, v.aheadLocked()
+	return Committed, v.feeds.cuts(true)
 }
 
 // replaceLocked makes the Builder's items the view's members.

@@ -23,11 +23,10 @@ func viewOf(s *Views, user, name string, used int64, size int) *View {
 func keptView(s *Views, key query.Key, used int64, size int) *View {
 	v := s.Acquire(key)
 	v.used.Store(used)
-	r := v.of
-	r.lock()
+	v.of.lock()
 	v.version, v.complete = "1", true
-	v.changeLocked(&Change{Namespace: "ns", Name: "a", Version: "1", Object: []byte(strings.Repeat("x", size))})
-	r.unlock()
+	v.of.unlock()
+	v.apply("1", &Change{Namespace: "ns", Name: "a", Version: "2", Object: []byte(strings.Repeat("x", size))})
 	v.Release()
 	s.count(v)
 	return v

@@ -28,9 +28,6 @@ func (v *View) NewFeed(began Began) *Feed {
 	v.of.lock()
 	defer v.of.unlock()
 	f := &Feed{view: v, ended: began.isBefore(v)}
-	if v.feeds == nil {
-		v.feeds = map[*Feed]bool{}
-	}
 	v.feeds[f] = true
 	return f
 }
@@ -110,7 +107,7 @@ func (f *Feed) Apply(c *Change, shown bool) Applied {
 	f.position, f.unread = versions.Higher(f.position, c.Version), false
 	switch {
 	case a == Changed:
-		v.changeLocked(c)
+		f.changeLocked(c)
 	case a == Gap && shown:
 		v.seenLocked(c.Version)
 		if c.Name != "" {
@@ -120,17 +117,17 @@ func (f *Feed) Apply(c *Change, shown bool) Applied {
 	switch {
 	case c.Name == "":
 	case c.Object == nil:
-		v.leftLocked(c)
+		f.leftLocked(c)
 	case a == Gap && shown:
-		v.passedLocked(c)
+		f.passedLocked(c)
 	}
 	return a
 }
 
 // leftLocked is called for a DELETED event: the object no longer matches the view's query. It proves a
 // deletion only if objects cannot leave the view in another way: else older copies are in doubt.
-func (v *View) leftLocked(c *Change) {
-	name := c.member()
+func (f *Feed) leftLocked(c *Change) {
+	v, name := f.view, c.member()
 	if !v.Key.Lasting() {
 		v.of.learnLocked(name, func(one *state) bool {
 			one.seen(c.Version, c.UID)
@@ -146,16 +143,22 @@ func (v *View) leftLocked(c *Change) {
 // passedLocked is called for an object that a client is shown, and that the view cannot take after a gap: a GET must not
 // return an older one if the cloud goes away before the view has caught up. If the
 // view is lost, the object is not kept, and older copies are in doubt.
-func (v *View) passedLocked(c *Change) {
-	name, lost := c.member(), !v.complete || v.stale.Load()
+func (f *Feed) passedLocked(c *Change) {
+	v, name := f.view, c.member()
+	lost := !v.complete || v.stale.Load()
 	if lost || v.of.holdsLocked(name) {
 		v.of.doubtLocked(name, versions.Preceding(c.Version))
 	}
 	if !lost {
-		v.of.keepLocked(&Read{
-			Namespace: c.Namespace, Name: c.Name, Version: c.Version, UID: c.UID, Type: c.Type, Repr: v.Repr(c.Encoding), Bare: c.Object,
-		})
+		f.keepLocked(c)
 	}
+}
+
+// keepLocked keeps an object that no view keeps.
+func (f *Feed) keepLocked(c *Change) {
+	f.view.of.keepLocked(&Read{
+		Namespace: c.Namespace, Name: c.Name, Version: c.Version, UID: c.UID, Type: c.Type, Repr: f.view.Repr(c.Encoding), Bare: c.Object,
+	})
 }
 
 // Deleted records a DELETED event among initial events.
@@ -164,18 +167,16 @@ func (f *Feed) Deleted(c *Change) {
 	v.of.lock()
 	defer v.of.unlock()
 	v.of.highest.Raise(c.Version)
-	v.leftLocked(c)
+	f.leftLocked(c)
 }
 
 // Shown keeps an object that initial events have shown whose end cannot be committed.
 func (f *Feed) Shown(c *Change) {
-	v := f.view
-	v.of.lock()
-	v.of.keepLocked(&Read{
-		Namespace: c.Namespace, Name: c.Name, Version: c.Version, UID: c.UID, Type: c.Type, Repr: v.Repr(c.Encoding), Bare: c.Object,
-	})
-	v.of.unlock()
-	v.of.views.EnforceLimit(v.of)
+	r := f.view.of
+	r.lock()
+	f.keepLocked(c)
+	r.unlock()
+	r.views.EnforceLimit(r)
 }
 
 // follows compares an event with the view's version.
@@ -198,8 +199,8 @@ func (f *Feed) isAheadLocked() bool {
 }
 
 // changeLocked applies an event that follows the view's version.
-func (v *View) changeLocked(c *Change) {
-	var update wal.Change
+func (f *Feed) changeLocked(c *Change) {
+	v, update := f.view, wal.Change{}
 	v.version, v.header.Updated = c.Version, headerTime()
 	if c.Name == "" {
 		v.saveLocked(update, true)
@@ -224,37 +225,33 @@ func (r *resource) mayWait() bool {
 	return r.GroupResource == schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 }
 
-// aheadLocked returns the cuts of the feeds that are ahead of the view.
-func (v *View) aheadLocked() (cuts []func()) {
-	for f := range v.feeds {
-		if f.cut != nil && f.isAheadLocked() {
-			cuts = append(cuts, f.cut)
-		}
-	}
-	return cuts
-}
-
-// endFeedsLocked ends all feeds, because the store was restored, and returns their cuts.
-func (v *View) endFeedsLocked() (cuts []func()) {
-	for f := range v.feeds {
-		if f.ended = true; f.cut != nil {
-			cuts = append(cuts, f.cut)
-		}
-	}
-	return cuts
-}
-
 // Cut has the upstreams of all feeds opened anew.
 func (v *View) Cut() {
 	v.of.lock()
-	var cuts []func()
-	for f := range v.feeds {
-		if f.cut != nil {
+	cuts := v.feeds.cuts(false)
+	v.of.unlock()
+	callAll(cuts)
+}
+
+// feeds are the watches that update a view, whose lock guards them.
+type feeds map[*Feed]bool
+
+// cuts returns the cuts of all feeds, or of those that are ahead of the view.
+func (fs feeds) cuts(onlyAhead bool) (cuts []func()) {
+	for f := range fs {
+		if f.cut != nil && (!onlyAhead || f.isAheadLocked()) {
 			cuts = append(cuts, f.cut)
 		}
 	}
-	v.of.unlock()
-	callAll(cuts)
+	return cuts
+}
+
+// end ends all feeds, because the store was restored, and returns their cuts.
+func (fs feeds) end() []func() {
+	for f := range fs {
+		f.ended = true
+	}
+	return fs.cuts(false)
 }
 
 func callAll(cuts []func()) {

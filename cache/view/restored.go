@@ -145,5 +145,5 @@ func (v *View) reset() (cuts []func()) {
 	defer v.of.unlock()
 	v.dropLocked()
 	v.received = received{}
-	return v.endFeedsLocked()
+	return v.feeds.end()
 }

@@ -27,7 +27,7 @@ type View struct {
 
 	contents
 	received
-	feeds  map[*Feed]bool
+	feeds  feeds
 	header viewHeader
 	// version is the latest at which the members are known.
 	version  string

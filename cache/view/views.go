@@ -97,9 +97,8 @@ func (s *Views) Acquire(key query.Key) *View {
 func (s *Views) addLocked(key query.Key) *View {
 	v := &View{
 		Key: key, table: tableOf(&key),
-		of: s.resourceLocked(key.UserResource()),
+		of: s.resourceLocked(key.UserResource()), contents: contents{index: map[string]Entry{}}, feeds: feeds{},
 	}
-	v.index = map[string]Entry{}
 	s.byTable[v.table], s.byKey[key] = v, v
 	v.of.of = append(slices.Clone(v.of.of), v)
 	return v
