@@ -92,7 +92,7 @@ func (b *Builder) Add(name, version string, uid types.UID, object []byte) error 
 	if err != nil {
 		return err
 	}
-	e, has := b.View.recognize(name, version, uid, b.Encoding, head, rest)
+	e, has := b.recognize(name, version, uid, head, rest)
 	item := builderItem{Entry: e}
 	if !has {
 		item.Bytes = b.View.of.views.interned.Intern(item.sum, head, rest)
@@ -108,15 +108,16 @@ func (i *builderItem) cost(name string) int64 { return int64(len(i.Bytes) + len(
 // recognize returns the entry of an object, and whether the view has the same bytes. The
 // quick hash makes this cheap for a list that was read before. It does not wait for the disk: what another process
 // has written does not count until a commit has been given the same, and has checked it.
-func (v *View) recognize(name, version string, uid types.UID, encoding wire.Encoding, head string, rest []byte) (_ Entry, has bool) {
+func (b *Builder) recognize(name, version string, uid types.UID, head string, rest []byte) (_ Entry, has bool) {
+	v := b.View
 	quick := max(maphash.Bytes(v.of.views.seed, rest), 1)
-	old := v.Current(name)
-	same := old.in(encoding)
+	old := b.current(name)
+	same := old.in(b.Encoding)
 	if old.Version == version && same != nil && same.size == len(head)+len(rest) && same.quick == quick {
 		return Entry{Version: version, UID: uid, body: *same}, true
 	}
 	e := Entry{Version: version, UID: uid, body: body{
-		encoding: encoding, size: len(head) + len(rest), sum: wal.SumOf([]byte(head), rest), quick: quick,
+		encoding: b.Encoding, size: len(head) + len(rest), sum: wal.SumOf([]byte(head), rest), quick: quick,
 	}}
 	if !old.has(&e) {
 		return e, false
@@ -128,7 +129,7 @@ func (v *View) recognize(name, version string, uid types.UID, encoding wire.Enco
 	if !now.has(&e) || !v.of.views.Disk.Holds(e.sum) {
 		return e, false
 	}
-	if b := now.in(encoding); b == &now.body {
+	if now.encoding == b.Encoding {
 		now.quick = quick
 	} else {
 		now.other = &e.body
@@ -137,8 +138,9 @@ func (v *View) recognize(name, version string, uid types.UID, encoding wire.Enco
 	return e, true
 }
 
-// Current returns the entry of a member, or an empty one if the view has no valid bytes of it.
-func (v *View) Current(name string) Entry {
+// current returns the entry of a member, or an empty one if the view has no valid bytes of it.
+func (b *Builder) current(name string) Entry {
+	v := b.View
 	v.of.lock()
 	defer v.of.unlock()
 	e := v.index[name]
@@ -212,14 +214,14 @@ func (b *Builder) commit(version string) (result CommitResult, cuts []func()) {
 	if b.Consistent && versions.Compare(version, b.began.Shown()) < 0 {
 		v.of.history.Add(1)
 		v.received, v.complete, v.contents = received{}, false, contents{index: map[string]Entry{}} // versions mean other objects now
-		v.replaceLocked(b, version)
+		b.replaceLocked(version)
 		v.denyLocked(false)
 		return Restored, v.feeds.end()
 	}
 	if v.complete && !v.stale.Load() {
 		order := versions.Compare(version, v.version)
 		switch {
-		case order == 0 && v.hasMembersLocked(b.Items) && !b.hasBytes():
+		case order == 0 && b.isUnchangedLocked() && !b.hasBytes():
 			v.header.Updated = headerTime()
 			v.denyLocked(false)
 			return Committed, nil
@@ -231,21 +233,22 @@ func (b *Builder) commit(version string) (result CommitResult, cuts []func()) {
 	if v.complete { // stale, or older than the items
 		v.seenLocked(v.version)
 	}
-	note := v.missingLocked(b)
-	v.replaceLocked(b, version)
+	note := b.missingLocked()
+	b.replaceLocked(version)
 	note()
 	v.denyLocked(false)
 	return Committed, v.feeds.cuts(true)
 }
 
 // replaceLocked makes the Builder's items the view's members.
-func (v *View) replaceLocked(b *Builder, version string) {
+func (b *Builder) replaceLocked(version string) {
+	v := b.View
 	before, index := v.version, v.index
 	if v.stale.Load() {
 		index = nil // the bytes may be lost
 	}
 	v.of.highest.Raise(version)
-	same := v.complete && !v.stale.Load() && versions.Compare(version, before) >= 0 && v.hasMembersLocked(b.Items)
+	same := v.complete && !v.stale.Load() && versions.Compare(version, before) >= 0 && b.isUnchangedLocked()
 	v.stale.Store(false)
 	v.version, v.complete = version, true
 	v.header = viewHeader{
@@ -269,7 +272,7 @@ func (v *View) replaceLocked(b *Builder, version string) {
 		// refuses the change, and the view is lost.
 		e := item.Entry
 		if old, ok := index[name]; ok {
-			e.other = v.of.views.otherOf(&old, &e)
+			e.other = b.otherOf(&old, &e)
 		}
 		put = append(put, e.row(name, item.Bytes))
 		v.set(name, e)
@@ -281,7 +284,8 @@ func (v *View) replaceLocked(b *Builder, version string) {
 // views that cannot prove absence: where objects leave the view only by deletion, the object
 // that the view had is deleted. Another object of the same name may exist
 // elsewhere: if the UID of the deleted one is unknown, copies of that name are in doubt.
-func (v *View) missingLocked(b *Builder) (note func()) {
+func (b *Builder) missingLocked() (note func()) {
+	v := b.View
 	lasting, at := v.Key.Lasting(), v.version
 	if v.stale.Load() || lasting && v.Key.Proves() {
 		return func() {}
@@ -304,7 +308,7 @@ func (v *View) missingLocked(b *Builder) (note func()) {
 }
 
 // otherOf returns the object in the other encoding as it was read before, if that is of the same version and not known to differ.
-func (s *Views) otherOf(old, e *Entry) *body {
+func (b *Builder) otherOf(old, e *Entry) *body {
 	if old.Version != e.Version || old.UID != e.UID {
 		return nil
 	}
@@ -315,7 +319,7 @@ func (s *Views) otherOf(old, e *Entry) *body {
 	if old.encoding != e.encoding {
 		other = &old.body
 	}
-	if other == nil || !s.Disk.Has(other.sum) || s.damaged.has(other.sum) {
+	if s := b.View.of.views; other == nil || !s.Disk.Has(other.sum) || s.damaged.has(other.sum) {
 		return nil
 	}
 	return other
@@ -331,13 +335,14 @@ func (b *Builder) hasBytes() bool {
 	return false
 }
 
-// hasMembersLocked reports whether items are exactly the view's members.
-func (v *View) hasMembersLocked(items map[string]builderItem) bool {
-	if len(items) != len(v.index) {
+// isUnchangedLocked reports whether the items are exactly the view's members.
+func (b *Builder) isUnchangedLocked() bool {
+	index := b.View.index
+	if len(b.Items) != len(index) {
 		return false
 	}
-	for name, item := range items {
-		if e := v.index[name]; !e.has(&item.Entry) {
+	for name, item := range b.Items {
+		if e := index[name]; !e.has(&item.Entry) {
 			return false
 		}
 	}
