@@ -211,11 +211,11 @@ func (b *Builder) commit(version string) (result CommitResult, cuts []func()) {
 		v.received = received{} // there is nothing newer
 		v.saveHeaderLocked()
 	}
+	defer v.denyLocked(false)
 	if b.Consistent && versions.Compare(version, b.began.Shown()) < 0 {
 		v.of.history.Add(1)
 		v.received, v.complete, v.contents = received{}, false, contents{index: map[string]Entry{}} // versions mean other objects now
 		b.replaceLocked(version)
-		v.denyLocked(false)
 		return Restored, v.feeds.end()
 	}
 	if v.complete && !v.stale.Load() {
@@ -223,10 +223,8 @@ func (b *Builder) commit(version string) (result CommitResult, cuts []func()) {
 		switch {
 		case order == 0 && b.isUnchangedLocked() && !b.hasBytes():
 			v.header.Updated = headerTime()
-			v.denyLocked(false)
 			return Committed, nil
 		case order < 0 && !v.isDamagedLocked(): // otherwise what is newer is not there, or not all
-			v.denyLocked(false)
 			return Outdated, nil
 		}
 	}
@@ -236,7 +234,6 @@ func (b *Builder) commit(version string) (result CommitResult, cuts []func()) {
 	note := b.missingLocked()
 	b.replaceLocked(version)
 	note()
-	v.denyLocked(false)
 	return Committed, v.feeds.cuts(true)
 }
 

@@ -106,8 +106,14 @@ func (e *Entry) SizeIn(encoding wire.Encoding) (int, bool) {
 	return b.size, true
 }
 
-// forgetLocked empties the view. What it has shown stays known: nothing older is served of its objects.
-func (v *View) forgetLocked() {
+// dropLocked empties the view, in memory and on disk. What it has shown stays known: nothing older is served of its objects.
+func (v *View) dropLocked() {
+	if v.complete {
+		v.seenLocked(v.version)
+	}
+	if v.onDisk {
+		v.of.put(wal.Change{Table: v.table, Clear: true}, false)
+	}
 	before := v.index
 	v.of.raiseLocked(v.version)
 	v.contents, v.header = contents{index: map[string]Entry{}}, viewHeader{}
@@ -118,21 +124,6 @@ func (v *View) forgetLocked() {
 			v.of.doubtOlderLocked(name, e.Version)
 		}
 	}
-}
-
-// dropLocked removes the view from memory and disk.
-func (v *View) dropLocked() {
-	if v.complete {
-		v.seenLocked(v.version)
-	}
-	v.removeFromDiskLocked()
-}
-
-func (v *View) removeFromDiskLocked() {
-	if v.onDisk {
-		v.clearLocked()
-	}
-	v.forgetLocked()
 }
 
 // DropAt drops the view if it is still at a version, from which no watch can go on.

@@ -147,9 +147,6 @@ func (v *View) saveLocked(c wal.Change, later bool) {
 	v.of.put(c, later)
 }
 
-// clearLocked queues the removal of the view.
-func (v *View) clearLocked() { v.of.put(wal.Change{Table: v.table, Clear: true}, false) }
-
 // saveHeaderLocked queues the header of a view that is on disk.
 func (v *View) saveHeaderLocked() {
 	if v.onDisk {
