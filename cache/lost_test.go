@@ -284,7 +284,7 @@ func TestDamageIsRepairedThoughAnEventOvertakesTheList(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.views.Damaged(wal.SumOf(o.Bare), wal.ErrCorrupt); !v.IsDamaged() {
+		if c.views.Damaged(wal.SumOf(o.Bare), wal.ErrCorrupt); !v.Lost() {
 			t.Fatal("nothing is damaged")
 		}
 		asksOnce(t, u, c, urlWatch+"&resourceVersion=100")
@@ -307,8 +307,8 @@ func TestDamageIsRepairedThoughAnEventOvertakesTheList(t *testing.T) {
 		}
 		send(t, <-u.feeds, podEvent("MODIFIED", "b", "105"))
 		synctest.Wait()
-		if got := u.versionsOf(); got[len(got)-1] != "103" || v.IsDamaged() {
-			t.Errorf("the watch was opened at %q, and the view is damaged: %t", got, v.IsDamaged())
+		if got := u.versionsOf(); got[len(got)-1] != "103" || v.Lost() {
+			t.Errorf("the watch was opened at %q, and the view is lost: %t", got, v.Lost())
 		}
 		u.goAway()
 		expect(t, c, "offline", urlPods, "105: a=50 b=105")

@@ -143,7 +143,7 @@ func (x *exchange) keepList(res *http.Response, repr wire.Representation) {
 			err = x.listed(v, b, before)
 		}
 		if errors.Is(err, view.ErrListTooLarge) && !errors.Is(err, tee.ErrStopReading) {
-			x.tooLarge(v)
+			v.DropTooLarge()
 		}
 		if err != nil {
 			c.views.Floor(v.Key.UserResource(), b.Newest())
@@ -209,15 +209,6 @@ func (x *exchange) listed(v *view.View, b *view.Builder, before *view.PartialLis
 		c.watches.Verify(v, x.req)
 	}
 	return nil
-}
-
-// tooLarge is called when a client has received a list, of an unknown version, that is too
-// large to be cached.
-func (x *exchange) tooLarge(v *view.View) {
-	if v.IsComplete() {
-		x.cache.log.Warn("not kept any more: the list has become too large", "view", v.String(), "max", view.MaxListBytes)
-	}
-	v.DropTooLarge()
 }
 
 // unread records that objects were read in a form that is not cached, or with unknown

@@ -36,7 +36,11 @@ type askedOnce struct {
 }
 
 // Lost reports whether the view has no state that events can update, or one of which a part is damaged.
-func (v *View) Lost() bool { return v.Position() == "" || v.IsDamaged() }
+func (v *View) Lost() bool {
+	v.of.lock()
+	defer v.of.unlock()
+	return !v.hasStateLocked() || v.isDamagedLocked()
+}
 
 // Wanted reports whether the client of a view that is lost should be asked to list it, by answering its watch with 410:
 // the client lists, as it does with any apiserver, and the view is there again. That is worth nothing if the list was
@@ -129,6 +133,9 @@ func (a *asked) forget(all bool) {
 func (v *View) DropTooLarge() {
 	v.of.lock()
 	defer v.of.unlock()
+	if v.complete {
+		v.of.views.Log.Warn("not kept any more: the list has become too large", "view", v.String(), "max", MaxListBytes)
+	}
 	v.dropLocked()
 	v.header.TooLarge = true
 	v.saveLocked(wal.Change{Clear: true}, false)

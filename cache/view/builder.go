@@ -218,7 +218,7 @@ func (b *Builder) commit(version string) (result CommitResult, cuts []func()) {
 		b.replaceLocked(version)
 		return Restored, v.feeds.end()
 	}
-	if v.complete && !v.stale.Load() {
+	if v.hasStateLocked() {
 		order := versions.Compare(version, v.version)
 		switch {
 		case order == 0 && b.isUnchangedLocked() && !b.hasBytes():
@@ -245,7 +245,7 @@ func (b *Builder) replaceLocked(version string) {
 		index = nil // the bytes may be lost
 	}
 	v.of.highest.Raise(version)
-	same := v.complete && !v.stale.Load() && versions.Compare(version, before) >= 0 && b.isUnchangedLocked()
+	same := v.hasStateLocked() && versions.Compare(version, before) >= 0 && b.isUnchangedLocked()
 	v.stale.Store(false)
 	v.version, v.complete = version, true
 	v.header = viewHeader{

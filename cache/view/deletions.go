@@ -79,7 +79,7 @@ func (s *Views) retire(v *View) {
 	r := v.of
 	r.lock()
 	defer r.unlock()
-	if v.Key.Proves() && v.complete && !v.stale.Load() {
+	if v.Key.Proves() && v.hasStateLocked() {
 		for name := range r.copiedLocked(v.Key.OnlyMember()) {
 			namespace, _ := query.SplitMember(name)
 			switch at, usable := v.absentAt(namespace, name); {

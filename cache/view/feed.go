@@ -145,7 +145,7 @@ func (f *Feed) leftLocked(c *Change) {
 // view is lost, the object is not kept, and older copies are in doubt.
 func (f *Feed) passedLocked(c *Change) {
 	v, name := f.view, c.member()
-	lost := !v.complete || v.stale.Load()
+	lost := !v.hasStateLocked()
 	if lost || v.of.holdsLocked(name) {
 		v.of.doubtLocked(name, versions.Preceding(c.Version))
 	}
@@ -183,7 +183,7 @@ func (f *Feed) Shown(c *Change) {
 func (f *Feed) follows(version string) Applied {
 	v := f.view
 	switch {
-	case !v.complete || v.stale.Load():
+	case !v.hasStateLocked():
 		return Gap
 	case versions.Compare(version, v.version) <= 0:
 		return Unchanged

@@ -100,7 +100,7 @@ func (v *View) partOf(whole []Member, q query.Key, found *part) *part {
 func (v *View) Members() (version string, members []Member) {
 	v.of.lock()
 	defer v.of.unlock()
-	if !v.complete || v.stale.Load() {
+	if !v.hasStateLocked() {
 		return "", nil
 	}
 	return v.version, v.sortedLocked()

@@ -153,11 +153,14 @@ func (v *View) usableLocked() bool {
 func (v *View) Position() string {
 	v.of.lock()
 	defer v.of.unlock()
-	if !v.complete || v.stale.Load() {
+	if !v.hasStateLocked() {
 		return ""
 	}
 	return v.version
 }
+
+// hasStateLocked reports whether the view has a state that events can update.
+func (v *View) hasStateLocked() bool { return v.complete && !v.stale.Load() }
 
 // Deny records that the user may not read the view, or may again. It does not change the
 // members.
@@ -177,21 +180,8 @@ func (v *View) denyLocked(denied bool) {
 	}
 }
 
-// IsComplete reports whether the view has all objects that its query selects.
-func (v *View) IsComplete() bool {
-	v.of.lock()
-	defer v.of.unlock()
-	return v.complete
-}
-
-// IsDamaged reports whether the bytes of a member could not be read. The others can be. A new list
+// isDamagedLocked reports whether the bytes of a member could not be read. The others can be. A new list
 // repairs that.
-func (v *View) IsDamaged() bool {
-	v.of.lock()
-	defer v.of.unlock()
-	return v.isDamagedLocked()
-}
-
 func (v *View) isDamagedLocked() bool { return v.of.views.damaged.anyOf(maps.Values(v.index)) }
 
 // Repr returns the form of the view's objects in an encoding.
@@ -216,7 +206,7 @@ func (v *View) Member(name string) (Entry, bool) {
 func (v *View) absentAt(namespace, member string) (version string, usable bool) {
 	k := &v.Key
 	_, name := query.SplitMember(member)
-	if !k.Proves() || k.Namespace != "" && k.Namespace != namespace || k.Fields != "" && k.Fields != query.OnlyName+name || !v.complete || v.stale.Load() {
+	if !k.Proves() || k.Namespace != "" && k.Namespace != namespace || k.Fields != "" && k.Fields != query.OnlyName+name || !v.hasStateLocked() {
 		return "", false
 	}
 	if _, ok := v.index[member]; ok {
