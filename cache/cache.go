@@ -90,17 +90,18 @@ const defaultMaxBytes = 256 << 20
 // Cache is an http.RoundTripper between the node's clients and the apiservers.
 // See the package's comment.
 type Cache struct {
-	up      Upstream
-	opts    Options
-	disk    *wal.Log
-	views   *view.Views
-	tokens  *identity.Tokens
-	pages   *view.Pages
-	writes  *writes
-	offline *answer.Answerer
-	metrics *metrics
-	log     *slog.Logger
-	derived *derived.Objects
+	up       Upstream
+	opts     Options
+	disk     *wal.Log
+	views    *view.Views
+	logState *view.LogState // of views
+	tokens   *identity.Tokens
+	pages    *view.Pages
+	writes   *writes
+	offline  *answer.Answerer
+	metrics  *metrics
+	log      *slog.Logger
+	derived  *derived.Objects
 
 	watches *watch.Watches
 	outages watch.Outages
@@ -136,7 +137,7 @@ func Open(dir string, up Upstream, opts Options) (*Cache, error) {
 		return nil, err
 	}
 	c := newCache(up, opts, m, disk)
-	err = disk.Open(c.views)
+	err = disk.Open(c.logState)
 	switch {
 	case errors.Is(err, wal.ErrLocked), errors.Is(err, wal.ErrKey):
 		return nil, err
@@ -160,6 +161,7 @@ func newCache(up Upstream, opts Options, m *metrics, disk *wal.Log) *Cache {
 		Disk: disk, Max: opts.MaxBytes, Log: c.log,
 		Evicted: m.evictions.Inc, StoreRestored: c.outages.Restored, Damaged: c.damaged,
 	})
+	c.logState = view.NewLogState(c.views)
 	c.derived = derived.New(derived.Options{
 		Views: c.views, File: disk, Node: opts.NodeName, APIServer: opts.PodServers,
 		IsUp: c.isUp, Jitter: opts.ReconnectJitter, Log: c.log,
@@ -182,7 +184,7 @@ func newCache(up Upstream, opts Options, m *metrics, disk *wal.Log) *Cache {
 // what was kept of the one before.
 func (c *Cache) opened(all bool, attempt error) error {
 	if c.metrics.opened(attempt); attempt == nil {
-		c.views.Opened()
+		c.logState.Opened()
 	}
 	err := errors.Join(c.writes.events.Load(), c.derived.Load())
 	if all {

@@ -284,7 +284,7 @@ func TestDamageIsRepairedThoughAnEventOvertakesTheList(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.views.Damaged(wal.SumOf(o.Bare), wal.ErrCorrupt); !v.Lost() {
+		if c.logState.Damaged(wal.SumOf(o.Bare), wal.ErrCorrupt); !v.Lost() {
 			t.Fatal("nothing is damaged")
 		}
 		asksOnce(t, u, c, urlWatch+"&resourceVersion=100")
@@ -364,4 +364,4 @@ func TestNobodyIsAskedToListWhatHasNoVersions(t *testing.T) {
 }
 
 // giveUp loses what a view has, as if the disk did not take it.
-func giveUp(c *Cache, v *view.View) { c.views.GivenUp("view " + string(v.Key.Bytes())) }
+func giveUp(c *Cache, v *view.View) { c.logState.GivenUp("view " + string(v.Key.Bytes())) }

@@ -153,7 +153,7 @@ func (w *modelWorld) damage() {
 	}
 	w.Cache, w.halt = runIn(w.T, w.dir, w.upstream)
 	w.damaged = true
-	if len(w.views.Tables()) == 0 {
+	if len(w.logState.Tables()) == 0 {
 		w.modelSeen = newModelSeen() // nothing is left of the file
 		return
 	}

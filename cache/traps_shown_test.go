@@ -52,9 +52,9 @@ func TestWhatIsKnownOfAnObjectWhoseViewIsLost(t *testing.T) {
 			}
 		},
 		"when the disk does not take it": func(w *trapRig) {
-			for _, table := range w.views.Tables() {
+			for _, table := range w.logState.Tables() {
 				if strings.HasPrefix(table, "objects ") {
-					w.views.GivenUp(table)
+					w.logState.GivenUp(table)
 				}
 			}
 		},

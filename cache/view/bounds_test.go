@@ -85,8 +85,8 @@ func TestMadeUpResourcesAreBounded(t *testing.T) {
 	if err := s.Check(); err != nil { // stores of made-up groups, too
 		t.Error(err)
 	}
-	if read := reopened(t, s, dir); len(read.loading.objects) != n {
-		t.Errorf("after a restart there are %d resources, want %d", len(read.loading.objects), n)
+	if read := reopened(t, s, dir); len(read.objects) != n {
+		t.Errorf("after a restart there are %d resources, want %d", len(read.objects), n)
 	}
 	for _, q := range []*query.Query{getPod("a"), getPod("b"), secret} {
 		if _, err := s.Seek(q); !errors.Is(err, ErrDenied) {

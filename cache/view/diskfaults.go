@@ -1,7 +1,6 @@
 package view
 
 import (
-	"errors"
 	"iter"
 	"sync"
 
@@ -11,14 +10,8 @@ import (
 
 // This file has what happens where the disk does not take, or give back, what views need.
 
-// GivenUp is called for a table of the log whose changes did not fit into what waits for the disk. It takes no resource's lock, which
-// the caller may hold.
-func (s *Views) GivenUp(table string) { s.lost(table, errFull) }
-
-var errFull = errors.New("too much waits for the disk")
-
-// lost marks a table whose changes could not be written. It takes no resource's lock, which the caller may hold.
-func (s *Views) lost(table string, err error) {
+// notWritten marks a table whose changes could not be written. It takes no resource's lock, which the caller may hold.
+func (s *Views) notWritten(table string, err error) {
 	s.mu.RLock()
 	v := s.byTable[table]
 	s.mu.RUnlock()
@@ -53,12 +46,6 @@ func (r *resource) lose() {
 	}
 	r.changes = nil // all of it is written anew
 	r.put(wal.Change{Table: r.table(), Clear: true, Put: r.rowsLocked()}, false)
-}
-
-// Damaged is called for a body that is damaged on disk.
-func (s *Views) Damaged(sum wal.Sum, err error) {
-	s.damaged.add(sum)
-	s.Options.Damaged(err)
 }
 
 // damagedBodies are bodies that could not be read. It is safe for concurrent use.

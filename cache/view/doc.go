@@ -44,7 +44,7 @@
 //
 // Each view is a table of the log: a row for the header, and one for each member, whose body is the object. Each resource is
 // another one: a row for the bounds, and one for each entry, whose bodies are its copies. What is changed while a
-// resource is locked is one commit. [Views] is the [github.com/edgehub-io/edgehub/cache/log.State] of the log, which reads
+// resource is locked is one commit. [LogState] is the [github.com/edgehub-io/edgehub/cache/log.State] of the log, which reads
 // checkpoints from it. If the log has lost changes, views that were read before are dropped, and every object is refused until a GET
 // of it succeeds.
 //

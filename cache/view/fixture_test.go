@@ -28,10 +28,11 @@ func newTestViews(t *testing.T, dir string, most int64) *Views {
 		Disk: disk, Max: most, Log: slog.New(slog.DiscardHandler),
 		Evicted: func() {}, StoreRestored: func() {}, Damaged: func(error) {},
 	})
-	if err := disk.Open(s); err != nil {
+	l := NewLogState(s)
+	if err := disk.Open(l); err != nil {
 		t.Fatal(err)
 	}
-	s.Opened()
+	l.Opened()
 	t.Cleanup(func() {
 		if err := disk.Close(); err != nil {
 			t.Error(err)
@@ -40,14 +41,14 @@ func newTestViews(t *testing.T, dir string, most int64) *Views {
 	return s
 }
 
-// reopened closes the file of views, and returns others that are reading it.
-func reopened(t *testing.T, s *Views, dir string) *Views {
+// reopened closes the file of views, and returns what another process reads from it.
+func reopened(t *testing.T, s *Views, dir string) *loaded {
 	t.Helper()
 	disk, err := wal.New(dir, wal.Options{})
 	if err := errors.Join(err, s.Disk.Flush(), s.Disk.Close()); err != nil {
 		t.Fatal(err)
 	}
-	read := New(s.Options)
+	read := NewLogState(New(s.Options))
 	if err := disk.Open(read); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,7 @@ func reopened(t *testing.T, s *Views, dir string) *Views {
 			t.Error(err)
 		}
 	})
-	return read
+	return read.loading
 }
 
 // keyOfPods is the key of a user's view of all pods.

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
-	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -53,91 +51,38 @@ func ResourceOf(table string) (schema.GroupResource, bool) {
 	return key.GroupResource, ok
 }
 
-// Tables is for the log: see [wal.State].
-func (s *Views) Tables() []string {
-	var tables []string
-	for _, v := range s.All() {
-		tables = append(tables, v.table)
-	}
-	for _, r := range s.allResources() {
-		tables = append(tables, r.table())
-	}
-	return tables
-}
-
-// Rows is for the log: see [wal.State].
-func (s *Views) Rows(table string) []wal.Row {
-	s.mu.RLock()
-	v := s.byTable[table]
-	s.mu.RUnlock()
-	if v != nil {
-		v.of.lock()
-		defer v.of.unlock()
-		return v.rowsLocked()
-	}
-	r := s.resourceOf(table)
-	if r == nil {
-		return nil
-	}
-	r.lock()
-	defer r.unlock()
-	if r.forgotten || !r.saved {
-		return nil
-	}
-	return r.rowsLocked()
-}
-
-func (v *View) rowsLocked() []wal.Row {
-	if !v.onDisk || v.stale.Load() {
-		return nil
-	}
-	rows := append(make([]wal.Row, 0, len(v.index)+1), v.headerRowLocked())
-	for _, m := range v.sortedLocked() {
-		rows = append(rows, m.row(m.Name, nil))
-	}
-	return rows
-}
-
-// Apply is for the log: see [wal.State].
-func (s *Views) Apply(c wal.Change) {
-	if s.loading == nil {
-		s.loading = newLoaded()
-	}
-	if strings.HasPrefix(c.Table, resourcePrefix) {
-		s.loading.applyObjects(&c)
-		return
-	}
-	l := s.loading.views[c.Table]
+func (l *loaded) applyView(c *wal.Change) {
+	v := l.views[c.Table]
 	if c.Clear && len(c.Put) == 0 {
-		delete(s.loading.views, c.Table)
+		delete(l.views, c.Table)
 		return
 	}
-	if key, ok := keyOfTable(c.Table); ok && l == nil {
-		s.loading.meet(keyOf(key.UserResource()))
+	if key, ok := keyOfTable(c.Table); ok && v == nil {
+		l.meet(keyOf(key.UserResource()))
 	}
-	if l == nil || c.Clear {
-		l = &loadedView{index: map[string]Entry{}, err: errRow} // until there is a header
-		if !c.Clear && s.loading.lost {                         // what was before this is missing
-			l.err = wal.ErrCorrupt
+	if v == nil || c.Clear {
+		v = &loadedView{index: map[string]Entry{}, err: errRow} // until there is a header
+		if !c.Clear && l.lost {                                 // what was before this is missing
+			v.err = wal.ErrCorrupt
 		}
-		s.loading.views[c.Table] = l
+		l.views[c.Table] = v
 	}
 	for _, name := range c.Delete {
-		delete(l.index, name)
+		delete(v.index, name)
 	}
 	for i := range c.Put {
 		r := &c.Put[i]
 		var err error
 		if r.Key == rowHeader {
-			l.header = savedHeader{}
-			if err = json.Unmarshal(r.Value, &l.header); errors.Is(l.err, errRow) {
-				l.err = nil
+			v.header = savedHeader{}
+			if err = json.Unmarshal(r.Value, &v.header); errors.Is(v.err, errRow) {
+				v.err = nil
 			}
 		} else {
-			l.index[r.Key], err = entryFrom(r)
+			v.index[r.Key], err = entryFrom(r)
 		}
 		if err != nil {
-			l.err = err
+			v.err = err
 		}
 	}
 }
@@ -206,43 +151,25 @@ func readEntry(r *wal.Row) (*entry, error) {
 	return e, nil
 }
 
-// Lost is for the log: see [wal.State]. What was read before may lack changes, so that no list of it is one that ever was.
-func (s *Views) Lost(cause error) {
-	if s.loading == nil {
-		s.loading = newLoaded()
-	}
-	s.loading.lost = true
-	clear(s.loading.unknown)
-	for table, v := range s.loading.views {
+// lose is called for a gap. What was read before it may lack changes, so that no list of it is one that ever was.
+func (l *loaded) lose(cause error) {
+	l.lost = true
+	clear(l.unknown)
+	for table, v := range l.views {
 		v.err = cause
 		key, _ := keyOfTable(table)
-		s.loading.unknown[keyOf(key.UserResource())] = 0
+		l.unknown[keyOf(key.UserResource())] = 0
 	}
-	for _, o := range s.loading.objects {
-		s.loading.unknown[o.key] = o.bounds.Gaps
+	for _, o := range l.objects {
+		l.unknown[o.key] = o.bounds.Gaps
 		for _, e := range o.entries {
 			e.Allowed, e.Proven = false, ""
 		}
 	}
-	if !errors.Is(cause, wal.ErrFormat) {
-		s.Options.Damaged(cause)
-	}
 }
 
-// IsEmpty is for the log: see [wal.State].
-func (s *Views) IsEmpty() bool { return !slices.ContainsFunc(s.All(), (*View).Usable) }
-
-// Opened is called when the file was read, and the log can be written. What memory has is newer than what the file has of the
-// same view, or object.
-//
-// If changes were lost, every copy may be
-// of an object that is gone or was refused, and an object that no view has may have been seen
-// since. So all objects are unknown until they are read again.
-func (s *Views) Opened() {
-	l := s.loading
-	if s.loading = nil; l == nil {
-		return
-	}
+// restore adds what the file has.
+func (s *Views) restore(l *loaded) {
 	for table, o := range l.objects {
 		if o.readable {
 			s.restoreObjects(o)

@@ -50,7 +50,7 @@ func TestWhatIsReadStays(t *testing.T) {
 	if r.entries["ns/old"] == nil || r.copied > maxCopies || len(r.entries) > maxCopies {
 		t.Errorf("what is read all the time is kept: %v, of %d", r.entries["ns/old"] != nil, len(r.entries))
 	}
-	if n := len(reopened(t, s, dir).loading.objects[r.table()].entries); n != r.copied {
+	if n := len(reopened(t, s, dir).objects[r.table()].entries); n != r.copied {
 		t.Errorf("%d objects are on disk, want %d", n, r.copied)
 	}
 }
@@ -91,7 +91,7 @@ func TestWhatIsDroppedIsNotFoundByAStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Evict(s.Find(keyOfPods("other")))
-	if read := reopened(t, s, dir); len(read.loading.views) != 1 {
-		t.Errorf("%d views are on disk, want that of the node", len(read.loading.views))
+	if read := reopened(t, s, dir); len(read.views) != 1 {
+		t.Errorf("%d views are on disk, want that of the node", len(read.views))
 	}
 }

@@ -111,7 +111,7 @@ func (r *resource) unlock() {
 	for _, c := range changes { // the log held a body a moment ago: who needs it loses it
 		if err := put(c); err != nil {
 			_ = put(wal.Change{Table: c.Table, Clear: true}) // it needs no bodies
-			r.views.lost(c.Table, err)
+			r.views.notWritten(c.Table, err)
 		}
 	}
 }

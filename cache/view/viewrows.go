@@ -66,6 +66,17 @@ func (h *viewHeader) typeMeta() wire.TypeMeta {
 	return wire.TypeMeta{APIVersion: h.APIVersion, Kind: h.Kind}
 }
 
+func (v *View) rowsLocked() []wal.Row {
+	if !v.onDisk || v.stale.Load() {
+		return nil
+	}
+	rows := append(make([]wal.Row, 0, len(v.index)+1), v.headerRowLocked())
+	for _, m := range v.sortedLocked() {
+		rows = append(rows, m.row(m.Name, nil))
+	}
+	return rows
+}
+
 func (v *View) headerRowLocked() wal.Row {
 	h := savedHeader{v.header, v.version, v.complete, time.Unix(0, v.used.Load()).UTC().Truncate(time.Second)}
 	if h.Seen, h.Boot = "", v.of.views.Boot; v.behindLocked() {

@@ -26,8 +26,6 @@ type Views struct {
 	seed     maphash.Seed // of Entry.quick
 	// Boot identifies the current boot of the machine; empty if the kernel does not say it.
 	Boot string
-	// loading is what the file has while that is read; only the log uses it.
-	loading *loaded
 
 	full atomic.Bool // the kubelet's views alone exceed Max
 
@@ -59,15 +57,13 @@ type Options struct {
 	StoreRestored func()
 }
 
-// New returns an empty Views. It is the state of the log, which the caller must open, and then call Opened.
+// New returns an empty Views. The caller must open its log; see LogState.
 func New(o Options) *Views {
-	s := &Views{
+	return &Views{
 		Options: o, byTable: map[string]*View{}, byKey: map[query.Key]*View{},
 		resources: map[resourceKey]*resource{}, users: map[string]*userNames{}, highest: map[schema.GroupResource]*Highest{}, histories: map[restoredTogether]*history{},
-		seed: maphash.MakeSeed(), Boot: bootID(),
+		seed: maphash.MakeSeed(), Boot: bootID(), damaged: damagedBodies{disk: o.Disk},
 	}
-	s.damaged.disk = o.Disk
-	return s
 }
 
 // viewCost is roughly what a view takes on disk without its members, in bytes.
