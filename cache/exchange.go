@@ -13,7 +13,6 @@ import (
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/view"
-	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // exchange is one request with its user and query.
@@ -25,14 +24,7 @@ type exchange struct {
 	who    caller
 	query  *query.Query // nil if the answer is not cached in a view
 
-	// began are the views that the answer may update at the time of the request, and readAt is the version of the object that it may
-	// update, if the answer is consistent.
-	began  map[query.Key]view.Began
-	readAt string
-	// moment is what was known of the resource at that time.
-	moment view.Moment
-	// history is that of the resource's store at that time.
-	history int64
+	moment view.Moment // when it was sent
 }
 
 // RoundTrip sends a request upstream and caches the answer. If no apiserver can be reached, it
@@ -46,10 +38,6 @@ func (c *Cache) RoundTrip(r *http.Request) (*http.Response, error) {
 	p := query.ParamsOf(r)
 	x := &exchange{cache: c, req: r, params: p, info: info, who: who, query: query.Of(r, p, info, who.user)}
 	x.begin()
-	if info.IsResourceRequest {
-		x.moment = c.views.Moment(x.resource())
-		x.history = c.views.History(query.UserResource{User: who.user, Resource: x.resource()})
-	}
 	if res := x.atStart(); res != nil {
 		return res, nil
 	}
@@ -98,37 +86,25 @@ func (x *exchange) answer() (*http.Response, error) {
 	}
 }
 
-// isBeforeRestore reports whether the resource's store was restored since the request: its answer may be from before.
-func (x *exchange) isBeforeRestore(of query.UserResource) bool {
-	return x.cache.views.History(of) != x.history
-}
-
 // ask returns the exchange as a request to package answer.
 func (x *exchange) ask() *answer.Request {
 	return &answer.Request{Answers: x.cache.offline, HTTP: x.req, Resource: x.resource(), Query: x.query}
 }
 
-// begin notes what the answer may update, before the request is sent. A consistent answer
-// is not older, unless the apiserver's store was restored from a backup.
+// begin notes what is known, before the request is sent. A consistent answer is not older, unless the apiserver's store was
+// restored from a backup.
 func (x *exchange) begin() {
+	if !x.info.IsResourceRequest {
+		return
+	}
 	q := x.query
 	if q == nil {
 		q = x.written()
 	}
-	if q == nil || q.User == "" {
-		return
+	if x.who.user == "" {
+		q = nil
 	}
-	if q.Verb == "get" {
-		if q.Consistent() {
-			x.readAt = x.cache.views.ReadAt(q.UserResource(), q.Member())
-		}
-		return
-	}
-	x.began = map[query.Key]view.Began{}
-	for _, r := range wire.Acceptable(q.Accept) {
-		key := q.Key(r)
-		x.began[key] = x.cache.views.Began(key)
-	}
+	x.moment = x.cache.views.Moment(query.UserResource{User: x.who.user, Resource: x.resource()}, q)
 }
 
 func (x *exchange) resource() schema.GroupVersionResource {

@@ -27,8 +27,8 @@ func (x *exchange) notFound(res *http.Response, q *query.Query) {
 		s, err := decodeStatus(contentType, body)
 		if err == nil && s.Reason == metav1.StatusReasonNotFound && s.Details != nil &&
 			s.Details.Name == q.Name && s.Details.Kind == q.Resource.Resource && s.Details.Group == q.Resource.Group {
-			if !x.isBeforeRestore(q.UserResource()) {
-				x.cache.views.Absent(q, x.moment)
+			if !x.cache.views.IsBeforeRestore(q.UserResource(), &x.moment) {
+				x.cache.views.Absent(q, &x.moment)
 			}
 		}
 		return err
@@ -73,7 +73,7 @@ func (x *exchange) tookDeletion(q *query.Query, code int, contentType string, bo
 	}
 	if string(m.Kind) == "Status" {
 		s, err := decodeStatus(contentType, body)
-		if err != nil || s.Status != metav1.StatusSuccess || code == http.StatusAccepted || x.isBeforeRestore(q.UserResource()) {
+		if err != nil || s.Status != metav1.StatusSuccess || code == http.StatusAccepted || x.cache.views.IsBeforeRestore(q.UserResource(), &x.moment) {
 			return false
 		}
 		uid := types.UID("")

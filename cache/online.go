@@ -40,7 +40,7 @@ func (x *exchange) online(res *http.Response) {
 	switch res.StatusCode {
 	case http.StatusOK:
 	case http.StatusSwitchingProtocols:
-		x.cache.watches.KeepSocket(res, x.req, x.query, x.began)
+		x.cache.watches.KeepSocket(res, x.req, x.query, &x.moment)
 		return
 	case http.StatusForbidden, http.StatusNotFound:
 		x.denied(res)
@@ -60,7 +60,7 @@ func (x *exchange) online(res *http.Response) {
 	case "list":
 		x.keepList(res, repr)
 	case "watch":
-		x.cache.watches.Keep(res, x.req, x.query, repr, x.began[x.query.Key(repr)])
+		x.cache.watches.Keep(res, x.req, x.query, repr, x.moment.Began(x.query.Key(repr)))
 	}
 }
 
@@ -98,7 +98,7 @@ func (x *exchange) keepBody(q *query.Query, repr wire.Representation, body []byt
 		x.cache.offline.NotKept(q)
 		return view.ErrNameless
 	}
-	if x.isBeforeRestore(q.UserResource()) {
+	if x.cache.views.IsBeforeRestore(q.UserResource(), &x.moment) {
 		return nil
 	}
 	if x.endedByWrite(repr, body) {
@@ -111,9 +111,9 @@ func (x *exchange) keepBody(q *query.Query, repr wire.Representation, body []byt
 	}
 	x.cache.views.Keep(q.UserResource(), &view.Read{
 		Namespace: q.Namespace, Name: q.Name, Version: string(m.ResourceVersion), UID: types.UID(m.UID), Type: m.TypeMeta(), Repr: repr, Bare: bare,
-		Own: true, Began: x.readAt,
+		Own: true, Began: x.moment,
 	})
-	x.cache.views.Confirm(q.UserResource(), q.Namespace, q.Member(), string(m.ResourceVersion), types.UID(m.UID), x.moment, q.Consistent())
+	x.cache.views.Confirm(q.UserResource(), q.Namespace, q.Member(), string(m.ResourceVersion), types.UID(m.UID), &x.moment, q.Consistent())
 	if x.who.isNode() && x.info.Resource == "pods" && x.info.Subresource == "status" && repr.Metadata == "" {
 		x.cache.derived.Reported(view.Object{Type: m.TypeMeta(), Repr: repr, Bare: bare})
 	}
@@ -137,7 +137,7 @@ func (x *exchange) keepList(res *http.Response, repr wire.Representation) {
 		}
 	}
 	v := c.views.Acquire(key)
-	b := v.NewBuilder(x.began[key], q.Consistent(), repr.Encoding)
+	b := v.NewBuilder(x.moment.Began(key), q.Consistent(), repr.Encoding)
 	tee.Body(res, tee.NewDecoder(repr, res, b), func(err error) {
 		if err == nil {
 			err = x.listed(v, b, before)
@@ -217,7 +217,7 @@ func (x *exchange) unread(res *http.Response) {
 	views := x.cache.views
 	if x.info.Verb == "get" {
 		q := x.named()
-		views.Confirm(q.UserResource(), q.Namespace, q.Member(), "", "", x.moment, false)
+		views.Confirm(q.UserResource(), q.Namespace, q.Member(), "", "", &x.moment, false)
 		views.Seen(q.UserResource(), q.Member(), versions.Following(views.Highest(q.Resource).Version()), "")
 		return
 	}

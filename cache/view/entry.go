@@ -59,9 +59,8 @@ type Read struct {
 	Bare            []byte
 
 	Own bool // it was read or written by itself
-	// Began is the version that Views.ReadAt had when the request was sent, if the answer is consistent: after a restore of etcd, an
-	// older object replaces a newer one.
-	Began string
+	// Began is when the request was sent: after a restore of etcd, an older object replaces a newer one.
+	Began Moment
 }
 
 // Keep keeps an object that was read, unless there is a newer one. The caller must not change o.Bare afterwards.
@@ -81,7 +80,7 @@ func (r *resource) keepLocked(o *Read) {
 		e.copies = slices.Clone(old.copies)
 	}
 	one := Copy{Name: strings.Clone(name), Entry: entryOf(o.Version, o.UID, o.Repr.Encoding, o.Bare), Type: o.Type, Repr: o.Repr, of: r}
-	if changes := r.addCopy(&e, one, o.Began); changes || o.Own && !e.Own {
+	if changes := r.addCopy(&e, one, o.Began.readAt); changes || o.Own && !e.Own {
 		e.Own = e.Own || o.Own
 		r.updated = headerTime()
 		r.setLocked(one.Name, &e, o.Bare)
@@ -97,13 +96,13 @@ func (r *resource) keepLocked(o *Read) {
 }
 
 // addCopy adds a copy, and returns false if it is old, or known.
-func (r *resource) addCopy(e *entry, one Copy, began string) bool {
+func (r *resource) addCopy(e *entry, one Copy, readAt string) bool {
 	if len(e.copies) == 0 {
 		e.copies = []Copy{one}
 		return true
 	}
 	switch order := versions.Compare(one.Version, e.copies[0].Version); {
-	case order < 0 && versions.Compare(one.Version, began) >= 0:
+	case order < 0 && versions.Compare(one.Version, readAt) >= 0:
 		return false
 	case order != 0:
 		e.copies = []Copy{one}
@@ -122,8 +121,8 @@ func (r *resource) addCopy(e *entry, one Copy, began string) bool {
 	return true
 }
 
-// ReadAt returns the version of an object that was read by itself.
-func (s *Views) ReadAt(of query.UserResource, name string) string {
+// readAt returns the version of an object that was read by itself.
+func (s *Views) readAt(of query.UserResource, name string) string {
 	r := s.find(of)
 	if r == nil {
 		return ""
@@ -361,7 +360,7 @@ func (s *Views) Refused(of query.UserResource, name string) {
 
 // Confirm records that an object was read, or written, at a version, by a request that was sent at a moment. consistent means that this was
 // the newest state, and not one from an apiserver's watch cache.
-func (s *Views) Confirm(of query.UserResource, namespace, name, version string, uid types.UID, began Moment, consistent bool) {
+func (s *Views) Confirm(of query.UserResource, namespace, name, version string, uid types.UID, began *Moment, consistent bool) {
 	r := s.find(of)
 	if r == nil {
 		return

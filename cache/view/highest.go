@@ -43,11 +43,13 @@ func (h *Highest) lower(version string) {
 }
 
 // Version returns the version, or "" if there is none.
-func (h *Highest) Version() string {
+func (h *Highest) Version() string { return versionOf(h.number()) }
+
+func (h *Highest) number() uint64 {
 	if h == nil {
-		return ""
+		return 0
 	}
-	return versionOf(h.n.Load())
+	return h.n.Load()
 }
 
 func versionOf(n uint64) string {
@@ -82,22 +84,4 @@ func (s *Views) uncountLocked(resource schema.GroupResource) {
 			delete(s.highest, resource)
 		}
 	}
-}
-
-// Moment is what was known of a resource when a request was sent.
-type Moment struct {
-	highest uint64 // version
-	changed uint64
-}
-
-// Version returns the highest version that had been seen of the resource.
-func (m Moment) Version() string { return versionOf(m.highest) }
-
-// Moment returns the current one. It is called for all users' requests, so it stores nothing.
-func (s *Views) Moment(resource schema.GroupVersionResource) Moment {
-	m := Moment{changed: s.changed.Load()}
-	if h := s.Highest(resource); h != nil {
-		m.highest = h.n.Load()
-	}
-	return m
 }

@@ -7,17 +7,6 @@ import (
 	"github.com/edgehub-io/edgehub/cache/versions"
 )
 
-// Began is the state of a view when a request was sent. A consistent answer is not older, unless the store was restored
-// from a backup. It is zero where that is not known, or there was no view.
-type Began struct {
-	received
-	version string // of the view, if it has a state
-	history int64  // View.history
-}
-
-// isBefore reports whether the view's store was restored since then.
-func (b Began) isBefore(v *View) bool { return b.history != 0 && b.history != v.of.history.Load() }
-
 // history is 1, and one more each time that a store was restored. All views of it share one.
 type history struct {
 	atomic.Int64
@@ -55,38 +44,6 @@ func (s *Views) forgetHistoryLocked(of query.UserResource) {
 		}
 	}
 }
-
-// History is another number after each restore of the resource's store. What was requested before is from another history.
-func (s *Views) History(of query.UserResource) int64 {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if h := s.histories[togetherWith(of)]; h != nil {
-		return h.Load()
-	}
-	return 1
-}
-
-// Began returns the state of the view, for a request that is about to be sent.
-func (v *View) Began() Began {
-	v.of.lock()
-	defer v.of.unlock()
-	b := Began{received: v.received, history: v.of.history.Load()}
-	if v.complete {
-		b.version = v.version
-	}
-	return b
-}
-
-// Began returns the state of a view, which need not exist.
-func (s *Views) Began(key query.Key) Began {
-	if v := s.Find(key); v != nil {
-		return v.Began()
-	}
-	return Began{history: s.History(key.UserResource())}
-}
-
-// Shown returns the latest version that clients had received for certain.
-func (b Began) Shown() string { return versions.Higher(b.version, b.shown) }
 
 // Restored makes the cache follow an etcd that was restored from a backup, and is at a version now. v is a view of it that
 // shows this: a consistent answer is older than a state that clients had received when it was requested. That is a list

@@ -217,7 +217,7 @@ func (r *resource) missingLocked(q *query.Query, k *known) error {
 }
 
 // Absent records that an apiserver does not have an object, which it was asked at a moment.
-func (s *Views) Absent(q *query.Query, began Moment) {
+func (s *Views) Absent(q *query.Query, began *Moment) {
 	r := s.note(q.UserResource())
 	if r == nil {
 		return

@@ -125,7 +125,7 @@ func TestObjectsThatWereReadNeverMoveBackwards(t *testing.T) {
 	for _, version := range []string{"10", "9"} {
 		readPod(s, "a", version)
 	}
-	if got := s.ReadAt(pods(query.NodeUser), "ns/a"); got != "10" {
+	if got := s.readAt(pods(query.NodeUser), "ns/a"); got != "10" {
 		t.Errorf("the object is at %q, want 10", got)
 	}
 }

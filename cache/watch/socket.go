@@ -34,10 +34,10 @@ type socket struct {
 
 // KeepSocket keeps a view current from the answer 101 to a watch over WebSocket, which names no
 // representation. If the events cannot be read, the view is unknown from the first one on.
-func (w *Watches) KeepSocket(res *http.Response, req *http.Request, q *query.Query, began map[query.Key]view.Began) {
+func (w *Watches) KeepSocket(res *http.Response, req *http.Request, q *query.Query, sent *view.Moment) {
 	s := &socket{watches: w, query: q}
 	if repr := wire.Preferred(q.Accept); repr.Encoding == wire.JSON {
-		s.stream = w.newStream(withoutUpgrade(req), q, repr, began[q.Key(repr)])
+		s.stream = w.newStream(withoutUpgrade(req), q, repr, sent.Began(q.Key(repr)))
 		s.stream.accepted(s.stream.at)
 		context.AfterFunc(req.Context(), s.end)
 	}
