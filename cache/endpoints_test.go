@@ -224,7 +224,7 @@ func TestEndpointsGiveNobodyMore(t *testing.T) {
 			}
 			_, members := v.Members()
 			for _, m := range members {
-				o, err := v.Read(m.Name, m.Entry)
+				o, err := v.Read(m.Name, m.Revision)
 				if b := o.Bare; err != nil || bytes.Contains(b, []byte("10.0.0.7")) {
 					t.Errorf("cached is %s, %v", b, err)
 				}

@@ -279,8 +279,8 @@ func TestDamageIsRepairedThoughAnEventOvertakesTheList(t *testing.T) {
 		stop()
 		c = startIn(t, dir, u)
 		v := c.views.Find(podsKey(query.NodeUser))
-		e, _ := v.Member("ns/a")
-		o, err := v.Read("ns/a", e)
+		rev, _ := v.Member("ns/a")
+		o, err := v.Read("ns/a", rev)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -47,13 +47,13 @@ type Source struct {
 }
 
 // Member returns the entry of a member of the view that the query selects.
-func (s *Source) Member(name string) (view.Entry, bool) {
-	e, ok := s.View.Member(name)
+func (s *Source) Member(name string) (view.Revision, bool) {
+	rev, ok := s.View.Member(name)
 	if !ok || s.filter.ByName() {
-		return e, ok && s.filter.Name(name)
+		return rev, ok && s.filter.Name(name)
 	}
-	o, err := s.View.Read(name, e)
-	return e, err == nil && s.filter.Name(name) && s.selects(o.Repr.Encoding, o.Bare)
+	o, err := s.View.Read(name, rev)
+	return rev, err == nil && s.filter.Name(name) && s.selects(o.Repr.Encoding, o.Bare)
 }
 
 // Selected is the source as package derived sees it.

@@ -81,11 +81,11 @@ func (w *Shown) change(of *Selected, at string, u *Update) (Event, bool) {
 	if before := w.shown[u.Name]; before != nil && before.Revision == u.Revision {
 		return Event{}, false
 	}
-	e, ok := of.Member(u.Name)
-	if !ok || versions.Compare(e.Version, at) > 0 || !u.lies(of.View, e.Version) {
+	rev, ok := of.Member(u.Name)
+	if !ok || versions.Compare(rev.Version, at) > 0 || !u.lies(of.View, rev.Version) {
 		return Event{}, false // the client does not have this object yet, or has another version
 	}
-	cached, err := of.View.Read(u.Name, e)
+	cached, err := of.View.Read(u.Name, rev)
 	if err != nil {
 		w.objects.Log.Error("cached object cannot be read", "err", err)
 		return Event{}, false
@@ -110,11 +110,11 @@ func (w *Shown) revert(of *Selected, at string, ended func(*Update) bool, yield 
 			continue
 		}
 		delete(w.shown, name)
-		e, ok := of.Member(name)
-		if !ok || versions.Compare(e.Version, at) > 0 { // upstream will send it
+		rev, ok := of.Member(name)
+		if !ok || versions.Compare(rev.Version, at) > 0 { // upstream will send it
 			continue
 		}
-		if cached, err := of.View.Read(name, e); !yield(Event{nil, cached}, err) {
+		if cached, err := of.View.Read(name, rev); !yield(Event{nil, cached}, err) {
 			return false
 		}
 	}

@@ -71,8 +71,8 @@ func copiesOf(v *view.View) (all []copyKey) {
 func (o *Objects) recentSlices(v *view.View, at string) []*Update {
 	all, earlier := o.shownSlices(v, at)
 	maps.DeleteFunc(all, func(k copyKey, _ *Update) bool {
-		e, ok := v.Member(k.member)
-		return !ok || e.Version != k.version
+		rev, ok := v.Member(k.member)
+		return !ok || rev.Version != k.version
 	})
 	if earlier {
 		for _, k := range copiesOf(v) {
@@ -146,11 +146,11 @@ func (o *Objects) known(k copyKey) (b basis, u *Update, known bool) {
 }
 
 func (o *Objects) readMember(v *view.View, k copyKey) (view.Object, bool) {
-	e, ok := v.Member(k.member)
-	if !ok || e.Version != k.version {
+	rev, ok := v.Member(k.member)
+	if !ok || rev.Version != k.version {
 		return view.Object{}, false
 	}
-	cached, err := v.Read(k.member, e)
+	cached, err := v.Read(k.member, rev)
 	if err != nil {
 		o.Log.Error("cached object cannot be read", "err", err)
 		return view.Object{}, false

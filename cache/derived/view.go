@@ -12,7 +12,7 @@ import (
 // the same, also where a selector asks for a status that the node has changed.
 type Selected struct {
 	View   *view.View
-	Member func(name string) (view.Entry, bool)
+	Member func(name string) (view.Revision, bool)
 }
 
 // updates returns the updates of a view's resource, unordered.
@@ -33,8 +33,8 @@ func (o *Objects) recent(v *view.View, at string) []*Update {
 		return o.recentSlices(v, at)
 	}
 	return slices.DeleteFunc(o.reportsOf(v.Key.GVR(), true), func(u *Update) bool {
-		e, ok := v.Member(u.Name)
-		return !ok || versions.Compare(e.Version, u.version) > 0
+		rev, ok := v.Member(u.Name)
+		return !ok || versions.Compare(rev.Version, u.version) > 0
 	})
 }
 

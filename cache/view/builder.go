@@ -41,7 +41,7 @@ type Builder struct {
 // builderItem is an object in a Builder. Bytes are nil if the view has the same bytes, and they are known
 // to be whole on disk or queued for it; equal versions do not prove that.
 type builderItem struct {
-	Entry
+	Revision
 	Bytes []byte
 }
 
@@ -92,8 +92,8 @@ func (b *Builder) Add(name, version string, uid types.UID, object []byte) error 
 	if err != nil {
 		return err
 	}
-	e, has := b.recognize(name, version, uid, head, rest)
-	item := builderItem{Entry: e}
+	rev, has := b.recognize(name, version, uid, head, rest)
+	item := builderItem{Revision: rev}
 	if !has {
 		item.Bytes = b.View.of.views.interned.Intern(item.sum, head, rest)
 	}
@@ -105,49 +105,49 @@ func (b *Builder) Add(name, version string, uid types.UID, object []byte) error 
 
 func (i *builderItem) cost(name string) int64 { return int64(len(i.Bytes) + len(name) + memberCost) }
 
-// recognize returns the entry of an object, and whether the view has the same bytes. The
+// recognize returns the revision of an object, and whether the view has the same bytes. The
 // quick hash makes this cheap for a list that was read before. It does not wait for the disk: what another process
 // has written does not count until a commit has been given the same, and has checked it.
-func (b *Builder) recognize(name, version string, uid types.UID, head string, rest []byte) (_ Entry, has bool) {
+func (b *Builder) recognize(name, version string, uid types.UID, head string, rest []byte) (_ Revision, has bool) {
 	v := b.View
 	quick := max(maphash.Bytes(v.of.views.seed, rest), 1)
 	old := b.current(name)
 	same := old.in(b.Encoding)
 	if old.Version == version && same != nil && same.size == len(head)+len(rest) && same.quick == quick {
-		return Entry{Version: version, UID: uid, body: *same}, true
+		return Revision{Version: version, UID: uid, body: *same}, true
 	}
-	e := Entry{Version: version, UID: uid, body: body{
+	rev := Revision{Version: version, UID: uid, body: body{
 		encoding: b.Encoding, size: len(head) + len(rest), sum: wal.SumOf([]byte(head), rest), quick: quick,
 	}}
-	if !old.has(&e) {
-		return e, false
+	if !old.has(&rev) {
+		return rev, false
 	}
 	// It came from the disk, or in an event.
 	v.of.lock()
 	defer v.of.unlock()
 	now := v.index[name]
-	if !now.has(&e) || !v.of.views.Disk.Holds(e.sum) {
-		return e, false
+	if !now.has(&rev) || !v.of.views.Disk.Holds(rev.sum) {
+		return rev, false
 	}
 	if now.encoding == b.Encoding {
 		now.quick = quick
 	} else {
-		now.other = &e.body
+		now.other = &rev.body
 	}
 	v.index[name] = now
-	return e, true
+	return rev, true
 }
 
-// current returns the entry of a member, or an empty one if the view has no valid bytes of it.
-func (b *Builder) current(name string) Entry {
+// current returns the revision of a member, or an empty one if the view has no valid bytes of it.
+func (b *Builder) current(name string) Revision {
 	v := b.View
 	v.of.lock()
 	defer v.of.unlock()
-	e := v.index[name]
-	if v.stale.Load() || v.of.views.damaged.has(e.sum) || e.other != nil && v.of.views.damaged.has(e.other.sum) {
-		return Entry{}
+	rev := v.index[name]
+	if v.stale.Load() || v.of.views.damaged.has(rev.sum) || rev.other != nil && v.of.views.damaged.has(rev.other.sum) {
+		return Revision{}
 	}
-	return e
+	return rev
 }
 
 // Remove removes an object that was deleted while the initial events arrived.
@@ -214,7 +214,7 @@ func (b *Builder) commit(version string) (result CommitResult, cuts []func()) {
 	defer v.denyLocked(false)
 	if b.Consistent && versions.Compare(version, b.began.Shown()) < 0 {
 		v.of.history.Add(1)
-		v.received, v.complete, v.contents = received{}, false, contents{index: map[string]Entry{}} // versions mean other objects now
+		v.received, v.complete, v.contents = received{}, false, contents{index: map[string]Revision{}} // versions mean other objects now
 		b.replaceLocked(version)
 		return Restored, v.feeds.end()
 	}
@@ -262,17 +262,17 @@ func (b *Builder) replaceLocked(version string) {
 	if !same {
 		v.header.Changed = version
 	}
-	v.contents, v.onDisk = contents{index: make(map[string]Entry, len(b.Items))}, true
+	v.contents, v.onDisk = contents{index: make(map[string]Revision, len(b.Items))}, true
 	put := make([]wal.Row, 0, len(b.Items)+1)
 	for name, item := range b.Items {
 		// The log held the bytes of an item that has none. If they are gone by now, it
 		// refuses the change, and the view is lost.
-		e := item.Entry
+		rev := item.Revision
 		if old, ok := index[name]; ok {
-			e.other = b.otherOf(&old, &e)
+			rev.other = b.otherOf(&old, &rev)
 		}
-		put = append(put, e.row(name, item.Bytes))
-		v.set(name, e)
+		put = append(put, rev.row(name, item.Bytes))
+		v.set(name, rev)
 	}
 	v.saveLocked(wal.Change{Clear: true, Put: put}, false)
 }
@@ -287,17 +287,17 @@ func (b *Builder) missingLocked() (note func()) {
 	if v.stale.Load() || lasting && v.Key.Proves() {
 		return func() {}
 	}
-	missing := map[string]Entry{}
-	for name, e := range v.index {
+	missing := map[string]Revision{}
+	for name, rev := range v.index {
 		if _, still := b.Items[name]; !still {
-			missing[name] = e
+			missing[name] = rev
 		}
 	}
 	return func() {
-		for name, e := range missing {
+		for name, rev := range missing {
 			if !lasting {
-				v.of.doubtOlderLocked(name, e.Version)
-			} else if v.of.goneLocked(name, at, e.UID, true); e.UID == "" {
+				v.of.doubtOlderLocked(name, rev.Version)
+			} else if v.of.goneLocked(name, at, rev.UID, true); rev.UID == "" {
 				v.of.doubtLocked(name, v.of.highest.Version())
 			}
 		}
@@ -305,15 +305,15 @@ func (b *Builder) missingLocked() (note func()) {
 }
 
 // otherOf returns the object in the other encoding as it was read before, if that is of the same version and not known to differ.
-func (b *Builder) otherOf(old, e *Entry) *body {
-	if old.Version != e.Version || old.UID != e.UID {
+func (b *Builder) otherOf(old, rev *Revision) *body {
+	if old.Version != rev.Version || old.UID != rev.UID {
 		return nil
 	}
-	if same := old.in(e.encoding); same != nil && same.sum != e.sum {
+	if same := old.in(rev.encoding); same != nil && same.sum != rev.sum {
 		return nil
 	}
 	other := old.other
-	if old.encoding != e.encoding {
+	if old.encoding != rev.encoding {
 		other = &old.body
 	}
 	if s := b.View.of.views; other == nil || !s.Disk.Has(other.sum) || s.damaged.has(other.sum) {
@@ -339,7 +339,7 @@ func (b *Builder) isUnchangedLocked() bool {
 		return false
 	}
 	for name, item := range b.Items {
-		if e := index[name]; !e.has(&item.Entry) {
+		if rev := index[name]; !rev.has(&item.Revision) {
 			return false
 		}
 	}

@@ -36,9 +36,9 @@ func (s *Views) Check() error {
 	}
 	for _, v := range s.All() {
 		v.of.lock()
-		counted := contents{index: map[string]Entry{}}
-		for name, e := range v.index {
-			counted.set(name, e)
+		counted := contents{index: map[string]Revision{}}
+		for name, rev := range v.index {
+			counted.set(name, rev)
 		}
 		expect(v.String()+" in bytes", v.bytes, counted.bytes)
 		v.of.unlock()

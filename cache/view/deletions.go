@@ -122,7 +122,7 @@ func (r *resource) showsLocked(name, version string) bool {
 		return true
 	}
 	return slices.ContainsFunc(r.viewsLocked(), func(v *View) bool {
-		e, ok := v.index[name]
-		return ok && !v.stale.Load() && versions.Compare(v.version, version) <= 0 && versions.Compare(e.Version, version) <= 0
+		rev, ok := v.index[name]
+		return ok && !v.stale.Load() && versions.Compare(v.version, version) <= 0 && versions.Compare(rev.Version, version) <= 0
 	})
 }

@@ -65,14 +65,14 @@ func (d *damagedBodies) add(sum wal.Sum) {
 }
 
 // anyOf reports whether a member's bytes are damaged, and were not given again.
-func (d *damagedBodies) anyOf(entries iter.Seq[Entry]) bool {
+func (d *damagedBodies) anyOf(members iter.Seq[Revision]) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.sums) == 0 {
 		return false
 	}
-	for e := range entries {
-		if d.hasLocked(e.sum) || e.other != nil && d.hasLocked(e.other.sum) {
+	for rev := range members {
+		if d.hasLocked(rev.sum) || rev.other != nil && d.hasLocked(rev.other.sum) {
 			return true
 		}
 	}
@@ -117,10 +117,10 @@ func (s *Views) sweepDamaged() {
 	members := map[wal.Sum]bool{}
 	for _, v := range s.All() {
 		v.of.lock()
-		for _, e := range v.index {
-			members[e.sum] = true
-			if e.other != nil {
-				members[e.other.sum] = true
+		for _, rev := range v.index {
+			members[rev.sum] = true
+			if rev.other != nil {
+				members[rev.other.sum] = true
 			}
 		}
 		v.of.unlock()

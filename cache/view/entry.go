@@ -79,7 +79,7 @@ func (r *resource) keepLocked(o *Read) {
 		e = *old
 		e.copies = slices.Clone(old.copies)
 	}
-	one := Copy{Name: strings.Clone(name), Entry: entryOf(o.Version, o.UID, o.Repr.Encoding, o.Bare), Type: o.Type, Repr: o.Repr, of: r}
+	one := Copy{Name: strings.Clone(name), Revision: revisionOf(o.Version, o.UID, o.Repr.Encoding, o.Bare), Type: o.Type, Repr: o.Repr, of: r}
 	if changes := r.addCopy(&e, one, o.Began.readAt); changes || o.Own && !e.Own {
 		e.Own = e.Own || o.Own
 		r.updated = headerTime()
@@ -110,7 +110,7 @@ func (r *resource) addCopy(e *entry, one Copy, readAt string) bool {
 	}
 	for i := range e.copies {
 		if old := &e.copies[i]; old.Type == one.Type && old.Repr == one.Repr {
-			if old.has(&one.Entry) && r.views.Disk.Holds(old.sum) {
+			if old.has(&one.Revision) && r.views.Disk.Holds(old.sum) {
 				return false
 			}
 			*old = one
@@ -292,11 +292,11 @@ func orFirst(version string) string {
 }
 
 // isGone reports whether this is a copy of an object that is known to be deleted.
-func (e *Entry) isGone(k *state) bool {
+func (rev *Revision) isGone(k *state) bool {
 	if k.Gone == "" {
 		return false
 	}
-	return versions.Compare(e.Version, k.Gone) <= 0 || k.UID != "" && e.UID == k.UID
+	return versions.Compare(rev.Version, k.Gone) <= 0 || k.UID != "" && rev.UID == k.UID
 }
 
 // Doubt records that it is unknown whether an object exists after a version.

@@ -212,9 +212,9 @@ func (f *Feed) changeLocked(c *Change) {
 		v.remove(name)
 		update.Delete = []string{name}
 	} else {
-		e := entryOf(c.Version, c.UID, c.Encoding, c.Object)
-		v.set(name, e)
-		update.Put = []wal.Row{e.row(name, c.Object)}
+		rev := revisionOf(c.Version, c.UID, c.Encoding, c.Object)
+		v.set(name, rev)
+		update.Put = []wal.Row{rev.row(name, c.Object)}
 	}
 	v.header.Changed = c.Version
 	v.saveLocked(update, v.of.mayWait() && had && c.Object != nil)

@@ -26,7 +26,7 @@ type loaded struct {
 // loadedView is a view as the file has it.
 type loadedView struct {
 	header savedHeader
-	index  map[string]Entry
+	index  map[string]Revision
 	err    error // why it cannot be used
 }
 
@@ -61,8 +61,8 @@ func (l *loaded) applyView(c *wal.Change) {
 		l.meet(keyOf(key.UserResource()))
 	}
 	if v == nil || c.Clear {
-		v = &loadedView{index: map[string]Entry{}, err: errRow} // until there is a header
-		if !c.Clear && l.lost {                                 // what was before this is missing
+		v = &loadedView{index: map[string]Revision{}, err: errRow} // until there is a header
+		if !c.Clear && l.lost {                                    // what was before this is missing
 			v.err = wal.ErrCorrupt
 		}
 		l.views[c.Table] = v
@@ -79,7 +79,7 @@ func (l *loaded) applyView(c *wal.Change) {
 				v.err = nil
 			}
 		} else {
-			v.index[r.Key], err = entryFrom(r)
+			v.index[r.Key], err = revisionFrom(r)
 		}
 		if err != nil {
 			v.err = err
@@ -144,7 +144,7 @@ func readEntry(r *wal.Row) (*entry, error) {
 			return nil, err
 		}
 		e.copies = append(e.copies, Copy{
-			Name: r.Key, Entry: Entry{Version: s.Version, UID: s.ObjUID, body: body{encoding: repr.Encoding, size: one.Size, sum: r.Bodies[i].Sum}},
+			Name: r.Key, Revision: Revision{Version: s.Version, UID: s.ObjUID, body: body{encoding: repr.Encoding, size: one.Size, sum: r.Bodies[i].Sum}},
 			Type: wire.TypeMeta{APIVersion: one.APIVersion, Kind: one.Kind}, Repr: repr,
 		})
 	}
@@ -245,9 +245,9 @@ func (v *View) restore(l *loadedView) {
 		return
 	}
 	v.header, v.version, v.complete = l.header.viewHeader, l.header.Version, l.header.Complete
-	v.contents = contents{index: map[string]Entry{}}
-	for name, e := range l.index {
-		v.set(name, e)
+	v.contents = contents{index: map[string]Revision{}}
+	for name, rev := range l.index {
+		v.set(name, rev)
 	}
 	v.used.Store(l.header.Used.UnixNano())
 	if v.header.Boot != "" && v.header.Boot == v.of.views.Boot {

@@ -18,7 +18,7 @@ import (
 
 // contents are the members of a view.
 type contents struct {
-	index  map[string]Entry
+	index  map[string]Revision
 	sorted []Member // members in order; nil after a change
 	// parts of sorted, by query, are shared by the snapshots of the view's current state.
 	parts map[query.Key]weak.Pointer[part]
@@ -28,13 +28,13 @@ type contents struct {
 // Member is a member of a view.
 type Member struct {
 	Name string
-	Entry
+	Revision
 }
 
-func (c *contents) set(name string, e Entry) {
+func (c *contents) set(name string, rev Revision) {
 	c.remove(name)
-	c.index[name] = e
-	c.bytes += int64(e.Size() + len(name) + memberCost)
+	c.index[name] = rev
+	c.bytes += int64(rev.Size() + len(name) + memberCost)
 }
 
 func (c *contents) remove(name string) {
@@ -70,11 +70,11 @@ func (s *Views) Names(of query.UserResource) []string {
 }
 
 // Read returns a member, in whatever encoding it has. A damaged one stays a member: an older copy must not take its place.
-func (v *View) Read(name string, e Entry) (Object, error) {
+func (v *View) Read(name string, rev Revision) (Object, error) {
 	r := v.of.views.Disk.NewReader()
 	defer r.Close()
-	bare, err := v.of.views.read(r, name, &e.body)
-	return Object{v.ItemType(), v.Repr(e.encoding), bare}, err
+	bare, err := v.of.views.read(r, name, &rev.body)
+	return Object{v.ItemType(), v.Repr(rev.encoding), bare}, err
 }
 
 // read reads an object by a reader, which may have been opened when it was still kept. The bytes are valid until the

@@ -26,8 +26,8 @@ func TestAUIDDoesNotComeBack(t *testing.T) {
 		"a deletion at the very same version": {"105", "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := v.index["ns/a"]
-			if got := e.isGone(&state{Gone: test.gone, UID: test.uid}); got != test.want {
+			rev := v.index["ns/a"]
+			if got := rev.isGone(&state{Gone: test.gone, UID: test.uid}); got != test.want {
 				t.Errorf("the copy is of the object that is gone: %v", got)
 			}
 		})

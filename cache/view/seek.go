@@ -15,7 +15,7 @@ import (
 
 // Copy is one user's copy of an object, in one form.
 type Copy struct {
-	Entry
+	Revision
 
 	Name string
 	Type wire.TypeMeta // empty if it is not known
@@ -110,22 +110,22 @@ func (r *resource) lookLocked(namespace, member string) known {
 
 // look adds what a view shows.
 func (k *known) look(v *View, member string) {
-	e, ok := v.index[member]
+	rev, ok := v.index[member]
 	switch {
 	case v.stale.Load():
-		k.hide(v.version, &e)
+		k.hide(v.version, &rev)
 	case !ok:
 	case v.header.Denied:
-		k.hide(e.Version, &e)
+		k.hide(rev.Version, &rev)
 	default:
-		c := Copy{Entry: e, Name: member, Type: v.itemTypeLocked(), Repr: v.Repr(e.encoding), of: v.of, view: v, proven: e.Version}
+		c := Copy{Revision: rev, Name: member, Type: v.itemTypeLocked(), Repr: v.Repr(rev.encoding), of: v.of, view: v, proven: rev.Version}
 		if v.complete {
 			c.proven = v.version
 		}
 		c.other = nil
 		k.live = append(k.live, c)
-		if e.other != nil {
-			c.body, c.Repr = *e.other, v.Repr(e.other.encoding)
+		if rev.other != nil {
+			c.body, c.Repr = *rev.other, v.Repr(rev.other.encoding)
 			k.live = append(k.live, c)
 		}
 	}
@@ -138,9 +138,9 @@ func (k *known) seen(floor string) string {
 }
 
 // hide adds a copy that must not be read, or none.
-func (k *known) hide(version string, e *Entry) {
-	if k.hidden = versions.Higher(k.hidden, version); versions.Compare(e.Version, k.newest) > 0 {
-		k.newest, k.uid = e.Version, e.UID
+func (k *known) hide(version string, rev *Revision) {
+	if k.hidden = versions.Higher(k.hidden, version); versions.Compare(rev.Version, k.newest) > 0 {
+		k.newest, k.uid = rev.Version, rev.UID
 	}
 }
 

@@ -51,8 +51,8 @@ func (v *View) Snapshot(e wire.Encoding) *Snapshot {
 func (v *View) sortedLocked() []Member {
 	if v.sorted == nil {
 		v.sorted = make([]Member, 0, len(v.index))
-		for name, e := range v.index {
-			v.sorted = append(v.sorted, Member{name, e})
+		for name, rev := range v.index {
+			v.sorted = append(v.sorted, Member{name, rev})
 		}
 		slices.SortFunc(v.sorted, func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
 	}

@@ -37,8 +37,8 @@ type View struct {
 	confirmed time.Time
 }
 
-// Entry is a member in the index: one version of an object, in the encodings in which it was read.
-type Entry struct {
+// Revision is one version of an object, in the encodings in which it was read.
+type Revision struct {
 	Version string
 	UID     types.UID
 	body
@@ -59,49 +59,49 @@ type body struct {
 // memberCost is roughly what a member takes on disk besides its object, in bytes.
 const memberCost = 130
 
-// entryOf returns the entry of an object.
-func entryOf(version string, uid types.UID, e wire.Encoding, bare []byte) Entry {
-	return Entry{Version: version, UID: uid, body: body{encoding: e, size: len(bare), sum: wal.SumOf(bare)}}
+// revisionOf returns the revision of an object.
+func revisionOf(version string, uid types.UID, e wire.Encoding, bare []byte) Revision {
+	return Revision{Version: version, UID: uid, body: body{encoding: e, size: len(bare), sum: wal.SumOf(bare)}}
 }
 
 // in returns the object in an encoding, or nil.
-func (e *Entry) in(encoding wire.Encoding) *body {
+func (rev *Revision) in(encoding wire.Encoding) *body {
 	switch {
-	case e.encoding == encoding:
-		return &e.body
-	case e.other != nil && e.other.encoding == encoding:
-		return e.other
+	case rev.encoding == encoding:
+		return &rev.body
+	case rev.other != nil && rev.other.encoding == encoding:
+		return rev.other
 	}
 	return nil
 }
 
 // has reports whether the object is the same version, and one in this encoding the same bytes.
-func (e *Entry) has(one *Entry) bool {
-	b := e.in(one.encoding)
-	return e.Version == one.Version && b != nil && b.sum == one.sum
+func (rev *Revision) has(one *Revision) bool {
+	b := rev.in(one.encoding)
+	return rev.Version == one.Version && b != nil && b.sum == one.sum
 }
 
 // best returns the object in an encoding, or else in the other one.
-func (e *Entry) best(encoding wire.Encoding) *body {
-	if b := e.in(encoding); b != nil {
+func (rev *Revision) best(encoding wire.Encoding) *body {
+	if b := rev.in(encoding); b != nil {
 		return b
 	}
-	return &e.body
+	return &rev.body
 }
 
 // Size returns how many bytes the object takes, in all encodings.
-func (e *Entry) Size() int {
-	if e.other != nil {
-		return e.size + e.other.size
+func (rev *Revision) Size() int {
+	if rev.other != nil {
+		return rev.size + rev.other.size
 	}
-	return e.size
+	return rev.size
 }
 
 // SizeIn returns how many bytes the object has in an encoding, or false if it has to be converted.
-func (e *Entry) SizeIn(encoding wire.Encoding) (int, bool) {
-	b := e.in(encoding)
+func (rev *Revision) SizeIn(encoding wire.Encoding) (int, bool) {
+	b := rev.in(encoding)
 	if b == nil {
-		return e.size, false
+		return rev.size, false
 	}
 	return b.size, true
 }
@@ -116,12 +116,12 @@ func (v *View) dropLocked() {
 	}
 	before := v.index
 	v.of.raiseLocked(v.version)
-	v.contents, v.header = contents{index: map[string]Entry{}}, viewHeader{}
+	v.contents, v.header = contents{index: map[string]Revision{}}, viewHeader{}
 	v.version, v.complete, v.onDisk = "", false, false
 	v.stale.Store(false)
-	for name, e := range before {
+	for name, rev := range before {
 		if v.of.holdsLocked(name) {
-			v.of.doubtOlderLocked(name, e.Version)
+			v.of.doubtOlderLocked(name, rev.Version)
 		}
 	}
 }
@@ -189,15 +189,15 @@ func (v *View) Repr(e wire.Encoding) wire.Representation {
 	return wire.Representation{Encoding: e, Metadata: v.Key.Metadata}
 }
 
-// Member returns the entry of one member.
-func (v *View) Member(name string) (Entry, bool) {
+// Member returns the revision of one member.
+func (v *View) Member(name string) (Revision, bool) {
 	v.of.lock()
 	defer v.of.unlock()
 	if v.stale.Load() || v.header.Denied {
-		return Entry{}, false
+		return Revision{}, false
 	}
-	e, ok := v.index[name]
-	return e, ok
+	rev, ok := v.index[name]
+	return rev, ok
 }
 
 // absentAt returns the version at which the view shows that there is no such object, or "".

@@ -90,15 +90,15 @@ func (v *View) headerRowLocked() wal.Row {
 }
 
 // row returns the row of a member. bare is nil for bytes that the log holds.
-func (e *Entry) row(name string, bare []byte) wal.Row {
-	value := make([]byte, 0, len(e.Version)+len(e.UID)+8)
-	value = append(binary.AppendUvarint(value, uint64(len(e.Version))), e.Version...)
-	value = append(binary.AppendUvarint(value, uint64(len(e.UID))), e.UID...)
-	r := wal.Row{Key: name, Bodies: []wal.Body{{Sum: e.sum, Bytes: bare}}}
-	value = e.append(value)
-	if e.other != nil {
-		value = e.other.append(value)
-		r.Bodies = append(r.Bodies, wal.Body{Sum: e.other.sum})
+func (rev *Revision) row(name string, bare []byte) wal.Row {
+	value := make([]byte, 0, len(rev.Version)+len(rev.UID)+8)
+	value = append(binary.AppendUvarint(value, uint64(len(rev.Version))), rev.Version...)
+	value = append(binary.AppendUvarint(value, uint64(len(rev.UID))), rev.UID...)
+	r := wal.Row{Key: name, Bodies: []wal.Body{{Sum: rev.sum, Bytes: bare}}}
+	value = rev.append(value)
+	if rev.other != nil {
+		value = rev.other.append(value)
+		r.Bodies = append(r.Bodies, wal.Body{Sum: rev.other.sum})
 	}
 	r.Value = value
 	return r
@@ -110,32 +110,32 @@ func (b *body) append(value []byte) []byte {
 
 var errRow = errors.New("a row of the cache cannot be read")
 
-func entryFrom(r *wal.Row) (e Entry, err error) {
+func revisionFrom(r *wal.Row) (rev Revision, err error) {
 	version, rest, err := cutText(r.Value)
 	if err != nil {
-		return e, err
+		return rev, err
 	}
 	uid, rest, err := cutText(rest)
 	if err != nil || len(r.Bodies) == 0 || len(r.Bodies) > 2 {
-		return e, errRow
+		return rev, errRow
 	}
-	e = Entry{Version: version, UID: types.UID(uid)}
+	rev = Revision{Version: version, UID: types.UID(uid)}
 	for i := range r.Bodies {
 		if len(rest) == 0 {
-			return e, errRow
+			return rev, errRow
 		}
 		one := body{encoding: wire.Encoding(rest[0]), sum: r.Bodies[i].Sum}
 		size, n := binary.Uvarint(rest[1:])
 		if one.size, rest = int(size), rest[min(1+max(n, 0), len(rest)):]; n <= 0 { //nolint:gosec // of bytes that were in memory
-			return e, errRow
+			return rev, errRow
 		}
 		if i == 0 {
-			e.body = one
+			rev.body = one
 		} else {
-			e.other = &one
+			rev.other = &one
 		}
 	}
-	return e, nil
+	return rev, nil
 }
 
 // cutText cuts a text from the front of a value.

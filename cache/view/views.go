@@ -23,7 +23,7 @@ type Views struct {
 	Options
 	interned interned
 	damaged  damagedBodies
-	seed     maphash.Seed // of Entry.quick
+	seed     maphash.Seed // of body.quick
 	// Boot identifies the current boot of the machine; empty if the kernel does not say it.
 	Boot string
 
@@ -93,7 +93,7 @@ func (s *Views) Acquire(key query.Key) *View {
 func (s *Views) addLocked(key query.Key) *View {
 	v := &View{
 		Key: key, table: tableOf(&key),
-		of: s.resourceLocked(key.UserResource()), contents: contents{index: map[string]Entry{}}, feeds: feeds{},
+		of: s.resourceLocked(key.UserResource()), contents: contents{index: map[string]Revision{}}, feeds: feeds{},
 	}
 	s.byTable[v.table], s.byKey[key] = v, v
 	v.of.of = append(slices.Clone(v.of.of), v)
