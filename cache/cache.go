@@ -216,10 +216,10 @@ func (c *Cache) damaged(err error) {
 }
 
 // ViewState describes a view for operators, without its contents.
-type ViewState = view.State
+type ViewState = view.Description
 
 // State describes all stored views, ordered by user and resource.
-func (c *Cache) State() []ViewState { return c.views.States() }
+func (c *Cache) State() []ViewState { return c.views.Describe() }
 
 // Health describes the cache for people: how many queries it answers, the bytes of its file, and why what
 // is new is not on disk; "" if it is.

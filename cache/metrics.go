@@ -122,7 +122,7 @@ var (
 
 // collect collects the gauges at each scrape.
 func (c *Cache) collect(ch chan<- prometheus.Metric) {
-	views := c.views.States()
+	views := c.views.Describe()
 	var objects, bytes int64
 	for i := range views {
 		objects, bytes = objects+int64(views[i].Objects), bytes+views[i].Bytes

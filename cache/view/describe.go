@@ -8,8 +8,8 @@ import (
 	"github.com/edgehub-io/edgehub/cache/identity"
 )
 
-// State describes a view for operators, without its contents.
-type State struct {
+// Description describes a view, or the copies of a resource, for operators, without contents.
+type Description struct {
 	// User is "node", or the name and UID of the user of a bearer token.
 	User          string `json:"user"`
 	Resource      string `json:"resource"` // resource.version.group; of single objects resource.group
@@ -33,31 +33,31 @@ type State struct {
 	Requests int `json:"requests"`
 }
 
-// States describes all stored views, ordered by user and resource.
-func (s *Views) States() []State {
-	states := []State{}
+// Describe describes all stored views, and copies of resources, ordered by user and resource.
+func (s *Views) Describe() []Description {
+	all := []Description{}
 	for _, v := range s.All() {
-		if one, stored := v.State(); stored {
-			states = append(states, one)
+		if one, stored := v.describe(); stored {
+			all = append(all, one)
 		}
 	}
 	for _, r := range s.allResources() {
-		if one, stored := r.state(); stored {
-			states = append(states, one)
+		if one, stored := r.describe(); stored {
+			all = append(all, one)
 		}
 	}
-	slices.SortFunc(states, func(a, b State) int {
+	slices.SortFunc(all, func(a, b Description) int {
 		return cmp.Or(
 			cmp.Compare(a.User, b.User), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Namespace, b.Namespace),
 			cmp.Compare(a.FieldSelector, b.FieldSelector), cmp.Compare(a.LabelSelector, b.LabelSelector),
 			cmp.Compare(a.Representation, b.Representation),
 		)
 	})
-	return states
+	return all
 }
 
-// State describes the view, and reports whether it is stored.
-func (v *View) State() (_ State, stored bool) {
+// describe describes the view, and reports whether it is stored.
+func (v *View) describe() (_ Description, stored bool) {
 	v.of.lock()
 	defer v.of.unlock()
 	k := &v.Key
@@ -65,18 +65,18 @@ func (v *View) State() (_ State, stored bool) {
 	if k.Group != "" {
 		resource += "." + k.Group
 	}
-	s := State{
+	d := Description{
 		User: identity.Readable(k.User), Resource: resource, Namespace: k.Namespace, LabelSelector: k.Labels, FieldSelector: k.Fields,
 		Representation: cmp.Or(k.Encoding, k.Metadata), ResourceVersion: v.version,
 		Complete: v.usableLocked(), Denied: v.header.Denied,
 		Objects: len(v.index), Bytes: v.bytes,
 		Updated: v.header.Updated, LastUsed: time.Unix(0, v.used.Load()).UTC(), Requests: v.Holders(),
 	}
-	return s, v.onDisk
+	return d, v.onDisk
 }
 
-// state describes the objects of a resource that were read by themselves, and reports whether there are any.
-func (r *resource) state() (_ State, stored bool) {
+// describe describes the objects of a resource that were read by themselves, and reports whether there are any.
+func (r *resource) describe() (_ Description, stored bool) {
 	r.lock()
 	defer r.unlock()
 	resource := r.Resource
@@ -84,7 +84,7 @@ func (r *resource) state() (_ State, stored bool) {
 		resource += "." + r.Group
 	}
 	now, last := r.readers()
-	return State{
+	return Description{
 		User: identity.Readable(r.resourceKey.user), Resource: resource, Single: true, Objects: r.copied, Bytes: r.bytes,
 		Updated: r.updated, LastUsed: time.Unix(0, last).UTC(), Requests: now,
 	}, r.copied > 0

@@ -34,7 +34,7 @@ func keptView(s *Views, key query.Key, used int64, size int) *View {
 
 // keptLabels are the names of the views that are kept.
 func keptLabels(s *Views) (kept []string) {
-	for _, state := range s.States() {
+	for _, state := range s.Describe() {
 		kept = append(kept, state.LabelSelector)
 	}
 	slices.Sort(kept)
@@ -95,7 +95,7 @@ func TestEvictionMakesRoomForMoreThanOneView(t *testing.T) {
 		viewOf(s, "flooder", fmt.Sprint("l", i), int64(i), 1)
 	}
 	s.EnforceLimit(viewOf(s, "flooder", "newest", maxViews+1, 1))
-	kept := s.States()
+	kept := s.Describe()
 	if n := len(kept); n > maxViews-maxViews/evictionSlack || n < maxViews*9/10 {
 		t.Errorf("%d views are kept, and the bound is %d", n, maxViews)
 	}
