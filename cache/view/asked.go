@@ -134,7 +134,7 @@ func (v *View) DropTooLarge() {
 	v.of.lock()
 	defer v.of.unlock()
 	if v.complete {
-		v.of.views.Log.Warn("not kept any more: the list has become too large", "view", v.String(), "max", MaxListBytes)
+		v.of.all.Log.Warn("not kept any more: the list has become too large", "view", v.String(), "max", MaxListBytes)
 	}
 	v.dropLocked()
 	v.header.TooLarge = true

@@ -64,15 +64,15 @@ func (b *Builder) End() {
 
 func (b *Builder) release(item *builderItem) {
 	if item.Bytes != nil {
-		b.View.of.views.interned.Drop(item.sum)
+		b.View.of.all.interned.Drop(item.sum)
 	}
 }
 
 // merge adds the items of another Builder.
 func (b *Builder) merge(items map[string]builderItem) {
 	for name, item := range items {
-		if item.Bytes != nil && b.View.of.views.interned.Take(item.sum) == nil {
-			b.View.of.views.interned.Put(item.sum, item.Bytes)
+		if item.Bytes != nil && b.View.of.all.interned.Take(item.sum) == nil {
+			b.View.of.all.interned.Put(item.sum, item.Bytes)
 		}
 		b.put(name, item)
 	}
@@ -95,7 +95,7 @@ func (b *Builder) Add(name, version string, uid types.UID, object []byte) error 
 	rev, has := b.recognize(name, version, uid, head, rest)
 	item := builderItem{Revision: rev}
 	if !has {
-		item.Bytes = b.View.of.views.interned.Intern(item.sum, head, rest)
+		item.Bytes = b.View.of.all.interned.Intern(item.sum, head, rest)
 	}
 	if b.put(name, item); b.Bytes > MaxListBytes {
 		return ErrListTooLarge
@@ -110,7 +110,7 @@ func (i *builderItem) cost(name string) int64 { return int64(len(i.Bytes) + len(
 // has written does not count until a commit has been given the same, and has checked it.
 func (b *Builder) recognize(name, version string, uid types.UID, head string, rest []byte) (_ Revision, has bool) {
 	v := b.View
-	quick := max(maphash.Bytes(v.of.views.seed, rest), 1)
+	quick := max(maphash.Bytes(v.of.all.seed, rest), 1)
 	old := b.current(name)
 	same := old.in(b.Encoding)
 	if old.Version == version && same != nil && same.size == len(head)+len(rest) && same.quick == quick {
@@ -126,7 +126,7 @@ func (b *Builder) recognize(name, version string, uid types.UID, head string, re
 	v.of.lock()
 	defer v.of.unlock()
 	now := v.index[name]
-	if !now.has(&rev) || !v.of.views.Disk.Holds(rev.sum) {
+	if !now.has(&rev) || !v.of.all.Disk.Holds(rev.sum) {
 		return rev, false
 	}
 	if now.encoding == b.Encoding {
@@ -144,7 +144,7 @@ func (b *Builder) current(name string) Revision {
 	v.of.lock()
 	defer v.of.unlock()
 	rev := v.index[name]
-	if v.stale.Load() || v.of.views.damaged.has(rev.sum) || rev.other != nil && v.of.views.damaged.has(rev.other.sum) {
+	if v.stale.Load() || v.of.all.damaged.has(rev.sum) || rev.other != nil && v.of.all.damaged.has(rev.other.sum) {
 		return Revision{}
 	}
 	return rev
@@ -316,7 +316,7 @@ func (b *Builder) otherOf(old, rev *Revision) *body {
 	if old.encoding != rev.encoding {
 		other = &old.body
 	}
-	if s := b.View.of.views; other == nil || !s.Disk.Has(other.sum) || s.damaged.has(other.sum) {
+	if s := b.View.of.all; other == nil || !s.Disk.Has(other.sum) || s.damaged.has(other.sum) {
 		return nil
 	}
 	return other

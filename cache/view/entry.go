@@ -110,7 +110,7 @@ func (r *resource) addCopy(e *entry, one Copy, readAt string) bool {
 	}
 	for i := range e.copies {
 		if old := &e.copies[i]; old.Type == one.Type && old.Repr == one.Repr {
-			if old.has(&one.Revision) && r.views.Disk.Holds(old.sum) {
+			if old.has(&one.Revision) && r.all.Disk.Holds(old.sum) {
 				return false
 			}
 			*old = one
@@ -199,7 +199,7 @@ func (r *resource) dropLostLocked(e *entry, given [][]byte) {
 	}
 	version := e.version()
 	e.copies = slices.DeleteFunc(slices.Clone(e.copies), func(c Copy) bool {
-		return !r.views.Disk.Has(c.sum) && !slices.ContainsFunc(given, func(b []byte) bool { return len(b) == c.size && wal.SumOf(b) == c.sum })
+		return !r.all.Disk.Has(c.sum) && !slices.ContainsFunc(given, func(b []byte) bool { return len(b) == c.size && wal.SumOf(b) == c.sum })
 	})
 	if len(e.copies) == 0 {
 		e.Own = false
@@ -238,7 +238,7 @@ func (r *resource) learnLocked(name string, change func(*state) bool) {
 	if !change(&after.state) {
 		return
 	}
-	after.since = r.views.changed.Add(1)
+	after.since = r.all.changed.Add(1)
 	r.setLocked(name, &after)
 	if r.overLocked() {
 		r.shrinkLocked()

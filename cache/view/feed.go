@@ -176,7 +176,7 @@ func (f *Feed) Shown(c *Change) {
 	r.lock()
 	f.keepLocked(c)
 	r.unlock()
-	r.views.EnforceLimit(r)
+	r.all.EnforceLimit(r)
 }
 
 // follows compares an event with the view's version.

@@ -68,7 +68,7 @@ func (r *resource) measure() usage {
 
 // evict drops the view.
 func (v *View) evict() {
-	s := v.of.views
+	s := v.of.all
 	s.Log.Debug("evicted from the cache to make room", "view", v.String())
 	s.AskLater(v) // there is no room: the clients of its watches do not list it soon
 	s.retire(v)
@@ -83,7 +83,7 @@ func (r *resource) evict() {
 		r.dropCopiesLocked(name)
 	}
 	r.unlock()
-	r.views.count(r)
+	r.all.count(r)
 }
 
 // set updates the usage of one holder.

@@ -250,7 +250,7 @@ func (v *View) restore(l *loadedView) {
 		v.set(name, rev)
 	}
 	v.used.Store(l.header.Used.UnixNano())
-	if v.header.Boot != "" && v.header.Boot == v.of.views.Boot {
+	if v.header.Boot != "" && v.header.Boot == v.of.all.Boot {
 		v.seen = versions.Higher(v.seen, v.header.Seen)
 	}
 	v.saveSeenLocked()

@@ -71,9 +71,9 @@ func (s *Views) Names(of query.UserResource) []string {
 
 // Read returns a member, in whatever encoding it has. A damaged one stays a member: an older copy must not take its place.
 func (v *View) Read(name string, rev Revision) (Object, error) {
-	r := v.of.views.Disk.NewReader()
+	r := v.of.all.Disk.NewReader()
 	defer r.Close()
-	bare, err := v.of.views.read(r, name, &rev.body)
+	bare, err := v.of.all.read(r, name, &rev.body)
 	return Object{v.ItemType(), v.Repr(rev.encoding), bare}, err
 }
 

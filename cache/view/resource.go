@@ -18,13 +18,13 @@ import (
 // Its lock guards all of this. What is changed while it is held is one commit: see unlock.
 type resource struct {
 	resourceKey
-	views   *Views
+	all     *Views
 	user    *userNames
 	highest *Highest
 	history *history
 	use
 
-	of []*View // guarded by Views.mu
+	views []*View // guarded by Views.mu
 
 	mu      sync.Mutex
 	changes []wal.Change // since the lock was taken
@@ -99,9 +99,9 @@ func (r *resource) unlock() {
 	if len(r.changes) == 0 {
 		return
 	}
-	put := r.views.Disk.Put
+	put := r.all.Disk.Put
 	if r.later {
-		put = r.views.Disk.PutLater
+		put = r.all.Disk.PutLater
 	}
 	changes := r.changes
 	r.changes = nil
@@ -111,7 +111,7 @@ func (r *resource) unlock() {
 	for _, c := range changes { // the log held a body a moment ago: who needs it loses it
 		if err := put(c); err != nil {
 			_ = put(wal.Change{Table: c.Table, Clear: true}) // it needs no bodies
-			r.views.notWritten(c.Table, err)
+			r.all.notWritten(c.Table, err)
 		}
 	}
 }
@@ -171,17 +171,23 @@ func (s *Views) resourceLocked(of query.UserResource) *resource {
 	if r == nil {
 		of = of.Clone() // a part of a URL would keep the whole URL in memory
 		r = &resource{
-			resourceKey: keyOf(of), views: s, highest: s.highestLocked(of.Resource.GroupResource()), history: s.historyLocked(of),
-			entries: map[string]*entry{},
+			resourceKey: keyOf(of), all: s, user: s.userLocked(of.User), highest: s.highestLocked(of.Resource.GroupResource()),
+			history: s.historyLocked(of), entries: map[string]*entry{},
 		}
-		if r.user = s.users[of.User]; r.user == nil {
-			r.user = new(userNames)
-			s.users[of.User] = r.user
-		}
-		r.user.resources++
 		s.resources[r.resourceKey] = r
 	}
 	return r
+}
+
+// userLocked returns the counts of a user, for one more resource.
+func (s *Views) userLocked(name string) *userNames {
+	u := s.users[name]
+	if u == nil {
+		u = new(userNames)
+		s.users[name] = u
+	}
+	u.resources++
+	return u
 }
 
 // makeRoomFor forgets what is known of a user's resources of which nothing is served. The user may have made them up. It returns
@@ -199,7 +205,7 @@ func (s *Views) makeRoomFor(user string) (made bool) {
 func (s *Views) forget(r *resource) bool {
 	r.lock()
 	s.mu.Lock()
-	idle := !r.forgotten && len(r.of) == 0 && r.copied == 0
+	idle := !r.forgotten && len(r.views) == 0 && r.copied == 0
 	r.forgotten = r.forgotten || idle // from here on nobody adds to it
 	s.mu.Unlock()
 	if idle {
@@ -229,9 +235,9 @@ func (r *resource) userResource() query.UserResource {
 
 // viewsLocked returns the views of the resource.
 func (r *resource) viewsLocked() []*View {
-	r.views.mu.RLock()
-	defer r.views.mu.RUnlock()
-	return r.of // it is replaced, and not changed
+	r.all.mu.RLock()
+	defer r.all.mu.RUnlock()
+	return r.views // it is replaced, and not changed
 }
 
 // allResources returns all resources, in no order.
@@ -309,7 +315,7 @@ func (r *resource) doubtAllLocked(namespace, version string) {
 		}
 		r.Doubts = map[string]string{"": all}
 	}
-	r.doubted = r.views.changed.Add(1)
+	r.doubted = r.all.changed.Add(1)
 	r.saveBoundsLocked()
 }
 

@@ -38,7 +38,7 @@ type Object struct {
 }
 
 // NewReader returns a reader with which the copy can be read until it is closed.
-func (c *Copy) NewReader() *wal.Reader { return c.of.views.Disk.NewReader() }
+func (c *Copy) NewReader() *wal.Reader { return c.of.all.Disk.NewReader() }
 
 // Object reads the copy.
 func (c *Copy) Object() (Object, error) {
@@ -49,7 +49,7 @@ func (c *Copy) Object() (Object, error) {
 
 // ObjectBy is Object by a reader. The object is valid until the reader's next read.
 func (c *Copy) ObjectBy(r *wal.Reader) (Object, error) {
-	bare, err := c.of.views.read(r, c.Name, &c.body)
+	bare, err := c.of.all.read(r, c.Name, &c.body)
 	if err != nil {
 		return Object{}, err
 	}

@@ -32,7 +32,7 @@ func (s *Snapshot) Close() { s.Reader.Close() }
 
 // Snapshot returns the view's current state, or nil if the view cannot answer.
 func (v *View) Snapshot(e wire.Encoding) *Snapshot {
-	reader := v.of.views.Disk.NewReader() // before the index is read: from here on its objects can be read
+	reader := v.of.all.Disk.NewReader() // before the index is read: from here on its objects can be read
 	v.of.lock()
 	defer v.of.unlock()
 	if !v.usableLocked() {
@@ -118,14 +118,14 @@ func FindMember(sorted []Member, name string) (Member, bool) {
 // Check returns an error if members cannot be read that were known to be damaged: an answer that has begun
 // could only break off.
 func (s *Snapshot) Check() error {
-	d := &s.view.of.views.damaged
+	d := &s.view.of.all.damaged
 	if d.isEmpty() {
 		return nil
 	}
 	for i := range s.Members {
 		m := &s.Members[i]
 		if b := m.best(s.Encoding); d.has(b.sum) {
-			if _, err := s.view.of.views.read(s.Reader, m.Name, b); err != nil {
+			if _, err := s.view.of.all.read(s.Reader, m.Name, b); err != nil {
 				return err
 			}
 		}
@@ -153,7 +153,7 @@ func (s *Snapshot) Next(limit int, fn func(name string, e wire.Encoding, bare []
 	})
 	if err != nil && failed == nil {
 		m := &s.Members[n]
-		err = s.view.of.views.readFailed(m.Name, m.best(s.Encoding), err)
+		err = s.view.of.all.readFailed(m.Name, m.best(s.Encoding), err)
 	}
 	s.Members = s.Members[n:]
 	return err

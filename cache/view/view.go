@@ -182,7 +182,7 @@ func (v *View) denyLocked(denied bool) {
 
 // isDamagedLocked reports whether the bytes of a member could not be read. The others can be. A new list
 // repairs that.
-func (v *View) isDamagedLocked() bool { return v.of.views.damaged.anyOf(maps.Values(v.index)) }
+func (v *View) isDamagedLocked() bool { return v.of.all.damaged.anyOf(maps.Values(v.index)) }
 
 // Repr returns the form of the view's objects in an encoding.
 func (v *View) Repr(e wire.Encoding) wire.Representation {

@@ -79,7 +79,7 @@ func (v *View) rowsLocked() []wal.Row {
 
 func (v *View) headerRowLocked() wal.Row {
 	h := savedHeader{v.header, v.version, v.complete, time.Unix(0, v.used.Load()).UTC().Truncate(time.Second)}
-	if h.Seen, h.Boot = "", v.of.views.Boot; v.behindLocked() {
+	if h.Seen, h.Boot = "", v.of.all.Boot; v.behindLocked() {
 		h.Seen = v.seen
 	}
 	value, err := json.Marshal(h)

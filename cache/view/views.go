@@ -96,7 +96,7 @@ func (s *Views) addLocked(key query.Key) *View {
 		of: s.resourceLocked(key.UserResource()), contents: contents{index: map[string]Revision{}}, feeds: feeds{},
 	}
 	s.byTable[v.table], s.byKey[key] = v, v
-	v.of.of = append(slices.Clone(v.of.of), v)
+	v.of.views = append(slices.Clone(v.of.views), v)
 	return v
 }
 
@@ -108,7 +108,7 @@ func (s *Views) Of(of query.UserResource) []*View {
 	if r == nil {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(r.of), func(v *View) bool { return v.Key.Version != of.Resource.Version })
+	return slices.DeleteFunc(slices.Clone(r.views), func(v *View) bool { return v.Key.Version != of.Resource.Version })
 }
 
 // All returns all views, in no order.
@@ -198,7 +198,7 @@ func (s *Views) remove(v *View) {
 	s.totals.set(v, usage{})
 	delete(s.byTable, v.table)
 	delete(s.byKey, v.Key)
-	v.of.of = slices.DeleteFunc(slices.Clone(v.of.of), func(other *View) bool { return other == v })
+	v.of.views = slices.DeleteFunc(slices.Clone(v.of.views), func(other *View) bool { return other == v })
 }
 
 // Deny records that the apiserver refused a query to a user. The cache does not answer the
