@@ -26,7 +26,7 @@ func keptView(s *Views, key query.Key, used int64, size int) *View {
 	v.of.lock()
 	v.version, v.complete = "1", true
 	v.of.unlock()
-	v.apply("1", &Change{Namespace: "ns", Name: "a", Version: "2", Object: []byte(strings.Repeat("x", size))})
+	v.apply("1", &Event{Namespace: "ns", Name: "a", Version: "2", Object: []byte(strings.Repeat("x", size))})
 	v.Release()
 	s.count(v)
 	return v

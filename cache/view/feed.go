@@ -70,8 +70,8 @@ func (f *Feed) Unread() {
 	f.view.dropLocked()
 }
 
-// Change is one event.
-type Change struct {
+// Event is an event of a watch.
+type Event struct {
 	Namespace, Name string // of the object; empty for a bookmark
 	Version         string
 	UID             types.UID
@@ -80,7 +80,7 @@ type Change struct {
 	Object          []byte // bare; nil for a deletion
 }
 
-func (c *Change) member() string { return query.MemberName(c.Namespace, c.Name) }
+func (ev *Event) member() string { return query.MemberName(ev.Namespace, ev.Name) }
 
 // Applied is the result of Apply.
 type Applied uint8
@@ -94,87 +94,87 @@ const (
 )
 
 // Apply applies an event to the view, and to what is known of its object. shown means that the client gets it; else it has got it
-// before. The view keeps c.Object: the caller must not change it.
-func (f *Feed) Apply(c *Change, shown bool) Applied {
+// before. The view keeps ev.Object: the caller must not change it.
+func (f *Feed) Apply(ev *Event, shown bool) Applied {
 	v := f.view
 	v.of.lock()
 	defer v.of.unlock()
 	if f.ended {
 		return Ended
 	}
-	v.of.highest.Raise(c.Version)
-	a := f.follows(c.Version)
-	f.position, f.unread = versions.Higher(f.position, c.Version), false
+	v.of.highest.Raise(ev.Version)
+	a := f.follows(ev.Version)
+	f.position, f.unread = versions.Higher(f.position, ev.Version), false
 	switch {
 	case a == Changed:
-		f.changeLocked(c)
+		f.changeLocked(ev)
 	case a == Gap && shown:
-		v.seenLocked(c.Version)
-		if c.Name != "" {
-			v.of.raiseLocked(c.Version)
+		v.seenLocked(ev.Version)
+		if ev.Name != "" {
+			v.of.raiseLocked(ev.Version)
 		}
 	}
 	switch {
-	case c.Name == "":
-	case c.Object == nil:
-		f.leftLocked(c)
+	case ev.Name == "":
+	case ev.Object == nil:
+		f.leftLocked(ev)
 	case a == Gap && shown:
-		f.passedLocked(c)
+		f.passedLocked(ev)
 	}
 	return a
 }
 
 // leftLocked is called for a DELETED event: the object no longer matches the view's query. It proves a
 // deletion only if objects cannot leave the view in another way: else older copies are in doubt.
-func (f *Feed) leftLocked(c *Change) {
-	v, name := f.view, c.member()
+func (f *Feed) leftLocked(ev *Event) {
+	v, name := f.view, ev.member()
 	if !v.Key.Lasting() {
 		v.of.learnLocked(name, func(one *state) bool {
-			one.seen(c.Version, c.UID)
-			one.Doubt = versions.Higher(one.Doubt, versions.Preceding(c.Version))
+			one.seen(ev.Version, ev.UID)
+			one.Doubt = versions.Higher(one.Doubt, versions.Preceding(ev.Version))
 			return true
 		})
 		return
 	}
 	// The version says which copies are gone. The UID that a DELETE answered may be of a successor, whose events are still to come.
-	v.of.goneLocked(name, c.Version, "", true)
+	v.of.goneLocked(name, ev.Version, "", true)
 }
 
 // passedLocked is called for an object that a client is shown, and that the view cannot take after a gap: a GET must not
 // return an older one if the cloud goes away before the view has caught up. If the
 // view is lost, the object is not kept, and older copies are in doubt.
-func (f *Feed) passedLocked(c *Change) {
-	v, name := f.view, c.member()
+func (f *Feed) passedLocked(ev *Event) {
+	v, name := f.view, ev.member()
 	lost := !v.hasStateLocked()
 	if lost || v.of.holdsLocked(name) {
-		v.of.doubtLocked(name, versions.Preceding(c.Version))
+		v.of.doubtLocked(name, versions.Preceding(ev.Version))
 	}
 	if !lost {
-		f.keepLocked(c)
+		f.keepLocked(ev)
 	}
 }
 
 // keepLocked keeps an object that no view keeps.
-func (f *Feed) keepLocked(c *Change) {
+func (f *Feed) keepLocked(ev *Event) {
 	f.view.of.keepLocked(&Read{
-		Namespace: c.Namespace, Name: c.Name, Version: c.Version, UID: c.UID, Type: c.Type, Repr: f.view.Repr(c.Encoding), Bare: c.Object,
+		Namespace: ev.Namespace, Name: ev.Name, Version: ev.Version, UID: ev.UID, Type: ev.Type, Repr: f.view.Repr(ev.Encoding), Bare: ev.Object,
 	})
 }
 
 // Deleted records a DELETED event among initial events.
-func (f *Feed) Deleted(c *Change) {
+func (f *Feed) Deleted(ev *Event) {
 	v := f.view
 	v.of.lock()
 	defer v.of.unlock()
-	v.of.highest.Raise(c.Version)
-	f.leftLocked(c)
+	v.of.highest.Raise(ev.Version)
+	f.leftLocked(ev)
 }
 
 // Shown keeps an object that initial events have shown whose end cannot be committed.
-func (f *Feed) Shown(c *Change) {
+func (f *Feed) Shown(ev *Event) {
 	r := f.view.of
 	r.lock()
-	f.keepLocked(c)
+	f.keepLocked(ev)
 	r.unlock()
 	r.all.EnforceLimit(r)
 }
@@ -199,25 +199,25 @@ func (f *Feed) isAheadLocked() bool {
 }
 
 // changeLocked applies an event that follows the view's version.
-func (f *Feed) changeLocked(c *Change) {
+func (f *Feed) changeLocked(ev *Event) {
 	v, update := f.view, wal.Change{}
-	v.version, v.header.Updated = c.Version, headerTime()
-	if c.Name == "" {
+	v.version, v.header.Updated = ev.Version, headerTime()
+	if ev.Name == "" {
 		v.saveLocked(update, true)
 		return
 	}
-	name := c.member()
+	name := ev.member()
 	_, had := v.index[name]
-	if c.Object == nil {
+	if ev.Object == nil {
 		v.remove(name)
 		update.Delete = []string{name}
 	} else {
-		rev := revisionOf(c.Version, c.UID, c.Encoding, c.Object)
+		rev := revisionOf(ev.Version, ev.UID, ev.Encoding, ev.Object)
 		v.set(name, rev)
-		update.Put = []wal.Row{rev.row(name, c.Object)}
+		update.Put = []wal.Row{rev.row(name, ev.Object)}
 	}
-	v.header.Changed = c.Version
-	v.saveLocked(update, v.of.mayWait() && had && c.Object != nil)
+	v.header.Changed = ev.Version
+	v.saveLocked(update, v.of.mayWait() && had && ev.Object != nil)
 }
 
 // mayWait reports whether changes of objects may wait for a later commit: the renewal of a lease.

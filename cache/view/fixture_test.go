@@ -103,9 +103,9 @@ func fillPods(t *testing.T, v *View, began, version string, consistent bool, mem
 }
 
 // apply applies an event of a watch that has shown everything up to a position.
-func (v *View) apply(position string, c *Change) Applied {
+func (v *View) apply(position string, ev *Event) Applied {
 	f := v.NewFeed(v.Began())
 	defer f.Close()
 	f.Open(position, nil)
-	return f.Apply(c, true)
+	return f.Apply(ev, true)
 }

@@ -13,7 +13,7 @@ import (
 func TestAUIDDoesNotComeBack(t *testing.T) {
 	v := newPodsView(t)
 	fillPods(t, v, "", "100", true, nil)
-	v.apply("100", &Change{Namespace: "ns", Name: "a", UID: "its", Version: "105", Object: barePod(t, "a", "105", "its")})
+	v.apply("100", &Event{Namespace: "ns", Name: "a", UID: "its", Version: "105", Object: barePod(t, "a", "105", "its")})
 	for name, test := range map[string]struct {
 		gone string
 		uid  types.UID

@@ -24,10 +24,10 @@ func (v *View) shows() string {
 }
 
 func TestWhatMovesAView(t *testing.T) {
-	put := func(name, version string) *Change {
-		return &Change{Name: "ns/" + name, Version: version, Object: []byte("x")}
+	put := func(name, version string) *Event {
+		return &Event{Name: "ns/" + name, Version: version, Object: []byte("x")}
 	}
-	gone := func(name, version string) *Change { return &Change{Name: "ns/" + name, Version: version} }
+	gone := func(name, version string) *Event { return &Event{Name: "ns/" + name, Version: version} }
 	tests := map[string]struct {
 		do   func(t *testing.T, v *View)
 		want string
@@ -50,9 +50,9 @@ func TestWhatMovesAView(t *testing.T) {
 			v.apply("10", gone("a", "12"))
 			v.apply("10", put("a", "11"))
 		}, "12"},
-		"a bookmark":               {func(_ *testing.T, v *View) { v.apply("10", &Change{Version: "15"}) }, "15 ns/a=5"},
-		"an old bookmark":          {func(_ *testing.T, v *View) { v.apply("3", &Change{Version: "9"}) }, "10 ns/a=5"},
-		"a bookmark above a gap":   {func(_ *testing.T, v *View) { v.apply("11", &Change{Version: "15"}) }, "10 ns/a=5 unusable"},
+		"a bookmark":               {func(_ *testing.T, v *View) { v.apply("10", &Event{Version: "15"}) }, "15 ns/a=5"},
+		"an old bookmark":          {func(_ *testing.T, v *View) { v.apply("3", &Event{Version: "9"}) }, "10 ns/a=5"},
+		"a bookmark above a gap":   {func(_ *testing.T, v *View) { v.apply("11", &Event{Version: "15"}) }, "10 ns/a=5 unusable"},
 		"versions are no strings":  {func(_ *testing.T, v *View) { v.apply("10", put("a", "9")) }, "10 ns/a=5"},
 		"a newer list":             {func(t *testing.T, v *View) { fillPods(t, v, "10", "20", true, map[string]string{"c": "19"}) }, "20 ns/c=19"},
 		"a newer list of the same": {func(t *testing.T, v *View) { fillPods(t, v, "10", "20", true, map[string]string{"a": "5"}) }, "20 ns/a=5"},
@@ -154,8 +154,8 @@ func TestASnapshotIsWholeWhileTheViewMovesOn(t *testing.T) {
 		t.Fatal("there is none")
 	}
 	defer snap.Close()
-	v.apply("10", &Change{Namespace: "ns", Name: "a", Version: "11"})
-	v.apply("11", &Change{Namespace: "ns", Name: "b", Version: "12", Object: barePod(t, "b", "12")})
+	v.apply("10", &Event{Namespace: "ns", Name: "a", Version: "11"})
+	v.apply("11", &Event{Namespace: "ns", Name: "b", Version: "12", Object: barePod(t, "b", "12")})
 	got := ""
 	for len(snap.Members) > 0 {
 		err := snap.Next(256<<10, func(_ string, _ wire.Encoding, bare []byte) error {

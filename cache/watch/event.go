@@ -24,11 +24,11 @@ func (s *stream) event(f *wire.Frame) (shown bool) {
 		return s.begin(f, name, version)
 	}
 	shown = !s.resumed || versions.Compare(version, s.at) > 0
-	c, ok := s.change(f)
+	ev, ok := s.decoded(f)
 	if !ok {
 		return s.invalidate()
 	}
-	a := s.feed.Apply(c, shown)
+	a := s.feed.Apply(ev, shown)
 	if a == view.Ended {
 		s.expire()
 		return false
@@ -41,18 +41,18 @@ func (s *stream) event(f *wire.Frame) (shown bool) {
 	return shown
 }
 
-// change returns an event for the view, or false if it cannot be read.
-func (s *stream) change(f *wire.Frame) (*view.Change, bool) {
+// decoded returns an event for the view, or false if it cannot be read.
+func (s *stream) decoded(f *wire.Frame) (*view.Event, bool) {
 	m := &f.Meta
-	c := &view.Change{
+	ev := &view.Event{
 		Namespace: string(m.Namespace), Name: string(m.Name), Version: string(m.ResourceVersion), UID: types.UID(m.UID), Type: m.TypeMeta(), Encoding: s.repr.Encoding,
 	}
 	if f.Type == watch.Deleted {
-		return c, true
+		return ev, true
 	}
 	var err error
-	c.Object, err = wire.AppendBare(nil, s.repr.Encoding, f.Object) // the frame was decoded
-	return c, err == nil
+	ev.Object, err = wire.AppendBare(nil, s.repr.Encoding, f.Object) // the frame was decoded
+	return ev, err == nil
 }
 
 // begin adds an initial event. It returns false if the client has to begin again.
@@ -66,7 +66,7 @@ func (s *stream) begin(f *wire.Frame, name, version string) bool {
 }
 
 func (s *stream) addInitial(f *wire.Frame, name, version string) {
-	c, ok := s.change(f)
+	ev, ok := s.decoded(f)
 	if !ok {
 		return
 	}
@@ -74,11 +74,11 @@ func (s *stream) addInitial(f *wire.Frame, name, version string) {
 		if s.builder != nil {
 			s.builder.Remove(name)
 		}
-		s.feed.Deleted(c)
+		s.feed.Deleted(ev)
 		return
 	}
 	if s.anyState {
-		s.feed.Shown(c)
+		s.feed.Shown(ev)
 		return
 	}
 	s.view.Raise(version)
@@ -87,7 +87,7 @@ func (s *stream) addInitial(f *wire.Frame, name, version string) {
 	if s.builder == nil {
 		return
 	}
-	if err := s.builder.Add(name, version, c.UID, f.Object); err != nil {
+	if err := s.builder.Add(name, version, ev.UID, f.Object); err != nil {
 		s.watches.logUnkept(err)
 		s.endBuilder()
 		if errors.Is(err, view.ErrListTooLarge) {
@@ -122,7 +122,7 @@ func (s *stream) bookmark(f *wire.Frame) (shown bool) {
 		return true
 	}
 	shown = versions.Compare(version, s.at) >= 0
-	a := s.feed.Apply(&view.Change{Version: version}, shown)
+	a := s.feed.Apply(&view.Event{Version: version}, shown)
 	if a == view.Ended {
 		s.expire()
 		return false
