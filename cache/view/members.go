@@ -45,6 +45,19 @@ func (c *contents) remove(name string) {
 	}
 }
 
+// inOrder returns the members in order, read-only. The result is kept for the next
+// call: while the cloud is away, members do not change.
+func (c *contents) inOrder() []Member {
+	if c.sorted == nil {
+		c.sorted = make([]Member, 0, len(c.index))
+		for name, rev := range c.index {
+			c.sorted = append(c.sorted, Member{name, rev})
+		}
+		slices.SortFunc(c.sorted, func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return c.sorted
+}
+
 // Usable reports whether the view can answer its query.
 func (v *View) Usable() bool {
 	v.of.lock()
@@ -102,15 +115,7 @@ func (s *Views) readFailed(name string, one *body, err error) error {
 func (v *View) ItemType() wire.TypeMeta {
 	v.of.lock()
 	defer v.of.unlock()
-	return v.itemTypeLocked()
-}
-
-func (v *View) itemTypeLocked() wire.TypeMeta {
-	t := v.header.typeMeta()
-	if t.Kind == "" {
-		return wire.TypeMeta{}
-	}
-	return ItemType(&wire.ListMeta{TypeMeta: t}, v.header.Item)
+	return v.header.itemType()
 }
 
 // ItemType returns the type of a list's items: kind, or else the list's kind without the

@@ -118,7 +118,7 @@ func (k *known) look(v *View, member string) {
 	case v.header.Denied:
 		k.hide(rev.Version, &rev)
 	default:
-		c := Copy{Revision: rev, Name: member, Type: v.itemTypeLocked(), Repr: v.Repr(rev.encoding), of: v.of, view: v, proven: rev.Version}
+		c := Copy{Revision: rev, Name: member, Type: v.header.itemType(), Repr: v.Repr(rev.encoding), of: v.of, view: v, proven: rev.Version}
 		if v.complete {
 			c.proven = v.version
 		}

@@ -42,21 +42,8 @@ func (v *View) Snapshot(e wire.Encoding) *Snapshot {
 	return &Snapshot{
 		Version: v.version, Changed: v.header.Changed, Reader: reader,
 		Meta:    wire.ListMeta{TypeMeta: v.header.typeMeta(), ListMeta: metav1.ListMeta{ResourceVersion: v.version}, Sorted: v.header.Sorted},
-		Members: v.sortedLocked(), Encoding: e, view: v,
+		Members: v.inOrder(), Encoding: e, view: v,
 	}
-}
-
-// sortedLocked returns the members in order, read-only. The result is kept for the next
-// call: while the cloud is away, members do not change.
-func (v *View) sortedLocked() []Member {
-	if v.sorted == nil {
-		v.sorted = make([]Member, 0, len(v.index))
-		for name, rev := range v.index {
-			v.sorted = append(v.sorted, Member{name, rev})
-		}
-		slices.SortFunc(v.sorted, func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
-	}
-	return v.sorted
 }
 
 // part are those of a view's members that another query selects.
@@ -66,20 +53,21 @@ type part struct{ members []Member }
 // of the same state share them, so a client that does not read its answer holds no copy.
 func (s *Snapshot) Narrow(q query.Key, find func() ([]Member, error)) error {
 	whole := s.Members
-	if s.part = s.view.partOf(whole, q, nil); s.part == nil {
+	if s.part = s.partOf(whole, q, nil); s.part == nil {
 		members, err := find()
 		if err != nil {
 			return err
 		}
-		s.part = s.view.partOf(whole, q, &part{members})
+		s.part = s.partOf(whole, q, &part{members})
 	}
 	s.Members = s.part.members
 	return nil
 }
 
-// partOf returns the part of a view's members that a query selects. If it is not known yet that is
+// partOf returns the part of the view's members that a query selects. If it is not known yet that is
 // found, which is kept unless the view has changed.
-func (v *View) partOf(whole []Member, q query.Key, found *part) *part {
+func (s *Snapshot) partOf(whole []Member, q query.Key, found *part) *part {
+	v := s.view
 	v.of.lock()
 	defer v.of.unlock()
 	if len(whole) == 0 || len(v.sorted) == 0 || &v.sorted[0] != &whole[0] {
@@ -103,7 +91,7 @@ func (v *View) Members() (version string, members []Member) {
 	if !v.hasStateLocked() {
 		return "", nil
 	}
-	return v.version, v.sortedLocked()
+	return v.version, v.inOrder()
 }
 
 // FindMember returns the member of a name.

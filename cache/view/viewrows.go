@@ -66,12 +66,20 @@ func (h *viewHeader) typeMeta() wire.TypeMeta {
 	return wire.TypeMeta{APIVersion: h.APIVersion, Kind: h.Kind}
 }
 
+// itemType returns the type of the members, if it is known.
+func (h *viewHeader) itemType() wire.TypeMeta {
+	if h.Kind == "" {
+		return wire.TypeMeta{}
+	}
+	return ItemType(&wire.ListMeta{TypeMeta: h.typeMeta()}, h.Item)
+}
+
 func (v *View) rowsLocked() []wal.Row {
 	if !v.onDisk || v.stale.Load() {
 		return nil
 	}
 	rows := append(make([]wal.Row, 0, len(v.index)+1), v.headerRowLocked())
-	for _, m := range v.sortedLocked() {
+	for _, m := range v.inOrder() {
 		rows = append(rows, m.row(m.Name, nil))
 	}
 	return rows
