@@ -50,7 +50,6 @@ func (x *exchange) online(res *http.Response) {
 	}
 	repr := wire.Answered(x.query.Accept, res.Header.Get("Content-Type"))
 	if !repr.Cacheable() {
-		x.cache.offline.NotKept(x.query)
 		x.unread(res)
 		return
 	}
@@ -95,7 +94,6 @@ func (x *exchange) keepBody(q *query.Query, repr wire.Representation, body []byt
 		q.Name = string(m.Name)
 	}
 	if !repr.Holds(m.TypeMeta()) || string(m.Name) != q.Name || len(m.Name) == 0 || !versions.Valid(string(m.ResourceVersion)) {
-		x.cache.offline.NotKept(q)
 		return view.ErrNameless
 	}
 	if x.cache.views.IsBeforeRestore(q.UserResource(), &x.moment) {
@@ -150,7 +148,6 @@ func (x *exchange) keepList(res *http.Response, repr wire.Representation) {
 			c.views.RecordShown(b)
 		}
 		if errors.Is(err, view.ErrNameless) {
-			c.offline.NotKept(q)
 			c.views.AskLater(v)
 		}
 		c.logUnkept(err)

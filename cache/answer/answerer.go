@@ -14,7 +14,6 @@ import (
 type Answerer struct {
 	Options
 	production *production
-	unkept     *unkept
 }
 
 // Options are options of answers. All are required.
@@ -25,14 +24,11 @@ type Options struct {
 
 // New returns answers from views.
 func New(o Options) *Answerer {
-	return &Answerer{Options: o, production: newProduction(), unkept: newUnkept()}
+	return &Answerer{Options: o, production: newProduction()}
 }
 
 // Reserve adds n to the bytes of large pieces that wait for clients, and returns the sum.
 func (a *Answerer) Reserve(n int64) int64 { return a.production.large.Add(n) }
-
-// NotKept records that a query was answered in a form that is not cached.
-func (a *Answerer) NotKept(q *query.Query) { a.unkept.add(q) }
 
 // Request is a request that is answered offline.
 type Request struct {

@@ -17,9 +17,6 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// errNotKept is returned for objects that were read only in a form that is not cached.
-var errNotKept = errors.New("this was read only in a form that is not kept: as the table that kubectl get prints (while the cloud can be reached, read it once with kubectl get -o yaml), or without a resourceVersion that is a number, as aggregated APIs may answer")
-
 // NotAcceptable returns the error of an apiserver for a client that accepts none of the available
 // representations.
 func NotAcceptable(q *query.Query) error {
@@ -33,9 +30,6 @@ func NotAcceptable(q *query.Query) error {
 // older one is no answer, even if only the older one can be converted.
 func (r *Request) Get() (*http.Response, error) {
 	copies, err := r.Answers.Views.Seek(r.Query)
-	if errors.Is(err, view.ErrNeverRead) {
-		return nil, r.unknown()
-	}
 	if err != nil {
 		return ErrorResponse(r.HTTP, err)
 	}

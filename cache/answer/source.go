@@ -273,7 +273,7 @@ func (s *Source) known(snap *view.Snapshot) (members, unknown []view.Member) {
 
 // unanswerable returns why no view can answer a list or watch.
 func (r *Request) unanswerable() error {
-	err := r.unknown()
+	err := view.ErrNeverRead
 	for _, v := range r.Answers.Views.Forms(r.Query) {
 		switch {
 		case v.Denied():
@@ -288,12 +288,4 @@ func (r *Request) unanswerable() error {
 		}
 	}
 	return err
-}
-
-// unknown returns why nothing is cached of a query.
-func (r *Request) unknown() error {
-	if r.Answers.unkept.has(r.Query) {
-		return errNotKept
-	}
-	return view.ErrNeverRead
 }

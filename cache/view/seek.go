@@ -265,8 +265,8 @@ var ErrDoubtful = errors.New("this may have been deleted since it was read throu
 var ErrForgotten = errors.New("what was known of such objects was too much to keep, or was lost on disk; this one is served again after a GET of it while the cloud can be reached")
 
 // ErrNeverRead is returned for an object of which nothing is known. That does not mean that
-// it does not exist.
-var ErrNeverRead = errors.New("this was never read through this hub")
+// it does not exist, nor that nobody has read it: tables are not kept, and neither is what has no version that is a number.
+var ErrNeverRead = errors.New("this was never read through this hub, or only in a form that is not kept, as the table that kubectl get prints (while the cloud can be reached, read it once with kubectl get -o yaml)")
 
 // ErrOtherVersion is returned for an object that was read last in another version of its API, to which the hub does not convert it.
 var ErrOtherVersion = errors.New("this was read last in another version of its API; it is read again when the cloud can be reached")
