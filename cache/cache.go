@@ -151,6 +151,10 @@ func Open(dir string, up Upstream, opts Options) (*Cache, error) {
 	return c, nil
 }
 
+// Erase overwrites and removes the files of a cache, which belongs to another cluster or node. Its errors are log.ErrLocked, and those
+// of a folder that cannot be written.
+func Erase(dir string) error { return wal.Erase(dir) }
+
 // newCache connects the parts, each after those that it uses. Nothing is read yet.
 func newCache(up Upstream, opts Options, m *metrics, disk *wal.Log) *Cache {
 	c := &Cache{

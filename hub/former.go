@@ -21,9 +21,9 @@ import (
 	"github.com/edgehub-io/edgehub/ota/podfiles"
 )
 
-// retireTimeout is how long systemd waits for a hub that has data to set aside, in microseconds: ten minutes, in which a card that
+// setAsideTimeout is how long systemd waits for a hub that has data to set aside, in microseconds: ten minutes, in which a card that
 // writes 1 MB/s takes a cache of the default 256 MiB twice.
-const retireTimeout = "600000000"
+const setAsideTimeout = "600000000"
 
 // loadBinding reads whose folder --root-dir is. If it is another cluster's, or another node's, what that has left is set aside first:
 // nothing else may be open yet.
@@ -33,7 +33,7 @@ func loadBinding(c *config.Config, notifier *systemd.Notifier, log *slog.Logger)
 	}
 	r, why, err := binding.Load(c.BindingFile(), c.NodeName, log)
 	if err == nil && why != "" {
-		notifier.Notify("EXTEND_TIMEOUT_USEC=" + retireTimeout)
+		notifier.Notify("EXTEND_TIMEOUT_USEC=" + setAsideTimeout)
 		if err = setAside(c, r.Node != c.NodeName, log.With("why", why)); err == nil {
 			r = binding.Begin(c.BindingFile(), c.NodeName, log)
 		}
@@ -44,21 +44,15 @@ func loadBinding(c *config.Config, notifier *systemd.Notifier, log *slog.Logger)
 	return r, nil
 }
 
-// setAside moves what another cluster, or node, has left into a folder beside, of which only the last one stays. What is the node's own
-// stays where it is: the CA and certificates that its clients trust, images, and its owner's tokens for the page. Those of another node go,
-// too, as do its credentials. A crash in between repeats what is left of it.
+// setAside erases what is cached of another cluster, or node, and moves what else it has left into a folder beside, of which only the
+// last one stays. What is the node's own stays where it is: the CA and certificates that its clients trust, images, and its owner's
+// tokens for the page. Those of another node go, too, as do its credentials. A crash in between repeats what is left of it.
 func setAside(c *config.Config, ofNode bool, log *slog.Logger) error {
-	key, err := cacheKey(c)
-	if err != nil {
-		return err
-	}
-	dir := filepath.Join(c.RootDir, "cache")
-	events, err := cache.Retire(dir, key, log)
-	if err != nil {
-		return err
+	if err := cache.Erase(filepath.Join(c.RootDir, "cache")); err != nil {
+		return fmt.Errorf("set aside the data of another cluster or node: %w", err)
 	}
 	queued, holds := waiting(filepath.Join(c.RootDir, "upgrades"), log)
-	former, moved := filepath.Join(c.RootDir, config.FormerName), []string{"cache", "upgrades"}
+	former, moved := filepath.Join(c.RootDir, config.FormerName), []string{"upgrades"}
 	if ofNode {
 		moved = append(moved, "web-tokens.json", "outage.json", filepath.Join("pki", "hub.kubeconfig"), filepath.Join("pki", "hub.key.pending"))
 	}
@@ -66,18 +60,17 @@ func setAside(c *config.Config, ofNode bool, log *slog.Logger) error {
 		_, err := os.Lstat(filepath.Join(c.RootDir, name))
 		return errors.Is(err, fs.ErrNotExist)
 	})
-	if len(moved) == 0 { // a start before this one has set them aside
-		return nil
+	if len(moved) > 0 { // else a start before this one has moved them
+		err := errors.Join(os.RemoveAll(former), os.Mkdir(former, 0o700))
+		for _, name := range moved {
+			err = errors.Join(err, moveInto(former, filepath.Join(c.RootDir, name), log))
+		}
+		if err != nil {
+			return fmt.Errorf("set aside the data of another cluster or node: %w", err)
+		}
 	}
-	err = errors.Join(os.RemoveAll(former), os.Mkdir(former, 0o700))
-	for _, name := range moved {
-		err = errors.Join(err, moveInto(former, filepath.Join(c.RootDir, name), log))
-	}
-	if err != nil {
-		return fmt.Errorf("set aside the data of another cluster or node: %w", err)
-	}
-	log.Warn("the hub's data is set aside: nothing of it is served or sent. Secrets and tokens in it are erased, and the Events, upgrades and holds that waited are dropped",
-		"folder", former, "events", events, "upgrades", len(queued), "holds", len(holds), "upgrades-of", names(queued), "holds-of", names(holds))
+	log.Warn("the hub's data is set aside: nothing of it is served or sent. What was cached is erased, and the Events, upgrades and holds that waited are dropped",
+		"folder", former, "upgrades", len(queued), "holds", len(holds), "upgrades-of", names(queued), "holds-of", names(holds))
 	return nil
 }
 

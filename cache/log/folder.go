@@ -92,6 +92,9 @@ func (d folder) hasSpace(size int64) error {
 	return nil
 }
 
+// lockTimeout is Options.LockTimeout by default.
+const lockTimeout = 5 * time.Second
+
 // lockPoll is how often lock tries to get a lock that another process holds.
 const lockPoll = 50 * time.Millisecond
 
@@ -143,15 +146,22 @@ func overwrite(f *os.File) error {
 	return nil
 }
 
-// Erase overwrites and removes all files in a folder of a log that nobody has open.
+// Erase overwrites and removes all files in the folder of a log. Its errors are ErrLocked, and those of a folder that cannot be
+// written.
 func Erase(path string) error {
-	entries, err := os.ReadDir(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	d := folder(path)
+	unlock, err := d.lock(lockTimeout)
+	if err != nil {
+		return fmt.Errorf("erase cache: %w", err)
+	}
+	defer unlock()
+	entries, err := os.ReadDir(path)
 	for _, e := range entries {
-		if e.Type().IsRegular() {
-			err = errors.Join(err, folder(path).erase(e.Name()))
+		if e.Type().IsRegular() && e.Name() != fileLock {
+			err = errors.Join(err, d.erase(e.Name()))
 		}
 	}
 	if err != nil {

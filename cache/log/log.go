@@ -36,7 +36,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	o.LockTimeout = cmp.Or(o.LockTimeout, 5*time.Second)
+	o.LockTimeout = cmp.Or(o.LockTimeout, lockTimeout)
 	o.MaxPending = cmp.Or(o.MaxPending, 64<<20)
 	if o.Committed == nil {
 		o.Committed = func(time.Duration, error) {}

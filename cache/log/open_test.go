@@ -179,6 +179,9 @@ func TestEraseLeavesNothing(t *testing.T) {
 	o := open(t, dir, log.Options{})
 	o.change(t, put("secrets", "s", "1", "a secret"))
 	o.flush(t)
+	if err := log.Erase(dir); !errors.Is(err, log.ErrLocked) {
+		t.Errorf("while it is in use: %v", err)
+	}
 	o.close(t)
 	if err := os.Link(filepath.Join(dir, "cache.log"), filepath.Join(other, "other")); err != nil {
 		t.Fatal(err)
@@ -186,7 +189,7 @@ func TestEraseLeavesNothing(t *testing.T) {
 	if err := log.Erase(dir); err != nil {
 		t.Fatal(err)
 	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 || filesWith(t, "a secret", other) != "" {
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || entries[0].Name() != "lock" || filesWith(t, "a secret", other) != "" {
 		t.Errorf("%v are left (%v)", entries, err)
 	}
 	if err := log.Erase(filepath.Join(dir, "never there")); err != nil {

@@ -138,19 +138,6 @@ func (t *Table) Load(fn func(key string, value []byte) error) error {
 	return nil
 }
 
-// Forget deletes all rows of all Tables.
-func (l *Log) Forget() {
-	l.mu.RLock()
-	names := slices.Collect(maps.Keys(l.tables))
-	l.mu.RUnlock()
-	for _, name := range names {
-		if name != tableSalt {
-			t := l.Table(name)
-			t.Delete(t.Keys()...)
-		}
-	}
-}
-
 // ownRows returns the rows of a table as a change.
 func ownRows(name string, rows map[string]value) Change {
 	c := Change{Table: name, own: true}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"math"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	wal "github.com/edgehub-io/edgehub/cache/log"
 	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/versions"
@@ -40,15 +38,6 @@ type loadedResource struct {
 
 func newLoaded() *loaded {
 	return &loaded{map[string]*loadedView{}, map[string]*loadedResource{}, false, map[resourceKey]int{}}
-}
-
-// ResourceOf returns the resource of whose objects a table of the log is, or false if it is of none.
-func ResourceOf(table string) (schema.GroupResource, bool) {
-	if key, ok := keyOfTable(table); ok {
-		return key.GVR().GroupResource(), true
-	}
-	key, ok := resourceKeyOf(table)
-	return key.GroupResource, ok
 }
 
 func (l *loaded) applyView(c *wal.Change) {
