@@ -3,7 +3,7 @@
 // # Model
 //
 // A view is the result of one query. Its key is the user, the resource, the namespace, both selectors, and whether its objects are whole
-// or metadata. Its state is an exact snapshot: an index of members (name, resourceVersion, UID, SHA-256 of the content),
+// or metadata. Its state is an exact snapshot: an index of members (name, and a [Revision]: resourceVersion, UID, SHA-256 of the content),
 // the latest version at which they are known, and whether they are complete. It has no encoding: of a member that was read in JSON and in
 // protobuf it has both, and of others the missing one is made when it is asked for. Only where the hub does not know the types, as
 // those of custom resources, the encoding is part of the key.
@@ -51,7 +51,7 @@
 // # Concurrency
 //
 // Views and each View are safe for concurrent use; a [Builder] and a [Snapshot] are
-// for one goroutine at a time. A resource's lock guards its views and entries, and orders their changes on
+// for one goroutine at a time, and a [LogState] is for the log. A resource's lock guards its views and entries, and orders their changes on
 // disk; no I/O is done under it. Locks are taken in this order: that of restores or evictions, a resource's, that of all views, and
 // last the log's. Of the hooks, only Damaged may be called under a resource's.
 package view
