@@ -65,7 +65,7 @@ func (l *LogState) Apply(c wal.Change) {
 func (l *LogState) Lost(cause error) {
 	l.loading.lose(cause)
 	if !errors.Is(cause, wal.ErrFormat) {
-		l.views.Options.Damaged(cause)
+		l.views.Damaged(cause)
 	}
 }
 
@@ -80,7 +80,7 @@ var errFull = errors.New("too much waits for the disk")
 // Damaged is for the log.
 func (l *LogState) Damaged(sum wal.Sum, err error) {
 	l.views.damaged.add(sum)
-	l.views.Options.Damaged(err)
+	l.views.Damaged(err)
 }
 
 // Opened is called when the file was read, and the log can be written. What memory has is newer than what the file has of the
