@@ -98,9 +98,9 @@ func (l *log) hubDown(from, to time.Time) bool {
 	return false
 }
 
-// statusKept is how long the cloud has to be there before the hub drops the statuses that
-// the node has reported while it was away: a minute, and it looks each second.
-const statusKept = 50 * time.Second
+// statusKept is how long the cloud has to be there before the hub may drop the statuses that
+// the node has reported while it was away: 15 s, from the first answer.
+const statusKept = 14 * time.Second
 
 // wasWhole reports whether there was no outage for so long, up to now.
 func (l *log) wasWhole(length time.Duration) bool {

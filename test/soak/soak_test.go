@@ -53,7 +53,9 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := cluster.Start(t.Context(), cluster.Options{Log: t.Output()})
+	c, err := cluster.Start(t.Context(), cluster.Options{
+		Log: t.Output(), APIServerArgs: []string{"--event-ttl=24h"}, // they are looked for at the end
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
