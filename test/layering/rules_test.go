@@ -178,11 +178,11 @@ var chosen = map[string]dependency{
 	"k8s.io/api":                             {},
 	"k8s.io/apimachinery":                    {},
 	"k8s.io/client-go":                       {},
-	"k8s.io/klog/v2":                         {},                                                                                                                                                                         // to send its lines through log/slog
-	"k8s.io/component-helpers/resource":      {only: []string{"controller/successor", "ota/api"}},                                                                                                                        // what a pod requests of its node
-	"k8s.io/component-helpers/scheduling":    {only: []string{"ota/api"}},                                                                                                                                                // which nodes should run a daemon
+	"k8s.io/klog/v2":                         {},                                                                                                                                                         // to send its lines through log/slog
+	"k8s.io/component-helpers/resource":      {only: []string{"controller/successor", "ota/api"}},                                                                                                        // what a pod requests of its node
+	"k8s.io/component-helpers/scheduling":    {only: []string{"ota/api"}},                                                                                                                                // which nodes should run a daemon
 	"k8s.io/apiserver/pkg/endpoints/request": {only: []string{"proxy", "proxy/upstream", "proxy/upstream/liveness", "hub", "cache", "cache/identity", "cache/query", "cache/repeat", "proxy/transform"}}, // how an apiserver reads a path
-	"github.com/gorilla/mux":                 {only: []string{"ota"}},                                                                                                                                                    // it redirects paths, so it never stands in front of the apiserver
+	"github.com/gorilla/mux":                 {only: []string{"ota"}},                                                                                                                                    // it redirects paths, so it never stands in front of the apiserver
 	"github.com/prometheus/client_golang":    {},
 	"github.com/spf13/pflag":                 {},
 	"github.com/munnerz/goautoneg":           {only: []string{"cache/wire"}},  // how an apiserver reads Accept
