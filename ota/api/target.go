@@ -97,6 +97,11 @@ type Target struct {
 	Asks     bool   `json:"asks,omitempty"`
 	Answered string `json:"answered,omitempty"`
 	Unknown  string `json:"unknown,omitempty"`
+	// InPlace is what an upgrade of this very pod changes, if the node may carry it out without the cloud: only images of
+	// ordinary containers differ, and the apiserver has admitted these strings for it as a dry run. NotInPlace is why it may
+	// not. Both are empty if the workload does not permit it, and until that has been found out.
+	InPlace    []ImageChange `json:"inPlace,omitempty"`
+	NotInPlace string        `json:"notInPlace,omitempty"`
 }
 
 // TargetImage is the image of one container or volume.
