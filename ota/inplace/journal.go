@@ -1,0 +1,248 @@
+package inplace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/ota/api"
+	"github.com/edgehub-io/edgehub/ota/podfiles"
+)
+
+const (
+	// step is how often time passes for records.
+	step = time.Second
+	// saveEvery is how much of it a hub that dies may lose.
+	saveEvery = 10 * time.Second
+	// goneAfter is how long a pod is missing, while the cloud can be reached, until its record ends: a hub that was killed
+	// may not know it until its watch has caught up. The record of a pod that is gone does no harm.
+	goneAfter = 5 * time.Minute
+)
+
+// ErrNotPossible is wrapped by errors of Begin that say why an upgrade cannot be carried out in place.
+var ErrNotPossible = errors.New("not in place")
+
+// Options are the options of Open. All are required but Boot and Registerer.
+type Options struct {
+	Dir string // of the files; it is created if it does not exist
+	// Boot is the ID of this boot of the machine; "" if it is not known, and then boots are not counted.
+	Boot string
+	// Online reports whether the cloud can be reached.
+	Online func() bool
+	// Changed is called when Report may return something else. It must not block.
+	Changed func()
+	// Event records an Event about a pod. It must not block.
+	Event      func(about *corev1.ObjectReference, eventType, reason, message string)
+	Registerer prometheus.Registerer
+	Logger     *slog.Logger
+}
+
+// Journal has the records of a node's pods. It is safe for concurrent use.
+type Journal struct {
+	Options
+	files *podfiles.Folder[Record]
+	wake  chan struct{} // one message stands for any number of changes
+
+	// disk is held while records are changed, so that files and memory agree. It guards the fields up to mu.
+	disk    sync.Mutex
+	pods    map[types.UID]*corev1.Pod // of the node; nil until they are known
+	saved   map[types.UID]time.Duration
+	absent  map[types.UID]time.Duration
+	failing bool // the last write has failed
+
+	mu      sync.Mutex
+	records map[types.UID]Record // values are not changed, but replaced
+	// generation counts changes of what kubelet is to read, and shown has the last of each pod. changed is closed by the next.
+	generation uint64
+	shown      map[types.UID]uint64
+	changed    chan struct{}
+}
+
+// Open reads the records. Whoever serves kubelet must have called it before. It starts nothing.
+func Open(o Options) (*Journal, error) {
+	files, all, err := podfiles.Open[Record](o.Dir, o.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("read the upgrades in place: %w", err)
+	}
+	j := &Journal{
+		Options: o, files: files, wake: make(chan struct{}, 1), changed: make(chan struct{}), generation: 1,
+		saved: map[types.UID]time.Duration{}, absent: map[types.UID]time.Duration{},
+		records: map[types.UID]Record{}, shown: map[types.UID]uint64{},
+	}
+	for _, r := range all {
+		j.records[r.UID], j.shown[r.UID], j.saved[r.UID] = r, 1, r.Ran
+	}
+	for _, r := range j.all() {
+		if next := r.Booted(o.Boot); !reflect.DeepEqual(next, r) {
+			if err := j.put(r, next); err != nil { // the next start counts it
+				o.Logger.Error("a start of the machine within the probation of an upgrade cannot be written down", "pod", r.Pod.String(), "err", err)
+			}
+		}
+	}
+	if o.Registerer != nil {
+		err = o.Registerer.Register(j.collector())
+	}
+	return j, err
+}
+
+// Run has time pass for the records, until ctx ends.
+func (j *Journal) Run(ctx context.Context) {
+	for {
+		began := time.Now()
+		var tick <-chan time.Time
+		if j.isBusy() {
+			tick = time.After(step)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick:
+		case <-j.wake:
+		}
+		passed := time.Duration(0)
+		if tick != nil {
+			passed = min(time.Since(began), 2*step) // a process that was stopped has not run
+		}
+		j.pass(passed)
+	}
+}
+
+// isBusy reports whether time counts.
+func (j *Journal) isBusy() bool {
+	j.disk.Lock()
+	defer j.disk.Unlock()
+	return j.failing || slices.ContainsFunc(j.all(), func(r Record) bool {
+		return r.State.onProbation() || j.pods != nil && j.pods[r.UID] == nil
+	})
+}
+
+// CloudReturned is called when the cloud is back. It does not block.
+func (j *Journal) CloudReturned() { j.notify() }
+
+func (j *Journal) notify() {
+	select {
+	case j.wake <- struct{}{}:
+	default:
+	}
+}
+
+// pass has some time pass.
+func (j *Journal) pass(d time.Duration) {
+	j.disk.Lock()
+	defer j.disk.Unlock()
+	j.failing = false
+	online := j.Online()
+	for _, r := range j.all() {
+		next := r
+		if pod := j.pods[r.UID]; pod != nil {
+			next = next.Seen(pod) // again, if it could not be written
+		}
+		next = next.After(d)
+		if online {
+			next = next.Offer()
+		}
+		j.keep(r, next)
+		if online && j.pods != nil && j.pods[r.UID] == nil {
+			if j.absent[r.UID] += d; j.absent[r.UID] >= goneAfter {
+				j.end(r)
+			}
+		}
+	}
+}
+
+// Update is called with all pods of the node, read-only, when they are known and after changes: as the cloud has them, with
+// the status that kubelet has reported last.
+func (j *Journal) Update(pods []*corev1.Pod) {
+	j.disk.Lock()
+	defer j.disk.Unlock()
+	j.pods = map[types.UID]*corev1.Pod{}
+	for _, pod := range pods {
+		j.pods[pod.UID] = pod
+	}
+	for _, r := range j.all() {
+		if pod := j.pods[r.UID]; pod != nil {
+			delete(j.absent, r.UID)
+			j.keep(r, r.Seen(pod))
+		}
+	}
+	j.notify()
+}
+
+// Check returns why a pod cannot be upgraded to a target in place, as an error that wraps ErrNotPossible, nil if it can.
+func (j *Journal) Check(pod *corev1.Pod, t api.Target) error {
+	_, _, err := j.plan(pod, t)
+	return err
+}
+
+// Begin upgrades a pod in place. When it returns nil, that survives a crash, and kubelet is shown the new images. An upgrade
+// to the same revision that is on probation is not a new one. The caller has made sure that the images are on the node.
+func (j *Journal) Begin(pod *corev1.Pod, t api.Target) error {
+	j.disk.Lock()
+	defer j.disk.Unlock()
+	before, next, err := j.plan(pod, t)
+	if err != nil || next == nil {
+		return err
+	}
+	if err := j.put(before, *next); err != nil {
+		return err
+	}
+	j.notify()
+	return nil
+}
+
+// plan returns the record of a pod, if it has one, and that of its upgrade: nil if that is on probation.
+func (j *Journal) plan(pod *corev1.Pod, t api.Target) (before Record, next *Record, err error) {
+	before, ok := j.get(pod.UID)
+	if ok && before.State.onProbation() && before.Revision == t.Revision {
+		return before, nil, nil
+	}
+	var last *Record
+	if ok {
+		last = &before
+	}
+	begun, err := Begin(last, pod, t, j.Boot, time.Now().UTC().Round(0))
+	if err != nil {
+		return before, nil, fmt.Errorf("%w: %w", ErrNotPossible, err)
+	}
+	return before, &begun, nil
+}
+
+// GoBack has a pod return to the version that it has in the cloud, and reports false if the node cannot do that by itself.
+// When the error is nil, that survives a crash.
+func (j *Journal) GoBack(pod types.UID) (bool, error) {
+	j.disk.Lock()
+	defer j.disk.Unlock()
+	r, _ := j.get(pod)
+	next, ok := r.GoBack()
+	if !ok {
+		return false, nil
+	}
+	return true, j.put(r, next)
+}
+
+// Offer records that the cloud may know of all upgrades that have passed. It is called before it is told.
+func (j *Journal) Offer() {
+	j.disk.Lock()
+	defer j.disk.Unlock()
+	for _, r := range j.all() {
+		j.keep(r, r.Offer())
+	}
+}
+
+// StoreRestored is called when the apiserver's store was restored from a backup.
+func (j *Journal) StoreRestored() {
+	j.disk.Lock()
+	defer j.disk.Unlock()
+	for _, r := range j.all() {
+		j.keep(r, r.StoreRestored())
+	}
+}

@@ -1,0 +1,517 @@
+package inplace_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/ota/api"
+	"github.com/edgehub-io/edgehub/ota/inplace"
+	"github.com/edgehub-io/edgehub/ota/podreport"
+)
+
+// rig is a Journal, and what it reads and says.
+type rig struct {
+	*inplace.Journal
+
+	dir     string
+	online  bool
+	changes int
+	events  []string
+	boot    string
+}
+
+func newRig(t *testing.T) *rig {
+	r := &rig{dir: filepath.Join(t.TempDir(), "inplace"), boot: "boot-0"}
+	r.open(t)
+	return r
+}
+
+// open opens the Journal of what is on disk, as a hub that starts does.
+func (r *rig) open(t *testing.T) {
+	t.Helper()
+	var err error
+	r.Journal, err = inplace.Open(inplace.Options{
+		Dir: r.dir, Boot: r.boot, Online: func() bool { return r.online }, Changed: func() { r.changes++ },
+		Event: func(about *corev1.ObjectReference, eventType, reason, _ string) {
+			r.events = append(r.events, string(about.UID)+" "+eventType+" "+reason)
+		},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run has time pass.
+func (r *rig) run(t *testing.T, d time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { r.Run(ctx); close(done) }()
+	time.Sleep(d + time.Millisecond)
+	cancel()
+	<-done
+}
+
+func (r *rig) begin(t *testing.T) {
+	t.Helper()
+	if err := r.Begin(pod(), target); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// breakDisk has writes fail until the disk is mended.
+func (r *rig) breakDisk(t *testing.T) (mend func()) {
+	t.Helper()
+	if err := os.Rename(r.dir, r.dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(r.dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := errors.Join(os.Remove(r.dir), os.Rename(r.dir+".away", r.dir)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// shows returns the image that kubelet is shown of the pod as the cloud has it.
+func (r *rig) shows(version string) string {
+	images := r.Images("u", version, map[string]string{"app": was})
+	if images == nil {
+		return was
+	}
+	return images["app"]
+}
+
+func (r *rig) state() api.UpgradeState {
+	u, _ := r.State(podName)
+	return u.State
+}
+
+var podName = types.NamespacedName{Namespace: "ns", Name: "web"}
+
+// The whole way, and after each step a hub that was killed there: it shows, says and does the same.
+func TestAHubThatIsKilledAnywhereGoesOn(t *testing.T) {
+	online := func(r *rig) { r.online = true }
+	update := func(changes ...func(*corev1.Pod)) func(*rig) {
+		return func(r *rig) { r.Update([]*corev1.Pod{pod(changes...)}) }
+	}
+	news, olds := becomes, was
+	for name, steps := range map[string][]struct {
+		do    func(*rig)
+		runs  time.Duration
+		shows string
+		state api.UpgradeState
+	}{
+		"it works, and the cloud follows": {
+			{do: update(), shows: olds},
+			{do: func(r *rig) { _ = r.Begin(pod(), target) }, shows: news, state: api.InProgress},
+			{runs: time.Second, shows: news, state: api.InProgress},
+			{do: update(runs("B"), readiness(corev1.ConditionFalse)), shows: news, state: api.InProgress},
+			{do: update(runs("B")), runs: 10 * time.Second, shows: news, state: api.Done},
+			{runs: time.Hour, shows: news, state: api.Done},
+			{do: online, runs: time.Second, shows: news, state: api.Done},
+			{do: update(runs("A")), shows: news, state: api.Done}, // the cloud's old status
+			{do: update(runs("B"), image(becomes), version("20")), shows: news, state: api.Done},
+		},
+		"it does not work": {
+			{do: func(r *rig) { _ = r.Begin(pod(), target) }, shows: news, state: api.InProgress},
+			{do: update(runs("B"), readiness(corev1.ConditionFalse)), runs: limit - 5*time.Second, shows: news, state: api.InProgress},
+			{do: update(runs("B"), readiness(corev1.ConditionFalse)), runs: 15 * time.Second, shows: olds, state: api.Dropped},
+			{do: update(runs("C")), shows: olds, state: api.Dropped},
+			{do: online, runs: time.Minute, shows: olds, state: api.Dropped},
+		},
+		"the owner goes back": {
+			{do: func(r *rig) { _ = r.Begin(pod(), target) }, shows: news, state: api.InProgress},
+			{do: update(runs("B")), runs: 10 * time.Second, shows: news, state: api.Done},
+			{do: func(r *rig) { _, _ = r.GoBack("u") }, shows: olds, state: api.Dropped},
+			{do: update(runs("C")), shows: olds, state: api.Dropped},
+		},
+	} {
+		for killed := range len(steps) + 1 { // after this step; the last: never
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := newRig(t)
+					for i, s := range steps {
+						if s.do != nil {
+							s.do(r)
+						}
+						if s.runs > 0 {
+							r.run(t, s.runs)
+						}
+						if i == killed {
+							r.open(t)
+						}
+						if got := r.shows("11"); got != s.shows || r.state() != s.state {
+							t.Fatalf("killed after step %d, in step %d: kubelet is shown %s, state %q", killed, i, got, r.state())
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestNothingCountsThatCannotBeWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		mend := r.breakDisk(t)
+		if err := r.Begin(pod(), target); err == nil || r.shows("10") != was {
+			t.Errorf("an upgrade that is not on disk: %v, kubelet is shown %s", err, r.shows("10"))
+		}
+		mend()
+		r.begin(t)
+		r.Update([]*corev1.Pod{pod(runs("B"), readiness(corev1.ConditionFalse))})
+		mend = r.breakDisk(t)
+		if _, err := r.GoBack("u"); err == nil || r.shows("10") != becomes {
+			t.Errorf("a way back that is not on disk: %v, kubelet is shown %s", err, r.shows("10"))
+		}
+		r.run(t, limit+time.Minute)
+		if r.shows("10") != becomes || r.state() != api.InProgress {
+			t.Errorf("a limit that is not on disk: kubelet is shown %s, state %s", r.shows("10"), r.state())
+		}
+		mend()
+		r.run(t, 2*time.Second)
+		if r.shows("10") != was || r.state() != api.Dropped {
+			t.Errorf("once the disk is mended: kubelet is shown %s, state %s", r.shows("10"), r.state())
+		}
+	})
+}
+
+// What was seen while the disk was broken counts once it is mended: nothing else may happen to the pod.
+func TestWhatCouldNotBeWrittenIsNotForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.begin(t)
+		mend := r.breakDisk(t)
+		r.Update([]*corev1.Pod{pod(waits("A", "ErrImageNeverPull", `Container image "app:v2" is not present`))})
+		mend()
+		r.run(t, 2*time.Second)
+		if r.shows("10") != was {
+			t.Errorf("kubelet is shown %s", r.shows("10"))
+		}
+	})
+}
+
+// Time that has passed counts although it cannot be written.
+func TestTimePassesWithoutADisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.begin(t)
+		mend := r.breakDisk(t)
+		r.run(t, limit-10*time.Second)
+		mend()
+		r.run(t, 11*time.Second)
+		if r.state() != api.Dropped {
+			t.Errorf("after the limit: %s", r.state())
+		}
+	})
+}
+
+func TestAHubThatIsKilledAgainAndAgainLosesLittleTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.begin(t)
+		for range 9 {
+			r.run(t, 14*time.Second) // of which at least ten are on disk
+			r.open(t)
+		}
+		r.run(t, 11*time.Second)
+		if r.state() != api.Dropped {
+			t.Errorf("after %v in pieces: %s", 9*14*time.Second, r.state())
+		}
+		if got, want := r.events, []string{"u Normal OfflineUpgradeStarted", "u Warning OfflineUpgradeUndone"}; !slices.Equal(got, want) {
+			t.Errorf("Events %q", got)
+		}
+	})
+}
+
+func TestTheThirdBootUndoesBeforeAnybodyIsServed(t *testing.T) {
+	r := newRig(t)
+	r.begin(t)
+	for i, want := range []string{becomes, becomes, was, was} {
+		r.boot = "boot-" + string(rune('1'+i))
+		for range 2 { // the hub is killed in between, within the boot
+			r.open(t)
+			if got := r.shows("10"); got != want {
+				t.Fatalf("boot %d: kubelet is shown %s", i+1, got)
+			}
+		}
+	}
+	if !slices.Contains(r.events, "u Warning OfflineUpgradeUndone") {
+		t.Errorf("the owner is told %q", r.events)
+	}
+}
+
+func TestWatchesAreToldOnceAndBeginWithAll(t *testing.T) {
+	r := newRig(t)
+	_, none, changed := r.Changes(0)
+	r.begin(t)
+	select {
+	case <-changed:
+	default:
+		t.Error("nobody is told that kubelet is to read something else")
+	}
+	pods, first, _ := r.Changes(none)
+	if len(pods) != 1 || pods["u"] != podName {
+		t.Errorf("changed: %v", pods)
+	}
+	r.Update([]*corev1.Pod{pod(runs("B"))})
+	if pods, now, _ := r.Changes(first); len(pods) != 0 || now != first {
+		t.Errorf("what kubelet reads is the same, and it is told of %v", pods)
+	}
+	r.open(t)
+	if pods, first, changed = r.Changes(0); len(pods) != 1 {
+		t.Errorf("a watch after a restart begins with %v", pods)
+	}
+	if _, err := r.GoBack("u"); err != nil {
+		t.Fatal(err)
+	}
+	<-changed
+	if pods, _, _ := r.Changes(first); len(pods) != 1 {
+		t.Errorf("undone: %v", pods)
+	}
+	r.open(t)
+	if pods, _, _ := r.Changes(0); len(pods) != 1 {
+		t.Errorf("a watch after the undo begins with %v", pods)
+	}
+	r.Update([]*corev1.Pod{pod(runs("C"))})
+	if pods, _, _ := r.Changes(0); len(pods) != 0 {
+		t.Errorf("the old version runs, and a watch begins with %v", pods)
+	}
+}
+
+func TestBeginAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.begin(t)
+		r.Update([]*corev1.Pod{pod(runs("B"))})
+		r.begin(t) // on probation: the same upgrade
+		other := target
+		other.Revision = "newer"
+		if err := r.Begin(pod(), other); !errors.Is(err, inplace.ErrNotPossible) || !strings.Contains(err.Error(), "to revision new, which the cloud does not have yet") {
+			t.Errorf("another revision: %v", err)
+		}
+		r.run(t, 11*time.Second)
+		if revision, settled := r.Runs("u"); revision != "new" || !settled {
+			t.Errorf("runs %q, %t", revision, settled)
+		}
+		if err := r.Check(pod(), target); !errors.Is(err, inplace.ErrNotPossible) {
+			t.Errorf("the revision that it runs: %v", err)
+		}
+		if got, want := r.events, []string{"u Normal OfflineUpgradeStarted", "u Normal OfflineUpgradePassed"}; !slices.Equal(got, want) {
+			t.Errorf("Events %q", got)
+		}
+		unmarked := target
+		unmarked.InPlace = nil
+		if err := newRig(t).Check(pod(), unmarked); !errors.Is(err, inplace.ErrNotPossible) {
+			t.Errorf("not marked: %v", err)
+		}
+	})
+}
+
+func TestARecordEndsWithItsPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.begin(t)
+		r.Update(nil)
+		r.run(t, time.Hour)
+		if r.state() == "" {
+			t.Fatal("nobody could delete the pod while the cloud was away")
+		}
+		r.online = true
+		r.run(t, 4*time.Minute)
+		r.Update([]*corev1.Pod{pod()}) // the watch has caught up
+		r.Update(nil)
+		r.run(t, 4*time.Minute)
+		if r.state() == "" {
+			t.Fatal("the pod was there in between")
+		}
+		r.run(t, 2*time.Minute)
+		if r.state() != "" || r.shows("10") != was {
+			t.Errorf("the pod is gone: %s", r.state())
+		}
+		if r.open(t); r.state() != "" {
+			t.Errorf("after a restart: %s", r.state())
+		}
+	})
+}
+
+func TestADamagedRecordShowsTheCloudsPod(t *testing.T) {
+	r := newRig(t)
+	r.begin(t)
+	if err := os.WriteFile(filepath.Join(r.dir, "ns_u.json"), []byte(`{"state":"Sho`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	j, err := inplace.Open(inplace.Options{Dir: r.dir, Online: func() bool { return false }, Changed: func() {}, Registerer: registry, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := j.Images("u", "10", map[string]string{"app": was}); got != nil {
+		t.Errorf("kubelet is shown %v", got)
+	}
+	const want = `
+# HELP edgehub_offline_upgrades Pods that were upgraded in place without the cloud, by state; Damaged are records that could not be read, and whose pods run as the cloud has them.
+# TYPE edgehub_offline_upgrades gauge
+edgehub_offline_upgrades{state="Confirmed"} 0
+edgehub_offline_upgrades{state="Damaged"} 1
+edgehub_offline_upgrades{state="Offered"} 0
+edgehub_offline_upgrades{state="Passed"} 0
+edgehub_offline_upgrades{state="Probation"} 0
+edgehub_offline_upgrades{state="Shown"} 0
+edgehub_offline_upgrades{state="Undoing"} 0
+edgehub_offline_upgrades{state="Undone"} 0
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReports(t *testing.T) {
+	const message = "controllerrevision: new"
+	for _, tt := range []struct {
+		state           inplace.State
+		status          corev1.ConditionStatus
+		reason, message string
+		annotated       bool
+	}{
+		{inplace.Shown, corev1.ConditionUnknown, api.ReasonInProbation, message, false},
+		{inplace.Probation, corev1.ConditionUnknown, api.ReasonInProbation, message, false},
+		{inplace.Passed, corev1.ConditionTrue, api.ReasonPassed, message, false},
+		{inplace.Offered, corev1.ConditionTrue, api.ReasonPassed, message, true},
+		{inplace.Confirmed, corev1.ConditionTrue, api.ReasonReconciled, message, false},
+		{inplace.Undoing, corev1.ConditionFalse, api.ReasonUndone, message + ": the owner went back to the earlier version", false},
+		{inplace.Undone, corev1.ConditionFalse, api.ReasonUndone, message + ": the owner went back to the earlier version", false},
+	} {
+		t.Run(string(tt.state), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.lead(t, tt.state)
+				report := r.Report(pod())
+				c := report.Conditions[0]
+				if c.Type != api.UpgradedOfflineCondition || c.Status != tt.status || c.Reason != tt.reason || c.Message != tt.message {
+					t.Errorf("condition %+v", c)
+				}
+				value := report.Annotations[api.UpgradedOfflineAnnotation]
+				if (value != "") != tt.annotated || value != "" && !strings.HasPrefix(value, `{"revision":"new","from":"old","images":[{"name":"app","image":"app:v2"}],`) {
+					t.Errorf("annotation %s", value)
+				}
+			})
+		})
+	}
+	// What an earlier record has left is removed.
+	left := pod()
+	left.Annotations = map[string]string{api.UpgradedOfflineAnnotation: "{}"}
+	left.Status.Conditions = append(left.Status.Conditions, corev1.PodCondition{Type: api.UpgradedOfflineCondition, Status: corev1.ConditionTrue})
+	r := newRig(t)
+	patch := string(podreport.Patch(left, []podreport.Report{r.Report(left)}, time.Time{}))
+	if !strings.Contains(patch, `"apps.openyurt.io/upgraded-offline":null`) || !strings.Contains(patch, `"$patch":"delete"`) {
+		t.Errorf("without a record: %s", patch)
+	}
+	if patch := podreport.Patch(pod(), []podreport.Report{r.Report(pod())}, time.Time{}); patch != nil {
+		t.Errorf("a pod that has nothing of it: %s", patch)
+	}
+}
+
+// lead leads the pod's record to a state.
+func (r *rig) lead(t *testing.T, s inplace.State) {
+	t.Helper()
+	r.begin(t)
+	if s == inplace.Shown {
+		return
+	}
+	r.Update([]*corev1.Pod{pod(runs("B"))})
+	if s == inplace.Probation {
+		return
+	}
+	if s == inplace.Undoing || s == inplace.Undone {
+		if ok, err := r.GoBack("u"); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		if s == inplace.Undone {
+			r.Update([]*corev1.Pod{pod(runs("C"))})
+		}
+		return
+	}
+	r.run(t, 11*time.Second)
+	if s != inplace.Passed {
+		r.Offer()
+	}
+	if s == inplace.Confirmed {
+		r.Update([]*corev1.Pod{pod(runs("B"), image(becomes), version("20"))})
+	}
+}
+
+func TestThePodAsItRuns(t *testing.T) {
+	for _, state := range states {
+		t.Run(string(state), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.lead(t, state)
+				p, wantImage, wantHash := pod(), was, "old"
+				if state == inplace.Passed || state == inplace.Offered {
+					wantImage, wantHash = becomes, "new"
+				}
+				got := r.Effective([]*corev1.Pod{p})[0]
+				if got.Spec.Containers[0].Image != wantImage || got.Labels["controller-revision-hash"] != wantHash || got.Spec.Containers[1].Image != "other:v1" {
+					t.Errorf("%v %v", got.Spec.Containers, got.Labels)
+				}
+				if p.Spec.Containers[0].Image != was || p.Labels["controller-revision-hash"] != "old" {
+					t.Error("the pod of the cloud was changed")
+				}
+				wantKept, reconciled := []string{was, becomes}, false
+				if state == inplace.Confirmed || state == inplace.Undone {
+					wantKept = nil
+				}
+				if state == inplace.Confirmed || state == inplace.Undone || state == inplace.Undoing {
+					reconciled = true
+				}
+				if kept := r.Retain(); !slices.Equal(kept, wantKept) {
+					t.Errorf("%q stay on the node", kept)
+				}
+				if (len(r.Unreconciled()) == 0) != reconciled {
+					t.Errorf("unreconciled: %v", r.Unreconciled())
+				}
+			})
+		})
+	}
+}
+
+// An upgrade is offered as soon as the cloud can be reached, and on disk before anybody may tell it.
+func TestAnUpgradeIsOfferedWhenTheCloudIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.lead(t, inplace.Passed)
+		r.run(t, time.Minute)
+		if r.Report(pod()).Annotations[api.UpgradedOfflineAnnotation] != "" {
+			t.Fatal("offered without the cloud")
+		}
+		r.online = true
+		r.CloudReturned()
+		r.run(t, time.Millisecond)
+		if r.Report(pod()).Annotations[api.UpgradedOfflineAnnotation] == "" {
+			t.Fatal("not offered")
+		}
+		r.online = false
+		r.open(t)
+		if ok, err := r.GoBack("u"); ok || err != nil {
+			t.Errorf("the cloud may have followed, and the node goes back by itself: %t, %v", ok, err)
+		}
+	})
+}
