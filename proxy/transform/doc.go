@@ -16,6 +16,9 @@
 // apiserver's address and nobody would know why they fail during an outage. A GET or LIST becomes
 // a 500, a watch ends with an ERROR event.
 //
+// kubelet alone, too, reads other images of pods that are upgraded in place, as a [PodImages] decides; its watches follow that,
+// see podWatch.
+//
 // # Filters of Services
 //
 // kube-proxy and CoreDNS read some Services, and some endpoints of Services, only where an

@@ -19,9 +19,6 @@ type filter struct {
 	accounts []string // whose reads are filtered, as namespace/name
 	// drops reports whether the accounts do not read a Service; nil for other resources.
 	drops func(types.NamespacedName, *topology.Service) bool
-	// idle reports whether no object can be changed; nil: never. What is decided meanwhile is corrected in
-	// the watch by the topology's next change.
-	idle func() bool
 }
 
 // NewServiceTopology returns the filter of EndpointSlices: of a Service that asks for it, the
@@ -29,7 +26,7 @@ type filter struct {
 func NewServiceTopology(s *topology.State, accounts []string) Transform {
 	return Transform{
 		Name: ServiceTopology, Group: discoveryv1.GroupName, Resource: "endpointslices",
-		filter: &filter{accounts: accounts, idle: func() bool { return !s.HasKeys() }},
+		filter: &filter{accounts: accounts}, idle: func() bool { return !s.HasKeys() },
 		apply: func(o *object) (result, error) {
 			keep := s.Endpoints(serviceOfSlice(o.meta))
 			if keep == nil {
@@ -48,7 +45,7 @@ func NewClusterIP(s *topology.State, accounts []string, hub []netip.AddrPort, le
 	name := topology.APIServer()
 	return Transform{
 		Name: ClusterIP, Group: discoveryv1.GroupName, Resource: "endpointslices", Namespace: name.Namespace, ObjectName: name.Name,
-		filter: &filter{accounts: accounts, idle: func() bool { return !s.APIServerLeads() }},
+		filter: &filter{accounts: accounts}, idle: func() bool { return !s.APIServerLeads() },
 		apply: func(o *object) (result, error) {
 			if !s.APIServerLeads() {
 				return result{bare: o.bare}, nil
@@ -163,5 +160,5 @@ func nameOf(m *wire.Meta) types.NamespacedName {
 
 // idle reports whether no object can be changed.
 func (a *answer) idle() bool {
-	return !slices.ContainsFunc(a.transforms, func(t *Transform) bool { return t.filter == nil || t.filter.idle == nil || !t.filter.idle() })
+	return !slices.ContainsFunc(a.transforms, func(t *Transform) bool { return t.idle == nil || !t.idle() })
 }

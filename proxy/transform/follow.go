@@ -3,7 +3,6 @@ package transform
 import (
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -11,25 +10,20 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"github.com/edgehub-io/edgehub/cache/tee"
 	"github.com/edgehub-io/edgehub/cache/wire"
 	"github.com/edgehub-io/edgehub/proxy/topology"
 )
 
 // follow filters the events of a watch, and has it follow changes of the topology.
 func (a *answer) follow(r *http.Request, res *http.Response) error {
-	if err := tee.UnzipWatch(res); err != nil {
-		return err
-	}
-	reader, err := wire.NewFrameReader(res.Body, a.encoding)
+	frames, err := a.pump(res)
 	if err != nil {
 		return err
 	}
 	info, _ := request.RequestInfoFrom(r.Context())
 	query := r.URL.Query()
 	f := &followed{
-		answer: a, request: r, body: res.Body, reader: reader,
-		frames: make(chan frame), again: make(chan struct{}), closed: make(chan struct{}),
+		answer: a, request: r, pump: frames,
 		bookmarks: query.Get("allowWatchBookmarks") == "true" || query.Get("allowWatchBookmarks") == "1",
 		initial:   query.Get("sendInitialEvents") == "true" || query.Get("sendInitialEvents") == "1",
 		dropped:   map[types.NamespacedName]bool{},
@@ -39,10 +33,8 @@ func (a *answer) follow(r *http.Request, res *http.Response) error {
 		f.resource = topology.Services
 	}
 	f.resume(query.Get("resourceVersion"))
-	res.Header.Del("Content-Length")
-	res.ContentLength = -1
 	res.Body = f
-	go f.pump()
+	go f.run()
 	return nil
 }
 
@@ -50,16 +42,11 @@ func (a *answer) follow(r *http.Request, res *http.Response) error {
 // something else is decided for a Service, its objects are listed, and sent as they are to be
 // read now. It is for one reader at a time; Close may be called beside it.
 type followed struct {
+	*pump
+
 	answer   *answer
 	request  *http.Request
 	resource topology.Resource
-	body     interface{ Close() error }
-	reader   *wire.FrameReader
-
-	frames  chan frame    // from pump, one at a time
-	again   chan struct{} // the frame has been used
-	closed  chan struct{} // by Close
-	closing sync.Once
 
 	bookmarks bool // the client wants them
 	initial   bool // the initial events have not ended
@@ -84,12 +71,6 @@ type resends struct {
 	pending topology.Set
 }
 
-// frame is what pump has read.
-type frame struct {
-	wire.Frame
-	err error
-}
-
 // A watch causes one list every resendEvery on average, and resendBurst of them at once, so that what an
 // admin changes now and then is there at once. Whoever may write one Service can change its annotation
 // many times a second, and causes a list on every node.
@@ -97,32 +78,6 @@ const (
 	resendEvery = 10 * time.Second
 	resendBurst = 3
 )
-
-// pump reads frames, so that Read can wait for other things as well. It ends with the body.
-func (f *followed) pump() {
-	for {
-		next, err := f.reader.Next()
-		select {
-		case f.frames <- frame{next, err}:
-		case <-f.closed:
-			return
-		}
-		if err != nil {
-			return
-		}
-		select {
-		case <-f.again:
-		case <-f.closed:
-			return
-		}
-	}
-}
-
-// Close ends the watch.
-func (f *followed) Close() error {
-	f.closing.Do(func() { close(f.closed) })
-	return f.body.Close()
-}
 
 // Read returns what belongs to at most one event or change, so that it is flushed at once.
 func (f *followed) Read(p []byte) (int, error) {
@@ -147,10 +102,7 @@ func (f *followed) next() {
 	case next := <-f.frames:
 		if f.err = next.err; f.err == nil {
 			f.frame(&next.Frame)
-			select {
-			case f.again <- struct{}{}:
-			case <-f.closed:
-			}
+			f.used()
 		}
 	case <-changed:
 		f.follow()

@@ -30,6 +30,13 @@ var (
 // User-Agent they are followed by their version, which is Kubernetes' own.
 var kubelets = []string{"kubelet", "k3s", "kubelite"}
 
+// kubeletOf returns the version of kubelet that has sent a request, and false if somebody else has.
+func kubeletOf(h http.Header) (version string, ok bool) {
+	program, text, _ := strings.Cut(h.Get("User-Agent"), "/")
+	version, _, _ = strings.Cut(text, " ")
+	return version, slices.Contains(kubelets, program)
+}
+
 // ProxyVariables returns the names of the variables that [UsesProxy] reads.
 func ProxyVariables() []string { return slices.Concat(proxyVariables[:4], noProxyVariables) }
 
@@ -59,9 +66,8 @@ func newNoProxy(hub []netip.Addr) Transform {
 	return Transform{
 		Name: APIServerService, Resource: "pods",
 		reader: func(h http.Header) bool {
-			program, text, _ := strings.Cut(h.Get("User-Agent"), "/")
-			text, _, _ = strings.Cut(text, " ")
-			return slices.Contains(kubelets, program) && KeepsContainers(text)
+			version, ok := kubeletOf(h)
+			return ok && KeepsContainers(version)
 		},
 		apply: func(o *object) (result, error) {
 			if !bytes.Contains(o.bare, []byte("_PROXY")) && !bytes.Contains(o.bare, []byte("_proxy")) {

@@ -14,7 +14,7 @@ import (
 // Transform changes one object, the objects of one name in all namespaces, or all objects of a
 // resource.
 type Transform struct {
-	Name string // as in --transforms, or ClusterIP
+	Name string // as in --transforms, or ClusterIP, or UpgradeInPlace
 
 	Group      string // of the resource; all have version v1
 	Resource   string
@@ -25,6 +25,10 @@ type Transform struct {
 	filter *filter
 	// reader reports whether what the node itself reads is for the sender of a request; nil: it is.
 	reader func(http.Header) bool
+	// idle reports whether no object can be changed; nil: never. What is decided meanwhile is corrected in the watch.
+	idle func() bool
+	// pods is what decides, if that may change while kubelet watches.
+	pods PodImages
 
 	// apply returns the object as its readers get it. It changes nothing that is not its
 	// purpose, and fails rather than return half of it.
@@ -54,6 +58,7 @@ const (
 	DiscardService    = "discard-service"
 	NodePortIsolation = "nodeport-isolation"
 	ClusterIP         = "cluster-ip" // of --cluster-ip
+	UpgradeInPlace    = "upgrade-in-place"
 )
 
 // Names returns the names of all transforms that --transforms may have.

@@ -70,6 +70,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		err = a.whole(res)
 	case a.filters():
 		err = a.follow(r, res)
+	case a.pods() != nil && isOfNode(r):
+		err = a.followPods(r, res)
 	default:
 		err = a.watch(res)
 	}

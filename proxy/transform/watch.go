@@ -52,11 +52,7 @@ func (e *events) next() {
 	if f, e.err = e.frames.Next(); e.err != nil {
 		return
 	}
-	e.ready = f.Raw
-	if f.Err != nil || !slices.Contains(kinds, string(f.Meta.Kind)) {
-		return // the rest of a large event, a bookmark, an error, or metadata
-	}
-	edited, err := e.event(&f)
+	edited, err := e.answer.event(&f)
 	if err != nil {
 		e.answer.transport.opts.Logger.Error("an event cannot be transformed: the watch ends", "err", err)
 		e.err = io.EOF
@@ -65,9 +61,10 @@ func (e *events) next() {
 	e.ready = edited
 }
 
-func (e *events) event(f *wire.Frame) ([]byte, error) {
-	a := e.answer
-	if !slices.ContainsFunc(a.transforms, func(t *Transform) bool { return overlap(t.ObjectName, string(f.Meta.Name)) }) {
+// event returns a frame as its reader gets it.
+func (a *answer) event(f *wire.Frame) ([]byte, error) {
+	isObject := f.Err == nil && slices.Contains(kinds, string(f.Meta.Kind)) // no rest of a large event, error, or metadata
+	if !isObject || !slices.ContainsFunc(a.transforms, func(t *Transform) bool { return overlap(t.ObjectName, string(f.Meta.Name)) }) {
 		return f.Raw, nil
 	}
 	bare, err := wire.AppendBare(nil, a.encoding, f.Object)
