@@ -107,6 +107,8 @@ type Cache struct {
 	outages watch.Outages
 	contact contact
 
+	restored func() // nil: nobody else wants to know
+
 	// present is how long the cloud and kubelet were there since sweepSecrets last dropped some;
 	// its goroutine alone uses it.
 	present time.Duration
@@ -163,7 +165,7 @@ func newCache(up Upstream, opts Options, m *metrics, disk *wal.Log) *Cache {
 	}
 	c.views = view.New(view.Options{
 		Disk: disk, Max: opts.MaxBytes, Log: c.log,
-		Evicted: m.evictions.Inc, StoreRestored: c.outages.Restored, Damaged: c.damaged,
+		Evicted: m.evictions.Inc, StoreRestored: c.storeRestored, Damaged: c.damaged,
 	})
 	c.logState = view.NewLogState(c.views)
 	c.derived = derived.New(derived.Options{
@@ -211,6 +213,17 @@ func (c *Cache) openedLate(replayed bool, attempt error) {
 			c.writes.replay(ctx)
 		}
 	})
+}
+
+// OnStoreRestored has f called when an apiserver's store was restored from a backup, before clients read what it has. It is
+// called before Run; f must not call the cache.
+func (c *Cache) OnStoreRestored(f func()) { c.restored = f }
+
+func (c *Cache) storeRestored() {
+	c.outages.Restored()
+	if c.restored != nil {
+		c.restored()
+	}
 }
 
 // damaged is called for damage on disk.

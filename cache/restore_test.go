@@ -42,8 +42,13 @@ func TestAWatchIsToldThatTheStoreWasRestored(t *testing.T) {
 			w := startWatch(t.Context(), t, c, urlPods+"?watch=true&resourceVersion=100")
 			feed := <-u.feeds
 			u.shows("90", podJSON("a", "50"))
+			told := ""
+			c.OnStoreRestored(func() { told += "before " + w.heard(t) + ", " })
 			lose(t, u, feed)
 			time.Sleep(time.Minute)
+			if told != "before , " {
+				t.Errorf("who wants to know of a restore was told: %q; want it told once, before the client", told)
+			}
 			if got := w.heard(t); got != "ERROR:410" || !w.ended() {
 				t.Errorf("the client heard %q, and the stream has ended: %t; want it told to list", got, w.ended())
 			}

@@ -79,10 +79,11 @@ func (h *Hub) open(local *inproc, own *rest.Config, userAgent string, r *prometh
 	if h.upgrades, err = newUpgrades(c, own, client, h.cloud, r, log); err != nil {
 		return err
 	}
+	h.cache.OnStoreRestored(h.upgrades.inPlace.StoreRestored)
 	if h.pods, err = openPodAccess(c, log); err != nil {
 		return err
 	}
-	transforms, applied, err := newTransforms(c, h.pods, h.cloud.creds.ServerCAs, own, log)
+	transforms, applied, err := newTransforms(c, h.pods, h.upgrades.inPlace, h.cloud.creds.ServerCAs, own, log)
 	if err != nil {
 		return err
 	}

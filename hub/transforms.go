@@ -22,9 +22,9 @@ type transforms struct {
 	feed     *feed.Topology // nil: no filter of Services is active
 }
 
-// newTransforms returns the transforms that are on, also as what is applied to answers. pods is nil if pods are not led to the hub. What the filters of
+// newTransforms returns the transforms that are on, also as what is applied to answers. pods is nil if pods are not led to the hub. inPlace decides which images kubelet reads of pods. What the filters of
 // Services decide by is read with own, through the hub.
-func newTransforms(c *config.Config, pods *podAccess, clusterCAs func() []byte, own *rest.Config, log *slog.Logger) (t *transforms, all []transform.Transform, err error) {
+func newTransforms(c *config.Config, pods *podAccess, inPlace transform.PodImages, clusterCAs func() []byte, own *rest.Config, log *slog.Logger) (t *transforms, all []transform.Transform, err error) {
 	t = &transforms{topology: topology.New(c.NodeName, log)}
 	if pods != nil {
 		all = pods.transforms(clusterCAs)
@@ -39,6 +39,7 @@ func newTransforms(c *config.Config, pods *podAccess, clusterCAs func() []byte, 
 		t.names = append(t.names, one.Name)
 	}
 	t.names = slices.Compact(t.names) // some are for several resources
+	all = append(all, transform.NewPodImages(inPlace))
 	if c.ClusterIP == config.ClusterIPAlways {
 		t.names = append(t.names, transform.ClusterIP)
 		all = append(all, transform.NewClusterIP(t.topology, c.ServiceProxyAccounts, podServers(c), derived.LeadBareToHub))

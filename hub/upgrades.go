@@ -18,6 +18,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota/coreclient"
 	"github.com/edgehub-io/edgehub/ota/history"
 	"github.com/edgehub-io/edgehub/ota/hold"
+	"github.com/edgehub-io/edgehub/ota/inplace"
 	"github.com/edgehub-io/edgehub/ota/missing"
 	"github.com/edgehub-io/edgehub/ota/nodepods"
 	"github.com/edgehub-io/edgehub/ota/podreport"
@@ -34,6 +35,7 @@ type upgrades struct {
 	cluster   *apiserver.Cluster // records Events
 	reporter  *podreport.Reporter
 	history   *history.History
+	inPlace   *inplace.Journal
 	images    *images
 	holds     *hold.Holds
 	queue     *queue.Queue
@@ -68,6 +70,13 @@ func (u *upgrades) open(c *config.Config, client *ota.Pods, userAgent string, r 
 	online := u.cloud.online
 	dir := func(part string) string { return filepath.Join(c.RootDir, "upgrades", part) }
 	if u.history, err = history.Open(dir("history"), log); err != nil {
+		return err
+	}
+	u.inPlace, err = inplace.Open(inplace.Options{
+		Dir: dir("inplace"), Boot: ownnode.BootID(), Online: online, Changed: u.reporter.Changed,
+		Event: u.cluster.Event, Registerer: r, Logger: log,
+	})
+	if err != nil {
 		return err
 	}
 	if u.images, err = newImages(c, userAgent, u.cluster, online, u.history.Images, u.reporter.Changed, r, log); err != nil {
@@ -105,9 +114,12 @@ func (u *upgrades) run(ctx context.Context, carryOut func(context.Context, ota.A
 	all.Go(func() { u.holds.Run(ctx, func() { u.reporter.Changed(); u.queue.Wake() }) })
 	all.Go(func() { u.queue.Run(ctx, carryOut) })
 	all.Go(func() { u.history.Run(ctx, u.images.othersChanged) })
+	all.Go(func() { u.inPlace.Run(ctx) })
 	all.Go(func() { u.rollbacks.Run(ctx) })
 	all.Go(func() { u.images.run(ctx) })
-	all.Go(func() { u.reporter.Run(ctx, u.images.report, u.holds.Report, u.queue.Report, u.rollbacks.Report) })
+	all.Go(func() {
+		u.reporter.Run(ctx, u.images.report, u.holds.Report, u.queue.Report, u.rollbacks.Report, u.inPlace.Report)
+	})
 	all.Go(func() { u.pods.Run(ctx, u.podsChanged) })
 	all.Go(func() { u.cloud.eachReturn(ctx, u.cloudReturned) })
 	all.Wait()
@@ -115,10 +127,11 @@ func (u *upgrades) run(ctx context.Context, carryOut func(context.Context, ota.A
 
 // podsChanged is called with the node's pods once they are known and after changes.
 func (u *upgrades) podsChanged(pods []*corev1.Pod) {
+	u.inPlace.Update(pods)
 	u.images.podsChanged(pods)
 	u.holds.PodsChanged()
 	u.queue.Wake()
-	u.history.Update(pods)
+	u.history.Update(u.inPlace.Effective(pods))
 	u.rollbacks.Update(pods)
 	u.missing.Update(pods)
 	u.reporter.Changed()
@@ -128,6 +141,7 @@ func (u *upgrades) podsChanged(pods []*corev1.Pod) {
 func (u *upgrades) cloudReturned() {
 	u.images.cloudReturned()
 	u.queue.CloudReturned()
+	u.inPlace.CloudReturned()
 	u.reporter.CloudReturned()
 }
 

@@ -14,6 +14,15 @@ import (
 	"github.com/edgehub-io/edgehub/ota/podreport"
 )
 
+// Idle reports whether kubelet reads all pods as the cloud has them.
+func (j *Journal) Idle() bool { return len(j.all()) == 0 }
+
+// Knows reports whether a pod has a record.
+func (j *Journal) Knows(pod types.UID) bool {
+	_, ok := j.get(pod)
+	return ok
+}
+
 // Images returns which images kubelet is to read in place of those of an object of the cloud, by container, nil for none. have
 // are those of the object, and version is its resourceVersion.
 func (j *Journal) Images(pod types.UID, version string, have map[string]string) map[string]string {

@@ -1,0 +1,204 @@
+package hub
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/ota/api"
+)
+
+// inPlaceCloud has one pod, d/p, that may be upgraded in place from app:v1 to app:v2.
+type inPlaceCloud struct {
+	mu      sync.Mutex
+	pod     *corev1.Pod
+	patches []string // in order: path and body
+}
+
+func newInPlaceCloud() *inPlaceCloud {
+	target := api.Target{
+		Revision: "new", Containers: []api.TargetImage{{Name: "app", Image: "app:v2"}},
+		InPlace: []api.ImageChange{{Name: "app", From: "app:v1", To: "app:v2"}},
+	}
+	return &inPlaceCloud{pod: &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "d", Name: "p", UID: "u", ResourceVersion: "5", Labels: map[string]string{"controller-revision-hash": "old"},
+			Annotations:     map[string]string{api.TargetAnnotation: target.Encode()},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "p", UID: "o", Controller: new(true)}},
+		},
+		Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "app", Image: "app:v1"}}},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning,
+			Conditions: []corev1.PodCondition{
+				{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: api.NeedCondition, Status: corev1.ConditionTrue, Message: api.Message("new")},
+			},
+			ContainerStatuses: []corev1.ContainerStatus{{Name: "app", ContainerID: "A", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}},
+		},
+	}}
+}
+
+func (c *inPlaceCloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch q := r.URL.Query(); {
+	case r.Method != http.MethodGet:
+		body, _ := io.ReadAll(r.Body)
+		c.patches = append(c.patches, r.URL.Path+" "+string(body))
+		http.NotFound(w, r)
+	case q.Has("watch"):
+		if q.Has("sendInitialEvents") {
+			_ = json.NewEncoder(w).Encode(map[string]any{"type": "ADDED", "object": c.pod})
+			fmt.Fprint(w, `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"5","annotations":{"k8s.io/initial-events-end":"true"}}}}`)
+		}
+		_ = http.NewResponseController(w).Flush()
+		c.mu.Unlock()
+		<-r.Context().Done()
+		c.mu.Lock()
+	case r.URL.Path == "/api/v1/pods":
+		_ = json.NewEncoder(w).Encode(corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: metav1.ListMeta{ResourceVersion: "5"}, Items: []corev1.Pod{*c.pod}})
+	case r.URL.Path == "/api/v1/namespaces/d/pods/p":
+		_ = json.NewEncoder(w).Encode(c.pod)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func newInPlaceNode(t *testing.T) (*node, *inPlaceCloud) {
+	c := newInPlaceCloud()
+	n := newNode(t, nil)
+	n.api.Config.Handler = c
+	return n, c
+}
+
+const nodesPods = "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1"
+
+// asKubelet sends a request of the node's kubelet.
+func (n *node) asKubelet(t *testing.T, method, path, body, mediaType string) (int, string) {
+	t.Helper()
+	return sendTo(t, http.DefaultClient, method, "http://"+n.config.ProxyAddress+path, body, "User-Agent", "kubelet/v1.37.2 (linux/amd64) kubernetes/abc", "Content-Type", mediaType)
+}
+
+// kubeletWatch is kubelet's watch of the node's pods.
+type kubeletWatch struct{ lines *bufio.Scanner }
+
+func (n *node) kubeletWatches(t *testing.T) kubeletWatch {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.config.ProxyAddress+nodesPods+"&watch=true&resourceVersion=5&allowWatchBookmarks=true", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("User-Agent", "kubelet/v1.37.2 (linux/amd64) kubernetes/abc")
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { res.Body.Close() })
+	return kubeletWatch{bufio.NewScanner(res.Body)}
+}
+
+// await reads until a pod has an image, and fails if the watch ends before.
+func (w kubeletWatch) await(t *testing.T, image string) {
+	t.Helper()
+	var seen []string
+	for w.lines.Scan() {
+		if seen = append(seen, w.lines.Text()); strings.Contains(w.lines.Text(), `"image":"`+image+`"`) {
+			return
+		}
+	}
+	t.Fatalf("kubelet's watch ends without %s: %v; it has brought %q", image, w.lines.Err(), seen)
+}
+
+// imageOf returns the image in a list or pod.
+func imageOf(t *testing.T, code int, body string) string {
+	t.Helper()
+	if code != http.StatusOK {
+		t.Fatalf("%d %s", code, body)
+	}
+	for _, image := range []string{"app:v1", "app:v2"} {
+		if strings.Contains(body, `"image":"`+image+`"`) {
+			return image
+		}
+	}
+	t.Fatalf("no image in %s", body)
+	return ""
+}
+
+// kubeletIsShown returns which image kubelet reads, by LIST and GET.
+func (n *node) kubeletIsShown(t *testing.T) string {
+	t.Helper()
+	list, got := n.asKubelet(t, http.MethodGet, nodesPods, "", "")
+	image := imageOf(t, list, got)
+	if code, body := n.asKubelet(t, http.MethodGet, "/api/v1/namespaces/d/pods/p", "", ""); imageOf(t, code, body) != image {
+		t.Errorf("a LIST has %s, a GET %s", image, body)
+	}
+	return image
+}
+
+// What kubelet is shown while the cloud is away, by a hub and by the next one; all others read the cloud's pod.
+func TestKubeletIsShownAnUpgradeInPlace(t *testing.T) {
+	n, cloud := newInPlaceNode(t)
+	h, stop := n.start(t)
+	if got := n.kubeletIsShown(t); got != "app:v1" {
+		t.Fatalf("kubelet is shown %s", got)
+	}
+	watched := n.kubeletWatches(t)
+	until(t, "the hub knows the node's pods", h.upgrades.pods.Synced)
+	n.loseCloud(t, h)
+	target, _ := api.NextOf(cloud.pod)
+	if err := h.upgrades.inPlace.Begin(cloud.pod, target); err != nil {
+		t.Fatal(err)
+	}
+	watched.await(t, "app:v2")
+	others := func() {
+		t.Helper()
+		if code, body := n.askCloud(t, nodesPods); imageOf(t, code, body) != "app:v1" {
+			t.Error("who is not kubelet does not read the cloud's pod")
+		}
+		if code, body := n.ask(t, http.MethodGet, api.Pods, ""); imageOf(t, code, body) != "app:v1" {
+			t.Error("GET /pods does not have the cloud's pod")
+		}
+	}
+	others()
+	if got := n.kubeletIsShown(t); got != "app:v2" {
+		t.Errorf("kubelet is shown %s", got)
+	}
+
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	h, _ = n.start(t)
+	n.awaitOffline(t, h)
+	n.kubeletWatches(t).await(t, "app:v2") // its watch resumes, and it does not list
+	if got := n.kubeletIsShown(t); got != "app:v2" {
+		t.Errorf("after a restart kubelet is shown %s", got)
+	}
+	others()
+	watched = n.kubeletWatches(t)
+	const strategic = "application/strategic-merge-patch+json"
+	if code, body := n.asKubelet(t, http.MethodPatch, "/api/v1/namespaces/d/pods/p/status", `{"status":{"containerStatuses":[{"name":"app","containerID":"B","image":"app:v2","imageID":"","ready":true,"restartCount":0,"state":{"running":{}}}]}}`, strategic); code != http.StatusOK {
+		t.Fatalf("%d %s", code, body)
+	}
+	name := types.NamespacedName{Namespace: "d", Name: "p"}
+	until(t, "the journal has seen the new container", func() bool {
+		state, _ := h.upgrades.inPlace.State(name)
+		return strings.Contains(state.Message, "the new version runs")
+	})
+	if ok, err := h.upgrades.inPlace.GoBack("u"); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	watched.await(t, "app:v1")
+	if got := n.kubeletIsShown(t); got != "app:v1" {
+		t.Errorf("undone, and kubelet is shown %s", got)
+	}
+}
