@@ -38,8 +38,38 @@ func (p *Puller) Missing(image string) bool {
 	return !p.queue.isReady(name) && p.others.get(name).missing
 }
 
+// Place has images, as pods name them, ready for containers that start without the network: complete on the node, retained, and
+// named by their tags, each with what its pull has found. It returns those that are not on the node. Its error says that it is
+// not known.
+//
+// A tag that moves counts for containers of any pod that start from then on.
+func (p *Puller) Place(ctx context.Context, images []string) (missing []string, err error) {
+	for _, image := range images {
+		switch err := p.place(ctx, imageName(image)); {
+		case err == nil:
+		case engineapi.AsError(err).Reason == engineapi.Gone:
+			missing = append(missing, image)
+		default:
+			return nil, fmt.Errorf("image %s: %w", image, err)
+		}
+	}
+	return missing, nil
+}
+
+func (p *Puller) place(ctx context.Context, name string) error {
+	if ready := p.queue.readyImage(name); ready != nil {
+		return p.Engine.Tag(ctx, *ready)
+	}
+	if !p.queue.claimUnwanted(name, false) {
+		return engineapi.Errorf(engineapi.Gone, "it is being pulled")
+	}
+	defer p.queue.unclaim(name)
+	_, err := p.keepOther(ctx, name)
+	return err
+}
+
 // keepOthers retains the others that are on the node and that no job wants. When the disk is almost full it retains
-// none: kubelet cannot remove them then, and would evict pods.
+// none but those that are needed: kubelet cannot remove them then, and would evict pods.
 //
 // A job retains its image by the digest that its pull has found, which may not be what the tag points
 // to yet. So an image that a job wants is left to the job, and retained here when the job has ended.
@@ -54,7 +84,7 @@ func (p *Puller) keepOthers(ctx context.Context) error {
 			p.others.replace(names)
 			return err
 		case !room:
-			names = nil
+			names = p.neededNames()
 		}
 	}
 	p.others.replace(names) // before any of them could be released
@@ -78,6 +108,16 @@ func (p *Puller) keepOthers(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// neededNames returns the names in containerd of Options.Needed.
+func (p *Puller) neededNames() (names []string) {
+	if p.Needed != nil {
+		for _, image := range p.Needed() {
+			names = append(names, imageName(image))
+		}
+	}
+	return names
 }
 
 // keepOther retains what the name points to. If its records were removed, such as by the kubelet of a node whose

@@ -62,6 +62,8 @@ type Options struct {
 	// Others returns images, as pods name them, that stay on the node besides those of pre-pulls, if
 	// they are there, and as long as the disk has room. OthersChanged must be called when that changes. It is called by Run.
 	Others func() []string
+	// Needed returns those of Others that stay whatever room the disk has; nil is none.
+	Needed func() []string
 	// Changed is called when Conditions may return something else. It must not block, and may be called
 	// while the Puller is locked.
 	Changed func()

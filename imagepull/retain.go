@@ -169,6 +169,16 @@ func (q *queue) unclaim(name string) {
 	q.wakeLocked()
 }
 
+// readyImage returns the image of that name that a job wants and that is on the node, or nil.
+func (q *queue) readyImage(name string) *engineapi.Image {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if t := q.tasks[name]; t != nil {
+		return t.ready
+	}
+	return nil
+}
+
 // isReady reports whether a job wants an image and it is on the node.
 func (q *queue) isReady(name string) bool {
 	q.mu.Lock()

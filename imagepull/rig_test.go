@@ -154,6 +154,7 @@ type node struct {
 	cloud  *sky
 	dir    string
 	others []string // that stay besides those of pre-pulls
+	needed []string // of others
 	stop   func()
 }
 
@@ -210,7 +211,7 @@ func (n *node) begin(t *testing.T, parallelism int) {
 func (n *node) options(engine Engine, changed chan struct{}, parallelism int) Options {
 	return Options{
 		Dir: n.dir, Engine: engine, Cloud: n.cloud, Online: n.cloud.online, Parallelism: parallelism, Jitter: 10 * time.Second,
-		Others: func() []string { return n.others },
+		Others: func() []string { return n.others }, Needed: func() []string { return n.needed },
 		Changed: func() {
 			select {
 			case changed <- struct{}{}:
