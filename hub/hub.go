@@ -98,7 +98,8 @@ func (h *Hub) open(local *inproc, own *rest.Config, userAgent string, r *prometh
 		IsNode: isNode, Account: identity.ClaimedAccount,
 		Transforms: applied, Topology: transforms.topology, Registerer: r, Logger: log,
 	})
-	h.proxy = proxy.New(h.node.Wrap(events.Wrap(answers, isNode)), tenantOf(h.cache), access.Refused, log, proxy.NewMetrics(r))
+	watched := &heartbeats{next: h.node.Wrap(events.Wrap(answers, isNode)), node: c.NodeName, cloud: h.cloud, upgrades: h.upgrades, log: log}
+	h.proxy = proxy.New(watched, tenantOf(h.cache), access.Refused, log, proxy.NewMetrics(r))
 	routes := &podRoutes{config: c, pods: h.upgrades.pods, client: client}
 	if e := h.upgrades.images.engine; e != nil {
 		routes.runtime = e
@@ -139,6 +140,7 @@ func (h *Hub) apiOptions(client *ota.Pods, metrics http.Handler, r prometheus.Re
 		ImagePulls:   h.upgrades.images.api(),
 		Queue:        h.upgrades.queue,
 		NoQueueing:   !h.config.QueueUpgrades,
+		InPlace:      h.upgrades.inPlaceAPI(),
 		Holds:        h.upgrades.holds,
 		Rollbacks:    h.upgrades.rollbacks,
 		Deleted:      h.upgrades.missing.Deleted,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -27,8 +28,8 @@ type images struct {
 }
 
 // newImages does not connect: containerd may start after the hub, and the cloud may be away. others
-// returns images that stay besides those of pre-pulls. changed is called when what is reported of pods may have changed.
-func newImages(c *config.Config, userAgent string, cluster *apiserver.Cluster, online func() bool, others func() []string, changed func(), r prometheus.Registerer, log *slog.Logger) (*images, error) {
+// returns images that stay besides those of pre-pulls, and needed those of them that stay whatever room there is. changed is called when what is reported of pods may have changed.
+func newImages(c *config.Config, userAgent string, cluster *apiserver.Cluster, online func() bool, others, needed func() []string, changed func(), r prometheus.Registerer, log *slog.Logger) (*images, error) {
 	log = log.With("part", "imagepull")
 	if c.RuntimeEndpoint == "" {
 		return &images{root: c.RootDir, log: log}, nil
@@ -57,7 +58,8 @@ func newImages(c *config.Config, userAgent string, cluster *apiserver.Cluster, o
 		Engine:      e,
 		Cloud:       cluster,
 		Online:      online,
-		Others:      others,
+		Others:      func() []string { return slices.Concat(others(), needed()) },
+		Needed:      needed,
 		Changed:     changed,
 		Parallelism: c.PullParallelism,
 		Jitter:      c.PullJitter,

@@ -2,19 +2,27 @@ package hub
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/ota/api"
+	"github.com/edgehub-io/edgehub/ota/inplace"
 )
 
 // inPlaceCloud has one pod, d/p, that may be upgraded in place from app:v1 to app:v2.
@@ -200,5 +208,109 @@ func TestKubeletIsShownAnUpgradeInPlace(t *testing.T) {
 	watched.await(t, "app:v1")
 	if got := n.kubeletIsShown(t); got != "app:v1" {
 		t.Errorf("undone, and kubelet is shown %s", got)
+	}
+}
+
+// placed stands for the images on the node.
+type placed struct {
+	missing []string
+	err     error
+	asked   []string
+	changes int
+}
+
+func (p *placed) Place(_ context.Context, images []string) ([]string, error) {
+	p.asked = images
+	return p.missing, p.err
+}
+
+func (p *placed) OthersChanged() { p.changes++ }
+
+func TestAnUpgradeInPlaceBeginsOnceItsImagesAreThere(t *testing.T) {
+	for name, tt := range map[string]struct {
+		images *placed // nil: the hub knows no images
+		says   string
+	}{
+		"all are there":              {&placed{}, ""},
+		"one is missing":             {&placed{missing: []string{"app:v2"}}, "images are not on the node"},
+		"containerd does not answer": {&placed{err: errors.New("no\nanswer")}, "it is not known whether the images are on the node: no answer"},
+		"no containerd":              {nil, "--container-runtime-endpoint"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			journal, err := inplace.Open(inplace.Options{
+				Dir: t.TempDir(), Online: func() bool { return false }, Changed: func() {},
+				Event: func(*corev1.ObjectReference, string, string, string) {}, Logger: slog.New(slog.DiscardHandler),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := inPlace{Journal: journal}
+			if tt.images != nil {
+				p.images = tt.images
+			}
+			cloud := newInPlaceCloud()
+			target, _ := api.NextOf(cloud.pod)
+			err = p.Begin(t.Context(), cloud.pod, target)
+			no, ok := errors.AsType[*ota.NotInPlaceError](err)
+			if revision, _ := journal.Runs("u"); (revision == "new") != (tt.says == "") || ok != (tt.says != "") || ok && !strings.Contains(no.Why, tt.says) {
+				t.Errorf("%v, and the pod runs %q", err, revision)
+			}
+			refused := target
+			refused.NotInPlace = "a volume differs"
+			never := &placed{}
+			if err := (inPlace{journal, never}).Begin(t.Context(), cloud.pod, refused); tt.says != "" && (err == nil || never.asked != nil) {
+				t.Errorf("an upgrade that cannot be in place: %v, and %q are placed", err, never.asked)
+			}
+			if tt.images != nil && (!slices.Equal(tt.images.asked, []string{"app:v2", "app:v1"}) || (tt.images.changes == 1) != (err == nil)) {
+				t.Errorf("%+v", tt.images)
+			}
+		})
+	}
+}
+
+// The owner's request, and an owner who does not know why it waits.
+func TestAnUpgradeThatCannotBeInPlaceWaitsAndSaysWhy(t *testing.T) {
+	n, _ := newInPlaceNode(t)
+	h, _ := n.start(t)
+	n.kubeletIsShown(t)
+	until(t, "the hub knows the node's pods", h.upgrades.pods.Synced)
+	n.loseCloud(t, h)
+	code, body := n.ask(t, http.MethodPost, api.UpgradePath("d", "p"), "")
+	if code != http.StatusAccepted || !strings.HasPrefix(body, "Upgrade of pod d/p queued: it starts when the cloud can be reached; it cannot be done in place: this hub does not know") {
+		t.Errorf("%d %s", code, body)
+	}
+}
+
+// A machine that starts with the cloud there, after an upgrade without it: the cloud's controllers act on the node's pods
+// once the node's heartbeat comes.
+func TestTheCloudIsToldBeforeTheFirstHeartbeat(t *testing.T) {
+	n, cloud := newInPlaceNode(t)
+	target, _ := api.NextOf(cloud.pod)
+	record, err := inplace.Begin(nil, cloud.pod, target, "", time.Unix(100, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	record.State = inplace.Passed
+	text, err := json.Marshal(record)
+	if err == nil {
+		err = os.MkdirAll(n.path("root/upgrades/inplace"), 0o700)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.write(t, "root/upgrades/inplace/d_u.json", text)
+	n.start(t)
+	const lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"
+	until(t, "a heartbeat has come to the cloud", func() bool {
+		n.asKubelet(t, http.MethodPut, lease, "{}", "application/json")
+		cloud.mu.Lock()
+		defer cloud.mu.Unlock()
+		return slices.ContainsFunc(cloud.patches, func(p string) bool { return strings.HasPrefix(p, lease) })
+	})
+	cloud.mu.Lock()
+	defer cloud.mu.Unlock()
+	want := `"apps.openyurt.io/upgraded-offline":"{\"revision\":\"new\",\"from\":\"old\",\"images\":[{\"name\":\"app\",\"image\":\"app:v2\"}],`
+	if first := cloud.patches[0]; !strings.HasPrefix(first, "/api/v1/namespaces/d/pods/p/status ") || !strings.Contains(first, want) || !strings.Contains(first, `"PodUpgradedOffline"`) {
+		t.Errorf("before the heartbeat the cloud gets %q", cloud.patches)
 	}
 }

@@ -79,7 +79,7 @@ func (u *upgrades) open(c *config.Config, client *ota.Pods, userAgent string, r 
 	if err != nil {
 		return err
 	}
-	if u.images, err = newImages(c, userAgent, u.cluster, online, u.history.Images, u.reporter.Changed, r, log); err != nil {
+	if u.images, err = newImages(c, userAgent, u.cluster, online, u.history.Images, u.inPlace.Retain, u.reporter.Changed, r, log); err != nil {
 		return err
 	}
 	if u.holds, err = hold.New(hold.Options{Dir: dir("hold"), Pods: u.pods, Registerer: r, Logger: log}); err != nil {

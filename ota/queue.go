@@ -112,6 +112,11 @@ func (s *server) upgradeOf(pod types.NamespacedName) (last api.Upgrade, ok bool)
 	if s.Queue != nil {
 		last, ok = s.Queue.State(pod)
 	}
+	if s.InPlace != nil {
+		if own, has := s.InPlace.State(pod); has && (!ok || last.State.Final() && own.Requested.After(last.Requested)) {
+			last, ok = own, true
+		}
+	}
 	if s.Rollbacks == nil {
 		return last, ok
 	}
@@ -160,6 +165,9 @@ func (s *server) listUpgrades(w http.ResponseWriter, _ *http.Request) error {
 	all := []api.Upgrade{}
 	if s.Queue != nil {
 		all = append(all, s.Queue.States()...)
+	}
+	if s.InPlace != nil {
+		all = append(all, s.InPlace.States()...)
 	}
 	if s.Rollbacks != nil {
 		all = append(all, s.Rollbacks.States()...)

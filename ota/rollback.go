@@ -50,13 +50,18 @@ func (s *server) rollback(w http.ResponseWriter, r *http.Request) error {
 	if err == nil {
 		err = s.withPod(r.Context(), name, func(pod *corev1.Pod) (err error) {
 			uid = pod.UID
+			var undone bool
+			if done, undone, err = s.undoInPlace(pod, want); undone || err != nil {
+				return err
+			}
+			pod = s.effective(pod)
 			if target, err = s.previous(pod, want); err == nil {
 				done, err = s.goBack(pod, target)
 			}
 			return err
 		})
 	}
-	if err == nil {
+	if err == nil && done.code == http.StatusAccepted {
 		if err = s.awaitRollback(r.Context(), name, uid); err != nil {
 			done = accepted{}
 		}
@@ -112,13 +117,8 @@ func checkRollback(pod *corev1.Pod) error {
 // previous returns the target of a rollback, and fails if there is none, if its images are not here, if
 // the cluster cannot take the pod back to it, or if the pod may not be rolled back now.
 func (s *server) previous(pod *corev1.Pod, want rollbackRequest) (target api.Target, err error) {
-	if err := check(pod, checkNotDeleting, checkOwner, checkRollback); err != nil {
+	if err := s.mayGoBack(pod, want); err != nil {
 		return target, err
-	}
-	if !want.force {
-		if err := s.checkHold(pod); err != nil {
-			return target, err
-		}
 	}
 	target, ok := s.Rollbacks.Previous(pod, want.revision)
 	switch {
@@ -138,6 +138,15 @@ func (s *server) previous(pod *corev1.Pod, want rollbackRequest) (target api.Tar
 			pod.Namespace, pod.Name, target.Revision, strings.Join(missing, ", "))
 	}
 	return target, nil
+}
+
+// mayGoBack fails if a pod may not be rolled back now, whatever there is to go back to.
+func (s *server) mayGoBack(pod *corev1.Pod, want rollbackRequest) error {
+	err := check(pod, checkNotDeleting, checkOwner, checkRollback)
+	if err == nil && !want.force {
+		err = s.checkHold(pod)
+	}
+	return err
 }
 
 // goBack requests a rollback. It holds the pod's lock, without which no queued upgrade begins; one that
@@ -214,7 +223,7 @@ func (s *server) withdrawRollback(pod *corev1.Pod) {
 func (s *server) showHistory(w http.ResponseWriter, r *http.Request, name types.NamespacedName) error {
 	var list api.History
 	err := s.withPod(r.Context(), name, func(pod *corev1.Pod) error {
-		list = s.Rollbacks.History(pod)
+		list = s.Rollbacks.History(s.effective(pod))
 		return checkOwner(pod)
 	})
 	if err != nil {

@@ -60,6 +60,8 @@ type Options struct {
 	Queue Queue
 	// NoQueueing has requests answered as without a Queue, whose upgrades can be seen and cancelled.
 	NoQueueing bool
+	// InPlace carries out upgrades while the cloud is away. Nil means that none is.
+	InPlace InPlace
 	// Holds are the holds of pods. Nil means that their paths do not exist.
 	Holds Holds
 	// Rollbacks has what there is to go back to. Nil means that its paths do not exist.
@@ -153,7 +155,7 @@ func (s *server) routes() http.Handler {
 	r.Handle(api.Pods, methods{http.MethodGet: s.listPods})
 	r.Handle(api.ImagePulls, methods{http.MethodGet: only(s.listPulls)})
 	upgrade := methods{http.MethodPost: s.upgrade}
-	if s.Queue != nil || s.Rollbacks != nil {
+	if s.Queue != nil || s.Rollbacks != nil || s.InPlace != nil {
 		upgrade[http.MethodGet], upgrade[http.MethodDelete] = ofPod(s.showUpgrade), ofPod(s.cancelUpgrade)
 		r.Handle(api.Upgrades, methods{http.MethodGet: only(s.listUpgrades)})
 	}

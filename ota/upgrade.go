@@ -117,8 +117,11 @@ func (s *server) withPods(caller context.Context, name types.NamespacedName, loc
 // start starts the upgrade of a pod that has passed all checks but that for room, or has it wait for the
 // cloud. It holds the locks.
 func (s *server) start(ctx, caller context.Context, pods []corev1.Pod, pod *corev1.Pod, when When) (accepted, error) {
-	if s.queues() && s.Offline() != "" {
-		return s.queue(pod, when)
+	if err := s.checkRuns(pod); err != nil {
+		return accepted{}, err
+	}
+	if s.Offline() != "" && (s.queues() || s.mayBeInPlace(pod)) {
+		return s.startOffline(ctx, pod, when)
 	}
 	if missing := s.Unregistered(); missing != "" && s.queues() {
 		done, err := s.queue(pod, when)

@@ -2,7 +2,6 @@ package inplace
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -14,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/podfiles"
 )
@@ -27,9 +27,6 @@ const (
 	// may not know it until its watch has caught up. The record of a pod that is gone does no harm.
 	goneAfter = 5 * time.Minute
 )
-
-// ErrNotPossible is wrapped by errors of Begin that say why an upgrade cannot be carried out in place.
-var ErrNotPossible = errors.New("not in place")
 
 // Options are the options of Open. All are required but Boot and Registerer.
 type Options struct {
@@ -177,7 +174,7 @@ func (j *Journal) Update(pods []*corev1.Pod) {
 	j.notify()
 }
 
-// Check returns why a pod cannot be upgraded to a target in place, as an error that wraps ErrNotPossible, nil if it can.
+// Check returns an *ota.NotInPlaceError if a pod cannot be upgraded to a target in place.
 func (j *Journal) Check(pod *corev1.Pod, t api.Target) error {
 	_, _, err := j.plan(pod, t)
 	return err
@@ -211,7 +208,7 @@ func (j *Journal) plan(pod *corev1.Pod, t api.Target) (before Record, next *Reco
 	}
 	begun, err := Begin(last, pod, t, j.Boot, time.Now().UTC().Round(0))
 	if err != nil {
-		return before, nil, fmt.Errorf("%w: %w", ErrNotPossible, err)
+		return before, nil, &ota.NotInPlaceError{Why: err.Error()}
 	}
 	return before, &begun, nil
 }

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/nodepods"
@@ -88,6 +90,21 @@ func (r *Reporter) Changed() {
 func (r *Reporter) CloudReturned() {
 	r.returned.Store(true)
 	r.Changed()
+}
+
+// Now reports what one source has to report of all pods, and returns when the cloud has answered, or when ctx has ended. It is for
+// what the cloud has to know before something else.
+func (r *Reporter) Now(ctx context.Context, source Source) error {
+	if !cache.WaitForCacheSync(ctx.Done(), r.pods.Synced) {
+		return ctx.Err()
+	}
+	var errs []error
+	for _, pod := range r.pods.All() {
+		if body := Patch(pod, []Report{source(pod)}, time.Now()); body != nil {
+			errs = append(errs, r.send(ctx, pod, body))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Run reports what the sources have to report, until ctx ends.

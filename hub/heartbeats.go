@@ -1,0 +1,69 @@
+package hub
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	// tellWithin is how long a heartbeat waits: kubelet gives up on one after ten seconds, and a node whose heartbeats stay out
+	// loses more than what the cloud does not know.
+	tellWithin = 5 * time.Second
+	// tellEvery is how often heartbeats wait: what was told takes a moment until the watch of pods shows it.
+	tellEvery = 10 * time.Second
+)
+
+// heartbeats passes on the node's heartbeats once the cloud was told which pods run what it does not have: from the first one
+// after an outage on, its controllers act on the node's pods again.
+type heartbeats struct {
+	next     http.RoundTripper
+	node     string // its name
+	cloud    *cloud
+	upgrades *upgrades
+	log      *slog.Logger
+
+	mu   sync.Mutex // held while the cloud is told, so that no heartbeat passes meanwhile
+	told time.Time  // when that ended
+}
+
+// RoundTrip implements http.RoundTripper.
+func (h *heartbeats) RoundTrip(r *http.Request) (*http.Response, error) {
+	if h.isHeartbeat(r) && isNode(r.Context()) && !h.cloud.isAway() && len(h.upgrades.inPlace.Unreconciled()) > 0 {
+		h.tell(r.Context())
+	}
+	return h.next.RoundTrip(r)
+}
+
+func (h *heartbeats) isHeartbeat(r *http.Request) bool {
+	switch r.URL.Path {
+	case "/apis/coordination.k8s.io/v1/namespaces/" + corev1.NamespaceNodeLease + "/leases/" + h.node:
+		return r.Method == http.MethodPut || r.Method == http.MethodPatch
+	case "/api/v1/nodes/" + h.node, "/api/v1/nodes/" + h.node + "/status":
+		return r.Method == http.MethodPut || r.Method == http.MethodPatch
+	}
+	return false
+}
+
+func (h *heartbeats) tell(ctx context.Context) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if time.Since(h.told) < tellEvery {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, tellWithin)
+	defer cancel()
+	err := h.cloud.binding.AwaitMaySend(ctx) // heartbeats do not wait for that
+	if err == nil {
+		h.upgrades.inPlace.Offer()
+		err = h.upgrades.reporter.Now(ctx, h.upgrades.inPlace.Report)
+	}
+	if err != nil {
+		h.log.Warn("the cloud was not told which pods were upgraded without it before a heartbeat; it is tried again", "err", err)
+	}
+	h.told = time.Now()
+}

@@ -1,0 +1,62 @@
+package hub
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/edgehub-io/edgehub/ota"
+	"github.com/edgehub-io/edgehub/ota/api"
+	"github.com/edgehub-io/edgehub/ota/inplace"
+)
+
+// inPlace upgrades pods in place, whose images are on the node.
+type inPlace struct {
+	*inplace.Journal
+
+	images placer
+}
+
+// placer is the part of imagepull.Puller that has images ready for containers that start without the network.
+type placer interface {
+	Place(ctx context.Context, images []string) (missing []string, err error)
+	OthersChanged()
+}
+
+// inPlaceAPI returns what carries out upgrades in place.
+func (u *upgrades) inPlaceAPI() inPlace {
+	p := inPlace{Journal: u.inPlace}
+	if u.images.puller != nil {
+		p.images = u.images.puller
+	}
+	return p
+}
+
+// Begin implements ota.InPlace.
+func (p inPlace) Begin(ctx context.Context, pod *corev1.Pod, t api.Target) error {
+	if err := p.Check(pod, t); err != nil {
+		return err
+	}
+	if p.images == nil {
+		return &ota.NotInPlaceError{Why: "this hub does not know which images are on the node: it was started without --container-runtime-endpoint"}
+	}
+	var needed []string
+	for _, c := range t.InPlace {
+		needed = append(needed, c.To, c.From) // the way back needs the old one
+	}
+	missing, err := p.images.Place(ctx, needed)
+	switch {
+	case err != nil:
+		return &ota.NotInPlaceError{Why: "it is not known whether the images are on the node: " + api.OneLine(err.Error(), maxWords)}
+	case len(missing) > 0:
+		return &ota.NotInPlaceError{Why: "images are not on the node", Missing: missing}
+	}
+	if err := p.Journal.Begin(pod, t); err != nil {
+		return err
+	}
+	p.images.OthersChanged()
+	return nil
+}
+
+// maxWords bounds what is repeated of an error, in bytes.
+const maxWords = 300
