@@ -1,0 +1,225 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/ota/api"
+	"github.com/edgehub-io/edgehub/test/internal/rawclient"
+)
+
+// inPlace is a daemon whose pod is upgraded without the cloud. The test does what the controller, which is stopped, is to do:
+// it marks the pod, and gives it the images that it runs.
+type inPlace struct {
+	*daemon
+	started // the present start of its container
+	old     string
+}
+
+// newInPlace has an image on the node, that of version one if it is empty, and the pod marked.
+func newInPlace(t *testing.T, ns, node, image string) *inPlace {
+	t.Helper()
+	d := &inPlace{daemon: newDaemon(t, ns, node)}
+	d.old = d.daemon.pod.Spec.Containers[0].Image
+	if image == "" {
+		d.release("one", megabyte)
+	} else {
+		d.image = image
+		setImage(t, ns, "app", image)
+		d.awaitMark()
+	}
+	d.pull()
+	d.awaitReady()
+	if err := env.ControllerProcess().Stop(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := env.ControllerProcess().Start(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	d.started = d.running(d.daemon.pod.Name)
+	target, _, err := api.TargetOf(d.started.pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target.InPlace = []api.ImageChange{{Name: "app", From: d.old, To: d.image}}
+	d.patchPod(map[string]any{"metadata": map[string]any{"annotations": map[string]string{api.TargetAnnotation: target.Encode()}}})
+	eventually(t, "the node knows that the pod can be upgraded in place", func(ctx context.Context) string {
+		pods, err := podsOf(ctx, d.node)
+		if err != nil {
+			return err.Error()
+		}
+		for i := range pods.Items {
+			if next, ok := api.NextOf(&pods.Items[i]); ok && pods.Items[i].UID == d.started.pod.UID && len(next.InPlace) > 0 {
+				return ""
+			}
+		}
+		return "it does not"
+	})
+	return d
+}
+
+// patchPod patches the pod in the cloud.
+func (d *inPlace) patchPod(patch map[string]any) {
+	d.t.Helper()
+	body, err := json.Marshal(patch)
+	if err == nil {
+		_, err = env.client.CoreV1().Pods(d.ns).Patch(d.t.Context(), d.started.pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
+	}
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// serves waits until another container serves a version at the same address, and returns how long it took.
+func (d *inPlace) serves(version string, began time.Time) time.Duration {
+	d.t.Helper()
+	answers(d.t, d.started.pod, version)
+	took := time.Since(began)
+	instance, err := answerOf(d.t.Context(), d.ip, "instance")
+	if err != nil || instance == d.instance {
+		d.t.Fatalf("instance %q, %v; it was %q", instance, err, d.instance)
+	}
+	d.instance = instance
+	return took
+}
+
+// stays fails if the pod's container is another one by now.
+func (d *inPlace) stays(when string) {
+	d.t.Helper()
+	if instance, err := answerOf(d.t.Context(), d.ip, "instance"); err != nil || instance != d.instance {
+		d.t.Errorf("%s: instance %q, %v; it was %q", when, instance, err, d.instance)
+	}
+}
+
+// awaitUpgrade waits until the node shows the pod's upgrade in a state.
+func (d *inPlace) awaitUpgrade(state api.UpgradeState) {
+	d.t.Helper()
+	eventually(d.t, "the upgrade is "+string(state), func(ctx context.Context) string {
+		code, body := rawclient.Ask(ctx, http.MethodGet, upgradeURL(d.node, d.ns, d.started.pod.Name))
+		var u api.Upgrade
+		if err := json.Unmarshal([]byte(body), &u); err != nil || code != http.StatusOK || u.State != state {
+			return fmt.Sprint(code, " ", body, " ", err)
+		}
+		return ""
+	})
+}
+
+// awaitCondition waits until the cloud has PodUpgradedOffline, and returns the pod.
+func (d *inPlace) awaitCondition(reason string) (pod *corev1.Pod) {
+	d.t.Helper()
+	eventually(d.t, "the cloud sees "+string(api.UpgradedOfflineCondition)+" "+reason, func(ctx context.Context) string {
+		var err error
+		if pod, err = env.client.CoreV1().Pods(d.ns).Get(ctx, d.started.pod.Name, metav1.GetOptions{}); err != nil {
+			return err.Error()
+		}
+		if c := api.Condition(pod, api.UpgradedOfflineCondition); c == nil || c.Reason != reason {
+			return fmt.Sprintf("it is %+v", c)
+		}
+		return ""
+	})
+	return pod
+}
+
+// restartHub kills the hub, and starts it again.
+func (d *inPlace) restartHub() {
+	d.t.Helper()
+	if err := d.node.HubProcess().Kill(); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := d.node.HubProcess().Start(d.t.Context()); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// TestUpgradeInPlace upgrades a pod without the cloud, has hub and kubelet die, and gives the cloud back, which follows. The
+// container of the new version is the same all the time.
+func TestUpgradeInPlace(t *testing.T) {
+	d := newInPlace(t, "in-place", "node1", "")
+	d.cut("refused")
+	began := time.Now()
+	d.post(api.UpgradePath(d.ns, d.started.pod.Name), http.StatusOK, "Start updating pod "+d.ns+"/"+d.started.pod.Name+" (offline, in place)\n")
+	t.Logf("POST upgrade was answered after %v", time.Since(began).Round(time.Millisecond))
+	took := d.serves("one", began)
+	t.Logf("the new version serves after %v", took.Round(time.Millisecond))
+	d.post(api.UpgradePath(d.ns, d.started.pod.Name), http.StatusOK, "(offline, in place)")
+	d.restartHub()
+	awaitUpstream(t, d.node, 0)
+	d.awaitUpgrade(api.Done)
+	d.stays("after the hub was killed")
+	others := d.steady(map[string]started{"the upgraded pod": d.started})
+	if err := d.node.KubeletProcess().Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	giveBack(t, d.node)
+	pod := d.awaitCondition(api.ReasonPassed)
+	report, ok, err := api.OfflineUpgradeOf(pod)
+	if !ok || err != nil || report.Revision != d.revision || len(report.Images) != 1 || report.Images[0].Image != d.image {
+		t.Fatalf("the cloud is told %+v, %t, %v", report, ok, err)
+	}
+	d.patchPod(map[string]any{
+		"metadata": map[string]any{"labels": map[string]any{"controller-revision-hash": report.Revision, "pod-template-generation": nil}},
+		"spec":     map[string]any{"containers": []map[string]string{{"name": "app", "image": report.Images[0].Image}}},
+	})
+	d.awaitCondition(api.ReasonReconciled)
+	eventually(t, "the cloud knows what runs, and kubelet has seen what it has", func(ctx context.Context) string {
+		pod, err := env.client.CoreV1().Pods(d.ns).Get(ctx, pod.Name, metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		_, annotated := pod.Annotations[api.UpgradedOfflineAnnotation]
+		if status := pod.Status.ContainerStatuses[0]; annotated || pod.UID != d.started.pod.UID || pod.Status.PodIP != d.ip || status.RestartCount != 1 ||
+			pod.Status.ObservedGeneration != pod.Generation || !strings.HasSuffix(pod.Spec.Containers[0].Image, d.image) {
+			return fmt.Sprintf("annotated %t, observed %d of %d, %+v", annotated, pod.Status.ObservedGeneration, pod.Generation, status)
+		}
+		return ""
+	})
+	others()
+}
+
+// TestTheWayBackInPlace goes back without the cloud: when the owner wants it.
+func TestTheWayBackInPlace(t *testing.T) {
+	d := newInPlace(t, "in-place-back", "node3", "")
+	d.cut("black hole")
+	d.post(api.UpgradePath(d.ns, d.started.pod.Name), http.StatusOK, "(offline, in place)")
+	d.serves("one", time.Now())
+	began := time.Now()
+	d.post(api.RollbackPath(d.ns, d.started.pod.Name), http.StatusOK, "Start rolling back pod "+d.ns+"/"+d.started.pod.Name+" (in place)\n")
+	t.Logf("the old version serves after %v", d.serves("v1", began).Round(time.Millisecond))
+	d.awaitUpgrade(api.Dropped)
+	giveBack(t, d.node)
+	pod := d.awaitCondition(api.ReasonUndone)
+	if _, ok := pod.Annotations[api.UpgradedOfflineAnnotation]; ok {
+		t.Error("the cloud is asked to follow")
+	}
+	d.stays("after the cloud is back")
+}
+
+// TestAVersionThatCrashesIsUndoneInPlace upgrades to a version that crashes: the old one is back by itself.
+func TestAVersionThatCrashesIsUndoneInPlace(t *testing.T) {
+	d := newInPlace(t, "in-place-broken", "node2", env.Image("broken"))
+	d.cut("refused")
+	began := time.Now()
+	upgrade := api.UpgradePath(d.ns, d.started.pod.Name)
+	d.post(upgrade, http.StatusOK, "(offline, in place)")
+	d.awaitUpgrade(api.Dropped)
+	t.Logf("undone after %v; the old version serves after %v", time.Since(began).Round(time.Millisecond), d.serves("v1", began).Round(time.Millisecond))
+	d.post(upgrade, http.StatusAccepted, "was tried without the cloud, and the pod came back from it: container app has ended 3 times, at last with exit code 1")
+	if code, body := rawclient.Ask(t.Context(), http.MethodDelete, d.node.APIURL()+upgrade); code != http.StatusOK {
+		t.Errorf("DELETE upgrade: %d %s", code, body)
+	}
+	giveBack(t, d.node)
+	d.awaitCondition(api.ReasonCrashed)
+	d.stays("after the cloud is back")
+}
