@@ -20,6 +20,9 @@ func newMetrics(r prometheus.Registerer, transforms []Transform) *metrics {
 		}, []string{"transform", "result"}),
 	}
 	for _, t := range transforms {
+		if t.pods != nil {
+			continue // nobody has turned it on: it counts once it changes something
+		}
 		m.active.WithLabelValues(t.Name).Set(1)
 		m.objects.WithLabelValues(t.Name, "ok")
 		m.objects.WithLabelValues(t.Name, "error")

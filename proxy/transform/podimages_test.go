@@ -469,3 +469,31 @@ func TestOtherWatchesAreTransformedAndSayNothingByThemselves(t *testing.T) {
 		})
 	}
 }
+
+// kubelet without upgrades in place, which may read what the transform cannot.
+func TestWhatNeedsNoChangePassesByteForByte(t *testing.T) {
+	for _, mediaType := range []string{"application/cbor", "application/json"} {
+		for _, verb := range []string{"list", "watch"} {
+			t.Run(verb+" "+mediaType, func(t *testing.T) {
+				const body = `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1", "metadata":{"name":"p","uid":"p"},"spec":null}}` + "\n"
+				registry := prometheus.NewRegistry()
+				next := errTripper(func(r *http.Request) (*http.Response, error) {
+					return &http.Response{StatusCode: http.StatusOK, Request: r, Header: http.Header{"Content-Type": {mediaType}}, Body: io.NopCloser(strings.NewReader(body))}, nil
+				})
+				k := &kubeletRig{t: t, mediaType: mediaType, userAgent: kubelet}
+				k.transport = transform.New(next, transform.Options{
+					IsNode:     func(context.Context) bool { return true },
+					Transforms: []transform.Transform{transform.NewPodImages(newPodImages())}, Registerer: registry, Logger: slog.New(slog.DiscardHandler),
+				})
+				res := k.send(verb, bookmarks)
+				defer res.Body.Close()
+				if got, err := io.ReadAll(res.Body); res.StatusCode != http.StatusOK || string(got) != body || err != nil {
+					t.Errorf("%d %s, %v", res.StatusCode, got, err)
+				}
+				if metrics, err := registry.Gather(); len(metrics) != 0 || err != nil {
+					t.Errorf("%v, %v", metrics, err)
+				}
+			})
+		}
+	}
+}

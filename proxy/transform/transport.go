@@ -66,6 +66,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	a.encoding = wire.ParseContentType(res.Header.Get("Content-Type")).Encoding
 	info, _ := request.RequestInfoFrom(r.Context())
 	switch {
+	case a.pods() != nil && a.encoding == 0 && a.idle():
+		// It cannot be read, and need not be: there is nothing to change.
 	case info.Verb != "watch":
 		err = a.whole(res)
 	case a.filters():

@@ -64,7 +64,7 @@ func (e *events) next() {
 // event returns a frame as its reader gets it.
 func (a *answer) event(f *wire.Frame) ([]byte, error) {
 	isObject := f.Err == nil && slices.Contains(kinds, string(f.Meta.Kind)) // no rest of a large event, error, or metadata
-	if !isObject || !slices.ContainsFunc(a.transforms, func(t *Transform) bool { return overlap(t.ObjectName, string(f.Meta.Name)) }) {
+	if !isObject || a.idle() || !slices.ContainsFunc(a.transforms, func(t *Transform) bool { return overlap(t.ObjectName, string(f.Meta.Name)) }) {
 		return f.Raw, nil
 	}
 	bare, err := wire.AppendBare(nil, a.encoding, f.Object)
