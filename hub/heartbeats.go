@@ -33,7 +33,7 @@ type heartbeats struct {
 
 // RoundTrip implements http.RoundTripper.
 func (h *heartbeats) RoundTrip(r *http.Request) (*http.Response, error) {
-	if h.isHeartbeat(r) && isNode(r.Context()) && !h.cloud.isAway() && len(h.upgrades.inPlace.Unreconciled()) > 0 {
+	if !h.upgrades.inPlace.Idle() && h.isHeartbeat(r) && isNode(r.Context()) && !h.cloud.isAway() && len(h.upgrades.inPlace.Unreconciled()) > 0 {
 		h.tell(r.Context())
 	}
 	return h.next.RoundTrip(r)

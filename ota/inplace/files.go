@@ -32,11 +32,13 @@ func (j *Journal) keep(before, next Record) {
 		j.set(before, next)
 	}
 	if err := j.put(before, next); err != nil {
-		if !j.failing {
+		if !j.complained {
 			j.Logger.Error("an upgrade in place cannot be written down: it goes on once it can", "pod", next.Pod.String(), "state", string(next.State), "err", err)
 		}
-		j.failing = true
+		j.failing, j.complained = true, true
+		return
 	}
+	j.complained = false
 }
 
 // put writes a record, and only then has it count. j.disk is held.
@@ -129,8 +131,11 @@ func fileOf(r Record) types.NamespacedName {
 	return types.NamespacedName{Namespace: r.Pod.Namespace, Name: string(r.UID)}
 }
 
-// damagedFiles is how many files were set aside.
-func (j *Journal) damagedFiles() int {
+// damaged is how many files were set aside, and one more if some could not be read.
+func (j *Journal) damaged() int {
 	files, _ := filepath.Glob(filepath.Join(j.Dir, "*.damaged")) // fails only for a bad pattern
+	if j.files.Unread {
+		return len(files) + 1
+	}
 	return len(files)
 }

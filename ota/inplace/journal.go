@@ -2,7 +2,6 @@ package inplace
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"reflect"
 	"slices"
@@ -30,7 +29,9 @@ const (
 
 // Options are the options of Open. All are required but Boot and Registerer.
 type Options struct {
-	Dir string // of the files; it is created if it does not exist
+	// Dir has the files; it is created if it does not exist. If it cannot be read, kubelet reads the cloud's pods, and none is
+	// upgraded in place.
+	Dir string
 	// Boot is the ID of this boot of the machine; "" if it is not known, and then boots are not counted.
 	Boot string
 	// Online reports whether the cloud can be reached.
@@ -46,15 +47,18 @@ type Options struct {
 // Journal has the records of a node's pods. It is safe for concurrent use.
 type Journal struct {
 	Options
-	files *podfiles.Folder[Record]
-	wake  chan struct{} // one message stands for any number of changes
+	files  *podfiles.Folder[Record]
+	unread error         // why the folder cannot be read
+	wake   chan struct{} // one message stands for any number of changes
 
 	// disk is held while records are changed, so that files and memory agree. It guards the fields up to mu.
-	disk    sync.Mutex
-	pods    map[types.UID]*corev1.Pod // of the node; nil until they are known
-	saved   map[types.UID]time.Duration
-	absent  map[types.UID]time.Duration
-	failing bool // the last write has failed
+	disk       sync.Mutex
+	pods       []*corev1.Pod // of the node, if they are known
+	known      bool
+	saved      map[types.UID]time.Duration
+	absent     map[types.UID]time.Duration
+	failing    bool // a write has failed since time has last passed
+	complained bool // the last write has failed, and that was logged
 
 	mu      sync.Mutex
 	records map[types.UID]Record // values are not changed, but replaced
@@ -66,16 +70,20 @@ type Journal struct {
 
 // Open reads the records. Whoever serves kubelet must have called it before. It starts nothing.
 func Open(o Options) (*Journal, error) {
-	files, all, err := podfiles.Open[Record](o.Dir, o.Logger)
-	if err != nil {
-		return nil, fmt.Errorf("read the upgrades in place: %w", err)
+	files, all, unread := podfiles.Open[Record](o.Dir, o.Logger)
+	if unread != nil {
+		o.Logger.Error("the upgrades in place cannot be read: kubelet reads all pods as the cloud has them, and none is upgraded in place", "err", unread)
 	}
 	j := &Journal{
-		Options: o, files: files, wake: make(chan struct{}, 1), changed: make(chan struct{}), generation: 1,
+		Options: o, files: files, unread: unread, wake: make(chan struct{}, 1), changed: make(chan struct{}), generation: 1,
 		saved: map[types.UID]time.Duration{}, absent: map[types.UID]time.Duration{},
 		records: map[types.UID]Record{}, shown: map[types.UID]uint64{},
 	}
-	for _, r := range all {
+	for name, r := range all {
+		if fileOf(r) != name { // a copy that somebody has made
+			o.Logger.Error("the file of an upgrade in place has the name of another one, and is not read", "file", name.String(), "pod", r.Pod.String(), "uid", string(r.UID))
+			continue
+		}
 		j.records[r.UID], j.shown[r.UID], j.saved[r.UID] = r, 1, r.Ran
 	}
 	for _, r := range j.all() {
@@ -85,10 +93,10 @@ func Open(o Options) (*Journal, error) {
 			}
 		}
 	}
-	if o.Registerer != nil {
-		err = o.Registerer.Register(j.collector())
+	if o.Registerer == nil {
+		return j, nil
 	}
-	return j, err
+	return j, o.Registerer.Register(j.collector())
 }
 
 // Run has time pass for the records, until ctx ends.
@@ -118,9 +126,21 @@ func (j *Journal) isBusy() bool {
 	j.disk.Lock()
 	defer j.disk.Unlock()
 	return j.failing || slices.ContainsFunc(j.all(), func(r Record) bool {
-		return r.State.onProbation() || j.pods != nil && j.pods[r.UID] == nil
+		return r.State.onProbation() || j.isAbsent(r.UID)
 	})
 }
+
+// pod returns a pod of the node, nil if it has none with this UID or they are not known. j.disk is held.
+func (j *Journal) pod(uid types.UID) *corev1.Pod {
+	i := slices.IndexFunc(j.pods, func(p *corev1.Pod) bool { return p.UID == uid })
+	if i < 0 {
+		return nil
+	}
+	return j.pods[i]
+}
+
+// isAbsent reports whether the node's pods are known, and none has this UID. j.disk is held.
+func (j *Journal) isAbsent(uid types.UID) bool { return j.known && j.pod(uid) == nil }
 
 // CloudReturned is called when the cloud is back. It does not block.
 func (j *Journal) CloudReturned() { j.notify() }
@@ -140,7 +160,7 @@ func (j *Journal) pass(d time.Duration) {
 	online := j.Online()
 	for _, r := range j.all() {
 		next := r
-		if pod := j.pods[r.UID]; pod != nil {
+		if pod := j.pod(r.UID); pod != nil {
 			next = next.Seen(pod) // again, if it could not be written
 		}
 		next = next.After(d)
@@ -148,7 +168,7 @@ func (j *Journal) pass(d time.Duration) {
 			next = next.Offer()
 		}
 		j.keep(r, next)
-		if online && j.pods != nil && j.pods[r.UID] == nil {
+		if online && j.isAbsent(r.UID) {
 			if j.absent[r.UID] += d; j.absent[r.UID] >= goneAfter {
 				j.end(r)
 			}
@@ -161,12 +181,12 @@ func (j *Journal) pass(d time.Duration) {
 func (j *Journal) Update(pods []*corev1.Pod) {
 	j.disk.Lock()
 	defer j.disk.Unlock()
-	j.pods = map[types.UID]*corev1.Pod{}
-	for _, pod := range pods {
-		j.pods[pod.UID] = pod
+	j.pods, j.known = pods, true
+	if j.Idle() {
+		return
 	}
 	for _, r := range j.all() {
-		if pod := j.pods[r.UID]; pod != nil {
+		if pod := j.pod(r.UID); pod != nil {
 			delete(j.absent, r.UID)
 			j.keep(r, r.Seen(pod))
 		}
@@ -198,6 +218,9 @@ func (j *Journal) Begin(pod *corev1.Pod, t api.Target) error {
 
 // plan returns the record of a pod, if it has one, and that of its upgrade: nil if that is on probation.
 func (j *Journal) plan(pod *corev1.Pod, t api.Target) (before Record, next *Record, err error) {
+	if j.unread != nil { // what is written there may not be read after a restart, either
+		return before, nil, &ota.NotInPlaceError{Why: "this hub cannot read what it has written about upgrades in place: " + api.OneLine(j.unread.Error(), maxWords)}
+	}
 	before, ok := j.get(pod.UID)
 	if ok && before.State.onProbation() && before.Revision == t.Revision {
 		return before, nil, nil

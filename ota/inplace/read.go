@@ -15,7 +15,11 @@ import (
 )
 
 // Idle reports whether kubelet reads all pods as the cloud has them.
-func (j *Journal) Idle() bool { return len(j.all()) == 0 }
+func (j *Journal) Idle() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.records) == 0
+}
 
 // Knows reports whether a pod has a record.
 func (j *Journal) Knows(pod types.UID) bool {
@@ -49,6 +53,9 @@ func (j *Journal) Changes(since uint64) (pods map[types.UID]types.NamespacedName
 
 // Effective returns the pods as they run, in place of what the cloud has of them: those of upgrades that have passed.
 func (j *Journal) Effective(pods []*corev1.Pod) []*corev1.Pod {
+	if j.Idle() {
+		return pods
+	}
 	pods = slices.Clone(pods)
 	for i, pod := range pods {
 		r, ok := j.get(pod.UID)
@@ -192,7 +199,7 @@ func (r *Record) condition() corev1.PodCondition {
 	return c
 }
 
-// collector counts the records by state.
+// collector counts the records by state. A node that has none shows no metric.
 func (j *Journal) collector() prometheus.Collector {
 	return collector{j, prometheus.NewDesc("edgehub_offline_upgrades",
 		"Pods that were upgraded in place without the cloud, by state; Damaged are records that could not be read, and whose pods run as the cloud has them.",
@@ -204,13 +211,17 @@ type collector struct {
 	desc    *prometheus.Desc
 }
 
-// Describe implements prometheus.Collector.
-func (c collector) Describe(out chan<- *prometheus.Desc) { out <- c.desc }
+// Describe implements prometheus.Collector. It describes nothing, so that a registry accepts a metric that is not always there.
+func (c collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(out chan<- prometheus.Metric) {
-	count := map[State]int{Shown: 0, Probation: 0, Passed: 0, Offered: 0, Confirmed: 0, Undoing: 0, Undone: 0, "Damaged": c.journal.damagedFiles()}
-	for _, r := range c.journal.all() {
+	records, damaged := c.journal.all(), c.journal.damaged()
+	if len(records)+damaged == 0 {
+		return
+	}
+	count := map[State]int{Shown: 0, Probation: 0, Passed: 0, Offered: 0, Confirmed: 0, Undoing: 0, Undone: 0, "Damaged": damaged}
+	for _, r := range records {
 		count[r.State]++
 	}
 	for state, n := range count {

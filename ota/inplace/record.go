@@ -1,6 +1,7 @@
 package inplace
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -63,6 +64,26 @@ type Record struct {
 	Failed []Failure `json:"failed,omitempty"`
 
 	trial
+}
+
+// UnmarshalJSON fails for what no Journal has written: a file that is not torn may be damaged all the same, or of a later hub.
+func (r *Record) UnmarshalJSON(text []byte) error {
+	type plain Record
+	var p plain
+	if err := json.Unmarshal(text, &p); err != nil {
+		return err
+	}
+	isState := slices.Contains([]State{Shown, Probation, Passed, Offered, Confirmed, Undoing, Undone}, p.State)
+	if !isState || p.UID == "" || p.Pod.Namespace == "" || p.Pod.Name == "" || len(p.Images) == 0 || len(p.Containers) != len(p.Images) {
+		return fmt.Errorf("it is no upgrade of a pod with a UID and images in a state that is known: state %.20q", p.State)
+	}
+	for i, c := range p.Images {
+		if c.Name == "" || c.From == "" || c.To == "" || c.From == c.To || p.Containers[i].Name != c.Name {
+			return fmt.Errorf("it changes no image of container %.63q", c.Name)
+		}
+	}
+	*r = Record(p)
+	return nil
 }
 
 // Failure is a revision that did not work.
