@@ -107,6 +107,7 @@ type kubeletRig struct {
 	mu     sync.Mutex
 	pods   map[string]*corev1.Pod // that are got, by name
 	fails  bool                   // GETs do
+	hangs  bool                   // GETs do, until their client has had enough
 	gets   []string
 	events []string
 	answer runtime.Object // to other requests
@@ -144,6 +145,11 @@ func (k *kubeletRig) serve(r *http.Request) (*http.Response, error) {
 	switch pod := k.pods[info.Name]; {
 	case k.fails:
 		return nil, errors.New("the disk is broken")
+	case k.hangs:
+		k.mu.Unlock()
+		<-r.Context().Done()
+		k.mu.Lock()
+		return nil, r.Context().Err()
 	case pod == nil:
 		res.StatusCode, res.Status, res.Body = http.StatusNotFound, "404 Not Found", http.NoBody
 	default:
@@ -426,6 +432,22 @@ func TestAPodThatCannotBeGotIsTriedAgain(t *testing.T) {
 		k.mu.Unlock()
 		time.Sleep(time.Second) //nolint:forbidigo // of synctest's clock
 		k.want("MODIFIED 8 p app:v2", "BOOKMARK 11")
+	})
+}
+
+// An apiserver that does not answer, and many pods.
+func TestPodsThatCannotBeGotHoldUpOthersForSeconds(t *testing.T) {
+	inBubbles(t, func(t *testing.T, mediaType string) {
+		k := newKubeletRig(t, mediaType)
+		k.hangs = true
+		for _, name := range []string{"a", "b", "c", "d"} {
+			k.images.set(types.UID(name), true)
+		}
+		sends := k.watch(bookmarks)
+		synctest.Wait()
+		go sends(watch.Modified, appPod("other", "11", "app:v1"))
+		time.Sleep(5 * time.Second) //nolint:forbidigo // of synctest's clock
+		k.want("MODIFIED 11 other app:v1")
 	})
 }
 

@@ -157,13 +157,16 @@ func (w *podWatch) follow() {
 // pods have old versions.
 func (w *podWatch) show() {
 	w.retry = nil
+	const most = 5 * time.Second // for all of them: no event passes meanwhile
+	ctx, cancel := context.WithTimeout(w.request.Context(), most)
+	defer cancel()
 	again := showAgain
 	for uid, p := range w.pending {
 		pause := showAgain
 		if !p.awaited {
 			pause = bringWithin
 		}
-		shown, err := w.showPod(uid, p)
+		shown, err := w.showPod(ctx, uid, p)
 		switch {
 		case shown:
 			delete(w.pending, uid)
@@ -185,8 +188,8 @@ func (w *podWatch) show() {
 var podType = wire.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 
 // showPod sends a pod as kubelet is to read it now, and reports whether that is done, or there is nothing to do.
-func (w *podWatch) showPod(uid types.UID, p *pendingPod) (bool, error) {
-	bare, m, err := w.read(p.NamespacedName)
+func (w *podWatch) showPod(ctx context.Context, uid types.UID, p *pendingPod) (bool, error) {
+	bare, m, err := w.read(ctx, p.NamespacedName)
 	if err != nil || bare == nil || types.UID(m.UID) != uid {
 		return err == nil, err // the pod is gone
 	}
@@ -205,10 +208,7 @@ func (w *podWatch) showPod(uid types.UID, p *pendingPod) (bool, error) {
 
 // read gets a pod, bare, as the client itself would without the transform: offline, it is the cache's. It is nil if there is
 // none.
-func (w *podWatch) read(name types.NamespacedName) ([]byte, wire.Meta, error) {
-	const most = 5 * time.Second // no event passes meanwhile
-	ctx, cancel := context.WithTimeout(w.request.Context(), most)
-	defer cancel()
+func (w *podWatch) read(ctx context.Context, name types.NamespacedName) ([]byte, wire.Meta, error) {
 	res, err := w.answer.transport.next.RoundTrip(podRequest(ctx, w.request, name, w.answer.encoding))
 	if err != nil {
 		return nil, wire.Meta{}, err
