@@ -57,8 +57,10 @@ type Journal struct {
 	known      bool
 	saved      map[types.UID]time.Duration
 	absent     map[types.UID]time.Duration
-	failing    bool // a write has failed since time has last passed
-	complained bool // the last write has failed, and that was logged
+	failing    bool          // a write has failed since time has last passed
+	complained bool          // the last write has failed, and that was logged
+	restored   bool          // not all records are written since the apiserver's store was restored
+	stale      []*corev1.Pod // of the store before that, of pods: what they say of the cloud is void
 
 	mu      sync.Mutex
 	records map[types.UID]Record // values are not changed, but replaced
@@ -160,7 +162,10 @@ func (j *Journal) pass(d time.Duration) {
 	online := j.Online()
 	for _, r := range j.all() {
 		next := r
-		if pod := j.pod(r.UID); pod != nil {
+		if j.restored {
+			next = next.StoreRestored()
+		}
+		if pod := j.pod(r.UID); pod != nil && !slices.Contains(j.stale, pod) {
 			next = next.Seen(pod) // again, if it could not be written
 		}
 		next = next.After(d)
@@ -174,6 +179,7 @@ func (j *Journal) pass(d time.Duration) {
 			}
 		}
 	}
+	j.restored = j.restored && j.failing
 }
 
 // Update is called with all pods of the node, read-only, when they are known and after changes: as the cloud has them, with
@@ -185,10 +191,13 @@ func (j *Journal) Update(pods []*corev1.Pod) {
 	if j.Idle() {
 		return
 	}
+	j.stale = slices.DeleteFunc(j.stale, func(p *corev1.Pod) bool { return !slices.Contains(pods, p) })
 	for _, r := range j.all() {
 		if pod := j.pod(r.UID); pod != nil {
 			delete(j.absent, r.UID)
-			j.keep(r, r.Seen(pod))
+			if !slices.Contains(j.stale, pod) {
+				j.keep(r, r.Seen(pod))
+			}
 		}
 	}
 	j.notify()
@@ -262,7 +271,9 @@ func (j *Journal) Offer() {
 func (j *Journal) StoreRestored() {
 	j.disk.Lock()
 	defer j.disk.Unlock()
+	j.stale = slices.Clone(j.pods)
 	for _, r := range j.all() {
 		j.keep(r, r.StoreRestored())
 	}
+	j.restored = j.failing
 }

@@ -3,6 +3,7 @@ package inplace_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -212,6 +213,43 @@ func TestWhatCouldNotBeWrittenIsNotForgotten(t *testing.T) {
 			t.Errorf("kubelet is shown %s", r.shows("10"))
 		}
 	})
+}
+
+// Nobody says it twice, and the hub's watch of pods still has those from before.
+func TestARestoredStoreIsNotForgotten(t *testing.T) {
+	for _, broken := range []bool{false, true} {
+		t.Run(fmt.Sprintf("the disk is full: %t", broken), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.begin(t)
+				before := pod(runs("B"), image(becomes), version("20"))
+				r.Update([]*corev1.Pod{before})
+				if broken {
+					mend := r.breakDisk(t)
+					r.StoreRestored()
+					mend()
+				} else {
+					r.StoreRestored()
+				}
+				r.run(t, 2*time.Second)
+				other := pod()
+				other.UID = "other"
+				r.Update([]*corev1.Pod{before, other})
+				r.run(t, 2*time.Second)
+				if got := r.shows("30"); got != becomes {
+					t.Errorf("a pod of the restored store is shown with %s", got)
+				}
+				if r.open(t); r.shows("30") != becomes {
+					t.Errorf("after a restart: %s", r.shows("30"))
+				}
+				r.Update([]*corev1.Pod{pod(runs("B"), version("15"))})
+				r.Update([]*corev1.Pod{pod(runs("B"), image(becomes), version("16"))})
+				if got := r.shows("30"); got != was {
+					t.Errorf("the cloud has followed again, and somebody has set it back: %s", got)
+				}
+			})
+		})
+	}
 }
 
 // Time that has passed counts although it cannot be written.
