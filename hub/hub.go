@@ -127,7 +127,7 @@ func (h *Hub) open(local *inproc, own *rest.Config, userAgent string, r *prometh
 
 // apiOptions are those of the node's HTTP API.
 func (h *Hub) apiOptions(client *ota.Pods, metrics http.Handler, r prometheus.Registerer) ota.Options {
-	return ota.Options{
+	o := ota.Options{
 		NodeName:     h.config.NodeName,
 		Pods:         client,
 		Followed:     h.upgrades.pods,
@@ -140,7 +140,6 @@ func (h *Hub) apiOptions(client *ota.Pods, metrics http.Handler, r prometheus.Re
 		ImagePulls:   h.upgrades.images.api(),
 		Queue:        h.upgrades.queue,
 		NoQueueing:   !h.config.QueueUpgrades,
-		InPlace:      h.upgrades.inPlaceAPI(),
 		Holds:        h.upgrades.holds,
 		Rollbacks:    h.upgrades.rollbacks,
 		Deleted:      h.upgrades.missing.Deleted,
@@ -148,6 +147,10 @@ func (h *Hub) apiOptions(client *ota.Pods, metrics http.Handler, r prometheus.Re
 		Registerer:   r,
 		Logger:       h.log,
 	}
+	if h.config.UpgradeInPlace {
+		o.InPlace = h.upgrades.inPlaceAPI()
+	}
+	return o
 }
 
 // AddToBundle adds parts to each support bundle. It is called before Run.
