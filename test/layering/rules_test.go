@@ -72,7 +72,7 @@ var layers = map[string][]string{
 	"ota/hold":                {"ota", "ota/api", "ota/podfiles", "ota/podreport"},                 // the same
 	"ota/history":             {"ota/api", "ota/podfiles"},                                         // it asks what is retained by a function
 	"ota/missing":             {"ota/api", "ota/podfiles"},
-	"ota/inplace":             {"ota", "ota/api", "ota/podfiles", "ota/podreport"},                 // the same
+	"ota/inplace":             {"ota", "ota/api", "ota/podfiles", "ota/podreport"}, // the same
 	"ota/rollback":            {"ota/history", "ota/api", "ota/podfiles", "ota/podreport"},
 
 	// What is pulled, what stays, and what pods report. None of this knows containerd:
