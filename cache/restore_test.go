@@ -46,6 +46,7 @@ func TestAWatchIsToldThatTheStoreWasRestored(t *testing.T) {
 			c.OnStoreRestored(func() { told += "before " + w.heard(t) + ", " })
 			lose(t, u, feed)
 			time.Sleep(time.Minute)
+			synctest.Wait()
 			if told != "before , " {
 				t.Errorf("who wants to know of a restore was told: %q; want it told once, before the client", told)
 			}
