@@ -17,7 +17,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
-// This file has what answers other than objects say of whether an object exists: 404s, and answers to writes.
+// This file infers from answers other than objects whether an object exists: from a 404, and from answers to writes.
 
 // notFound handles a 404. It counts only if its details name exactly this object: others may
 // come from a proxy or a missing API.

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// tellWithin is how long a heartbeat waits: kubelet gives up on one after ten seconds, and a node whose heartbeats stay out
+	// reportWithin is how long a heartbeat waits: kubelet gives up on one after ten seconds, and a node whose heartbeats stay out
 	// loses more than what the cloud does not know.
-	tellWithin = 5 * time.Second
-	// tellEvery is how often heartbeats wait: what was told takes a moment until the watch of pods shows it.
-	tellEvery = 10 * time.Second
+	reportWithin = 5 * time.Second
+	// reportEvery is how often heartbeats wait: a PATCH takes a moment until the watch of pods shows it.
+	reportEvery = 10 * time.Second
 )
 
-// heartbeats passes on the node's heartbeats once the cloud was told which pods run what it does not have: from the first one
+// heartbeats passes on the node's heartbeats after the upgrades in place that the cloud lacks are reported to it: from the first one
 // after an outage on, its controllers act on the node's pods again.
 type heartbeats struct {
 	next     http.RoundTripper
@@ -27,14 +27,14 @@ type heartbeats struct {
 	upgrades *upgrades
 	log      *slog.Logger
 
-	mu   sync.Mutex // held while the cloud is told, so that no heartbeat passes meanwhile
-	told time.Time  // when that ended
+	mu   sync.Mutex // held while they are reported, so that no heartbeat passes meanwhile
+	last time.Time  // when that ended
 }
 
 // RoundTrip implements http.RoundTripper.
 func (h *heartbeats) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !h.upgrades.inPlace.Idle() && h.isHeartbeat(r) && isNode(r.Context()) && !h.cloud.isAway() && len(h.upgrades.inPlace.Unreconciled()) > 0 {
-		h.tell(r.Context())
+		h.report(r.Context())
 	}
 	return h.next.RoundTrip(r)
 }
@@ -49,13 +49,13 @@ func (h *heartbeats) isHeartbeat(r *http.Request) bool {
 	return false
 }
 
-func (h *heartbeats) tell(ctx context.Context) {
+func (h *heartbeats) report(ctx context.Context) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if time.Since(h.told) < tellEvery {
+	if time.Since(h.last) < reportEvery {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, tellWithin)
+	ctx, cancel := context.WithTimeout(ctx, reportWithin)
 	defer cancel()
 	err := h.cloud.binding.AwaitMaySend(ctx) // heartbeats do not wait for that
 	if err == nil {
@@ -63,7 +63,7 @@ func (h *heartbeats) tell(ctx context.Context) {
 		err = h.upgrades.reporter.Now(ctx, h.upgrades.inPlace.Report)
 	}
 	if err != nil {
-		h.log.Warn("the cloud was not told which pods were upgraded without it before a heartbeat; it is tried again", "err", err)
+		h.log.Warn("upgrades in place could not be reported before a heartbeat; it is tried again", "err", err)
 	}
-	h.told = time.Now()
+	h.last = time.Now()
 }

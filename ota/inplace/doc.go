@@ -1,5 +1,5 @@
 // Package inplace carries out upgrades of pods while the cloud is away, without another pod: kubelet is shown the same pod with
-// the new images, and restarts the containers that differ. When the cloud is back, it is told, and gives the pod the images that
+// the new images, and restarts the containers that differ. When the cloud is back, the hub reports it, and the controller gives the pod the images that
 // run. So nothing restarts then.
 //
 // A [Record] is the state of one upgrade, and a value: it has no client, no clock and no disk. A [Journal] has the records of a

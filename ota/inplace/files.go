@@ -49,7 +49,7 @@ func (j *Journal) put(before, next Record) error {
 	j.saved[next.UID] = next.Ran
 	j.set(before, next)
 	if before.State != next.State {
-		j.tell(next)
+		j.announce(next)
 	}
 	j.Changed()
 	return nil
@@ -69,8 +69,8 @@ func (j *Journal) set(before, next Record) {
 	j.changed = make(chan struct{})
 }
 
-// tell logs a transition, and records an Event if the owner wants to know.
-func (j *Journal) tell(r Record) {
+// announce logs a transition, and records an Event if it matters to the owner.
+func (j *Journal) announce(r Record) {
 	j.Logger.Info("upgrade in place", "pod", r.Pod.String(), "uid", string(r.UID), "revision", r.Revision, "state", string(r.State), "message", r.Message)
 	eventType := corev1.EventTypeNormal
 	var reason, message string

@@ -258,7 +258,7 @@ func (j *Journal) GoBack(pod types.UID) (bool, error) {
 	return true, j.put(r, next)
 }
 
-// Offer records that the cloud may know of all upgrades that have passed. It is called before it is told.
+// Offer records that the cloud may know of all upgrades that have passed. It is called before they are reported.
 func (j *Journal) Offer() {
 	j.disk.Lock()
 	defer j.disk.Unlock()

@@ -172,7 +172,7 @@ func (r Record) seenInCloud(pod *corev1.Pod) Record {
 	return r
 }
 
-// Offer returns the record before the cloud is told of the new revision. The cloud may follow from then on, so that there is no
+// Offer returns the record before the new revision is reported to the cloud. The cloud may follow from then on, so that there is no
 // way back without it.
 func (r Record) Offer() Record {
 	if r.State == Passed {

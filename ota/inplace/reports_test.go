@@ -124,7 +124,7 @@ func TestThePodAsItRuns(t *testing.T) {
 	}
 }
 
-// An upgrade is offered as soon as the cloud can be reached, and on disk before anybody may tell it.
+// An upgrade is offered as soon as the cloud can be reached, and on disk before it is reported.
 func TestAnUpgradeIsOfferedWhenTheCloudIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -25,7 +25,7 @@ const (
 
 // podWatch is the body of kubelet's watch of pods. What kubelet is to read of a pod may change while no apiserver has anything
 // to say: then the pod is read, and sent as MODIFIED at the version that it has. So are, when a watch begins, all pods of which
-// kubelet may have read something else: from a hub that has died before it could tell. It is for one reader at a time; Close may
+// kubelet may have read something else: from a hub that died before it had sent the event. It is for one reader at a time; Close may
 // be called beside it.
 type podWatch struct {
 	*pump
@@ -54,7 +54,7 @@ type pendingPod struct {
 	types.NamespacedName
 
 	awaited bool // the watch was given time to bring it
-	told    bool // that it cannot be read
+	logged  bool // that it cannot be read
 }
 
 // followPods transforms the events of a watch of pods, and has it follow what decides about them.
@@ -171,8 +171,8 @@ func (w *podWatch) show() {
 		case shown:
 			delete(w.pending, uid)
 			continue
-		case err != nil && !p.told:
-			p.told = true
+		case err != nil && !p.logged:
+			p.logged = true
 			w.answer.transport.opts.Logger.Warn("a pod whose images kubelet is to read otherwise cannot be read; trying again", "pod", p.String(), "err", err)
 		}
 		again = min(again, pause)
