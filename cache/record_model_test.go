@@ -122,6 +122,9 @@ func (w *modelWorld) follow() {
 			w.newest[name] = v
 			w.doubts(name)
 			w.doubt[name] = v
+			if w.gone[w.states[v-1][name].uid] { // it has not left the selection
+				w.absent[name] = v
+			}
 		}
 		w.members(v)
 	}
@@ -144,7 +147,11 @@ func (w *modelWorld) damage() {
 	if err != nil {
 		w.Fatal(err)
 	}
-	before = min(before, int64(len(log))) // it may have been rewritten since
+	if before >= int64(len(log)) { // nothing came after the last commit, or the file was rewritten
+		w.Cache, w.halt = runIn(w.T, w.dir, w.upstream)
+		w.restarted()
+		return
+	}
 	from := w.Int64N(before)
 	spoilt := log[from:min(from+w.Int64N(1000), before)]
 	copy(spoilt, bytes.Repeat([]byte("~"), len(spoilt)))

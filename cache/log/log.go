@@ -55,7 +55,7 @@ type Log struct {
 	dirty chan struct{} // something waits for a commit
 	waits chan struct{} // something that may wait does
 	grown chan struct{} // much of the file may not be needed
-	idle  chan struct{} // a file that was replaced may have no Reader any more
+	look  chan struct{} // changes are missing in the file, or one that was replaced may have no Reader any more
 
 	dueBytes, dueTimes, growBytes int64 // the constants, but in tests
 	sync                          func(*os.File) error
@@ -95,7 +95,7 @@ func New(dir string, opts Options) (*Log, error) {
 	signal := func() chan struct{} { return make(chan struct{}, 1) }
 	return &Log{
 		dir: folder(dir), opts: opts, codec: codec, log: opts.Logger,
-		dirty: signal(), waits: signal(), grown: signal(), idle: signal(),
+		dirty: signal(), waits: signal(), grown: signal(), look: signal(),
 		dueBytes: dueBytes, dueTimes: dueTimes, growBytes: growBytes, sync: (*os.File).Sync,
 		next: newQueue(), givenUp: map[string]bool{}, trouble: ErrNotOpen,
 		tables: map[string]map[string]value{tableSalt: {keySalt: {small: salt}}},

@@ -68,7 +68,7 @@ func (r *Reader) release() {
 		return
 	}
 	if r.file.readers--; r.file.readers == 0 && r.file != l.file {
-		wake(l.idle)
+		wake(l.look)
 	}
 }
 

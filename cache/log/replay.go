@@ -133,6 +133,7 @@ func (r *loader) change(c *Change) {
 
 func (r *loader) lose(cause error) {
 	r.file.unsound = true
+	wake(r.look)
 	r.log.Warn("a part of the cache was damaged on disk: some changes are lost, and are read again from the cloud", "folder", r.dir, "err", cause)
 	if r.all {
 		r.state.Lost(cause)

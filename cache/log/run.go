@@ -181,7 +181,7 @@ func (l *Log) maintain(ctx context.Context) {
 			return
 		case <-l.grown:
 			grown = true
-		case <-l.idle:
+		case <-l.look:
 		case <-time.After(checkEvery):
 		}
 		err := error(nil)

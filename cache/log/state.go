@@ -24,8 +24,8 @@ type State interface {
 	Apply(Change)
 	// Lost is called between two calls of Apply, or before or after all of them, if the changes of at least
 	// one commit were lost there: what was deleted or revoked by them may be in rows that were applied
-	// before. What the owner concludes it puts like any other change: until then, and across restarts, the
-	// log finds the loss again.
+	// before. What the owner concludes it puts like any other change. Run begins with a new file, without the loss; until it is
+	// there, each Open finds the loss again.
 	Lost(cause error)
 	// IsEmpty reports whether memory has nothing to answer with. A file that is opened late is then read,
 	// and otherwise written from memory.

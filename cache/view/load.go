@@ -3,7 +3,6 @@ package view
 import (
 	"encoding/json"
 	"errors"
-	"math"
 
 	wal "github.com/edgehub-io/edgehub/cache/log"
 	"github.com/edgehub-io/edgehub/cache/query"
@@ -15,10 +14,10 @@ import (
 type loaded struct {
 	views   map[string]*loadedView     // by tables
 	objects map[string]*loadedResource // by tables
-	// lost means that changes are missing. Of unknown resources they are those of before the end of a gap, with the number of gaps
-	// that earlier starts had known of then.
-	lost    bool
-	unknown map[resourceKey]int
+	// lost means that changes are missing, which may be of any resource.
+	lost bool
+	// unreadable resources have a row that cannot be decoded.
+	unreadable map[resourceKey]bool
 }
 
 // loadedView is a view as the file has it.
@@ -37,7 +36,7 @@ type loadedResource struct {
 }
 
 func newLoaded() *loaded {
-	return &loaded{map[string]*loadedView{}, map[string]*loadedResource{}, false, map[resourceKey]int{}}
+	return &loaded{map[string]*loadedView{}, map[string]*loadedResource{}, false, map[resourceKey]bool{}}
 }
 
 func (l *loaded) applyView(c *wal.Change) {
@@ -45,9 +44,6 @@ func (l *loaded) applyView(c *wal.Change) {
 	if c.Clear && len(c.Put) == 0 {
 		delete(l.views, c.Table)
 		return
-	}
-	if key, ok := keyOfTable(c.Table); ok && v == nil {
-		l.meet(keyOf(key.UserResource()))
 	}
 	if v == nil || c.Clear {
 		v = &loadedView{index: map[string]Revision{}, err: errRow} // until there is a header
@@ -76,16 +72,6 @@ func (l *loaded) applyView(c *wal.Change) {
 	}
 }
 
-// concluded stands for a resource that an earlier start has made unknown because of the last gap.
-const concluded = -1
-
-// meet is called for each table when it appears. Behind a gap, changes of its resource may be missing.
-func (l *loaded) meet(key resourceKey) {
-	if _, known := l.unknown[key]; l.lost && !known {
-		l.unknown[key] = 0
-	}
-}
-
 func (l *loaded) applyObjects(c *wal.Change) {
 	o := l.objects[c.Table]
 	if c.Clear && len(c.Put) == 0 {
@@ -96,7 +82,6 @@ func (l *loaded) applyObjects(c *wal.Change) {
 		o = &loadedResource{entries: map[string]*entry{}}
 		o.key, o.readable = resourceKeyOf(c.Table)
 		l.objects[c.Table] = o
-		l.meet(o.key)
 	}
 	for _, name := range c.Delete {
 		delete(o.entries, name)
@@ -106,15 +91,13 @@ func (l *loaded) applyObjects(c *wal.Change) {
 		if r.Key == rowHeader {
 			o.bounds = bounds{}
 			if err := json.Unmarshal(r.Value, &o.bounds); err != nil {
-				l.unknown[o.key] = math.MaxInt
-			} else if known, ok := l.unknown[o.key]; ok && o.bounds.Gaps > known { // concluded by an earlier start
-				l.unknown[o.key] = concluded
+				l.unreadable[o.key] = true
 			}
 			continue
 		}
 		e, err := readEntry(r)
 		if err != nil {
-			l.unknown[o.key] = math.MaxInt
+			l.unreadable[o.key] = true
 			continue
 		}
 		o.entries[r.Key] = e
@@ -143,17 +126,8 @@ func readEntry(r *wal.Row) (*entry, error) {
 // lose is called for a gap. What was read before it may lack changes, so that no list of it is one that ever was.
 func (l *loaded) lose(cause error) {
 	l.lost = true
-	clear(l.unknown)
-	for table, v := range l.views {
+	for _, v := range l.views {
 		v.err = cause
-		key, _ := keyOfTable(table)
-		l.unknown[keyOf(key.UserResource())] = 0
-	}
-	for _, o := range l.objects {
-		l.unknown[o.key] = o.bounds.Gaps
-		for _, e := range o.entries {
-			e.Allowed, e.Proven = false, ""
-		}
 	}
 }
 
@@ -182,7 +156,7 @@ func (s *Views) restore(l *loaded) {
 		v.Release()
 	}
 	for _, r := range s.allResources() {
-		if known, ok := l.unknown[r.resourceKey]; ok && known != concluded {
+		if l.lost || l.unreadable[r.resourceKey] {
 			r.lock()
 			r.unknownLocked()
 			r.unlock()
@@ -197,7 +171,7 @@ func (s *Views) restoreObjects(o *loadedResource) {
 	defer r.unlock()
 	r.saved = true
 	r.Touch()
-	r.Floor, r.ByName, r.Gaps = versions.Higher(r.Floor, o.bounds.Floor), r.ByName || o.bounds.ByName, max(r.Gaps, o.bounds.Gaps)
+	r.Floor, r.ByName = versions.Higher(r.Floor, o.bounds.Floor), r.ByName || o.bounds.ByName
 	doubted := r.doubted
 	for namespace, version := range o.bounds.Doubts {
 		r.doubtAllLocked(namespace, version)

@@ -64,12 +64,10 @@ type bounds struct {
 	Doubts map[string]string `json:"doubts,omitempty"`
 	// ByName means that a GET is refused except for entries with allowed.
 	ByName bool `json:"byName,omitempty"`
-	// Gaps counts how often changes were missing on disk, and all of this has become unknown.
-	Gaps int `json:"gaps,omitempty"`
 }
 
 func (b *bounds) isEmpty() bool {
-	return b.Floor == "" && len(b.Doubts) == 0 && !b.ByName && b.Gaps == 0
+	return b.Floor == "" && len(b.Doubts) == 0 && !b.ByName
 }
 
 // userNames counts the entries without copies of a user.
@@ -328,7 +326,6 @@ func (r *resource) unknownLocked() {
 		r.setLocked(name, &one)
 	}
 	r.ByName = true
-	r.Gaps++
 	r.raiseLocked(after)
 	r.doubtAllLocked("", after)
 }
