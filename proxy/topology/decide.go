@@ -143,12 +143,15 @@ func (s *State) Stale(r Resource, version string) (stale Set, known, ready bool)
 	return stale, known, s.isReady
 }
 
-// Each calls fn with every Service.
-func (s *State) Each(fn func(types.NamespacedName, *Service)) {
+// EachOf calls fn with every Service that has not changed since a version.
+func (s *State) EachOf(version string, fn func(types.NamespacedName, *Service)) {
+	from := number(version)
 	s.mu.Lock()
 	all := make(map[types.NamespacedName]Service, len(s.services))
 	for name, service := range s.services {
-		all[name] = service.Service
+		if service.version <= from {
+			all[name] = service.Service
+		}
 	}
 	s.mu.Unlock()
 	for name, service := range all {

@@ -142,8 +142,10 @@ func (f *followed) follow() {
 		stale, known, ready := state.Stale(f.resource, f.resumed)
 		if ready {
 			f.add(stale)
-			f.resumed, f.unknown = "", !known
-			f.remember(known)
+			if known {
+				f.remember(f.resumed, stale)
+			}
+			f.resumed, f.unknown = "", !known || len(stale) > 0
 		}
 	}
 	if len(f.pending) == 0 {
@@ -171,13 +173,16 @@ func (f *followed) add(services topology.Set) {
 	}
 }
 
-// remember records which Services a client does not have that resumes its watch, if it has read
-// them with the filters that are known.
-func (f *followed) remember(known bool) {
-	if !known || f.resource != topology.Services {
+// remember records which Services a client does not have that has read them at a version, with the filters that are known. Of one
+// that changed later, or for which something else was decided, nobody knows: the client is told that it is gone, if it is.
+func (f *followed) remember(version string, stale topology.Set) {
+	if f.resource != topology.Services {
 		return
 	}
-	f.answer.transport.opts.Topology.Each(func(name types.NamespacedName, service *topology.Service) {
+	f.answer.transport.opts.Topology.EachOf(version, func(name types.NamespacedName, service *topology.Service) {
+		if _, ok := stale[name]; ok {
+			return
+		}
 		for _, t := range f.answer.transforms {
 			if t.filter.drops(name, service) {
 				f.dropped[name] = true

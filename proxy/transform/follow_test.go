@@ -307,6 +307,37 @@ func TestNodePortsFollowTheNodesPool(t *testing.T) {
 	})
 }
 
+// Between a client's LIST and its WATCH, the filters may learn what the client has not read.
+func TestAResumedWatchOfServicesKnowsNothingOfWhatHasChangedSince(t *testing.T) {
+	listens := func(pools string, version int) *corev1.Service {
+		return annotatedService("s", corev1.ServiceTypeNodePort, version, map[string]string{topology.ListenAnnotation: pools})
+	}
+	open := func(t *testing.T, mediaType string, listed *corev1.Service, setUp func(w *watched)) *watched {
+		return openWatch(t, mediaType, kubeProxy, servicesInfo("watch"), "allowWatchBookmarks=true&resourceVersion=105", func(w *watched) {
+			w.answerLists(serviceList(200, listed))
+			setUp(w)
+		})
+	}
+	inBubbles(t, func(t *testing.T, mediaType string) {
+		w := open(t, mediaType, listens("p2", 110), func(w *watched) { w.annotate("a/s", topology.ListenAnnotation, "p2", 110) })
+		w.want()
+		w.sends(watch.Modified, listens("p2", 110))
+		w.want("DELETED a/s", "bookmark 110")
+
+		w = open(t, mediaType, listens("p1", 90), func(w *watched) {
+			w.annotate("a/s", topology.ListenAnnotation, "p1", 90)
+			w.state.SetNode(map[string]string{topology.PoolLabel: "p2"}, "110")
+		})
+		w.want("DELETED a/s", "bookmark 105")
+
+		w = open(t, mediaType, listens("p2", 90), func(w *watched) {
+			w.annotate("a/s", topology.ListenAnnotation, "p2", 90)
+			w.state.SetNode(map[string]string{topology.PoolLabel: "p2"}, "110")
+		})
+		w.want("MODIFIED a/s", "bookmark 105") // which an informer takes for ADDED
+	})
+}
+
 // A client of a hub that was started anew, with another set of filters perhaps, is told what it
 // must not have.
 func TestAClientOfAnEarlierHubLosesWhatItMustNotHave(t *testing.T) {
