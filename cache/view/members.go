@@ -49,13 +49,18 @@ func (c *contents) remove(name string) {
 // call: while the cloud is away, members do not change.
 func (c *contents) inOrder() []Member {
 	if c.sorted == nil {
-		c.sorted = make([]Member, 0, len(c.index))
-		for name, rev := range c.index {
-			c.sorted = append(c.sorted, Member{name, rev})
-		}
-		slices.SortFunc(c.sorted, func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
+		c.sorted = c.sort()
 	}
 	return c.sorted
+}
+
+func (c *contents) sort() []Member {
+	sorted := make([]Member, 0, len(c.index))
+	for name, rev := range c.index {
+		sorted = append(sorted, Member{name, rev})
+	}
+	slices.SortFunc(sorted, func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
+	return sorted
 }
 
 // Usable reports whether the view can answer its query.

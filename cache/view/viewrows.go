@@ -78,8 +78,12 @@ func (v *View) rowsLocked() []wal.Row {
 	if !v.onDisk || v.stale.Load() {
 		return nil
 	}
-	rows := append(make([]wal.Row, 0, len(v.index)+1), v.headerRowLocked())
-	for _, m := range v.inOrder() {
+	members := v.sorted
+	if members == nil {
+		members = v.sort() // not kept: the next LIST may be far away
+	}
+	rows := append(make([]wal.Row, 0, len(members)+1), v.headerRowLocked())
+	for _, m := range members {
 		rows = append(rows, m.row(m.Name, nil))
 	}
 	return rows
