@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -83,15 +84,36 @@ func (b *bench) memoryRound(ctx context.Context, dir string, tokens []string) (n
 }
 
 // follow opens a watch that begins with all there is, and returns when that has come.
-// The watch stays until ctx ends.
+// Until ctx ends, one that ends is opened again in the same way, as an informer does.
 func (t *target) follow(ctx context.Context, path, token string) error {
+	body, err := t.watchList(ctx, path, token)
+	if err != nil {
+		return err
+	}
+	go func() {
+		for {
+			if body != nil {
+				_, _ = io.Copy(io.Discard, body)
+				_ = body.Close()
+			}
+			if pause(ctx, time.Second) != nil {
+				return
+			}
+			body, _ = t.watchList(ctx, path, token)
+		}
+	}()
+	return nil
+}
+
+// watchList opens a watch that begins with all there is, and returns what follows that.
+func (t *target) watchList(ctx context.Context, path, token string) (io.ReadCloser, error) {
 	separator := "?"
 	if strings.Contains(path, "?") {
 		separator = "&"
 	}
-	res, err := t.open(ctx, path+separator+"watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", token) //nolint:bodyclose // closed below, when it ends
+	res, err := t.open(ctx, path+separator+"watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", token)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	end := []byte(metav1.InitialEventsAnnotationKey)
 	var seen []byte
@@ -100,14 +122,10 @@ func (t *target) follow(ctx context.Context, path, token string) error {
 		n, err := res.Body.Read(piece)
 		seen = append(seen, piece[:n]...)
 		if bytes.Contains(seen, end) {
-			go func() {
-				_, _ = io.Copy(io.Discard, res.Body) // until ctx ends
-				_ = res.Body.Close()
-			}()
-			return nil
+			return res.Body, nil
 		}
 		if err != nil {
-			return errors.Join(fmt.Errorf("watch of %s: %w", path, err), res.Body.Close())
+			return nil, errors.Join(fmt.Errorf("watch of %s: %w", path, err), res.Body.Close())
 		}
 		seen = seen[max(0, len(seen)-len(end)):]
 	}
