@@ -125,7 +125,7 @@ func (b *Builder) recognize(name, version string, uid types.UID, head string, re
 	// It came from the disk, or in an event.
 	v.of.lock()
 	defer v.of.unlock()
-	now := v.index[name]
+	now, _ := v.get(name)
 	if !now.has(&rev) || !v.of.all.Disk.Holds(rev.sum) {
 		return rev, false
 	}
@@ -134,7 +134,7 @@ func (b *Builder) recognize(name, version string, uid types.UID, head string, re
 	} else {
 		now.other = &rev.body
 	}
-	v.index[name] = now
+	v.set(name, now)
 	return rev, true
 }
 
@@ -143,7 +143,7 @@ func (b *Builder) current(name string) Revision {
 	v := b.View
 	v.of.lock()
 	defer v.of.unlock()
-	rev := v.index[name]
+	rev, _ := v.get(name)
 	if v.stale.Load() || v.of.all.damaged.has(rev.sum) || rev.other != nil && v.of.all.damaged.has(rev.other.sum) {
 		return Revision{}
 	}
@@ -214,7 +214,7 @@ func (b *Builder) commit(version string) (result CommitResult, cuts []func()) {
 	defer v.denyLocked(false)
 	if b.Consistent && versions.Compare(version, b.began.Shown()) < 0 {
 		v.of.history.Add(1)
-		v.received, v.complete, v.contents = received{}, false, contents{index: map[string]Revision{}} // versions mean other objects now
+		v.received, v.complete, v.contents = received{}, false, contents{} // versions mean other objects now
 		b.replaceLocked(version)
 		return Restored, v.feeds.end()
 	}
@@ -240,9 +240,9 @@ func (b *Builder) commit(version string) (result CommitResult, cuts []func()) {
 // replaceLocked makes the Builder's items the view's members.
 func (b *Builder) replaceLocked(version string) {
 	v := b.View
-	before, index := v.version, v.index
+	before, had := v.version, v.contents
 	if v.stale.Load() {
-		index = nil // the bytes may be lost
+		had = contents{} // the bytes may be lost
 	}
 	v.of.highest.Raise(version)
 	same := v.hasStateLocked() && versions.Compare(version, before) >= 0 && b.isUnchangedLocked()
@@ -262,17 +262,21 @@ func (b *Builder) replaceLocked(version string) {
 	if !same {
 		v.header.Changed = version
 	}
-	v.contents, v.onDisk = contents{index: make(map[string]Revision, len(b.Items))}, true
-	put := make([]wal.Row, 0, len(b.Items)+1)
+	members := make([]Member, 0, len(b.Items))
 	for name, item := range b.Items {
-		// The log held the bytes of an item that has none. If they are gone by now, it
-		// refuses the change, and the view is lost.
 		rev := item.Revision
-		if old, ok := index[name]; ok {
+		if old, ok := had.get(name); ok {
 			rev.other = b.otherOf(&old, &rev)
 		}
-		put = append(put, rev.row(name, item.Bytes))
-		v.set(name, rev)
+		members = append(members, Member{name, rev})
+	}
+	v.contents, v.onDisk = newContents(members), true
+	put := make([]wal.Row, 0, len(members)+1)
+	for i := range members {
+		// The log held the bytes of an item that has none. If they are gone by now, it
+		// refuses the change, and the view is lost.
+		m := &members[i]
+		put = append(put, m.row(m.Name, b.Items[m.Name].Bytes))
 	}
 	v.saveLocked(wal.Change{Clear: true, Put: put}, false)
 }
@@ -287,18 +291,19 @@ func (b *Builder) missingLocked() (note func()) {
 	if v.stale.Load() || lasting && v.Key.Proves() {
 		return func() {}
 	}
-	missing := map[string]Revision{}
-	for name, rev := range v.index {
-		if _, still := b.Items[name]; !still {
-			missing[name] = rev
+	var missing []Member
+	for i := range v.members {
+		if _, still := b.Items[v.members[i].Name]; !still {
+			missing = append(missing, v.members[i])
 		}
 	}
 	return func() {
-		for name, rev := range missing {
+		for i := range missing {
+			m := &missing[i]
 			if !lasting {
-				v.of.doubtOlderLocked(name, rev.Version)
-			} else if v.of.goneLocked(name, at, rev.UID, true); rev.UID == "" {
-				v.of.doubtLocked(name, v.of.highest.Version())
+				v.of.doubtOlderLocked(m.Name, m.Version)
+			} else if v.of.goneLocked(m.Name, at, m.UID, true); m.UID == "" {
+				v.of.doubtLocked(m.Name, v.of.highest.Version())
 			}
 		}
 	}
@@ -334,12 +339,12 @@ func (b *Builder) hasBytes() bool {
 
 // isUnchangedLocked reports whether the items are exactly the view's members.
 func (b *Builder) isUnchangedLocked() bool {
-	index := b.View.index
-	if len(b.Items) != len(index) {
+	members := b.View.members
+	if len(b.Items) != len(members) {
 		return false
 	}
-	for name, item := range b.Items {
-		if rev := index[name]; !rev.has(&item.Revision) {
+	for i := range members {
+		if item, ok := b.Items[members[i].Name]; !ok || !members[i].has(&item.Revision) {
 			return false
 		}
 	}

@@ -3,6 +3,7 @@ package view
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -36,11 +37,12 @@ func (s *Views) Check() error {
 	}
 	for _, v := range s.All() {
 		v.of.lock()
-		counted := contents{index: map[string]Revision{}}
-		for name, rev := range v.index {
-			counted.set(name, rev)
-		}
+		counted := newContents(slices.Clone(v.members))
 		expect(v.String()+" in bytes", v.bytes, counted.bytes)
+		for i := range counted.members {
+			at, _ := v.find(counted.members[i].Name)
+			expect(v.String()+" in order", int64(at), int64(i))
+		}
 		v.of.unlock()
 	}
 	for _, h := range s.holders() {

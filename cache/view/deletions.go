@@ -109,8 +109,8 @@ func (r *resource) copiedLocked(only string) map[string]bool {
 		}
 	}
 	for _, v := range r.viewsLocked() {
-		for name := range v.index {
-			names[name] = true
+		for i := range v.members {
+			names[v.members[i].Name] = true
 		}
 	}
 	return names
@@ -122,7 +122,7 @@ func (r *resource) showsLocked(name, version string) bool {
 		return true
 	}
 	return slices.ContainsFunc(r.viewsLocked(), func(v *View) bool {
-		rev, ok := v.index[name]
+		rev, ok := v.get(name)
 		return ok && !v.stale.Load() && versions.Compare(v.version, version) <= 0 && versions.Compare(rev.Version, version) <= 0
 	})
 }

@@ -69,7 +69,7 @@ func (v *View) describe() (_ Description, stored bool) {
 		User: identity.Readable(k.User), Resource: resource, Namespace: k.Namespace, LabelSelector: k.Labels, FieldSelector: k.Fields,
 		Representation: cmp.Or(k.Encoding, k.Metadata), ResourceVersion: v.version,
 		Complete: v.usableLocked(), Denied: v.header.Denied,
-		Objects: len(v.index), Bytes: v.bytes,
+		Objects: len(v.members), Bytes: v.bytes,
 		Updated: v.header.Updated, LastUsed: time.Unix(0, v.used.Load()).UTC(), Requests: v.Holders(),
 	}
 	return d, v.onDisk

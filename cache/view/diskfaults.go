@@ -1,7 +1,6 @@
 package view
 
 import (
-	"iter"
 	"sync"
 
 	wal "github.com/edgehub-io/edgehub/cache/log"
@@ -65,13 +64,14 @@ func (d *damagedBodies) add(sum wal.Sum) {
 }
 
 // anyOf reports whether a member's bytes are damaged, and were not given again.
-func (d *damagedBodies) anyOf(members iter.Seq[Revision]) bool {
+func (d *damagedBodies) anyOf(members []Member) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.sums) == 0 {
 		return false
 	}
-	for rev := range members {
+	for i := range members {
+		rev := &members[i]
 		if d.hasLocked(rev.sum) || rev.other != nil && d.hasLocked(rev.other.sum) {
 			return true
 		}
@@ -117,7 +117,8 @@ func (s *Views) sweepDamaged() {
 	members := map[wal.Sum]bool{}
 	for _, v := range s.All() {
 		v.of.lock()
-		for _, rev := range v.index {
+		for i := range v.members {
+			rev := &v.members[i]
 			members[rev.sum] = true
 			if rev.other != nil {
 				members[rev.other.sum] = true

@@ -207,7 +207,7 @@ func (f *Feed) changeLocked(ev *Event) {
 		return
 	}
 	name := ev.member()
-	_, had := v.index[name]
+	had := v.has(name)
 	if ev.Object == nil {
 		v.remove(name)
 		update.Delete = []string{name}

@@ -36,7 +36,7 @@ func (r *resource) shrinkLocked() {
 func (r *resource) isNeeded(name string, one *state) bool {
 	held, confirmed := false, false
 	for _, v := range r.viewsLocked() {
-		if _, ok := v.index[name]; ok {
+		if v.has(name) {
 			held = true
 			confirmed = confirmed || v.isShowing() && v.complete && versions.Compare(v.version, one.Doubt) > 0
 		}

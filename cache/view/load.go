@@ -208,10 +208,11 @@ func (v *View) restore(l *loadedView) {
 		return
 	}
 	v.header, v.version, v.complete = l.header.viewHeader, l.header.Version, l.header.Complete
-	v.contents = contents{index: map[string]Revision{}}
+	members := make([]Member, 0, len(l.index))
 	for name, rev := range l.index {
-		v.set(name, rev)
+		members = append(members, Member{name, rev})
 	}
+	v.contents = newContents(members)
 	v.used.Store(l.header.Used.UnixNano())
 	if v.header.Boot != "" && v.header.Boot == v.of.all.Boot {
 		v.seen = versions.Higher(v.seen, v.header.Seen)

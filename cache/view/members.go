@@ -18,9 +18,9 @@ import (
 
 // contents are the members of a view.
 type contents struct {
-	index  map[string]Revision
-	sorted []Member // members in order; nil after a change
-	// parts of sorted, by query, are shared by the snapshots of the view's current state.
+	members []Member // sorted by name
+	shared  bool     // others read members, which is copied before it is changed
+	// parts of members, by query, are shared by the snapshots of the view's current state.
 	parts map[query.Key]weak.Pointer[part]
 	bytes int64 // of all members, approximately as they count for the quota
 }
@@ -31,36 +31,70 @@ type Member struct {
 	Revision
 }
 
+func (m *Member) cost() int64 { return int64(m.Size() + len(m.Name) + memberCost) }
+
+func compareNames(a, b Member) int { return strings.Compare(a.Name, b.Name) }
+
+// newContents returns contents of members of different names, which it sorts and keeps.
+func newContents(members []Member) contents {
+	slices.SortFunc(members, compareNames)
+	c := contents{members: members}
+	for i := range members {
+		c.bytes += members[i].cost()
+	}
+	return c
+}
+
+func (c *contents) find(name string) (at int, ok bool) {
+	return slices.BinarySearchFunc(c.members, Member{Name: name}, compareNames)
+}
+
+// get returns the revision of a member.
+func (c *contents) get(name string) (Revision, bool) {
+	i, ok := c.find(name)
+	if !ok {
+		return Revision{}, false
+	}
+	return c.members[i].Revision, true
+}
+
+func (c *contents) has(name string) bool {
+	_, ok := c.find(name)
+	return ok
+}
+
 func (c *contents) set(name string, rev Revision) {
-	c.remove(name)
-	c.index[name] = rev
-	c.bytes += int64(rev.Size() + len(name) + memberCost)
+	c.own()
+	m := Member{name, rev}
+	i, ok := c.find(name)
+	if ok {
+		c.bytes -= c.members[i].cost()
+		c.members[i] = m
+	} else {
+		c.members = slices.Insert(c.members, i, m)
+	}
+	c.bytes += m.cost()
 }
 
 func (c *contents) remove(name string) {
-	c.sorted, c.parts = nil, nil
-	if old, ok := c.index[name]; ok {
-		delete(c.index, name)
-		c.bytes -= int64(old.Size() + len(name) + memberCost)
+	if i, ok := c.find(name); ok {
+		c.own()
+		c.bytes -= c.members[i].cost()
+		c.members = slices.Delete(c.members, i, i+1)
 	}
 }
 
-// inOrder returns the members in order, read-only. The result is kept for the next
-// call: while the cloud is away, members do not change.
-func (c *contents) inOrder() []Member {
-	if c.sorted == nil {
-		c.sorted = c.sort()
+// own is called before a change.
+func (c *contents) own() {
+	if c.parts = nil; c.shared {
+		c.members, c.shared = slices.Clone(c.members), false
 	}
-	return c.sorted
 }
 
-func (c *contents) sort() []Member {
-	sorted := make([]Member, 0, len(c.index))
-	for name, rev := range c.index {
-		sorted = append(sorted, Member{name, rev})
-	}
-	slices.SortFunc(sorted, func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
-	return sorted
+// share returns the members, read-only.
+func (c *contents) share() []Member {
+	c.shared = true
+	return c.members
 }
 
 // Usable reports whether the view can answer its query.

@@ -26,11 +26,38 @@ func TestAUIDDoesNotComeBack(t *testing.T) {
 		"a deletion at the very same version": {"105", "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rev := v.index["ns/a"]
+			rev, _ := v.get("ns/a")
 			if got := rev.isGone(&state{Gone: test.gone, UID: test.uid}); got != test.want {
 				t.Errorf("the copy is of the object that is gone: %v", got)
 			}
 		})
+	}
+}
+
+func TestASnapshotKeepsItsMembersWhileTheViewChanges(t *testing.T) {
+	of := func(members []Member) (s string) {
+		for _, m := range members {
+			s += m.Name + "=" + m.Version + " "
+		}
+		return s
+	}
+	c := newContents([]Member{{"b", Revision{Version: "2"}}, {"a", Revision{Version: "1"}}, {"c", Revision{Version: "3"}}})
+	first := c.share()
+	c.set("b", Revision{Version: "4"})
+	second := c.share()
+	c.remove("a")
+	c.set("d", Revision{Version: "5"})
+	c.set("d", Revision{Version: "6"})
+	c.remove("e")
+	for _, is := range [][2]string{
+		{of(first), "a=1 b=2 c=3 "}, {of(second), "a=1 b=4 c=3 "}, {of(c.members), "b=4 c=3 d=6 "},
+	} {
+		if is[0] != is[1] {
+			t.Errorf("the members are %s, want %s", is[0], is[1])
+		}
+	}
+	if want := newContents(c.members).bytes; c.bytes != want {
+		t.Errorf("%d bytes are counted, of %d", c.bytes, want)
 	}
 }
 

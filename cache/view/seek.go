@@ -110,7 +110,7 @@ func (r *resource) lookLocked(namespace, member string) known {
 
 // look adds what a view shows.
 func (k *known) look(v *View, member string) {
-	rev, ok := v.index[member]
+	rev, ok := v.get(member)
 	switch {
 	case v.stale.Load():
 		k.hide(v.version, &rev)
@@ -251,10 +251,7 @@ func (r *resource) holdsLocked(name string) bool {
 	if e := r.entries[name]; e != nil && len(e.copies) > 0 {
 		return true
 	}
-	return slices.ContainsFunc(r.viewsLocked(), func(v *View) bool {
-		_, ok := v.index[name]
-		return ok
-	})
+	return slices.ContainsFunc(r.viewsLocked(), func(v *View) bool { return v.has(name) })
 }
 
 // ErrDoubtful is returned for an object that may have been deleted.

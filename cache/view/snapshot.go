@@ -2,7 +2,6 @@ package view
 
 import (
 	"slices"
-	"strings"
 	"weak"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,7 +41,7 @@ func (v *View) Snapshot(e wire.Encoding) *Snapshot {
 	return &Snapshot{
 		Version: v.version, Changed: v.header.Changed, Reader: reader,
 		Meta:    wire.ListMeta{TypeMeta: v.header.typeMeta(), ListMeta: metav1.ListMeta{ResourceVersion: v.version}, Sorted: v.header.Sorted},
-		Members: v.inOrder(), Encoding: e, view: v,
+		Members: v.share(), Encoding: e, view: v,
 	}
 }
 
@@ -70,7 +69,7 @@ func (s *Snapshot) partOf(whole []Member, q query.Key, found *part) *part {
 	v := s.view
 	v.of.lock()
 	defer v.of.unlock()
-	if len(whole) == 0 || len(v.sorted) == 0 || &v.sorted[0] != &whole[0] {
+	if len(whole) == 0 || len(v.members) == 0 || &v.members[0] != &whole[0] {
 		return found
 	}
 	if known := v.parts[q].Value(); known != nil || found == nil {
@@ -91,16 +90,13 @@ func (v *View) Members() (version string, members []Member) {
 	if !v.hasStateLocked() {
 		return "", nil
 	}
-	return v.version, v.inOrder()
+	return v.version, v.share()
 }
 
 // FindMember returns the member of a name.
 func FindMember(sorted []Member, name string) (Member, bool) {
-	i, ok := slices.BinarySearchFunc(sorted, name, func(m Member, name string) int { return strings.Compare(m.Name, name) })
-	if !ok {
-		return Member{}, false
-	}
-	return sorted[i], true
+	rev, ok := (&contents{members: sorted}).get(name)
+	return Member{name, rev}, ok
 }
 
 // Check returns an error if members cannot be read that were known to be damaged: an answer that has begun

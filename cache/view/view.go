@@ -1,7 +1,6 @@
 package view
 
 import (
-	"maps"
 	"sync/atomic"
 	"time"
 
@@ -114,14 +113,14 @@ func (v *View) dropLocked() {
 	if v.onDisk {
 		v.of.put(wal.Change{Table: v.table, Clear: true}, false)
 	}
-	before := v.index
+	before := v.members
 	v.of.raiseLocked(v.version)
-	v.contents, v.header = contents{index: map[string]Revision{}}, viewHeader{}
+	v.contents, v.header = contents{}, viewHeader{}
 	v.version, v.complete, v.onDisk = "", false, false
 	v.stale.Store(false)
-	for name, rev := range before {
-		if v.of.holdsLocked(name) {
-			v.of.doubtOlderLocked(name, rev.Version)
+	for i := range before {
+		if m := &before[i]; v.of.holdsLocked(m.Name) {
+			v.of.doubtOlderLocked(m.Name, m.Version)
 		}
 	}
 }
@@ -182,7 +181,7 @@ func (v *View) denyLocked(denied bool) {
 
 // isDamagedLocked reports whether the bytes of a member could not be read. The others can be. A new list
 // repairs that.
-func (v *View) isDamagedLocked() bool { return v.of.all.damaged.anyOf(maps.Values(v.index)) }
+func (v *View) isDamagedLocked() bool { return v.of.all.damaged.anyOf(v.members) }
 
 // Repr returns the form of the view's objects in an encoding.
 func (v *View) Repr(e wire.Encoding) wire.Representation {
@@ -196,8 +195,7 @@ func (v *View) Member(name string) (Revision, bool) {
 	if v.stale.Load() || v.header.Denied {
 		return Revision{}, false
 	}
-	rev, ok := v.index[name]
-	return rev, ok
+	return v.get(name)
 }
 
 // absentAt returns the version at which the view shows that there is no such object, or "".
@@ -209,7 +207,7 @@ func (v *View) absentAt(namespace, member string) (version string, usable bool) 
 	if !k.Proves() || k.Namespace != "" && k.Namespace != namespace || k.Fields != "" && k.Fields != query.OnlyName+name || !v.hasStateLocked() {
 		return "", false
 	}
-	if _, ok := v.index[member]; ok {
+	if v.has(member) {
 		return "", false
 	}
 	return v.version, v.usableLocked()

@@ -2,8 +2,6 @@ package view
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"testing"
 
 	"github.com/edgehub-io/edgehub/cache/query"
@@ -14,8 +12,8 @@ func (v *View) shows() string {
 	v.of.lock()
 	defer v.of.unlock()
 	s := v.version
-	for _, name := range slices.Sorted(maps.Keys(v.index)) {
-		s += fmt.Sprintf(" %s=%s", name, v.index[name].Version)
+	for _, m := range v.members {
+		s += fmt.Sprintf(" %s=%s", m.Name, m.Version)
 	}
 	if !v.usableLocked() {
 		s += " unusable"

@@ -78,12 +78,9 @@ func (v *View) rowsLocked() []wal.Row {
 	if !v.onDisk || v.stale.Load() {
 		return nil
 	}
-	members := v.sorted
-	if members == nil {
-		members = v.sort() // not kept: the next LIST may be far away
-	}
-	rows := append(make([]wal.Row, 0, len(members)+1), v.headerRowLocked())
-	for _, m := range members {
+	rows := append(make([]wal.Row, 0, len(v.members)+1), v.headerRowLocked())
+	for i := range v.members {
+		m := &v.members[i]
 		rows = append(rows, m.row(m.Name, nil))
 	}
 	return rows

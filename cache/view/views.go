@@ -93,7 +93,7 @@ func (s *Views) Acquire(key query.Key) *View {
 func (s *Views) addLocked(key query.Key) *View {
 	v := &View{
 		Key: key, table: tableOf(&key),
-		of: s.resourceLocked(key.UserResource()), contents: contents{index: map[string]Revision{}}, feeds: feeds{},
+		of: s.resourceLocked(key.UserResource()), feeds: feeds{},
 	}
 	s.byTable[v.table], s.byKey[key] = v, v
 	v.of.views = append(slices.Clone(v.of.views), v)
