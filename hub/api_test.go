@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"io"
 	"log/slog"
 	"math/big"
 	"net"
@@ -18,15 +17,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/servertls"
 )
 
@@ -238,58 +232,6 @@ func TestWebPagesGetNothing(t *testing.T) {
 				t.Errorf("10261 with a token of its own: %d %q, want it to be passed on", code, body)
 			}
 		})
-	}
-}
-
-// reports calls seen with each line that is written to it.
-type reports struct{ seen func(line string) }
-
-func (r reports) Write(line []byte) (int, error) { r.seen(string(line)); return len(line), nil }
-
-// What is slowed down, and for whom, is up to package access.
-func TestWhoIsRefusedTooOftenAtTheAPIIsServedSlowly(t *testing.T) {
-	n := newNode(t, echoToken)
-	n.config.CallerCheck, n.config.IdentityUIDs = config.CheckRequired, []uint32{uint32(os.Geteuid()) + 1}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var isSlowed atomic.Bool
-	h, err := New(n.config, "edgehub/test", prometheus.NewRegistry(), slog.New(slog.NewTextHandler(reports{func(line string) {
-		if strings.Contains(line, "to the node's HTTP API are refused") {
-			isSlowed.Store(true)
-			cancel()
-		}
-	}}, nil)))
-	if err != nil && strings.Contains(err.Error(), "--caller-check=required") {
-		t.Skipf("NOT RUN: %v", err)
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	n.run(t, h)
-	var clients sync.WaitGroup
-	for range 8 {
-		clients.Go(func() {
-			for range 2000 {
-				r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.config.ServeAddress+"/none", http.NoBody)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				res, err := http.DefaultClient.Do(r)
-				if err != nil {
-					return
-				}
-				_, _ = io.Copy(io.Discard, res.Body)
-				res.Body.Close()
-				if res.StatusCode != http.StatusNotFound {
-					t.Errorf("status %d", res.StatusCode)
-					return
-				}
-			}
-		})
-	}
-	clients.Wait()
-	if !isSlowed.Load() {
-		t.Error("a user who is refused all the time is not slowed down")
 	}
 }
 

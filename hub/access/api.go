@@ -8,6 +8,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/hub/csrf"
 	"github.com/edgehub-io/edgehub/hub/peer"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // APICallers keeps containers from the node's HTTP API, which shows and upgrades pods with
@@ -40,6 +41,11 @@ func (a *APICallers) Admit(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// isForAll reports whether everybody may read a path of the node's HTTP API, containers too.
+func isForAll(path string) bool {
+	return path == api.Healthz || path == api.Readyz || path == api.Metrics
 }
 
 func (a *APICallers) warn(_ peer.Conn, r *peer.Refusal) {

@@ -240,7 +240,11 @@ func (c *limitedConn) refused() {
 // Refused counts a request with this context as refused. A client that has many refused is slowed
 // down, unless it is one of the node's own programs.
 func Refused(ctx context.Context) {
-	if conn := limitedOf(ctx); conn != nil {
+	client, ok := ctx.Value(connKey{}).(*clientConn)
+	if !ok {
+		return
+	}
+	if conn, ok := client.Conn.(*limitedConn); ok {
 		conn.refused()
 	}
 }

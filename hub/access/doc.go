@@ -10,7 +10,6 @@
 //     that are not the node's take turns by then. After
 //     [Refused], a peer that has too many requests refused is read slowly. [Connections] has the
 //     metrics of all ports.
-//   - [SlowDown] does that for the node's HTTP API.
 //   - [PeerOf] names the other end of a connection, for fair queueing, as do the limits above: by its
 //     address, its user, or its pod.
 //

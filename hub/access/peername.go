@@ -28,9 +28,6 @@ func PeerOf(ctx context.Context) string {
 // are. They have a small part of the connections. A program can see to it that it is never found.
 const unfound = "programs that were not found"
 
-// anyLocal is the name of all programs on the node of which the user is not known.
-const anyLocal = "loopback"
-
 // Identify reports whether a connection is the node's, and returns the name of its other end otherwise.
 type Identify func(net.Conn) (isNode bool, peer string)
 
@@ -115,8 +112,8 @@ func (c *Callers) peerOf(conn peer.Conn) string {
 		return ""
 	}
 	address := remote.AddrPort().Addr().Unmap()
-	if address.IsLoopback() {
-		return anyLocal
+	if address.IsLoopback() { // of which it may have any
+		return "loopback"
 	}
 	return address.WithZone("").String()
 }
