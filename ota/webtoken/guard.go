@@ -5,20 +5,12 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
-const (
-	// maxSlow is how many wrong codes are delayed at a time, by slowness; others get 429 at once. A code
-	// cannot be guessed at any rate: this keeps those who try from keeping the hub busy. Whoever has a
-	// code never waits.
-	maxSlow  = 8
-	slowness = time.Second
-	// maxBody bounds the body with a code, in bytes.
-	maxBody = 4096
-)
+// maxBody bounds the body with a code, in bytes.
+const maxBody = 4096
 
 // FromBrowser reports whether a browser sent r. Browsers send Origin if the method is not GET or HEAD, and
 // Sec-Fetch-Site to loopback and over TLS; a page can take away neither. Old ones leave out both: each calls
@@ -85,28 +77,13 @@ func (t *Tokens) Exchange(w http.ResponseWriter, r *http.Request) {
 	token, err := t.exchange(code.Code)
 	switch {
 	case errors.Is(err, errWrongCode):
-		t.refuseSlowly(w, r)
+		refuse(w, http.StatusForbidden, err.Error()) // at once: a code has 130 bits, which nobody guesses at any rate
 	case err != nil:
 		refuse(w, http.StatusInternalServerError, err.Error())
 	default:
 		t.log.Info("a browser may change what the owner's page offers", "remote", r.RemoteAddr, "until", token.Expires)
 		answer(w, token)
 	}
-}
-
-func (t *Tokens) refuseSlowly(w http.ResponseWriter, r *http.Request) {
-	select {
-	case t.slow <- struct{}{}:
-	default:
-		refuse(w, http.StatusTooManyRequests, "too many wrong codes: try again in a second")
-		return
-	}
-	defer func() { <-t.slow }()
-	select {
-	case <-time.After(slowness):
-	case <-r.Context().Done():
-	}
-	refuse(w, http.StatusForbidden, errWrongCode.Error())
 }
 
 // refuse closes the connection, since the body was not read.

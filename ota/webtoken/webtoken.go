@@ -46,7 +46,6 @@ type Tokens struct {
 	file      string
 	plausible func(time.Time) bool
 	log       *slog.Logger
-	slow      chan struct{} // has an element for each wrong code whose answer is delayed
 
 	// mu is held while the file is written, so that it agrees with memory. It is written when there is a
 	// new token, or one has expired.
@@ -84,7 +83,7 @@ func find(all []secret, text string) int {
 // cannot be read, which is logged: it must not keep the hub from starting. plausible reports whether a
 // clock may show a time: a node without a clock battery boots in 1970.
 func Open(file string, plausible func(time.Time) bool, log *slog.Logger) *Tokens {
-	t := &Tokens{file: file, plausible: plausible, log: log, slow: make(chan struct{}, maxSlow)}
+	t := &Tokens{file: file, plausible: plausible, log: log}
 	content, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return t

@@ -177,37 +177,6 @@ func TestTooManyCodesAreRefusedAndNoneIsLost(t *testing.T) {
 	})
 }
 
-func TestGuessesAreSlowAndKeepNobodyOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t)
-		code := s.code()
-		var refused, rejected atomic.Int32
-		var all sync.WaitGroup
-		begin := time.Now()
-		for i := range 100 {
-			all.Go(func() {
-				switch status, _ := s.try(fmt.Sprintf("GUESS%d", i)); status {
-				case http.StatusForbidden:
-					refused.Add(1)
-				case http.StatusTooManyRequests:
-					rejected.Add(1)
-				}
-			})
-		}
-		synctest.Wait()
-		if status, _ := s.try(code); status != http.StatusOK || time.Since(begin) != 0 {
-			t.Errorf("meanwhile the owner's code got %d after %v, want a token at once", status, time.Since(begin))
-		}
-		all.Wait()
-		if refused.Load() != maxSlow || rejected.Load() != 100-maxSlow || time.Since(begin) != slowness {
-			t.Errorf("%d guesses got 403, %d got 429, in %v", refused.Load(), rejected.Load(), time.Since(begin))
-		}
-		if status, _ := s.try("ANOTHER"); status != http.StatusForbidden {
-			t.Errorf("later: %d, want 403", status)
-		}
-	})
-}
-
 func TestBrowsersNeedATokenAndProgramsNeedNone(t *testing.T) {
 	s := newSite(t)
 	good := s.token()
