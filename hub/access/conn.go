@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,39 +38,23 @@ var (
 type limitedConn struct {
 	*net.TCPConn
 	of     *Listener
+	isNode bool            // it is the node's
+	peer   string          // whose it is otherwise
+	shares []*limits.Share // of those that are not the node's; all three are as they were when it was accepted
+
 	closed atomic.Bool
 	active atomic.Bool  // a request is under way
 	unread atomic.Int64 // of maxBegin, while none is
 	turn   atomic.Bool  // it has one of the turns, from a Read to the next, or until a request has arrived
 
-	who func() (isNode bool, peer string) // looked up once
-
-	mu     sync.Mutex
-	shares []*limits.Share // none: it was accepted without
-	large  []*limits.Share // parts of the budget's pool
+	mu    sync.Mutex
+	large []*limits.Share // parts of the budget's pool
 }
 
-// enter reports whether the peer may have another connection: the node may, and others of those that are free.
-// A peer that has to be looked for, where nobody is the node, has the part of those that are not found until it is:
-// others do not wait for that.
-func (c *limitedConn) enter(isFree bool) bool {
-	if c.of.isSlow == nil || !c.of.isSlow(c.TCPConn) {
-		isNode, peer := c.who()
-		return isNode || isFree && c.enterAs(peer)
-	}
-	if !c.enterAs(unfound) {
-		return false
-	}
-	c.of.checks.Go(c.settle)
-	return true
-}
-
-func (c *limitedConn) enterAs(peer string) bool {
-	all := c.of.shares
-	if peer == unfound {
-		all = append(slices.Clip(all), c.of.budget.unfound)
-	}
-	for _, shares := range all {
+// enter reports whether the peer may have another connection, which counts for nobody else then.
+func (c *limitedConn) enter(peer string) bool {
+	c.leave()
+	for _, shares := range c.of.shares {
 		share, ok := shares.Enter(peer, "")
 		if !ok {
 			return false
@@ -81,34 +64,15 @@ func (c *limitedConn) enterAs(peer string) bool {
 	return true
 }
 
-// settle counts the connection for its peer, once that is found, and closes it if the peer has its share.
-func (c *limitedConn) settle() {
-	_, peer := c.who()
-	if peer != unfound && !c.move(peer) {
-		c.of.refused.Inc()
-		c.Close()
+func (c *limitedConn) leave() {
+	for _, share := range c.shares {
+		share.Leave()
 	}
-}
-
-// move reports whether the peer may have another connection, for which this one counts now.
-func (c *limitedConn) move(peer string) (fits bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed.Load() {
-		return true
-	}
-	fits = true
-	last := len(c.shares) - 1
-	for _, share := range c.shares[:last] {
-		fits = share.Move(peer, "") && fits
-	}
-	c.shares[last].Leave()
-	return fits
+	c.shares = nil
 }
 
 func newConn(tcp *net.TCPConn, of *Listener) *limitedConn {
 	c := &limitedConn{TCPConn: tcp, of: of}
-	c.who = sync.OnceValues(func() (bool, string) { return of.identify(c) })
 	c.unread.Store(maxBegin)
 	return c
 }
@@ -147,17 +111,16 @@ func (c *limitedConn) takePart() bool {
 	if c.of.budget.large == nil {
 		return false
 	}
-	_, peer := c.who()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed.Load() || len(c.large) >= largeMost/largePart {
 		return false
 	}
-	share, ok := c.of.budget.large.Enter(peer, "")
+	share, ok := c.of.budget.large.Enter(c.peer, "")
 	if !ok {
-		if c.of.logLimit.allow("large headers of "+peer, time.Now()) {
+		if c.of.logLimit.allow("large headers of "+c.peer, time.Now()) {
 			c.of.log.Warn("a request was refused: this client has its third of the memory that the hub has for headers of more than 16 KiB, those of exec under way among them; end some of these",
-				"peer", peer, "remote", c.RemoteAddr())
+				"peer", c.peer, "remote", c.RemoteAddr())
 		}
 		return false
 	}
@@ -187,14 +150,10 @@ func (c *limitedConn) leaveLargeLocked() {
 // pay waits until the peer owes nothing for n bytes, or fails if it owes too much.
 func (c *limitedConn) pay(n int) error {
 	debts := c.of.budget.debts
-	if n == 0 || !debts.any() {
+	if n == 0 || c.isNode || !debts.any() {
 		return nil
 	}
-	isNode, peer := c.who()
-	if isNode {
-		return nil
-	}
-	switch wait := debts.read(peer, n); {
+	switch wait := debts.read(c.peer, n); {
 	case wait >= longestDebt:
 		c.of.refused.Inc()
 		return errOwes
@@ -205,17 +164,10 @@ func (c *limitedConn) pay(n int) error {
 }
 
 func (c *limitedConn) takeTurn(n int) {
-	turns := c.of.budget.turns
-	if n == 0 {
+	if n == 0 || c.isNode {
 		return
 	}
-	if !turns.try() {
-		isNode, peer := c.who()
-		if isNode {
-			return
-		}
-		turns.wait(peer)
-	}
+	c.of.budget.turns.wait(c.peer)
 	c.turn.Store(true)
 	if c.closed.Load() { // while it waited: nobody may read again
 		c.endTurn()
@@ -230,10 +182,9 @@ func (c *limitedConn) endTurn() {
 
 // refused counts a refusal for the connection's peer.
 func (c *limitedConn) refused() {
-	isNode, peer := c.who()
-	if !isNode && c.of.budget.debts.refuse(peer) && c.of.logLimit.allow(peer, time.Now()) {
+	if !c.isNode && c.of.budget.debts.refuse(c.peer) && c.of.logLimit.allow(c.peer, time.Now()) {
 		c.of.log.Warn("so many requests of a client are refused that the hub reads less from it; see why they are (edgehub_requests_total counts them by their code), and mend or end the client",
-			"peer", peer, "remote", c.RemoteAddr())
+			"peer", c.peer, "remote", c.RemoteAddr())
 	}
 }
 
@@ -253,10 +204,8 @@ func (c *limitedConn) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
 		c.of.open.Add(-1)
 		c.of.budget.open.Add(-1)
+		c.leave()
 		c.mu.Lock()
-		for _, share := range c.shares {
-			share.Leave()
-		}
 		c.leaveLargeLocked()
 		c.mu.Unlock()
 	}

@@ -26,22 +26,20 @@ const sendBuffer = 128 << 10
 // Budget is how many connections may be open at several addresses together, and how much of the
 // CPU those may take that are not the node's.
 type Budget struct {
-	max     int64
-	open    atomic.Int64
-	shares  *limits.Shares // by peer, of the connections that are not the node's
-	pods    *limits.Shares // the same, of those at addresses for pods
-	unfound *limits.Shares // of those whose peers are not found
-	turns   *turns
-	debts   *debts
-	large   *limits.Shares // of largePool, in parts; nil: there is none
+	max    int64
+	open   atomic.Int64
+	shares *limits.Shares // by peer, of the connections that are not the node's
+	pods   *limits.Shares // the same, of those at addresses for pods
+	turns  *turns
+	debts  *debts
+	large  *limits.Shares // of largePool, in parts; nil: there is none
 }
 
 // NewBudget returns a Budget of maxOpen connections.
 func NewBudget(maxOpen int) *Budget {
 	return &Budget{
-		max: int64(maxOpen), shares: limits.NewShares(maxOpen * 3 / 4), pods: limits.NewShares(maxOpen * 7 / 16),
-		unfound: limits.NewShares(maxOpen * 3 / 16), // one peer gets a third of them
-		turns:   newTurns(), debts: newDebts(),
+		max: int64(maxOpen), shares: limits.NewShares(maxOpen * 3 / 4), pods: limits.NewShares(maxOpen / 2),
+		turns: newTurns(), debts: newDebts(),
 	}
 }
 
@@ -52,11 +50,11 @@ func (b *Budget) WithLargeHeaders() *Budget {
 }
 
 // Listener is an address's listener with a limit on open connections, from a Budget. The last
-// quarter of that is reserved for the node's own programs, so that nobody can lock kubelet out. The
-// first sixteenth is for whoever comes first. Of the rest, one peer gets a third of what others leave,
-// as limits.Shares says, and a pod a third of what other pods leave of seven sixteenths of the budget,
-// so that they lock out neither each other nor other users of the node. All whose process or pod is not known,
-// or not yet, get a sixteenth. Connections beyond are closed at once.
+// quarter of that is reserved for the node's own programs, so that nobody can lock kubelet out. Of
+// the rest, one peer gets a third of what others leave, as limits.Shares says, and a pod a third of
+// what other pods leave of half of the budget, so that they lock out neither each other nor other
+// users of the node. A connection is accepted when it is found whose it is; all that are looked for
+// meanwhile, or are never found, are one peer. Connections beyond are closed at once.
 //
 // It accepts in a goroutine of its own, from the first Accept until Close. After Close, Accept
 // returns the connections that it had accepted by then: their clients have begun a request, and
@@ -65,7 +63,6 @@ type Listener struct {
 	*net.TCPListener
 	budget    *Budget
 	shares    []*limits.Shares // of the budget, each of which limits it
-	unasked   int64            // of the budget, for those of whom nothing is known
 	free, max int64            // of the budget, for those who are not the node, and those who are
 	identify  Identify
 	isSlow    func(net.Conn) bool // whether identify takes longer than others should wait; nil: never
@@ -99,7 +96,7 @@ func newListener(l *net.TCPListener, b *Budget, forPods bool, identify Identify,
 		all, shares = free, append(shares, b.pods)
 	}
 	return &Listener{
-		TCPListener: l, budget: b, shares: shares, unasked: b.max / 16, free: free, max: all, identify: identify, log: log, logLimit: newLogLimit(), refused: refused,
+		TCPListener: l, budget: b, shares: shares, free: free, max: all, identify: identify, log: log, logLimit: newLogLimit(), refused: refused,
 		checking: make(chan struct{}, together), accepted: make(chan acceptResult), closed: make(chan struct{}), done: make(chan struct{}),
 	}
 }
@@ -139,26 +136,35 @@ func (l *Listener) run() {
 		_ = tcp.SetWriteBuffer(sendBuffer) // fails if the connection is closed
 		l.open.Add(1)
 		conn := newConn(tcp, l)
-		switch open := l.budget.open.Add(1); {
-		case open <= l.unasked:
-			l.deliver(acceptResult{conn: conn})
-		case open <= l.max:
-			l.checking <- struct{}{}
-			l.checks.Go(func() { l.check(conn, open <= l.free) })
-		default:
+		open := l.budget.open.Add(1)
+		if open > l.max {
 			l.reject(conn)
+			continue
 		}
+		l.checking <- struct{}{}
+		l.checks.Go(func() {
+			if l.find(conn, open <= l.free) {
+				l.deliver(acceptResult{conn: conn})
+			} else {
+				l.reject(conn)
+			}
+		})
 	}
 }
 
-// check delivers a connection that is the node's, or that has its share of those that are free.
-func (l *Listener) check(conn *limitedConn, isFree bool) {
-	defer func() { <-l.checking }()
-	if conn.enter(isFree) {
-		l.deliver(acceptResult{conn: conn})
-		return
+// find reports whether a connection is the node's, or one of those that are free, of which its peer has its share. One
+// that has to be looked for counts as unfound until then, and others do not wait for it.
+func (l *Listener) find(conn *limitedConn, isFree bool) bool {
+	checked := sync.OnceFunc(func() { <-l.checking })
+	defer checked()
+	if l.isSlow != nil && l.isSlow(conn.TCPConn) {
+		if !conn.enter(unfound) {
+			return false
+		}
+		checked()
 	}
-	l.reject(conn)
+	conn.isNode, conn.peer = l.identify(conn.TCPConn)
+	return conn.isNode || isFree && conn.enter(conn.peer)
 }
 
 func (l *Listener) deliver(a acceptResult) {

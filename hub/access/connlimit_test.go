@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,6 +25,8 @@ type flood struct {
 	node    atomic.Bool // whether those that are looked at are the node's
 	isSlow  func(net.Conn) bool
 	refused prometheus.Counter
+
+	accepted atomic.Int64
 }
 
 // stranger is an Identify where no connection is the node's, and all are of one peer; strangers, where
@@ -62,6 +65,7 @@ func (c *flood) listen(t *testing.T, b *Budget, forPods bool, identify Identify)
 			if err != nil {
 				return
 			}
+			c.accepted.Add(1)
 			go func() { // as a server does: it answers, and ends when its client has
 				io.WriteString(conn, "x")
 				io.Copy(io.Discard, conn)
@@ -75,19 +79,31 @@ func (c *flood) listen(t *testing.T, b *Budget, forPods bool, identify Identify)
 // dial returns a connection, or nil if it was closed at once.
 func (c *flood) dial() net.Conn {
 	c.t.Helper()
+	if conn := c.open(); c.isAccepted(conn) {
+		return conn
+	}
+	return nil
+}
+
+func (c *flood) open() net.Conn {
+	c.t.Helper()
 	conn, err := net.Dial("tcp", c.l.Addr().String())
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	c.t.Cleanup(func() { conn.Close() })
-	_ = conn.SetReadDeadline(time.Now().Add(2 * time.Minute))
-	if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
-		if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() {
-			c.t.Fatal("a connection was neither accepted nor closed")
-		}
-		return nil
-	}
 	return conn
+}
+
+// isAccepted waits until a connection is accepted or closed.
+func (c *flood) isAccepted(conn net.Conn) bool {
+	c.t.Helper()
+	_ = conn.SetReadDeadline(time.Now().Add(2 * time.Minute))
+	_, err := io.ReadFull(conn, make([]byte, 1))
+	if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() {
+		c.t.Fatal("a connection was neither accepted nor closed")
+	}
+	return err == nil
 }
 
 // awaitOpen waits until l counts n open connections.
@@ -138,7 +154,7 @@ func TestAddressesShareTheirConnections(t *testing.T) {
 		}
 		return n
 	}
-	if n := accepted(&v4) + accepted(&v6); n != 1+7 {
+	if n := accepted(&v4) + accepted(&v6); n != 8 {
 		t.Errorf("pods got %d of 16", n)
 	}
 	if n := accepted(&node); n != 4 {
@@ -162,10 +178,10 @@ func TestOnePeerTakesAThirdOfTheConnections(t *testing.T) {
 		peer string
 		want int
 	}{
-		{&users, "user", 10 + 40}, // 10 of whom nothing is asked, and a third of 120
-		{&pods, "a", 24},          // a third of 70
-		{&pods, "b", 16},          // of the 46 that are left
-		{&pods, "c", 10},
+		{&users, "user", 40}, // a third of 120
+		{&pods, "a", 27},     // of 80
+		{&pods, "b", 18},     // of the 53 that are left
+		{&pods, "c", 12},
 		{&pods, "a", 0},
 	} {
 		peer.Store(tt.peer)
@@ -181,41 +197,46 @@ func TestOnePeerTakesAThirdOfTheConnections(t *testing.T) {
 	}
 }
 
-// Where it takes time to find a peer, others do not wait for that; it has a small part meanwhile, and then its
-// own, not that of whom it could not be told from.
-func TestWhoIsNotFoundHasASmallPart(t *testing.T) {
+// Where it takes time to find whose connections are, others do not wait for that, and these are one peer meanwhile.
+func TestAConnectionIsAcceptedWhenItIsFoundWhoseItIs(t *testing.T) {
 	var c flood
-	var name atomic.Value
+	var others atomic.Bool
+	var looked sync.Map // for, by their addresses
 	found := make(chan struct{})
-	name.Store("a")
-	c.isSlow = func(net.Conn) bool { return true }
-	c.listen(t, NewBudget(160), true, func(net.Conn) (bool, string) { <-found; return false, name.Load().(string) })
-	n := 0
+	c.isSlow = func(conn net.Conn) bool {
+		if others.Load() {
+			return false
+		}
+		looked.Store(conn.RemoteAddr().String(), nil)
+		return true
+	}
+	c.listen(t, NewBudget(160), true, func(conn net.Conn) (bool, string) {
+		if _, ok := looked.Load(conn.RemoteAddr().String()); !ok {
+			return false, "b"
+		}
+		<-found
+		return false, "a"
+	})
+	var conns []net.Conn
 	for range 60 {
-		if c.dial() != nil {
+		conns = append(conns, c.open())
+	}
+	const most = 27 // a third of 80
+	await(t, "all but the peer's share are closed", func() bool { return c.l.open.Load() == most && testutil.ToFloat64(c.refused) == 60-most })
+	others.Store(true)
+	if c.dial() == nil || c.accepted.Load() != 1 {
+		t.Errorf("another peer waits, or of these %d are accepted before they are found", c.accepted.Load()-1)
+	}
+	close(found)
+	n := 0
+	for _, conn := range conns {
+		if c.isAccepted(conn) {
 			n++
 		}
 	}
-	if n != 10+10 { // 10 of whom nothing is asked
-		t.Errorf("%d were accepted before their peer was found", n)
+	if counted := c.l.budget.pods.Len(); n != most || counted != most+1 {
+		t.Errorf("%d are accepted when they are found, want %d; with another's, %d count", n, most, counted)
 	}
-	close(found)
-	const most = 10 + 24 // a third of 70, as others
-	await(t, "the peer has its share", func() bool { c.dial(); return c.l.open.Load() == most })
-	for range 60 {
-		c.dial()
-	}
-	awaitOpen(t, c.l, most)
-	name.Store("b")
-	if c.dial() == nil {
-		t.Error("another peer got nothing")
-	}
-	awaitOpen(t, c.l, most+1)
-	name.Store(unfound)
-	for range 60 {
-		c.dial()
-	}
-	awaitOpen(t, c.l, most+1+10)
 }
 
 // readAll reads what a client sends, until an error.

@@ -25,7 +25,7 @@ func PeerOf(ctx context.Context) string {
 }
 
 // unfound is the name of all programs of the node's users of which it is not known, or not yet, in which pod they
-// are. They have a small part of the connections. A program can see to it that it is never found.
+// are. A program can see to it that it is never found.
 const unfound = "programs that were not found"
 
 // Identify reports whether a connection is the node's, and returns the name of its other end otherwise.
@@ -93,10 +93,8 @@ func userName(uid uint32) string { return fmt.Sprint("user ", uid) }
 
 // nameOf returns the name that a connection's limits have, and otherwise, such as for the node's own, that of its user.
 func (c *Callers) nameOf(conn peer.Conn) string {
-	if limited, ok := conn.(*limitedConn); ok {
-		if _, name := limited.who(); name != "" {
-			return name
-		}
+	if limited, ok := conn.(*limitedConn); ok && limited.peer != "" {
+		return limited.peer
 	}
 	return c.peerOf(conn)
 }

@@ -22,17 +22,6 @@ func newTurns() *turns {
 	return &turns{free: runtime.GOMAXPROCS(0), waiting: map[string][]chan struct{}{}}
 }
 
-// try takes a turn if one is free.
-func (t *turns) try() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.free == 0 {
-		return false
-	}
-	t.free--
-	return true
-}
-
 // wait returns when it is the peer's turn.
 func (t *turns) wait(peer string) {
 	t.mu.Lock()
