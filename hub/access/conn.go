@@ -163,11 +163,12 @@ func (c *limitedConn) pay(n int) error {
 	return nil
 }
 
+// takeTurn waits for one of the turns if it has read something. The node's need none.
 func (c *limitedConn) takeTurn(n int) {
 	if n == 0 || c.isNode {
 		return
 	}
-	c.of.budget.turns.wait(c.peer)
+	_ = c.of.budget.turns.Acquire(context.Background(), c.peer) // it fails only if the context ends
 	c.turn.Store(true)
 	if c.closed.Load() { // while it waited: nobody may read again
 		c.endTurn()
@@ -176,7 +177,7 @@ func (c *limitedConn) takeTurn(n int) {
 
 func (c *limitedConn) endTurn() {
 	if c.turn.CompareAndSwap(true, false) {
-		c.of.budget.turns.end()
+		c.of.budget.turns.Release()
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/edgehub-io/edgehub/cache/quota"
 	"github.com/edgehub-io/edgehub/proxy/limits"
 )
 
@@ -30,16 +32,18 @@ type Budget struct {
 	open   atomic.Int64
 	shares *limits.Shares // by peer, of the connections that are not the node's
 	pods   *limits.Shares // the same, of those at addresses for pods
-	turns  *turns
+	turns  *quota.Queue   // by peer, for connections that are not the node's and use the CPU before a request has arrived
 	debts  *debts
 	large  *limits.Shares // of largePool, in parts; nil: there is none
 }
 
-// NewBudget returns a Budget of maxOpen connections.
+// NewBudget returns a Budget of maxOpen connections. It has as many turns as there are cores: a TLS handshake takes about
+// a millisecond, and Go's scheduler serves goroutines in the order in which they can run, so that each of the node's waits
+// for those few, and not for every connection.
 func NewBudget(maxOpen int) *Budget {
 	return &Budget{
 		max: int64(maxOpen), shares: limits.NewShares(maxOpen * 3 / 4), pods: limits.NewShares(maxOpen / 2),
-		turns: newTurns(), debts: newDebts(),
+		turns: quota.NewQueue(runtime.GOMAXPROCS(0), 0), debts: newDebts(),
 	}
 }
 

@@ -1,13 +1,13 @@
 package access
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,33 +16,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/edgehub-io/edgehub/cache/quota"
 	"github.com/edgehub-io/edgehub/proxy/limits"
 )
-
-func TestPeersTakeTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns()
-		turns.free = 0
-		var order []string
-		for _, peer := range []string{"a", "a", "a", "b", "c", "b"} {
-			go func() {
-				turns.wait(peer)
-				order = append(order, peer)
-			}()
-			synctest.Wait()
-		}
-		for range 7 {
-			turns.end()
-			synctest.Wait()
-		}
-		if want := []string{"a", "b", "c", "a", "b", "a"}; !slices.Equal(order, want) {
-			t.Errorf("the turns are those of %q, want %q", order, want)
-		}
-		if turns.free != 1 || len(turns.waiting) != 0 {
-			t.Error("a turn is lost")
-		}
-	})
-}
 
 // accepted returns a connection that a limited listener with one turn has accepted, and its client,
 // which has sent a byte.
@@ -86,7 +62,7 @@ func TestStrangersWaitForTheirTurn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := NewBudget(64)
-			b.turns.free = 1
+			b.turns = quota.NewQueue(1, 0)
 			first, _ := accepted(t, b, stranger)
 			second, _ := accepted(t, b, stranger)
 			third, _ := accepted(t, b, stranger)
@@ -115,22 +91,16 @@ func TestStrangersWaitForTheirTurn(t *testing.T) {
 	}
 }
 
-func awaitWaiting(t *testing.T, turns *turns, want int) {
+func awaitWaiting(t *testing.T, turns *quota.Queue, want int) {
 	t.Helper()
-	await(t, "the turns are waited for", func() bool {
-		turns.mu.Lock()
-		defer turns.mu.Unlock()
-		return len(turns.waiting[""]) == want
-	})
+	await(t, "the turns are waited for", func() bool { return turns.Waiting() == want })
 }
 
-func awaitFree(t *testing.T, turns *turns) {
+func awaitFree(t *testing.T, turns *quota.Queue) {
 	t.Helper()
-	await(t, "the turn is free", func() bool {
-		turns.mu.Lock()
-		defer turns.mu.Unlock()
-		return turns.free == 1
-	})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	await(t, "the turn is free", func() bool { return turns.Acquire(ctx, "") == nil })
 }
 
 func await(t *testing.T, what string, is func() bool) {
