@@ -31,9 +31,9 @@ var errTooCostly = errors.New("too many requests of this caller had a token that
 // many. An upgrade counts until it succeeds.
 func (p *Proxy) mayCost(r *http.Request, by *limits.Share) bool {
 	if p.isUpgrade(r) {
-		return p.costs.Spend(by.Payer(), 1)
+		return p.costs.Spend(by.Payer(), 1, 0)
 	}
-	return by.Tenant() != "" || p.costs.Spend(by.Payer(), 0)
+	return by.Tenant() != "" || p.costs.Wait(by.Payer()) == 0
 }
 
 // charge counts what an answered request has cost. A 401 to a known token is its backend's, or has
@@ -42,9 +42,9 @@ func (p *Proxy) charge(x *forwarded, res *http.Response) {
 	switch {
 	case x.share == nil:
 	case x.upgrade && res.StatusCode == http.StatusSwitchingProtocols:
-		p.costs.Spend(x.share.Payer(), -1)
+		p.costs.Spend(x.share.Payer(), -1, 0)
 	case !x.upgrade && x.share.Tenant() == "" && (res.StatusCode == http.StatusUnauthorized || isAnonymous(res.Request.Header)):
-		p.costs.Spend(x.share.Payer(), 1)
+		p.costs.Spend(x.share.Payer(), 1, 0)
 	}
 }
 

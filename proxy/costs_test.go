@@ -60,7 +60,7 @@ func TestConnectionsUpstreamAreNotUsedUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var connections atomic.Int64
 			h := newHub(t, refusing(&connections))
-			h.proxy.costs = limits.NewCosts[limits.Payer](burst, 0)
+			h.proxy.costs = limits.NewCosts(burst, 1e-6)
 			var refused atomic.Int64
 			h.proxy.refused = func(context.Context) { refused.Add(1) }
 			h.proxy.tenant = func(r *http.Request) (tenant, user string) {
@@ -113,7 +113,7 @@ func TestAnUpgradeThatSucceedsCostsNothing(t *testing.T) {
 		w.Header().Set("Upgrade", r.Header.Get("Upgrade"))
 		w.WriteHeader(http.StatusSwitchingProtocols)
 	})
-	h.proxy.costs = limits.NewCosts[limits.Payer](2, 0)
+	h.proxy.costs = limits.NewCosts(2, 1e-6)
 	for i := range 10 {
 		res := h.do(t, http.MethodGet, "/api/v1/namespaces/a/pods/b/exec", "", http.Header{"Authorization": {"Bearer good"}, "Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}})
 		res.Body.Close()

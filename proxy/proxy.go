@@ -30,11 +30,11 @@ type Proxy struct {
 	log      *slog.Logger
 
 	bodyTimeout time.Duration
-	bodies      *limits.Eviction            // bodies of callers with credentials of their own
-	writes      *limits.Eviction            // responses to them
-	refusals    *limits.Eviction            // responses to those whose requests are not forwarded
-	callers     *limits.Shares              // their requests in flight
-	costs       *limits.Costs[limits.Payer] // connections upstream that they have used up
+	bodies      *limits.Eviction // bodies of callers with credentials of their own
+	writes      *limits.Eviction // responses to them
+	refusals    *limits.Eviction // responses to those whose requests are not forwarded
+	callers     *limits.Shares   // their requests in flight
+	costs       *limits.Costs    // connections upstream that they have used up
 	tenant      Tenant
 	refused     func(context.Context)
 	active      tracker
@@ -62,7 +62,7 @@ func New(upstream http.RoundTripper, tenant Tenant, refused func(context.Context
 		writes:      limits.NewEviction(limits.MaxUnread, limits.UnreadGrace),
 		refusals:    limits.NewEviction(maxRefusals, 0),
 		callers:     limits.NewShares(maxCallerRequests),
-		costs:       limits.NewCosts[limits.Payer](costsBurst, costsRate),
+		costs:       limits.NewCosts(costsBurst, costsRate),
 		tenant:      tenant,
 		refused:     refused,
 	}

@@ -29,10 +29,7 @@ const (
 	largePart = 16 << 10
 )
 
-var (
-	errBegin = errors.New("the client has sent more than a handshake and the header of a request, and gets nothing of the pool for larger ones")
-	errOwes  = errors.New("too many requests of this client are refused")
-)
+var errBegin = errors.New("the client has sent more than a handshake and the header of a request, and gets nothing of the pool for larger ones")
 
 // limitedConn is a connection of a Listener. It is counted until it is closed, even after an upgrade.
 type limitedConn struct {
@@ -147,22 +144,6 @@ func (c *limitedConn) leaveLargeLocked() {
 	c.large = nil
 }
 
-// pay waits until the peer owes nothing for n bytes, or fails if it owes too much.
-func (c *limitedConn) pay(n int) error {
-	debts := c.of.budget.debts
-	if n == 0 || c.isNode || !debts.any() {
-		return nil
-	}
-	switch wait := debts.read(c.peer, n); {
-	case wait >= longestDebt:
-		c.of.refused.Inc()
-		return errOwes
-	case wait > 0:
-		time.Sleep(wait)
-	}
-	return nil
-}
-
 // takeTurn waits for one of the turns if it has read something. The node's need none.
 func (c *limitedConn) takeTurn(n int) {
 	if n == 0 || c.isNode {
@@ -178,26 +159,6 @@ func (c *limitedConn) takeTurn(n int) {
 func (c *limitedConn) endTurn() {
 	if c.turn.CompareAndSwap(true, false) {
 		c.of.budget.turns.Release()
-	}
-}
-
-// refused counts a refusal for the connection's peer.
-func (c *limitedConn) refused() {
-	if !c.isNode && c.of.budget.debts.refuse(c.peer) && c.of.logLimit.allow(c.peer, time.Now()) {
-		c.of.log.Warn("so many requests of a client are refused that the hub reads less from it; see why they are (edgehub_requests_total counts them by their code), and mend or end the client",
-			"peer", c.peer, "remote", c.RemoteAddr())
-	}
-}
-
-// Refused counts a request with this context as refused. A client that has many refused is slowed
-// down, unless it is one of the node's own programs.
-func Refused(ctx context.Context) {
-	client, ok := ctx.Value(connKey{}).(*clientConn)
-	if !ok {
-		return
-	}
-	if conn, ok := client.Conn.(*limitedConn); ok {
-		conn.refused()
 	}
 }
 

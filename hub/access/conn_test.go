@@ -114,31 +114,31 @@ func await(t *testing.T, what string, is func() bool) {
 
 func TestWhoIsRefusedTooOftenIsServedSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDebts()
-		for range refusalsBurst {
-			if d.refuse("a") {
-				t.Fatal("it owes at once")
+		of := &Listener{
+			budget: NewBudget(64), refused: prometheus.NewCounter(prometheus.CounterOpts{}), log: slog.New(slog.DiscardHandler), logLimit: newLogLimit(),
+		}
+		refused, other := &limitedConn{TCPConn: &net.TCPConn{}, of: of, peer: "a"}, &limitedConn{TCPConn: &net.TCPConn{}, of: of, peer: "b"}
+		reads := func(conn *limitedConn, want time.Duration, wantErr error) {
+			t.Helper()
+			began := time.Now()
+			if err := conn.pay(requestBytes); !errors.Is(err, wantErr) || time.Since(began) != want {
+				t.Errorf("what %s sends is read after %v: %v; want %v: %v", conn.peer, time.Since(began), err, want, wantErr)
 			}
 		}
-		if d.any() || !d.refuse("a") || !d.any() {
-			t.Error("it does not owe")
+		refuse := func(n int) {
+			for range n {
+				refused.refused()
+			}
 		}
-		if wait := d.read("a", requestBytes); wait != 3*time.Second/refusalsRate {
-			t.Errorf("a request waits for %v", wait)
-		}
-		if wait := d.read("b", requestBytes); wait != 0 {
-			t.Errorf("another's waits for %v", wait)
-		}
-		for range 2 * refusalsRate * int(longestDebt/time.Second) {
-			d.refuse("a")
-		}
-		if wait := d.read("a", 0); wait != longestDebt {
-			t.Errorf("it owes for %v", wait)
-		}
-		time.Sleep(longestDebt)
-		if d.any() || d.read("a", requestBytes) != 0 {
-			t.Error("it owes for longer than it may")
-		}
+		refuse(refusalsBurst - 1)
+		reads(refused, 0, nil)
+		refuse(1)
+		reads(refused, 3*time.Second/refusalsRate, nil)
+		reads(other, 0, nil)
+		refuse(2 * refusalsRate * int(longestDebt/time.Second))
+		reads(refused, 0, errOwes)
+		time.Sleep(longestDebt + time.Second/refusalsRate)
+		reads(refused, 0, nil)
 	})
 }
 
@@ -149,7 +149,7 @@ func TestConnectionsOfWhoOwesAreClosed(t *testing.T) {
 	another, _ := accepted(t, b, stranger)
 	node, _ := accepted(t, b, theNode)
 	ctx := (&Callers{}).ConnContext(t.Context(), refused)
-	b.debts.refusals = limits.NewCosts[string](1, 1.0/1024) // so that nothing is paid while the test runs
+	b.refusals = limits.NewCosts(1, 1.0/1024) // so that nothing is paid while the test runs
 	for range 3 {
 		Refused(ctx)
 		node.refused()

@@ -28,13 +28,13 @@ const sendBuffer = 128 << 10
 // Budget is how many connections may be open at several addresses together, and how much of the
 // CPU those may take that are not the node's.
 type Budget struct {
-	max    int64
-	open   atomic.Int64
-	shares *limits.Shares // by peer, of the connections that are not the node's
-	pods   *limits.Shares // the same, of those at addresses for pods
-	turns  *quota.Queue   // by peer, for connections that are not the node's and use the CPU before a request has arrived
-	debts  *debts
-	large  *limits.Shares // of largePool, in parts; nil: there is none
+	max      int64
+	open     atomic.Int64
+	shares   *limits.Shares // by peer, of the connections that are not the node's
+	pods     *limits.Shares // the same, of those at addresses for pods
+	turns    *quota.Queue   // by peer, for connections that are not the node's and use the CPU before a request has arrived
+	refusals *limits.Costs  // by peer; see pay
+	large    *limits.Shares // of largePool, in parts; nil: there is none
 }
 
 // NewBudget returns a Budget of maxOpen connections. It has as many turns as there are cores: a TLS handshake takes about
@@ -43,7 +43,7 @@ type Budget struct {
 func NewBudget(maxOpen int) *Budget {
 	return &Budget{
 		max: int64(maxOpen), shares: limits.NewShares(maxOpen * 3 / 4), pods: limits.NewShares(maxOpen / 2),
-		turns: quota.NewQueue(runtime.GOMAXPROCS(0), 0), debts: newDebts(),
+		turns: quota.NewQueue(runtime.GOMAXPROCS(0), 0), refusals: limits.NewCosts(refusalsBurst, refusalsRate),
 	}
 }
 

@@ -1,6 +1,9 @@
 package limits
 
-import "sync"
+import (
+	"cmp"
+	"sync"
+)
 
 // Shares bounds how many requests are in flight, and keeps room for those who have few: a request
 // is admitted while those of its tenant and of its user, added up, are fewer than the places that
@@ -17,10 +20,6 @@ type Shares struct {
 
 // user is a user of a tenant; other tenants may have users of the same name.
 type user struct{ tenant, name string }
-
-// Payer is who pays for a request: a tenant, or, while nobody knows the caller's tenant, a user, which
-// is the connection's other end then.
-type Payer user
 
 // NewShares returns Shares of limit requests.
 func NewShares(limit int) *Shares {
@@ -69,13 +68,9 @@ type Share struct {
 // Tenant returns for whom the request counts.
 func (h *Share) Tenant() string { return h.user.tenant }
 
-// Payer returns who pays for the request.
-func (h *Share) Payer() Payer {
-	if h.user.tenant != "" {
-		return Payer{tenant: h.user.tenant}
-	}
-	return Payer(h.user)
-}
+// Payer returns who pays for the request: its tenant, or its user while nobody knows that. Users without a tenant have
+// no name that a tenant may have.
+func (h *Share) Payer() string { return cmp.Or(h.user.tenant, h.user.name) }
 
 // Move counts the request for another user, and reports whether it would have been admitted as
 // that user's.

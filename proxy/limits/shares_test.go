@@ -50,7 +50,10 @@ func TestAShareThatIsLeftIsFree(t *testing.T) {
 	if len(in) != 2 {
 		t.Fatalf("one user holds %d of 6", len(in))
 	}
-	if in[0].Move("b", "v"); len(enter(s, "a", "u", 6)) != 1 {
+	if in[0].Move("b", "v"); in[0].Payer() != "b" || in[1].Payer() != "a" {
+		t.Errorf("%q and %q pay", in[0].Payer(), in[1].Payer())
+	}
+	if len(enter(s, "a", "u", 6)) != 1 {
 		t.Error("a request that counts for another tenant now counts for the first still")
 	}
 	if !in[1].Move("b", "v") {
