@@ -47,9 +47,7 @@ func (t *Tokens) Load() error {
 		t.setLocked(h, r)
 	}
 	err := t.opts.Table.Load(t.loadLocked)
-	for _, r := range t.tokens {
-		t.evictLocked(r.key)
-	}
+	t.evictLocked()
 	return err
 }
 

@@ -20,8 +20,8 @@
 // If an apiserver answers 401 to a known token, a review confirms that it is refused: a
 // kubelet or an aggregated apiserver behind that apiserver may also answer 401. While the cloud
 // is there, [Tokens.Confirm] has known tokens reviewed again, and forgets those that
-// are refused or could not be reviewed for long; see quota.Turns. Tokens are also forgotten if
-// their user has too many; see maxPerUser.
+// are refused or could not be reviewed for long; see quota.Turns. Of more than
+// maxTokens, those go that package quota selects.
 //
 // # Concurrency
 //

@@ -23,8 +23,6 @@ const (
 	// retryAfter is how long a token is not reviewed again after a review failed, so that
 	// its requests do not cost a review each.
 	retryAfter = 10 * time.Second
-	// maxFailed bounds how many of these tokens are remembered.
-	maxFailed = 1024
 	// confirmEvery is the shortest interval between reviews that confirm a 401 to a known
 	// token: otherwise a client that provokes 401s at a kubelet would cost a review each time.
 	confirmEvery = time.Second
@@ -213,7 +211,7 @@ func (t *Tokens) fail(h string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for other := range t.failed {
-		if len(t.failed) < maxFailed {
+		if len(t.failed) < maxTokens {
 			break
 		}
 		delete(t.failed, other)

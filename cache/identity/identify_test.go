@@ -142,10 +142,10 @@ func TestReviewsAreBoundedInTimeAndNumber(t *testing.T) {
 				t.Errorf("a caller waits for %s", took)
 			}
 		}
-		for i := range 2 * maxFailed {
+		for i := range 2 * maxTokens {
 			tokens.fail(fmt.Sprint(i))
 		}
-		if n := len(tokens.failed); n > maxFailed {
+		if n := len(tokens.failed); n > maxTokens {
 			t.Errorf("%d failures are remembered", n)
 		}
 		gone, leave := context.WithCancel(t.Context())

@@ -192,7 +192,7 @@ func (t *Tokens) learn(token string, user User) string {
 	}
 	t.setLocked(h, r)
 	t.put(h, r)
-	t.evictLocked(r.key)
+	t.evictLocked()
 	return r.key
 }
 
