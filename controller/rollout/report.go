@@ -80,6 +80,7 @@ func Annotations() []string {
 		api.MaxUnavailableAnnotation, api.PartitionAnnotation, api.PausedAnnotation, api.NodeSelectorAnnotation, api.ContinueAnnotation,
 		api.PrepullAnnotation, api.PrepullTimeoutAnnotation,
 		api.MaxHoldAnnotation, api.OwnerRollbackAnnotation, api.RollbackHistoryAnnotation,
+		api.OfflineUpgradeAnnotation,
 	}
 }
 

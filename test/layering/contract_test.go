@@ -16,7 +16,7 @@ import (
 
 // contract matches what cloud, node and their users know each other by: keys of annotations, labels and conditions, types of a
 // pod's conditions, and paths of the node's API. ota/api has what two sides need.
-var contract = regexp.MustCompile(`^(([a-z0-9-]+\.)*(openyurt|edgehub)\.io/[\w-]+|Pod(NeedUpgrade|ImageReady|RolledBack)|/openyurt\.io/.*)$`)
+var contract = regexp.MustCompile(`^(([a-z0-9-]+\.)*(openyurt|edgehub)\.io/[\w-]+|Pod(NeedUpgrade|ImageReady|RolledBack|UpgradedOffline|OfflineUpgradeReconciled)|/openyurt\.io/.*)$`)
 
 // repeats returns the strings of the contract that stand more than once.
 func repeats(files map[string]string) ([]string, error) {

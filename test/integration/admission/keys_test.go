@@ -127,7 +127,7 @@ func TestAKnownKeyIsNotWarnedAbout(t *testing.T) {
 		api.MaxUnavailableAnnotation: "1", api.PartitionAnnotation: "1", api.PausedAnnotation: "true",
 		api.NodeSelectorAnnotation: "a=b", api.ContinueAnnotation: "7c9d", api.PrepullTimeoutAnnotation: "1h",
 		api.PrepullAnnotation: "true", api.MaxHoldAnnotation: "36h", api.OwnerRollbackAnnotation: "Denied",
-		api.RollbackHistoryAnnotation: "2", api.RetriedAnnotation: "2026-01-02T03:04:05.6Z", api.ReportAnnotation: "{}",
+		api.RollbackHistoryAnnotation: "2", api.OfflineUpgradeAnnotation: "InPlace", api.RetriedAnnotation: "2026-01-02T03:04:05.6Z", api.ReportAnnotation: "{}",
 	}
 	ds := daemonSet(onDelete, annotations)
 	ds.Labels = map[string]string{}
@@ -148,7 +148,7 @@ func TestKeysOfAPod(t *testing.T) {
 		key  string
 		want string // the beginning of a warning
 	}{
-		{api.TargetAnnotation, ""}, {api.PolicyAnnotation, ""}, {api.HoldAnnotation, ""}, {api.WaitingAnnotation, ""}, {api.RollbackAnnotation, ""},
+		{api.TargetAnnotation, ""}, {api.PolicyAnnotation, ""}, {api.HoldAnnotation, ""}, {api.WaitingAnnotation, ""}, {api.RollbackAnnotation, ""}, {api.UpgradedOfflineAnnotation, ""},
 		{"apps.openyurt.io/pool-name", ""},
 		{misspelt, "neither edgehub nor OpenYurt knows the annotation " + misspelt + ", and it has no effect. Known are apps.openyurt.io/: upgrade-target, "},
 		{api.MaxHoldAnnotation, "neither edgehub nor OpenYurt knows the annotation " + api.MaxHoldAnnotation},

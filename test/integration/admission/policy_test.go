@@ -122,6 +122,9 @@ func rolloutValues() map[string]map[string]bool {
 		api.OwnerRollbackAnnotation: {
 			"Allowed": true, "denied": true, " ALLOWED\n": true, "": false, " ": false, "allow": false, "true": false, "Allowed Denied": false,
 		},
+		api.OfflineUpgradeAnnotation: {
+			"InPlace": true, "queue": true, " INPLACE\n": true, "": false, " ": false, "true": false, "in place": false,
+		},
 		api.RollbackHistoryAnnotation: {
 			"0": true, "1": true, "9": true, "10": true, " 3\n": true, "007": true, "00000000000000000000010": true,
 			"": false, " ": false, "11": false, "-1": false, "+1": false, "-0": false, "1.0": false, "a": false, "99999999999999999999": false, "1 0": false, "1_0": false, "٣": false,
@@ -190,6 +193,7 @@ func TestTheWordsAreTheControllers(t *testing.T) {
 		api.NodeSelectorAnnotation:    "",
 		api.MaxHoldAnnotation:         "1d",
 		api.OwnerRollbackAnnotation:   "yes",
+		api.OfflineUpgradeAnnotation:  "true",
 		api.RollbackHistoryAnnotation: "11",
 	} {
 		annotations := map[string]string{strategyKey: "AdvancedRollingUpdate", key: value}
