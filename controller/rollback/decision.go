@@ -116,17 +116,24 @@ func (r *Revisions) Patch(pod *corev1.Pod, policy api.Policy) []byte {
 	if d.Revision == "" || d.Done(pod) || !asked || !pod.DeletionTimestamp.IsZero() {
 		return nil
 	}
+	spec, _ := r.changes(pod, d.Revision, a) // granted: only images differ
+	return patchTo(d.Revision, pod, pod.ResourceVersion, spec)
+}
+
+// patchTo returns the patch that gives pod the label of a revision and images; version, if it is not "", has it apply to that version
+// of the pod only.
+func patchTo(revision string, pod *corev1.Pod, version string, spec changes) []byte {
 	var patch struct {
 		Metadata struct {
 			UID             types.UID          `json:"uid"`
-			ResourceVersion string             `json:"resourceVersion"`
+			ResourceVersion string             `json:"resourceVersion,omitempty"`
 			Labels          map[string]*string `json:"labels"`
 		} `json:"metadata"`
 		Spec changes `json:"spec"`
 	}
-	patch.Metadata.UID, patch.Metadata.ResourceVersion = pod.UID, pod.ResourceVersion
-	patch.Metadata.Labels = map[string]*string{appsv1.ControllerRevisionHashLabelKey: &d.Revision, templateGeneration: nil}
-	patch.Spec, _ = r.changes(pod, d.Revision, a) // granted: only images differ
+	patch.Metadata.UID, patch.Metadata.ResourceVersion = pod.UID, version
+	patch.Metadata.Labels = map[string]*string{appsv1.ControllerRevisionHashLabelKey: &revision, templateGeneration: nil}
+	patch.Spec = spec
 	b, err := json.Marshal(patch)
 	if err != nil {
 		panic("rollback: encode patch: " + err.Error()) // only strings

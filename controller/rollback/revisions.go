@@ -1,11 +1,33 @@
-// Package rollback decides which pods return to an earlier revision because the owners of their nodes
-// want it. Such a pod is not replaced: it gets the images of that revision, and kubelet restarts its
-// containers.
+// Package rollback decides which pods become pods of another revision without being replaced: such a pod gets the images and the
+// hash of that revision.
 //
-// A node writes its owner's wish as an annotation of the pod, so anyone with the rights of the node can
-// forge it. Of the annotation only the hashes of revisions count, and only if the workload has
+// # Back, because the owner of the node wants it
+//
+// kubelet restarts the containers whose images differ. A node writes its owner's wish as an annotation of the pod, so anyone with
+// the rights of the node can forge it. Of the annotation only the hashes of revisions count, and only if the workload has
 // ControllerRevisions of these hashes: the images come from there, as admission makes them of that revision's template
 // where the apiserver could be asked for that.
+//
+// # Forward, while the cloud is away
+//
+// Where a workload permits it, the owner of a node may upgrade a pod in place without the cloud: kubelet is shown the same pod with
+// the images of the target. Package ota/inplace is the node's side. The controller's is in two parts.
+//
+// Before, [Revisions.InPlace] says what such an upgrade would change, or why there can be none. [InPlace.Patch] is what the pod
+// would get afterwards; the apiserver is asked for it as a dry run, and the node may upgrade if it answers with the same strings.
+// The mark on the pod says so, and admission lets nobody else write it.
+//
+// Afterwards, the pod runs the new images, and the cloud has the old ones. The hub reports that before it passes on the node's
+// first heartbeat, so a node that is Ready again has reported. [Revisions.ReturnOf] decides what becomes of the pod: it
+// is left alone until its node knows whether the new version works, and then [Return.Patch] gives it what it runs, whatever the
+// target is by then. kubelet sees the images that it was shown before, and restarts nothing. From then on it is a pod like any other: of the target, outdated if
+// the admin has moved on, or deleted with its DaemonSet or Node. A pod that cannot be given what it runs keeps its reason as a
+// condition, is not deleted by the controller, and is tried again.
+//
+// A node that was taken over may report what it likes, of its own pods. It has the controller change them to revisions that the workload has, from which only images differ,
+// and which the pod would have had if the node had asked for an upgrade or a rollback; never to an image that no revision has. It can
+// keep the controller from replacing them, too, as it can keep them running whatever the controller does. Where the workload does not
+// permit upgrades in place, a report changes nothing.
 //
 // Everything here is safe for concurrent use.
 package rollback

@@ -42,11 +42,11 @@ type Asker struct {
 	Logger *slog.Logger
 
 	mu       sync.Mutex
-	missing  *rate.Limiter            // of all
-	by       map[string]*rate.Limiter // of workloads in a namespace
-	until    time.Time                // when it is to be proved again
-	unproved string                   // why it is not; "" if it is
-	created  int                      // how many proofs in a row have created a pod
+	missing  pace
+	patches  pace
+	until    time.Time // when it is to be proved again
+	unproved string    // why it is not; "" if it is
+	created  int       // how many proofs in a row have created a pod
 }
 
 // Ask returns what would become of a pod in place of old, of which it reads name, namespace and UID.
@@ -62,13 +62,33 @@ func (a *Asker) Ask(ctx context.Context, pod, old *corev1.Pod) Verdict {
 	return verdict
 }
 
-// How many questions about missing pods are asked in a second, for all workloads together and for those of a namespace:
-// whoever may create DaemonSets can have many whose pods are refused, and each question goes through the cluster's webhooks.
-// The client may send 500 requests a second by default (--kube-api-qps).
+// How many questions about missing pods are asked in a second, and as many about patches, for all workloads together and for those
+// of a namespace: whoever may create DaemonSets can have many whose pods are refused, and each question goes through the cluster's
+// webhooks. The client may send 500 requests a second by default (--kube-api-qps).
 const (
-	missingPerSecond = 20
-	missingPerSpace  = 5
+	perSecond = 20
+	perSpace  = 5
 )
+
+// pace bounds questions.
+type pace struct {
+	all *rate.Limiter
+	by  map[string]*rate.Limiter // of workloads in a namespace
+}
+
+// allows reports whether a question may be asked now, and counts it.
+func (p *pace) allows(namespace string) bool {
+	if p.all == nil {
+		p.all, p.by = rate.NewLimiter(perSecond, 2*perSecond), map[string]*rate.Limiter{}
+	}
+	own := p.by[namespace]
+	if own == nil {
+		own = rate.NewLimiter(perSpace, 2*perSpace)
+		p.by[namespace] = own
+	}
+	now := time.Now()
+	return own.AllowN(now, 1) && p.all.AllowN(now, 1)
+}
 
 // MayAsk reports whether a question about a missing pod of a namespace may be asked now, and counts it.
 func (a *Asker) MayAsk(namespace string) bool {
@@ -77,16 +97,17 @@ func (a *Asker) MayAsk(namespace string) bool {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.missing == nil {
-		a.missing, a.by = rate.NewLimiter(missingPerSecond, 2*missingPerSecond), map[string]*rate.Limiter{}
+	return a.missing.allows(namespace)
+}
+
+// MayAskPatch is MayAsk for AskPatch.
+func (a *Asker) MayAskPatch(namespace string) bool {
+	if a == nil {
+		return true
 	}
-	own := a.by[namespace]
-	if own == nil {
-		own = rate.NewLimiter(missingPerSpace, 2*missingPerSpace)
-		a.by[namespace] = own
-	}
-	now := time.Now()
-	return own.AllowN(now, 1) && a.missing.AllowN(now, 1)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.patches.allows(namespace)
 }
 
 // BarePod returns a pod that asks for nothing, as the apiserver would create it.

@@ -297,7 +297,7 @@ func TestQuestionsAboutMissingPodsAreLimited(t *testing.T) {
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		if most := 12 * missingPerSecond; asked > most || asked < most-20 {
+		if most := 12 * perSecond; asked > most || asked < most-20 {
 			t.Errorf("%d were asked in 10 s, want %d", asked, most)
 		}
 		one := 0
@@ -307,7 +307,7 @@ func TestQuestionsAboutMissingPodsAreLimited(t *testing.T) {
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		if most := 12 * missingPerSpace; one > most || one < most-5 {
+		if most := 12 * perSpace; one > most || one < most-5 {
 			t.Errorf("%d of one namespace were asked in 10 s, want %d", one, most)
 		}
 	})
