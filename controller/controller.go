@@ -18,8 +18,8 @@
 // takes the key, waits out the DaemonSet's backoff if the last reconcile failed, and makes
 // a scope: key, DaemonSet, remembered state and options. scope.apply picks the strategy;
 // scope.advance makes sure that everything has been listed, finds the target revision, patches
-// the pods whose owners go back to an earlier revision, which package rollback decides, and
-// runs one step. The step drops from expectations.Deletions what the watch shows by now,
+// the pods that were upgraded while the cloud was away and those whose owners go back to an earlier revision, which package
+// rollback decides, and runs one step. The step drops from expectations.Deletions what the watch shows by now,
 // has rollout.NewPlan decide, and deletes the planned pods through podclient, each with its
 // UID as precondition. It reverts failed deletions in the plan, and patches the annotations
 // that show nodes which images to pull and what owners may do. In the end it asks the queue for the

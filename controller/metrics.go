@@ -22,6 +22,8 @@ type metrics struct {
 	pods       map[workload.Kind]*prometheus.GaugeVec
 	nodes      *prometheus.GaugeVec
 	images     *prometheus.GaugeVec
+	// notReconciled has a series for each workload with such a pod.
+	notReconciled *prometheus.GaugeVec
 }
 
 func newMetrics() *metrics {
@@ -42,6 +44,9 @@ func newMetrics() *metrics {
 		images: newGauge("edgehub_controller_rollout_nodes_awaiting_images",
 			"Nodes, of those pending, whose old pod is kept until the images of the new revision are there.",
 			"namespace", "daemonset"),
+		notReconciled: newGauge("edgehub_controller_unreconciled_pods",
+			"Pods that were upgraded while the cloud was away, and that the cloud cannot give the images that they run; the condition PodOfflineUpgradeReconciled says why.",
+			"namespace", "kind", "name"),
 		pods: map[workload.Kind]*prometheus.GaugeVec{
 			workload.DaemonSet: newGauge("edgehub_controller_daemonset_pods",
 				"Pods of DaemonSets with the strategy OTA, by state: needs_upgrade, up_to_date, or rolled_back by the owners of their nodes.",
@@ -62,7 +67,7 @@ func newGauge(name, help string, labels ...string) *prometheus.GaugeVec {
 }
 
 func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.reconciles, m.patches, m.deletions, m.pods[workload.DaemonSet], m.pods[workload.StatefulSet], m.nodes, m.images}
+	return []prometheus.Collector{m.reconciles, m.patches, m.deletions, m.pods[workload.DaemonSet], m.pods[workload.StatefulSet], m.nodes, m.images, m.notReconciled}
 }
 
 func register(r prometheus.Registerer, collectors []prometheus.Collector) error {
@@ -93,7 +98,18 @@ func (m *metrics) setPods(key key, p *status.MarkPlan) {
 	pods.WithLabelValues(key.Namespace, key.Name, "rolled_back").Set(float64(p.RolledBack))
 }
 
+// setNotReconciled shows nothing of a workload without such a pod: by far the most have never had one.
+func (m *metrics) setNotReconciled(key key, pods int) {
+	labels := []string{key.Namespace, string(key.kind), key.Name}
+	if pods == 0 {
+		m.notReconciled.DeleteLabelValues(labels...)
+		return
+	}
+	m.notReconciled.WithLabelValues(labels...).Set(float64(pods))
+}
+
 func (m *metrics) forgetPods(key key) {
+	m.setNotReconciled(key, 0)
 	m.pods[key.kind].DeletePartialMatch(prometheus.Labels{"namespace": key.Namespace, key.kind.Lower(): key.Name})
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -55,8 +54,11 @@ type apiserver struct {
 	admitting func(*corev1.Pod) error
 	// mutating is what admission makes of a new pod.
 	mutating func(*corev1.Pod)
-	// patching is called before a pod is patched.
+	// patching is called before a pod is patched, and tried before that, also of a dry run: it returns what admission says, and may
+	// change the pod.
 	patching func(before, after *corev1.Pod)
+	tried    func(before, after *corev1.Pod) error
+	dryRuns  []*corev1.Pod // patches, as the pods would have become
 }
 
 // object is what the apiserver keeps.
@@ -233,7 +235,7 @@ func (a *apiserver) RoundTrip(q *http.Request) (*http.Response, error) {
 		case q.Method == http.MethodGet:
 			out = a.listLocked(resource, q.URL.Query())
 		case q.Method == http.MethodPatch:
-			out, err = a.patchLocked(resource, name, body)
+			out, err = a.patchLocked(resource, name, body, q.URL.Query().Get("dryRun") == metav1.DryRunAll)
 		case q.Method == http.MethodDelete:
 			out, err = a.deleteLocked(name, body)
 		case resource == "pods":
@@ -284,7 +286,7 @@ func (a *apiserver) listLocked(resource string, query url.Values) any {
 	}
 }
 
-func (a *apiserver) patchLocked(resource, name string, patch []byte) (any, error) {
+func (a *apiserver) patchLocked(resource, name string, patch []byte, dryRun bool) (any, error) {
 	if resource == "events" {
 		return a.eventLocked(patch)
 	}
@@ -312,6 +314,15 @@ func (a *apiserver) patchLocked(resource, name string, patch []byte) (any, error
 	}
 	if after.(object).GetResourceVersion() != o.GetResourceVersion() {
 		return nil, apierrors.NewConflict(schema.GroupResource{Resource: resource}, name, errors.New("modified"))
+	}
+	if pod, ok := after.(*corev1.Pod); ok && a.tried != nil {
+		if err := a.tried(o.(*corev1.Pod), pod); err != nil {
+			return nil, err
+		}
+	}
+	if dryRun {
+		a.dryRuns = append(a.dryRuns, after.(*corev1.Pod))
+		return after, nil
 	}
 	if pod, ok := after.(*corev1.Pod); ok && a.patching != nil {
 		a.patching(o.(*corev1.Pod), pod)
@@ -473,23 +484,4 @@ func (a *apiserver) watches() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.open["pods"] + a.open["controllerrevisions"]
-}
-
-// busiest returns the most requests in a minute, and which they were.
-func (a *apiserver) busiest() (most int, what string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for i, first := 0, 0; i < len(a.calls); i++ {
-		for a.calls[i].at.Sub(a.calls[first].at) >= time.Minute {
-			first++
-		}
-		if n := i - first + 1; n > most {
-			sums := map[string]int{}
-			for _, c := range a.calls[first : i+1] {
-				sums[c.verb+" "+c.resource]++
-			}
-			most, what = n, fmt.Sprintf("%v until %v", sums, a.calls[i].at.Format(time.TimeOnly))
-		}
-	}
-	return most, what
 }

@@ -55,6 +55,13 @@ func (m *model) judgePatch(before, after *corev1.Pod) {
 	if image == before.Spec.Containers[0].Image && hash == before.Labels[appsv1.ControllerRevisionHashLabelKey] {
 		return
 	}
+	if r, ok, err := api.OfflineUpgradeOf(before); ok && err == nil {
+		c := api.Condition(before, api.UpgradedOfflineCondition)
+		if hash != r.Revision || hash != hashOf(image) || image != r.Images[0].Image || c == nil || c.Status != corev1.ConditionTrue || !before.DeletionTimestamp.IsZero() {
+			m.wrong = append(m.wrong, fmt.Sprintf("the pod on %s got %s and hash %s, for the report %+v, %+v", rollout.NodeOf(before), image, hash, r, c))
+		}
+		return
+	}
 	wish, _, _ := api.RollbackOf(before)
 	late := time.Since(m.changed) < lenience || time.Since(m.api.disturbed) < lenience
 	if hash != wish.Revision || hash != hashOf(image) || wish.From != m.targetLocked() && !late {
@@ -175,4 +182,23 @@ func (m *model) violations() []string {
 	m.api.mu.Lock()
 	defer m.api.mu.Unlock()
 	return m.wrong
+}
+
+// busiest returns the most requests in a minute, and which they were.
+func (a *apiserver) busiest() (most int, what string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i, first := 0, 0; i < len(a.calls); i++ {
+		for a.calls[i].at.Sub(a.calls[first].at) >= time.Minute {
+			first++
+		}
+		if n := i - first + 1; n > most {
+			sums := map[string]int{}
+			for _, c := range a.calls[first : i+1] {
+				sums[c.verb+" "+c.resource]++
+			}
+			most, what = n, fmt.Sprintf("%v until %v", sums, a.calls[i].at.Format(time.TimeOnly))
+		}
+	}
+	return most, what
 }

@@ -1,6 +1,7 @@
 package controller_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -36,8 +37,9 @@ type model struct {
 	// Guarded by api.mu, like everything that the apiserver keeps.
 	failing map[types.UID]bool // pods that are not to be Ready
 	runs    map[types.UID]container
-	slow    bool      // kubelet does not restart containers
-	changed time.Time // the template
+	shown   map[types.UID]string // the images that hubs show kubelet in place of the cloud's
+	slow    bool                 // kubelet does not restart containers
+	changed time.Time            // the template
 	faultAt map[string]time.Time
 	last    int
 	retry   retry
@@ -67,7 +69,7 @@ const (
 // newModel has nodes n1 to nN, each with a pod of image app:1, and runs until the end of
 // the test.
 func newModel(t testing.TB, nodes, most int, strategy string) *model {
-	m := &model{t: t, api: newAPIServer(t), max: most, failing: map[types.UID]bool{}, runs: map[types.UID]container{},
+	m := &model{t: t, api: newAPIServer(t), max: most, failing: map[types.UID]bool{}, runs: map[types.UID]container{}, shown: map[types.UID]string{},
 		faultAt: map[string]time.Time{}, stop: func() {}}
 	m.api.deleting, m.api.patching = m.judge, m.judgePatch
 	m.api.with(func() {
@@ -339,7 +341,7 @@ type container struct {
 
 // startLocked restarts the container of a pod that has another image.
 func (m *model) startLocked(pod *corev1.Pod) {
-	image := pod.Spec.Containers[0].Image
+	image := cmp.Or(m.shown[pod.UID], pod.Spec.Containers[0].Image)
 	c, runs := m.runs[pod.UID]
 	if runs && c.image != image {
 		c.restarted = time.Now()

@@ -42,6 +42,7 @@ func (s *scope) markPods(ctx context.Context) error {
 		return err
 	}
 	revisions := s.revisionsOf(target.Revision, w.Revisions())
+	s.bringBack(ctx, revisions, w.ActivePods(s.object))
 	s.rollBack(ctx, revisions, w.ActivePods(s.object))
 	pods := w.ActivePods(s.object)
 	old := oldOf(pods, target.Revision)
@@ -62,12 +63,14 @@ func (s *scope) markPods(ctx context.Context) error {
 	if s.options.Prepull {
 		m = status.NewPrepullMarker(target, s.options.Policy, revisions, obstacles, now)
 	}
-	p := status.PlanMarks(m.Answering(s.answerTo(answers, postponed)), pods, now)
+	m = m.Answering(s.answerTo(answers, postponed)).Returning(s.notReconciled).InPlace(s.inPlaceOf(ctx, revisions, target, old))
+	p := status.PlanMarks(m, pods, now)
 	s.metrics.setPods(s.key, &p)
 	done := s.patchPods(ctx, s.ready(p.Patches, pods, now))
 	if ctx.Err() == nil {
 		s.events.Marked(s.object, &s.state.reported, target.Revision, p, done, len(s.state.patchBackoff) > 0)
 		s.events.Rollbacks(pods, done.Changed)
+		s.events.NotReconciled(pods, done.Changed)
 	}
 	return errors.Join(done.ErrIfNone(), s.reportOTA(ctx, w, revision, revisions))
 }

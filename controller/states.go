@@ -33,7 +33,11 @@ type state struct {
 	// observations are those of the strategy OTA, which only reports; those of a rollout are in rollout.
 	observations *rollout.Observations
 	successor    successorState
-	rooms        map[types.UID]nodeRoom // by the pod that is to be replaced
+	inPlace      map[types.UID]inPlaceAnswer // by pod
+	// notReconciled has the pods that run what the cloud cannot give them, and returnBackoff when pods are next tried.
+	notReconciled map[types.UID]problem
+	returnBackoff backoff.Pods
+	rooms         map[types.UID]nodeRoom // by the pod that is to be replaced
 	// revisions are nil until the target is known.
 	revisions *rollback.Revisions
 	// lacks is why no owner may upgrade with the strategy OTA: pods that Kubernetes has not made. seen is since when
@@ -86,7 +90,7 @@ func (r *states) getOrAdd(key key) *state {
 	defer r.mu.Unlock()
 	t, ok := r.byKey[key]
 	if !ok {
-		t = &state{patchBackoff: backoff.Pods{}, observations: rollout.NewTrustingObservations()}
+		t = &state{patchBackoff: backoff.Pods{}, returnBackoff: backoff.Pods{}, observations: rollout.NewTrustingObservations()}
 		r.byKey[key] = t
 	}
 	return t

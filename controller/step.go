@@ -77,7 +77,8 @@ func (s *scope) advance(ctx context.Context) error {
 		return err
 	}
 	revisions := s.revisionsOf(target.Revision, append(w.Revisions(), newest))
-	s.rollBack(ctx, revisions, pods)
+	s.bringBack(ctx, revisions, pods)
+	s.rollBack(ctx, revisions, w.AllPods(s.ds))
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -144,6 +145,7 @@ func (s *step) newPlan() rollout.Plan {
 		Deleted: expected.Has, Refused: expected.Refusal, RefusedInARow: expected.RefusalsInARow(),
 		RolledBack: s.revisions.Granted(s.options.Policy), Restarting: s.restarting,
 		Observations: s.state.rollout.observations, Halted: rollout.HaltedRevision(s.ds),
+		Unsettled:  func(pod *corev1.Pod) string { return s.revisions.ReturnOf(pod, s.options.InPlace).Unsettled },
 		LackingWhy: s.state.restore.why,
 		Now:        s.now, Timing: s.timing,
 	})
@@ -168,7 +170,8 @@ func (s *step) revertFailed() {
 func (s *step) markRollout(ctx context.Context) error {
 	refused := s.refused(s.newest)
 	postponed := s.lookForRoom(ctx, s.target, s.roomAskers(s.asking, refused, s.target.Revision), s.answers)
-	m := status.NewMarker(s.target, s.options.Policy, s.revisions, s.orNoRoom(s.obstacles(refused))).Answering(s.answerTo(s.answers, postponed))
+	m := status.NewMarker(s.target, s.options.Policy, s.revisions, s.orNoRoom(s.obstacles(refused))).
+		Answering(s.answerTo(s.answers, postponed)).Returning(s.notReconciled)
 	patches := s.ready(status.RolloutPatches(m, &s.plan, s.pods, s.state.rollout.expected.Has, s.now), s.pods, s.now)
 	if len(s.plan.Pulls)+len(patches) > 0 || s.options.Policy.Encode() != "" {
 		s.state.marked = rolloutMarks
@@ -181,6 +184,7 @@ func (s *step) markRollout(ctx context.Context) error {
 	if ctx.Err() == nil {
 		s.events.RolloutMarked(s.ds, &s.state.reported, s.target.Revision, done, len(s.state.patchBackoff) > 0)
 		s.events.Rollbacks(s.pods, done.Changed)
+		s.events.NotReconciled(s.pods, done.Changed)
 	}
 	return done.ErrIfNone()
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/controller/daemonset"
 	"github.com/edgehub-io/edgehub/controller/workload"
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // Owned watches the pods and ControllerRevisions of one workload, by its namespace and
@@ -28,6 +29,7 @@ import (
 type Owned struct {
 	uid       types.UID
 	labels    labels.Selector
+	images    bool // of all pods are kept
 	pods      cache.SharedIndexInformer
 	revisions cache.SharedIndexInformer
 
@@ -56,11 +58,12 @@ func StartOwned(ctx context.Context, client kubernetes.Interface, o workload.Obj
 	w := &Owned{
 		uid:       o.GetUID(),
 		labels:    selector,
+		images:    keepsImages(o),
 		pods:      coreinformers.NewFilteredPodInformer(client, o.GetNamespace(), 0, cache.Indexers{}, narrow),
 		revisions: appsinformers.NewFilteredControllerRevisionInformer(client, o.GetNamespace(), 0, cache.Indexers{}, narrow),
 		written:   map[types.UID]*corev1.Pod{},
 	}
-	setUp(w.pods, trimPod, podsDiffer, func(cache.ObjectName) { changed() })
+	setUp(w.pods, w.trimPod, podsDiffer, func(cache.ObjectName) { changed() })
 	setUp(w.revisions, trimRevision, differ, func(cache.ObjectName) { changed() })
 
 	// client-go logs failures of a watch: add which workload it belongs to.
@@ -85,8 +88,16 @@ func (w *Owned) Stop() {
 // Matches reports whether w is the right watch for o.
 func (w *Owned) Matches(o workload.Object) bool {
 	selector, err := metav1.LabelSelectorAsSelector(workload.SelectorOf(o))
-	return err == nil && o.GetUID() == w.uid && selector.String() == w.labels.String()
+	return err == nil && o.GetUID() == w.uid && selector.String() == w.labels.String() && keepsImages(o) == w.images
 }
+
+// keepsImages reports whether o permits upgrades in place, which are decided by the images of pods.
+func keepsImages(o workload.Object) bool {
+	inPlace, err := api.ParseOfflineUpgrade(o.GetAnnotations())
+	return inPlace && err == nil
+}
+
+func (w *Owned) trimPod(pod *corev1.Pod) *corev1.Pod { return trimPod(pod, w.images) }
 
 // Synced reports whether everything has been listed once.
 func (w *Owned) Synced() bool { return w.pods.HasSynced() && w.revisions.HasSynced() }
@@ -121,7 +132,7 @@ func (w *Owned) AllPods(o workload.Object) []*corev1.Pod {
 // Wrote takes pods as a patch returned them.
 func (w *Owned) Wrote(pods []*corev1.Pod) {
 	for _, pod := range pods {
-		w.written[pod.UID] = trimPod(pod)
+		w.written[pod.UID] = w.trimPod(pod)
 	}
 }
 

@@ -119,8 +119,8 @@ func trimNode(node *corev1.Node) *corev1.Node {
 }
 
 // trimPod keeps a pod's identity, owner, node, mark, hold, phase, readiness, and why its
-// containers wait. Of a pod whose owner wants an earlier revision, it keeps the images.
-func trimPod(pod *corev1.Pod) *corev1.Pod {
+// containers wait. Of a pod whose owner wants an earlier revision, and with images of every one, it keeps the images.
+func trimPod(pod *corev1.Pod, images bool) *corev1.Pod {
 	out := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:         pod.Namespace,
@@ -130,7 +130,7 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 			CreationTimestamp: pod.CreationTimestamp,
 			DeletionTimestamp: pod.DeletionTimestamp,
 			Labels:            only(pod.Labels, appsv1.ControllerRevisionHashLabelKey),
-			Annotations:       only(pod.Annotations, api.TargetAnnotation, api.PolicyAnnotation, api.HoldAnnotation, api.RollbackAnnotation, api.QuestionAnnotation),
+			Annotations:       only(pod.Annotations, api.TargetAnnotation, api.PolicyAnnotation, api.HoldAnnotation, api.RollbackAnnotation, api.QuestionAnnotation, api.UpgradedOfflineAnnotation),
 			OwnerReferences:   pod.OwnerReferences,
 		},
 		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},
@@ -144,7 +144,7 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 	if pod.Spec.NodeName == "" && pod.Spec.Affinity != nil { // rollout.NodeOf reads the node there
 		out.Spec.Affinity = &corev1.Affinity{NodeAffinity: pod.Spec.Affinity.NodeAffinity}
 	}
-	if _, ok := pod.Annotations[api.RollbackAnnotation]; ok {
+	if _, ok := pod.Annotations[api.RollbackAnnotation]; ok || images {
 		out.Spec.InitContainers, out.Spec.Containers = trimImages(pod.Spec.InitContainers), trimImages(pod.Spec.Containers)
 	}
 	for i := range pod.Status.Conditions {
@@ -153,7 +153,7 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 		switch {
 		case c.Type == corev1.PodReady:
 			kept.LastTransitionTime = c.LastTransitionTime
-		case c.Type == api.NeedCondition, c.Type == api.ImageCondition, c.Type == api.RolledBackCondition:
+		case c.Type == api.NeedCondition, c.Type == api.ImageCondition, c.Type == api.RolledBackCondition, c.Type == api.UpgradedOfflineCondition, c.Type == api.ReconciledCondition:
 			kept.Message = c.Message
 		case c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse:
 			kept.Message = c.Message

@@ -30,23 +30,23 @@ func unscheduledPod(node string) *corev1.Pod {
 }
 
 func TestATrimmedPodKeepsTheNodeThatItIsFor(t *testing.T) {
-	original := trimPod(unscheduledPod("n1"))
+	original := trimPod(unscheduledPod("n1"), false)
 	if got := rollout.NodeOf(original); got != "n1" {
 		t.Errorf("it is for node %q, want n1", got)
 	}
 	gated := unscheduledPod("n1")
 	gated.Status.Conditions[0].Reason = corev1.PodReasonSchedulingGated
-	if !podsDiffer(original, trimPod(gated)) {
+	if !podsDiffer(original, trimPod(gated, false)) {
 		t.Error("that it waits for something else now goes unnoticed")
 	}
 	reworded := unscheduledPod("n1")
 	reworded.Status.Conditions[0].Message = "0/11 nodes"
-	if podsDiffer(original, trimPod(reworded)) {
+	if podsDiffer(original, trimPod(reworded, false)) {
 		t.Error("the scheduler's words change all the time, and are taken for a change")
 	}
 	scheduled := unscheduledPod("n1")
 	scheduled.Spec.NodeName = "n1"
-	if after := trimPod(scheduled); after.Spec.Affinity != nil || !podsDiffer(original, after) {
+	if after := trimPod(scheduled, false); after.Spec.Affinity != nil || !podsDiffer(original, after) {
 		t.Errorf("once it is scheduled, its affinity %v is of no use, and the change is one", after.Spec.Affinity)
 	}
 }
@@ -56,7 +56,7 @@ func TestImageConditionsAreKeptAndTheirChangesNoticed(t *testing.T) {
 		pod := &corev1.Pod{}
 		pod.Status.Conditions = []corev1.PodCondition{{Type: api.ImageCondition, Status: corev1.ConditionFalse, Message: api.Message("new")}}
 		change(api.Condition(pod, api.ImageCondition))
-		return trimPod(pod)
+		return trimPod(pod, false)
 	}
 	first := trimmed(func(*corev1.PodCondition) {})
 	if c := api.Condition(first, api.ImageCondition); c == nil || api.RevisionOf(c) != "new" {
@@ -108,11 +108,11 @@ func TestImagesAreKeptOfPodsThatAreToBeRolledBack(t *testing.T) {
 	pod := &corev1.Pod{}
 	pod.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "init:1", Command: []string{"init"}}}
 	pod.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:2", Command: []string{"app"}}}
-	if got := trimPod(pod); got.Spec.Containers != nil || got.Spec.InitContainers != nil {
+	if got := trimPod(pod, false); got.Spec.Containers != nil || got.Spec.InitContainers != nil {
 		t.Errorf("got %+v, which is more than is read", got.Spec)
 	}
 	pod.Annotations = map[string]string{api.RollbackAnnotation: api.Rollback{Revision: "old", From: "new"}.Encode()}
-	got := trimPod(pod)
+	got := trimPod(pod, false)
 	target := api.NewTarget("", &got.Spec)
 	if !slices.Equal(target.Images(), []api.TargetImage{{Name: "init", Image: "init:1"}, {Name: "app", Image: "app:2"}}) || got.Spec.Containers[0].Command != nil {
 		t.Errorf("got %+v", got.Spec)

@@ -76,17 +76,17 @@ func (c *Client) deletePod(ctx context.Context, expected *expectations.Deletions
 	defer cancel()
 	pod := deletion.Pod
 	only := metav1.NewUIDPreconditions(string(pod.UID))
-	if deletion.NotReady {
+	if deletion.NotReady || deletion.Unchanged {
 		only.ResourceVersion = &pod.ResourceVersion
 	}
 	expected.Expect(pod)
 	err = c.Kube.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: only})
 	c.OnDelete(err)
-	conflict = apierrors.IsConflict(err) && deletion.NotReady
+	conflict = apierrors.IsConflict(err) && (deletion.NotReady || deletion.Unchanged)
 	switch {
 	case err == nil:
 		outcome = expectations.Deleting
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err) && !conflict:
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err) && !deletion.NotReady:
 		outcome = c.outcomeOf(ctx, pod)
 	case refused(err):
 		outcome = expectations.Kept

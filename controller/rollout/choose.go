@@ -39,6 +39,9 @@ func (pl *planner) choose() {
 			pl.wait(c, pl.plan.Lacks())
 		case allowed <= 0:
 			pl.setState(c.node, c.pod, HeldByPartition, c.unavailable)
+		case pl.in.unsettled(c.pod) != "":
+			allowed--
+			pl.setState(c.node, c.pod, HeldByOwner, with(pl.in.unsettled(c.pod), c.unavailable))
 		case !c.heldUntil.IsZero():
 			allowed--
 			pl.keep(c)
@@ -119,6 +122,6 @@ func (pl *planner) replace(c candidate) {
 	if held != "" {
 		reason += ", though " + held
 	}
-	pl.plan.Delete = append(pl.plan.Delete, Deletion{Pod: c.pod, NotReady: !c.ready, Reason: reason, Held: held, unavailable: c.unavailable})
+	pl.plan.Delete = append(pl.plan.Delete, Deletion{Pod: c.pod, NotReady: !c.ready, Reason: reason, Held: held, Unchanged: pl.in.Options.InPlace, unavailable: c.unavailable})
 	pl.setState(c.node, nil, Unavailable, "its old pod is replaced now")
 }

@@ -50,6 +50,9 @@ type Input struct {
 	// Restarting returns until when a pod that is Ready counts as unavailable all the same, zero if it does
 	// not: kubelet restarts its containers, and has yet to report it. nil is no pod.
 	Restarting func(*corev1.Pod) time.Time
+	// Unsettled returns why a pod must not be deleted because of what its node did while the cloud was away, "" if it may be; nil is
+	// no pod.
+	Unsettled func(*corev1.Pod) string
 	// LackingWhy is why Kubernetes makes no pods, "" if that is not known.
 	LackingWhy string
 	// Observations is what earlier calls saw. NewPlan brings it up to date.
@@ -111,6 +114,13 @@ func (in *Input) outdated(pod *corev1.Pod) bool {
 
 func (in *Input) rolledBack(pod *corev1.Pod) bool {
 	return in.RolledBack != nil && revisionOf(pod) != in.Revision && in.RolledBack(pod)
+}
+
+func (in *Input) unsettled(pod *corev1.Pod) string {
+	if in.Unsettled == nil {
+		return ""
+	}
+	return in.Unsettled(pod)
 }
 
 // planner makes one Plan.

@@ -72,7 +72,10 @@ type Deletion struct {
 	// is. Its resourceVersion has to be a precondition as well: if it is Ready by now, it
 	// would be one too many.
 	NotReady bool
-	Reason   string
+	// Unchanged has the resourceVersion of Pod be a precondition as well: its node may have reported meanwhile what the pod
+	// runs.
+	Unchanged bool
+	Reason    string
 	// Held is why the pod is deleted although its owner holds it; "" if nobody does.
 	Held string
 	// unavailable is why the pod was not available; "" if it was.

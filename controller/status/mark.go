@@ -1,6 +1,7 @@
 package status
 
 import (
+	"encoding/json"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -28,6 +29,7 @@ const (
 type Mark struct {
 	podCondition              // PodNeedUpgrade
 	rolledBack   podCondition // PodRolledBack, of pods whose owners want an earlier revision
+	reconciled   podCondition // PodOfflineUpgradeReconciled, of pods that cannot be given what they run
 	// Target and Policy are the annotations' values, "" for no annotation.
 	Target string
 	Policy string
@@ -52,7 +54,8 @@ func conditionOf(pod *corev1.Pod, t corev1.PodConditionType) podCondition {
 func MarkOf(pod *corev1.Pod) Mark {
 	return Mark{
 		podCondition: conditionOf(pod, api.NeedCondition), rolledBack: conditionOf(pod, api.RolledBackCondition),
-		Target: pod.Annotations[api.TargetAnnotation], Policy: pod.Annotations[api.PolicyAnnotation],
+		reconciled: conditionOf(pod, api.ReconciledCondition),
+		Target:     pod.Annotations[api.TargetAnnotation], Policy: pod.Annotations[api.PolicyAnnotation],
 	}
 }
 
@@ -68,6 +71,7 @@ func PatchMark(want Mark, pod *corev1.Pod, now time.Time) []byte {
 	p.annotate(api.PolicyAnnotation, have.Policy, want.Policy)
 	p.setCondition(api.NeedCondition, have.podCondition, want.podCondition, now)
 	p.setCondition(api.RolledBackCondition, have.rolledBack, want.rolledBack, now)
+	p.setCondition(api.ReconciledCondition, have.reconciled, want.reconciled, now)
 	if have.rolledBack != want.rolledBack {
 		p.Metadata.ResourceVersion = pod.ResourceVersion // the answer is to this wish, not to one that replaces it meanwhile
 	}
@@ -84,7 +88,10 @@ type Marker struct {
 	blocked func(*corev1.Pod) string
 	// answers returns whether what blocked returns is an answer to a pod's question, and Target.Unknown of that answer.
 	answers func(*corev1.Pod) (answers bool, unknown string)
-	encode  func(variant) string
+	inPlace func(*corev1.Pod) InPlace
+	// notReconciled returns reason and message of PodOfflineUpgradeReconciled, "" for none.
+	notReconciled func(*corev1.Pod) (reason, message string)
+	encode        func(variant) string
 }
 
 // NewMarker returns one for nodes that pull images when their owner asks for it. revisions are those of the
@@ -130,6 +137,13 @@ type variant struct {
 	blocked  string
 	answered string // Target.Answered
 	unknown  string // Target.Unknown
+	inPlace  string // an InPlace as JSON
+}
+
+// InPlace is whether a pod may be upgraded in place while the cloud is away. The zero value leaves that open.
+type InPlace struct {
+	Changes []api.ImageChange
+	Why     string // it may not
 }
 
 // targetEncoder returns a function that encodes variants of t. It encodes each once: most pods of a DaemonSet share one
@@ -140,6 +154,11 @@ func targetEncoder(t api.Target) func(variant) string {
 		out, ok := encoded[v]
 		if !ok {
 			t.Prepull, t.Blocked, t.Answered, t.Unknown = nil, v.blocked, v.answered, v.unknown
+			var inPlace InPlace
+			if v.inPlace != "" {
+				_ = json.Unmarshal([]byte(v.inPlace), &inPlace) // as encodeInPlace has written it
+			}
+			t.InPlace, t.NotInPlace = inPlace.Changes, inPlace.Why
 			if v.since != (time.Time{}).Unix() {
 				t.Prepull = &metav1.Time{Time: time.Unix(v.since, 0)}
 			}
@@ -166,8 +185,36 @@ func (m Marker) markFor(pod *corev1.Pod) Mark {
 		out.reason = ReasonUpgradeBlocked
 	}
 	answered, unknown := m.answer(pod)
-	out.Target = m.encode(variant{m.since(pod).Unix(), blocked, answered, unknown})
+	out.Target = m.encode(variant{m.since(pod).Unix(), blocked, answered, unknown, m.encodeInPlace(pod)})
 	return out
+}
+
+// InPlace returns m with inPlace, which returns whether a pod may be upgraded in place.
+func (m Marker) InPlace(inPlace func(*corev1.Pod) InPlace) Marker {
+	m.inPlace = inPlace
+	return m
+}
+
+func (m Marker) encodeInPlace(pod *corev1.Pod) string {
+	if m.inPlace == nil {
+		return ""
+	}
+	v := m.inPlace(pod)
+	if v.Why == "" && v.Changes == nil {
+		return ""
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("controller: encode images: " + err.Error()) // strings only
+	}
+	return string(b)
+}
+
+// Returning returns m with notReconciled, which returns why a pod that was upgraded while the cloud was away cannot be given what it
+// runs: reason and message of PodOfflineUpgradeReconciled, "" for none.
+func (m Marker) Returning(notReconciled func(*corev1.Pod) (reason, message string)) Marker {
+	m.notReconciled = notReconciled
+	return m
 }
 
 // Answering returns m with answers, which returns whether what m says of obstacles is an answer to the question of a pod, and
@@ -199,6 +246,11 @@ func (m Marker) rolloutMark(pod *corev1.Pod) Mark {
 		out.rolledBack = podCondition{corev1.ConditionTrue, rollback.ReasonRolledBack, api.Message(d.Revision)}
 	} else if d.Reason != "" {
 		out.rolledBack = podCondition{corev1.ConditionFalse, d.Reason, d.Message}
+	}
+	if m.notReconciled != nil {
+		if reason, message := m.notReconciled(pod); reason != "" {
+			out.reconciled = podCondition{corev1.ConditionFalse, reason, message}
+		}
 	}
 	return out
 }

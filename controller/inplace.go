@@ -1,0 +1,103 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/controller/backoff"
+	"github.com/edgehub-io/edgehub/controller/rollback"
+	"github.com/edgehub-io/edgehub/controller/status"
+	"github.com/edgehub-io/edgehub/controller/successor"
+	"github.com/edgehub-io/edgehub/ota/api"
+)
+
+// patchEvery is when questions go on that have to wait for their pace.
+const patchEvery = time.Second
+
+// inPlaceAnswer is what the apiserver says of the upgrade in place of a pod.
+type inPlaceAnswer struct {
+	upgrade string // as JSON; another upgrade of the pod, as of other images, is another question
+	known   bool
+	why     string // it cannot be; "" if it can
+	// retry is when it is asked again if it has not said, as while a webhook is down.
+	retry backoff.Retry
+}
+
+// inPlaceOf returns which of the pods in old may be upgraded to target while the cloud is away. The apiserver is asked once for each pod and
+// target, some at a time. What it has admitted stands in the pod's mark, so that another controller need not ask again.
+func (s *scope) inPlaceOf(ctx context.Context, revisions *rollback.Revisions, target api.Target, old []*corev1.Pod) func(*corev1.Pod) status.InPlace {
+	before, now := s.state.inPlace, time.Now()
+	s.state.inPlace = map[types.UID]inPlaceAnswer{}
+	out := map[types.UID]status.InPlace{}
+	if !s.options.InPlace || s.successors == nil {
+		old = nil
+	}
+	for _, pod := range old {
+		upgrade, problem := revisions.InPlace(pod, target)
+		if problem != "" {
+			out[pod.UID] = status.InPlace{Why: problem}
+			continue
+		}
+		question := encodeUpgrade(upgrade)
+		answer := before[pod.UID]
+		if answer.upgrade != question {
+			answer = inPlaceAnswer{upgrade: question}
+		}
+		switch {
+		case !answer.known && isMarked(pod, upgrade):
+			answer.known = true
+		case answer.known, now.Before(answer.retry.Until):
+		case ctx.Err() != nil || !s.successors.MayAskPatch(s.key.Namespace):
+			s.queue.AddAfter(s.key, patchEvery)
+		default:
+			s.askInPlace(ctx, pod, upgrade, &answer)
+		}
+		s.state.inPlace[pod.UID] = answer
+		switch {
+		case !answer.known:
+			s.requeueAt(answer.retry.Until, now)
+		case answer.why != "":
+			out[pod.UID] = status.InPlace{Why: answer.why}
+		default:
+			out[pod.UID] = status.InPlace{Changes: upgrade.Changes}
+		}
+	}
+	return func(pod *corev1.Pod) status.InPlace { return out[pod.UID] }
+}
+
+// askInPlace asks the apiserver for what the pod would get after its upgrade.
+func (s *scope) askInPlace(ctx context.Context, pod *corev1.Pod, upgrade rollback.InPlace, answer *inPlaceAnswer) {
+	verdict := s.successors.AskPatch(ctx, pod, upgrade.Patch(pod))
+	switch verdict.Result {
+	case successor.Admitted:
+		answer.known, answer.why = true, rollback.Rewritten(pod, verdict.Pod, upgrade.Images())
+		if answer.why == "" {
+			answer.why = api.NotInPlace(verdict.Pod, upgrade.Changes)
+		}
+	case successor.Refused:
+		answer.known, answer.why = true, "the apiserver refuses the pod with the new images: "+verdict.Why
+	default:
+		answer.retry.Refused(time.Now())
+	}
+	s.log.Debug("the apiserver was asked whether a pod can be upgraded in place", s.key.kind.Lower(), s.key.String(), "pod", pod.Name,
+		"revision", upgrade.Revision, "result", verdict.Result, "why", answer.why, "unknown", verdict.Why)
+}
+
+func encodeUpgrade(u rollback.InPlace) string {
+	b, err := json.Marshal(u)
+	if err != nil {
+		panic("controller: encode upgrade: " + err.Error()) // strings only
+	}
+	return string(b)
+}
+
+// isMarked reports whether pod is marked for this upgrade.
+func isMarked(pod *corev1.Pod, u rollback.InPlace) bool {
+	target, ok, err := api.TargetOf(pod)
+	return ok && err == nil && target.Revision == u.Revision && slices.Equal(target.InPlace, u.Changes)
+}

@@ -1,0 +1,490 @@
+package controller_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/edgehub-io/edgehub/controller/rollout"
+	"github.com/edgehub-io/edgehub/ota/api"
+)
+
+// newOfflineModel is a model of a DaemonSet whose pods owners may upgrade while the cloud is away. Its pods have images of app:1, and
+// the target is app:2.
+func newOfflineModel(t *testing.T, nodes int) *model {
+	t.Helper()
+	m := newAskingModel(t, nodes, 1, "OTA")
+	m.annotate(api.OfflineUpgradeAnnotation, "InPlace")
+	m.start()
+	m.setImage("app:2")
+	time.Sleep(time.Minute)
+	return m
+}
+
+// edit changes the pod on a node as its node does.
+func (m *model) edit(node string, f func(*corev1.Pod)) {
+	m.api.with(func() {
+		pod := m.podsLocked()[node][0].DeepCopy()
+		f(pod)
+		m.api.putLocked("pods", pod)
+	})
+}
+
+// upgradesOffline has the hub of a node show another image to kubelet, which the cloud does not know.
+func (m *model) upgradesOffline(node, image string) {
+	m.api.with(func() {
+		pod := m.podsLocked()[node][0]
+		m.shown[pod.UID] = image
+		m.startLocked(pod)
+	})
+}
+
+// hubReports has the hub of a node report an upgrade: that it is on probation, that the pod runs the image, or that the node went back.
+func (m *model) hubReports(node, image string, status corev1.ConditionStatus) {
+	m.edit(node, func(pod *corev1.Pod) {
+		delete(pod.Annotations, api.UpgradedOfflineAnnotation)
+		c := corev1.PodCondition{Type: api.UpgradedOfflineCondition, Status: status, Reason: api.ReasonInProbation, Message: api.Message(hashOf(image))}
+		switch status {
+		case corev1.ConditionTrue:
+			c.Reason = api.ReasonPassed
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, api.UpgradedOfflineAnnotation, api.OfflineUpgrade{
+				Revision: hashOf(image), From: pod.Labels[appsv1.ControllerRevisionHashLabelKey], Images: []api.TargetImage{{Name: "app", Image: image}}, Since: metav1.Now(),
+			}.Encode())
+		case corev1.ConditionFalse:
+			c.Reason, c.Message = api.ReasonCrashed, c.Message+": it crashes"
+			delete(m.shown, pod.UID)
+		}
+		pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(have corev1.PodCondition) bool { return have.Type == c.Type })
+		pod.Status.Conditions = append(pod.Status.Conditions, c)
+	})
+}
+
+// marks returns what the pods of all nodes are marked with.
+func (m *model) marks() map[string]api.Target {
+	m.api.mu.Lock()
+	defer m.api.mu.Unlock()
+	out := map[string]api.Target{}
+	for node, pods := range m.podsLocked() {
+		out[node], _ = api.NextOf(pods[0])
+	}
+	return out
+}
+
+// dryRuns returns how many patches were asked about.
+func (m *model) dryRuns() int {
+	m.api.mu.Lock()
+	defer m.api.mu.Unlock()
+	return len(m.api.dryRuns)
+}
+
+// admitPatches has admission say this of patches that change the image.
+func (m *model) admitPatches(say func(after *corev1.Pod) error) {
+	m.api.with(func() {
+		m.api.tried = func(before, after *corev1.Pod) error {
+			if before.Spec.Containers[0].Image == after.Spec.Containers[0].Image {
+				return nil
+			}
+			m.api.calls = append(m.api.calls, call{time.Now(), "TRY", "pods", after.Name})
+			return say(after)
+		}
+	})
+}
+
+func refusesImages(*corev1.Pod) error { return apierrors.NewForbidden(podResource, "", errViolates) }
+
+func TestModelPodsAreMarkedForUpgradesWithoutTheCloudAndAskedForOnce(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := newOfflineModel(t, 3)
+		marked := func(from, to string) {
+			t.Helper()
+			for node, target := range m.marks() {
+				if !slices.Equal(target.InPlace, []api.ImageChange{{Name: "app", From: from, To: to}}) || target.NotInPlace != "" {
+					t.Errorf("%s: %+v", node, target)
+				}
+			}
+		}
+		marked("app:1", "app:2")
+		time.Sleep(time.Hour)
+		m.report("n1", corev1.ConditionFalse) // a pod may change a lot
+		m.report("n1", corev1.ConditionTrue)
+		time.Sleep(time.Minute)
+		m.start()
+		time.Sleep(time.Hour)
+		if got := m.dryRuns(); got != 3 {
+			t.Errorf("%d questions about 3 pods", got)
+		}
+		m.setImage("app:3")
+		time.Sleep(time.Minute)
+		marked("app:1", "app:3")
+		m.edit("n2", func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "app:hand" })
+		time.Sleep(time.Minute)
+		if target := m.marks()["n2"]; target.InPlace != nil || !strings.Contains(target.NotInPlace, "another image than its revision") {
+			t.Errorf("a pod that somebody has changed: %+v", target)
+		}
+		if got := m.dryRuns(); got != 6 {
+			t.Errorf("%d questions about 3 pods and 2 targets", got)
+		}
+		m.annotate(api.OfflineUpgradeAnnotation, "")
+		time.Sleep(time.Minute)
+		for node, target := range m.marks() {
+			if target.InPlace != nil || target.NotInPlace != "" {
+				t.Errorf("%s, once it is not permitted: %+v", node, target)
+			}
+		}
+	})
+}
+
+func TestModelWhatAdmissionSaysDecidesWhetherAPodIsMarked(t *testing.T) {
+	for name, tt := range map[string]struct {
+		say   func(*corev1.Pod) error
+		words string // of the mark; "": it says neither
+		most  int    // questions about 3 pods in an hour
+	}{
+		"it refuses the images": {refusesImages, violates, 3},
+		"it rewrites them":      {func(pod *corev1.Pod) error { pod.Spec.Containers[0].Image = "site/app:2"; return nil }, "from app:2 to site/app:2", 3},
+		"the pod pulls always":  {func(pod *corev1.Pod) error { pod.Spec.Containers[0].ImagePullPolicy = corev1.PullAlways; return nil }, "imagePullPolicy: Always", 3},
+		"a webhook refuses dry runs": {func(*corev1.Pod) error {
+			return apierrors.NewBadRequest("admission webhook \"w\" does not support dry run")
+		}, "does not support dry run", 3},
+		"a webhook is down": {func(*corev1.Pod) error {
+			return apierrors.NewInternalError(errors.New(`failed calling webhook "w": EOF`))
+		}, "", 3 * 12},
+		"it denies with 404": {func(*corev1.Pod) error { return deniedWith(404, "no such lock") }, "no such lock", 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T) {
+				m := newAskingModel(t, 3, 1, "OTA")
+				m.annotate(api.OfflineUpgradeAnnotation, "InPlace")
+				m.admitPatches(tt.say)
+				m.start()
+				begin := time.Now()
+				m.setImage("app:2")
+				time.Sleep(time.Hour)
+				for node, target := range m.marks() {
+					if target.InPlace != nil || !strings.Contains(target.NotInPlace, tt.words) || (target.NotInPlace == "") != (tt.words == "") {
+						t.Errorf("%s: %+v", node, target)
+					}
+				}
+				m.fewer(tt.most, begin, "TRY", "pods")
+				if tt.words == "" {
+					m.admitPatches(func(*corev1.Pod) error { return nil })
+					time.Sleep(11 * time.Minute)
+					for node, target := range m.marks() {
+						if target.InPlace == nil {
+							t.Errorf("%s, once it is up: %+v", node, target)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// Many pods take turns.
+func TestModelQuestionsAboutManyPodsAreSpread(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := newOfflineModel(t, 1)
+		m.api.with(func() {
+			for i := range 200 {
+				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("m%d", i)}}
+				m.turnLocked(node, corev1.ConditionTrue)
+			}
+		})
+		time.Sleep(time.Minute)
+		asked := m.dryRuns()
+		m.setImage("app:3")
+		time.Sleep(10 * time.Second)
+		if got := m.dryRuns() - asked; got > 70 {
+			t.Errorf("%d questions in 10 s", got)
+		}
+		time.Sleep(2 * time.Minute)
+		for node, target := range m.marks() {
+			if target.InPlace == nil {
+				t.Errorf("%s: %+v", node, target)
+			}
+		}
+	})
+}
+
+// What becomes of a pod that its node has upgraded while the cloud was away.
+func TestModelWhatBecomesOfAPodThatWasUpgradedOffline(t *testing.T) {
+	for name, tt := range map[string]struct {
+		meanwhile func(*model)           // while the node is away
+		runs      string                 // what it reports in place of app:2
+		image     string                 // of the pod then; "": the pod is gone
+		need      corev1.ConditionStatus // PodNeedUpgrade
+		reason    string                 // of PodOfflineUpgradeReconciled; "": none
+		words     string
+		heal      func(*model) // it follows then
+	}{
+		"the target is the same": {image: "app:2", need: corev1.ConditionFalse},
+		"the admin has moved on": {meanwhile: func(m *model) { m.setImage("app:3") }, image: "app:2", need: corev1.ConditionTrue},
+		"the admin rolled back":  {meanwhile: func(m *model) { m.setImage("app:1") }, image: "app:2", need: corev1.ConditionTrue},
+		"the revision is gone": {
+			meanwhile: func(m *model) {
+				m.setImage("app:3")
+				time.Sleep(time.Second)
+				m.api.with(func() {
+					m.api.removeLocked("controllerrevisions", m.api.objects["controllerrevisions"][namespace+"/"+daemonSetName+"-"+hashOf("app:2")])
+				})
+			},
+			image: "app:1", need: corev1.ConditionTrue, reason: api.ReasonRevisionUnknown, words: "not in the history",
+			heal: func(m *model) { m.setImage("app:2") },
+		},
+		"admission refuses it": {
+			meanwhile: func(m *model) { m.admitPatches(refusesImages) },
+			image:     "app:1", need: corev1.ConditionTrue, reason: api.ReasonPatchRefused, words: violates,
+			heal: func(m *model) { m.admitPatches(func(*corev1.Pod) error { return nil }) },
+		},
+		"admission rewrites it": {
+			meanwhile: func(m *model) {
+				m.admitPatches(func(pod *corev1.Pod) error { pod.Spec.Containers[0].Image = "site/app:2"; return nil })
+			},
+			image: "app:1", need: corev1.ConditionTrue, reason: api.ReasonImagesDiffer, words: "from app:2 to site/app:2",
+			heal: func(m *model) { m.admitPatches(func(*corev1.Pod) error { return nil }) },
+		},
+		"a webhook is down": {
+			meanwhile: func(m *model) {
+				m.admitPatches(func(*corev1.Pod) error {
+					return apierrors.NewInternalError(errors.New(`failed calling webhook "w": EOF`))
+				})
+			},
+			image: "app:1", need: corev1.ConditionTrue, reason: api.ReasonPatchRefused, words: "failed calling webhook",
+			heal: func(m *model) { m.admitPatches(func(*corev1.Pod) error { return nil }) },
+		},
+		"the controller may not patch": {
+			meanwhile: func(m *model) { m.refuse("PATCH pods", refusals[0], "n1") },
+			image:     "app:1", need: corev1.ConditionTrue, reason: api.ReasonPatchRefused, words: "not today",
+			heal: func(m *model) { m.heal() },
+		},
+		"it is not permitted any more": {
+			meanwhile: func(m *model) { m.annotate(api.OfflineUpgradeAnnotation, "Queue") },
+			image:     "app:1", need: corev1.ConditionTrue, reason: api.ReasonNotAllowed, words: "does not permit",
+			heal: func(m *model) { m.annotate(api.OfflineUpgradeAnnotation, "InPlace") },
+		},
+		"the node makes up a revision": {
+			runs: "app:7", image: "app:1", need: corev1.ConditionTrue, reason: api.ReasonRevisionUnknown, words: `"app-7"`,
+		},
+		"somebody has changed the pod": {
+			meanwhile: func(m *model) {
+				m.edit("n1", func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "app:hand" })
+			},
+			image: "app:hand", need: corev1.ConditionTrue, reason: api.ReasonImagesDiffer, words: "somebody has changed it",
+		},
+		"the pod was drained": {
+			meanwhile: func(m *model) { m.api.with(func() { m.api.endLocked(m.podsLocked()["n1"][0].DeepCopy()) }) },
+		},
+		"the Node was deleted": {
+			meanwhile: func(m *model) {
+				m.api.with(func() {
+					m.api.removeLocked("pods", m.podsLocked()["n1"][0].DeepCopy())
+					m.api.removeLocked("nodes", m.api.objects["nodes"]["/n1"])
+				})
+			},
+		},
+		"the DaemonSet was deleted": {
+			meanwhile: func(m *model) {
+				m.api.with(func() {
+					m.api.removeLocked("daemonsets", m.daemonSetLocked())
+				})
+			},
+			image: "app:1", need: corev1.ConditionTrue, // until the garbage collector has found it
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T) {
+				m := newOfflineModel(t, 3)
+				before, runs := m.pod("n1"), tt.runs
+				if runs == "" {
+					runs = "app:2"
+				}
+				m.turn("n1", corev1.ConditionUnknown)
+				m.upgradesOffline("n1", runs)
+				if tt.meanwhile != nil {
+					tt.meanwhile(m)
+				}
+				time.Sleep(time.Minute)
+				begin, started := time.Now(), m.ran(before).restarted
+				gone := func() bool {
+					return !slices.ContainsFunc(m.onNode("n1"), func(pod *corev1.Pod) bool { return pod.UID == before.UID })
+				}
+				if !gone() {
+					m.hubReports("n1", runs, corev1.ConditionTrue) // and then the heartbeat
+					m.turn("n1", corev1.ConditionTrue)
+				}
+				time.Sleep(10 * time.Minute)
+				if tt.image == "" {
+					if !gone() {
+						t.Errorf("the pod is still there: %+v", m.pod("n1"))
+					}
+					m.fewer(0, begin, "PATCH", "pods")
+					return
+				}
+				m.expectReturn(before, tt.image, tt.need, tt.reason, tt.words)
+				m.fewer(40, begin, "PATCH", "pods") // with the dry runs
+				if tt.reason == "" {
+					if name != "the DaemonSet was deleted" && m.ran(before).restarted != started {
+						t.Error("a container was restarted")
+					}
+					return
+				}
+				if got := m.eventsOf(string(before.UID), "OfflineUpgradeNotReconciled"); len(got) != 1 || !strings.Contains(got[0], tt.words) {
+					t.Errorf("got Events %q", got)
+				}
+				if got := m.unreconciled(); got != 1 {
+					t.Errorf("the metric is %v", got)
+				}
+				if tt.heal == nil {
+					return
+				}
+				tt.heal(m)
+				time.Sleep(6 * time.Minute)
+				m.expectReturn(before, "app:2", m.needed(), "", "")
+				if got := m.unreconciled(); got != 0 {
+					t.Errorf("the metric is %v", got)
+				}
+				if m.ran(before).restarted != started {
+					t.Error("a container was restarted")
+				}
+			})
+		})
+	}
+}
+
+// ran returns what runs in a pod, or ran last.
+func (m *model) ran(pod *corev1.Pod) container {
+	m.api.mu.Lock()
+	defer m.api.mu.Unlock()
+	return m.runs[pod.UID]
+}
+
+// onNode returns the pods on a node.
+func (m *model) onNode(node string) []*corev1.Pod {
+	m.api.mu.Lock()
+	defer m.api.mu.Unlock()
+	return m.podsLocked()[node]
+}
+
+// needed is what PodNeedUpgrade is to be on a pod of app:2.
+func (m *model) needed() corev1.ConditionStatus {
+	if imageOf(m.daemonSet()) == "app:2" {
+		return corev1.ConditionFalse
+	}
+	return corev1.ConditionTrue
+}
+
+// unreconciled returns the metric.
+func (m *model) unreconciled() (n float64) {
+	m.t.Helper()
+	all, err := m.registry.Gather()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, family := range all {
+		if family.GetName() == "edgehub_controller_unreconciled_pods" {
+			for _, one := range family.GetMetric() {
+				n += one.GetGauge().GetValue()
+			}
+		}
+	}
+	return n
+}
+
+func (m *model) expectReturn(before *corev1.Pod, image string, need corev1.ConditionStatus, reason, words string) {
+	m.t.Helper()
+	pod := m.pod("n1")
+	hash := hashOf(image)
+	if image == "app:hand" {
+		hash = hashOf("app:1")
+	}
+	if pod.UID != before.UID || pod.Spec.Containers[0].Image != image || pod.Labels[appsv1.ControllerRevisionHashLabelKey] != hash {
+		m.t.Errorf("pod %s has %s and labels %v, want pod %s and %s", pod.UID, pod.Spec.Containers[0].Image, pod.Labels, before.UID, image)
+	}
+	if c := api.Condition(pod, api.NeedCondition); c == nil || c.Status != need {
+		m.t.Errorf("PodNeedUpgrade is %+v, want %s", c, need)
+	}
+	if target := m.marks()["n1"]; image == "app:2" && need == corev1.ConditionTrue && (len(target.InPlace) != 1 || target.InPlace[0].From != "app:2") {
+		m.t.Errorf("it is marked with %+v", target)
+	}
+	c := api.Condition(pod, api.ReconciledCondition)
+	if reason == "" && c != nil || reason != "" && (c == nil || c.Status != corev1.ConditionFalse || c.Reason != reason || !strings.Contains(c.Message, words)) {
+		m.t.Errorf("PodOfflineUpgradeReconciled is %+v, want %q, %q", c, reason, words)
+	}
+	if wrong := m.violations(); len(wrong) > 0 {
+		m.t.Errorf("%q", wrong)
+	}
+}
+
+// With AdvancedRollingUpdate, too, a pod keeps what it runs until its node has reported that, and the cloud has followed.
+func TestModelARolloutDeletesNoPodThatWasUpgradedOfflineBeforeItHasFollowed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		ends  corev1.ConditionStatus // the probation
+		image string                 // of the target
+		kept  bool
+	}{
+		"the target is the same":   {corev1.ConditionTrue, "app:2", true},
+		"the admin has moved on":   {corev1.ConditionTrue, "app:3", false},
+		"the node has gone back":   {corev1.ConditionFalse, "app:2", false},
+		"it does not end for long": {corev1.ConditionUnknown, "app:2", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T) {
+				m := newOfflineModel(t, 3)
+				before := m.pod("n1")
+				m.turn("n1", corev1.ConditionUnknown)
+				m.upgradesOffline("n1", "app:2")
+				time.Sleep(time.Minute)
+				m.annotate(api.StrategyAnnotation, rolling)
+				m.setImage(tt.image)
+				time.Sleep(5 * time.Minute)
+				m.api.with(func() { m.api.faults.late = map[string]time.Duration{"pods": latest} }) // the heartbeat overtakes the report
+				m.hubReports("n1", "app:2", corev1.ConditionUnknown)
+				m.turn("n1", corev1.ConditionTrue)
+				time.Sleep(5 * time.Minute)
+				if pod := m.pod("n1"); pod.UID != before.UID || pod.Spec.Containers[0].Image != "app:1" {
+					t.Errorf("in probation: pod %s with %s, want %s as it was", pod.UID, pod.Spec.Containers[0].Image, before.UID)
+				}
+				if c := m.progressing(); c.Reason != rollout.ReasonHeldByOwner || !strings.Contains(c.Message, "does not know yet whether the new version works") {
+					t.Errorf("Progressing is %s: %s", c.Reason, c.Message)
+				}
+				m.api.with(func() { m.api.faults.late = nil })
+				m.hubReports("n1", "app:2", tt.ends)
+				time.Sleep(5 * time.Minute)
+				pod := m.pod("n1")
+				if kept := pod.UID == before.UID; kept != tt.kept {
+					t.Errorf("pod %s, which was %s, on the node", pod.UID, before.UID)
+				}
+				if tt.ends == corev1.ConditionTrue && m.ran(before).image != "app:2" {
+					t.Errorf("the pod ran %s", m.ran(before).image)
+				}
+				if tt.ends != corev1.ConditionUnknown {
+					m.holds("", on())
+				}
+			})
+		})
+	}
+}
+
+// A node that was taken over has the controller send a few requests, and no more.
+func TestModelANodeThatReportsAllTheTimeCausesNoStorm(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := newOfflineModel(t, 3)
+		begin := time.Now()
+		for i := range 600 {
+			m.hubReports("n1", []string{"app:1", "app:2"}[i%2], corev1.ConditionTrue)
+			time.Sleep(100 * time.Millisecond)
+		}
+		m.fewer(3*(doubling(ofPod, time.Minute)+1), begin, "PATCH", "pods")
+		if wrong := m.violations(); len(wrong) > 0 {
+			t.Errorf("%q", wrong)
+		}
+	})
+}

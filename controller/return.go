@@ -1,0 +1,88 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/controller/rollback"
+	"github.com/edgehub-io/edgehub/controller/status"
+	"github.com/edgehub-io/edgehub/controller/successor"
+	"github.com/edgehub-io/edgehub/ota/api"
+)
+
+// returnsAtOnce is how many pods are given what they run in one reconcile: all nodes of a fleet may come back at once, and each
+// takes two requests.
+const returnsAtOnce = 50
+
+// problem is why a pod cannot be given what it runs. The zero value is none.
+type problem struct {
+	reason, message string // of api.ReconciledCondition
+}
+
+// bringBack gives the pods that were upgraded while the cloud was away what they run; see package rollback. Each try makes the next
+// one for that pod wait longer, whatever became of it: a node that was taken over may report all the time.
+func (s *scope) bringBack(ctx context.Context, revisions *rollback.Revisions, pods []*corev1.Pod) {
+	before, backoff, tries := s.state.notReconciled, s.state.returnBackoff, 0
+	s.state.notReconciled = map[types.UID]problem{}
+	backoff.Retain(pods)
+	for _, pod := range pods {
+		back := revisions.ReturnOf(pod, s.options.InPlace)
+		patch := back.Patch(pod)
+		var now problem
+		switch {
+		case patch == nil:
+			now = problem{back.Reason, back.Message}
+		case !backoff.Ready(pod.UID, time.Now()):
+			now = before[pod.UID]
+		case tries == returnsAtOnce || ctx.Err() != nil:
+			now = before[pod.UID]
+			s.queue.Add(s.key)
+		default:
+			tries++
+			now = s.giveWhatRuns(ctx, pod, back, patch)
+			backoff.Failed(pod.UID, time.Now())
+		}
+		if now != (problem{}) {
+			s.state.notReconciled[pod.UID] = now
+		}
+	}
+	s.requeueAt(backoff.Next(time.Now()), time.Now())
+	s.metrics.setNotReconciled(s.key, len(s.state.notReconciled))
+}
+
+// giveWhatRuns patches a pod, after the apiserver was asked whether it takes the images as they are: another string would have kubelet
+// restart the containers.
+func (s *scope) giveWhatRuns(ctx context.Context, pod *corev1.Pod, back rollback.Return, patch []byte) problem {
+	const refused = "the apiserver refuses the images that it runs: "
+	verdict := s.successors.AskPatch(ctx, pod, back.Question(pod))
+	switch verdict.Result {
+	case successor.Refused:
+		return problem{api.ReasonPatchRefused, refused + verdict.Why}
+	case successor.Admitted:
+		if why := rollback.Rewritten(pod, verdict.Pod, back.Images); why != "" {
+			return problem{api.ReasonImagesDiffer, why + ", and it runs the former"}
+		}
+	default:
+		if verdict.Asked {
+			return problem{api.ReasonPatchRefused, "the apiserver does not say whether it takes the images that it runs: " + verdict.Why}
+		}
+	}
+	done := s.podClient.Patch(ctx, []status.PodPatch{{Pod: pod, Patch: patch, Spec: true}})
+	s.state.owned.Wrote(done.Changed)
+	switch {
+	case len(done.Changed) > 0:
+		s.events.Returned(s.object, done.Changed[0])
+	case done.Failed > 0 && ctx.Err() == nil:
+		return problem{api.ReasonPatchRefused, refused + done.Err().Error()}
+	}
+	return problem{}
+}
+
+// notReconciled returns reason and message of api.ReconciledCondition of pod, "" if it is to have none.
+func (s *scope) notReconciled(pod *corev1.Pod) (reason, message string) {
+	p := s.state.notReconciled[pod.UID]
+	return p.reason, p.message
+}
