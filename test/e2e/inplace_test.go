@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,19 +19,22 @@ import (
 	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
-// inPlace is a daemon whose pod is upgraded without the cloud. The test does what the controller, which is stopped, is to do:
-// it marks the pod, and gives it the images that it runs.
+// inPlace is a daemon whose pod may be upgraded without the cloud.
 type inPlace struct {
 	*daemon
 	started // the present start of its container
 	old     string
 }
 
-// newInPlace has an image on the node, that of version one if it is empty, and the pod marked.
+// newInPlace has an image on the node, that of version one if it is empty, and waits until the controller has marked the pod.
 func newInPlace(t *testing.T, ns, node, image string) *inPlace {
 	t.Helper()
 	d := &inPlace{daemon: newDaemon(t, ns, node)}
 	d.old = d.daemon.pod.Spec.Containers[0].Image
+	permit := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, api.OfflineUpgradeAnnotation, api.OfflineUpgradeInPlace)
+	if _, err := env.client.AppsV1().DaemonSets(ns).Patch(t.Context(), "app", types.MergePatchType, []byte(permit), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	if image == "" {
 		d.release("one", megabyte)
 	} else {
@@ -39,46 +44,24 @@ func newInPlace(t *testing.T, ns, node, image string) *inPlace {
 	}
 	d.pull()
 	d.awaitReady()
-	if err := env.ControllerProcess().Stop(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := env.ControllerProcess().Start(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	})
 	d.started = d.running(d.daemon.pod.Name)
-	target, _, err := api.TargetOf(d.started.pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	target.InPlace = []api.ImageChange{{Name: "app", From: d.old, To: d.image}}
-	d.patchPod(map[string]any{"metadata": map[string]any{"annotations": map[string]string{api.TargetAnnotation: target.Encode()}}})
+	want := []api.ImageChange{{Name: "app", From: d.old, To: d.image}}
 	eventually(t, "the node knows that the pod can be upgraded in place", func(ctx context.Context) string {
 		pods, err := podsOf(ctx, d.node)
 		if err != nil {
 			return err.Error()
 		}
 		for i := range pods.Items {
-			if next, ok := api.NextOf(&pods.Items[i]); ok && pods.Items[i].UID == d.started.pod.UID && len(next.InPlace) > 0 {
-				return ""
+			if next, ok := api.NextOf(&pods.Items[i]); ok && pods.Items[i].UID == d.started.pod.UID {
+				if slices.Equal(next.InPlace, want) {
+					return ""
+				}
+				return fmt.Sprintf("it knows %+v, %q", next.InPlace, next.NotInPlace)
 			}
 		}
-		return "it does not"
+		return "it does not know the pod's target"
 	})
 	return d
-}
-
-// patchPod patches the pod in the cloud.
-func (d *inPlace) patchPod(patch map[string]any) {
-	d.t.Helper()
-	body, err := json.Marshal(patch)
-	if err == nil {
-		_, err = env.client.CoreV1().Pods(d.ns).Patch(d.t.Context(), d.started.pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
-	}
-	if err != nil {
-		d.t.Fatal(err)
-	}
 }
 
 // serves waits until another container serves a version at the same address, and returns how long it took.
@@ -143,7 +126,7 @@ func (d *inPlace) restartHub() {
 }
 
 // TestUpgradeInPlace upgrades a pod without the cloud, has hub and kubelet die, and gives the cloud back, which follows. The
-// container of the new version is the same all the time.
+// container of the new version is the same all the time. The controller marks the pod before, and gives it what it runs afterwards.
 func TestUpgradeInPlace(t *testing.T) {
 	d := newInPlace(t, "in-place", "node1", "")
 	d.cut("refused")
@@ -163,22 +146,21 @@ func TestUpgradeInPlace(t *testing.T) {
 	}
 
 	giveBack(t, d.node)
-	pod := d.awaitCondition(api.ReasonPassed)
-	report, ok, err := api.OfflineUpgradeOf(pod)
-	if !ok || err != nil || report.Revision != d.revision || len(report.Images) != 1 || report.Images[0].Image != d.image {
-		t.Fatalf("the cloud is told %+v, %t, %v", report, ok, err)
+	pod := d.awaitCondition(api.ReasonReconciled)
+	if pod.Labels[appsv1.ControllerRevisionHashLabelKey] != d.revision || api.Condition(pod, api.ReconciledCondition) != nil {
+		t.Errorf("the cloud has labels %v and conditions %+v", pod.Labels, pod.Status.Conditions)
 	}
-	d.patchPod(map[string]any{
-		"metadata": map[string]any{"labels": map[string]any{"controller-revision-hash": report.Revision, "pod-template-generation": nil}},
-		"spec":     map[string]any{"containers": []map[string]string{{"name": "app", "image": report.Images[0].Image}}},
-	})
-	d.awaitCondition(api.ReasonReconciled)
 	eventually(t, "the cloud knows what runs, and kubelet has seen what it has", func(ctx context.Context) string {
 		pod, err := env.client.CoreV1().Pods(d.ns).Get(ctx, pod.Name, metav1.GetOptions{})
 		if err != nil {
 			return err.Error()
 		}
 		_, annotated := pod.Annotations[api.UpgradedOfflineAnnotation]
+		need := api.Condition(pod, api.NeedCondition)
+		ds, err := env.client.AppsV1().DaemonSets(d.ns).Get(ctx, "app", metav1.GetOptions{})
+		if err != nil || need == nil || need.Status != corev1.ConditionFalse || ds.Status.UpdatedNumberScheduled != 1 || ds.Status.NumberAvailable != 1 {
+			return fmt.Sprintf("%v, %+v, %+v", err, need, ds.Status)
+		}
 		if status := pod.Status.ContainerStatuses[0]; annotated || pod.UID != d.started.pod.UID || pod.Status.PodIP != d.ip || status.RestartCount != 1 ||
 			pod.Status.ObservedGeneration != pod.Generation || !strings.HasSuffix(pod.Spec.Containers[0].Image, d.image) {
 			return fmt.Sprintf("annotated %t, observed %d of %d, %+v", annotated, pod.Status.ObservedGeneration, pod.Generation, status)

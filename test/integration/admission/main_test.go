@@ -60,8 +60,8 @@ func applyPolicy(ctx context.Context) error {
 		return err
 	}
 	const shipped, strict = "failurePolicy: Ignore", "failurePolicy: Fail"
-	if strings.Count(manifests, shipped) != 3 {
-		return fmt.Errorf("want %q in the policies of deploy/admission for people: one that cannot tell must not keep them from their DaemonSets and Nodes", shipped)
+	if strings.Count(manifests, shipped) != 4 {
+		return fmt.Errorf("want %q in the policies of deploy/admission for people and kubelets: one that cannot tell must not keep them from their DaemonSets, Nodes and pods", shipped)
 	}
 	file := filepath.Join(env.cluster.Dir(), "admission.yaml")
 	if err := os.WriteFile(file, []byte(strings.ReplaceAll(manifests, shipped, strict)), 0o600); err != nil {

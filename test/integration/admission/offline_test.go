@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
@@ -28,6 +30,73 @@ func podOf(t *testing.T, name string, annotations map[string]string) {
 		InitContainers: []corev1.Container{{Name: "log", Image: "log:1", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}}
 	if _, err := env.admin.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A forged mark has a node run other images, and a forged report has the controller write them into a pod.
+func TestWhoMaySayThatAPodIsUpgradedOffline(t *testing.T) {
+	const policy = "edgehub-offline-upgrades"
+	clients := map[string]*kubernetes.Clientset{
+		"the controller": as(t, controllerUser), "its node": as(t, "system:node:nowhere"), "another node": as(t, "system:node:elsewhere"),
+		"a node of no name": as(t, "system:node:"), "someone": as(t, "someone"),
+	}
+	podOf(t, "marked", map[string]string{"note": "mine", api.TargetAnnotation: "before", api.UpgradedOfflineAnnotation: "before"})
+	patch := func(client kubernetes.Interface, text string, subresources ...string) error {
+		_, err := client.CoreV1().Pods(namespace).Patch(t.Context(), "marked", types.StrategicMergePatchType, []byte(text), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, subresources...)
+		return err
+	}
+	set := func(key, value string) string {
+		text, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{key: value}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	const both = `{"metadata":{"annotations":{"apps.openyurt.io/upgrade-target":"x","apps.openyurt.io/upgraded-offline":"x"}}}`
+	poll.Eventually(t, "the policy is in force and the accounts have rights", func() bool {
+		for _, name := range []string{"its node", "a node of no name", "someone"} {
+			if refusalBy(policy, patch(clients[name], both, "status")) == "" {
+				return false
+			}
+		}
+		return patch(clients["the controller"], set(api.TargetAnnotation, "x"), "status") == nil
+	})
+	writers := map[string]string{api.TargetAnnotation: "the controller", api.UpgradedOfflineAnnotation: "its node"}
+	for name, client := range clients {
+		for key, writer := range writers {
+			for _, value := range []string{"after", "", `{"in\u0050lace":[]}`} {
+				err := patch(client, set(key, value), "status")
+				if (err == nil) != (name == writer) {
+					t.Errorf("%s sets %s to %q with a status: %v", name, key, value, err)
+				}
+				if err := patch(client, set(key, value)); err == nil {
+					t.Errorf("%s sets %s to %q with a pod", name, key, value)
+				}
+			}
+		}
+	}
+	// NodeRestriction, or the policies for the controller, refuse the others before.
+	for _, name := range []string{"a node of no name", "someone"} {
+		for key := range writers {
+			for _, err := range []error{patch(clients[name], set(key, "after"), "status"), patch(clients[name], set(key, "after"))} {
+				if refusalBy(policy, err) == "" {
+					t.Errorf("%s sets %s: got %v, want a refusal by the policy", name, key, err)
+				}
+			}
+		}
+	}
+	for _, name := range []string{"the controller", "its node", "someone"} { // the rest may be changed, and a mark taken away
+		for _, text := range []string{
+			`{"metadata":{"annotations":{"apps.openyurt.io/upgrade-target":null}},"status":{"conditions":[{"type":"PodNeedUpgrade","status":"False"}]}}`,
+			`{"status":{"conditions":[{"type":"PodNeedUpgrade","status":"True"}]}}`, set(api.TargetAnnotation, "before"),
+		} {
+			if err := patch(clients[name], text, "status"); err != nil {
+				t.Errorf("%s, %s: %v", name, text, err)
+			}
+		}
+	}
+	if err := patch(clients["someone"], `{"metadata":{"annotations":{"note":"yours","apps.openyurt.io/upgraded-offline":null}}}`); err != nil {
+		t.Errorf("an admin takes a report away: %v", err)
 	}
 }
 
