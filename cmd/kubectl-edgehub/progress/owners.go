@@ -30,6 +30,18 @@ type Owner struct {
 	RolledBack bool `json:"rolledBack,omitempty"`
 	// RollbackRefused is why an owner's rollback is not carried out.
 	RollbackRefused string `json:"rollbackRefused,omitempty"`
+	// UpgradedOffline is set if the pod was upgraded while the cloud was away, and the cloud has yet to follow.
+	UpgradedOffline *OfflineUpgrade `json:"upgradedOffline,omitempty"`
+}
+
+// OfflineUpgrade is what a pod runs that the cloud does not have, as its node reports it.
+type OfflineUpgrade struct {
+	// Since, Revision and Images are nil and empty while the node does not know yet whether the new version works.
+	Since    *metav1.Time      `json:"since,omitempty"`
+	Revision string            `json:"revision,omitempty"`
+	Images   []api.TargetImage `json:"images,omitempty"`
+	// Problem is why the cloud cannot follow.
+	Problem string `json:"problem,omitempty"`
 }
 
 // ownerOf reads a pod's annotations and conditions, which its node may write. maxHold bounds its hold.
@@ -48,23 +60,69 @@ func ownerOf(pod *corev1.Pod, maxHold time.Duration, now time.Time) Owner {
 			o.RollbackRefused = text(c.Message)
 		}
 	}
+	o.UpgradedOffline = offlineUpgradeOf(pod)
 	return o
+}
+
+// offlineUpgradeOf returns nil if the cloud has what the pod runs, as far as its node says.
+func offlineUpgradeOf(pod *corev1.Pod) *OfflineUpgrade {
+	text := func(s string) string { return daemonset.Truncate(s, api.MaxHoldReason) }
+	c, reconciled := api.Condition(pod, api.UpgradedOfflineCondition), api.Condition(pod, api.ReconciledCondition)
+	u, reported, err := api.OfflineUpgradeOf(pod)
+	if !reported && (c == nil || c.Status != corev1.ConditionUnknown) {
+		return nil
+	}
+	out := &OfflineUpgrade{}
+	if reported && err == nil {
+		out.Since, out.Revision = &u.Since, text(u.Revision)
+		for _, i := range u.Images {
+			out.Images = append(out.Images, api.TargetImage{Name: text(i.Name), Image: text(i.Image)})
+		}
+	}
+	if reconciled != nil && reconciled.Status == corev1.ConditionFalse {
+		out.Problem = text(reconciled.Message)
+	}
+	return out
+}
+
+// words are for a line.
+func (u *OfflineUpgrade) words() string {
+	if u.Since == nil {
+		return "on probation"
+	}
+	var images []string
+	for _, i := range u.Images[:min(len(u.Images), maxReasons)] {
+		images = append(images, plainImage(i.Image))
+	}
+	return "since " + u.Since.UTC().Format(time.RFC3339) + ": " + cli.First(images, maxReasons, len(u.Images))
+}
+
+// image is what images are called.
+var image = regexp.MustCompile(`^[A-Za-z0-9:/@._-]{1,100}$`)
+
+// plainImage is plain for an image.
+func plainImage(text string) string {
+	if image.MatchString(text) {
+		return text
+	}
+	return fmt.Sprintf("%.*q", maxQuoted, text)
 }
 
 // decisions have a line each, and are counted in the list of all workloads.
 var decisions = []struct {
 	label  string
+	long   string // in a sentence, if it differs from label, which fits its column
 	is     func(*Owner) bool
 	detail func(*Owner) string
 }{
-	{"on hold", func(o *Owner) bool { return o.HeldUntil != nil }, func(o *Owner) string {
+	{"on hold", "", func(o *Owner) bool { return o.HeldUntil != nil }, func(o *Owner) string {
 		s := "until " + o.HeldUntil.UTC().Format(time.RFC3339)
 		if o.HoldReason != "" {
 			s += fmt.Sprintf(" (%.*q)", maxQuoted, o.HoldReason)
 		}
 		return s
 	}},
-	{"scheduled", func(o *Owner) bool { return o.Waiting != nil }, func(o *Owner) string {
+	{"scheduled", "", func(o *Owner) bool { return o.Waiting != nil }, func(o *Owner) string {
 		if w := o.Waiting; w.At != nil {
 			return "at " + w.At.UTC().Format(time.RFC3339)
 		} else if w.Window != "" {
@@ -72,7 +130,8 @@ var decisions = []struct {
 		}
 		return ""
 	}},
-	{"rolled back", func(o *Owner) bool { return o.RolledBack }, func(*Owner) string { return "" }},
+	{"rolled back", "", func(o *Owner) bool { return o.RolledBack }, func(*Owner) string { return "" }},
+	{"offline", "upgraded offline", func(o *Owner) bool { return o.UpgradedOffline != nil }, func(o *Owner) string { return o.UpgradedOffline.words() }},
 }
 
 // maxQuoted is how many characters of a text are shown in a line; JSON has api.MaxHoldReason bytes.
@@ -134,7 +193,7 @@ func (r *Report) countOwners() string {
 	var out []string
 	for i, d := range decisions {
 		if count := len(r.decided(i)); count > 0 {
-			out = append(out, fmt.Sprintf("%d %s", count, d.label))
+			out = append(out, fmt.Sprintf("%d %s", count, cmp.Or(d.long, d.label)))
 		}
 	}
 	return strings.Join(out, ", ")
@@ -145,11 +204,14 @@ func (n *Node) reasons() string {
 	out := []string{n.Reason}
 	for i, d := range decisions {
 		if d.is(&n.Owner) && (i > 0 || n.State != rollout.HeldByOwner) {
-			out = append(out, strings.TrimSpace(d.label+" "+d.detail(&n.Owner)))
+			out = append(out, strings.TrimSpace(cmp.Or(d.long, d.label)+" "+d.detail(&n.Owner)))
 		}
 	}
 	if n.RollbackRefused != "" {
 		out = append(out, fmt.Sprintf("its rollback is refused: %q", n.RollbackRefused))
+	}
+	if u := n.UpgradedOffline; u != nil && u.Problem != "" {
+		out = append(out, fmt.Sprintf("the cloud cannot follow: %q", u.Problem))
 	}
 	return cli.Joined(out...)
 }

@@ -42,6 +42,36 @@ func decided(strategy string) *world {
 	return w
 }
 
+func TestStatusShowsWhichPodsWereUpgradedOffline(t *testing.T) {
+	w := newWorld("OTA", nil).fleet("a", 4, rollout.WaitingForOwner, "").because(rollout.ReasonWaitingForOwners, "")
+	report := func(image string) string {
+		return api.OfflineUpgrade{Revision: newRevision, From: "old", Images: []api.TargetImage{{Name: "app", Image: image}}, Since: metav1.NewTime(start)}.Encode()
+	}
+	mark(w.pods[0], api.UpgradedOfflineCondition, corev1.ConditionTrue, "")
+	annotate(w.pods[0], api.UpgradedOfflineAnnotation, report("shop/app:2"))
+	mark(w.pods[1], api.UpgradedOfflineCondition, corev1.ConditionUnknown, "")
+	annotate(w.pods[2], api.UpgradedOfflineAnnotation, report("\x1b[31m"))
+	mark(w.pods[2], api.ReconciledCondition, corev1.ConditionFalse, "denied\nby a policy")
+	mark(w.pods[3], api.UpgradedOfflineCondition, corev1.ConditionTrue, "") // reconciled
+	r := w.evaluate(t)
+	if on := r.text(200); !strings.Contains(on, "\n    offline          3  a1 since 2026-01-01T10:00:00Z: shop/app:2, a2 on probation, a3 since 2026-01-01T10:00:00Z: \"\\x1b[31m\"\n") {
+		t.Errorf("got\n%s", on)
+	}
+	for i, want := range []string{
+		"upgraded offline since 2026-01-01T10:00:00Z: shop/app:2", "upgraded offline on probation",
+		`upgraded offline since 2026-01-01T10:00:00Z: "\x1b[31m", the cloud cannot follow: "denied\nby a policy"`, "",
+	} {
+		if got := r.Nodes[i].reasons(); got != want {
+			t.Errorf("node %s: got %q, want %q", r.Nodes[i].Node, got, want)
+		}
+	}
+	var out bytes.Buffer
+	jsonView(&out, true)(r)
+	if want := `"upgradedOffline":{"since":"2026-01-01T10:00:00Z","revision":"7c9b","images":[{"name":"app","image":"shop/app:2"}]}`; !strings.Contains(out.String(), want) {
+		t.Errorf("the JSON lacks %s: %s", want, out.String())
+	}
+}
+
 func TestStatusShowsWhatOwnersDecided(t *testing.T) {
 	r := decided(daemonset.OTA.String()).evaluate(t)
 	want := strings.TrimPrefix(`
