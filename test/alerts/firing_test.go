@@ -106,6 +106,8 @@ func TestAlertsFireWhenTheyShouldAndAtNoOtherTime(t *testing.T) {
 		"a circuit breaker that is open":       {[]string{`edgehub_controller_rollout_nodes{instance="c1",namespace="a",daemonset="d",state="held_by_breaker"} 7x600`}, []string{"EdgehubRolloutHalted"}},
 		"nodes that are stuck":                 {[]string{`edgehub_controller_rollout_nodes{instance="c1",namespace="a",daemonset="d",state="unavailable"} 2x600`}, []string{"EdgehubRolloutNodesStuck"}},
 		"a rollout that stands still":          {[]string{`edgehub_controller_rollout_nodes{instance="c1",namespace="a",daemonset="d",state="updated"} 5x600`}, []string{"EdgehubRolloutNoProgress"}},
+		"a pod that the cloud cannot follow":   {[]string{`edgehub_controller_unreconciled_pods{instance="c1",namespace="a",kind="DaemonSet",name="d"} 1x600`}, []string{"EdgehubOfflineUpgradeNotReconciled"}},
+		"one that it follows late":             {[]string{`edgehub_controller_unreconciled_pods{instance="c1",namespace="a",kind="DaemonSet",name="d"} 1x10 stale`}, nil},
 		"pods that would be evicted":           {[]string{`edgehub_controller_autonomy_nodes{instance="c1",state="pending"} 1x600`}, []string{"EdgehubAutonomyNotApplied"}},
 		"an annotation that cannot be read":    {[]string{`edgehub_controller_autonomy_nodes{instance="c1",state="invalid"} 1x600`}, []string{"EdgehubAutonomyNotApplied"}},
 		"a node that does not come back":       {[]string{`edgehub_controller_autonomy_longest_outage_seconds{instance="c1"} 600000+60x600`}, []string{"EdgehubAutonomousNodeAway"}},
