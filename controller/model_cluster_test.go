@@ -109,6 +109,7 @@ func (m *model) makeLocked(strategy, image string) {
 func (m *model) start() {
 	m.stop()
 	o := m.options
+	o.UpgradeInPlace = true
 	m.registry = prometheus.NewRegistry()
 	o.Logger, o.Registerer = slog.New(slog.DiscardHandler), m.registry
 	c, err := controller.New(m.api.client(), o)

@@ -33,6 +33,7 @@ type reconciler struct {
 	metrics      *metrics
 	log          *slog.Logger
 	timing       rollout.Timing
+	inPlace      bool // Options.UpgradeInPlace
 	nodes        *informer.Nodes
 	states       *states
 }
@@ -76,7 +77,7 @@ func (r *reconciler) reconcile(ctx context.Context, key key) error {
 
 // apply does what the DaemonSet asks for, and undoes what it no longer asks for.
 func (s *scope) apply(ctx context.Context, wanted daemonset.Strategy, problem string) (err error) {
-	if s.options, err = optionsOf(s.object, wanted); err != nil {
+	if s.options, err = s.optionsOf(s.object, wanted); err != nil {
 		problem = err.Error()
 	}
 	s.events.Problem(s.ds, &s.state.reported, problem)
@@ -99,13 +100,14 @@ func (s *scope) apply(ctx context.Context, wanted daemonset.Strategy, problem st
 }
 
 // optionsOf reads those annotations that count with the strategy.
-func optionsOf(o workload.Object, wanted daemonset.Strategy) (rollout.Options, error) {
+func (r *reconciler) optionsOf(o workload.Object, wanted daemonset.Strategy) (options rollout.Options, err error) {
 	switch wanted {
 	case daemonset.AdvancedRollingUpdate:
-		return rollout.ParseOptions(o.GetAnnotations())
+		options, err = rollout.ParseOptions(o.GetAnnotations())
 	case daemonset.OTA:
-		return rollout.ParseOTA(o.GetAnnotations())
+		options, err = rollout.ParseOTA(o.GetAnnotations())
 	default:
-		return rollout.Options{}, nil
 	}
+	options.InPlace = options.InPlace && r.inPlace
+	return options, err
 }

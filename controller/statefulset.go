@@ -16,7 +16,7 @@ import (
 // Events: the StatefulSet controller of earlier releases removes conditions of others whenever it
 // writes the status. That of Kubernetes 1.37 keeps them (updateStatefulSet in stateful_set_control.go).
 func (s *scope) applyStatefulSet(ctx context.Context, sts *appsv1.StatefulSet, wanted daemonset.Strategy, problem string) (err error) {
-	if s.options, err = optionsOf(s.object, wanted); err != nil {
+	if s.options, err = s.optionsOf(s.object, wanted); err != nil {
 		problem = err.Error()
 	}
 	s.events.Problem(s.object, &s.state.reported, problem)
