@@ -66,7 +66,7 @@ func tryCreate(t *testing.T, client *kubernetes.Clientset, ds *appsv1.DaemonSet)
 }
 
 const (
-	known          = "Known are apps.openyurt.io/: update-strategy, max-unavailable, partition, rollout-paused, rollout-node-selector, rollout-continue, image-prepull, image-prepull-timeout, max-hold, owner-rollback, rollback-history"
+	known          = "Known are apps.openyurt.io/: update-strategy, max-unavailable, partition, rollout-paused, rollout-node-selector, rollout-continue, image-prepull, image-prepull-timeout, max-hold, owner-rollback, rollback-history, offline-upgrade"
 	misspelt       = "apps.openyurt.io/update-stategy"
 	misspeltWords  = "neither edgehub nor OpenYurt knows the annotation " + misspelt + ", and it has no effect. " + known
 	misspeltLabels = "neither edgehub nor OpenYurt knows the label " + misspelt + ", and it has no effect. "
