@@ -74,7 +74,7 @@ func (a alert) text() string {
 }
 
 var (
-	labelTemplate = regexp.MustCompile(`\{\{ *\$labels\.(\w+) *\}\}`)
+	labelTemplate = regexp.MustCompile(`\{\{ *\$labels\.(\w+)(?: *\| *toLower)? *\}\}`)
 	valueTemplate = regexp.MustCompile(`\{\{ *\$value[^}]*\}\}`)
 )
 
