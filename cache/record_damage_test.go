@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 )
 
 // Objects that are gone or refused stay so if the disk loses their records: no object is served
@@ -34,6 +35,7 @@ func TestLostRecordsBringBackNoDeletedObject(t *testing.T) {
 			restart := func() {
 				stop()
 				c, stop = runIn(t, dir, u)
+				synctest.Wait() // a file that lacks commits is replaced at once
 			}
 			restart()
 			tc.learn(t, u, c)
