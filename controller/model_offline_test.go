@@ -29,15 +29,6 @@ func newOfflineModel(t *testing.T, nodes int) *model {
 	return m
 }
 
-// edit changes the pod on a node as its node does.
-func (m *model) edit(node string, f func(*corev1.Pod)) {
-	m.api.with(func() {
-		pod := m.podsLocked()[node][0].DeepCopy()
-		f(pod)
-		m.api.putLocked("pods", pod)
-	})
-}
-
 // upgradesOffline has the hub of a node show another image to kubelet, which the cloud does not know.
 func (m *model) upgradesOffline(node, image string) {
 	m.api.with(func() {
@@ -49,7 +40,7 @@ func (m *model) upgradesOffline(node, image string) {
 
 // hubReports has the hub of a node report an upgrade: that it is on probation, that the pod runs the image, or that the node went back.
 func (m *model) hubReports(node, image string, status corev1.ConditionStatus) {
-	m.edit(node, func(pod *corev1.Pod) {
+	m.touch(node, func(pod *corev1.Pod) {
 		delete(pod.Annotations, api.UpgradedOfflineAnnotation)
 		c := corev1.PodCondition{Type: api.UpgradedOfflineCondition, Status: status, Reason: api.ReasonInProbation, Message: api.Message(hashOf(image))}
 		switch status {
@@ -124,7 +115,7 @@ func TestModelPodsAreMarkedForUpgradesWithoutTheCloudAndAskedForOnce(t *testing.
 		m.setImage("app:3")
 		time.Sleep(time.Minute)
 		marked("app:1", "app:3")
-		m.edit("n2", func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "app:hand" })
+		m.touch("n2", func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "app:hand" })
 		time.Sleep(time.Minute)
 		if target := m.marks()["n2"]; target.InPlace != nil || !strings.Contains(target.NotInPlace, "another image than its revision") {
 			t.Errorf("a pod that somebody has changed: %+v", target)
@@ -275,7 +266,7 @@ func TestModelWhatBecomesOfAPodThatWasUpgradedOffline(t *testing.T) {
 		},
 		"somebody has changed the pod": {
 			meanwhile: func(m *model) {
-				m.edit("n1", func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "app:hand" })
+				m.touch("n1", func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "app:hand" })
 			},
 			image: "app:hand", need: corev1.ConditionTrue, reason: api.ReasonImagesDiffer, words: "somebody has changed it",
 		},
@@ -474,6 +465,25 @@ func TestModelARolloutDeletesNoPodThatWasUpgradedOfflineBeforeItHasFollowed(t *t
 }
 
 // A node that was taken over has the controller send a few requests, and no more.
+func TestModelWhileUpgradesInPlaceAreOffNoPodIsMarkedAndNoReportCounts(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := newAskingModel(t, 1, 1, "OTA")
+		m.annotate(api.OfflineUpgradeAnnotation, "InPlace")
+		m.off = true
+		m.start()
+		m.setImage("app:2")
+		time.Sleep(time.Minute)
+		m.hubReports("n1", "app:2", corev1.ConditionTrue)
+		time.Sleep(time.Minute)
+		if target := m.marks()["n1"]; target.Revision == "" || len(target.InPlace) > 0 || target.NotInPlace != "" || m.dryRuns() > 0 {
+			t.Errorf("the mark is %+v, after %d questions", target, m.dryRuns())
+		}
+		if c := api.Condition(m.pod("n1"), api.ReconciledCondition); c != nil || m.unreconciled() != 0 {
+			t.Errorf("%d pods are unreconciled: %+v", int(m.unreconciled()), c)
+		}
+	})
+}
+
 func TestModelANodeThatReportsAllTheTimeCausesNoStorm(t *testing.T) {
 	simulate(t, func(t *testing.T) {
 		m := newOfflineModel(t, 3)

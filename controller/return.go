@@ -25,6 +25,9 @@ type problem struct {
 // bringBack gives the pods that were upgraded while the cloud was away what they run; see package rollback. Each try makes the next
 // one for that pod wait longer, whatever became of it: a node that was taken over may report all the time.
 func (s *scope) bringBack(ctx context.Context, revisions *rollback.Revisions, pods []*corev1.Pod) {
+	if !s.inPlace {
+		return // what a node reports counts for nothing
+	}
 	before, backoff, tries := s.state.notReconciled, s.state.returnBackoff, 0
 	s.state.notReconciled = map[types.UID]problem{}
 	backoff.Retain(pods)
