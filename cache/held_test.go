@@ -302,6 +302,67 @@ func TestABriefReturnOfTheCloudLosesNoStatus(t *testing.T) {
 	})
 }
 
+// A loss, and a hub that starts, have the time begin anew for which a status is kept, also one that was reported when the hub
+// had found the cloud already. Online, clients read what the cloud has, and when the time is over, offline, too.
+func TestAStatusOutlivesBriefReturnsAndRestarts(t *testing.T) {
+	const reported, almost, selected = "10.0.0.1", derived.SettleAfter - time.Second, urlPods + "?labelSelector=l%3Dx"
+	synctest.Test(t, func(t *testing.T) {
+		u, dir, other := newUpstream(), t.TempDir(), as(t.Context(), "coredns")
+		u.shows("100", podJSON("a", "50", "x"))
+		c, stop := runIn(t, dir, u)
+		expectBoth := func(when, want string) {
+			t.Helper()
+			for url, who := range map[string]context.Context{urlPods: t.Context(), selected: other} {
+				got, err := readBody(who, t, c, url)
+				if err != nil || !bytes.Contains(got, []byte(`"name":"a"`)) || bytes.Contains(got, []byte("10.0.0.")) != (want != "") || !bytes.Contains(got, []byte(want)) {
+					t.Errorf("%s: GET %s: %v, %s; want the address %q", when, url, err, got, want)
+				}
+			}
+		}
+		restart := func() {
+			stop()
+			c, stop = runIn(t, dir, u)
+		}
+		cut := func(when, want string) {
+			t.Helper()
+			u.goAway()
+			synctest.Wait()
+			expectBoth(when, want)
+		}
+		comeBack := func() {
+			t.Helper()
+			u.comeBack()
+			synctest.Wait()
+			expectBoth("online", "")
+		}
+
+		expectBoth("online", "")
+		cut("before any report", "")
+		reportStatus(t, c, "a", "10.0.0.9")
+		comeBack()
+		u.on("get", func(*http.Request) *http.Response { return nil })
+		reportStatus(t, c, "a", reported)
+		time.Sleep(5 * time.Second)
+		cut("5 s after the return", reported)
+		restart()
+		expectBoth("after a restart without the cloud", reported)
+		comeBack()
+		time.Sleep(almost)
+		cut("almost settled", reported)
+		comeBack()
+		time.Sleep(almost)
+		restart()
+		expectBoth("after a restart with the cloud", "")
+		time.Sleep(almost)
+		cut("almost settled after a restart", reported)
+		comeBack()
+		time.Sleep(derived.SettleAfter + time.Second)
+		cut("settled", "")
+		restart()
+		expectBoth("settled, and after a restart", "")
+	})
+}
+
 // The cloud was back for long enough that reports were dropped, or has a newer version.
 func TestTheNextOutageShowsTheStatusOfTheCloud(t *testing.T) {
 	for name, test := range map[string]struct {

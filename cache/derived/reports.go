@@ -123,7 +123,8 @@ func (o *Objects) reportsOf(r schema.GroupVersionResource, recent bool) (all []*
 // when an apiserver has answered the node.
 //
 // Watches revert reports as soon as they can, so that kubelet sees what the cloud does not have. If the cloud is lost
-// before kubelet has written that again, the reports are the only copy.
+// before kubelet has written that again, the reports are the only copy. The time for that begins anew with each loss, and with a
+// hub that starts. It goes on during an interruption that is too short to count as a loss.
 func (o *Objects) Settle(ctx context.Context) {
 	if pause.Sleep(ctx, o.Jitter+SettleAfter) {
 		o.drop()
