@@ -3,9 +3,12 @@ package fuzzcache
 import (
 	"context"
 	"math/rand/v2"
+	"net/http"
 	"time"
 
 	"github.com/edgehub-io/edgehub/test/cluster/link"
+	"github.com/edgehub-io/edgehub/test/internal/metric"
+	"github.com/edgehub-io/edgehub/test/internal/rawclient"
 )
 
 // fault is something that is done to the links, the hub, its files or its users. It leaves everything
@@ -81,7 +84,7 @@ func (w *world) cut(ctx context.Context, r *rand.Rand) {
 
 // cutOff takes the cloud away until the function that it returns is called.
 func (w *world) cutOff(hole bool) (mend func()) {
-	if w.log.wasWhole(statusKept) {
+	if !w.log.wasLost(statusKept) {
 		w.statuses.lost(time.Time{}) // the hub may have dropped them
 	}
 	ended := w.log.during(&w.log.trouble, "the links break")
@@ -96,9 +99,21 @@ func (w *world) cutOff(hole bool) (mend func()) {
 	ended()
 	ended = w.log.during(&w.log.outages, "cut")
 	return func() {
+		if w.isLost() {
+			w.log.during(&w.log.losses, "the hub knows of the cut")()
+		} else {
+			w.note("the hub does not know of the cut")
+		}
 		ended()
 		w.mend()
 	}
+}
+
+// isLost reports whether the hub says itself that it can reach no apiserver.
+func (w *world) isLost() bool {
+	_, text := rawclient.Ask(w.t.Context(), http.MethodGet, w.hub.API+"/metrics")
+	up, ok, err := metric.Sum(text, "edgehub_upstream_up")
+	return ok && err == nil && up == 0
 }
 
 func (w *world) mend() {

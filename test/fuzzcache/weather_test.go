@@ -33,6 +33,7 @@ type span struct {
 type log struct {
 	mu      sync.Mutex
 	outages []*span // nothing reaches any apiserver
+	losses  []*span // ends of outages: when the hub knew that nothing reaches any apiserver
 	trouble []*span // some connections break, or the hub does not run
 	defined []*span // the kind of Widgets is defined anew
 }
@@ -98,15 +99,17 @@ func (l *log) hubDown(from, to time.Time) bool {
 	return false
 }
 
-// statusKept is how long the cloud has to be there before the hub may drop the statuses that
-// the node has reported while it was away: 15 s, from the first answer.
-const statusKept = 14 * time.Second
+// statusKept is how long after an outage the next one has to begin for the hub to show in it the statuses that the node has
+// reported before. The hub drops them 15 s, and its jitter, after the return, unless it notices another loss by then. Silence
+// counts as a loss after 2.5 s, and later while the hub gets too little CPU. So a black hole may come too late, and one that is
+// too short to be noticed is no outage for the hub.
+const statusKept = 8 * time.Second
 
-// wasWhole reports whether there was no outage for so long, up to now.
-func (l *log) wasWhole(length time.Duration) bool {
+// wasLost reports whether an outage that the hub has noticed ended so short a time ago.
+func (l *log) wasLost(within time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !touched(l.outages, time.Now().Add(-length), time.Now(), 0)
+	return touched(l.losses, time.Now().Add(-within), time.Now(), 0)
 }
 
 const hubIsDown = "the hub does not run"
