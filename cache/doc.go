@@ -4,7 +4,7 @@
 // A [Cache] is an http.RoundTripper between the proxy and its upstream. Every request goes
 // upstream first; the cache decodes the answer while the client reads it. It answers itself
 // only if the request reached no apiserver, or, in a hub that starts and does not know yet whether
-// the cloud is there, if the node accepts any state. The README says which package does what.
+// the cloud is there, if the node accepts any state. docs/architecture.md says which package does what.
 //
 // # Flow
 //
