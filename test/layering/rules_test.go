@@ -15,7 +15,7 @@ var layers = map[string][]string{
 	},
 	"cmd/edgehub/install/dummyif":   {},
 	"cmd/edgehub/install/firewall":  {},
-	"cmd/edgehub/install/kubelet":   {"cmd/edgehub/install/systemctl"},
+	"cmd/edgehub/install/kubelet":   {"cmd/edgehub/install/systemctl", "hub/kubeletconf"},
 	"cmd/edgehub/install/apiserver": {"hub/kubeconfig"},
 	"cmd/edgehub/install/files":     {"cache/durable"},
 	"cmd/edgehub/install/systemctl": {},
@@ -42,6 +42,7 @@ var layers = map[string][]string{
 	"hub/enroll":      {"cache/durable", "proxy/authn"},
 	"hub/csrf":        {},
 	"hub/kubeconfig":  {"proxy/upstream"},
+	"hub/kubeletconf": {}, // edgehub install reads the same
 	"hub/nodeca":      {"cache/durable"},
 	"hub/heldimages":  {"cache/durable", "imagepull/engine"}, // edgehub uninstall does the same
 	"hub/peer":        {},

@@ -2,18 +2,17 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/yaml"
-
 	"github.com/edgehub-io/edgehub/cmd/edgehub/install/systemctl"
+	"github.com/edgehub-io/edgehub/hub/kubeletconf"
 )
 
 // Service is kubelet's unit.
@@ -51,7 +50,7 @@ func Inspect(ctx context.Context) (*Kubelet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read kubelet's command line: %w", err)
 	}
-	k.Flags = parseFlags(strings.Split(strings.TrimRight(string(line), "\x00"), "\x00"))
+	k.Flags = kubeletconf.Flags(strings.Split(strings.TrimRight(string(line), "\x00"), "\x00"))
 	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", k.PID))
 	if err != nil {
 		return nil, fmt.Errorf("read kubelet's environment: %w", err)
@@ -99,22 +98,6 @@ func commandLine(pid int) ([]byte, error) {
 	return line, nil
 }
 
-// parseFlags reads --name=value and --name value.
-func parseFlags(args []string) map[string]string {
-	flags := map[string]string{}
-	for i, arg := range args {
-		name, value, ok := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		if !strings.HasPrefix(arg, "-") {
-			continue
-		}
-		if !ok && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
-			value = args[i+1]
-		}
-		flags[name] = value
-	}
-	return flags
-}
-
 // Flag returns the value of a flag, or fallback if it is empty.
 func (k *Kubelet) Flag(name, fallback string) string {
 	if value := k.Flags[name]; value != "" {
@@ -124,7 +107,7 @@ func (k *Kubelet) Flag(name, fallback string) string {
 }
 
 // RootDir returns kubelet's --root-dir.
-func (k *Kubelet) RootDir() string { return k.Flag("root-dir", "/var/lib/kubelet") }
+func (k *Kubelet) RootDir() string { return k.Flag("root-dir", kubeletconf.DefaultRootDir) }
 
 // Certificate returns the path of kubelet's rotated client certificate and its key.
 func (k *Kubelet) Certificate() string {
@@ -143,38 +126,13 @@ func (k *Kubelet) findEndpoint() (string, error) {
 	if endpoint := k.Flags["container-runtime-endpoint"]; endpoint != "" {
 		return endpoint, nil
 	}
-	var configs []string
-	if file := k.Flags["config"]; file != "" {
-		configs = append(configs, file)
+	var config struct {
+		ContainerRuntimeEndpoint string `json:"containerRuntimeEndpoint"`
 	}
-	if dir := k.Flags["config-dir"]; dir != "" {
-		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error { // in lexical order
-			if err == nil && !entry.IsDir() && filepath.Ext(path) == ".conf" {
-				configs = append(configs, path)
-			}
-			return err
-		})
-		if err != nil {
-			return "", fmt.Errorf("kubelet's --config-dir: %w", err)
-		}
+	if err := kubeletconf.Read("", k.Flags, &config); err != nil {
+		return "", err
 	}
-	endpoint := defaultEndpoint
-	for _, file := range configs {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return "", fmt.Errorf("kubelet's configuration: %w", err)
-		}
-		var config struct {
-			ContainerRuntimeEndpoint string `json:"containerRuntimeEndpoint"`
-		}
-		if err := yaml.Unmarshal(content, &config); err != nil {
-			return "", fmt.Errorf("kubelet's configuration %s: %w", file, err)
-		}
-		if config.ContainerRuntimeEndpoint != "" {
-			endpoint = config.ContainerRuntimeEndpoint
-		}
-	}
-	return endpoint, nil
+	return cmp.Or(config.ContainerRuntimeEndpoint, defaultEndpoint), nil
 }
 
 // CheckUnit returns an error unless kubelet.service uses the variable that the drop-in
