@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -15,17 +16,19 @@ type inPlace struct {
 	*inplace.Journal
 
 	images placer
+	// check returns why kubelet may not use an image of a pod, with this ID, without the network.
+	check func(ctx context.Context, pod *corev1.Pod, image, id string) error
 }
 
 // placer is the part of imagepull.Puller that has images ready for containers that start without the network.
 type placer interface {
-	Place(ctx context.Context, images []string) (missing []string, err error)
+	Place(ctx context.Context, images []string, check func(image, id string) error) (missing []string, err error)
 	OthersChanged()
 }
 
 // inPlaceAPI returns what carries out upgrades in place.
 func (u *upgrades) inPlaceAPI() inPlace {
-	p := inPlace{Journal: u.inPlace}
+	p := inPlace{Journal: u.inPlace, check: u.records.Check}
 	if u.images.puller != nil {
 		p.images = u.images.puller
 	}
@@ -44,8 +47,16 @@ func (p inPlace) Begin(ctx context.Context, pod *corev1.Pod, t api.Target) error
 	for _, c := range t.InPlace {
 		needed = append(needed, c.To, c.From) // the way back needs the old one
 	}
-	missing, err := p.images.Place(ctx, needed)
+	missing, err := p.images.Place(ctx, needed, func(image, id string) error {
+		if err := p.check(ctx, pod, image, id); err != nil {
+			return &ota.NotInPlaceError{Why: api.OneLine(err.Error(), maxWords)}
+		}
+		return nil
+	})
+	_, refused := errors.AsType[*ota.NotInPlaceError](err)
 	switch {
+	case refused:
+		return err
 	case err != nil:
 		return &ota.NotInPlaceError{Why: "it is not known whether the images are on the node: " + api.OneLine(err.Error(), maxWords)}
 	case len(missing) > 0:

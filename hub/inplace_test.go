@@ -220,9 +220,18 @@ type placed struct {
 	changes int
 }
 
-func (p *placed) Place(_ context.Context, images []string) ([]string, error) {
+// Place has IDs that are the images' names with a hash before them.
+func (p *placed) Place(_ context.Context, images []string, check func(image, id string) error) ([]string, error) {
 	p.asked = images
-	return p.missing, p.err
+	if p.err != nil || len(p.missing) > 0 {
+		return p.missing, p.err
+	}
+	for _, image := range images {
+		if err := check(image, "#"+image); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
 }
 
 func (p *placed) OthersChanged() { p.changes++ }
@@ -230,12 +239,15 @@ func (p *placed) OthersChanged() { p.changes++ }
 func TestAnUpgradeInPlaceBeginsOnceItsImagesAreThere(t *testing.T) {
 	for name, tt := range map[string]struct {
 		images *placed // nil: the hub knows no images
+		asks   string  // of which image kubelet would ask the registry
 		says   string
 	}{
-		"all are there":              {&placed{}, ""},
-		"one is missing":             {&placed{missing: []string{"app:v2"}}, "images are not on the node"},
-		"containerd does not answer": {&placed{err: errors.New("no\nanswer")}, "it is not known whether the images are on the node: no answer"},
-		"no containerd":              {nil, "--container-runtime-endpoint"},
+		"all are there":                    {&placed{}, "", ""},
+		"one is missing":                   {&placed{missing: []string{"app:v2"}}, "", "images are not on the node"},
+		"containerd does not answer":       {&placed{err: errors.New("no\nanswer")}, "", "it is not known whether the images are on the node: no answer"},
+		"kubelet would not start the new":  {&placed{}, "app:v2", "kubelet asks for app:v2"},
+		"kubelet would not go back to old": {&placed{}, "app:v1", "kubelet asks for app:v1"},
+		"no containerd":                    {nil, "", "--container-runtime-endpoint"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			journal, err := inplace.Open(inplace.Options{
@@ -245,11 +257,16 @@ func TestAnUpgradeInPlaceBeginsOnceItsImagesAreThere(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := inPlace{Journal: journal}
+			cloud := newInPlaceCloud()
+			p := inPlace{Journal: journal, check: func(_ context.Context, pod *corev1.Pod, image, id string) error {
+				if image == tt.asks || pod != cloud.pod || id != "#"+image {
+					return errors.New("kubelet asks\nfor " + image)
+				}
+				return nil
+			}}
 			if tt.images != nil {
 				p.images = tt.images
 			}
-			cloud := newInPlaceCloud()
 			target, _ := api.NextOf(cloud.pod)
 			err = p.Begin(t.Context(), cloud.pod, target)
 			no, ok := errors.AsType[*ota.NotInPlaceError](err)
@@ -259,7 +276,9 @@ func TestAnUpgradeInPlaceBeginsOnceItsImagesAreThere(t *testing.T) {
 			refused := target
 			refused.NotInPlace = "a volume differs"
 			never := &placed{}
-			if err := (inPlace{journal, never}).Begin(t.Context(), cloud.pod, refused); tt.says != "" && (err == nil || never.asked != nil) {
+			again := p
+			again.images = never
+			if err := again.Begin(t.Context(), cloud.pod, refused); tt.says != "" && (err == nil || never.asked != nil) {
 				t.Errorf("an upgrade that cannot be in place: %v, and %q are placed", err, never.asked)
 			}
 			if tt.images != nil && (!slices.Equal(tt.images.asked, []string{"app:v2", "app:v1"}) || (tt.images.changes == 1) != (err == nil)) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/ownnode"
+	"github.com/edgehub-io/edgehub/hub/pullrecords"
 	"github.com/edgehub-io/edgehub/imagepull/apiserver"
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/ota/coreclient"
@@ -36,6 +37,7 @@ type upgrades struct {
 	reporter  *podreport.Reporter
 	history   *history.History
 	inPlace   *inplace.Journal
+	records   pullrecords.Records
 	images    *images
 	holds     *hold.Holds
 	queue     *queue.Queue
@@ -58,6 +60,7 @@ func newUpgrades(c *config.Config, own *rest.Config, client *ota.Pods, cloud *cl
 		node: c.NodeName, cloud: cloud,
 		pods: pods, cluster: apiserver.NewCluster(core, c.NodeName), reporter: podreport.New(core, pods, cloud.online, log),
 	}
+	u.records = pullrecords.Records{RootDir: c.KubeletRootDir, Proc: "/proc", Secret: u.cluster.Secret}
 	if err := u.open(c, client, own.UserAgent, r, log); err != nil {
 		u.close()
 		return nil, err

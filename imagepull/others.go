@@ -39,33 +39,50 @@ func (p *Puller) Missing(image string) bool {
 }
 
 // Place has images, as pods name them, ready for containers that start without the network: complete on the node, retained, and
-// named by their tags, each with what its pull has found. It returns those that are not on the node. Its error says that it is
-// not known.
+// named by their tags, each with what its pull has found. It returns those that are not on the node. check is called with each
+// image and its ID in CRI once all are there; its error is returned as it is. Other errors say that it is not known.
 //
-// A tag that moves counts for containers of any pod that start from then on.
-func (p *Puller) Place(ctx context.Context, images []string) (missing []string, err error) {
-	for _, image := range images {
-		switch err := p.place(ctx, imageName(image)); {
-		case err == nil:
-		case engineapi.AsError(err).Reason == engineapi.Gone:
-			missing = append(missing, image)
-		default:
-			return nil, fmt.Errorf("image %s: %w", image, err)
+// A tag that moves counts for containers of any pod that start from then on. So none does before check has passed for all.
+func (p *Puller) Place(ctx context.Context, images []string, check func(image, id string) error) (missing []string, err error) {
+	found := make([]engineapi.Image, len(images))
+	each := func(do func(i int, name string) error) ([]string, error) {
+		var missing []string
+		for i, image := range images {
+			switch err := do(i, imageName(image)); {
+			case err == nil:
+			case engineapi.AsError(err).Reason == engineapi.Gone:
+				missing = append(missing, image)
+			default:
+				return nil, fmt.Errorf("image %s: %w", image, err)
+			}
+		}
+		return missing, nil
+	}
+	missing, err = each(func(i int, name string) (err error) {
+		found[i], err = p.complete(ctx, name)
+		return err
+	})
+	if err != nil || len(missing) > 0 {
+		return missing, err
+	}
+	for i, image := range images {
+		if err := check(image, found[i].ID); err != nil {
+			return nil, err
 		}
 	}
-	return missing, nil
+	return each(func(i int, _ string) error { return p.Engine.Tag(ctx, found[i]) })
 }
 
-func (p *Puller) place(ctx context.Context, name string) error {
+// complete returns an image that is complete on the node, and retained.
+func (p *Puller) complete(ctx context.Context, name string) (engineapi.Image, error) {
 	if ready := p.queue.readyImage(name); ready != nil {
-		return p.Engine.Tag(ctx, *ready)
+		return *ready, nil
 	}
 	if !p.queue.claimUnwanted(name, false) {
-		return engineapi.Errorf(engineapi.Gone, "it is being pulled")
+		return engineapi.Image{}, engineapi.Errorf(engineapi.Gone, "it is being pulled")
 	}
 	defer p.queue.unclaim(name)
-	_, err := p.keepOther(ctx, name)
-	return err
+	return p.keepOther(ctx, name)
 }
 
 // keepOthers retains the others that are on the node and that no job wants. When the disk is almost full it retains

@@ -210,7 +210,8 @@ func (j *Journal) Check(pod *corev1.Pod, t api.Target) error {
 }
 
 // Begin upgrades a pod in place. When it returns nil, that survives a crash, and kubelet is shown the new images. An upgrade
-// to the same revision that is on probation is not a new one. The caller has made sure that the images are on the node.
+// to the same revision that is on probation is not a new one. The caller has made sure that kubelet finds all images on the
+// node, and uses them without the network.
 func (j *Journal) Begin(pod *corev1.Pod, t api.Target) error {
 	j.disk.Lock()
 	defer j.disk.Unlock()

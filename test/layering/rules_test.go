@@ -27,7 +27,7 @@ var layers = map[string][]string{
 	"cmd/kubectl-edgehub":           {"cmd/internal", "controller/autonomy", "controller/daemonset", "controller/rollout", "controller/workload", "ota/api"},
 	"cmd/internal":                  {},
 	"hub": {
-		"cache", "cache/identity", "cache/derived", "hub/access", "hub/binding", "hub/bundle", "hub/config", "hub/credentials", "hub/csrf", "cache/durable", "hub/eventlog", "hub/feed", "hub/heldimages", "hub/nodeca", "hub/ownnode", "hub/podroute", "hub/servertls", "hub/systemd", "hub/traffic",
+		"cache", "cache/identity", "cache/derived", "hub/access", "hub/binding", "hub/bundle", "hub/config", "hub/credentials", "hub/csrf", "cache/durable", "hub/eventlog", "hub/feed", "hub/heldimages", "hub/nodeca", "hub/ownnode", "hub/podroute", "hub/pullrecords", "hub/servertls", "hub/systemd", "hub/traffic",
 		"imagepull", "imagepull/apiserver", "imagepull/engine", "imagepull/engine/diskspace", "ota", "ota/coreclient", "ota/history", "ota/hold", "ota/inplace", "ota/missing", "ota/api", "ota/nodepods", "ota/page", "ota/podfiles", "ota/podreport", "ota/queue", "ota/rollback", "ota/webtoken", "proxy", "proxy/authn", "proxy/topology", "proxy/transform", "proxy/upstream",
 	},
 	"hub/access":      {"cache/quota", "hub/config", "hub/csrf", "hub/peer", "ota/api", "proxy/authn", "proxy/limits"},
@@ -47,6 +47,7 @@ var layers = map[string][]string{
 	"hub/heldimages":  {"cache/durable", "imagepull/engine"}, // edgehub uninstall does the same
 	"hub/peer":        {},
 	"hub/podroute":    {"imagepull/engine", "ota/api", "proxy/transform"}, // edgehub install asks the same
+	"hub/pullrecords": {"hub/kubeletconf", "imagepull/keyring"},           // it reads what kubelet writes
 	"hub/servertls":   {"hub/config", "cache/durable", "hub/csrf", "hub/kubeconfig", "proxy/authn"},
 	"hub/systemd":     {},
 	"hub/feed":        {"proxy/topology"}, // it reads through the hub, as any client
