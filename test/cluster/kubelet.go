@@ -44,7 +44,7 @@ func (n *Node) newKubelet() (*Process, error) {
 	}
 	health := "http://" + n.network.loopback + ":" + strconv.Itoa(kubeletHealthPort) + "/healthz"
 	return n.newProcess("kubelet", func() *exec.Cmd {
-		return n.cluster.components.command("kubelet",
+		cmd := n.cluster.components.command("kubelet",
 			"--kubeconfig="+n.kubeletKubeconfig(),
 			"--config="+n.path("kubelet.yaml"),
 			"--root-dir=/var/lib/kubelet",
@@ -52,6 +52,10 @@ func (n *Node) newKubelet() (*Process, error) {
 			"--hostname-override="+n.name,
 			"--node-ip="+n.network.nodeIP,
 		)
+		if !n.cluster.components.folder {
+			cmd.Args = cmd.Args[1:] // the process is called kubelet, as on a node
+		}
+		return cmd
 	}, func(ctx context.Context) error { return get(ctx, n.cluster.http, health) }), nil
 }
 

@@ -170,11 +170,18 @@ func TestUpgradeInPlace(t *testing.T) {
 	others()
 }
 
-// TestTheWayBackInPlace goes back without the cloud: when the owner wants it.
+// TestTheWayBackInPlace goes back without the cloud: when the owner wants it. Before that, kubelet would ask the registry for the
+// new image, and the upgrade waits.
 func TestTheWayBackInPlace(t *testing.T) {
 	d := newInPlace(t, "in-place-back", "node3", "")
 	d.cut("black hole")
-	d.post(api.UpgradePath(d.ns, d.started.pod.Name), http.StatusOK, "(offline, in place)")
+	upgrade := api.UpgradePath(d.ns, d.started.pod.Name)
+	d.configureKubelet(map[string]any{"imagePullCredentialsVerificationPolicy": "AlwaysVerify"})
+	t.Cleanup(func() { d.configureKubelet(nil) })
+	d.post(upgrade, http.StatusAccepted, "; it cannot be done in place: kubelet would first ask the registry for image "+d.image+": its imagePullCredentialsVerificationPolicy is AlwaysVerify\n")
+	d.stays("while the upgrade waits")
+	d.configureKubelet(nil)
+	d.post(upgrade, http.StatusOK, "(offline, in place)")
 	d.serves("one", time.Now())
 	began := time.Now()
 	d.post(api.RollbackPath(d.ns, d.started.pod.Name), http.StatusOK, "Start rolling back pod "+d.ns+"/"+d.started.pod.Name+" (in place)\n")
