@@ -47,8 +47,12 @@ func (r *round) createAccount(a *app) {
 func (r *round) createDaemonSet(a *app, version string) {
 	r.t.Helper()
 	labels, grace := map[string]string{appLabel: a.name}, int64(1)
+	annotations := map[string]string{"apps.openyurt.io/update-strategy": "OTA"}
+	if a.inPlace {
+		annotations[api.OfflineUpgradeAnnotation] = api.OfflineUpgradeInPlace
+	}
 	_, err := env.client.AppsV1().DaemonSets(r.ns).Create(r.t.Context(), &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Name: a.name, Annotations: map[string]string{"apps.openyurt.io/update-strategy": "OTA"}},
+		ObjectMeta: metav1.ObjectMeta{Name: a.name, Annotations: annotations},
 		Spec: appsv1.DaemonSetSpec{
 			Selector:       &metav1.LabelSelector{MatchLabels: labels},
 			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType},
@@ -89,7 +93,37 @@ func (r *round) release() {
 			code, body := rawclient.Ask(ctx, http.MethodGet, r.node.APIURL()+api.Pods)
 			return needs(code, body, a.pod.UID, env.Image("v2"))
 		})
+		if a.inPlace {
+			r.pull(a)
+		}
 	}
+}
+
+// pull has the node pull an app's next image, and returns when its upgrade takes effect without the cloud.
+func (r *round) pull(a *app) {
+	r.t.Helper()
+	url := r.node.APIURL() + api.ImagePullPath(r.ns, a.pod.Name)
+	if code, body := rawclient.Ask(r.t.Context(), http.MethodPost, url); code != http.StatusOK {
+		r.t.Fatalf("POST imagepull: %d %s", code, body)
+	}
+	poll.Check(r.t.Context(), r.t, "the node can upgrade "+a.pod.Name+" in place", func(ctx context.Context) error {
+		_, pulled := rawclient.Ask(ctx, http.MethodGet, url)
+		var pull api.ImagePull
+		if err := json.Unmarshal([]byte(pulled), &pull); err != nil || pull.State != api.Ready {
+			return fmt.Errorf("GET imagepull: %s, %w", pulled, err)
+		}
+		_, body := rawclient.Ask(ctx, http.MethodGet, r.node.APIURL()+api.Pods)
+		var pods corev1.PodList
+		if err := json.Unmarshal([]byte(body), &pods); err != nil {
+			return fmt.Errorf("GET pods: %.200s: %w", body, err)
+		}
+		for i := range pods.Items {
+			if next, ok := api.NextOf(&pods.Items[i]); ok && pods.Items[i].UID == a.pod.UID && len(next.InPlace) == 1 {
+				return nil
+			}
+		}
+		return fmt.Errorf("it is not marked: %.2000s", body)
+	})
 }
 
 // awaitCloud returns when the cloud has drawn the consequences of a DaemonSet's fate that a node must not

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -52,12 +53,15 @@ const (
 	refused   fate = "is refused its next pod for a while"
 )
 
-// expected is what becomes of the upgrade that waits.
-var expected = map[fate]struct { //nolint:gochecknoglobals // read only
+// outcome is what becomes of an upgrade.
+type outcome struct {
 	state api.UpgradeState
 	pods  int    // that the DaemonSet has had in all
 	image string // of its pod in the end; none
-}{
+}
+
+// expected is that of an upgrade that waits.
+var expected = map[fate]outcome{ //nolint:gochecknoglobals // read only
 	stays:     {api.Done, 2, "v2"},
 	newer:     {api.Dropped, 1, "v1"},
 	undone:    {api.Dropped, 1, "v1"},
@@ -66,11 +70,30 @@ var expected = map[fate]struct { //nolint:gochecknoglobals // read only
 	refused:   {api.Done, 2, "v2"},
 }
 
+// expectedInPlace is that of an upgrade which is carried out at once: the cloud gives the pod what it runs, and only then
+// decides about it as about any other. A pod without its DaemonSet is deleted, and takes its upgrade along.
+var expectedInPlace = map[fate]outcome{ //nolint:gochecknoglobals // read only
+	stays:     {api.Done, 1, "v2"},
+	newer:     {api.Done, 1, "v2"},
+	undone:    {api.Done, 1, "v2"},
+	deleted:   {"", 1, ""},
+	recreated: {"", 2, "v2"},
+	refused:   {api.Done, 1, "v2"},
+}
+
 // app is a DaemonSet with a pod on the round's node.
 type app struct {
-	name string
-	fate fate
-	pod  corev1.Pod // before its upgrade
+	name    string
+	fate    fate
+	inPlace bool       // its upgrade may take effect without the cloud
+	pod     corev1.Pod // before its upgrade
+}
+
+func (a *app) expected() outcome {
+	if a.inPlace {
+		return expectedInPlace[a.fate]
+	}
+	return expected[a.fate]
 }
 
 // round is an outage in which all pods of a node are upgraded. What happens, and when, follows from the
@@ -110,6 +133,9 @@ func newRound(t *testing.T, node *cluster.Node, seed int) *round {
 		}
 		r.faults = append(r.faults, f)
 	}
+	for _, a := range r.apps {
+		a.inPlace = random.IntN(3) == 0
+	}
 	t.Logf("%s: %+v", node.Name(), r.faults)
 	return r
 }
@@ -125,7 +151,7 @@ func (r *round) play() {
 	r.strikeWhile(inTheOutage, r.change)
 	r.strikeWhile(atTheReturn, func() { r.must(r.node.Link().Up()) })
 	for _, a := range r.apps {
-		if a.fate == refused {
+		if a.fate == refused && !a.inPlace { // what has no next pod is not refused
 			r.awaitRefusal(a)
 			r.createAccount(a)
 		}
@@ -219,9 +245,12 @@ func (r *round) request() {
 	r.t.Helper()
 	for _, a := range r.apps {
 		url := r.node.APIURL() + api.UpgradePath(r.ns, a.pod.Name)
-		want := fmt.Sprintf("Upgrade of pod %s/%s queued: it starts when the cloud can be reached\n", r.ns, a.pod.Name)
-		poll.Check(r.t.Context(), r.t, "the upgrade of "+a.pod.Name+" is queued", func(ctx context.Context) error {
-			if code, body := rawclient.Ask(ctx, http.MethodPost, url); code != http.StatusAccepted || body != want {
+		wantCode, want := http.StatusAccepted, fmt.Sprintf("Upgrade of pod %s/%s queued: it starts when the cloud can be reached\n", r.ns, a.pod.Name)
+		if a.inPlace {
+			wantCode, want = http.StatusOK, fmt.Sprintf("Start updating pod %s/%s (offline, in place)\n", r.ns, a.pod.Name)
+		}
+		poll.Check(r.t.Context(), r.t, "the upgrade of "+a.pod.Name+" is accepted", func(ctx context.Context) error {
+			if code, body := rawclient.Ask(ctx, http.MethodPost, url); code != wantCode || body != want {
 				return fmt.Errorf("POST upgrade: %d %s", code, body)
 			}
 			return nil
@@ -276,21 +305,39 @@ func (r *round) awaitRefusal(a *app) {
 // check checks what has become of an upgrade.
 func (r *round) check(a *app) {
 	r.t.Helper()
-	want := expected[a.fate]
+	want := a.expected()
+	if want.state != "" {
+		r.checkEnd(a, want)
+	}
+	pod := r.awaitPod(a, want.image)
+	if pods := r.seen.of(a); len(pods) != want.pods {
+		r.t.Errorf("%s, whose DaemonSet %s, has had the pods %v, want %d", a.name, a.fate, pods, want.pods)
+	}
+	// The one restart is that of the upgrade.
+	if a.inPlace && want.pods == 1 && want.image != "" && !r.reboots() && pod.Status.ContainerStatuses[0].RestartCount != 1 {
+		r.t.Errorf("%s, upgraded in place: its container was restarted %d times, want 1: %+v", a.pod.Name, pod.Status.ContainerStatuses[0].RestartCount, pod.Status)
+	}
+}
+
+// reboots reports whether the whole node is killed in this round, and with it all containers.
+func (r *round) reboots() bool {
+	return slices.ContainsFunc(r.faults, func(f fault) bool { return f.victim == "node" })
+}
+
+// checkEnd checks as what an upgrade ends.
+func (r *round) checkEnd(a *app, want outcome) {
+	r.t.Helper()
+	const followed = "in place, without the cloud, which has followed"
 	var got api.Upgrade
 	poll.Check(r.t.Context(), r.t, "the upgrade of "+a.pod.Name+" has ended", func(ctx context.Context) error {
 		code, body := rawclient.Ask(ctx, http.MethodGet, r.node.APIURL()+api.UpgradePath(r.ns, a.pod.Name))
 		got = api.Upgrade{} // what an answer leaves out is not that of the last one
-		if err := json.Unmarshal([]byte(body), &got); code != http.StatusOK || err != nil || !got.State.Final() {
+		if err := json.Unmarshal([]byte(body), &got); code != http.StatusOK || err != nil || !got.State.Final() || a.inPlace && got.Message != followed {
 			return fmt.Errorf("%d %s", code, body)
 		}
 		return nil
 	})
-	if got.State != want.state || types.UID(got.UID) != a.pod.UID || (got.State == api.Dropped) != (got.Message != "") {
+	if got.State != want.state || types.UID(got.UID) != a.pod.UID || !a.inPlace && (got.State == api.Dropped) != (got.Message != "") {
 		r.t.Errorf("%s, whose DaemonSet %s: the upgrade has ended as %+v, want %s", a.pod.Name, a.fate, got, want.state)
-	}
-	r.awaitPod(a, want.image)
-	if pods := r.seen.of(a); len(pods) != want.pods {
-		r.t.Errorf("%s, whose DaemonSet %s, has had the pods %v, want %d", a.name, a.fate, pods, want.pods)
 	}
 }
