@@ -168,12 +168,15 @@ func (j *Journal) pass(d time.Duration) {
 		if pod := j.pod(r.UID); pod != nil && !slices.Contains(j.stale, pod) {
 			next = next.Seen(pod) // again, if it could not be written
 		}
-		next = next.After(d)
+		absent := j.isAbsent(r.UID)
+		if !absent { // there is nothing to go back from
+			next = next.After(d)
+		}
 		if online {
 			next = next.Offer()
 		}
 		j.keep(r, next)
-		if online && j.isAbsent(r.UID) {
+		if online && absent {
 			if j.absent[r.UID] += d; j.absent[r.UID] >= goneAfter {
 				j.end(r)
 			}
