@@ -35,13 +35,18 @@ func (u *upgrades) inPlaceAPI() inPlace {
 	return p
 }
 
+// Check implements ota.InPlace.
+func (p inPlace) Check(pod *corev1.Pod, t api.Target) error {
+	if err := p.Journal.Check(pod, t); err != nil || p.images != nil {
+		return err
+	}
+	return &ota.NotInPlaceError{Why: "this hub does not know which images are on the node: it was started without --container-runtime-endpoint"}
+}
+
 // Begin implements ota.InPlace.
 func (p inPlace) Begin(ctx context.Context, pod *corev1.Pod, t api.Target) error {
 	if err := p.Check(pod, t); err != nil {
 		return err
-	}
-	if p.images == nil {
-		return &ota.NotInPlaceError{Why: "this hub does not know which images are on the node: it was started without --container-runtime-endpoint"}
 	}
 	var needed []string
 	for _, c := range t.InPlace {

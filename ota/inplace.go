@@ -20,6 +20,8 @@ type InPlace interface {
 	// an upgrade to this revision that is on probation is not a new one. It returns a *NotInPlaceError if it does nothing, for
 	// a reason that the owner is to know.
 	Begin(ctx context.Context, pod *corev1.Pod, target api.Target) error
+	// Check returns a *NotInPlaceError if it would do nothing, whichever images are on the node.
+	Check(pod *corev1.Pod, target api.Target) error
 	// GoBack has a pod return to the version that it has in the cloud, and reports false if the node cannot do that by itself.
 	// When its error is nil, that survives a crash.
 	GoBack(pod types.UID) (bool, error)
@@ -28,6 +30,8 @@ type InPlace interface {
 	Runs(pod types.UID) (revision string, settled bool)
 	// Effective returns pods as they run, in place of what the cloud has of them.
 	Effective(pods []*corev1.Pod) []*corev1.Pod
+	// Describe gives a pod, which is the caller's own, the condition and annotation of its upgrade that the cloud has, or is to have.
+	Describe(pod *corev1.Pod)
 	// State returns the last upgrade of a pod, and States those of all.
 	State(pod types.NamespacedName) (api.Upgrade, bool)
 	States() []api.Upgrade
@@ -51,7 +55,7 @@ func (s *server) startOffline(ctx context.Context, pod *corev1.Pod, when When) (
 	case why == "":
 		s.withdrawQueued(pod)
 		s.withdrawRollback(pod)
-		return accepted{code: http.StatusOK, text: fmt.Sprintf("Start updating pod %s (offline, in place)", nameOf(pod))}, nil
+		return accepted{code: http.StatusOK, text: "Start updating pod " + nameOf(pod).String() + api.OfflineInPlace}, nil
 	}
 	if !s.queues() {
 		return accepted{}, failf(http.StatusServiceUnavailable, "pod %s was not upgraded: %s; it cannot be done in place: %s; send the request again once the cloud is back, which GET %s tells",
@@ -129,6 +133,19 @@ func (s *server) undoInPlace(pod *corev1.Pod, want rollbackRequest) (_ accepted,
 		return accepted{}, false, fmt.Errorf("the rollback of pod %s was not started, since it could not be written down: %w", nameOf(pod), err)
 	}
 	return accepted{code: http.StatusOK, text: fmt.Sprintf("Start rolling back pod %s (in place)", nameOf(pod))}, done, nil
+}
+
+// InPlace reports whether an upgrade of a pod takes effect at once while the cloud is away. It asks nobody.
+func (a *API) InPlace(pod *corev1.Pod) bool {
+	target, _ := api.NextOf(pod)
+	return a.server.mayBeInPlace(pod) && a.server.InPlace.Check(pod, target) == nil
+}
+
+// describe gives a pod, which is the caller's own, what there is to say of its upgrade in place.
+func (s *server) describe(pod *corev1.Pod) {
+	if s.InPlace != nil {
+		s.InPlace.Describe(pod)
+	}
 }
 
 // effective returns a pod as it runs.

@@ -21,7 +21,8 @@ type placing struct {
 	err       error // of Begin and GoBack
 	runs      string
 	probation bool
-	nowhere   bool // the node cannot go back
+	nowhere   bool  // the node cannot go back
+	no        error // of Check
 	begun     []string
 	states    []api.Upgrade
 }
@@ -29,6 +30,12 @@ type placing struct {
 func (p *placing) Begin(_ context.Context, pod *corev1.Pod, t api.Target) error {
 	p.begun = append(p.begun, "upgrade "+pod.Name+" to "+t.Revision)
 	return p.err
+}
+
+func (p *placing) Check(*corev1.Pod, api.Target) error { return p.no }
+
+func (p *placing) Describe(pod *corev1.Pod) {
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: api.UpgradedOfflineCondition, Message: string(pod.UID)})
 }
 
 func (p *placing) GoBack(pod types.UID) (bool, error) {
@@ -174,6 +181,42 @@ func TestUpgradesInPlaceAreShown(t *testing.T) {
 			}
 			if got := call(t, http.MethodGet, url+api.Upgrades); strings.Count(got.body, `"message"`) != 2 {
 				t.Errorf("%d %s", got.code, got.body)
+			}
+		})
+	}
+
+	own := &placing{states: []api.Upgrade{{Namespace: "default", Pod: "web-1", UID: "uid-1", InPlace: &api.InPlace{State: api.Undone}}}}
+	o := Options{InPlace: own, Rollbacks: &ran{}}
+	url := (&cloud{list: podList(pullable())}).start(t, o)
+	for path, want := range map[string]string{api.Pods: `{"type":"PodUpgradedOffline","status":"","lastProbeTime":null,"lastTransitionTime":null,"message":"uid-1"}`, historyWeb1: `"state": "Undone"`} {
+		if got := call(t, http.MethodGet, url+path); got.code != http.StatusOK || strings.Count(got.body, want) != 1 {
+			t.Errorf("GET %s: %d %s", path, got.code, got.body)
+		}
+	}
+	own.states[0].UID = "of another pod"
+	if got := call(t, http.MethodGet, url+historyWeb1); strings.Contains(got.body, "upgrade") {
+		t.Errorf("another pod's: %s", got.body)
+	}
+}
+
+func TestWhatTakesEffectAtOnceWithoutTheCloud(t *testing.T) {
+	for name, tt := range map[string]struct {
+		inPlace InPlace
+		pod     *corev1.Pod
+		want    bool
+	}{
+		"it is possible":            {&placing{}, pullable(marked("")), true},
+		"it was tried":              {&placing{no: &NotInPlaceError{Why: "tried"}}, pullable(marked("")), false},
+		"the workload does not ask": {&placing{}, pullable(), false},
+		"upgrades in place are off": {nil, pullable(marked("")), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, err := New((&cloud{}).options(t, Options{InPlace: tt.inPlace}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := a.InPlace(tt.pod); got != tt.want {
+				t.Errorf("got %t", got)
 			}
 		})
 	}

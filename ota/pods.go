@@ -127,6 +127,9 @@ func (s *server) listPods(w http.ResponseWriter, r *http.Request) error {
 		return s.cloudFailure(r.Context(), err, "list the pods of node "+s.NodeName)
 	}
 	query.Select(list)
+	for i := range list.Items {
+		s.describe(&list.Items[i])
+	}
 	list.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"} // decoding leaves it out
 	if list.Items == nil {
 		list.Items = []corev1.Pod{} // an empty list, not null
@@ -167,7 +170,10 @@ func (s *server) watchPods(w http.ResponseWriter, r *http.Request, query *nodepo
 		}
 	}
 	out := newLines(w)
-	if s.Followed.Follow(ctx, query, out.begin, func(e nodepods.Event) bool { return out.write(e) }) != nil {
+	if s.Followed.Follow(ctx, query, out.begin, func(e nodepods.Event) bool {
+		s.describe(e.Object)
+		return out.write(e)
+	}) != nil {
 		return s.watchStops()
 	}
 	return nil

@@ -224,6 +224,11 @@ func (s *server) showHistory(w http.ResponseWriter, r *http.Request, name types.
 	var list api.History
 	err := s.withPod(r.Context(), name, func(pod *corev1.Pod) error {
 		list = s.Rollbacks.History(s.effective(pod))
+		if s.InPlace != nil {
+			if u, ok := s.InPlace.State(name); ok && u.UID == string(pod.UID) {
+				list.Upgrade = &u
+			}
+		}
 		return checkOwner(pod)
 	})
 	if err != nil {

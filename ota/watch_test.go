@@ -60,7 +60,7 @@ func newWatched(t *testing.T, http2 bool, note string) *watched {
 	w.unfollow = func() { cancel(); following.Wait() }
 	t.Cleanup(w.unfollow)
 	offline := func() (bool, time.Time) { return false, heldUntil }
-	if w.api, err = New(Options{NodeName: "node-1", Pods: pods, Followed: followed, Cloud: offline}); err != nil {
+	if w.api, err = New(Options{NodeName: "node-1", Pods: pods, Followed: followed, Cloud: offline, InPlace: &placing{}}); err != nil {
 		t.Fatal(err)
 	}
 	protocols := new(http.Protocols)
@@ -160,6 +160,9 @@ func next(lines *json.Decoder) string {
 	}
 	if err := lines.Decode(&e); err != nil {
 		return err.Error()
+	}
+	if api.Condition(&e.Object, api.UpgradedOfflineCondition) == nil {
+		return "what is to be said of its upgrade is missing"
 	}
 	return fmt.Sprintf("%s %s %s@%s", e.Type, e.Object.Kind, e.Object.Name, e.Object.ResourceVersion)
 }

@@ -150,6 +150,9 @@ func NoWayBack(pod *corev1.Pod, revision string) string {
 	if problem, exists := p.Revisions[revision]; exists {
 		return problem
 	}
+	if u, ok, err := OfflineUpgradeOf(pod); ok && err == nil && u.From == revision {
+		return "" // to the cloud it is the pod's own revision, and only images differ
+	}
 	return "the cluster does not have that revision any more (revisionHistoryLimit): the admin can roll out that version again"
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,6 +64,42 @@ const (
 	ReasonPatchRefused    = "NotAdmitted"
 	ReasonNotAllowed      = "NotPermitted" // the workload does not permit upgrades in place any more
 )
+
+// InPlace is how an upgrade goes on that a node carries out without the cloud.
+type InPlace struct {
+	State InPlaceState `json:"state"`
+	// Images are those that change.
+	Images []ImageChange `json:"images"`
+	// Until is by when it is known whether the new version works, about: only the time in which the hub runs counts. Only
+	// InProbation has it.
+	Until *time.Time `json:"until,omitempty"`
+	// Reason is that of UpgradedOfflineCondition if that is False.
+	Reason string `json:"reason,omitempty"`
+}
+
+// InPlaceState is the state of an upgrade in place.
+type InPlaceState string
+
+// The states.
+const (
+	InProbation InPlaceState = "InProbation" // it is not known yet whether the new version works
+	Passed      InPlaceState = "Passed"      // it does, and the cloud has yet to follow
+	Reconciled  InPlaceState = "Reconciled"  // the cloud has what runs: the new images, or others with ReasonCloudOthers
+	Undoing     InPlaceState = "Undoing"     // kubelet is starting the earlier version again
+	Undone      InPlaceState = "Undone"      // that runs
+)
+
+// OfflineInPlace ends the answer to a POST of an upgrade that has begun in place.
+const OfflineInPlace = " (offline, in place)"
+
+// RunsOffline returns the revision that a pod runs if the cloud has another one of it, by UpgradedOfflineCondition, or "".
+func RunsOffline(pod *corev1.Pod) string {
+	c := Condition(pod, UpgradedOfflineCondition)
+	if c == nil || c.Status != corev1.ConditionTrue || c.Reason != ReasonPassed {
+		return ""
+	}
+	return RevisionOf(c)
+}
 
 // ParseOfflineUpgrade reads OfflineUpgradeAnnotation of a workload.
 func ParseOfflineUpgrade(annotations map[string]string) (inPlace bool, err error) {

@@ -86,6 +86,9 @@ type Upgrade struct {
 	// Message is one line for people: what it waits for, or how it ended.
 	Message string     `json:"message,omitempty"`
 	Ended   *time.Time `json:"ended,omitempty"`
+	// InPlace is there for an upgrade that the node carries out without the cloud. It is Done once the new version stays, and
+	// Dropped if it was undone.
+	InPlace *InPlace `json:"inPlace,omitempty"`
 }
 
 // Compare orders upgrades as in UpgradeList.
@@ -120,6 +123,8 @@ type Hold struct {
 type History struct {
 	// Items are the revisions, the current one first.
 	Items []Revision `json:"items"`
+	// Upgrade is the pod's upgrade in place, if it had one.
+	Upgrade *Upgrade `json:"upgrade,omitempty"`
 }
 
 // Revision is one revision of an app that this node has run.

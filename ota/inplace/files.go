@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -43,6 +44,9 @@ func (j *Journal) keep(before, next Record) {
 
 // put writes a record, and only then has it count. j.disk is held.
 func (j *Journal) put(before, next Record) error {
+	if before.State.onProbation() && !next.State.onProbation() || before.State == Passed && next.State == Undoing {
+		next.Ended = time.Now().UTC().Round(0)
+	}
 	if err := j.files.Put(fileOf(next), next); err != nil {
 		return err
 	}

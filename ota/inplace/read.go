@@ -3,6 +3,7 @@ package inplace
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
@@ -67,7 +68,7 @@ func (j *Journal) Effective(pods []*corev1.Pod) []*corev1.Pod {
 	return pods
 }
 
-// over returns a copy of a pod with the new images and their revision.
+// over returns a copy of a pod with the new images, their revision, and what it was upgraded from.
 func (r *Record) over(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	for i := range pod.Spec.Containers {
@@ -77,6 +78,7 @@ func (r *Record) over(pod *corev1.Pod) *corev1.Pod {
 		}
 	}
 	metav1.SetMetaDataLabel(&pod.ObjectMeta, appsv1.ControllerRevisionHashLabelKey, r.Revision)
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, api.UpgradedOfflineAnnotation, r.annotation())
 	return pod
 }
 
@@ -117,6 +119,21 @@ func (j *Journal) Unreconciled() []types.NamespacedName {
 	return names
 }
 
+// Describe gives a pod, which is the caller's own, the condition and annotation that the cloud has of its upgrade, or will have
+// once it is back.
+func (j *Journal) Describe(pod *corev1.Pod) {
+	r, ok := j.get(pod.UID)
+	if !ok {
+		return
+	}
+	at := r.Ended
+	if at.IsZero() {
+		at = r.Requested
+	}
+	r = r.Offer()
+	r.reported().Apply(pod, at)
+}
+
 // State returns the upgrade in place of a pod.
 func (j *Journal) State(pod types.NamespacedName) (last api.Upgrade, ok bool) {
 	for _, u := range j.States() {
@@ -130,30 +147,43 @@ func (j *Journal) State(pod types.NamespacedName) (last api.Upgrade, ok bool) {
 // States returns those of all pods, in no order.
 func (j *Journal) States() (list []api.Upgrade) {
 	for _, r := range j.all() {
-		list = append(list, r.upgrade())
+		list = append(list, r.upgrade(time.Now()))
 	}
 	return list
 }
 
-func (r *Record) upgrade() api.Upgrade {
+func (r *Record) upgrade(now time.Time) api.Upgrade {
+	p := &api.InPlace{Images: slices.Clone(r.Images), Reason: r.Reason}
 	u := api.Upgrade{
 		Namespace: r.Pod.Namespace, Pod: r.Pod.Name, UID: string(r.UID), Action: api.UpgradeAction,
-		Revision: r.Revision, Requested: r.Requested, Message: r.Message,
+		Revision: r.Revision, Requested: r.Requested, InPlace: p,
+	}
+	if !r.Ended.IsZero() {
+		u.Ended = &r.Ended
 	}
 	switch r.State {
 	case Shown:
-		u.State, u.Message = api.InProgress, "in place, without the cloud: kubelet replaces the containers"
+		u.State, p.State, u.Message = api.InProgress, api.InProbation, ": kubelet replaces the containers"
 	case Probation:
-		u.State, u.Message = api.InProgress, "in place, without the cloud: the new version runs, and is watched until it has been Ready for "+r.MinReady.String()
+		u.State, p.State, u.Message = api.InProgress, api.InProbation, ": the new version runs, and is watched until it has been Ready for "+r.MinReady.String()
 	case Passed, Offered:
-		u.State, u.Message = api.Done, "in place, without the cloud, which has yet to follow"
+		u.State, p.State, u.Message = api.Done, api.Passed, ", which has yet to follow"
 	case Confirmed:
-		if u.State = api.Done; r.Reason == "" {
-			u.Message = "in place, without the cloud, which has followed"
+		if u.State, p.State, u.Message = api.Done, api.Reconciled, ", which has followed"; r.Reason != "" {
+			u.Message = "; " + r.Message
 		}
+	case Undoing:
+		u.State, p.State, u.Message = api.Dropped, api.Undoing, "; the earlier version is started again: "+r.Message
 	default:
-		u.State = api.Dropped
+		u.State, p.State, u.Message = api.Dropped, api.Undone, "; the earlier version runs again: "+r.Message
 	}
+	if u.State == api.InProgress {
+		p.Until = new(now.Add(r.Limit - r.Ran).Truncate(time.Minute).Add(time.Minute)) // it is read again and again
+	}
+	if u.State == api.Dropped && r.Reason != api.ReasonUndone {
+		u.Message += "; it is not tried again without the cloud"
+	}
+	u.Message = "in place, without the cloud" + u.Message
 	return u
 }
 
@@ -166,17 +196,22 @@ func (j *Journal) Report(pod *corev1.Pod) podreport.Report {
 			Conditions:  []corev1.PodCondition{{Type: api.UpgradedOfflineCondition}},
 		}
 	}
-	return podreport.Report{
-		Annotations: map[string]string{api.UpgradedOfflineAnnotation: r.report()},
-		Conditions:  []corev1.PodCondition{r.condition()},
-	}
+	return r.reported()
 }
 
-// report returns the annotation's value: "" unless the cloud is to follow.
-func (r *Record) report() string {
-	if r.State != Offered {
-		return ""
+// reported has the annotation only if the cloud is to follow.
+func (r *Record) reported() podreport.Report {
+	report := podreport.Report{
+		Annotations: map[string]string{api.UpgradedOfflineAnnotation: ""},
+		Conditions:  []corev1.PodCondition{r.condition()},
 	}
+	if r.State == Offered {
+		report.Annotations[api.UpgradedOfflineAnnotation] = r.annotation()
+	}
+	return report
+}
+
+func (r *Record) annotation() string {
 	u := api.OfflineUpgrade{Revision: r.Revision, From: r.From, Since: metav1.NewTime(r.Requested.Truncate(1e9))}
 	for _, c := range r.Images {
 		u.Images = append(u.Images, api.TargetImage{Name: c.Name, Image: c.To})

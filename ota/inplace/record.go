@@ -50,9 +50,11 @@ type Record struct {
 	Revision string               `json:"revision"` // that the pod is upgraded to
 	From     string               `json:"from"`     // that it has in the cloud
 	// Base is the resourceVersion of the pod that was upgraded: what is older is not looked at.
-	Base      string            `json:"base"`
-	Images    []api.ImageChange `json:"images"`
-	Requested time.Time         `json:"requested"` // by the node's clock, for people
+	Base   string            `json:"base"`
+	Images []api.ImageChange `json:"images"`
+	// Requested and Ended, when it passed or began to be undone, are by the node's clock, for people.
+	Requested time.Time `json:"requested"`
+	Ended     time.Time `json:"ended,omitzero"`
 
 	State State `json:"state"`
 	// Reason, one of api, and Message are those of Undoing and Undone, and of a Confirmed that the cloud has decided otherwise.

@@ -1,6 +1,7 @@
 package inplace_test
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -16,19 +17,24 @@ import (
 
 func TestReports(t *testing.T) {
 	const message = "controllerrevision: new"
+	const went = ": the owner went back to the earlier version"
 	for _, tt := range []struct {
 		state           inplace.State
 		status          corev1.ConditionStatus
 		reason, message string
 		annotated       bool
+		upgrade         api.UpgradeState
+		inPlace         api.InPlaceState
+		says            string
+		runs            string // to who reads the pod on the node
 	}{
-		{inplace.Shown, corev1.ConditionUnknown, api.ReasonInProbation, message, false},
-		{inplace.Probation, corev1.ConditionUnknown, api.ReasonInProbation, message, false},
-		{inplace.Passed, corev1.ConditionTrue, api.ReasonPassed, message, false},
-		{inplace.Offered, corev1.ConditionTrue, api.ReasonPassed, message, true},
-		{inplace.Confirmed, corev1.ConditionTrue, api.ReasonReconciled, message, false},
-		{inplace.Undoing, corev1.ConditionFalse, api.ReasonUndone, message + ": the owner went back to the earlier version", false},
-		{inplace.Undone, corev1.ConditionFalse, api.ReasonUndone, message + ": the owner went back to the earlier version", false},
+		{inplace.Shown, corev1.ConditionUnknown, api.ReasonInProbation, message, false, api.InProgress, api.InProbation, ": kubelet replaces the containers", ""},
+		{inplace.Probation, corev1.ConditionUnknown, api.ReasonInProbation, message, false, api.InProgress, api.InProbation, ": the new version runs, and is watched until it has been Ready for 10s", ""},
+		{inplace.Passed, corev1.ConditionTrue, api.ReasonPassed, message, false, api.Done, api.Passed, ", which has yet to follow", "new"},
+		{inplace.Offered, corev1.ConditionTrue, api.ReasonPassed, message, true, api.Done, api.Passed, ", which has yet to follow", "new"},
+		{inplace.Confirmed, corev1.ConditionTrue, api.ReasonReconciled, message, false, api.Done, api.Reconciled, ", which has followed", ""},
+		{inplace.Undoing, corev1.ConditionFalse, api.ReasonUndone, message + went, false, api.Dropped, api.Undoing, "; the earlier version is started again" + went, ""},
+		{inplace.Undone, corev1.ConditionFalse, api.ReasonUndone, message + went, false, api.Dropped, api.Undone, "; the earlier version runs again" + went, ""},
 	} {
 		t.Run(string(tt.state), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -42,6 +48,33 @@ func TestReports(t *testing.T) {
 				value := report.Annotations[api.UpgradedOfflineAnnotation]
 				if (value != "") != tt.annotated || value != "" && !strings.HasPrefix(value, `{"revision":"new","from":"old","images":[{"name":"app","image":"app:v2"}],`) {
 					t.Errorf("annotation %s", value)
+				}
+
+				u, _ := r.State(podName)
+				ended := tt.state != inplace.Shown && tt.state != inplace.Probation
+				if u.State != tt.upgrade || u.InPlace == nil || u.InPlace.State != tt.inPlace || u.Message != "in place, without the cloud"+tt.says ||
+					!slices.Equal(u.InPlace.Images, target.InPlace) || (u.Ended != nil) != ended {
+					t.Errorf("shown as %+v, %+v", u, u.InPlace)
+				}
+				if until := u.InPlace.Until; (until == nil) != ended || until != nil && (until.Before(time.Now()) || until.After(time.Now().Add(limit+time.Minute))) {
+					t.Errorf("it is known by %v", until)
+				}
+				seen := pod()
+				r.Describe(seen)
+				own := api.Condition(seen, api.UpgradedOfflineCondition)
+				if own == nil || own.Status != tt.status || own.Reason != tt.reason || own.Message != tt.message || own.LastTransitionTime.IsZero() || api.RunsOffline(seen) != tt.runs {
+					t.Errorf("GET /pods has the condition %+v", own)
+				}
+				if reported, _, _ := api.OfflineUpgradeOf(seen); reported.Revision != tt.runs || seen.Spec.Containers[0].Image != was {
+					t.Errorf("GET /pods has %+v, %s", reported, seen.Spec.Containers[0].Image)
+				}
+				again := seen.DeepCopy()
+				if r.Describe(again); !reflect.DeepEqual(again, seen) {
+					t.Errorf("a pod that has it already: %+v", again.Status.Conditions)
+				}
+				r.open(t)
+				if after, _ := r.State(podName); !reflect.DeepEqual(after.Ended, u.Ended) {
+					t.Errorf("it ended at %v, and after a restart at %v", u.Ended, after.Ended)
 				}
 			})
 		})
@@ -58,6 +91,31 @@ func TestReports(t *testing.T) {
 	if patch := podreport.Patch(pod(), []podreport.Report{r.Report(pod())}, time.Time{}); patch != nil {
 		t.Errorf("a pod that has nothing of it: %s", patch)
 	}
+}
+
+// What the node went back from by itself is not tried again, and the owner is told.
+func TestWhatWasUndoneIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		began := time.Now()
+		r.begin(t)
+		time.Sleep(time.Minute)
+		r.Update([]*corev1.Pod{pod(waits("", "ErrImageNeverPull", `image "app:v2" is not there`))})
+		r.Update([]*corev1.Pod{pod(runs("C"))})
+		u, _ := r.State(podName)
+		const want = `in place, without the cloud; the earlier version runs again: kubelet cannot use the image of container app: ErrImageNeverPull: image "app:v2" is not there; it is not tried again without the cloud`
+		if u.Message != want || u.InPlace.Reason != api.ReasonNoImage || !u.Ended.Equal(began.Add(time.Minute)) {
+			t.Errorf("%+v, %+v", u, u.InPlace)
+		}
+		if p := pod(); r.Effective([]*corev1.Pod{p})[0] != p {
+			t.Error("the pod is said to run the new version")
+		}
+		other := pod()
+		other.UID = "another"
+		if r.Describe(other); api.Condition(other, api.UpgradedOfflineCondition) != nil {
+			t.Error("a pod without a record is described")
+		}
+	})
 }
 
 // lead leads the pod's record to a state.
@@ -102,6 +160,12 @@ func TestThePodAsItRuns(t *testing.T) {
 				got := r.Effective([]*corev1.Pod{p})[0]
 				if got.Spec.Containers[0].Image != wantImage || got.Labels["controller-revision-hash"] != wantHash || got.Spec.Containers[1].Image != "other:v1" {
 					t.Errorf("%v %v", got.Spec.Containers, got.Labels)
+				}
+				// The cloud's own revision of the pod is not among those to which it says that there is a way.
+				policy := pod()
+				policy.Annotations = map[string]string{api.PolicyAnnotation: api.Policy{MaxHold: time.Hour, Rollback: true}.EncodeWith(map[string]string{})}
+				if back := api.NoWayBack(r.Effective([]*corev1.Pod{policy})[0], "old"); (back == "") != (wantHash == "new") {
+					t.Errorf("to the revision of the cloud: %q", back)
 				}
 				if p.Spec.Containers[0].Image != was || p.Labels["controller-revision-hash"] != "old" {
 					t.Error("the pod of the cloud was changed")

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -235,6 +236,25 @@ func (r *Reporter) send(ctx context.Context, pod *corev1.Pod, patch []byte) erro
 		return nil // it is another pod by now: the watch brings it
 	}
 	return err
+}
+
+// Apply gives a pod, which is the caller's own, what is reported of it. at is when the conditions came to be, where they are new.
+func (r Report) Apply(pod *corev1.Pod, at time.Time) {
+	for key, value := range r.Annotations {
+		if delete(pod.Annotations, key); value != "" {
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
+		}
+	}
+	for _, c := range r.Conditions {
+		have := api.Condition(pod, c.Type)
+		if c.LastTransitionTime = metav1.NewTime(at); have != nil && have.Status == c.Status {
+			c.LastTransitionTime = have.LastTransitionTime
+		}
+		pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(old corev1.PodCondition) bool { return old.Type == c.Type })
+		if c.Status != "" {
+			pod.Status.Conditions = append(pod.Status.Conditions, c)
+		}
+	}
 }
 
 type patch struct {
