@@ -327,6 +327,14 @@ func TestTheCloudIsToldBeforeTheFirstHeartbeat(t *testing.T) {
 		defer cloud.mu.Unlock()
 		return slices.ContainsFunc(cloud.patches, func(p string) bool { return strings.HasPrefix(p, lease) })
 	})
+	// The owner is shown what runs.
+	until(t, "the owner's page has the pod", func() bool {
+		_, body := n.ask(t, http.MethodGet, api.Apps, "")
+		return strings.Contains(body, `"images":["app:v2"]`) && strings.Contains(body, `"state":"Passed"`) && !strings.Contains(body, `"update"`)
+	})
+	if _, body := n.ask(t, http.MethodGet, api.Pods, ""); !strings.Contains(body, `"type":"PodUpgradedOffline","status":"True"`) {
+		t.Errorf("GET /pods: %s", body)
+	}
 	cloud.mu.Lock()
 	defer cloud.mu.Unlock()
 	want := `"apps.openyurt.io/upgraded-offline":"{\"revision\":\"new\",\"from\":\"old\",\"images\":[{\"name\":\"app\",\"image\":\"app:v2\"}],`

@@ -38,7 +38,8 @@ type shown struct {
 func newShown(c *config.Config, version string, s *state, u *upgrades, starts *ota.API, events *eventlog.Log, metrics http.Handler) *shown {
 	space := &disks{root: c.RootDir}
 	list := &page.AppSources{
-		Pods: u.pods.All, Upgrade: starts.Last, Hold: u.holds.Of, Refused: starts.Refused, Seconds: u.history.StartSeconds,
+		Pods: func() []*corev1.Pod { return u.inPlace.Effective(u.pods.All()) }, Upgrade: starts.Last, Hold: u.holds.Of,
+		Refused: starts.Refused, InPlace: starts.InPlace, Seconds: u.history.StartSeconds,
 		Previous: func(pod *corev1.Pod) (api.Target, bool) { return u.rollbacks.Previous(pod, "") },
 		Pull:     func(types.NamespacedName) (api.ImagePull, bool) { return api.ImagePull{}, false },
 	}

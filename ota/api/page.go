@@ -70,7 +70,8 @@ type App struct {
 	Upgrade *Upgrade `json:"upgrade,omitempty"`
 	Hold    *Hold    `json:"hold,omitempty"`
 	// MayHold and MayRollback are what the admin permits. Previous are the images of the revision
-	// that a rollback leads to; it is empty if there is none, or no way back to it.
+	// that a rollback leads to; it is empty if there is none, or no way back to it. On probation that is
+	// what the cloud has, as Images are.
 	MayHold     bool     `json:"mayHold,omitempty"`
 	MayRollback bool     `json:"mayRollback,omitempty"`
 	Previous    []string `json:"previous,omitempty"`
@@ -88,6 +89,8 @@ type AppUpdate struct {
 	Here bool `json:"here"`
 	// Seconds is for how long the app is about to be interrupted, from its last start; 0 is unknown.
 	Seconds int `json:"seconds,omitempty"`
+	// InPlace is true if it takes effect at once while the cloud is away: the pod stays, and containers restart.
+	InPlace bool `json:"inPlace,omitempty"`
 	// Blocked is why it cannot be requested now, in one line.
 	Blocked string `json:"blocked,omitempty"`
 }

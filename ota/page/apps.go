@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,7 +17,7 @@ import (
 // AppSources are where the list of apps is read. All but Size are required, and must be safe for concurrent use. None
 // of them asks the cloud.
 type AppSources struct {
-	// Pods returns the pods of the node, read-only, as the cloud has them.
+	// Pods returns the pods of the node, read-only, as they run.
 	Pods func() []*corev1.Pod
 	// Pull, Upgrade and Hold return what there is of a pod.
 	Pull    func(types.NamespacedName) (api.ImagePull, bool)
@@ -26,6 +27,8 @@ type AppSources struct {
 	Size func(*corev1.Pod, api.Target) int64
 	// Refused returns why a pod cannot be upgraded now, in one line, or nil.
 	Refused func(*corev1.Pod) error
+	// InPlace reports whether an upgrade of a pod takes effect at once while the cloud is away.
+	InPlace func(*corev1.Pod) bool
 	// Seconds returns how long the app of a pod took to start, 0 if that is unknown.
 	Seconds func(*corev1.Pod) int
 	// Previous returns what a rollback of a pod leads to, and false if there is nothing.
@@ -84,14 +87,19 @@ func (o *AppSources) app(pod *corev1.Pod) api.App {
 	}
 	if policy, err := api.PolicyOf(pod); err == nil {
 		a.MayHold = policy.MaxHold > 0
-		if target, ok := o.Previous(pod); ok && policy.Rollback {
+		target, ok := o.Previous(pod)
+		switch {
+		case !policy.Rollback:
+		case a.Upgrade != nil && a.Upgrade.InPlace != nil && a.Upgrade.InPlace.State == api.InProbation:
+			a.MayRollback, a.Previous = true, a.Images
+		case ok && api.NoWayBack(pod, target.Revision) == "":
+			a.MayRollback, a.Previous = true, targetImages(target)
+		case ok:
 			a.MayRollback = true
-			if api.NoWayBack(pod, target.Revision) == "" {
-				a.Previous = targetImages(target)
-			}
 		}
 	}
-	if need.Status == corev1.ConditionTrue {
+	// The cloud may not know yet what runs.
+	if need.Status == corev1.ConditionTrue && api.RevisionOf(need) != pod.Labels[appsv1.ControllerRevisionHashLabelKey] {
 		a.Update = o.update(pod, name, api.RevisionOf(need), a.Images)
 	}
 	return a
@@ -129,7 +137,7 @@ func appendOnce(all []string, one string) []string {
 }
 
 func (o *AppSources) update(pod *corev1.Pod, name types.NamespacedName, revision string, running []string) *api.AppUpdate {
-	u := &api.AppUpdate{Revision: revision, Images: []string{}, Seconds: o.Seconds(pod)}
+	u := &api.AppUpdate{Revision: revision, Images: []string{}, Seconds: o.Seconds(pod), InPlace: o.InPlace(pod)}
 	target, ok, err := api.TargetOf(pod)
 	known := ok && err == nil && target.Revision == revision
 	if known {

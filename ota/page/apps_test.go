@@ -24,6 +24,7 @@ type sources struct {
 	hold     *api.Hold
 	refused  error
 	previous *api.Target
+	inPlace  bool
 }
 
 func (s *sources) list(pods ...*corev1.Pod) api.AppList {
@@ -34,6 +35,7 @@ func (s *sources) list(pods ...*corev1.Pod) api.AppList {
 		Hold:     func(*corev1.Pod) (api.Hold, bool) { return deref(s.hold) },
 		Seconds:  func(*corev1.Pod) int { return 4 },
 		Refused:  func(*corev1.Pod) error { return s.refused },
+		InPlace:  func(*corev1.Pod) bool { return s.inPlace },
 		Previous: func(*corev1.Pod) (api.Target, bool) { return deref(s.previous) },
 	}).List()
 }
@@ -91,6 +93,7 @@ func pull(state api.PullState, done, total int64) *api.ImagePull {
 func TestList(t *testing.T) {
 	hold := &api.Hold{Reason: "unloading"}
 	back := &api.Target{Revision: "r0", Containers: []api.TargetImage{{Name: "camera", Image: "camera:v0"}}}
+	probation := &api.Upgrade{UID: "uid-x", State: api.InProgress, InPlace: &api.InPlace{State: api.InProbation}}
 	queued := &api.Upgrade{UID: "uid-x", State: api.WaitingForCloud}
 	plain := api.App{
 		Namespace: "site", Pod: "camera-x", UID: "uid-x", Kind: "DaemonSet", Workload: "camera", Images: []string{"camera:v1", "side:1"},
@@ -123,6 +126,8 @@ func TestList(t *testing.T) {
 		"an update that is refused": {pod(marked), sources{refused: errors.New("not now")}, managed(update(func(u *api.AppUpdate) {
 			u.Blocked = "not now"
 		}))},
+		"an update that takes effect at once without the cloud": {pod(marked), sources{inPlace: true}, managed(update(func(u *api.AppUpdate) { u.InPlace = true }))},
+		"an update that runs, and the cloud does not know yet":  {pod(marked, func(p *corev1.Pod) { p.Labels[appsv1.ControllerRevisionHashLabelKey] = "r2" }), sources{}, managed(nil)},
 		"its images come": {pod(marked), sources{pull: pull(api.Pulling, 5, 40)}, managed(update(func(u *api.AppUpdate) {
 			u.Pull, u.Bytes = pull(api.Pulling, 5, 40), 35
 		}))},
@@ -141,6 +146,14 @@ func TestList(t *testing.T) {
 				update(nil)(a)
 				a.Hold, a.Upgrade, a.MayRollback, a.Previous = hold, queued, true, []string{"camera:v0"}
 			})},
+		"on probation, the way back is to what the cloud has": {pod(marked, policy(api.Policy{MaxHold: time.Hour, Rollback: true})), sources{last: probation}, managed(func(a *api.App) {
+			update(nil)(a)
+			a.Upgrade, a.MayRollback, a.Previous = probation, true, a.Images
+		})},
+		"on probation, without the admin's permission to go back": {pod(marked), sources{last: probation}, managed(func(a *api.App) {
+			update(nil)(a)
+			a.Upgrade = probation
+		})},
 		"the cluster has the version before no more": {pod(newest, func(p *corev1.Pod) {
 			p.Annotations = map[string]string{api.PolicyAnnotation: api.Policy{MaxHold: time.Hour, Rollback: true}.EncodeWith(map[string]string{})}
 		}), sources{previous: back}, managed(func(a *api.App) { a.MayRollback = true })},
