@@ -75,13 +75,17 @@ func TestWordsAreInBothLanguagesAndUsed(t *testing.T) {
 		if !slices.Equal(holes[0], holes[1]) {
 			t.Errorf("%s has other values in Chinese: %q", name, both)
 		}
-		if !strings.Contains(code, "'"+name+"'") && !slices.Contains(shown, name) {
+		kind := strings.TrimSuffix(strings.TrimSuffix(name, "Title"), "Text") // of a dialog
+		if !strings.Contains(code, "'"+name+"'") && !slices.Contains(shown, name) && !strings.Contains(code, "act.ask('"+kind+"'") {
 			t.Errorf("%s is not used", name)
 		}
 	}
 }
 
-var use = regexp.MustCompile(`\b(?:t|parts|row|add)\('(\w+)'`)
+var use = regexp.MustCompile(`\b(?:t\(|parts\(|row\(|add\(|section\(|tell\(app, |label: )'(\w+)'`)
+
+// asked is the kind of a dialog, whose title and text are the words of that name with Title and Text.
+var asked = regexp.MustCompile(`\bact\.ask\('(\w+)'`)
 
 func TestEveryWordThatIsUsedIsThere(t *testing.T) {
 	known := words(t)
@@ -89,6 +93,11 @@ func TestEveryWordThatIsUsedIsThere(t *testing.T) {
 		for _, found := range use.FindAllStringSubmatch(sources(t)[file], -1) {
 			if _, ok := known[found[1]]; !ok {
 				t.Errorf("%s uses %s, for which there are no words", file, found[1])
+			}
+		}
+		for _, found := range asked.FindAllStringSubmatch(sources(t)[file], -1) {
+			if _, ok := known[found[1]+"Title"]; !ok {
+				t.Errorf("the dialog %s has no title", found[1])
 			}
 		}
 	}
@@ -107,7 +116,7 @@ func TestEveryStateOfAnUpgradeHasWords(t *testing.T) {
 // states are the actions and states of upgrades.
 func states(t *testing.T) []string {
 	t.Helper()
-	return constants(t, "../api/upgrades.go", 9, "UpgradeState", "Action")
+	return slices.Concat(constants(t, "../api/upgrades.go", 9, "UpgradeState", "Action"), constants(t, "../api/inplace.go", 5, "InPlaceState"))
 }
 
 // A reason that is renamed, or new, would only be told what to do about any other.

@@ -125,7 +125,7 @@ func TestAPullIsStartedFollowedAndCancelled(t *testing.T) {
 	b.Press("camera", "Try again")
 	hub.wantSent("POST " + cameraPath + "imagepull")
 	hub.update(func() { hub.apps[0] = here(camera()) })
-	b.Until("nothing is announced", `document.querySelector('[role=status]').textContent === 'camera: the images are here'`)
+	b.Until("nothing is announced", `document.querySelector('[role=status]').textContent === 'camera: The images are here'`)
 }
 
 func TestAnUpgradeFromReadyToDone(t *testing.T) {
@@ -172,6 +172,41 @@ func TestAQueuedUpgradeIsFollowedToItsEnd(t *testing.T) {
 	b.ShowsIn("camera", "The old version has stopped, and the new one starts.")
 	hub.update(func() { hub.apps = []api.App{app("camera", "m5n6p", "camera:v2")} })
 	b.ShowsIn("camera", "Upgraded: the new version runs since")
+}
+
+// It cannot be cancelled, so it is asked for twice. The pod stays, so there is no other one to wait for.
+func TestAnUpgradeWithoutTheCloudTakesEffectAtOnce(t *testing.T) {
+	a := here(camera())
+	a.Update.InPlace = true
+	hub, b := one(t, a)
+	b.ShowsIn("camera", "Upgrade now")
+	hub.update(func() { hub.node.Online = false })
+	b.Press("camera", "Upgrade now, offline …")
+	b.Shows("Upgrade camera now, without the cloud?", "It takes effect at once")
+	hub.wantSent()
+	b.Press("", "Upgrade now")
+	hub.wantSent("POST " + cameraPath + "upgrade")
+	b.Until("the dialog is still open", `!document.querySelector('dialog')`)
+	hub.update(func() { hub.apps[0] = inPlace(a, api.InProgress, api.InProbation, "", "in place") })
+	b.ShowsIn("camera", "Upgrading offline, in place")
+	hub.update(func() {
+		hub.apps[0] = inPlace(app("camera", "x2x9z", "camera:v2"), api.Done, api.Passed, "", "in place")
+		hub.apps[0].Previous = []string{"camera:v1"}
+	})
+	b.ShowsIn("camera", "Running")
+	b.ShowsIn("camera", "Upgraded offline, in place; the cloud will be told")
+	b.Press("camera", "Go back …")
+	b.Shows("Take camera back to camera:v1?")
+	b.Lacks("it begins when the cloud is back")
+	b.Press("", "Go back")
+	hub.wantSent("POST " + cameraPath + "rollback")
+	a = camera() // without its images, which the hub refuses
+	a.Update.InPlace = true
+	hub.update(func() { hub.apps[0] = a })
+	b.ShowsIn("camera", "Update ready")
+	if buttons := b.Buttons("camera"); !strings.Contains(buttons, "Download") || strings.Contains(buttons, "without downloading") {
+		t.Errorf("an app without its images has the buttons %s", buttons)
+	}
 }
 
 func TestAnUpgradeIsScheduledAndCancelled(t *testing.T) {

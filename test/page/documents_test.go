@@ -87,6 +87,14 @@ func waiting(a api.App, state api.UpgradeState, message string) api.App {
 	return a
 }
 
+// inPlace is a with an upgrade that the node carries out without the cloud. reason is why it was undone.
+func inPlace(a api.App, state api.UpgradeState, is api.InPlaceState, reason, message string) api.App {
+	a = waiting(a, state, message)
+	until := now.Add(4 * time.Minute)
+	a.Upgrade.InPlace = &api.InPlace{State: is, Reason: reason, Until: &until}
+	return a
+}
+
 // someApps are apps in many states.
 func someApps() []api.App {
 	gate := waiting(here(app2("gate", "gate:2.3", "gate:2.4")), api.Scheduled, "")

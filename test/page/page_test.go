@@ -174,6 +174,22 @@ func TestItShowsEachState(t *testing.T) {
 	show(back)
 	b.ShowsIn("camera", "Rollback done")
 
+	const undone = "in place, without the cloud; the earlier version runs again: container camera has ended 3 times"
+	show(inPlace(here(camera()), api.InProgress, api.InProbation, "", "in place"))
+	b.ShowsIn("camera", "Upgrading offline, in place; whether it works is known by "+now.Add(4*time.Minute).Format("15:04"))
+	if buttons := b.Buttons("camera"); !strings.Contains(buttons, "Go back") || strings.Contains(buttons, "Upgrade") {
+		t.Errorf("an app on probation has the buttons %s", buttons)
+	}
+	show(inPlace(app("camera", "x2x9z", "camera:v2"), api.Done, api.Passed, "", "in place"))
+	b.ShowsIn("camera", "Upgraded offline, in place; the cloud will be told")
+	b.Until("it is not announced", `document.querySelector('[role=status]').textContent === 'camera: Upgraded offline, in place; the cloud will be told'`)
+	show(inPlace(app("camera", "x2x9z", "camera:v2"), api.Done, api.Reconciled, "", "in place"))
+	b.ShowsIn("camera", "Upgraded offline, in place; the cloud has followed")
+	show(inPlace(here(camera()), api.Dropped, api.Undoing, api.ReasonCrashed, undone))
+	b.ShowsIn("camera", "Offline upgrade: being undone\n"+undone)
+	show(inPlace(here(camera()), api.Dropped, api.Undone, api.ReasonCrashed, undone))
+	b.ShowsIn("camera", "Offline upgrade: undone\n"+undone)
+
 	blocked := here(camera())
 	blocked.Update.Blocked = "the pod has no owner that would replace it"
 	show(blocked)

@@ -1,7 +1,7 @@
 // The page's state: what the hub's stream sends, what the owner does, and what the browser remembers.
 import { render } from './dom.js';
 import * as text from './text.js';
-import { active, keyOf, nameOf, view } from './view.js';
+import { active, keyOf, nameOf, stateOf, timeOf, view } from './view.js';
 
 const api = '/openyurt.io/v1/';
 const tokenHeader = 'Edgehub-Token';
@@ -137,12 +137,12 @@ function follow(before) {
   for (const app of s.apps.items ?? []) {
     const key = keyOf(app);
     // What was queued or scheduled begins without a request.
-    if (app.upgrade?.action === 'Upgrade' && app.upgrade.state === 'InProgress' && s.changes[key]?.uid !== app.uid) begin(app, true);
+    if (app.upgrade?.action === 'Upgrade' && stateOf(app.upgrade) === 'InProgress' && s.changes[key]?.uid !== app.uid) begin(app, true);
     const change = s.changes[key];
     if (change && !change.done && app.uid !== change.uid && app.ready && !app.deleting) {
       change.done = Date.now();
       remember('changes', s.changes);
-      say(text.t('sayUpgraded', { app: nameOf(app) }));
+      tell(app, 'upgraded', { when: text.time(new Date().toISOString()) });
     }
     if (before) announce(app, old.get(key));
     if (s.histories[key] && String(old.get(key)?.images) !== String(app.images)) act.toggle(app, key, true);
@@ -160,17 +160,16 @@ function begin(app, queued) {
 }
 
 function announce(app, old) {
-  const name = { app: nameOf(app) };
-  if (active(app.update?.pull) && !active(old?.update?.pull)) say(text.t('sayPulling', name));
-  if (app.update?.here && old?.update && !old.update.here) say(text.t('sayPulled', name));
-  if (app.update?.pull?.state === 'Failed' && old?.update?.pull?.state !== 'Failed') say(text.t('sayPullFailed', name));
-  if (app.hold && !old?.hold) say(text.t('sayHeld', { ...name, when: text.time(app.hold.until) }));
-  if (!app.hold && old?.hold) say(text.t('sayReleased', name));
-  const state = app.upgrade?.state;
-  if (state && state !== old?.upgrade?.state && text.known(state)) {
-    say(text.t('sayState', { ...name, state: text.t(state, { when: text.time(app.upgrade.ended ?? app.upgrade.next) }) }));
-  }
+  if (active(app.update?.pull) && !active(old?.update?.pull)) tell(app, 'begins');
+  if (app.update?.here && old?.update && !old.update.here) tell(app, 'here');
+  if (app.update?.pull?.state === 'Failed' && old?.update?.pull?.state !== 'Failed') tell(app, 'failed');
+  if (app.hold && !old?.hold) tell(app, 'held', { when: text.time(app.hold.until) });
+  if (!app.hold && old?.hold) say(text.t('sayReleased', { app: nameOf(app) }));
+  const state = stateOf(app.upgrade);
+  if (state && state !== stateOf(old?.upgrade) && text.known(state)) tell(app, state, { when: text.time(timeOf(app.upgrade)) });
 }
+
+const tell = (app, state, values) => say(text.t('say', { app: nameOf(app), state: text.t(state, values) }));
 
 // The list of upgrades also has those of pods that are gone. It is asked for when apps have changed, one
 // request at a time.
@@ -272,9 +271,9 @@ const act = {
 
   async upgrade(app, values = {}, where = keyOf(app)) {
     const answer = await send(where, 'POST', pod(app, 'upgrade') + query(values));
-    if (answer?.status === 200) { // 202: it waits, which the hub shows
+    if (answer?.status === 200 && s.node.online) { // otherwise it waits, or is in place, which the hub shows
       begin(app);
-      say(text.t('sayUpgrading', { app: nameOf(app) }));
+      tell(app, 'replacing');
       draw();
     }
     return answer;
@@ -296,9 +295,11 @@ const act = {
   async submit(dialog, form) {
     const { kind, app, to } = dialog;
     const post = (action, values) => send('dialog', 'POST', pod(app, action) + query(values));
+    const upgrade = (values) => act.upgrade(app, values, 'dialog');
     const answer = await {
-      without: () => act.upgrade(app, {}, 'dialog'),
-      later: () => act.upgrade(app, form.get('when') === 'at' ? { at: moment(form.get('at')) } : windowOf(form), 'dialog'),
+      without: upgrade,
+      inPlace: upgrade,
+      later: () => upgrade(form.get('when') === 'at' ? { at: moment(form.get('at')) } : windowOf(form)),
       hold: () => post('hold', { for: form.get('for'), ...(form.get('reason').trim() && { reason: form.get('reason').trim() }) }),
       rollback: () => post('rollback', to.revision ? { revision: to.revision } : {}),
     }[kind]();

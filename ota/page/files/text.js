@@ -6,9 +6,9 @@ const words = {
   language: ['中文', 'English'],
   languageLabel: ['切换到中文', 'Switch to English'],
   theme: ['Theme', '主题'],
-  themeAuto: ['Auto', '自动'],
-  themeLight: ['Light', '浅色'],
-  themeDark: ['Dark', '深色'],
+  auto: ['Auto', '自动'],
+  light: ['Light', '浅色'],
+  dark: ['Dark', '深色'],
 
   missing: ['{app} has not been running since {when}: {why}', '{app} 自 {when} 起未运行：{why}'],
   online: ['Connected to the cloud since {when}', '自 {when} 起已连接云端'],
@@ -36,7 +36,7 @@ const words = {
   download: ['{size} to download', '需下载 {size}'],
   downloadUnknown: ['Not downloaded yet', '尚未下载'],
   here: ['The images are here', '镜像已就绪'],
-  interruption: ['about {n} s of interruption', '预计中断约 {n} 秒'],
+  hereFor: ['The images are here: about {n} s of interruption', '镜像已就绪：预计中断约 {n} 秒'],
   pulling: ['Downloading: {done} of {total}', '正在下载：{done} / {total}'],
   pullingUnknown: ['Downloading: {done}', '正在下载：{done}'],
   pullQueued: ['The download waits for its turn', '下载正在排队'],
@@ -49,7 +49,7 @@ const words = {
   helpNoSpace: ['make room on the disk of the images, then try again.', '请清理镜像所在磁盘，然后重试。'],
   helpRegistry: ['check the node’s connection to the registry; it goes on where it stopped.', '请检查节点到镜像仓库的连接；下载会从中断处继续。'],
   helpUntrusted: ['the admin has the node trust the certificate of the registry.', '请管理员让节点信任镜像仓库的证书。'],
-  helpContainerd: ['check containerd on the node: systemctl status containerd.', '请检查节点上的 containerd：systemctl status containerd。'],
+  helpContainerd: ['see systemctl status containerd on the node.', '请检查节点上的 containerd：systemctl status containerd。'],
   helpOther: ['if it fails again, send the support bundle below to the admin.', '若再次失败，请将下方的支持包发给管理员。'],
   pull: ['Download', '下载'],
   cancelPull: ['Cancel download', '取消下载'],
@@ -59,6 +59,7 @@ const words = {
   upgradeNow: ['Upgrade now', '立即升级'],
   upgradeQueued: ['Upgrade when the cloud is back', '云端恢复后升级'],
   upgradeWithout: ['Upgrade without downloading first …', '不预先下载直接升级 …'],
+  upgradeInPlace: ['Upgrade now, offline …', '立即离线升级 …'],
   later: ['Later …', '稍后 …'],
   notNow: ['Not now …', '暂不 …'],
   rollback: ['Go back …', '回退 …'],
@@ -70,6 +71,8 @@ const words = {
 
   withoutTitle: ['Upgrade {app} without downloading first?', '不预先下载，直接升级 {app}？'],
   withoutText: ['The app is down until its images are downloaded and the new version has started.', '在镜像下载完成且新版本启动之前，应用将不可用。'],
+  inPlaceTitle: ['Upgrade {app} now, without the cloud?', '现在离线升级 {app}？'],
+  inPlaceText: ['It takes effect at once: containers restart. The earlier version returns if the new one does not stay Ready.', '立即生效：容器将重启。若新版本未能保持就绪，将恢复较早版本。'],
   laterTitle: ['When to upgrade {app}?', '何时升级 {app}？'],
   tonight: ['Tonight, or in the next night in which it can', '今晚，或下一个可行的夜间'],
   from: ['from', '从'],
@@ -103,6 +106,11 @@ const words = {
   Done: ['done {when}', '已完成 {when}'],
   Dropped: ['dropped', '已放弃'],
   Withdrawn: ['cancelled', '已取消'],
+  InProbation: ['Upgrading offline, in place; whether it works is known by {when}', '正在离线就地升级；{when} 前可知是否正常'],
+  Passed: ['Upgraded offline, in place; the cloud will be told', '已离线就地升级；将告知云端'],
+  Reconciled: ['Upgraded offline, in place; the cloud has followed', '已离线就地升级；云端已同步'],
+  Undoing: ['Offline upgrade: being undone', '离线升级：正在撤销'],
+  Undone: ['Offline upgrade: undone', '离线升级：已撤销'],
 
   details: ['Details and history', '详情与历史'],
   detailsOnly: ['Details', '详情'],
@@ -125,7 +133,6 @@ const words = {
   cache: ['Cache for offline times', '离线缓存'],
   cacheOK: ['{size} on disk, {n} views', '磁盘上 {size}，{n} 个视图'],
   certificates: ['Certificates', '证书'],
-  certNode: ['Node', '节点'],
   certPods: ['For pods', '供 Pod 使用'],
   certAPI: ['This API', '此 API'],
   expires: ['until {when}', '有效期至 {when}'],
@@ -134,7 +141,7 @@ const words = {
   traffic: ['{received} received, {sent} sent', '接收 {received}，发送 {sent}'],
   trafficSince: ['with the cloud, since {when}', '与云端之间，自 {when}'],
   clock: ['Clock of the node', '节点时钟'],
-  clockOff: ['It differs from the clock of this browser by {n} min. Certificates, schedules and holds go by it: set it, or have it set by NTP.', '与此浏览器的时钟相差 {n} 分钟。证书、定时升级和搁置以它为准：请校准，或使用 NTP。'],
+  clockOff: ['It differs from the clock of this browser by {n} min. Certificates, schedules and holds go by it: set it, or use NTP.', '与此浏览器的时钟相差 {n} 分钟。证书、定时升级和搁置以它为准：请校准，或使用 NTP。'],
   version: ['Version of the hub', 'hub 版本'],
   support: ['Support', '支持'],
   bundle: ['Download support bundle', '下载支持包'],
@@ -148,20 +155,16 @@ const words = {
 
   noAnswer: ['The hub does not answer. Nothing may have been done.', 'hub 没有响应。操作可能未执行。'],
   noPermission: ['{why} – run {command} on the node for a new link.', '{why} – 请在节点上运行 {command} 获取新链接。'],
-  sayPulling: ['{app}: the download begins', '{app}：开始下载'],
-  sayHeld: ['{app} is on hold until {when}', '{app} 搁置至 {when}'],
+  begins: ['the download begins', '开始下载'],
+  failed: ['the download failed', '下载失败'],
   sayReleased: ['{app} is not on hold any more', '{app} 不再搁置'],
-  sayPulled: ['{app}: the images are here', '{app}：镜像已就绪'],
-  sayPullFailed: ['{app}: the download failed', '{app}：下载失败'],
-  sayUpgrading: ['{app} is being upgraded', '{app} 正在升级'],
-  sayUpgraded: ['{app} is upgraded', '{app} 已升级'],
-  sayState: ['{app}: {state}', '{app}：{state}'],
+  say: ['{app}: {state}', '{app}：{state}'],
 };
 
 let language = 'en';
 
-// languages are those of the page; choose sets which one its words are in.
-export const languages = ['en', 'zh'];
+// choose sets in which language the words are.
+const languages = ['en', 'zh'];
 export function choose(name) {
   language = languages.includes(name) ? name : 'en';
   document.documentElement.lang = language === 'zh' ? 'zh-CN' : 'en';
@@ -195,7 +198,7 @@ function locale() {
 }
 
 // isTime reports whether s is a time; Go's zero time is none.
-export const isTime = (s) => Boolean(s) && !s.startsWith('0001-') && !Number.isNaN(Date.parse(s));
+const isTime = (s) => Boolean(s) && !s.startsWith('0001-') && !Number.isNaN(Date.parse(s));
 
 // time is the time of day today, and otherwise also the date.
 export function time(s) {

@@ -27,13 +27,12 @@ export function view(s, act) {
 }
 
 function header(s, act) {
-  const themes = [['auto', 'themeAuto'], ['light', 'themeLight'], ['dark', 'themeDark']];
   return h('header', { key: 'header' },
     h('h1', null, h('span', { class: 'product' }, 'edgehub'), ' ', s.node?.node),
     h('button', { type: 'button', class: 'quiet', lang: text.current() === 'zh' ? 'en' : 'zh-CN', 'aria-label': t('languageLabel'), onclick: act.switchLanguage }, t('language')),
     h('label', null, h('span', { class: 'hidden' }, t('theme')),
       h('select', { '.value': s.theme, onchange: (e) => act.chooseTheme(e.target.value) },
-        themes.map(([value, label]) => h('option', { value }, t(label))))));
+        ['auto', 'light', 'dark'].map((value) => h('option', { value }, t(value))))));
 }
 
 // status has one line whatever happens, so that nothing below it moves.
@@ -53,7 +52,6 @@ function status(s) {
   return h('p', { class: `status ${kind}`, key: 'status' }, dot(), h('span', null, line));
 }
 
-// Apps without a pod.
 function missing(s) {
   return s.node?.missing?.map((m) => h('p', { class: 'status bad', role: 'alert', key: `${m.namespace}/${m.workload}` },
     dot(), h('span', null, text.parts('missing', { app: m.workload, when: time(m.since), why: english(m.why) }))));
@@ -67,7 +65,7 @@ function access(s) {
 
 const dot = () => h('span', { class: 'dot', 'aria-hidden': 'true' });
 const english = (line) => h('span', { lang: 'en' }, line);
-const failure = (s, key) => (s.errors[key] ? h('p', { class: 'error', role: 'alert', key: 'error' }, s.errors[key].map?.((e) => e) ?? s.errors[key]) : null);
+const failure = (s, key) => (s.errors[key] ? h('p', { class: 'error', role: 'alert', key: 'error' }, s.errors[key]) : null);
 
 // A button that cannot be used for the moment stays in the tab order.
 function button(s, where, label, onclick, kind = '') {
@@ -75,20 +73,22 @@ function button(s, where, label, onclick, kind = '') {
   return h('button', { type: 'button', class: kind, key: label, 'aria-disabled': busy ? 'true' : null, onclick: busy ? null : onclick }, label);
 }
 
+const section = (name, ...body) => h('section', { class: name, id: name, key: name, tabindex: '-1', 'aria-labelledby': `${name}-title` },
+  h('h2', { id: `${name}-title` }, t(name)), body);
+
 function apps(s, act) {
   const all = listed(s);
   const own = all.filter((a) => mayUpgrade(a.app) || a.change);
   const others = all.filter((a) => !own.includes(a));
-  return h('section', { class: 'apps', id: 'apps', tabindex: '-1', 'aria-labelledby': 'apps-title', key: 'apps' },
-    h('h2', { id: 'apps-title' }, t('apps')),
+  return section('apps',
     all.length ? null : h('p', { class: 'empty' }, t('noApps')),
     own.map((a) => card(a, s, act)),
     others.length ? h('section', { class: 'card others', key: 'others', 'aria-labelledby': 'others-title' },
       h('h3', { id: 'others-title' }, t('others')),
-      h('ul', null, others.map((a) => h('li', { key: a.id }, head(a, s), details(a, s, act))))) : null);
+      h('ul', null, others.map((a) => h('li', { key: a.id }, head(a), details(a, s, act))))) : null);
 }
 
-// listed returns the apps, and those that an upgrade has just taken away, in a stable order.
+// listed returns the apps, and those that an upgrade has just taken away.
 function listed(s) {
   const found = new Map();
   for (const app of s.apps.items ?? []) {
@@ -100,10 +100,8 @@ function listed(s) {
   for (const [key, change] of Object.entries(s.changes)) {
     if (!found.has(key) && !change.done) found.set(key, { app: change.app, key, id: key, change, gone: true });
   }
-  return [...found.values()].sort((a, b) => rank(a) - rank(b));
+  return [...found.values()];
 }
-
-const rank = (a) => (mayUpgrade(a.app) || a.change ? 0 : 1);
 
 // phase returns how far an upgrade is that this browser has seen begin: replacing, starting or done. One that
 // was queued may also wait again, or be dropped.
@@ -111,10 +109,10 @@ function phase({ app, change, gone }) {
   if (!change) return '';
   if (change.done) return 'done';
   if (gone || app.uid !== change.uid) return 'starting';
-  return change.queued && !(app.upgrade?.action === 'Upgrade' && ['InProgress', 'Done'].includes(app.upgrade.state)) ? '' : 'replacing';
+  return change.queued && !(app.upgrade?.action === 'Upgrade' && ['InProgress', 'Done'].includes(stateOf(app.upgrade))) ? '' : 'replacing';
 }
 
-function head(a, s, level = 'h4') {
+function head(a, level = 'h4') {
   const { app } = a;
   const now = phase(a);
   let [kind, label] = app.ready ? ['ok', 'running'] : ['warn', 'starting'];
@@ -134,7 +132,7 @@ function card(a, s, act) {
   const now = phase(a);
   const busy = now === 'replacing' || now === 'starting';
   return h('article', { class: 'card', key: a.id, tabindex: '-1', 'aria-labelledby': `app-${a.id}` },
-    head(a, s, 'h3'),
+    head(a, 'h3'),
     app.trouble && !a.gone ? h('p', { class: 'trouble' }, english(app.trouble)) : null,
     busy ? h('p', { class: 'note' }, now === 'starting' ? t('newStarting') : t('replacing') + ' …', slow(a)) : null,
     now === 'done' && !app.update ? h('p', { class: 'note good' }, t('upgraded', { when: time(new Date(a.change.done).toISOString()) })) : null,
@@ -148,19 +146,26 @@ function slow({ change }) {
   return minutes >= 3 ? ' ' + t('replaceSlow', { n: minutes }) : '';
 }
 
+// An upgrade in place has words of its own for its states.
+export const stateOf = (u) => u?.inPlace?.state ?? u?.state;
+export const timeOf = (u) => u.inPlace?.until ?? u.ended ?? u.next ?? u.at;
+
 // upgradeLine is what an upgrade is and where it stands.
 function upgradeLine(u) {
-  const state = text.known(u.state) ? t(u.state, { when: time(u.ended ?? u.next ?? u.at) }) : u.state;
+  const state = stateOf(u);
+  const line = text.known(state) ? t(state, { when: time(timeOf(u)) }) : state;
   const action = text.known(u.action) ? t(u.action) : u.action;
   const within = u.window && !final(u) ? ` (${u.window}${u.timeZone ? ' ' + u.timeZone : ''})` : '';
-  return [h('strong', null, action), ' ', state, within, u.message ? [h('br'), h('span', { class: 'muted', lang: 'en' }, u.message)] : null];
+  const message = u.inPlace && !u.inPlace.reason ? null : u.message; // the words say it
+  return [h('strong', null, u.inPlace ? line : action), u.inPlace ? '' : ` ${line}${within}`,
+    message ? [h('br'), h('span', { class: 'muted', lang: 'en' }, message)] : null];
 }
 
 // offer is what there is to decide on: the update, an upgrade that waits, a hold; and the buttons for it.
 function offer(a, s, act) {
   const { app } = a;
   const update = app.deleting ? null : app.update;
-  const over = app.upgrade?.state === 'Withdrawn' || (app.upgrade?.state === 'Done' && app.upgrade.action === 'Upgrade' && update);
+  const over = app.upgrade?.state === 'Withdrawn' || (app.upgrade?.state === 'Done' && app.upgrade.action === 'Upgrade' && update && stateOf(app.upgrade) !== 'Passed');
   const upgrade = over ? null : app.upgrade;
   const actions = s.token ? choices(a, s, act) : [];
   if (!update && !upgrade && !app.hold && !actions.length) return null;
@@ -185,7 +190,7 @@ const unpulled = (update) => Boolean(update.pull) && !update.here;
 function download(update) {
   const { pull } = update;
   if (update.here) {
-    return h('p', { class: 'amount' }, t('here') + (update.seconds ? (text.current() === 'zh' ? '：' : ': ') + t('interruption', { n: update.seconds }) : ''));
+    return h('p', null, t(update.seconds ? 'hereFor' : 'here', { n: update.seconds }));
   }
   if (active(pull)) {
     const images = pull.images ?? [];
@@ -194,12 +199,12 @@ function download(update) {
     let line = t(total ? 'pulling' : 'pullingUnknown', { done: bytes(done), total: bytes(total) });
     if (pull.state === 'Queued') line = t('pullQueued');
     return [
-      h('p', { class: 'amount' }, line),
+      h('p', null, line),
       h('progress', { 'aria-label': line, max: total || 1, value: total ? done : null }),
     ];
   }
   if (pull?.state === 'Failed') return (pull.images ?? []).filter((i) => i.state === 'Failed').map(failed);
-  return h('p', { class: 'amount' }, update.bytes ? t('download', { size: bytes(update.bytes) }) : t('downloadUnknown'));
+  return h('p', null, update.bytes ? t('download', { size: bytes(update.bytes) }) : t('downloadUnknown'));
 }
 
 const helps = {
@@ -215,7 +220,7 @@ function failed(i) {
 }
 
 const waits = (app) => Boolean(app.upgrade) && !final(app.upgrade);
-const waiting = (app) => waits(app) && app.upgrade.state !== 'InProgress';
+const waiting = (u) => Boolean(u) && !final(u) && u.state !== 'InProgress';
 
 // choices are the buttons of an app.
 function choices({ app, key }, s, act) {
@@ -224,14 +229,16 @@ function choices({ app, key }, s, act) {
   const add = (label, onclick, kind) => button(s, key, t(label), onclick, kind);
   return [
     update ? forUpdate(app, s, act, add) : null,
-    waiting(app) ? add('cancel', () => act.cancelUpgrade(app, key)) : null,
+    waiting(app.upgrade) ? add('cancel', () => act.cancelUpgrade(app, key)) : null,
     app.hold ? add('endHold', () => act.endHold(app)) : null,
     app.mayHold && !app.hold && (update || waits(app)) ? add('notNow', () => act.ask('hold', app)) : null,
     mayGoBack(app) && app.previous?.length ? add('rollback', () => act.ask('rollback', app, { images: app.previous }), 'quiet') : null,
   ].flat().filter(Boolean);
 }
 
-const mayGoBack = (app) => app.mayRollback && !app.hold && !waits(app);
+// The node goes back from these by itself.
+const returns = (app) => ['InProbation', 'Passed'].includes(stateOf(app.upgrade));
+const mayGoBack = (app) => app.mayRollback && !app.hold && (!waits(app) || returns(app));
 
 function forUpdate(app, s, act, add) {
   const { update } = app;
@@ -239,13 +246,15 @@ function forUpdate(app, s, act, add) {
   const later = !app.hold && !waits(app) && (!update.blocked || unpulled(update)) ? add('later', () => act.ask('later', app)) : null;
   // What is scheduled can be done at once instead.
   const may = !update.blocked && !app.hold && (!waits(app) || (app.upgrade.state === 'Scheduled' && s.node.online));
+  const inPlace = update.inPlace && !s.node.online;
   if (update.here || !s.node.pulls) {
-    return [may ? add(upgradeLabel(s), () => act.upgrade(app), 'primary') : null, later];
+    const [label, start] = inPlace ? ['upgradeInPlace', () => act.ask('inPlace', app)] : [upgradeLabel(s), () => act.upgrade(app)];
+    return [may ? add(label, start, 'primary') : null, later];
   }
   const cancel = add('cancelPull', () => act.cancelPull(app));
   if (active(update.pull)) return [cancel, later];
   if (update.pull?.state === 'Failed') return [add('retry', () => act.pull(app), 'primary'), cancel];
-  return [add('pull', () => act.pull(app), 'primary'), later, may ? add('upgradeWithout', () => act.ask('without', app)) : null];
+  return [add('pull', () => act.pull(app), 'primary'), later, may && !inPlace ? add('upgradeWithout', () => act.ask('without', app)) : null];
 }
 
 const upgradeLabel = (s) => (s.node.online ? 'upgradeNow' : 'upgradeQueued');
@@ -266,7 +275,7 @@ function details({ app, key }, s, act) {
 
 function history(app, key, s, act) {
   const { items, error } = s.histories[key];
-  const back = (r) => s.token && mayGoBack(app) && !r.current && r.retained && !r.blocked;
+  const back = (r) => s.token && mayGoBack(app) && !waits(app) && !r.current && r.retained && !r.blocked;
   return h('div', { class: 'history', key: 'history' },
     h('h4', null, t('history')),
     error ? h('p', { class: 'error', role: 'alert' }, error) : null,
@@ -282,8 +291,7 @@ function history(app, key, s, act) {
 function queue(s, act) {
   const ended = s.upgrades.filter(final).reverse();
   const items = [...s.upgrades.filter((u) => !final(u)), ...ended.slice(0, 5)];
-  return h('section', { class: 'queue', key: 'queue', tabindex: '-1', 'aria-labelledby': 'queue-title' },
-    h('h2', { id: 'queue-title' }, t('queue')),
+  return section('queue',
     h('div', { class: 'card' },
       items.some((u) => !final(u)) ? null : h('p', { class: 'empty', key: 'empty' }, t('emptyQueue')),
       items.length ? h('ul', { key: 'list' }, items.map((u) => queued(u, s, act))) : null,
@@ -294,8 +302,7 @@ function queued(u, s, act) {
   const where = `queue ${u.uid} ${u.action} ${u.requested}`;
   return h('li', { key: where },
     h('p', null, `${u.namespace}/${u.pod}: `, upgradeLine(u)),
-    s.token && !final(u) && u.state !== 'InProgress'
-      ? button(s, where, t('cancel'), () => act.cancelUpgrade(u, where)) : null,
+    s.token && waiting(u) ? button(s, where, t('cancel'), () => act.cancelUpgrade(u, where)) : null,
     failure(s, where));
 }
 
@@ -306,14 +313,13 @@ function more(items, item) {
 
 function node(s, act) {
   const n = s.node;
-  return h('section', { class: 'node', key: 'node', tabindex: '-1', 'aria-labelledby': 'node-title' },
-    h('h2', { id: 'node-title' }, t('node')),
+  return section('node',
     h('div', { class: 'card' }, h('dl', { class: 'facts' },
       (n.disks ?? []).map(disk),
-      fact(t('cache'), n.cache?.trouble ? h('span', { class: 'trouble' }, english(n.cache.trouble)) : t('cacheOK', { size: bytes(n.cache?.bytes), n: text.number(n.cache?.views ?? 0) })),
+      fact(t('cache'), n.cache.trouble ? h('span', { class: 'trouble' }, english(n.cache.trouble)) : t('cacheOK', { size: bytes(n.cache.bytes), n: text.number(n.cache.views) })),
       n.certificates?.length ? fact(t('certificates'), n.certificates.map((c) => certificate(c, n))) : null,
-      fact(t('month'), t('traffic', { received: bytes(n.traffic?.received), sent: bytes(n.traffic?.sent) }),
-        h('p', { class: 'muted' }, t('trafficSince', { when: text.day(n.traffic?.since.slice(0, 19)) }))), // by the node's calendar
+      fact(t('month'), t('traffic', { received: bytes(n.traffic.received), sent: bytes(n.traffic.sent) }),
+        h('p', { class: 'muted' }, t('trafficSince', { when: text.day(n.traffic.since.slice(0, 19)) }))), // by the node's calendar
       clock(s),
       fact(t('version'), n.version),
       fact(t('support'), h('p', { class: 'muted' }, t('bundleText')),
@@ -329,10 +335,7 @@ function clock({ node, skew }) {
 const fact = (name, ...value) => h('div', null, h('dt', null, name), h('dd', null, value));
 
 function disk(d) {
-  const holds = (name) => d.holds?.includes(name);
-  let name = 'disk';
-  if (holds('hub')) name = holds('images') ? 'diskBoth' : 'diskHub';
-  else if (holds('images')) name = 'diskImages';
+  const name = { hub: 'diskHub', images: 'diskImages', 'hub,images': 'diskBoth' }[d.holds] ?? 'disk';
   const line = t('free', { free: bytes(d.free), total: bytes(d.total) });
   return fact(t(name),
     h('meter', { 'aria-label': `${t(name)}: ${line}`, min: 0, max: d.total || 1, low: d.total * 0.8, high: d.total * 0.9, optimum: 0, value: d.total - d.free }),
@@ -340,7 +343,7 @@ function disk(d) {
 }
 
 function certificate(c, n) {
-  const names = { node: 'certNode', pods: 'certPods', api: 'certAPI' };
+  const names = { node: 'node', pods: 'certPods', api: 'certAPI' };
   const expired = Date.parse(c.expires) < Date.parse(n.time);
   return h('p', { class: expired ? 'trouble' : '' }, `${names[c.name] ? t(names[c.name]) : c.name}: `, t(expired ? 'expired' : 'expires', { when: text.day(c.expires) }));
 }
@@ -348,8 +351,7 @@ function certificate(c, n) {
 function events(s) {
   const items = s.events.items ?? [];
   const shown = 6;
-  return h('section', { class: 'events', key: 'events', tabindex: '-1', 'aria-labelledby': 'events-title' },
-    h('h2', { id: 'events-title' }, t('events')),
+  return section('events',
     h('div', { class: 'card' },
       items.length ? h('ol', { key: 'list' }, items.slice(0, shown).map(event)) : h('p', { class: 'empty', key: 'empty' }, t('noEvents')),
       more(items.slice(shown), event)));
@@ -367,21 +369,23 @@ function event(e) {
 function dialog(s, act) {
   const d = s.dialog;
   if (!d) return null;
-  const { title, body, label } = forms[d.kind](d, s);
+  const { body, label } = forms[d.kind](d, s);
   const close = () => act.closeDialog(d);
   return h('dialog', { key: d.id, 'aria-labelledby': 'dialog-title', onclose: close },
     h('form', { onsubmit: (e) => { e.preventDefault(); act.submit(d, new FormData(e.target)); } },
-      h('h2', { id: 'dialog-title' }, title), body, failure(s, 'dialog'),
+      h('h2', { id: 'dialog-title' }, t(`${d.kind}Title`, { app: nameOf(d.app), version: text.images(d.to?.images) })),
+      text.known(`${d.kind}Text`) ? h('p', null, t(`${d.kind}Text`)) : null, body, failure(s, 'dialog'),
       h('div', { class: 'actions' },
-        h('button', { class: 'primary', 'aria-disabled': s.busy.has('dialog') ? 'true' : null }, label),
+        h('button', { class: 'primary', 'aria-disabled': s.busy.has('dialog') ? 'true' : null }, t(label)),
         h('button', { type: 'button', onclick: close }, t('close')))));
 }
 
-// forms are the dialogs by name: their title, what is between, and the button that does it.
+// forms are the dialogs by kind: the button that does it, and what is asked besides the kind's Title and Text.
 const forms = {
-  without: ({ app }, s) => ({ title: t('withoutTitle', { app: nameOf(app) }), body: h('p', null, t('withoutText')), label: t(upgradeLabel(s)) }),
-  later: ({ app }, s) => ({
-    title: t('laterTitle', { app: nameOf(app) }),
+  without: (_, s) => ({ label: upgradeLabel(s) }),
+  inPlace: () => ({ label: 'upgradeNow' }),
+  later: (_, s) => ({
+    label: 'schedule',
     body: [
       h('fieldset', { oninput: choose },
         h('legend', null, radio('when', 'window', t('tonight'), true)),
@@ -392,22 +396,15 @@ const forms = {
         h('legend', null, radio('when', 'at', t('atTime'), false)),
         h('label', null, t('when'), ' ', h('input', { type: 'datetime-local', name: 'at', value: tomorrow(s.node.time) }))),
     ],
-    label: t('schedule'),
   }),
-  hold: ({ app }) => ({
-    title: t('holdTitle', { app: nameOf(app) }),
+  hold: () => ({
+    label: 'hold',
     body: [
-      h('p', null, t('holdText')),
       h('label', null, t('holdFor'), ' ', h('select', { name: 'for' }, [0.5, 1, 2, 4, 8, 12, 24].map((n) => h('option', { value: `${n}h`, selected: n === 2 }, t('hours', { n: text.number(n) }))))),
       h('label', null, t('reason'), ' ', h('input', { type: 'text', name: 'reason', maxlength: 60 })),
     ],
-    label: t('hold'),
   }),
-  rollback: ({ app, to }, s) => ({
-    title: t('rollbackTitle', { app: nameOf(app), version: text.images(to.images) }),
-    body: h('p', null, t('rollbackText'), s.node.online ? '' : ' ' + t('rollbackOffline')),
-    label: t('goBack'),
-  }),
+  rollback: ({ app }, s) => ({ label: 'goBack', body: s.node.online || returns(app) ? null : h('p', null, t('rollbackOffline')) }),
 };
 
 // choose chooses the part of a form that somebody fills in.
@@ -429,6 +426,6 @@ const radio = (name, value, label, checked) => h('label', null, h('input', { typ
 function tomorrow(now) {
   const date = new Date(now);
   date.setDate(date.getDate() + 1);
-  const two = (n) => String(n).padStart(2, '0');
-  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}T03:00`;
+  date.setMinutes(date.getMinutes() - date.getTimezoneOffset());
+  return `${date.toISOString().slice(0, 10)}T03:00`;
 }
