@@ -66,9 +66,12 @@ func rollback(ctx context.Context, c *call) error {
 		return err
 	}
 	w := waiting{began: time.Now(), action: api.RollbackAction}
-	answer, err := c.hub.Ask(ctx, http.MethodPost, path)
+	answer, waits, err := c.hub.Send(ctx, http.MethodPost, path)
 	if err != nil {
 		return err
+	}
+	if !waits { // the node goes back by itself
+		w.action, w.inPlace, w.back = api.UpgradeAction, true, true
 	}
 	if c.output == "" {
 		fmt.Fprintln(c.out, answer)

@@ -20,6 +20,8 @@ type waiting struct {
 	began time.Time
 	// action is what the hub has to be done with before the pod is looked at; "": nothing.
 	action api.Action
+	// inPlace is that the upgrade is one in place, and back that it is being undone.
+	inPlace, back bool
 }
 
 // waitFor polls the hub. That is cheap: the hub has all of it in memory, and few people wait at once.
@@ -66,6 +68,9 @@ func (c *call) look(ctx context.Context, w *waiting) (done bool, next string, er
 	if err != nil {
 		return false, "", err
 	}
+	if w.inPlace && !w.back {
+		return w.Passed(pods, time.Now())
+	}
 	return w.Check(pods, asked, time.Now())
 }
 
@@ -77,7 +82,7 @@ func (c *call) lookAtHub(ctx context.Context, w *waiting) (next string, err erro
 	}
 	var last *api.Upgrade // that waits or is in progress, and otherwise the last that has ended
 	for i := range list.Items {
-		if u := &list.Items[i]; u.UID == string(w.UID) && u.Action == w.action && (last == nil || last.State.Final()) {
+		if u := &list.Items[i]; u.UID == string(w.UID) && u.Action == w.action && (u.InPlace != nil) == w.inPlace && (last == nil || last.State.Final()) {
 			last = u
 		}
 	}
@@ -85,6 +90,9 @@ func (c *call) lookAtHub(ctx context.Context, w *waiting) (next string, err erro
 	switch {
 	case last == nil:
 		return "", fmt.Errorf("the hub has forgotten the %s of pod %s: %s queue shows what it knows", what, w.Old, name)
+	case w.back && last.InPlace.State != api.Undoing:
+		return "", nil
+	case w.back: // kubelet has yet to start the earlier version
 	case last.State == api.Done:
 		w.Target = last.Revision
 		return "", nil

@@ -24,7 +24,7 @@ func queue(ctx context.Context, c *call) error {
 	for _, u := range list.Items {
 		if c.namespace == "" || c.namespace == u.Namespace {
 			shown.Items = append(shown.Items, u)
-			rows = append(rows, []string{u.Namespace + "/" + u.Pod, string(u.Action), u.Revision, view.StateText(&u), u.Message})
+			rows = append(rows, []string{u.Namespace + "/" + u.Pod, string(u.Action), u.Revision, view.StateText(&u), view.MessageText(&u)})
 		}
 	}
 	text := "No upgrade or rollback waits, is in progress, or has ended of late.\n"
@@ -44,14 +44,17 @@ func history(ctx context.Context, c *call) error {
 		return c.print(h, fmt.Sprintf("This node has noted no revision of pod %s yet.\n", c.pod))
 	}
 	var rows [][]string
-	blocked := ""
+	notes := ""
+	if h.Upgrade != nil && h.Upgrade.InPlace != nil {
+		notes = "\n" + cli.Hanging("", view.InPlaceText(h.Upgrade), 0, c.width())
+	}
 	for _, r := range h.Items {
 		rows = append(rows, []string{r.Revision, cli.Age(r.Since, time.Now()), yesNo(r.Current), yesNo(r.Retained), strings.Join(r.Images, ", ")})
 		if r.Blocked != "" {
-			blocked += "\n" + cli.Hanging("", fmt.Sprintf("%s cannot go back to %s: %s.", c.pod, r.Revision, r.Blocked), 0, c.width())
+			notes += "\n" + cli.Hanging("", fmt.Sprintf("%s cannot go back to %s: %s.", c.pod, r.Revision, r.Blocked), 0, c.width())
 		}
 	}
-	return c.print(h, cli.Table([]string{"REVISION", "SINCE", "CURRENT", "ON NODE", "IMAGES"}, rows, c.width())+blocked)
+	return c.print(h, cli.Table([]string{"REVISION", "SINCE", "CURRENT", "ON NODE", "IMAGES"}, rows, c.width())+notes)
 }
 
 func yesNo(b bool) string {

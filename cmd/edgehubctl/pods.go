@@ -51,8 +51,12 @@ func (c *call) podTable(pods []view.Pod) string {
 		text = view.WidePodTable(pods, time.Now())
 	}
 	for i := range pods {
-		if p := &pods[i]; p.Blocked != "" {
+		p := &pods[i]
+		if p.Blocked != "" {
 			text += "\n" + cli.Hanging("", fmt.Sprintf("%s/%s cannot be upgraded: %s.", p.Namespace, p.Pod, p.Blocked), 0, c.width())
+		}
+		if p.Upgrade != nil {
+			text += "\n" + cli.Hanging("", view.InPlaceText(p.Upgrade), 0, c.width())
 		}
 	}
 	return text

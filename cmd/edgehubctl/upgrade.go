@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -120,7 +121,8 @@ func (c *call) upgradePod(ctx context.Context, pod types.NamespacedName) error {
 	if !c.wait {
 		return nil
 	}
-	if waits {
+	w.inPlace = !waits && strings.HasSuffix(answer, api.OfflineInPlace)
+	if waits || w.inPlace {
 		w.action = api.UpgradeAction
 	}
 	if w.Replacement, err = view.NewReplacement(before, pod, c.settle); err != nil {

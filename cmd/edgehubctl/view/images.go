@@ -28,6 +28,13 @@ func imagesNow(pod *corev1.Pod) []ImageChange {
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		out = append(out, ImageChange{Container: c.Name, Now: c.Image, AfterUpgrade: new("")})
 	}
+	if u, ok, err := api.OfflineUpgradeOf(pod); ok && err == nil && u.Revision == api.RunsOffline(pod) {
+		for _, c := range u.Images { // the spec is the cloud's
+			if i := slices.IndexFunc(out, func(have ImageChange) bool { return have.Container == c.Name }); i >= 0 {
+				out[i].Now = c.Image
+			}
+		}
+	}
 	for i := range pod.Spec.Volumes {
 		if v := &pod.Spec.Volumes[i]; v.Image != nil && v.Image.Reference != "" {
 			out = append(out, ImageChange{Volume: v.Name, Now: v.Image.Reference, AfterUpgrade: new("")})

@@ -3,6 +3,7 @@
 package view
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -51,10 +52,12 @@ type Pod struct {
 	ImageReason  string `json:"imageReason,omitempty"`
 	ImageBytes   int64  `json:"imageBytes,omitempty"`
 	ImagePercent *int   `json:"imagePercent,omitempty"`
-	// UpgradeState is for people: queued, scheduled, held, in progress or rolled back. HeldUntil is
+	// UpgradeState is for people: queued, scheduled, held, in progress, upgraded offline, undone or rolled back. HeldUntil is
 	// there for a pod on hold.
 	UpgradeState string     `json:"upgradeState,omitempty"`
 	HeldUntil    *time.Time `json:"heldUntil,omitempty"`
+	// Upgrade is an upgrade in place, until the cloud has what runs.
+	Upgrade *api.Upgrade `json:"upgrade,omitempty"`
 }
 
 // PodOf describes a pod. pulls are all pre-pulls of this node.
@@ -72,7 +75,7 @@ func PodOf(pod *corev1.Pod, pulls []api.ImagePull) Pod {
 	if need == nil {
 		return r
 	}
-	r.NeedsUpgrade = new(need.Status == corev1.ConditionTrue)
+	r.NeedsUpgrade = new(NeedsUpgrade(pod))
 	if !*r.NeedsUpgrade {
 		return r
 	}
@@ -143,14 +146,16 @@ func needOf(pod *corev1.Pod) (need *corev1.PodCondition, revision string) {
 	return need, api.RevisionOf(need)
 }
 
-// NeedsUpgrade reports whether pod needs an upgrade, as far as the controller has marked it.
+// NeedsUpgrade reports whether pod needs an upgrade, as far as the controller has marked it. The cloud may not know yet what runs.
 func NeedsUpgrade(pod *corev1.Pod) bool {
-	need, _ := needOf(pod)
-	return need != nil && need.Status == corev1.ConditionTrue
+	need, revision := needOf(pod)
+	return need != nil && need.Status == corev1.ConditionTrue && revision != api.RunsOffline(pod)
 }
 
-// RevisionOf returns the revision that a pod runs, by its label.
-func RevisionOf(pod *corev1.Pod) string { return pod.Labels[appsv1.ControllerRevisionHashLabelKey] }
+// RevisionOf returns the revision that a pod runs.
+func RevisionOf(pod *corev1.Pod) string {
+	return cmp.Or(api.RunsOffline(pod), pod.Labels[appsv1.ControllerRevisionHashLabelKey])
+}
 
 // ownerOf returns the UID of pod's controlling owner, "" if there is none.
 func ownerOf(pod *corev1.Pod) types.UID {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -57,13 +58,14 @@ func NewReplacement(before []*corev1.Pod, pod types.NamespacedName, settle time.
 	}, nil
 }
 
-// NewRollback describes pod once its rollback is done, given the pods before. The caller sets Target.
+// NewRollback describes pod once its rollback is done, given the pods before. Target is the revision that the cloud has; the
+// caller may set another one.
 func NewRollback(before []*corev1.Pod, pod types.NamespacedName, settle time.Duration) (*Replacement, error) {
 	old, err := podOf(before, pod, "rollback")
 	if err != nil {
 		return nil, err
 	}
-	return &Replacement{Old: pod, UID: old.UID, Settle: settle, before: old}, nil
+	return &Replacement{Old: pod, UID: old.UID, Target: old.Labels[appsv1.ControllerRevisionHashLabelKey], Settle: settle, before: old}, nil
 }
 
 func podOf(before []*corev1.Pod, pod types.NamespacedName, action string) (*corev1.Pod, error) {
@@ -127,11 +129,9 @@ func (s *Replacement) Advice() string {
 // checkRollback is Check for a rollback. The pod is Ready all the while, so it is also looked at whether
 // the containers whose images change have been started since.
 func (s *Replacement) checkRollback(pods []*corev1.Pod, asked, answered time.Time) (done bool, waiting string, err error) {
-	i := slices.IndexFunc(pods, func(p *corev1.Pod) bool { return p.UID == s.UID && p.DeletionTimestamp == nil })
-	if i < 0 {
+	if s.Pod = s.same(pods); s.Pod == nil {
 		return false, "", fmt.Errorf("pod %s was deleted during its rollback: the cloud makes another one, of the newest revision", s.Old)
 	}
-	s.Pod = pods[i]
 	if revision := RevisionOf(s.Pod); revision != s.Target {
 		waiting = fmt.Sprintf("for pod %s to be of revision %s: it is of %s", s.Old, s.Target, revision)
 	} else if waiting = s.notRestarted(); waiting == "" {
@@ -139,6 +139,24 @@ func (s *Replacement) checkRollback(pods []*corev1.Pod, asked, answered time.Tim
 	}
 	s.Ready = time.Time{}
 	return false, waiting, nil
+}
+
+// Passed is Check for a pod that was upgraded in place, which the hub has seen stay Ready.
+func (s *Replacement) Passed(pods []*corev1.Pod, now time.Time) (done bool, waiting string, err error) {
+	if s.Pod = s.same(pods); s.Pod == nil {
+		return false, "", fmt.Errorf("pod %s was upgraded in place, and then deleted", s.Old)
+	}
+	s.Ready = now.Add(-s.Settle)
+	return true, "", nil
+}
+
+// same returns the pod itself, or nil.
+func (s *Replacement) same(pods []*corev1.Pod) *corev1.Pod {
+	i := slices.IndexFunc(pods, func(p *corev1.Pod) bool { return p.UID == s.UID && p.DeletionTimestamp == nil })
+	if i < 0 {
+		return nil
+	}
+	return pods[i]
 }
 
 // notRestarted names a container that has not been started since its image was changed; it returns "" if
