@@ -248,7 +248,7 @@ func TestWhatTheControllerMayChangeOfAStatus(t *testing.T) {
 	}
 	for kind, texts := range map[string][]string{
 		"pods": {
-			label, `{"metadata":{"finalizers":["example.com/never"]}}`, annotation(api.RollbackAnnotation), gone("note"), annotation("apps.openyurt.io/upgrade-hold"), condition("PodUpgradedOffline"), annotation(api.UpgradedOfflineAnnotation),
+			label, `{"metadata":{"finalizers":["example.com/never"]}}`, annotation(api.RollbackAnnotation), gone("note"), annotation("apps.openyurt.io/upgrade-hold"), condition("PodUpgradedOffline"),
 			condition("Ready"), condition("PodScheduled"), `{"status":{"conditions":[{"type":"Ready","$patch":"delete"}]}}`,
 			`{"status":{"podIP":"10.0.0.9","podIPs":[{"ip":"10.0.0.9"}]}}`, `{"status":{"phase":"Failed"}}`, `{"status":{"phase":null}}`,
 		},

@@ -156,7 +156,8 @@ func TestKeysOfAPod(t *testing.T) {
 	} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "web-", Annotations: map[string]string{tt.key: "x"}}}
 		pod.Spec = corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:v1"}}, AutomountServiceAccountToken: new(false)}
-		if _, err := client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+		_, err := client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil && (writers[tt.key] == "" || refusalBy(offlinePolicy, err) == "") { // the answer has warnings all the same
 			t.Errorf("%s: refused: %v", tt.key, err)
 		}
 		if got := strings.Join(w.take(), "; "); !strings.HasPrefix(got, tt.want) || (got == "") != (tt.want == "") {

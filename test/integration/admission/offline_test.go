@@ -2,6 +2,7 @@ package admission
 
 import (
 	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -11,47 +12,84 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
-// podOf makes a pod of a DaemonSet that node "nowhere" runs.
+const offlinePolicy = "edgehub-offline-upgrades"
+
+// podOf makes a pod of a DaemonSet that node "nowhere" runs. Who may write an annotation that the policy guards does so.
 func podOf(t *testing.T, name string, annotations map[string]string) {
 	t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Finalizers: []string{"example.com/kept"}, // the garbage collector finds no such owner
-		Annotations:     annotations,
+		Annotations:     maps.Clone(annotations),
 		Labels:          map[string]string{"app": "a", appsv1.ControllerRevisionHashLabelKey: "old", "pod-template-generation": "1"},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "x", UID: "u", Controller: new(true)}},
 	}}
 	pod.Spec = corev1.PodSpec{NodeName: "nowhere", AutomountServiceAccountToken: new(false),
 		Containers:     []corev1.Container{{Name: "app", Image: "app:1"}, {Name: "other", Image: "other:1"}},
 		InitContainers: []corev1.Container{{Name: "log", Image: "log:1", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}}
+	for key := range writers {
+		delete(pod.Annotations, key)
+	}
 	if _, err := env.admin.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	for key, writer := range writers {
+		value, ok := annotations[key]
+		if !ok {
+			continue
+		}
+		client := as(t, users[writer])
+		poll.Eventually(t, writer+" has rights", func() bool {
+			_, err := client.CoreV1().Pods(namespace).Patch(t.Context(), name, types.StrategicMergePatchType, []byte(annotate(t, key, value)), metav1.PatchOptions{}, "status")
+			return err == nil
+		})
+	}
+}
+
+var (
+	users = map[string]string{
+		"the controller": controllerUser, "its node": "system:node:nowhere", "another node": "system:node:elsewhere",
+		"a node of no name": "system:node:", "someone": "someone",
+	}
+	// writers are the users who may write what the policy guards, by key.
+	writers = map[string]string{api.TargetAnnotation: "the controller", api.UpgradedOfflineAnnotation: "its node"}
+)
+
+// all returns a client of each user.
+func all(t *testing.T) map[string]*kubernetes.Clientset {
+	t.Helper()
+	clients := map[string]*kubernetes.Clientset{}
+	for name, user := range users {
+		clients[name] = as(t, user)
+	}
+	return clients
+}
+
+// annotate is a patch that sets an annotation.
+func annotate(t *testing.T, key, value string) string {
+	t.Helper()
+	text, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{key: value}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // A forged mark has a node run other images, and a forged report has the controller write them into a pod.
 func TestWhoMaySayThatAPodIsUpgradedOffline(t *testing.T) {
-	const policy = "edgehub-offline-upgrades"
-	clients := map[string]*kubernetes.Clientset{
-		"the controller": as(t, controllerUser), "its node": as(t, "system:node:nowhere"), "another node": as(t, "system:node:elsewhere"),
-		"a node of no name": as(t, "system:node:"), "someone": as(t, "someone"),
-	}
+	const policy = offlinePolicy
+	clients := all(t)
 	podOf(t, "marked", map[string]string{"note": "mine", api.TargetAnnotation: "before", api.UpgradedOfflineAnnotation: "before"})
 	patch := func(client kubernetes.Interface, text string, subresources ...string) error {
 		_, err := client.CoreV1().Pods(namespace).Patch(t.Context(), "marked", types.StrategicMergePatchType, []byte(text), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, subresources...)
 		return err
 	}
-	set := func(key, value string) string {
-		text, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{key: value}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
+	set := func(key, value string) string { return annotate(t, key, value) }
 	const both = `{"metadata":{"annotations":{"apps.openyurt.io/upgrade-target":"x","apps.openyurt.io/upgraded-offline":"x"}}}`
 	poll.Eventually(t, "the policy is in force and the accounts have rights", func() bool {
 		for _, name := range []string{"its node", "a node of no name", "someone"} {
@@ -61,7 +99,6 @@ func TestWhoMaySayThatAPodIsUpgradedOffline(t *testing.T) {
 		}
 		return patch(clients["the controller"], set(api.TargetAnnotation, "x"), "status") == nil
 	})
-	writers := map[string]string{api.TargetAnnotation: "the controller", api.UpgradedOfflineAnnotation: "its node"}
 	for name, client := range clients {
 		for key, writer := range writers {
 			for _, value := range []string{"after", "", `{"in\u0050lace":[]}`} {
@@ -97,6 +134,91 @@ func TestWhoMaySayThatAPodIsUpgradedOffline(t *testing.T) {
 	}
 	if err := patch(clients["someone"], `{"metadata":{"annotations":{"note":"yours","apps.openyurt.io/upgraded-offline":null}}}`); err != nil {
 		t.Errorf("an admin takes a report away: %v", err)
+	}
+}
+
+// A pod gets annotations when it is created, by whomever: a user, or the controller of a workload from a template that a user has
+// written. A Binding adds its own. The mirror of a static pod is created by the node that runs it.
+func TestNoPodIsCreatedWithWhatIsSaidOfOfflineUpgrades(t *testing.T) {
+	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	spec := corev1.PodSpec{SchedulerName: "none", AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{Name: "app", Image: "app:1"}}}
+	if _, err := env.admin.CoreV1().Pods(namespace).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "to-bind"}, Spec: spec}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	spec.NodeName = "nowhere"
+	ways := map[string]func(c *kubernetes.Clientset, annotations map[string]string) error{
+		"a pod": func(c *kubernetes.Clientset, annotations map[string]string) error {
+			_, err := c.CoreV1().Pods(namespace).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "made-", Annotations: annotations}, Spec: spec}, dry)
+			return err
+		},
+		"a pod, by an apply": func(c *kubernetes.Clientset, annotations map[string]string) error {
+			text, err := json.Marshal(corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Name: "applied", Annotations: annotations}, Spec: spec})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = c.CoreV1().Pods(namespace).Patch(t.Context(), "applied", types.ApplyPatchType, text, metav1.PatchOptions{FieldManager: "test", DryRun: dry.DryRun})
+			return err
+		},
+		"a Binding of a pod": func(c *kubernetes.Clientset, annotations map[string]string) error {
+			return c.CoreV1().Pods(namespace).Bind(t.Context(), bindingOf(annotations), dry)
+		},
+		"a Binding": func(c *kubernetes.Clientset, annotations map[string]string) error {
+			return c.CoreV1().RESTClient().Post().Namespace(namespace).Resource("bindings").VersionedParams(&dry, scheme.ParameterCodec).Body(bindingOf(annotations)).Do(t.Context()).Error()
+		},
+	}
+	clients := all(t)
+	refused := func(client *kubernetes.Clientset, way, key string) bool {
+		words := refusalBy(offlinePolicy, ways[way](client, map[string]string{key: ""}))
+		return strings.Contains(words, "alone sets") // and is no expression that fails, which would let it pass
+	}
+	for _, name := range []string{"the controller", "a node of no name", "someone"} { // NodeRestriction refuses the others before
+		poll.Eventually(t, "the policy is in force and the account has rights", func() bool { return refused(clients[name], "a Binding", api.TargetAnnotation) })
+		for way, create := range ways {
+			for key := range writers {
+				if !refused(clients[name], way, key) {
+					t.Errorf("%s creates %s with %s", name, way, key)
+				}
+			}
+			if err := create(clients[name], map[string]string{"note": "mine"}); err != nil {
+				t.Errorf("%s creates %s with neither: %v", name, way, err)
+			}
+		}
+	}
+	node, err := env.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mirrors"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubelet := as(t, "system:node:mirrors")
+	mirror := func(key string) error {
+		pod := &corev1.Pod{Spec: spec, ObjectMeta: metav1.ObjectMeta{
+			Name: "static-mirrors", Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x", key: ""},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID, Controller: new(true)}},
+		}}
+		pod.Spec.NodeName = node.Name
+		_, err := kubelet.CoreV1().Pods(namespace).Create(t.Context(), pod, dry)
+		return err
+	}
+	poll.Eventually(t, "its node has rights", func() bool { return mirror("note") == nil })
+	if err := mirror(api.TargetAnnotation); refusalBy(offlinePolicy, err) == "" {
+		t.Errorf("its node marks the pod that mirrors a static one: %v", err)
+	}
+	if err := mirror(api.UpgradedOfflineAnnotation); err != nil {
+		t.Errorf("its node says something of the pod that mirrors a static one: %v", err)
+	}
+}
+
+func bindingOf(annotations map[string]string) *corev1.Binding {
+	return &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "to-bind", Namespace: namespace, Annotations: annotations}, Target: corev1.ObjectReference{Kind: "Node", Name: "nowhere"}}
+}
+
+// The policy looks at none of these.
+func TestOtherSubresourcesOfAPodChangeNoAnnotations(t *testing.T) {
+	podOf(t, "other-subresources", map[string]string{"note": "mine"})
+	for _, subresource := range []string{"ephemeralcontainers", "resize"} {
+		pod, err := env.admin.CoreV1().Pods(namespace).Patch(t.Context(), "other-subresources", types.StrategicMergePatchType, []byte(annotate(t, api.UpgradedOfflineAnnotation, "forged")), metav1.PatchOptions{}, subresource)
+		if err != nil || !maps.Equal(pod.Annotations, map[string]string{"note": "mine"}) {
+			t.Errorf("%s: %v, and it has annotations %v", subresource, err, pod.GetAnnotations())
+		}
 	}
 }
 

@@ -127,7 +127,7 @@ func TestTheStatusOfAWrongOneCanBeWritten(t *testing.T) {
 // The apiserver compares the expressions with the DaemonSet's schema in the
 // background. A slip there would let requests pass, as every failure does.
 func TestTheExpressionsFitTheSchema(t *testing.T) {
-	for _, name := range []string{policyName, keysPolicyName} {
+	for _, name := range []string{policyName, keysPolicyName, offlinePolicy} {
 		t.Run(name, func(t *testing.T) {
 			poll.Eventually(t, "the apiserver has checked the policy", func() bool {
 				policy, err := env.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(t.Context(), name, metav1.GetOptions{})
