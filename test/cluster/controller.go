@@ -10,11 +10,21 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/edgehub-io/edgehub/test/cluster/freeport"
 )
 
 // controllerAccount is the controller's with the product's manifests.
 const controllerAccount = "system:serviceaccount:edgehub-system:edgehub-controller"
+
+// AsController returns an administrator's config that writes as the controller's account, for a test that does by hand what only
+// the controller may do: the admission policies go by that name.
+func AsController(admin *rest.Config) *rest.Config {
+	config := rest.CopyConfig(admin)
+	config.Impersonate = rest.ImpersonationConfig{UserName: controllerAccount, Groups: []string{mastersRole}}
+	return config
+}
 
 // startController runs the edgehub controller if one is named. It goes straight
 // to the apiserver, with the rights of its manifests, or as an administrator. Its metrics are at

@@ -65,7 +65,9 @@ type Cluster struct {
 	tags     tags
 	machines map[string]*machine.Machine
 	client   kubernetes.Interface
-	booted   time.Time // when the edge machine got its power back; zero: before the story has come there
+	// controller writes as edgehub-controller, which this cluster has not.
+	controller kubernetes.Interface
+	booted     time.Time // when the edge machine got its power back; zero: before the story has come there
 }
 
 // Start boots two machines that have all programs, and nothing of Kubernetes runs on them

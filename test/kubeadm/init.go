@@ -12,6 +12,8 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/edgehub-io/edgehub/test/cluster"
 )
 
 const adminFile = "/etc/kubernetes/admin.conf"
@@ -34,6 +36,9 @@ func (c *Cluster) Init(ctx context.Context) error {
 		return err
 	}
 	if c.client, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	if c.controller, err = kubernetes.NewForConfig(cluster.AsController(config)); err != nil {
 		return err
 	}
 	return c.apply(ctx, "flannel.yaml")

@@ -49,7 +49,7 @@ func (c *Cluster) mark(ctx context.Context, pod *corev1.Pod, target any, needs c
 		"status":   map[string]any{"conditions": []corev1.PodCondition{{Type: api.NeedCondition, Status: needs, Message: api.Message("next")}}},
 	})
 	if err == nil {
-		_, err = c.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+		_, err = c.controller.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	}
 	return err
 }

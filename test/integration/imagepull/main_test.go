@@ -27,11 +27,12 @@ const productRoot = "../../.."
 
 // environment is shared by all tests.
 type environment struct {
-	cluster *cluster.Cluster
-	admin   kubernetes.Interface // without the hub
-	fleet   *fleet.Fleet         // keeps Nodes Ready, and does not run their pods
-	hubBin  string
-	ctlBin  string // edgehubctl
+	cluster    *cluster.Cluster
+	admin      kubernetes.Interface // without the hub
+	controller kubernetes.Interface // the same, as edgehub-controller, which does not run
+	fleet      *fleet.Fleet         // keeps Nodes Ready, and does not run their pods
+	hubBin     string
+	ctlBin     string // edgehubctl
 }
 
 var env environment //nolint:gochecknoglobals // TestMain has no other way to pass it
@@ -56,6 +57,9 @@ func prepare(ctx context.Context, s *testmain.Env) (err error) {
 		return err
 	}
 	if env.admin, err = kubernetes.NewForConfig(env.cluster.AdminConfig()); err != nil {
+		return err
+	}
+	if env.controller, err = kubernetes.NewForConfig(cluster.AsController(env.cluster.AdminConfig())); err != nil {
 		return err
 	}
 	env.fleet = fleet.New(env.admin, fleet.Options{PodSelector: "played-by=fleet", Log: os.Stderr})

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/test/internal/poll"
@@ -129,7 +130,7 @@ func (d *daemon) mark(prepull bool) {
 	if prepull {
 		target.Prepull = &metav1.Time{Time: time.Now()}
 	}
-	d.patchPod(d.pod, map[string]any{
+	d.patchPod(env.controller, d.pod, map[string]any{
 		"metadata": map[string]any{"annotations": map[string]string{api.TargetAnnotation: target.Encode()}},
 		"status":   map[string]any{"conditions": []corev1.PodCondition{need(d.revision)}},
 	})
@@ -140,11 +141,11 @@ func need(revision string) corev1.PodCondition {
 }
 
 // patchPod changes annotations and status, like controller and kubelet.
-func (r *rig) patchPod(pod *corev1.Pod, change map[string]any) {
+func (r *rig) patchPod(client kubernetes.Interface, pod *corev1.Pod, change map[string]any) {
 	r.Helper()
 	patch, err := json.Marshal(change)
 	r.must(err)
-	_, err = env.admin.CoreV1().Pods(r.namespace).Patch(r.Context(), pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = client.CoreV1().Pods(r.namespace).Patch(r.Context(), pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	r.must(err)
 }
 
@@ -253,7 +254,7 @@ func (d *daemon) upgrade() {
 	for _, c := range next.Spec.Containers {
 		statuses = append(statuses, corev1.ContainerStatus{Name: c.Name, Image: c.Image, ContainerID: "containerd://" + string(next.UID) + c.Name, Ready: true})
 	}
-	d.patchPod(next, map[string]any{"status": map[string]any{"phase": corev1.PodRunning, "containerStatuses": statuses}})
+	d.patchPod(env.admin, next, map[string]any{"status": map[string]any{"phase": corev1.PodRunning, "containerStatuses": statuses}})
 }
 
 // online reports whether the hub reports that it is online.
