@@ -138,15 +138,23 @@ func TestAnImportWaitsForNoRegistry(t *testing.T) {
 				n.wanted(t, "web-1", "v2", "app")
 				pass(time.Minute)
 				n.engine.heal("app") // as with the image on the node
-				for _, imported := range []bool{false, true} {
+				ask := func(imported, ready bool) {
+					t.Helper()
 					if err := n.Request(oldPod("web-1", "v2", "app"), target("v2", "app"), imported); err != nil {
 						t.Fatal(err)
 					}
 					pass(2 * pullTime)
-					if got := n.shows("web-1"); (got == "Ready: app=Ready") != imported {
+					if got := n.shows("web-1"); (got == "Ready: app=Ready") != ready {
 						t.Errorf("imported: %t, and it is %s", imported, got)
 					}
 				}
+				ask(true, false) // anybody may say so
+				n.engine.set(func() { n.engine.brings = []string{imageName("app")} })
+				ask(false, false)
+				n.engine.setAbsent(true)
+				ask(true, false)
+				n.engine.setAbsent(false)
+				ask(true, true)
 			})
 		})
 	}

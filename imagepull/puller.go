@@ -24,6 +24,9 @@ type Engine interface {
 	// Measure asks the registry what Pull would fetch, and returns a function that returns how many bytes of it
 	// are not on the node, without the network. Both may be called during a Pull of the same image.
 	Measure(ctx context.Context, r engineapi.Request) (missing func(context.Context) (int64, error), err error)
+	// Imported returns those of these names that an image was imported for, which takes root; Pull takes it without the
+	// network.
+	Imported(ctx context.Context, names []string) ([]string, error)
 	// Tag points the tag of an image that Pull returned to it; until then the tag may point to
 	// the image that the pod runs. It may be called while the image is pulled again.
 	Tag(ctx context.Context, i engineapi.Image) error

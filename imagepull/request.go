@@ -1,6 +1,7 @@
 package imagepull
 
 import (
+	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,9 +12,13 @@ import (
 
 // Request starts a pre-pull of the target's images. When it returns nil, the request survives a
 // crash. A repeated request retries failed images at once, unless the registry has asked to wait,
-// and resolves tags again. If images were imported, those that are being pulled begin again, too, so that what is on the
-// node by now is found.
+// and resolves tags again. With imported, the pulls of images that were imported begin again, too, so that what is on the
+// node by now is found. The engine says which these are: anybody may request a pre-pull.
 func (p *Puller) Request(pod *corev1.Pod, t api.Target, imported bool) error {
+	var here []string
+	if imported {
+		here = p.imported(newJob(pod, t, false))
+	}
 	p.disk.Lock()
 	defer p.disk.Unlock()
 	var err error
@@ -23,9 +28,22 @@ func (p *Puller) Request(pod *corev1.Pod, t api.Target, imported bool) error {
 		err = p.save(have) // it may not have been written since an image became ready
 	}
 	if err == nil {
-		p.queue.retryPod(pod.UID, imported)
+		p.queue.retryPod(pod.UID, here)
 	}
 	return err
+}
+
+// imported returns the names of a job's images that were imported. The engine does not wait for containerd for long.
+func (p *Puller) imported(j *job) []string {
+	var names []string
+	for _, i := range j.Images {
+		names = append(names, i.Name)
+	}
+	here, err := p.Engine.Imported(context.Background(), names)
+	if err != nil {
+		p.Logger.Warn("it is not known which images were imported; pulls that are under way go on", "pod", j.name().String(), "err", err)
+	}
+	return here
 }
 
 // start starts a job in place of any other of the same pod. p.disk is held.

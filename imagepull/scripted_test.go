@@ -28,6 +28,7 @@ type scripted struct {
 	held   map[string]bool
 	lost   map[string]bool // images that Keep does not find
 	there  map[string]bool // names on the node
+	brings []string        // names that images were imported for
 	full   bool            // the disk is, almost
 	remove chan string
 	most   int // pulls at a time that there were
@@ -157,6 +158,15 @@ func (e *scripted) Find(_ context.Context, name string) (engineapi.Image, error)
 		return engineapi.Image{}, err
 	}
 	return imageOf(name), nil
+}
+
+// Imported returns what tests have brought.
+func (e *scripted) Imported(_ context.Context, names []string) (here []string, err error) {
+	err = e.do(func() error {
+		here = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(e.brings, name) })
+		return nil
+	})
+	return here, err
 }
 
 func (e *scripted) Tag(_ context.Context, i engineapi.Image) error {

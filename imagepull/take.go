@@ -3,6 +3,7 @@ package imagepull
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -100,20 +101,20 @@ func (q *queue) finish(within context.Context, t *task, image engineapi.Image, f
 }
 
 // retryPod retries the failed images of a pod at once, ahead of others that fail, and resolves the tags of
-// those that are ready again. If images were imported, a pull begins again, and no registry's wish to wait counts: it is not
-// asked for those.
-func (q *queue) retryPod(pod types.UID, imported bool) {
+// those that are ready again. The pull of an image whose name is among imported begins again, and no registry's wish to wait
+// counts: it is not asked.
+func (q *queue) retryPod(pod types.UID, imported []string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, w := range q.jobs[pod].Images {
-		t := q.tasks[w.Name]
-		if t == nil || t.cancel != nil && !imported {
+		t, here := q.tasks[w.Name], slices.Contains(imported, w.Name)
+		if t == nil || t.cancel != nil && !here {
 			continue
 		}
 		if t.cancel != nil {
 			t.cancel() // finish leaves it due
 		}
-		if imported {
+		if here {
 			t.notBefore = time.Time{}
 		}
 		t.failures = 0

@@ -17,7 +17,7 @@ import (
 // ImagePulls is the queue of pre-pulls. It must be safe for concurrent use.
 type ImagePulls interface {
 	// Request starts a pre-pull of the target's images. When it returns nil, the request survives
-	// a crash. imported is whether some of them were imported into containerd just now.
+	// a crash. imported is whether the caller says that some of them were imported into containerd just now, which need not be so.
 	Request(pod *corev1.Pod, target api.Target, imported bool) error
 	// State returns the state of a pod's pre-pull, and false if the pod has none.
 	State(pod types.NamespacedName) (api.ImagePull, bool)

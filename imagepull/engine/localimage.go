@@ -54,6 +54,24 @@ func (e *Engine) recordsOf(ctx context.Context, name string) ([]images.Image, er
 	return records, lease.UnlessNotFound(err)
 }
 
+// Imported returns those of these names that an image was imported for and not retained since: Pull takes that, and asks no
+// registry. Only who may open containerd's socket can have brought it.
+func (e *Engine) Imported(ctx context.Context, names []string) ([]string, error) {
+	brief, cancel := briefContext(ctx)
+	defer cancel()
+	var filters []string
+	for _, name := range names {
+		filters = append(filters, fmt.Sprintf("labels.%q", lease.ImportLabel(name)))
+	}
+	records, err := e.client.ImageService().List(brief, filters...)
+	if err != nil {
+		return nil, e.failure(ctx, "", err)
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return !slices.ContainsFunc(records, func(record images.Image) bool { return lease.IsImported(record, name) })
+	}), nil
+}
+
 func (e *Engine) completeAt(ctx context.Context, n node, target ocispec.Descriptor) (p imagecontent.Content, here bool, err error) {
 	p, err = e.reader.PartsOf(ctx, target, e.look)
 	if _, invalid := errors.AsType[*engineapi.Error](err); invalid {

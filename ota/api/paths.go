@@ -35,7 +35,8 @@ const (
 	TimeoutParam       = "timeoutSeconds" // after which a watch ends; 0, or not set: it does not
 )
 
-// ImportedParam of POST ImagePullPath: true if images were imported into containerd just now, so that pulls begin again and find them.
+// ImportedParam of POST ImagePullPath: true if images were imported into containerd just now, so that their pulls begin again and
+// find them. The hub looks whether they were.
 const ImportedParam = "imported"
 
 // UpgradePath returns the path to which a pod's upgrade is posted.

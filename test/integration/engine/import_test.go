@@ -63,6 +63,13 @@ func (r *rig) state() string {
 	return strings.Join(all, "\n")
 }
 
+func (r *rig) imported(names ...string) []string {
+	r.Helper()
+	here, err := r.engine.Imported(r.Context(), names)
+	r.must(err)
+	return here
+}
+
 // TestImported is taken by the next pull, without a registry, and is retained as if it had been pulled: also where docker
 // has not saved it as the registry has it.
 func TestImported(t *testing.T) {
@@ -92,8 +99,14 @@ func TestImported(t *testing.T) {
 					if i := r.seen(reference); i != nil {
 						r.Errorf("its tag is set before the hub knows of it: %v", i)
 					}
+					if here := r.imported(reference, "none.invalid/app:2"); !slices.Equal(here, []string{reference}) {
+						r.Errorf("the next pull takes what was imported for %v", here)
+					}
 				}
 				got := r.pull(reference)
+				if here := r.imported(reference); len(here) > 0 {
+					r.Errorf("after a pull, the next one takes what was imported for %v", here)
+				}
 				if _, id := hashes(r, image); got.ID != id {
 					r.Errorf("got %+v, want the ID %s", got, id)
 				}
