@@ -76,7 +76,7 @@ func (u *upgrades) open(c *config.Config, client *ota.Pods, userAgent string, r 
 		return err
 	}
 	u.inPlace, err = inplace.Open(inplace.Options{
-		Dir: dir("inplace"), Boot: ownnode.BootID(), Online: online, Changed: u.reporter.Changed,
+		Dir: c.InPlaceDir(), Boot: ownnode.BootID(), Online: online, Changed: u.reporter.Changed,
 		Event: u.cluster.Event, Registerer: r, Logger: log,
 	})
 	if err != nil {

@@ -81,6 +81,9 @@ func RootNames() []string {
 	return []string{bindingName, "cache", FormerName, "imagepull", "outage.json", "pki", "traffic.json", "upgrades", "web-tokens.json"}
 }
 
+// InPlaceDir is the directory of the journal of upgrades in place.
+func (c *Config) InPlaceDir() string { return filepath.Join(c.RootDir, "upgrades", "inplace") }
+
 // PKIDir is the directory of the hub's own certificates.
 func (c *Config) PKIDir() string { return filepath.Join(c.RootDir, "pki") }
 

@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/ota/podfiles"
 )
 
 // Reasons of Events about pods.
@@ -133,6 +135,22 @@ func (j *Journal) all() []Record {
 // fileOf names the file of a record: the next pod of a StatefulSet has the same name and another UID.
 func fileOf(r Record) types.NamespacedName {
 	return types.NamespacedName{Namespace: r.Pod.Namespace, Name: string(r.UID)}
+}
+
+// ReadUnreconciled returns the pods that run what the cloud does not have, as the files in dir say, whether a hub uses them or not.
+// lost are the paths of files that may be of such pods, which nobody knows.
+func ReadUnreconciled(dir string) (pods []types.NamespacedName, lost []string, err error) {
+	all, lost, err := podfiles.Read[Record](dir)
+	for name, r := range all {
+		switch {
+		case fileOf(r) != name:
+			lost = append(lost, filepath.Join(dir, name.Namespace+"_"+name.Name+".json"))
+		case r.State.unconfirmed():
+			pods = append(pods, r.Pod)
+		}
+	}
+	slices.SortFunc(pods, byName)
+	return pods, lost, err
 }
 
 // damaged is how many files were set aside, and one more if some could not be read.

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -45,7 +46,9 @@ func TestARecordThatMakesNoSenseIsSetAside(t *testing.T) {
 			if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
 				t.Fatal(err)
 			}
+			r.lost(t, file)
 			r.open(t)
+			r.lost(t, file+".damaged")
 			if !r.Idle() || r.shows("10") != was {
 				t.Errorf("kubelet is shown %s", r.shows("10"))
 			}
@@ -65,6 +68,15 @@ func TestACopyOfARecordIsNotRead(t *testing.T) {
 	}
 	if r.open(t); !r.Idle() {
 		t.Errorf("it counts: %v", r.States())
+	}
+	r.lost(t, filepath.Join(r.dir, "ns_v.json"))
+}
+
+// lost fails if not this file alone may be of a pod that runs what the cloud does not have.
+func (r *rig) lost(t *testing.T, file string) {
+	t.Helper()
+	if pods, lost, err := inplace.ReadUnreconciled(r.dir); len(pods) > 0 || !slices.Equal(lost, []string{file}) || err != nil {
+		t.Errorf("on disk: %v %v %v", pods, lost, err)
 	}
 }
 

@@ -115,9 +115,11 @@ func (j *Journal) Unreconciled() []types.NamespacedName {
 			names = append(names, r.Pod)
 		}
 	}
-	slices.SortFunc(names, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(names, byName)
 	return names
 }
+
+func byName(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }
 
 // Describe gives a pod, which is the caller's own, the condition and annotation that the cloud has of its upgrade, or will have
 // once it is back.

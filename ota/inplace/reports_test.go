@@ -183,6 +183,9 @@ func TestThePodAsItRuns(t *testing.T) {
 				if (len(r.Unreconciled()) == 0) != reconciled {
 					t.Errorf("unreconciled: %v", r.Unreconciled())
 				}
+				if pods, lost, err := inplace.ReadUnreconciled(r.dir); !slices.Equal(pods, r.Unreconciled()) || len(lost) > 0 || err != nil {
+					t.Errorf("unreconciled on disk: %v %v %v", pods, lost, err)
+				}
 			})
 		})
 	}

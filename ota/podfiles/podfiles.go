@@ -49,7 +49,7 @@ func Open[T any](dir string, log *slog.Logger) (*Folder[T], map[types.Namespaced
 			continue
 		}
 		file := filepath.Join(dir, e.Name())
-		namespace, name, ok := strings.Cut(strings.TrimSuffix(e.Name(), suffix), "_")
+		pod, ok := podOf(e.Name())
 		if !ok {
 			log.Warn("a file of an older hub is not read: what it had has to be requested again, and the file can be removed", "file", file)
 			continue
@@ -66,9 +66,48 @@ func Open[T any](dir string, log *slog.Logger) (*Folder[T], map[types.Namespaced
 			log.Error("a file is damaged: what it had is lost, and its content is set aside", "file", file+damaged, "err", err)
 			continue
 		}
-		all[types.NamespacedName{Namespace: namespace, Name: name}] = v
+		all[pod] = v
 	}
 	return f, all, nil
+}
+
+// podOf returns the pod of a file with suffix.
+func podOf(file string) (pod types.NamespacedName, ok bool) {
+	pod.Namespace, pod.Name, ok = strings.Cut(strings.TrimSuffix(file, suffix), "_")
+	return pod, ok
+}
+
+// Read reads the files of a folder as Open does, and changes nothing: another process may use the folder meanwhile. lost are the
+// paths of those that are damaged, that Open has set aside as such, or that cannot be read. A folder that does not exist has none.
+func Read[T any](dir string) (all map[types.NamespacedName]T, lost []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, err
+	}
+	all = map[types.NamespacedName]T{}
+	for _, e := range entries {
+		file := filepath.Join(dir, e.Name())
+		pod, ok := podOf(e.Name())
+		switch {
+		case strings.HasPrefix(e.Name(), "."), !ok:
+			continue
+		case strings.HasSuffix(e.Name(), suffix+damaged):
+			lost = append(lost, file)
+			continue
+		case !strings.HasSuffix(e.Name(), suffix):
+			continue
+		}
+		var v T
+		content, err := os.ReadFile(file)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // removed since
+		case err != nil, json.Unmarshal(content, &v) != nil:
+			lost = append(lost, file)
+		default:
+			all[pod] = v
+		}
+	}
+	return all, lost, nil
 }
 
 // Put writes the file of a pod. Once it returns nil, the content survives a crash.

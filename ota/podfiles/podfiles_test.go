@@ -53,6 +53,10 @@ func TestADamagedFileIsSetAside(t *testing.T) {
 	}
 	var lines strings.Builder
 	log := slog.New(slog.NewTextHandler(&lines, nil))
+	read, lost, err := Read[int](dir)
+	if err != nil || len(read) != 1 || len(lost) != 2 {
+		t.Errorf("without Open: %v, %v, %v", read, lost, err)
+	}
 	f, all, err := Open[int](dir, log)
 	good, damaged := types.NamespacedName{Namespace: "ns", Name: "good"}, types.NamespacedName{Namespace: "ns", Name: "damaged"}
 	if err != nil || len(all) != 1 || all[good] != 7 || f.Unread {

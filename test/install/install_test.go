@@ -84,6 +84,16 @@ func TestNode(t *testing.T) {
 			n.contains(out, unit+" was changed since edgehub wrote it")
 			n.rewrite(unit, text)
 		}},
+		{"uninstall refuses while a pod may run what the cloud does not have", func(n *node) {
+			record := "/var/lib/edgehub/upgrades/inplace/shop_1.json.damaged"
+			n.rewrite(record, "{")
+			out, err := n.edgehub(hub, "uninstall", "--force", "--purge")
+			n.fails(err, "nothing was changed")
+			n.contains(out, "shop_1.json.damaged is damaged")
+			if err := os.Remove(n.Path(record)); err != nil {
+				n.t.Fatal(err)
+			}
+		}},
 		{"uninstall after a kill in the middle of an upgrade leaves everything as it was", func(n *node) {
 			_, err := n.signalled(syscall.SIGKILL, "starting the hub", hub, "install", "--binary="+n.script("exec sleep 1000"))
 			n.fails(err, "")

@@ -11,7 +11,7 @@ var layers = map[string][]string{
 	"cmd/edgehub": {"cmd/edgehub/install", "cmd/internal", "hub", "hub/bundle", "hub/config"},
 	"cmd/edgehub/install": { // not hub: it checks flags, and starts nothing
 		"cmd/edgehub/install/apiserver", "cmd/edgehub/install/dummyif", "cmd/edgehub/install/files", "cmd/edgehub/install/firewall",
-		"cmd/edgehub/install/kubelet", "cmd/edgehub/install/systemctl", "hub/binding", "hub/config", "cache/durable", "hub/heldimages", "hub/kubeconfig", "hub/nodeca", "hub/podroute", "imagepull/engine", "ota/api", "proxy/transform",
+		"cmd/edgehub/install/kubelet", "cmd/edgehub/install/systemctl", "hub/binding", "hub/config", "cache/durable", "hub/heldimages", "hub/kubeconfig", "hub/nodeca", "hub/podroute", "imagepull/engine", "ota/api", "ota/inplace", "proxy/transform",
 	},
 	"cmd/edgehub/install/dummyif":   {},
 	"cmd/edgehub/install/firewall":  {},

@@ -20,6 +20,11 @@ func (j *journal) recoverChange(ctx context.Context, wait time.Duration, out io.
 		return nil
 	}
 	if j.Change.Uninstall {
+		if !j.Change.Removing {
+			if err := j.checkReconciled(out); err != nil {
+				return err
+			}
+		}
 		fmt.Fprintln(out, "an earlier uninstall was broken off; finishing it")
 		return j.uninstall(ctx, wait, out)
 	}

@@ -113,11 +113,13 @@ func (r record) describe(ctx context.Context, out io.Writer) {
 		fmt.Fprintln(out, "\npods that use the hub, until they are deleted once kubelet does not:")
 		printRestarts(out, behind)
 	}
+	(&checks{out: out}).checkInPlace(r.Installed.RootDir)
 	fmt.Fprintln(out, "\nnothing was changed: --dry-run")
 }
 
 // checkUninstall returns an error if files were modified, if the node cannot reach the apiserver
-// and depends on the hub, or if it is not known which pods do, or some would after each restart.
+// and depends on the hub, or if it is not known which pods do, or some would after each restart. Whatever the
+// options, it returns one if a pod would go back to the version before an upgrade in place.
 func (j *journal) checkUninstall(ctx context.Context, o *UninstallOptions, out io.Writer) error {
 	force := o.Force
 	fmt.Fprintln(out, "checks:")
@@ -142,6 +144,7 @@ func (j *journal) checkUninstall(ctx context.Context, o *UninstallOptions, out i
 	}
 	behind, err := podsBehind(ctx, name, cloud, endpoint, j.Installed)
 	c.checkBehind(behind, err, force)
+	c.checkInPlace(j.Installed.RootDir) // last: an owner may upgrade a pod meanwhile
 	return c.result()
 }
 
