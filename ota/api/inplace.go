@@ -47,10 +47,11 @@ const (
 	ReasonPassed     = "Passed"     // the pod has the old images in the cloud
 	ReasonReconciled = "Reconciled" // it has the new ones
 
-	ReasonCrashed     = "Crashed"  // a container has ended again and again
-	ReasonNotReady    = "NotReady" // it was not Ready, or had not started, in time
-	ReasonNoImage     = "NoImage"  // kubelet could not use an image
-	ReasonRebooted    = "Rebooted" // the machine started anew several times meanwhile
+	ReasonCrashed     = "Crashed"     // a container has ended again and again
+	ReasonNotReady    = "NotReady"    // it was not Ready, or had not started, in time
+	ReasonNoImage     = "NoImage"     // kubelet could not use an image
+	ReasonRebooted    = "Rebooted"    // the machine started anew several times meanwhile
+	ReasonCheckFailed = "CheckFailed" // a check of the node's owner did not pass, or could not be run
 	ReasonUndone      = "UndoneByOwner"
 	ReasonCloudOthers = "ChangedInCloud" // somebody gave the pod other images there
 )
@@ -71,7 +72,7 @@ type InPlace struct {
 	// Images are those that change.
 	Images []ImageChange `json:"images"`
 	// Until is by when it is known whether the new version works, about: only the time in which the hub runs counts. Only
-	// InProbation has it.
+	// InProbation has it, and not while the owner's checks run.
 	Until *time.Time `json:"until,omitempty"`
 	// Reason is that of UpgradedOfflineCondition if that is False.
 	Reason string `json:"reason,omitempty"`

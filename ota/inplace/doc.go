@@ -8,7 +8,7 @@
 //
 //	Shown      kubelet is shown the new images
 //	Probation  a new container was seen
-//	Passed     the pod was Ready for long enough
+//	Passed     the pod was Ready for long enough, and the owner's checks have passed
 //	Offered    the cloud may know, and may follow
 //	Confirmed  the cloud has other images than before: the new ones, or what somebody has set there
 //	Undoing    kubelet is shown the cloud's images again
@@ -31,6 +31,10 @@
 //
 // Only what kubelet reports of containers by their IDs decides, as it comes by the hub's watch of the node's pods
 // ([Journal.Update]). The time is that which the hub has run: clocks of nodes jump.
+//
+// A pod that was Ready for long enough is [Record.Due]: the owner's checks run ([Options.OwnersChecks], package hub/checks), and their
+// outcome is an input as any other ([Record.Checked]). Nothing of them is on disk before that: a hub that starts has the pod be
+// Ready for long enough again, and runs all of them anew.
 //
 // # After a crash
 //

@@ -27,6 +27,7 @@ const (
 func (j *Journal) keep(before, next Record) {
 	same := before
 	same.Ran, same.ready, same.readyFor = next.Ran, next.ready, next.readyFor
+	same.unchecked, same.uncheckedFor = next.unchecked, next.uncheckedFor
 	switch {
 	case reflect.DeepEqual(same, next) && next.Ran < j.saved[next.UID]+saveEvery:
 		j.set(before, next)

@@ -25,9 +25,12 @@ const (
 	// goneAfter is how long a pod is missing, while the cloud can be reached, until its record ends: a hub that was killed
 	// may not know it until its watch has caught up. The record of a pod that is gone does no harm.
 	goneAfter = 5 * time.Minute
+	// checkEvery is how soon checks are tried again that could not be carried out, such as while systemd is busy with those of
+	// a hub that was killed.
+	checkEvery = 10 * time.Second
 )
 
-// Options are the options of Open. All are required but Boot and Registerer.
+// Options are the options of Open. All are required but Boot, OwnersChecks and Registerer.
 type Options struct {
 	// Dir has the files; it is created if it does not exist. If it cannot be read, kubelet reads the cloud's pods, and none is
 	// upgraded in place.
@@ -39,9 +42,13 @@ type Options struct {
 	// Changed is called when Report may return something else. It must not block.
 	Changed func()
 	// Event records an Event about a pod. It must not block.
-	Event      func(about *corev1.ObjectReference, eventType, reason, message string)
-	Registerer prometheus.Registerer
-	Logger     *slog.Logger
+	Event func(about *corev1.ObjectReference, eventType, reason, message string)
+	// OwnersChecks runs the checks of the node's owner for a pod, as it runs now, that was Ready for long enough; it may take
+	// minutes. It returns what did not pass, one line for people, "" if all did, and an error if that is not known; it is called
+	// again then. Run calls it once at a time. nil: there are none.
+	OwnersChecks func(ctx context.Context, upgraded *corev1.Pod) (failed string, err error)
+	Registerer   prometheus.Registerer
+	Logger       *slog.Logger
 }
 
 // Journal has the records of a node's pods. It is safe for concurrent use.
@@ -72,6 +79,9 @@ type Journal struct {
 
 // Open reads the records. Whoever serves kubelet must have called it before. It starts nothing.
 func Open(o Options) (*Journal, error) {
+	if o.OwnersChecks == nil {
+		o.OwnersChecks = func(context.Context, *corev1.Pod) (string, error) { return "", nil }
+	}
 	files, all, unread := podfiles.Open[Record](o.Dir, o.Logger)
 	if unread != nil {
 		o.Logger.Error("the upgrades in place cannot be read: kubelet reads all pods as the cloud has them, and none is upgraded in place", "err", unread)
@@ -101,8 +111,11 @@ func Open(o Options) (*Journal, error) {
 	return j, o.Registerer.Register(j.collector())
 }
 
-// Run has time pass for the records, until ctx ends.
+// Run has time pass for the records, and the owner's checks run, until ctx ends.
 func (j *Journal) Run(ctx context.Context) {
+	checked := make(chan struct{}) // closed when the checks that run have ended; nobody waits for them otherwise
+	close(checked)
+	defer func() { <-checked }()
 	for {
 		began := time.Now()
 		var tick <-chan time.Time
@@ -120,6 +133,54 @@ func (j *Journal) Run(ctx context.Context) {
 			passed = min(time.Since(began), 2*step) // a process that was stopped has not run
 		}
 		j.pass(passed)
+		select {
+		case <-checked:
+			if r, pod := j.due(); pod != nil {
+				checked = make(chan struct{})
+				go func() { defer close(checked); j.check(ctx, r, pod) }()
+			}
+		default:
+		}
+	}
+}
+
+// due returns a record for which the owner's checks are to run, and its pod, nil for none.
+func (j *Journal) due() (Record, *corev1.Pod) {
+	j.disk.Lock()
+	defer j.disk.Unlock()
+	for _, r := range j.all() {
+		if pod := j.pod(r.UID); pod != nil && r.Due() {
+			running := r.over(pod)
+			return r, running
+		}
+	}
+	return Record{}, nil
+}
+
+// check runs the owner's checks for a record, and keeps what has become of it, unless there is another upgrade of the pod by then.
+// What could not be run, or written down, is due again after some time.
+func (j *Journal) check(ctx context.Context, r Record, pod *corev1.Pod) {
+	failed, err := j.OwnersChecks(ctx, pod)
+	if ctx.Err() != nil {
+		return // the next hub runs them
+	}
+	j.disk.Lock()
+	now, _ := j.get(r.UID)
+	if now.Revision == r.Revision && now.Requested.Equal(r.Requested) {
+		j.keep(now, now.Checked(failed, err))
+	}
+	failing := j.failing
+	j.disk.Unlock()
+	j.notify()
+	switch {
+	case err != nil:
+		j.Logger.Error("the owner's checks of an upgrade in place could not be run: they are tried again", "pod", r.Pod.String(), "err", err)
+	case !failing:
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(checkEvery):
 	}
 }
 

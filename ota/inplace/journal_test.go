@@ -30,6 +30,7 @@ type rig struct {
 	changes int
 	events  []string
 	boot    string
+	checks  func(context.Context) (string, error) // nil: there are none
 }
 
 func newRig(t *testing.T) *rig {
@@ -43,6 +44,15 @@ func (r *rig) open(t *testing.T) {
 	t.Helper()
 	var err error
 	r.Journal, err = inplace.Open(inplace.Options{
+		OwnersChecks: func(ctx context.Context, pod *corev1.Pod) (string, error) {
+			if pod.Spec.Containers[0].Image != becomes || pod.Labels["controller-revision-hash"] != target.Revision {
+				t.Errorf("the checks are for %s of revision %v", pod.Spec.Containers[0].Image, pod.Labels)
+			}
+			if r.checks == nil {
+				return "", nil
+			}
+			return r.checks(ctx)
+		},
 		Dir: r.dir, Boot: r.boot, Online: func() bool { return r.online }, Changed: func() { r.changes++ },
 		Event: func(about *corev1.ObjectReference, eventType, reason, _ string) {
 			r.events = append(r.events, string(about.UID)+" "+eventType+" "+reason)
@@ -278,6 +288,84 @@ func TestAHubThatIsKilledAgainAndAgainLosesLittleTime(t *testing.T) {
 		}
 		if got, want := r.events, []string{"u Normal OfflineUpgradeStarted", "u Warning OfflineUpgradeUndone"}; !slices.Equal(got, want) {
 			t.Errorf("Events %q", got)
+		}
+	})
+}
+
+// A check that takes two minutes, which is longer than the probation.
+func TestTheOwnersChecksDecide(t *testing.T) {
+	for name, tt := range map[string]struct {
+		outcomes []string // of one run after the other: "" passes, "?" cannot be run
+		runs     time.Duration
+		killed   time.Duration // after so long; 0: never
+		state    api.UpgradeState
+		calls    int
+	}{
+		"they run":                          {[]string{""}, 2 * time.Minute, 0, api.InProgress, 1},
+		"they pass":                         {[]string{""}, 3 * time.Minute, 0, api.Done, 1},
+		"one fails":                         {[]string{"check disk failed"}, 3 * time.Minute, 0, api.Dropped, 1},
+		"the hub is killed while they run":  {[]string{"", ""}, 3 * time.Minute, time.Minute, api.Done, 2},
+		"the hub is killed when one failed": {[]string{"check disk failed"}, time.Minute, 3 * time.Minute, api.Dropped, 1},
+		"they cannot be run":                {[]string{"?", "?"}, 5 * time.Minute, 0, api.Dropped, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, calls := newRig(t), 0
+				r.checks = func(ctx context.Context) (string, error) {
+					outcome := tt.outcomes[calls]
+					calls++
+					select {
+					case <-ctx.Done():
+						return "check disk was killed", nil
+					case <-time.After(2 * time.Minute):
+					}
+					if outcome == "?" {
+						return "", errors.New("no systemd")
+					}
+					return outcome, nil
+				}
+				r.Update([]*corev1.Pod{pod()})
+				r.begin(t)
+				ready := func() { r.Update([]*corev1.Pod{pod(runs("B"))}) }
+				ready()
+				if tt.killed > 0 {
+					r.run(t, tt.killed)
+					r.open(t)
+					ready()
+				}
+				r.run(t, tt.runs)
+				if u, _ := r.State(podName); u.State != tt.state || calls != tt.calls {
+					t.Errorf("%s, %s, after %d runs", u.State, u.Message, calls)
+				}
+			})
+		})
+	}
+}
+
+// The owner goes back while the checks run, and tries again.
+func TestChecksOfAnEarlierAttemptDecideNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, outcomes := newRig(t), []string{"check disk failed", ""}
+		r.checks = func(context.Context) (string, error) {
+			outcome := outcomes[0]
+			outcomes = outcomes[1:]
+			time.Sleep(2 * time.Minute)
+			return outcome, nil
+		}
+		see := func(changes ...func(*corev1.Pod)) { r.Update([]*corev1.Pod{pod(changes...)}) }
+		see()
+		r.begin(t)
+		see(runs("B"))
+		go func() {
+			time.Sleep(time.Minute)
+			_, _ = r.GoBack("u")
+			see(runs("C"))
+			_ = r.Begin(pod(runs("C")), target)
+			see(runs("D"))
+		}()
+		r.run(t, 5*time.Minute)
+		if r.state() != api.Done || len(outcomes) > 0 {
+			t.Errorf("%s, and %d checks have not run", r.state(), len(outcomes))
 		}
 	})
 }

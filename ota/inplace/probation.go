@@ -18,6 +18,8 @@ const (
 	margin = time.Minute
 	// maxLimit bounds a probation, but for how long the pod has to be Ready: somebody waits for the app.
 	maxLimit = 30 * time.Minute
+	// maxUnchecked is how long the owner's checks may be impossible to run at the limit: systemd may be busy, or start anew.
+	maxUnchecked = time.Minute
 )
 
 // trial is the part of a Record that decides whether the new version works.
@@ -34,6 +36,9 @@ type trial struct {
 
 	ready    bool          // as was seen last
 	readyFor time.Duration // without a break, of this process
+	// unchecked is why the owner's checks could not be run when that was tried last, and uncheckedFor since when, of this process.
+	unchecked    string
+	uncheckedFor time.Duration
 }
 
 // Container is what is known of a container that changes. kubelet's status names containers by ID; the images that it names
@@ -183,14 +188,40 @@ func (r Record) After(d time.Duration) Record {
 	if r.Ran += d; r.ready {
 		r.readyFor += d
 	}
+	if r.unchecked != "" {
+		r.uncheckedFor += d
+	}
 	switch {
-	case r.readyFor >= r.MinReady:
-		r.State = Passed
-	case r.Ran < r.Limit:
+	case r.Ran < r.Limit, r.Due() && r.uncheckedFor < maxUnchecked:
+	case r.Due():
+		return r.undo(api.ReasonCheckFailed, fmt.Sprintf("the owner's checks could not be run: %s", r.unchecked))
 	case r.State == Shown:
 		return r.undo(api.ReasonNotReady, fmt.Sprintf("kubelet has not started the new version within %v", r.Limit))
 	default:
 		return r.undo(api.ReasonNotReady, fmt.Sprintf("the pod was not Ready for %v within %v", r.MinReady, r.Limit))
+	}
+	return r
+}
+
+// Due reports whether the pod was Ready for long enough, so that only the owner's checks are missing. They may take longer than the
+// limit: each has one of its own.
+func (r Record) Due() bool { return r.State == Probation && r.readyFor >= r.MinReady }
+
+// Checked returns the record after the owner's checks: failed is what did not pass, "" if all did, and the error is why that is not
+// known. A pod that is not Ready by then is checked again once it was for long enough.
+func (r Record) Checked(failed string, err error) Record {
+	switch {
+	case !r.State.onProbation():
+		return r
+	case failed != "":
+		return r.undo(api.ReasonCheckFailed, failed)
+	}
+	if err != nil {
+		r.unchecked = api.OneLine(err.Error(), maxWords)
+		return r
+	}
+	if r.unchecked, r.uncheckedFor = "", 0; r.Due() {
+		r.State = Passed
 	}
 	return r
 }

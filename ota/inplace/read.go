@@ -167,7 +167,9 @@ func (r *Record) upgrade(now time.Time) api.Upgrade {
 	case Shown:
 		u.State, p.State, u.Message = api.InProgress, api.InProbation, ": kubelet replaces the containers"
 	case Probation:
-		u.State, p.State, u.Message = api.InProgress, api.InProbation, ": the new version runs, and is watched until it has been Ready for "+r.MinReady.String()
+		if u.State, p.State, u.Message = api.InProgress, api.InProbation, ": the new version runs, and is watched until it has been Ready for "+r.MinReady.String(); r.Due() {
+			u.Message = ": the new version is Ready, and the checks of the node's owner run"
+		}
 	case Passed, Offered:
 		u.State, p.State, u.Message = api.Done, api.Passed, ", which has yet to follow"
 	case Confirmed:
@@ -179,7 +181,7 @@ func (r *Record) upgrade(now time.Time) api.Upgrade {
 	default:
 		u.State, p.State, u.Message = api.Dropped, api.Undone, "; the earlier version runs again: "+r.Message
 	}
-	if u.State == api.InProgress {
+	if u.State == api.InProgress && !r.Due() { // checks have limits of their own
 		p.Until = new(now.Add(r.Limit - r.Ran).Truncate(time.Minute).Add(time.Minute)) // it is read again and again
 	}
 	if u.State == api.Dropped && r.Reason != api.ReasonUndone {

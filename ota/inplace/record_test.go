@@ -1,6 +1,7 @@
 package inplace_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -76,6 +77,11 @@ func seen(changes ...func(*corev1.Pod)) event {
 
 func after(d time.Duration) event { return func(r inplace.Record) inplace.Record { return r.After(d) } }
 
+// checked is the outcome of the owner's checks.
+func checked(failed string, err error) event {
+	return func(r inplace.Record) inplace.Record { return r.Checked(failed, err) }
+}
+
 func booted(id string) event { return func(r inplace.Record) inplace.Record { return r.Booted(id) } }
 
 func offered(r inplace.Record) inplace.Record { return r.Offer() }
@@ -99,9 +105,9 @@ func in(t *testing.T, s inplace.State) inplace.Record {
 	ways := map[inplace.State][]event{
 		inplace.Shown:     {},
 		inplace.Probation: {seen(runs("B"), readiness(corev1.ConditionFalse))},
-		inplace.Passed:    {seen(runs("B")), after(inplace.MinReady)},
-		inplace.Offered:   {seen(runs("B")), after(inplace.MinReady), offered},
-		inplace.Confirmed: {seen(runs("B")), after(inplace.MinReady), offered, seen(runs("B"), image(becomes), version("20"))},
+		inplace.Passed:    {seen(runs("B")), after(inplace.MinReady), checked("", nil)},
+		inplace.Offered:   {seen(runs("B")), after(inplace.MinReady), checked("", nil), offered},
+		inplace.Confirmed: {seen(runs("B")), after(inplace.MinReady), checked("", nil), offered, seen(runs("B"), image(becomes), version("20"))},
 		inplace.Undoing:   {seen(runs("B")), back},
 		inplace.Undone:    {seen(runs("B")), back, seen(runs("C"))},
 	}
@@ -137,6 +143,9 @@ func TestEveryEventInEveryState(t *testing.T) {
 		"kubelet lacks the old image":          {seen(waits("A", "ImagePullBackOff", `Back-off pulling image "app:v1"`)), nil},
 		"time passes":                          {after(time.Second), nil},
 		"the limit passes":                     {after(24 * time.Hour), moves{shown: undoing, probation: undoing}},
+		"the checks pass too early":            {checked("", nil), nil},
+		"a check fails":                        {checked("it leaks", nil), moves{shown: undoing, probation: undoing}},
+		"the checks cannot be run":             {checked("", errors.New("no systemd")), nil},
 		"the same boot":                        {booted("boot-0"), nil},
 		"another boot":                         {booted("boot-1"), nil},
 		"a boot that is not known":             {booted(""), nil},
@@ -276,14 +285,15 @@ func TestARevisionThatFailedIsNotTriedAgain(t *testing.T) {
 }
 
 func TestProbation(t *testing.T) {
+	pass, fail, cannot, unready := checked("", nil), checked("check disk failed", nil), checked("", errors.New("no systemd")), seen(runs("B"), readiness(corev1.ConditionFalse))
 	second := func(p *corev1.Pod) { p.Status.Conditions = nil }
 	for name, tt := range map[string]struct {
 		events []event
 		want   inplace.State
 		reason string
 	}{
-		"Ready for too short a time": {[]event{seen(runs("B")), after(9 * time.Second)}, inplace.Probation, ""},
-		"Ready for long enough":      {[]event{seen(runs("B")), after(5 * time.Second), seen(runs("B")), after(5 * time.Second)}, inplace.Passed, ""},
+		"Ready for too short a time": {[]event{seen(runs("B")), after(9 * time.Second), pass}, inplace.Probation, ""},
+		"Ready for long enough":      {[]event{seen(runs("B")), after(5 * time.Second), seen(runs("B")), after(5 * time.Second), pass}, inplace.Passed, ""},
 		"a break in between": {[]event{
 			seen(runs("B")), after(9 * time.Second), seen(runs("B"), readiness(corev1.ConditionFalse)), seen(runs("B")), after(9 * time.Second),
 		}, inplace.Probation, ""},
@@ -301,20 +311,35 @@ func TestProbation(t *testing.T) {
 		}, inplace.Probation, ""},
 		"three crashes, seen at once":                              {[]event{seen(runs("B")), seen(runsAfter("E", 3))}, inplace.Undoing, api.ReasonCrashed},
 		"the old container has crashed often":                      {[]event{seen(runsAfter("B", 9)), after(time.Second)}, inplace.Probation, ""},
-		"a status of before, as the cloud has it after its return": {[]event{seen(runs("B")), after(8 * time.Second), seen(runs("A"), readiness(corev1.ConditionFalse)), after(2 * time.Second)}, inplace.Passed, ""},
+		"a status of before, as the cloud has it after its return": {[]event{seen(runs("B")), after(8 * time.Second), seen(runs("A"), readiness(corev1.ConditionFalse)), after(2 * time.Second), pass}, inplace.Passed, ""},
 		"a reboot is no crash": {[]event{
 			seen(runs("B")), seen(backsOff("B", 0)), seen(runsAfter("C", 1)), seen(backsOff("C", 1)), seen(runsAfter("D", 2)),
 			booted("1"), seen(runsAfter("D", 2)), seen(container(corev1.ContainerStatus{ContainerID: "D", RestartCount: 2, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}})), seen(runsAfter("E", 3)), after(time.Second),
 		}, inplace.Probation, ""},
 		"a container from before a boot is not Ready":     {[]event{seen(runs("B")), booted("1"), seen(runs("B")), after(time.Minute)}, inplace.Probation, ""},
-		"a reboot, and then it is Ready":                  {[]event{seen(runs("B")), after(9 * time.Second), booted("1"), seen(runsAfter("C", 1)), after(10 * time.Second)}, inplace.Passed, ""},
+		"a reboot, and then it is Ready":                  {[]event{seen(runs("B")), after(9 * time.Second), booted("1"), seen(runsAfter("C", 1)), after(10 * time.Second), pass}, inplace.Passed, ""},
 		"two boots":                                       {[]event{booted("1"), booted("2"), booted("2")}, inplace.Shown, ""},
 		"three boots":                                     {[]event{booted("1"), seen(runs("B")), booted("2"), booted("3")}, inplace.Undoing, api.ReasonRebooted},
-		"three boots after it has passed":                 {[]event{seen(runs("B")), after(10 * time.Second), booted("1"), booted("2"), booted("3")}, inplace.Passed, ""},
+		"three boots after it has passed":                 {[]event{seen(runs("B")), after(10 * time.Second), pass, booted("1"), booted("2"), booted("3")}, inplace.Passed, ""},
 		"the limit, without a container":                  {[]event{after(limit - time.Second), after(time.Second)}, inplace.Undoing, api.ReasonNotReady},
 		"just before the limit":                           {[]event{after(limit - time.Second)}, inplace.Shown, ""},
 		"the limit, with a container that is never Ready": {[]event{seen(runs("B"), readiness(corev1.ConditionFalse)), after(limit)}, inplace.Undoing, api.ReasonNotReady},
-		"Ready at last":                                   {[]event{after(limit - 10*time.Second), seen(runs("B")), after(10 * time.Second)}, inplace.Passed, ""},
+		"Ready at last":                                   {[]event{after(limit - 10*time.Second), seen(runs("B")), after(10 * time.Second), pass}, inplace.Passed, ""},
+		"the checks have not ended":                       {[]event{seen(runs("B")), after(time.Hour), seen(runs("B"))}, inplace.Probation, ""},
+		"the checks end when it is Ready no longer":       {[]event{seen(runs("B")), after(time.Minute), unready, pass}, inplace.Probation, ""},
+		"and are run again": {[]event{
+			seen(runs("B")), after(time.Minute), unready, pass, seen(runs("B")), after(10 * time.Second), pass,
+		}, inplace.Passed, ""},
+		"a check fails": {[]event{seen(runs("B")), after(time.Minute), fail}, inplace.Undoing, api.ReasonCheckFailed},
+		"a check fails when it is Ready no longer":           {[]event{seen(runs("B")), after(time.Minute), unready, fail}, inplace.Undoing, api.ReasonCheckFailed},
+		"it crashes while the checks run":                    {[]event{seen(runs("B")), after(time.Minute), seen(runsAfter("E", 3)), pass}, inplace.Undoing, api.ReasonCrashed},
+		"it is Ready no longer while they run, at the limit": {[]event{seen(runs("B")), after(time.Minute), unready, after(limit), pass}, inplace.Undoing, api.ReasonNotReady},
+		"the checks could not be run yet":                    {[]event{seen(runs("B")), after(time.Minute), cannot, after(time.Second)}, inplace.Probation, ""},
+		"and could then":                                     {[]event{seen(runs("B")), after(time.Minute), cannot, after(time.Second), pass}, inplace.Passed, ""},
+		"the checks could not be run until the limit":        {[]event{seen(runs("B")), after(limit), cannot, after(59 * time.Second), cannot, after(time.Second)}, inplace.Undoing, api.ReasonCheckFailed},
+		"the checks could not be run once, at the limit":     {[]event{seen(runs("B")), after(limit), cannot, after(59 * time.Second)}, inplace.Probation, ""},
+		"the owner goes back while they run":                 {[]event{seen(runs("B")), after(time.Minute), back, pass}, inplace.Undoing, api.ReasonUndone},
+		"a boot while they run":                              {[]event{seen(runs("B")), after(time.Minute), booted("1"), seen(runs("B")), pass}, inplace.Probation, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := begun(t)
@@ -367,7 +392,7 @@ func TestEventsDoNotChangeTheirRecord(t *testing.T) {
 	for _, state := range states {
 		r := in(t, state)
 		before := fmt.Sprintf("%+v", r)
-		for _, e := range []event{seen(backsOff("X", 5)), after(time.Hour), booted("x"), back, offered, restored, seen(image("x"), version("99"))} {
+		for _, e := range []event{seen(backsOff("X", 5)), after(time.Hour), booted("x"), back, checked("x", nil), checked("", errors.New("x")), offered, restored, seen(image("x"), version("99"))} {
 			e(r)
 		}
 		if now := fmt.Sprintf("%+v", r); now != before {
