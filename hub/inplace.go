@@ -3,9 +3,12 @@ package hub
 import (
 	"context"
 	"errors"
+	"iter"
+	"log/slog"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/edgehub-io/edgehub/hub/checks"
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/inplace"
@@ -18,6 +21,8 @@ type inPlace struct {
 	images placer
 	// check returns why kubelet may not use an image of a pod, with this ID, without the network.
 	check func(ctx context.Context, pod *corev1.Pod, image, id string) error
+	// ownersChecks says why the checks of the node's owner cannot be run.
+	ownersChecks interface{ Possible(context.Context) error }
 }
 
 // placer is the part of imagepull.Puller that has images ready for containers that start without the network.
@@ -28,7 +33,7 @@ type placer interface {
 
 // inPlaceAPI returns what carries out upgrades in place.
 func (u *upgrades) inPlaceAPI() inPlace {
-	p := inPlace{Journal: u.inPlace, check: u.records.Check}
+	p := inPlace{Journal: u.inPlace, check: u.records.Check, ownersChecks: u.checks}
 	if u.images.puller != nil {
 		p.images = u.images.puller
 	}
@@ -47,6 +52,9 @@ func (p inPlace) Check(pod *corev1.Pod, t api.Target) error {
 func (p inPlace) Begin(ctx context.Context, pod *corev1.Pod, t api.Target) error {
 	if err := p.Check(pod, t); err != nil {
 		return err
+	}
+	if err := p.ownersChecks.Possible(ctx); err != nil { // the upgrade would only be undone
+		return &ota.NotInPlaceError{Why: "the owner's checks cannot be run: " + api.OneLine(err.Error(), maxWords)}
 	}
 	var needed []string
 	for _, c := range t.InPlace {
@@ -72,6 +80,35 @@ func (p inPlace) Begin(ctx context.Context, pod *corev1.Pod, t api.Target) error
 	}
 	p.images.OthersChanged()
 	return nil
+}
+
+// eventCheckFailed is the reason of an Event about a pod whose upgrade goes on.
+const eventCheckFailed = "OwnerCheckFailed"
+
+// runChecks runs the owner's checks for a pod that was upgraded in place. See inplace.Options.OwnersChecks.
+func (u *upgrades) runChecks(ctx context.Context, pod *corev1.Pod) (failed string, err error) {
+	about := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
+	return firstFailed(u.checks.Run(ctx, pod), u.log.With("pod", pod.Namespace+"/"+pod.Name), func(failure string) {
+		u.cluster.Event(about, corev1.EventTypeWarning, eventCheckFailed, failure+"; the upgrade does not depend on it")
+	})
+}
+
+// firstFailed has checks run until a required one fails, and returns that. Those that may fail are told.
+func firstFailed(results iter.Seq2[checks.Result, error], log *slog.Logger, tell func(failure string)) (string, error) {
+	for r, err := range results {
+		switch {
+		case err != nil:
+			return "", err
+		case r.Passed:
+			log.Info("a check of the owner's has passed", "check", r.Check)
+		case r.Required:
+			return r.Failure(), nil
+		default:
+			log.Warn("a check of the owner's has failed, which it may", "check", r.Check, "why", r.Message)
+			tell(r.Failure())
+		}
+	}
+	return "", nil
 }
 
 // maxWords bounds what is repeated of an error, in bytes.

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/hub/checks"
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/inplace"
@@ -236,18 +237,30 @@ func (p *placed) Place(_ context.Context, images []string, check func(image, id 
 
 func (p *placed) OthersChanged() { p.changes++ }
 
+// checkable stands for the owner's checks: why they cannot be run.
+type checkable string
+
+func (c checkable) Possible(context.Context) error {
+	if c == "" {
+		return nil
+	}
+	return errors.New(string(c))
+}
+
 func TestAnUpgradeInPlaceBeginsOnceItsImagesAreThere(t *testing.T) {
 	for name, tt := range map[string]struct {
 		images *placed // nil: the hub knows no images
 		asks   string  // of which image kubelet would ask the registry
+		checks checkable
 		says   string
 	}{
-		"all are there":                    {&placed{}, "", ""},
-		"one is missing":                   {&placed{missing: []string{"app:v2"}}, "", "images are not on the node"},
-		"containerd does not answer":       {&placed{err: errors.New("no\nanswer")}, "", "it is not known whether the images are on the node: no answer"},
-		"kubelet would not start the new":  {&placed{}, "app:v2", "kubelet asks for app:v2"},
-		"kubelet would not go back to old": {&placed{}, "app:v1", "kubelet asks for app:v1"},
-		"no containerd":                    {nil, "", "--container-runtime-endpoint"},
+		"all are there":                    {&placed{}, "", "", ""},
+		"one is missing":                   {&placed{missing: []string{"app:v2"}}, "", "", "images are not on the node"},
+		"containerd does not answer":       {&placed{err: errors.New("no\nanswer")}, "", "", "it is not known whether the images are on the node: no answer"},
+		"kubelet would not start the new":  {&placed{}, "app:v2", "", "kubelet asks for app:v2"},
+		"kubelet would not go back to old": {&placed{}, "app:v1", "", "kubelet asks for app:v1"},
+		"no containerd":                    {nil, "", "", "--container-runtime-endpoint"},
+		"checks that cannot be run":        {&placed{}, "", "no\nsystemd", "the owner's checks cannot be run: no systemd"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			journal, err := inplace.Open(inplace.Options{
@@ -258,7 +271,7 @@ func TestAnUpgradeInPlaceBeginsOnceItsImagesAreThere(t *testing.T) {
 				t.Fatal(err)
 			}
 			cloud := newInPlaceCloud()
-			p := inPlace{Journal: journal, check: func(_ context.Context, pod *corev1.Pod, image, id string) error {
+			p := inPlace{Journal: journal, ownersChecks: tt.checks, check: func(_ context.Context, pod *corev1.Pod, image, id string) error {
 				if image == tt.asks || pod != cloud.pod || id != "#"+image {
 					return errors.New("kubelet asks\nfor " + image)
 				}
@@ -281,8 +294,46 @@ func TestAnUpgradeInPlaceBeginsOnceItsImagesAreThere(t *testing.T) {
 			if err := again.Begin(t.Context(), cloud.pod, refused); tt.says != "" && (err == nil || never.asked != nil) {
 				t.Errorf("an upgrade that cannot be in place: %v, and %q are placed", err, never.asked)
 			}
-			if tt.images != nil && (!slices.Equal(tt.images.asked, []string{"app:v2", "app:v1"}) || (tt.images.changes == 1) != (err == nil)) {
+			if tt.images != nil && tt.checks == "" && (!slices.Equal(tt.images.asked, []string{"app:v2", "app:v1"}) || (tt.images.changes == 1) != (err == nil)) {
 				t.Errorf("%+v", tt.images)
+			}
+		})
+	}
+}
+
+func TestAFailedCheckOfTheOwnersEndsAnUpgradeIfItIsRequired(t *testing.T) {
+	passes, fails := checks.Result{Check: "required.d/a", Required: true, Passed: true}, checks.Result{Check: "required.d/b", Required: true, Message: "exit code 1: no disk"}
+	may := checks.Result{Check: "wanted.d/c", Message: "exit code 2"}
+	broken := errors.New("no systemd")
+	for name, tt := range map[string]struct {
+		results []checks.Result
+		err     error // after them
+		failed  string
+		told    []string
+		left    int // of the results
+	}{
+		"there are none":           {},
+		"all pass":                 {results: []checks.Result{passes, passes}},
+		"a required one fails":     {results: []checks.Result{passes, fails, passes}, failed: "check required.d/b has failed: exit code 1: no disk", left: 1},
+		"one that may fails":       {results: []checks.Result{may, passes}, told: []string{"check wanted.d/c has failed: exit code 2"}},
+		"one cannot be run":        {results: []checks.Result{passes}, err: broken},
+		"one fails before another": {results: []checks.Result{fails}, err: broken, failed: "check required.d/b has failed: exit code 1: no disk"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			left, told := len(tt.results), []string(nil)
+			failed, err := firstFailed(func(yield func(checks.Result, error) bool) {
+				for _, r := range tt.results {
+					left--
+					if !yield(r, nil) {
+						return
+					}
+				}
+				if tt.err != nil {
+					yield(checks.Result{}, tt.err)
+				}
+			}, slog.New(slog.DiscardHandler), func(failure string) { told = append(told, failure) })
+			if failed != tt.failed || !slices.Equal(told, tt.told) || left != tt.left || (err != nil) != (tt.err != nil && tt.failed == "") {
+				t.Errorf("%q, %v; told %q, %d not run", failed, err, told, left)
 			}
 		})
 	}

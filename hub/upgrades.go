@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/edgehub-io/edgehub/hub/checks"
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/ownnode"
 	"github.com/edgehub-io/edgehub/hub/pullrecords"
@@ -38,11 +39,13 @@ type upgrades struct {
 	history   *history.History
 	inPlace   *inplace.Journal
 	records   pullrecords.Records
+	checks    *checks.Runner
 	images    *images
 	holds     *hold.Holds
 	queue     *queue.Queue
 	rollbacks *rollback.Rollbacks
 	missing   *missing.Missing
+	log       *slog.Logger
 }
 
 // newUpgrades opens the files of all parts. It does not connect: containerd may start after the hub,
@@ -58,7 +61,7 @@ func newUpgrades(c *config.Config, own *rest.Config, client *ota.Pods, cloud *cl
 	}
 	u := &upgrades{
 		node: c.NodeName, cloud: cloud,
-		pods: pods, cluster: apiserver.NewCluster(core, c.NodeName), reporter: podreport.New(core, pods, cloud.online, log),
+		pods: pods, cluster: apiserver.NewCluster(core, c.NodeName), reporter: podreport.New(core, pods, cloud.online, log), log: log,
 	}
 	u.records = pullrecords.Records{RootDir: c.KubeletRootDir, Proc: "/proc", Secret: u.cluster.Secret}
 	if err := u.open(c, client, own.UserAgent, r, log); err != nil {
@@ -75,9 +78,10 @@ func (u *upgrades) open(c *config.Config, client *ota.Pods, userAgent string, r 
 	if u.history, err = history.Open(dir("history"), log); err != nil {
 		return err
 	}
+	u.checks = &checks.Runner{Dir: checks.Dir, Scratch: dir("checks")}
 	u.inPlace, err = inplace.Open(inplace.Options{
 		Dir: c.InPlaceDir(), Boot: ownnode.BootID(), Online: online, Changed: u.reporter.Changed,
-		Event: u.cluster.Event, Registerer: r, Logger: log,
+		Event: u.cluster.Event, OwnersChecks: u.runChecks, Registerer: r, Logger: log,
 	})
 	if err != nil {
 		return err

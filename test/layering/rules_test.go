@@ -20,19 +20,20 @@ var layers = map[string][]string{
 	"cmd/edgehub/install/files":     {"cache/durable"},
 	"cmd/edgehub/install/systemctl": {},
 	"cmd/edgehub-controller":        {"cmd/internal", "controller", "controller/autonomy"},
-	"cmd/edgehubctl":                {"cmd/edgehubctl/cri", "cmd/edgehubctl/hubclient", "cmd/edgehubctl/view", "cmd/internal", "imagepull/engine", "imagepull/engine/archive", "imagepull/engineapi", "ota/api"}, // root's import needs no hub to write to containerd
+	"cmd/edgehubctl":                {"cmd/edgehubctl/cri", "cmd/edgehubctl/hubclient", "cmd/edgehubctl/view", "cmd/internal", "hub/checks", "imagepull/engine", "imagepull/engine/archive", "imagepull/engineapi", "ota/api"}, // root's import needs no hub to write to containerd
 	"cmd/edgehubctl/hubclient":      {"cmd/internal", "ota/api"},
 	"cmd/edgehubctl/view":           {"cmd/internal", "ota/api"}, // it describes, and sends no requests
 	"cmd/edgehubctl/cri":            {"cmd/internal"},            // it asks containerd, and neither hub nor cloud
 	"cmd/kubectl-edgehub":           {"cmd/internal", "controller/autonomy", "controller/daemonset", "controller/rollout", "controller/workload", "ota/api"},
 	"cmd/internal":                  {},
 	"hub": {
-		"cache", "cache/identity", "cache/derived", "hub/access", "hub/binding", "hub/bundle", "hub/config", "hub/credentials", "hub/csrf", "cache/durable", "hub/eventlog", "hub/feed", "hub/heldimages", "hub/nodeca", "hub/ownnode", "hub/podroute", "hub/pullrecords", "hub/servertls", "hub/systemd", "hub/traffic",
+		"cache", "cache/identity", "cache/derived", "hub/access", "hub/binding", "hub/bundle", "hub/checks", "hub/config", "hub/credentials", "hub/csrf", "cache/durable", "hub/eventlog", "hub/feed", "hub/heldimages", "hub/nodeca", "hub/ownnode", "hub/podroute", "hub/pullrecords", "hub/servertls", "hub/systemd", "hub/traffic",
 		"imagepull", "imagepull/apiserver", "imagepull/engine", "imagepull/engine/diskspace", "ota", "ota/coreclient", "ota/history", "ota/hold", "ota/inplace", "ota/missing", "ota/api", "ota/nodepods", "ota/page", "ota/podfiles", "ota/podreport", "ota/queue", "ota/rollback", "ota/webtoken", "proxy", "proxy/authn", "proxy/topology", "proxy/transform", "proxy/upstream",
 	},
 	"hub/access":      {"cache/quota", "hub/config", "hub/csrf", "hub/peer", "ota/api", "proxy/authn", "proxy/limits"},
 	"hub/binding":     {"cache/durable", "proxy/authn", "proxy/upstream"},
 	"hub/bundle":      {},
+	"hub/checks":      {"ota/api"},                                // edgehubctl check does the same
 	"hub/eventlog":    {"cache/convert", "cache/wire", "ota/api"}, // Events in the encodings that clients use
 	"hub/ownnode":     {"cache/convert", "cache/wire", "ota/api"}, // the Node in the encodings that clients use
 	"hub/traffic":     {"cache/durable", "ota/api"},
