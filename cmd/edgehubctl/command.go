@@ -45,6 +45,7 @@ type call struct {
 	file      string
 	minFree   int
 	container containerFlags
+	checkDir  string // with the owner's checks; another one in tests
 
 	flags *pflag.FlagSet
 	// pod is the one that the command is about, if any, and inPod what exec runs in it.
@@ -112,6 +113,7 @@ func (c *call) program() *cli.Program {
 		{Name: "status", Outputs: table, Run: c.on(status)},
 		{Name: "events", Outputs: table, Flags: []string{"namespace"}, Run: c.on(events)},
 		{Name: "web", Outputs: text, Run: c.on(web)},
+		{Name: "check", Outputs: text, Flags: []string{"namespace"}, Args: c.podNames(isAny), Run: c.check},
 		{Name: "bundle", Outputs: text, Flags: []string{"output-file"}, Run: c.on(writeBundle)},
 		{Name: "logs", Flags: append(ofContainer, "follow", "previous", "tail", "since"), Args: c.podNames(isAny), Run: c.onPod(logs)},
 		{Name: "exec", Flags: append(ofContainer, "stdin", "tty"), Args: c.podNames(isAny), Run: c.exec},

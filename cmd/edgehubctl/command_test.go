@@ -22,7 +22,7 @@ func TestWordsOfTheCommandLine(t *testing.T) {
 		"help of a command":                 {[]string{"help", "pods"}, cli.Done, "What the columns mean", ""},
 		"-h behind a command":               {[]string{"upgrade", "shop/web", "-h"}, cli.Done, "--wait", ""},
 		"--version":                         {[]string{"--version"}, cli.Done, "edgehubctl ", ""},
-		"no such command":                   {[]string{"pod"}, cli.Usage, "", "want pods, pull, upgrade, import, queue, cancel, hold, rollback, history, status, events, web, bundle, logs, exec, restart, completion"},
+		"no such command":                   {[]string{"pod"}, cli.Usage, "", "want pods, pull, upgrade, import, queue, cancel, hold, rollback, history, status, events, web, check, bundle, logs, exec, restart, completion"},
 		"no pod":                            {[]string{"pull"}, cli.Usage, "", "want one POD, got 0 words; see edgehubctl pull --help"},
 		"two pods":                          {[]string{"upgrade", "a/b", "c/d"}, cli.Usage, "", "want one POD, got 2 words"},
 		"a word too many":                   {[]string{"status", "now"}, cli.Usage, "", "want nothing behind the command, got 1 word"},

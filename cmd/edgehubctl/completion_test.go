@@ -19,7 +19,7 @@ func TestCompletion(t *testing.T) {
 	))
 	t.Setenv("EDGEHUB_ADDRESS", h.address)
 	tests := map[string]struct{ words, want string }{
-		"nothing yet":                        {"", "pods pull upgrade import queue cancel hold rollback history status events web bundle logs exec restart completion help"},
+		"nothing yet":                        {"", "pods pull upgrade import queue cancel hold rollback history status events web check bundle logs exec restart completion help"},
 		"a pod":                              {"pull ", "kube-system/proxy-2 shop/web-1"},
 		"the beginning of a pod":             {"upgrade sh", "shop/web-1"},
 		"a pod behind a flag":                {"upgrade --wait --timeout 1m sh", "shop/web-1"},

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/cli"
+	"github.com/edgehub-io/edgehub/hub/checks"
 )
 
 //go:embed help
@@ -31,7 +32,7 @@ func main() {
 
 // run carries out the command line. Errors go to errs.
 func run(ctx context.Context, args []string, out, errs io.Writer, t timing) int {
-	c := &call{out: cli.Safe(out), err: cli.Safe(errs), timing: t}
+	c := &call{out: cli.Safe(out), err: cli.Safe(errs), timing: t, checkDir: checks.Dir}
 	return c.program().Run(ctx, args, c.out, c.err)
 }
 

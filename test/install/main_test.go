@@ -12,5 +12,6 @@ import (
 
 func TestMain(m *testing.M) {
 	machine.BecomeInit()
+	runChecks()
 	os.Exit(m.Run())
 }
