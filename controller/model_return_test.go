@@ -2,7 +2,6 @@ package controller_test
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -16,18 +15,6 @@ import (
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
-
-// newOfflineModel is a model of a DaemonSet whose pods owners may upgrade while the cloud is away. Its pods have images of app:1, and
-// the target is app:2.
-func newOfflineModel(t *testing.T, nodes int) *model {
-	t.Helper()
-	m := newAskingModel(t, nodes, 1, "OTA")
-	m.annotate(api.OfflineUpgradeAnnotation, "InPlace")
-	m.start()
-	m.setImage("app:2")
-	time.Sleep(time.Minute)
-	return m
-}
 
 // upgradesOffline has the hub of a node show another image to kubelet, which the cloud does not know.
 func (m *model) upgradesOffline(node, image string) {
@@ -55,153 +42,6 @@ func (m *model) hubReports(node, image string, status corev1.ConditionStatus) {
 		}
 		pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(have corev1.PodCondition) bool { return have.Type == c.Type })
 		pod.Status.Conditions = append(pod.Status.Conditions, c)
-	})
-}
-
-// marks returns what the pods of all nodes are marked with.
-func (m *model) marks() map[string]api.Target {
-	m.api.mu.Lock()
-	defer m.api.mu.Unlock()
-	out := map[string]api.Target{}
-	for node, pods := range m.podsLocked() {
-		out[node], _ = api.NextOf(pods[0])
-	}
-	return out
-}
-
-// dryRuns returns how many patches were asked about.
-func (m *model) dryRuns() int {
-	m.api.mu.Lock()
-	defer m.api.mu.Unlock()
-	return len(m.api.dryRuns)
-}
-
-// admitPatches has admission say this of patches that change the image.
-func (m *model) admitPatches(say func(after *corev1.Pod) error) {
-	m.api.with(func() {
-		m.api.tried = func(before, after *corev1.Pod) error {
-			if before.Spec.Containers[0].Image == after.Spec.Containers[0].Image {
-				return nil
-			}
-			m.api.calls = append(m.api.calls, call{time.Now(), "TRY", "pods", after.Name})
-			return say(after)
-		}
-	})
-}
-
-func refusesImages(*corev1.Pod) error { return apierrors.NewForbidden(podResource, "", errViolates) }
-
-func TestModelPodsAreMarkedForUpgradesWithoutTheCloudAndAskedForOnce(t *testing.T) {
-	simulate(t, func(t *testing.T) {
-		m := newOfflineModel(t, 3)
-		marked := func(from, to string) {
-			t.Helper()
-			for node, target := range m.marks() {
-				if !slices.Equal(target.InPlace, []api.ImageChange{{Name: "app", From: from, To: to}}) || target.NotInPlace != "" {
-					t.Errorf("%s: %+v", node, target)
-				}
-			}
-		}
-		marked("app:1", "app:2")
-		time.Sleep(time.Hour)
-		m.report("n1", corev1.ConditionFalse) // a pod may change a lot
-		m.report("n1", corev1.ConditionTrue)
-		time.Sleep(time.Minute)
-		m.start()
-		time.Sleep(time.Hour)
-		if got := m.dryRuns(); got != 3 {
-			t.Errorf("%d questions about 3 pods", got)
-		}
-		m.setImage("app:3")
-		time.Sleep(time.Minute)
-		marked("app:1", "app:3")
-		m.touch("n2", func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "app:hand" })
-		time.Sleep(time.Minute)
-		if target := m.marks()["n2"]; target.InPlace != nil || !strings.Contains(target.NotInPlace, "another image than its revision") {
-			t.Errorf("a pod that somebody has changed: %+v", target)
-		}
-		if got := m.dryRuns(); got != 6 {
-			t.Errorf("%d questions about 3 pods and 2 targets", got)
-		}
-		m.annotate(api.OfflineUpgradeAnnotation, "")
-		time.Sleep(time.Minute)
-		for node, target := range m.marks() {
-			if target.InPlace != nil || target.NotInPlace != "" {
-				t.Errorf("%s, once it is not permitted: %+v", node, target)
-			}
-		}
-	})
-}
-
-func TestModelWhatAdmissionSaysDecidesWhetherAPodIsMarked(t *testing.T) {
-	for name, tt := range map[string]struct {
-		say   func(*corev1.Pod) error
-		words string // of the mark; "": it says neither
-		most  int    // questions about 3 pods in an hour
-	}{
-		"it refuses the images": {refusesImages, violates, 3},
-		"it rewrites them":      {func(pod *corev1.Pod) error { pod.Spec.Containers[0].Image = "site/app:2"; return nil }, "from app:2 to site/app:2", 3},
-		"the pod pulls always":  {func(pod *corev1.Pod) error { pod.Spec.Containers[0].ImagePullPolicy = corev1.PullAlways; return nil }, "imagePullPolicy: Always", 3},
-		"a webhook refuses dry runs": {func(*corev1.Pod) error {
-			return apierrors.NewBadRequest("admission webhook \"w\" does not support dry run")
-		}, "does not support dry run", 3},
-		"a webhook is down": {func(*corev1.Pod) error {
-			return apierrors.NewInternalError(errors.New(`failed calling webhook "w": EOF`))
-		}, "", 3 * 12},
-		"it denies with 404": {func(*corev1.Pod) error { return deniedWith(404, "no such lock") }, "no such lock", 3},
-	} {
-		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T) {
-				m := newAskingModel(t, 3, 1, "OTA")
-				m.annotate(api.OfflineUpgradeAnnotation, "InPlace")
-				m.admitPatches(tt.say)
-				m.start()
-				begin := time.Now()
-				m.setImage("app:2")
-				time.Sleep(time.Hour)
-				for node, target := range m.marks() {
-					if target.InPlace != nil || !strings.Contains(target.NotInPlace, tt.words) || (target.NotInPlace == "") != (tt.words == "") {
-						t.Errorf("%s: %+v", node, target)
-					}
-				}
-				m.fewer(tt.most, begin, "TRY", "pods")
-				if tt.words == "" {
-					m.admitPatches(func(*corev1.Pod) error { return nil })
-					time.Sleep(11 * time.Minute)
-					for node, target := range m.marks() {
-						if target.InPlace == nil {
-							t.Errorf("%s, once it is up: %+v", node, target)
-						}
-					}
-				}
-			})
-		})
-	}
-}
-
-// Many pods take turns.
-func TestModelQuestionsAboutManyPodsAreSpread(t *testing.T) {
-	simulate(t, func(t *testing.T) {
-		m := newOfflineModel(t, 1)
-		m.api.with(func() {
-			for i := range 200 {
-				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("m%d", i)}}
-				m.turnLocked(node, corev1.ConditionTrue)
-			}
-		})
-		time.Sleep(time.Minute)
-		asked := m.dryRuns()
-		m.setImage("app:3")
-		time.Sleep(10 * time.Second)
-		if got := m.dryRuns() - asked; got > 70 {
-			t.Errorf("%d questions in 10 s", got)
-		}
-		time.Sleep(2 * time.Minute)
-		for node, target := range m.marks() {
-			if target.InPlace == nil {
-				t.Errorf("%s: %+v", node, target)
-			}
-		}
 	})
 }
 
@@ -465,25 +305,6 @@ func TestModelARolloutDeletesNoPodThatWasUpgradedOfflineBeforeItHasFollowed(t *t
 }
 
 // A node that was taken over has the controller send a few requests, and no more.
-func TestModelWhileUpgradesInPlaceAreOffNoPodIsMarkedAndNoReportCounts(t *testing.T) {
-	simulate(t, func(t *testing.T) {
-		m := newAskingModel(t, 1, 1, "OTA")
-		m.annotate(api.OfflineUpgradeAnnotation, "InPlace")
-		m.off = true
-		m.start()
-		m.setImage("app:2")
-		time.Sleep(time.Minute)
-		m.hubReports("n1", "app:2", corev1.ConditionTrue)
-		time.Sleep(time.Minute)
-		if target := m.marks()["n1"]; target.Revision == "" || len(target.InPlace) > 0 || target.NotInPlace != "" || m.dryRuns() > 0 {
-			t.Errorf("the mark is %+v, after %d questions", target, m.dryRuns())
-		}
-		if c := api.Condition(m.pod("n1"), api.ReconciledCondition); c != nil || m.unreconciled() != 0 {
-			t.Errorf("%d pods are unreconciled: %+v", int(m.unreconciled()), c)
-		}
-	})
-}
-
 func TestModelANodeThatReportsAllTheTimeCausesNoStorm(t *testing.T) {
 	simulate(t, func(t *testing.T) {
 		m := newOfflineModel(t, 3)
