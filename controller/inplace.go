@@ -16,8 +16,26 @@ import (
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
-// patchEvery is when questions go on that have to wait for their pace.
-const patchEvery = time.Second
+// One reconcile asks about patchesAtOnce patches at most, and asks no more once askTime has passed: a webhook may take seconds for
+// each, and all else waits meanwhile. patchEvery is when questions go on that have to wait.
+const (
+	patchesAtOnce = 10
+	askTime       = time.Second
+	patchEvery    = time.Second
+)
+
+// hasTimeToAsk reports whether this reconcile may ask about one more patch.
+func (s *scope) hasTimeToAsk() bool {
+	return s.asked == 0 || s.asked < patchesAtOnce && time.Now().Before(s.askUntil)
+}
+
+// askPatch asks the apiserver what it would make of a pod.
+func (s *scope) askPatch(ctx context.Context, pod *corev1.Pod, patch []byte) successor.Verdict {
+	if s.asked++; s.asked == 1 {
+		s.askUntil = time.Now().Add(askTime)
+	}
+	return s.successors.AskPatch(ctx, pod, patch)
+}
 
 // inPlaceAnswer is what the apiserver says of the upgrade in place of a pod.
 type inPlaceAnswer struct {
@@ -52,7 +70,7 @@ func (s *scope) inPlaceOf(ctx context.Context, revisions *rollback.Revisions, ta
 		case !answer.known && isMarked(pod, upgrade):
 			answer.known = true
 		case answer.known, now.Before(answer.retry.Until):
-		case ctx.Err() != nil || !s.successors.MayAskPatch(s.key.Namespace):
+		case ctx.Err() != nil || !s.hasTimeToAsk() || !s.successors.MayAskPatch(s.key.Namespace):
 			s.queue.AddAfter(s.key, patchEvery)
 		default:
 			s.askInPlace(ctx, pod, upgrade, &answer)
@@ -60,7 +78,9 @@ func (s *scope) inPlaceOf(ctx context.Context, revisions *rollback.Revisions, ta
 		s.state.inPlace[pod.UID] = answer
 		switch {
 		case !answer.known:
-			s.requeueAt(answer.retry.Until, now)
+			if answer.retry.Until.After(now) {
+				s.requeueAt(answer.retry.Until, now)
+			}
 		case answer.why != "":
 			out[pod.UID] = status.InPlace{Why: answer.why}
 		default:
@@ -72,7 +92,7 @@ func (s *scope) inPlaceOf(ctx context.Context, revisions *rollback.Revisions, ta
 
 // askInPlace asks the apiserver for what the pod would get after its upgrade.
 func (s *scope) askInPlace(ctx context.Context, pod *corev1.Pod, upgrade rollback.InPlace, answer *inPlaceAnswer) {
-	verdict := s.successors.AskPatch(ctx, pod, upgrade.Patch(pod))
+	verdict := s.askPatch(ctx, pod, upgrade.Patch(pod))
 	switch verdict.Result {
 	case successor.Admitted:
 		answer.known, answer.why = true, rollback.Rewritten(pod, verdict.Pod, upgrade.Images())

@@ -81,6 +81,8 @@ type faults struct {
 	away bool
 	// late is the delay from a change to its watch event, by resource.
 	late map[string]time.Duration
+	// slow is how long a webhook takes to look at the dry run of a patch.
+	slow time.Duration
 	// answer, if not nil, returns what is answered in place of doing something.
 	answer func(verb, resource, name string) error
 }
@@ -186,6 +188,15 @@ func encode(v any) []byte {
 // latency is how long an answer takes.
 const latency = 5 * time.Millisecond
 
+func (a *apiserver) latencyOf(q *http.Request) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if q.Method == http.MethodPatch && q.URL.Query().Get("dryRun") != "" {
+		return latency + a.faults.slow
+	}
+	return latency
+}
+
 var errAway = errors.New("connection refused")
 
 // RoundTrip answers a request of the controller.
@@ -198,7 +209,7 @@ func (a *apiserver) RoundTrip(q *http.Request) (*http.Response, error) {
 	select {
 	case <-q.Context().Done():
 		return nil, q.Context().Err()
-	case <-time.After(latency):
+	case <-time.After(a.latencyOf(q)):
 	}
 	parts := strings.Split(strings.Trim(q.URL.Path, "/"), "/")
 	parts = parts[map[string]int{"api": 2, "apis": 3}[parts[0]]:]

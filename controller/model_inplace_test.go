@@ -58,6 +58,8 @@ func (m *model) admitPatches(say func(after *corev1.Pod) error) {
 	})
 }
 
+var errWebhookDown = apierrors.NewInternalError(errors.New(`failed calling webhook "w": EOF`))
+
 func refusesImages(*corev1.Pod) error { return apierrors.NewForbidden(podResource, "", errViolates) }
 
 func TestModelPodsAreMarkedForUpgradesWithoutTheCloudAndAskedForOnce(t *testing.T) {
@@ -114,9 +116,7 @@ func TestModelWhatAdmissionSaysDecidesWhetherAPodIsMarked(t *testing.T) {
 		"a webhook refuses dry runs": {func(*corev1.Pod) error {
 			return apierrors.NewBadRequest("admission webhook \"w\" does not support dry run")
 		}, "does not support dry run", 3},
-		"a webhook is down": {func(*corev1.Pod) error {
-			return apierrors.NewInternalError(errors.New(`failed calling webhook "w": EOF`))
-		}, "", 3 * 12},
+		"a webhook is down":  {func(*corev1.Pod) error { return errWebhookDown }, "", 3 * 12},
 		"it denies with 404": {func(*corev1.Pod) error { return deniedWith(404, "no such lock") }, "no such lock", 3},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,30 +148,39 @@ func TestModelWhatAdmissionSaysDecidesWhetherAPodIsMarked(t *testing.T) {
 	}
 }
 
-// Many pods take turns.
+// Many pods take turns, also those that have to be asked about again.
 func TestModelQuestionsAboutManyPodsAreSpread(t *testing.T) {
-	simulate(t, func(t *testing.T) {
-		m := newOfflineModel(t, 1)
-		m.api.with(func() {
-			for i := range 200 {
-				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("m%d", i)}}
-				m.turnLocked(node, corev1.ConditionTrue)
-			}
+	for name, say := range map[string]func(*corev1.Pod) error{
+		"all are admitted":  func(*corev1.Pod) error { return nil },
+		"a webhook is down": func(*corev1.Pod) error { return errWebhookDown },
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T) {
+				m := newOfflineModel(t, 1)
+				m.api.with(func() {
+					for i := range 200 {
+						node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("m%d", i)}}
+						m.turnLocked(node, corev1.ConditionTrue)
+					}
+				})
+				time.Sleep(time.Minute)
+				m.admitPatches(say)
+				begin := time.Now()
+				m.setImage("app:3")
+				time.Sleep(10 * time.Second)
+				m.fewer(70, begin, "TRY", "pods")
+				time.Sleep(2 * time.Minute)
+				m.fewer(10+130*5, begin, "TRY", "pods")
+				m.admitPatches(func(*corev1.Pod) error { return nil })
+				time.Sleep(12 * time.Minute)
+				for node, target := range m.marks() {
+					if target.InPlace == nil {
+						t.Errorf("%s: %+v", node, target)
+					}
+				}
+			})
 		})
-		time.Sleep(time.Minute)
-		asked := m.dryRuns()
-		m.setImage("app:3")
-		time.Sleep(10 * time.Second)
-		if got := m.dryRuns() - asked; got > 70 {
-			t.Errorf("%d questions in 10 s", got)
-		}
-		time.Sleep(2 * time.Minute)
-		for node, target := range m.marks() {
-			if target.InPlace == nil {
-				t.Errorf("%s: %+v", node, target)
-			}
-		}
-	})
+	}
 }
 
 func TestModelWhileUpgradesInPlaceAreOffNoPodIsMarkedAndNoReportCounts(t *testing.T) {
@@ -191,4 +200,36 @@ func TestModelWhileUpgradesInPlaceAreOffNoPodIsMarkedAndNoReportCounts(t *testin
 			t.Errorf("%d pods are unreconciled: %+v", int(m.unreconciled()), c)
 		}
 	})
+}
+
+// While a webhook takes seconds for each question, all else goes on.
+func TestModelAWebhookThatIsSlowHoldsUpNothingElse(t *testing.T) {
+	for name, returning := range map[string]bool{"before an outage": false, "after an outage": true} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T) {
+				const nodes = 40
+				m := newOfflineModel(t, nodes)
+				m.api.with(func() { m.api.faults.slow = 5 * time.Second })
+				for i := range nodes {
+					if node := fmt.Sprintf("n%d", i+1); returning {
+						m.upgradesOffline(node, "app:2")
+						m.hubReports(node, "app:2", corev1.ConditionTrue)
+					}
+				}
+				m.setImage("app:3")
+				time.Sleep(20 * time.Second)
+				for node, target := range m.marks() {
+					if target.Revision != "app-3" {
+						t.Errorf("%s: the target is %q", node, target.Revision)
+					}
+				}
+				time.Sleep(15 * time.Minute)
+				for node, target := range m.marks() {
+					if image := m.pod(node).Spec.Containers[0].Image; len(target.InPlace) == 0 || returning != (image == "app:2") {
+						t.Errorf("%s has %s, and the mark %+v", node, image, target)
+					}
+				}
+			})
+		})
+	}
 }

@@ -1,7 +1,6 @@
 package controller_test
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -9,7 +8,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
@@ -84,9 +82,7 @@ func TestModelWhatBecomesOfAPodThatWasUpgradedOffline(t *testing.T) {
 		},
 		"a webhook is down": {
 			meanwhile: func(m *model) {
-				m.admitPatches(func(*corev1.Pod) error {
-					return apierrors.NewInternalError(errors.New(`failed calling webhook "w": EOF`))
-				})
+				m.admitPatches(func(*corev1.Pod) error { return errWebhookDown })
 			},
 			image: "app:1", need: corev1.ConditionTrue, reason: api.ReasonPatchRefused, words: "failed calling webhook",
 			heal: func(m *model) { m.admitPatches(func(*corev1.Pod) error { return nil }) },

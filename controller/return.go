@@ -13,10 +13,6 @@ import (
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
-// returnsAtOnce is how many pods are given what they run in one reconcile: all nodes of a fleet may come back at once, and each
-// takes two requests.
-const returnsAtOnce = 50
-
 // problem is why a pod cannot be given what it runs. The zero value is none.
 type problem struct {
 	reason, message string // of api.ReconciledCondition
@@ -28,7 +24,7 @@ func (s *scope) bringBack(ctx context.Context, revisions *rollback.Revisions, po
 	if !s.inPlace {
 		return // what a node reports counts for nothing
 	}
-	before, backoff, tries := s.state.notReconciled, s.state.returnBackoff, 0
+	before, backoff := s.state.notReconciled, s.state.returnBackoff
 	s.state.notReconciled = map[types.UID]problem{}
 	backoff.Retain(pods)
 	for _, pod := range pods {
@@ -40,11 +36,10 @@ func (s *scope) bringBack(ctx context.Context, revisions *rollback.Revisions, po
 			now = problem{back.Reason, back.Message}
 		case !backoff.Ready(pod.UID, time.Now()):
 			now = before[pod.UID]
-		case tries == returnsAtOnce || ctx.Err() != nil:
+		case ctx.Err() != nil || !s.hasTimeToAsk():
 			now = before[pod.UID]
 			s.queue.Add(s.key)
 		default:
-			tries++
 			now = s.giveWhatRuns(ctx, pod, back, patch)
 			backoff.Failed(pod.UID, time.Now())
 		}
@@ -60,7 +55,7 @@ func (s *scope) bringBack(ctx context.Context, revisions *rollback.Revisions, po
 // restart the containers.
 func (s *scope) giveWhatRuns(ctx context.Context, pod *corev1.Pod, back rollback.Return, patch []byte) problem {
 	const refused = "the apiserver refuses the images that it runs: "
-	verdict := s.successors.AskPatch(ctx, pod, back.Question(pod))
+	verdict := s.askPatch(ctx, pod, back.Question(pod))
 	switch verdict.Result {
 	case successor.Refused:
 		return problem{api.ReasonPatchRefused, refused + verdict.Why}

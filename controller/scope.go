@@ -23,6 +23,9 @@ type scope struct {
 	ds      *appsv1.DaemonSet // the object, if it is a DaemonSet
 	state   *state
 	options rollout.Options
+	// asked counts the questions about patches of pods, and askUntil is when there is no more time for others.
+	asked    int
+	askUntil time.Time
 }
 
 // ownedWatch returns the watch of the workload's pods and revisions, started if need be.
