@@ -315,3 +315,32 @@ func TestModelANodeThatReportsAllTheTimeCausesNoStorm(t *testing.T) {
 		}
 	})
 }
+
+// An owner may go back as soon as the node knows that the cloud has followed, and until then the report is the last word: a pod that
+// followed both would be restarted again and again.
+func TestModelAnOwnerGoesBackOnceTheReportIsGone(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := newOfflineModel(t, 3)
+		m.permitRollbacks()
+		before := m.pod("n1")
+		m.upgradesOffline("n1", "app:2")
+		m.hubReports("n1", "app:2", corev1.ConditionTrue)
+		time.Sleep(time.Minute)
+		begin := time.Now()
+		m.wish("n1", "app:1")
+		time.Sleep(10 * time.Minute)
+		m.has("n1", before, "app:2")
+		m.fewer(0, begin, "PATCH", "pods")
+		m.touch("n1", func(pod *corev1.Pod) {
+			delete(pod.Annotations, api.UpgradedOfflineAnnotation)
+			api.Condition(pod, api.UpgradedOfflineCondition).Reason = api.ReasonReconciled
+			delete(m.shown, pod.UID)
+		})
+		time.Sleep(10 * time.Minute)
+		m.has("n1", before, "app:1")
+		m.expectRolledBack("n1", corev1.ConditionTrue, "RolledBackByOwner")
+		if wrong := m.violations(); len(wrong) > 0 {
+			t.Errorf("%q", wrong)
+		}
+	})
+}
