@@ -1,6 +1,7 @@
 package controller_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/controller/rollout"
@@ -343,4 +345,38 @@ func TestModelAnOwnerGoesBackOnceTheReportIsGone(t *testing.T) {
 			t.Errorf("%q", wrong)
 		}
 	})
+}
+
+// It is not known whether a pod was deleted, and then its node reports: it is not deleted a second time, also not if the watch is behind.
+func TestModelADeletionThatIsSentAgainHeedsTheReport(t *testing.T) {
+	for name, late := range map[string]time.Duration{"the report is seen": 0, "the watch is behind": latest} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T) {
+				m := newOfflineModel(t, 3)
+				before := m.pod("n1")
+				m.refuse("DELETE pods", refusal{"", func(string) error { return apierrors.NewInternalError(errors.New("etcd has no leader")) }}, "n1")
+				begin := time.Now()
+				m.annotate(api.StrategyAnnotation, rolling)
+				for m.api.count(begin, "DELETE", "pods") < 3 {
+					time.Sleep(tick)
+				}
+				m.api.with(func() { m.api.faults.late = map[string]time.Duration{"pods": late} })
+				m.hubReports("n1", "app:2", corev1.ConditionUnknown)
+				m.heal()
+				time.Sleep(3 * time.Minute)
+				m.api.with(func() { m.api.faults.late = nil })
+				time.Sleep(3 * time.Minute)
+				if got := m.pod("n1"); got.UID != before.UID || !got.DeletionTimestamp.IsZero() {
+					t.Errorf("pod %s was deleted, and its node has reported", before.UID)
+				}
+				if m.updated() != 2 {
+					t.Errorf("%d nodes are updated", m.updated())
+				}
+				m.hubReports("n1", "app:2", corev1.ConditionTrue)
+				time.Sleep(5 * time.Minute)
+				m.has("n1", before, "app:2")
+				m.holds("", on())
+			})
+		})
+	}
 }

@@ -125,7 +125,10 @@ func (s *step) run(ctx context.Context) error {
 // have to be sent again. Only planning counts for the throttle.
 func (s *step) planAndDelete(ctx context.Context) podclient.DeleteResult {
 	expected := s.state.rollout.expected
-	again := expected.Observed(s.pods, s.now)
+	again := expected.Observed(s.pods, func(pod *corev1.Pod) bool { return s.unsettled(pod) != "" }, s.now)
+	for i := range again {
+		again[i].Unchanged = s.options.InPlace
+	}
 	s.plan = s.newPlan()
 	s.state.throttle.Took(s.now, time.Now())
 	s.permitDeletions(ctx)
@@ -134,6 +137,11 @@ func (s *step) planAndDelete(ctx context.Context) podclient.DeleteResult {
 			"daemonset", s.key.String(), "revision", s.target.Revision, "node", rollout.NodeOf(d.Pod), "pod", d.Pod.Name, "why", d.Reason)
 	}
 	return s.podClient.Delete(ctx, expected, append(again, s.plan.Delete...))
+}
+
+// unsettled returns why a pod must not be deleted because of what its node did while the cloud was away, "" if it may be.
+func (s *step) unsettled(pod *corev1.Pod) string {
+	return s.revisions.ReturnOf(pod, s.options.InPlace).Unsettled
 }
 
 func (s *step) newPlan() rollout.Plan {
@@ -145,9 +153,8 @@ func (s *step) newPlan() rollout.Plan {
 		Deleted: expected.Has, Refused: expected.Refusal, RefusedInARow: expected.RefusalsInARow(),
 		RolledBack: s.revisions.Granted(s.options.Policy), Restarting: s.restarting,
 		Observations: s.state.rollout.observations, Halted: rollout.HaltedRevision(s.ds),
-		Unsettled:  func(pod *corev1.Pod) string { return s.revisions.ReturnOf(pod, s.options.InPlace).Unsettled },
-		LackingWhy: s.state.restore.why,
-		Now:        s.now, Timing: s.timing,
+		Unsettled: s.unsettled, LackingWhy: s.state.restore.why,
+		Now: s.now, Timing: s.timing,
 	})
 }
 

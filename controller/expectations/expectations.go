@@ -122,8 +122,10 @@ func (d *Deletions) Answered(pod *corev1.Pod, f Outcome, conflict bool, err erro
 }
 
 // Observed forgets the pods that the watch shows as terminating or not at all, and
-// returns those for which the request has to be sent again now.
-func (d *Deletions) Observed(pods []*corev1.Pod, now time.Time) (again []rollout.Deletion) {
+// returns those for which the request has to be sent again now. keep, which may be nil, reports the
+// pods that are to stay by now. One of which the answer was Unknown is forgotten, too: its node has
+// changed it since, so a request that is still under way, with the resourceVersion of before, fails.
+func (d *Deletions) Observed(pods []*corev1.Pod, keep func(*corev1.Pod) bool, now time.Time) (again []rollout.Deletion) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.byUID) == 0 {
@@ -133,7 +135,7 @@ func (d *Deletions) Observed(pods []*corev1.Pod, now time.Time) (again []rollout
 	var left []*corev1.Pod
 	for _, pod := range pods {
 		a, ok := d.byUID[pod.UID]
-		if !ok || !pod.DeletionTimestamp.IsZero() {
+		if !ok || !pod.DeletionTimestamp.IsZero() || a.outcome == Unknown && keep != nil && keep(pod) {
 			continue
 		}
 		if a.conflict != "" && a.conflict != pod.ResourceVersion {

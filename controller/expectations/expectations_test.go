@@ -25,8 +25,21 @@ func TestATerminatingPodIsNoLongerExpected(t *testing.T) {
 	d.Answered(pod, Unknown, false, errors.New("no answer"), now)
 	ended := pod.DeepCopy()
 	ended.DeletionTimestamp = &metav1.Time{Time: now}
-	if again := d.Observed([]*corev1.Pod{ended}, now.Add(time.Hour)); len(again) != 0 || d.Has(pod.UID) {
+	if again := d.Observed([]*corev1.Pod{ended}, nil, now.Add(time.Hour)); len(again) != 0 || d.Has(pod.UID) {
 		t.Errorf("sent again %v, expected %t", again, d.Has(pod.UID))
+	}
+}
+
+// One that is to be kept by now counts as not deleted, unless it is known that it was.
+func TestAPodThatIsToBeKeptIsNoLongerExpected(t *testing.T) {
+	keep := func(*corev1.Pod) bool { return true }
+	for outcome, expected := range map[Outcome]bool{Unknown: false, Deleting: true} {
+		d, pod := NewDeletions(), webPod()
+		d.Expect(pod)
+		d.Answered(pod, outcome, false, errors.New("no answer"), now)
+		if again := d.Observed([]*corev1.Pod{pod}, keep, now.Add(time.Hour)); len(again) != 0 || d.Has(pod.UID) != expected {
+			t.Errorf("%v: sent again %v, expected %t", outcome, again, d.Has(pod.UID))
+		}
 	}
 }
 
@@ -35,7 +48,7 @@ func TestAPodThatIsNotDeletedIsTriedLaterAndLater(t *testing.T) {
 	d, pod, at := NewDeletions(), webPod(), now
 	for want := backoff.MinDelay; want < backoff.MaxDelay; want *= 2 {
 		d.Answered(pod, Kept, false, errors.New("no"), at)
-		d.Observed([]*corev1.Pod{pod}, at)
+		d.Observed([]*corev1.Pod{pod}, nil, at)
 		if got := d.Refusal(pod.UID).Until.Sub(at); got != want {
 			t.Fatalf("it is tried again after %v, want %v", got, want)
 		}

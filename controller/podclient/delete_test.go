@@ -92,11 +92,11 @@ func TestOutcomesOfDeletions(t *testing.T) {
 				if got := expected.Has(pod.UID); got != tt.expected {
 					t.Errorf("counts as deleted: %t, want %t", got, tt.expected)
 				}
-				if again := expected.Observed([]*corev1.Pod{pod}, time.Now()); len(again) > 0 {
+				if again := expected.Observed([]*corev1.Pod{pod}, nil, time.Now()); len(again) > 0 {
 					t.Error("it is sent again at once")
 				}
 				time.Sleep(backoff.MinDelay)
-				if got := len(expected.Observed([]*corev1.Pod{pod}, time.Now())) == 1; got != tt.again {
+				if got := len(expected.Observed([]*corev1.Pod{pod}, nil, time.Now())) == 1; got != tt.again {
 					t.Errorf("after a while it is sent again: %t, want %t", got, tt.again)
 				}
 				if got := expected.Has(pod.UID); got != tt.expected {
@@ -105,7 +105,7 @@ func TestOutcomesOfDeletions(t *testing.T) {
 				if got := expected.Refusal(pod.UID); (got != nil && got.Message != "") != tt.refused {
 					t.Errorf("what was answered is %+v, want it to be named: %t", got, tt.refused)
 				}
-				expected.Observed([]*corev1.Pod{other}, time.Now())
+				expected.Observed([]*corev1.Pod{other}, nil, time.Now())
 				if expected.Has(pod.UID) || expected.Refusal(pod.UID) != nil {
 					t.Error("it still counts when the watch no longer shows it")
 				}
