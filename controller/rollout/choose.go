@@ -8,12 +8,13 @@ import (
 // order sorts candidates in the order in which they are admitted.
 func order(a, b candidate) int {
 	return cmp.Or(
-		a.heldUntil.Compare(b.heldUntil),              // held pods last, so that they take the turn of no other
-		a.refusal.until().Compare(b.refusal.until()),  // refused pods last, by when they may be tried again
-		cmp.Compare(rank(a.settled), rank(b.settled)), // so that the others delay nothing
-		cmp.Compare(rank(!a.ready), rank(!b.ready)),   // first those that serve nobody
-		cmp.Compare(a.wait.images, b.wait.images),     // there, then late, then awaited
-		a.readyTransition.Compare(b.readyTransition),  // first those that have been Ready for longest
+		cmp.Compare(rank(a.stays == ""), rank(b.stays == "")), // pods that have to stay last, and before them
+		a.heldUntil.Compare(b.heldUntil),                      // held pods, so that they take the turn of no other
+		a.refusal.until().Compare(b.refusal.until()),          // refused pods last, by when they may be tried again
+		cmp.Compare(rank(a.settled), rank(b.settled)),         // so that the others delay nothing
+		cmp.Compare(rank(!a.ready), rank(!b.ready)),           // first those that serve nobody
+		cmp.Compare(a.wait.images, b.wait.images),             // there, then late, then awaited
+		a.readyTransition.Compare(b.readyTransition),          // first those that have been Ready for longest
 		cmp.Compare(a.node, b.node),
 	)
 }
@@ -39,9 +40,9 @@ func (pl *planner) choose() {
 			pl.wait(c, pl.plan.Lacks())
 		case allowed <= 0:
 			pl.setState(c.node, c.pod, HeldByPartition, c.unavailable)
-		case pl.in.unsettled(c.pod) != "":
+		case c.stays != "":
 			allowed--
-			pl.setState(c.node, c.pod, HeldByOwner, with(pl.in.unsettled(c.pod), c.unavailable))
+			pl.setState(c.node, c.pod, HeldByOwner, with(c.stays, c.unavailable))
 		case !c.heldUntil.IsZero():
 			allowed--
 			pl.keep(c)

@@ -51,21 +51,28 @@ func TestAHeldPodIsKeptUntilItsHoldEnds(t *testing.T) {
 }
 
 func TestAHeldNodeTakesTheTurnOfNoOther(t *testing.T) {
-	w := newWorld(t, 6)
-	w.ds.Annotations[api.MaxUnavailableAnnotation] = "2"
-	w.ds.Annotations[api.PartitionAnnotation] = "3"
-	w.hold("n1", time.Hour, 0) // the first two in the order
-	w.hold("n2", time.Hour, 0)
-	w.expect("n3", "n4")
-	w.upgrade("n3", true)
-	w.upgrade("n4", true)
-	p := w.expect("n5") // three of six
-	if n := state(t, &p, "n1"); n.State != HeldByOwner && n.State != HeldByPartition {
-		t.Errorf("got %+v", n)
-	}
-	w.upgrade("n5", true)
-	if p = w.expect(); p.Counts[HeldByPartition] != 3 {
-		t.Errorf("got %v", p.Counts)
+	for name, keep := range map[string]func(w *world, node string){
+		"its owner holds it":                         func(w *world, node string) { w.hold(node, time.Hour, 0) },
+		"it was upgraded in place, and is unsettled": func(w *world, node string) { w.unsettled = append(w.unsettled, node) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 6)
+			w.ds.Annotations[api.MaxUnavailableAnnotation] = "2"
+			w.ds.Annotations[api.PartitionAnnotation] = "3"
+			keep(w, "n1") // the first two in the order
+			keep(w, "n2")
+			w.expect("n3", "n4")
+			w.upgrade("n3", true)
+			w.upgrade("n4", true)
+			p := w.expect("n5") // three of six
+			if n := state(t, &p, "n1"); n.State != HeldByOwner && n.State != HeldByPartition {
+				t.Errorf("got %+v", n)
+			}
+			w.upgrade("n5", true)
+			if p = w.expect(); p.Counts[HeldByPartition] != 3 {
+				t.Errorf("got %v", p.Counts)
+			}
+		})
 	}
 }
 

@@ -143,6 +143,7 @@ type candidate struct {
 	settled         bool      // its node has been Ready for long enough, and can get the next pod
 	settles         time.Time // when its node has been Ready for long enough
 	readyTransition time.Time // to Ready, by the clock of its node: for the order only
+	stays           string    // why, whatever its turn: Input.Unsettled
 	heldUntil       time.Time // zero: its owner does not hold it
 	wait            imageWait
 	refusal         *Refusal
@@ -220,9 +221,9 @@ func (pl *planner) candidate(p *nodePods, pod *corev1.Pod, unavailable string) c
 	return candidate{
 		node: p.node.Name, pod: pod,
 		ready: observed.ready(), unavailable: unavailable, readyTransition: observed.transitionTime,
-		settled:   p.observed.readyFor(pl.in.Now) >= pl.in.settle() && pl.placement.CanSchedule(p.node),
-		settles:   p.observed.since.Add(pl.in.settle()),
-		heldUntil: pl.heldUntil(pod), wait: pl.imagesFor(p, pod), refusal: pl.in.refusal(pod),
+		settled: p.observed.readyFor(pl.in.Now) >= pl.in.settle() && pl.placement.CanSchedule(p.node),
+		settles: p.observed.since.Add(pl.in.settle()),
+		stays:   pl.in.unsettled(pod), heldUntil: pl.heldUntil(pod), wait: pl.imagesFor(p, pod), refusal: pl.in.refusal(pod),
 	}
 }
 

@@ -34,6 +34,8 @@ type world struct {
 	refused  map[types.UID]*Refusal
 	// rolledBack are the nodes whose owners went back.
 	rolledBack []string
+	// unsettled are the nodes that have yet to report what became of an upgrade in place.
+	unsettled []string
 	// restarting are the nodes whose pod counts as unavailable until then.
 	restarting map[string]time.Time
 	inARow     int
@@ -143,6 +145,12 @@ func (w *world) input() Input {
 		Refused: func(uid types.UID) *Refusal { return w.refused[uid] }, RefusedInARow: w.inARow,
 		RolledBack: func(pod *corev1.Pod) bool { return slices.Contains(w.rolledBack, NodeOf(pod)) },
 		Restarting: func(pod *corev1.Pod) time.Time { return w.restarting[NodeOf(pod)] },
+		Unsettled: func(pod *corev1.Pod) string {
+			if slices.Contains(w.unsettled, NodeOf(pod)) {
+				return "it is unsettled"
+			}
+			return ""
+		},
 	}
 	for _, node := range w.nodes {
 		in.Nodes = append(in.Nodes, node)
