@@ -40,14 +40,15 @@ func (s *scope) askPatch(ctx context.Context, pod *corev1.Pod, patch []byte) suc
 // inPlaceAnswer is what the apiserver says of the upgrade in place of a pod.
 type inPlaceAnswer struct {
 	upgrade string // as JSON; another upgrade of the pod, as of other images, is another question
-	known   bool
-	why     string // it cannot be; "" if it can
-	// retry is when it is asked again if it has not said, as while a webhook is down.
+	why     string // it cannot be; "" if it can, or if that is not known
+	final   bool   // it is not asked again
+	// retry is when it is asked again, unless final: admission has refused, and an admin may mend that, or it has not said, as while a
+	// webhook is down.
 	retry backoff.Retry
 }
 
-// inPlaceOf returns which of the pods in old may be upgraded to target while the cloud is away. The apiserver is asked once for each pod and
-// target, some at a time. What it has admitted stands in the pod's mark, so that another controller need not ask again.
+// inPlaceOf returns which of the pods in old may be upgraded to target while the cloud is away. The apiserver is asked for each pod and
+// target until it admits, some at a time. What it has admitted stands in the pod's mark, so that another controller need not ask again.
 func (s *scope) inPlaceOf(ctx context.Context, revisions *rollback.Revisions, target api.Target, old []*corev1.Pod) func(*corev1.Pod) status.InPlace {
 	before, now := s.state.inPlace, time.Now()
 	s.state.inPlace = map[types.UID]inPlaceAnswer{}
@@ -64,26 +65,23 @@ func (s *scope) inPlaceOf(ctx context.Context, revisions *rollback.Revisions, ta
 		question := encodeUpgrade(upgrade)
 		answer := before[pod.UID]
 		if answer.upgrade != question {
-			answer = inPlaceAnswer{upgrade: question}
+			answer = inPlaceAnswer{upgrade: question, final: isMarked(pod, upgrade)}
 		}
 		switch {
-		case !answer.known && isMarked(pod, upgrade):
-			answer.known = true
-		case answer.known, now.Before(answer.retry.Until):
+		case answer.final, now.Before(answer.retry.Until):
 		case ctx.Err() != nil || !s.hasTimeToAsk() || !s.successors.MayAskPatch(s.key.Namespace):
 			s.queue.AddAfter(s.key, patchEvery)
 		default:
 			s.askInPlace(ctx, pod, upgrade, &answer)
 		}
 		s.state.inPlace[pod.UID] = answer
+		if !answer.final && answer.retry.Until.After(now) {
+			s.requeueAt(answer.retry.Until, now)
+		}
 		switch {
-		case !answer.known:
-			if answer.retry.Until.After(now) {
-				s.requeueAt(answer.retry.Until, now)
-			}
 		case answer.why != "":
 			out[pod.UID] = status.InPlace{Why: answer.why}
-		default:
+		case answer.final:
 			out[pod.UID] = status.InPlace{Changes: upgrade.Changes}
 		}
 	}
@@ -95,13 +93,15 @@ func (s *scope) askInPlace(ctx context.Context, pod *corev1.Pod, upgrade rollbac
 	verdict := s.askPatch(ctx, pod, upgrade.Patch(pod))
 	switch verdict.Result {
 	case successor.Admitted:
-		answer.known, answer.why = true, rollback.Rewritten(pod, verdict.Pod, upgrade.Images())
-		if answer.why == "" {
+		answer.why = rollback.Rewritten(pod, verdict.Pod, upgrade.Images())
+		if answer.final = answer.why == ""; answer.final {
 			answer.why = api.NotInPlace(verdict.Pod, upgrade.Changes)
 		}
 	case successor.Refused:
-		answer.known, answer.why = true, "the apiserver refuses the pod with the new images: "+verdict.Why
-	default:
+		answer.why = "the apiserver refuses the pod with the new images: " + verdict.Why
+	default: // what it has said before still counts
+	}
+	if !answer.final {
 		answer.retry.Refused(time.Now())
 	}
 	s.log.Debug("the apiserver was asked whether a pod can be upgraded in place", s.key.kind.Lower(), s.key.String(), "pod", pod.Name,
