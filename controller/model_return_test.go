@@ -380,3 +380,49 @@ func TestModelADeletionThatIsSentAgainHeedsTheReport(t *testing.T) {
 		})
 	}
 }
+
+// Without its hub, a node that is Ready never says what became of an upgrade. A node that is away may.
+func TestModelANodeThatDoesNotReportIsNoticed(t *testing.T) {
+	for name, status := range map[string]corev1.ConditionStatus{
+		"its probation does not end": corev1.ConditionUnknown,
+		"it does not say to what":    corev1.ConditionTrue,
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T) {
+				m := newOfflineModel(t, 3)
+				for _, node := range []string{"n1", "n2"} {
+					m.hubReports(node, "app:2", status)
+					m.touch(node, func(pod *corev1.Pod) { delete(pod.Annotations, api.UpgradedOfflineAnnotation) })
+				}
+				m.turn("n2", corev1.ConditionUnknown)
+				expect := func(reason string) {
+					t.Helper()
+					c := api.Condition(m.pod("n1"), api.ReconciledCondition)
+					if reason == "" && c != nil || reason != "" && (c == nil || c.Reason != reason || !strings.Contains(c.Message, "6h0m0s")) {
+						t.Errorf("PodOfflineUpgradeReconciled is %+v, want %q", c, reason)
+					}
+					if got := m.unreconciled(); (got == 1) != (reason != "") {
+						t.Errorf("the metric is %v", got)
+					}
+				}
+				time.Sleep(5 * time.Hour)
+				expect("")
+				time.Sleep(2 * time.Hour)
+				expect(api.ReasonNoReport)
+				m.turn("n1", corev1.ConditionUnknown) // it reboots
+				time.Sleep(time.Minute)
+				expect(api.ReasonNoReport)
+				m.turn("n1", corev1.ConditionTrue)
+				time.Sleep(time.Hour)
+				expect(api.ReasonNoReport)
+				if got := m.eventsOf(m.podOn("n1"), "OfflineUpgradeNotReconciled"); len(got) != 1 {
+					t.Errorf("got Events %q", got)
+				}
+				m.hubReports("n1", "app:2", corev1.ConditionTrue)
+				time.Sleep(time.Minute)
+				expect("")
+				m.has("n1", m.pod("n1"), "app:2")
+			})
+		})
+	}
+}

@@ -2,16 +2,22 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/controller/rollback"
+	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/status"
 	"github.com/edgehub-io/edgehub/controller/successor"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
+
+// reportWithin is how long a node may be Ready before it says what became of an upgrade: a probation takes half an hour at most, besides
+// minReadySeconds and the owner's checks (package ota/inplace), and a hub may be stopped for some hours while somebody works on the node.
+const reportWithin = 6 * time.Hour
 
 // problem is why a pod cannot be given what it runs. The zero value is none.
 type problem struct {
@@ -24,20 +30,20 @@ func (s *scope) bringBack(ctx context.Context, revisions *rollback.Revisions, po
 	if !s.inPlace {
 		return // what a node reports counts for nothing
 	}
-	before, backoff := s.state.notReconciled, s.state.returnBackoff
-	s.state.notReconciled = map[types.UID]problem{}
+	before, awaited, backoff := s.state.notReconciled, s.state.awaited, s.state.returnBackoff
+	s.state.notReconciled, s.state.awaited = map[types.UID]problem{}, map[types.UID]time.Time{}
 	backoff.Retain(pods)
 	for _, pod := range pods {
 		back := revisions.ReturnOf(pod, s.options.InPlace)
 		patch := back.Patch(pod)
-		var now problem
+		now := before[pod.UID]
 		switch {
+		case back.AwaitsNode():
+			now = s.awaitReport(pod, now, awaited[pod.UID])
 		case patch == nil:
 			now = problem{back.Reason, back.Message}
 		case !backoff.Ready(pod.UID, time.Now()):
-			now = before[pod.UID]
 		case ctx.Err() != nil || !s.hasTimeToAsk():
-			now = before[pod.UID]
 			s.queue.Add(s.key)
 		default:
 			now = s.giveWhatRuns(ctx, pod, back, patch)
@@ -49,6 +55,26 @@ func (s *scope) bringBack(ctx context.Context, revisions *rollback.Revisions, po
 	}
 	s.requeueAt(backoff.Next(time.Now()), time.Now())
 	s.metrics.setNotReconciled(s.key, len(s.state.notReconciled))
+}
+
+// awaitReport returns what is wrong with a pod whose node has yet to report. since is when that was first seen while the node was
+// Ready, or zero. Nothing is wrong for reportWithin; then the hub may be gone, without which kubelet keeps the node Ready as well. That
+// stands until the node reports.
+func (s *scope) awaitReport(pod *corev1.Pod, before problem, since time.Time) problem {
+	now := time.Now()
+	switch {
+	case before.reason == api.ReasonNoReport:
+		return before
+	case !rollout.IsReady(s.nodes.Get(pod.Spec.NodeName)):
+		return problem{}
+	case since.IsZero():
+		since = now
+	case now.Sub(since) >= reportWithin:
+		return problem{api.ReasonNoReport, fmt.Sprintf("its node has been Ready for %v and has not reported what became of the upgrade: look whether edgehub runs there; deleting the pod makes a new one", reportWithin)}
+	}
+	s.state.awaited[pod.UID] = since
+	s.requeueAt(since.Add(reportWithin), now)
+	return problem{}
 }
 
 // giveWhatRuns patches a pod, after the apiserver was asked whether it takes the images as they are: another string would have kubelet

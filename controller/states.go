@@ -34,9 +34,11 @@ type state struct {
 	observations *rollout.Observations
 	successor    successorState
 	inPlace      map[types.UID]inPlaceAnswer // by pod
-	// notReconciled has the pods that run what the cloud cannot give them, and returnBackoff when pods are next tried.
+	// notReconciled has the pods that run what the cloud cannot give them, returnBackoff when pods are next tried, and awaited since
+	// when nodes have been Ready that have yet to report on a pod.
 	notReconciled map[types.UID]problem
 	returnBackoff backoff.Pods
+	awaited       map[types.UID]time.Time
 	rooms         map[types.UID]nodeRoom // by the pod that is to be replaced
 	// revisions are nil until the target is known.
 	revisions *rollback.Revisions

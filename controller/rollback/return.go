@@ -21,6 +21,9 @@ type Return struct {
 	Reason, Message string
 }
 
+// AwaitsNode reports whether the pod's node has yet to say what became of the upgrade.
+func (u Return) AwaitsNode() bool { return u.Unsettled != "" && u.Reason == "" && u.Revision == "" }
+
 // ReturnOf returns what becomes of pod. permitted is whether its workload permits upgrades in place now.
 func (r *Revisions) ReturnOf(pod *corev1.Pod, permitted bool) Return {
 	c := api.Condition(pod, api.UpgradedOfflineCondition)

@@ -129,6 +129,9 @@ func (s *Observations) next(before observation, known bool, seen observation, no
 	return seen
 }
 
+// IsReady reports whether a node is Ready; nil is not.
+func IsReady(node *corev1.Node) bool { return node != nil && nodeReady(node).ready() }
+
 // nodeReady reads the Ready condition, Unknown for a node without it. since is left out.
 func nodeReady(node *corev1.Node) observation {
 	for i := range node.Status.Conditions {

@@ -29,8 +29,8 @@ const (
 	// followed, if it is False, by what happened. The hub sets it.
 	UpgradedOfflineCondition corev1.PodConditionType = "PodUpgradedOffline"
 
-	// ReconciledCondition is False on a pod that was upgraded offline and cannot be given the images that it runs. Pods
-	// without such a problem have none. The controller sets it.
+	// ReconciledCondition is False on a pod that was upgraded offline and cannot be given the images that it runs, or whose node does
+	// not report them. Pods without such a problem have none. The controller sets it.
 	ReconciledCondition corev1.PodConditionType = "PodOfflineUpgradeReconciled"
 )
 
@@ -64,6 +64,7 @@ const (
 	ReasonImagesDiffer    = "ImagesDiffer" // the images that it runs are not those of the revision as it is admitted now
 	ReasonPatchRefused    = "NotAdmitted"
 	ReasonNotAllowed      = "NotPermitted" // the workload does not permit upgrades in place any more
+	ReasonNoReport        = "NoReport"     // the node has been Ready for long, and does not report what became of the upgrade
 )
 
 // InPlace is how an upgrade goes on that a node carries out without the cloud.
