@@ -57,13 +57,13 @@ func (s *scope) inPlaceOf(ctx context.Context, revisions *rollback.Revisions, ta
 		old = nil
 	}
 	for _, pod := range old {
+		answer := before[pod.UID]
 		upgrade, problem := revisions.InPlace(pod, target)
 		if problem != "" {
-			out[pod.UID] = status.InPlace{Why: problem}
+			out[pod.UID], s.state.inPlace[pod.UID] = status.InPlace{Why: problem}, answer // it may end soon: nodes write the phases of pods
 			continue
 		}
 		question := encodeUpgrade(upgrade)
-		answer := before[pod.UID]
 		if answer.upgrade != question {
 			answer = inPlaceAnswer{upgrade: question, final: isMarked(pod, upgrade)}
 		}

@@ -77,7 +77,11 @@ func TestModelPodsAreMarkedForUpgradesWithoutTheCloudAndAskedForOnce(t *testing.
 		time.Sleep(time.Hour)
 		m.report("n1", corev1.ConditionFalse) // a pod may change a lot
 		m.report("n1", corev1.ConditionTrue)
-		time.Sleep(time.Minute)
+		for _, phase := range []corev1.PodPhase{corev1.PodFailed, corev1.PodRunning, corev1.PodFailed, corev1.PodRunning} {
+			m.touch("n1", func(pod *corev1.Pod) { pod.Status.Phase = phase })
+			time.Sleep(time.Minute)
+		}
+		marked("app:1", "app:2")
 		m.start()
 		time.Sleep(time.Hour)
 		if got := m.dryRuns(); got != 3 {
