@@ -118,6 +118,6 @@ func encodeUpgrade(u rollback.InPlace) string {
 
 // isMarked reports whether pod is marked for this upgrade.
 func isMarked(pod *corev1.Pod, u rollback.InPlace) bool {
-	target, ok, err := api.TargetOf(pod)
-	return ok && err == nil && target.Revision == u.Revision && slices.Equal(target.InPlace, u.Changes)
+	target, ok := api.NextOf(pod)
+	return ok && target.Revision == u.Revision && slices.Equal(target.InPlace, u.Changes)
 }

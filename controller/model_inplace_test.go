@@ -240,3 +240,25 @@ func TestModelAWebhookThatIsSlowHoldsUpNothingElse(t *testing.T) {
 		})
 	}
 }
+
+// An annotation of the pod template may look like a mark. It has no condition, without which no hub reads it either.
+func TestModelAMarkWithoutItsConditionDoesNotCount(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := newAskingModel(t, 1, 1, "OTA")
+		m.annotate(api.OfflineUpgradeAnnotation, "InPlace")
+		m.admitPatches(refusesImages)
+		m.setImage("app:2")
+		time.Sleep(time.Second)
+		m.touch("n1", func(pod *corev1.Pod) {
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, api.TargetAnnotation, api.Target{
+				Revision: "app-2", Containers: []api.TargetImage{{Name: "app", Image: "app:2"}},
+				InPlace: []api.ImageChange{{Name: "app", From: "app:1", To: "app:2"}},
+			}.Encode())
+		})
+		m.start()
+		time.Sleep(time.Minute)
+		if target := m.marks()["n1"]; target.InPlace != nil || !strings.Contains(target.NotInPlace, violates) {
+			t.Errorf("it is marked with %+v", target)
+		}
+	})
+}
