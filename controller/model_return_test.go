@@ -426,3 +426,23 @@ func TestModelANodeThatDoesNotReportIsNoticed(t *testing.T) {
 		})
 	}
 }
+
+// A node may write a report on its own pods, also on those of a workload that says nothing of upgrades in place.
+func TestModelAReportCountsForNothingWithoutTheAnnotation(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := newOfflineModel(t, 3)
+		m.annotate(api.OfflineUpgradeAnnotation, "")
+		time.Sleep(time.Minute)
+		before, begin := m.pod("n1"), time.Now()
+		m.hubReports("n1", "app:2", corev1.ConditionTrue)
+		time.Sleep(time.Hour)
+		m.has("n1", before, "app:1")
+		m.fewer(0, begin, "PATCH", "pods")
+		if c := api.Condition(m.pod("n1"), api.ReconciledCondition); c != nil || m.unreconciled() != 0 {
+			t.Errorf("%d pods are unreconciled: %+v", int(m.unreconciled()), c)
+		}
+		if got := m.eventsOf(string(before.UID), "OfflineUpgradeNotReconciled"); len(got) > 0 {
+			t.Errorf("got Events %q", got)
+		}
+	})
+}

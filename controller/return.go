@@ -27,11 +27,11 @@ type problem struct {
 // bringBack gives the pods that were upgraded while the cloud was away what they run; see package rollback. Each try makes the next
 // one for that pod wait longer, whatever became of it: a node that was taken over may report all the time.
 func (s *scope) bringBack(ctx context.Context, revisions *rollback.Revisions, pods []*corev1.Pod) {
-	if !s.inPlace {
-		return // what a node reports counts for nothing
-	}
 	before, awaited, backoff := s.state.notReconciled, s.state.awaited, s.state.returnBackoff
 	s.state.notReconciled, s.state.awaited = map[types.UID]problem{}, map[types.UID]time.Time{}
+	if _, asks := s.object.GetAnnotations()[api.OfflineUpgradeAnnotation]; !asks || !s.inPlace {
+		pods = nil // what nodes report counts for nothing
+	}
 	backoff.Retain(pods)
 	for _, pod := range pods {
 		back := revisions.ReturnOf(pod, s.options.InPlace)
