@@ -48,7 +48,8 @@ type inPlaceAnswer struct {
 }
 
 // inPlaceOf returns which of the pods in old may be upgraded to target while the cloud is away. The apiserver is asked for each pod and
-// target until it admits, some at a time. What it has admitted stands in the pod's mark, so that another controller need not ask again.
+// target until it admits, some at a time. What it has said stands in the pod's mark: another controller does not ask again about what was
+// admitted, and leaves the other marks as they are until it has asked.
 func (s *scope) inPlaceOf(ctx context.Context, revisions *rollback.Revisions, target api.Target, old []*corev1.Pod) func(*corev1.Pod) status.InPlace {
 	before, now := s.state.inPlace, time.Now()
 	s.state.inPlace = map[types.UID]inPlaceAnswer{}
@@ -63,9 +64,9 @@ func (s *scope) inPlaceOf(ctx context.Context, revisions *rollback.Revisions, ta
 			out[pod.UID], s.state.inPlace[pod.UID] = status.InPlace{Why: problem}, answer // it may end soon: nodes write the phases of pods
 			continue
 		}
-		question := encodeUpgrade(upgrade)
-		if answer.upgrade != question {
-			answer = inPlaceAnswer{upgrade: question, final: isMarked(pod, upgrade)}
+		if question := encodeUpgrade(upgrade); answer.upgrade != question {
+			answer = inPlaceAnswer{upgrade: question}
+			answer.final, answer.why = answerIn(pod, upgrade)
 		}
 		switch {
 		case answer.final, now.Before(answer.retry.Until):
@@ -116,8 +117,11 @@ func encodeUpgrade(u rollback.InPlace) string {
 	return string(b)
 }
 
-// isMarked reports whether pod is marked for this upgrade.
-func isMarked(pod *corev1.Pod, u rollback.InPlace) bool {
+// answerIn returns what the pod's mark says of an upgrade to this revision: whether it is for this very one, or why there can be none.
+func answerIn(pod *corev1.Pod, u rollback.InPlace) (admitted bool, why string) {
 	target, ok := api.NextOf(pod)
-	return ok && target.Revision == u.Revision && slices.Equal(target.InPlace, u.Changes)
+	if !ok || target.Revision != u.Revision {
+		return false, ""
+	}
+	return slices.Equal(target.InPlace, u.Changes), target.NotInPlace
 }

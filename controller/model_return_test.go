@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -442,6 +443,36 @@ func TestModelAReportCountsForNothingWithoutTheAnnotation(t *testing.T) {
 			t.Errorf("%d pods are unreconciled: %+v", int(m.unreconciled()), c)
 		}
 		if got := m.eventsOf(string(before.UID), "OfflineUpgradeNotReconciled"); len(got) > 0 {
+			t.Errorf("got Events %q", got)
+		}
+	})
+}
+
+// What another controller has found out of many pods stands on them until this one has found it out.
+func TestModelARestartChangesNothingOnPodsThatAreNotReconciled(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		const nodes = 60
+		m := newOfflineModel(t, nodes)
+		m.admitPatches(refusesImages)
+		m.setImage("app:3")
+		for i := range nodes {
+			m.hubReports(fmt.Sprintf("n%d", i+1), "app:2", corev1.ConditionTrue)
+		}
+		time.Sleep(10 * time.Minute)
+		if got := m.unreconciled(); got != nodes {
+			t.Fatalf("the metric is %v", got)
+		}
+		begin := time.Now()
+		m.start()
+		for range 100 {
+			time.Sleep(tick)
+			if got := m.unreconciled(); got != nodes {
+				t.Fatalf("after %v, the metric is %v", time.Since(begin), got)
+			}
+		}
+		time.Sleep(10 * time.Minute)
+		m.fewer(0, begin, "PATCH", "pods/status")
+		if got := m.eventsOf(m.podOn("n1"), "OfflineUpgradeNotReconciled"); len(got) != 1 {
 			t.Errorf("got Events %q", got)
 		}
 	})

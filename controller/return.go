@@ -29,6 +29,9 @@ type problem struct {
 func (s *scope) bringBack(ctx context.Context, revisions *rollback.Revisions, pods []*corev1.Pod) {
 	before, awaited, backoff := s.state.notReconciled, s.state.awaited, s.state.returnBackoff
 	s.state.notReconciled, s.state.awaited = map[types.UID]problem{}, map[types.UID]time.Time{}
+	if before == nil { // what another controller has found out counts until this one has asked about the pods, some at a time
+		before = problemsOf(pods)
+	}
 	if _, asks := s.object.GetAnnotations()[api.OfflineUpgradeAnnotation]; !asks || !s.inPlace {
 		pods = nil // what nodes report counts for nothing
 	}
@@ -55,6 +58,17 @@ func (s *scope) bringBack(ctx context.Context, revisions *rollback.Revisions, po
 	}
 	s.requeueAt(backoff.Next(time.Now()), time.Now())
 	s.metrics.setNotReconciled(s.key, len(s.state.notReconciled))
+}
+
+// problemsOf returns what the conditions of pods say.
+func problemsOf(pods []*corev1.Pod) map[types.UID]problem {
+	out := map[types.UID]problem{}
+	for _, pod := range pods {
+		if c := api.Condition(pod, api.ReconciledCondition); c != nil {
+			out[pod.UID] = problem{c.Reason, c.Message}
+		}
+	}
+	return out
 }
 
 // awaitReport returns what is wrong with a pod whose node has yet to report. since is when that was first seen while the node was
