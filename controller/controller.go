@@ -100,9 +100,6 @@ type Options struct {
 	// Namespace is the controller's own, where it proves that it creates pods as dry runs only; see package
 	// successor. With "" it makes no dry runs.
 	Namespace string
-	// UpgradeInPlace marks pods that can be upgraded in place while the cloud is away, and follows those that were, where the
-	// workload permits it.
-	UpgradeInPlace bool
 	// Timing is for tests that cannot wait; the zero value is what is documented.
 	Timing rollout.Timing
 	// Logger gets the log; nil discards it.
@@ -174,7 +171,6 @@ func (c *Controller) Run(ctx context.Context) error {
 		metrics: c.metrics,
 		log:     c.options.Logger,
 		timing:  c.options.Timing,
-		inPlace: c.options.UpgradeInPlace,
 		nodes:   informer.NewNodes(c.client),
 		states:  newStates(),
 	}

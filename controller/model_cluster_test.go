@@ -32,7 +32,6 @@ type model struct {
 	max int
 	// options are those of controllers, beside logger and registerer; registry has the metrics of the last one.
 	options  controller.Options
-	off      bool // upgrades in place are
 	registry *prometheus.Registry
 
 	// Guarded by api.mu, like everything that the apiserver keeps.
@@ -110,7 +109,6 @@ func (m *model) makeLocked(strategy, image string) {
 func (m *model) start() {
 	m.stop()
 	o := m.options
-	o.UpgradeInPlace = !m.off
 	m.registry = prometheus.NewRegistry()
 	o.Logger, o.Registerer = slog.New(slog.DiscardHandler), m.registry
 	c, err := controller.New(m.api.client(), o)

@@ -190,25 +190,6 @@ func TestModelQuestionsAboutManyPodsAreSpread(t *testing.T) {
 	}
 }
 
-func TestModelWhileUpgradesInPlaceAreOffNoPodIsMarkedAndNoReportCounts(t *testing.T) {
-	simulate(t, func(t *testing.T) {
-		m := newAskingModel(t, 1, 1, "OTA")
-		m.annotate(api.OfflineUpgradeAnnotation, "InPlace")
-		m.off = true
-		m.start()
-		m.setImage("app:2")
-		time.Sleep(time.Minute)
-		m.hubReports("n1", "app:2", corev1.ConditionTrue)
-		time.Sleep(time.Minute)
-		if target := m.marks()["n1"]; target.Revision == "" || len(target.InPlace) > 0 || target.NotInPlace != "" || m.dryRuns() > 0 {
-			t.Errorf("the mark is %+v, after %d questions", target, m.dryRuns())
-		}
-		if c := api.Condition(m.pod("n1"), api.ReconciledCondition); c != nil || m.unreconciled() != 0 {
-			t.Errorf("%d pods are unreconciled: %+v", int(m.unreconciled()), c)
-		}
-	})
-}
-
 // While a webhook takes seconds for each question, all else goes on.
 func TestModelAWebhookThatIsSlowHoldsUpNothingElse(t *testing.T) {
 	for name, returning := range map[string]bool{"before an outage": false, "after an outage": true} {

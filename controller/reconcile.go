@@ -33,7 +33,6 @@ type reconciler struct {
 	metrics      *metrics
 	log          *slog.Logger
 	timing       rollout.Timing
-	inPlace      bool // Options.UpgradeInPlace
 	nodes        *informer.Nodes
 	states       *states
 }
@@ -108,6 +107,5 @@ func (r *reconciler) optionsOf(o workload.Object, wanted daemonset.Strategy) (op
 		options, err = rollout.ParseOTA(o.GetAnnotations())
 	default:
 	}
-	options.InPlace = options.InPlace && r.inPlace
 	return options, err
 }

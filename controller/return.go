@@ -32,7 +32,7 @@ func (s *scope) bringBack(ctx context.Context, revisions *rollback.Revisions, po
 	if before == nil { // what another controller has found out counts until this one has asked about the pods, some at a time
 		before = problemsOf(pods)
 	}
-	if _, asks := s.object.GetAnnotations()[api.OfflineUpgradeAnnotation]; !asks || !s.inPlace {
+	if _, asks := s.object.GetAnnotations()[api.OfflineUpgradeAnnotation]; !asks {
 		pods = nil // what nodes report counts for nothing
 	}
 	backoff.Retain(pods)

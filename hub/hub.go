@@ -127,7 +127,7 @@ func (h *Hub) open(local *inproc, own *rest.Config, userAgent string, r *prometh
 
 // apiOptions are those of the node's HTTP API.
 func (h *Hub) apiOptions(client *ota.Pods, metrics http.Handler, r prometheus.Registerer) ota.Options {
-	o := ota.Options{
+	return ota.Options{
 		NodeName:     h.config.NodeName,
 		Pods:         client,
 		Followed:     h.upgrades.pods,
@@ -142,15 +142,12 @@ func (h *Hub) apiOptions(client *ota.Pods, metrics http.Handler, r prometheus.Re
 		NoQueueing:   !h.config.QueueUpgrades,
 		Holds:        h.upgrades.holds,
 		Rollbacks:    h.upgrades.rollbacks,
+		InPlace:      h.upgrades.inPlaceAPI(),
 		Deleted:      h.upgrades.missing.Deleted,
 		Metrics:      metrics,
 		Registerer:   r,
 		Logger:       h.log,
 	}
-	if h.config.UpgradeInPlace {
-		o.InPlace = h.upgrades.inPlaceAPI()
-	}
-	return o
 }
 
 // AddToBundle adds parts to each support bundle. It is called before Run.

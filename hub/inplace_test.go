@@ -86,7 +86,6 @@ func (c *inPlaceCloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func newInPlaceNode(t *testing.T) (*node, *inPlaceCloud) {
 	c := newInPlaceCloud()
 	n := newNode(t, nil)
-	n.config.UpgradeInPlace = true
 	n.api.Config.Handler = c
 	return n, c
 }

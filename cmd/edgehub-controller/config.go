@@ -23,8 +23,7 @@ type config struct {
 	qps        float32
 	burst      int
 
-	workers        int
-	upgradeInPlace bool
+	workers int
 
 	autonomy autonomyConfig
 	fleet    *autonomy.Fleet // of autonomy
@@ -64,8 +63,6 @@ func (c *config) flags() *pflag.FlagSet {
 	fs.Float32Var(&c.qps, "kube-api-qps", 500, "requests a second to the apiserver, over time; a rollout deletes up to 250 pods at once, and the apiserver has limits of its own")
 	fs.IntVar(&c.burst, "kube-api-burst", 1000, "requests to the apiserver at once, beyond kube-api-qps")
 	fs.IntVar(&c.workers, "workers", controller.DefaultWorkers, "DaemonSets worked on at once")
-	fs.BoolVar(&c.upgradeInPlace, "upgrade-in-place", false, "mark pods that their nodes' owners may upgrade in place while the cloud is away, and follow those that were")
-	_ = fs.MarkHidden("upgrade-in-place") // with the hub's flag of that name, until a node can show, undo and uninstall it
 	c.autonomy.addFlags(fs)
 	fs.StringVar(&c.metricsAddr, "metrics-addr", ":10271", "address that serves /metrics")
 	fs.StringVar(&c.probeAddr, "health-probe-addr", ":10272", "address that serves /healthz and /readyz; may be the same as metrics-addr")

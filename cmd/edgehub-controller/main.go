@@ -46,7 +46,7 @@ func run(ctx context.Context, args []string) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	c, err := controller.New(client, controller.Options{
-		Workers: cfg.workers, Namespace: cfg.election.namespace, Autonomy: cfg.fleet, UpgradeInPlace: cfg.upgradeInPlace, Logger: log, Registerer: registry,
+		Workers: cfg.workers, Namespace: cfg.election.namespace, Autonomy: cfg.fleet, Logger: log, Registerer: registry,
 	})
 	if err != nil {
 		return err

@@ -25,7 +25,6 @@ type Options struct {
 	ServeClientCAFile       string // or empty: the node's HTTP API is plain, and on loopback
 	ServeToContainers       bool   // on loopback
 	QueueUpgrades           bool
-	UpgradeInPlace          bool
 	BindProxyAddress        string
 	ProxyPort               int    // 0: off
 	ProxySecurePort         int    // 0: off
@@ -85,8 +84,6 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ServeClientCAFile, "serve-client-ca-file", "", "CAs of the client certificates that may use the node's HTTP API, which is offered over TLS then; required where --bind-address is not on loopback")
 	fs.BoolVar(&o.ServeToContainers, "serve-to-containers", false, "let pods on the host's network, and other containers, use the node's HTTP API on loopback; without, health and metrics are all they get")
 	fs.BoolVar(&o.QueueUpgrades, "queue-upgrades", true, "let upgrades that owners ask for wait for the cloud, a time or a window; false: without the cloud they are 503, as with YurtHub, and what waits already is not carried out: it is shown, and can be cancelled")
-	fs.BoolVar(&o.UpgradeInPlace, "upgrade-in-place", false, "let owners upgrade pods in place while the cloud is away, where the controller has found that possible")
-	_ = fs.MarkHidden("upgrade-in-place") // with the controller's flag of that name, until a node can show, undo and uninstall it
 	fs.StringVar(&o.BindProxyAddress, "bind-proxy-address", "127.0.0.1", "IP address of both proxy ports")
 	fs.IntVar(&o.ProxyPort, "proxy-port", 0, "10261, say: port on which the apiserver is also offered over plain HTTP; it lends the node's identity to programs of the node without credentials, which cannot tell the hub there from any other program: not for kubelet; 0: off")
 	fs.IntVar(&o.ProxySecurePort, "proxy-secure-port", 10268, "port on which the apiserver is offered over TLS, to callers with a token or the node's client certificate; 0: off")

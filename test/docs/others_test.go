@@ -37,8 +37,6 @@ var others = map[string]string{
 	"--results":    "make bench",
 	"--rounds":     "make bench",
 
-	"--upgrade-in-place": "edgehub and edgehub-controller, which hide it",
-
 	"apps.openyurt.io/update-stategy": "nobody's: the example of a misspelt key",
 
 	"--access-server-through-hub":                   "YurtHub",

@@ -69,7 +69,6 @@ func run(m *testing.M) (code int, err error) {
 		Nodes: 3, HubBin: filepath.Join(binaries, "edgehub"), ControllerBin: filepath.Join(binaries, "edgehub-controller"), ControllerDeploy: "../../deploy", Log: os.Stderr,
 		KubeletOnTLS: func(node string) bool { return node == onTLS },
 		Containerd:   containerdOf,
-		HubArgs:      func(string) []string { return []string{"--upgrade-in-place"} }, ControllerArgs: []string{"--upgrade-in-place"},
 	})
 	if err != nil {
 		return 1, err

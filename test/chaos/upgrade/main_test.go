@@ -43,7 +43,6 @@ func prepare(ctx context.Context, s *testmain.Env) error {
 	}
 	env.Cluster, err = s.StartCluster(ctx, cluster.Options{
 		Nodes: nodes, HubBin: filepath.Join(bin, "edgehub"), ControllerBin: filepath.Join(bin, "edgehub-controller"), ControllerDeploy: "../../../deploy",
-		HubArgs: func(string) []string { return []string{"--upgrade-in-place"} }, ControllerArgs: []string{"--upgrade-in-place"},
 	})
 	if err != nil {
 		return err

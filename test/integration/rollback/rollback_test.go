@@ -50,7 +50,7 @@ func newNode(t *testing.T) *node {
 	if err := s.ApplyAdmission(t.Context(), moduleRoot); err != nil {
 		t.Fatal(err)
 	}
-	s.StartController(t, controller.Options{Namespace: "edgehub-system", UpgradeInPlace: true}, nil)
+	s.StartController(t, controller.Options{Namespace: "edgehub-system"}, nil)
 	ds := s.NewDaemonSet(t, map[string]string{"apps.openyurt.io/update-strategy": "OTA"}, func(ds *appsv1.DaemonSet) {
 		ds.Spec.RevisionHistoryLimit = new(int32(10))
 	})
