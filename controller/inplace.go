@@ -16,24 +16,29 @@ import (
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
-// One reconcile asks about patchesAtOnce patches at most, and asks no more once askTime has passed: a webhook may take seconds for
-// each, and all else waits meanwhile. patchEvery is when questions go on that have to wait.
+// One reconcile asks about askedAtOnce pods at most, and asks no more once askTime has passed: a webhook may take seconds for
+// each, and all else waits meanwhile. patchEvery is when questions about patches go on that have to wait.
 const (
-	patchesAtOnce = 10
-	askTime       = time.Second
-	patchEvery    = time.Second
+	askedAtOnce = 10
+	askTime     = time.Second
+	patchEvery  = time.Second
 )
 
-// hasTimeToAsk reports whether this reconcile may ask about one more patch.
+// hasTimeToAsk reports whether this reconcile may ask about one more pod.
 func (s *scope) hasTimeToAsk() bool {
-	return s.asked == 0 || s.asked < patchesAtOnce && time.Now().Before(s.askUntil)
+	return s.asked == 0 || s.asked < askedAtOnce && time.Now().Before(s.askUntil)
+}
+
+// asks has one question count.
+func (s *scope) asks() {
+	if s.asked++; s.asked == 1 {
+		s.askUntil = time.Now().Add(askTime)
+	}
 }
 
 // askPatch asks the apiserver what it would make of a pod.
 func (s *scope) askPatch(ctx context.Context, pod *corev1.Pod, patch []byte) successor.Verdict {
-	if s.asked++; s.asked == 1 {
-		s.askUntil = time.Now().Add(askTime)
-	}
+	s.asks()
 	return s.successors.AskPatch(ctx, pod, patch)
 }
 

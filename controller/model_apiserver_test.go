@@ -81,7 +81,7 @@ type faults struct {
 	away bool
 	// late is the delay from a change to its watch event, by resource.
 	late map[string]time.Duration
-	// slow is how long a webhook takes to look at the dry run of a patch.
+	// slow is how long a webhook takes to look at a dry run.
 	slow time.Duration
 	// answer, if not nil, returns what is answered in place of doing something.
 	answer func(verb, resource, name string) error
@@ -191,7 +191,7 @@ const latency = 5 * time.Millisecond
 func (a *apiserver) latencyOf(q *http.Request) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if q.Method == http.MethodPatch && q.URL.Query().Get("dryRun") != "" {
+	if q.URL.Query().Get("dryRun") != "" {
 		return latency + a.faults.slow
 	}
 	return latency

@@ -1,6 +1,7 @@
 package controller_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -317,4 +318,34 @@ func TestModelAPodThatItsOwnerRollsBackCountsWhileItRestarts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// While a webhook takes seconds for what owners go back to, the workload goes on.
+func TestModelManyOwnersGoBackWhileAWebhookIsSlow(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		const nodes = 40
+		m := newAskingModel(t, nodes, 1, "OTA")
+		m.permitRollbacks()
+		m.start()
+		m.setImage("app:2")
+		time.Sleep(time.Minute)
+		m.api.with(func() {
+			for _, pods := range m.podsLocked() {
+				m.api.endLocked(pods[0].DeepCopy())
+			}
+		})
+		time.Sleep(time.Minute)
+		m.api.with(func() { m.api.faults.slow = 5 * time.Second })
+		for i := range nodes {
+			m.wish(fmt.Sprintf("n%d", i+1), "app:1")
+		}
+		time.Sleep(6 * time.Second) // the first one is asked about
+		m.setImage("app:3")
+		time.Sleep(20 * time.Second)
+		for node, target := range m.marks() {
+			if target.Revision != "app-3" {
+				t.Errorf("%s: the target is %q", node, target.Revision)
+			}
+		}
+	})
 }

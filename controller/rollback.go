@@ -30,8 +30,8 @@ func (s *scope) revisionsOf(target string, all []*appsv1.ControllerRevision) *ro
 }
 
 // rollBack patches the pods whose owners go back to an earlier revision. A pod that failed is tried again
-// with backoff, and holds up nothing else. At most rollout.Burst of them are patched, and asked for, so that a step does not
-// wait for thousands; the next one goes on with the others.
+// with backoff, and holds up nothing else. At most rollout.Burst of them are patched, and fewer asked about (hasTimeToAsk), so that
+// a step does not wait for thousands; the next one goes on with the others.
 func (s *scope) rollBack(ctx context.Context, revisions *rollback.Revisions, pods []*corev1.Pod) {
 	revisions.Retain(pods)
 	s.askForEarlier(ctx, revisions, pods)
@@ -62,16 +62,16 @@ func (s *scope) rollBack(ctx context.Context, revisions *rollback.Revisions, pod
 
 // askForEarlier asks the apiserver, once for each wish, what it would make of the revision that an owner wants.
 func (s *scope) askForEarlier(ctx context.Context, revisions *rollback.Revisions, pods []*corev1.Pod) {
-	asked := 0
 	for _, pod := range pods {
 		earlier := revisions.Unasked(pod, s.options.Policy)
 		if earlier == nil {
 			continue
 		}
-		if asked++; asked > rollout.Burst {
+		if !s.hasTimeToAsk() {
 			s.queue.Add(s.key)
 			return
 		}
+		s.asks()
 		admission := s.admissionOf(ctx, earlier, pod)
 		if ctx.Err() != nil {
 			return // the answer may be that there was no time for one
