@@ -60,7 +60,7 @@ type Record struct {
 	// Reason, one of api, and Message are those of Undoing and Undone, and of a Confirmed that the cloud has decided otherwise.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Confirmed is the version of the first object of the cloud that has other images than From.
+	// Confirmed is the version of the first object of the cloud that has other images than From, "" once it has others than To.
 	Confirmed string `json:"confirmed,omitempty"`
 	// Failed are the revisions that this pod has come back from, which are not tried again in place.
 	Failed []Failure `json:"failed,omitempty"`
@@ -161,13 +161,19 @@ func (r Record) Seen(pod *corev1.Pod) Record {
 	return r
 }
 
-// seenInCloud ends what the cloud has decided: it has the new images, or somebody has given the pod others.
+// seenInCloud ends what the cloud has decided: it has the new images, or somebody has given the pod others. After that, too: when an
+// owner has rolled the pod back, neither a lagging apiserver nor a restored store brings the new images back.
 func (r Record) seenInCloud(pod *corev1.Pod) Record {
 	have := imagesOf(pod)
+	follows := r.has(have, func(c api.ImageChange) string { return c.To })
+	if r.State == Confirmed && r.Reason == "" && !follows && !isOlder(pod.ResourceVersion, r.Confirmed) {
+		r.Reason, r.Message = api.ReasonCloudOthers, "somebody has given the pod other images in the cloud since"
+		r.Base, r.Confirmed = "", "" // kubelet reads what the cloud has from now on
+	}
 	if !r.State.unconfirmed() || isOlder(pod.ResourceVersion, r.Base) || r.has(have, func(c api.ImageChange) string { return c.From }) {
 		return r
 	}
-	if !r.has(have, func(c api.ImageChange) string { return c.To }) {
+	if !follows {
 		r.Reason, r.Message = api.ReasonCloudOthers, "somebody has given the pod other images in the cloud"
 	}
 	r.State, r.Confirmed = Confirmed, pod.ResourceVersion

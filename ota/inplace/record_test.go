@@ -234,6 +234,35 @@ func TestARestoredStoreVoidsVersions(t *testing.T) {
 	}
 }
 
+// An owner's rollback, or somebody else, may have given the pod other images since the cloud has followed.
+func TestWhatTheCloudHasDecidedSinceIsNotForgotten(t *testing.T) {
+	olds := map[string]string{"app": was}
+	for name, tt := range map[string]struct {
+		seen  *corev1.Pod
+		shows string // of an object with the old images, from before the cloud has followed, and after a restore
+	}{
+		"the images that it has followed with": {pod(runs("B"), image(becomes), version("30")), becomes},
+		"the earlier images":                   {pod(runs("C"), version("30")), ""},
+		"others":                               {pod(runs("C"), image("app:hand"), version("30")), ""},
+		"an apiserver lags":                    {pod(runs("B"), version("19")), becomes},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := in(t, inplace.Confirmed).Seen(tt.seen)
+			if r = r.Seen(tt.seen); r.State != inplace.Confirmed || (r.Reason == api.ReasonCloudOthers) != (tt.shows == "") {
+				t.Errorf("it is %s, %q", r.State, r.Reason)
+			}
+			for _, v := range []string{"9", "19"} {
+				if got := r.Show(v, olds)["app"]; got != tt.shows {
+					t.Errorf("an apiserver that lags at %s has kubelet shown %q", v, got)
+				}
+			}
+			if r = r.StoreRestored(); r.Show("5", olds)["app"] != tt.shows {
+				t.Errorf("a restored store has kubelet shown %q", r.Show("5", olds)["app"])
+			}
+		})
+	}
+}
+
 func TestASecondUpgradeFollowsOnTheFirst(t *testing.T) {
 	second := api.Target{Revision: "newer", InPlace: []api.ImageChange{{Name: "app", From: becomes, To: "app:v3"}}}
 	now := pod(runs("B"), image(becomes), version("20"))
