@@ -349,3 +349,28 @@ func TestModelManyOwnersGoBackWhileAWebhookIsSlow(t *testing.T) {
 		}
 	})
 }
+
+// A pod that is of the earlier revision in the cloud alone is not rolled back: its owner is told what is in the way.
+func TestModelAPodThatRunsWhatTheCloudRefusesIsNotRolledBack(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := newOfflineModel(t, 3)
+		m.permitRollbacks()
+		before := m.pod("n1")
+		m.admitPatches(refusesImages)
+		m.upgradesOffline("n1", "app:2")
+		m.hubReports("n1", "app:2", corev1.ConditionTrue)
+		m.wish("n1", "app:1")
+		time.Sleep(time.Minute)
+		m.has("n1", before, "app:1")
+		m.expectRolledBack("n1", corev1.ConditionFalse, api.ReasonPatchRefused)
+		if c := api.Condition(m.pod("n1"), api.RolledBackCondition); c != nil && !strings.Contains(c.Message, violates) {
+			t.Errorf("the owner is told: %q", c.Message)
+		}
+		m.admitPatches(func(*corev1.Pod) error { return nil })
+		time.Sleep(10 * time.Minute)
+		m.has("n1", before, "app:2") // the wish stands in this model, but so does the report
+		if c := api.Condition(m.pod("n1"), api.RolledBackCondition); c != nil && c.Status == corev1.ConditionTrue {
+			t.Errorf("before the report is gone, the pod is %+v", c)
+		}
+	})
+}

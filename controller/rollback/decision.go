@@ -13,7 +13,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
-// Reasons of api.RolledBackCondition. All but the first are those of a refusal.
+// Reasons of api.RolledBackCondition. All but the first are those of a refusal, as are those of api.ReconciledCondition.
 const (
 	ReasonRolledBack = "RolledBackByOwner" // also of PodNeedUpgrade of the same pod
 

@@ -242,15 +242,22 @@ func (m Marker) answer(pod *corev1.Pod) (answered, unknown string) {
 // rolloutMark is the mark of a pod that the controller itself replaces, without a target.
 func (m Marker) rolloutMark(pod *corev1.Pod) Mark {
 	out := Mark{Policy: m.policy(pod)}
-	if d := m.decide(pod); d.Done(pod) {
-		out.rolledBack = podCondition{corev1.ConditionTrue, rollback.ReasonRolledBack, api.Message(d.Revision)}
-	} else if d.Reason != "" {
-		out.rolledBack = podCondition{corev1.ConditionFalse, d.Reason, d.Message}
-	}
 	if m.notReconciled != nil {
 		if reason, message := m.notReconciled(pod); reason != "" {
 			out.reconciled = podCondition{corev1.ConditionFalse, reason, message}
 		}
+	}
+	_, reports := pod.Annotations[api.UpgradedOfflineAnnotation]
+	d := m.decide(pod)
+	switch done := d.Done(pod); {
+	case done && out.reconciled.reason != "": // it is of the earlier revision in the cloud alone
+		out.rolledBack = podCondition{corev1.ConditionFalse, out.reconciled.reason, "it runs a later revision since it was upgraded while the cloud was away: " + out.reconciled.message}
+	case done && reports:
+		out.rolledBack = conditionOf(pod, api.RolledBackCondition) // it is about to become one of what it runs
+	case done:
+		out.rolledBack = podCondition{corev1.ConditionTrue, rollback.ReasonRolledBack, api.Message(d.Revision)}
+	case d.Reason != "":
+		out.rolledBack = podCondition{corev1.ConditionFalse, d.Reason, d.Message}
 	}
 	return out
 }
