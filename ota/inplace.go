@@ -108,7 +108,11 @@ func (s *server) checkRuns(pod *corev1.Pod) error {
 	case runs == "" || runs != target.Revision:
 		return nil
 	case settled:
-		return withVerdict(Void, failf(http.StatusForbidden, "pod %s needs no upgrade: it was upgraded in place to revision %s, and the cloud follows when it is back; there is nothing to do", nameOf(pod), runs))
+		then := "the cloud follows when it is back; there is nothing to do"
+		if c := api.Condition(pod, api.ReconciledCondition); c != nil && c.Status == corev1.ConditionFalse {
+			then = "the cloud cannot follow: " + api.OneLine(c.Message, maxUnknown) + "; the admin can mend that"
+		}
+		return withVerdict(Void, failf(http.StatusForbidden, "pod %s needs no upgrade: it was upgraded in place to revision %s, and %s", nameOf(pod), runs, then))
 	case s.Offline() != "":
 		return nil // the request is repeated
 	}

@@ -92,6 +92,10 @@ func TestUpgradesInPlace(t *testing.T) {
 		"without a queue":              {pod: pullable(marked("")), off: true, code: 200, says: text, begun: began},
 		"it runs already":              {inPlace: placing{runs: "new"}, pod: pullable(marked("")), code: 403, says: "was upgraded in place to revision new, and the cloud follows when it is back"},
 		"it runs already, and the cloud is back and has not followed yet": {inPlace: placing{runs: "new"}, pod: pullable(marked("")), online: true, code: 403, says: "was upgraded in place to revision new"},
+		"it runs already, and the cloud refuses it": {
+			inPlace: placing{runs: "new"}, pod: pullable(marked(""), condition(api.ReconciledCondition, corev1.ConditionFalse, "app:2 is not admitted")), online: true,
+			code: 403, says: "was upgraded in place to revision new, and the cloud cannot follow: app:2 is not admitted; the admin can mend that",
+		},
 		"it is on probation, and the cloud is back":                       {inPlace: placing{runs: "new", probation: true}, pod: pullable(marked("")), online: true, code: 409, says: "wait until it is known whether the new version works"},
 		"it runs another revision, and the cloud is back":                 {inPlace: placing{runs: "other"}, pod: pullable(marked("")), online: true, code: 200, says: "Start updating pod default/web-1"},
 		"images are missing": {
@@ -128,6 +132,18 @@ func TestUpgradesInPlace(t *testing.T) {
 				t.Errorf("a queued upgrade was withdrawn %d times", queue.cancelled)
 			}
 		})
+	}
+}
+
+func TestAnUpgradeInPlaceIsNotCancelledButUndone(t *testing.T) {
+	for state, says := range map[api.InPlaceState]string{api.InProbation: "POST …/rollback has the earlier version return", api.Passed: "the last one has ended as Done"} {
+		own := api.Upgrade{Namespace: "default", Pod: "web-1", State: api.InProgress, InPlace: &api.InPlace{State: state}}
+		code := http.StatusConflict
+		if state == api.Passed {
+			own.State, code = api.Done, http.StatusNotFound
+		}
+		url := (&cloud{}).start(t, Options{InPlace: &placing{states: []api.Upgrade{own}}, Queue: &waiting{}})
+		call(t, http.MethodDelete, url+upgradeWeb1).wants(t, code, says)
 	}
 }
 

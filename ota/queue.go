@@ -148,6 +148,8 @@ func (s *server) cancelUpgrade(w http.ResponseWriter, _ *http.Request, name type
 		was, err = true, s.Rollbacks.Withdraw(name)
 	}
 	switch {
+	case err == nil && !was && last.InPlace != nil && last.InPlace.State == api.InProbation:
+		return failf(http.StatusConflict, "the upgrade in place of pod %s has begun, and cannot be cancelled any more: POST …/rollback has the earlier version return", name)
 	case errors.Is(err, ErrBegun), err == nil && !was && ok && !last.State.Final():
 		return failf(http.StatusConflict, "the upgrade or rollback of pod %s has begun, and cannot be cancelled any more: GET on this path shows its state", name)
 	case err != nil:
