@@ -16,6 +16,7 @@ import (
 	"github.com/edgehub-io/edgehub/cache/derived"
 	"github.com/edgehub-io/edgehub/cache/identity"
 	wal "github.com/edgehub-io/edgehub/cache/log"
+	"github.com/edgehub-io/edgehub/cache/query"
 	"github.com/edgehub-io/edgehub/cache/spool"
 	"github.com/edgehub-io/edgehub/cache/view"
 	"github.com/edgehub-io/edgehub/cache/watch"
@@ -215,13 +216,13 @@ func (c *Cache) openedLate(replayed bool, attempt error) {
 	})
 }
 
-// OnStoreRestored has f called when an apiserver's store was restored from a backup, before clients read what it has. It is
-// called before Run; f must not call the cache.
+// OnStoreRestored has f called when the apiserver's store was restored from a backup, before clients read what it has; not that of events,
+// or of an aggregated apiserver. It is called before Run; f must not call the cache.
 func (c *Cache) OnStoreRestored(f func()) { c.restored = f }
 
-func (c *Cache) storeRestored() {
+func (c *Cache) storeRestored(of query.UserResource) {
 	c.outages.Restored()
-	if c.restored != nil {
+	if c.restored != nil && of.VersionSpace() == "" {
 		c.restored()
 	}
 }

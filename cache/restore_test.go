@@ -196,6 +196,26 @@ func TestSingleObjectsOfOtherKindsAreForgottenWithARestore(t *testing.T) {
 	})
 }
 
+// Who wants to know asks about pods: events have an etcd of their own in many clusters.
+func TestARestoreOfAnotherStoreIsNotTold(t *testing.T) {
+	for url, want := range map[string]int{urlPods: 1, "/api/v1/nodes": 1, "/api/v1/events": 0} {
+		bubble(t, url, func(t *testing.T) {
+			u := newUpstream()
+			u.shows("1000", podJSON("a", "950"))
+			c := startCache(t, u)
+			told := 0
+			c.OnStoreRestored(func() { told++ })
+			get(t, c, url)
+			u.shows("900")
+			get(t, c, url)
+			time.Sleep(time.Second)
+			if told != want {
+				t.Errorf("it was told %d times, want %d", told, want)
+			}
+		})
+	}
+}
+
 // An apiserver may lag behind the others for a while; no view is dropped for that.
 func TestAnApiserverThatLagsBehindIsNotARestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

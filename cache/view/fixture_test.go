@@ -26,7 +26,7 @@ func newTestViews(t *testing.T, dir string, most int64) *Views {
 	}
 	s := New(Options{
 		Disk: disk, Max: most, Log: slog.New(slog.DiscardHandler),
-		Evicted: func() {}, StoreRestored: func() {}, Damaged: func(error) {},
+		Evicted: func() {}, StoreRestored: func(query.UserResource) {}, Damaged: func(error) {},
 	})
 	l := NewLogState(s)
 	if err := disk.Open(l); err != nil {

@@ -92,7 +92,7 @@ func (s *Views) restored(v *View, version string, replaced *View) {
 		}
 	}
 	s.asked.forget(true)
-	s.StoreRestored()
+	s.StoreRestored(back)
 	callAll(cuts)
 }
 

@@ -53,8 +53,8 @@ type Options struct {
 	Evicted func() // called when a view is evicted
 	// Damaged is called for what is damaged on disk. It may be called under a view's lock.
 	Damaged func(error)
-	// StoreRestored is called when the store of an apiserver was restored, before its watches end.
-	StoreRestored func()
+	// StoreRestored is called when the store of a resource was restored, before its watches end.
+	StoreRestored func(query.UserResource)
 }
 
 // New returns an empty Views. The caller must open its log; see LogState.
