@@ -425,6 +425,24 @@ func TestWatchesAreToldOnceAndBeginWithAll(t *testing.T) {
 	}
 }
 
+// The old container ends only after its grace, and counts as running until then.
+func TestAKubeletThatHasReadTheNewImagesIsToldOfTheWayBack(t *testing.T) {
+	r := newRig(t)
+	r.begin(t)
+	_, read, _ := r.Changes(0)
+	if _, err := r.GoBack("u"); err != nil {
+		t.Fatal(err)
+	}
+	r.Update([]*corev1.Pod{pod()})
+	if pods, _, _ := r.Changes(read); len(pods) != 1 || r.state() != api.Dropped {
+		t.Errorf("%s: a watch is told of %v", r.state(), pods)
+	}
+	r.open(t)
+	if pods, _, _ := r.Changes(0); len(pods) != 1 {
+		t.Errorf("a watch after a restart begins with %v", pods)
+	}
+}
+
 func TestBeginAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
