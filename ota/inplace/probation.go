@@ -248,11 +248,12 @@ func (r Record) Booted(id string) Record {
 	return r
 }
 
-// runsAgain reports whether each container runs that is not of the new version.
+// runsAgain reports whether each container runs that is not of the new version. One that kubelet has replaced does not: the cloud has its
+// status for some time after its return.
 func (r *Record) runsAgain(pod *corev1.Pod) bool {
 	return !slices.ContainsFunc(r.Containers, func(c Container) bool {
 		s := statusOf(pod, c.Name)
-		return s == nil || s.State.Running == nil || s.ContainerID == c.Last
+		return s == nil || s.State.Running == nil || s.ContainerID == c.Last || s.ContainerID == c.Old && c.Last != ""
 	})
 }
 
