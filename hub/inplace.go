@@ -49,7 +49,7 @@ func (p inPlace) Check(pod *corev1.Pod, t api.Target) error {
 }
 
 // Begin implements ota.InPlace.
-func (p inPlace) Begin(ctx context.Context, pod *corev1.Pod, t api.Target) error {
+func (p inPlace) Begin(ctx context.Context, pod *corev1.Pod, t api.Target, first func() error) error {
 	if err := p.Check(pod, t); err != nil {
 		return err
 	}
@@ -74,6 +74,9 @@ func (p inPlace) Begin(ctx context.Context, pod *corev1.Pod, t api.Target) error
 		return &ota.NotInPlaceError{Why: "it is not known whether the images are on the node: " + api.OneLine(err.Error(), maxWords)}
 	case len(missing) > 0:
 		return &ota.NotInPlaceError{Why: "images are not on the node", Missing: missing}
+	}
+	if err := first(); err != nil {
+		return err
 	}
 	if err := p.Journal.Begin(pod, t); err != nil {
 		return err

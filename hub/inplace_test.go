@@ -280,7 +280,13 @@ func TestAnUpgradeInPlaceBeginsOnceItsImagesAreThere(t *testing.T) {
 				p.images = tt.images
 			}
 			target, _ := api.NextOf(cloud.pod)
-			err = p.Begin(t.Context(), cloud.pod, target)
+			full, began := errors.New("the disk is full"), 0
+			first := func() error { began++; return full }
+			if err := p.Begin(t.Context(), cloud.pod, target, first); errors.Is(err, full) != (tt.says == "") || began > 0 != (tt.says == "") || !journal.Idle() {
+				t.Errorf("what has to be done first fails: %v, and it was done %d times", err, began)
+			}
+			full = nil
+			err = p.Begin(t.Context(), cloud.pod, target, first)
 			no, ok := errors.AsType[*ota.NotInPlaceError](err)
 			if revision, _ := journal.Runs("u"); (revision == "new") != (tt.says == "") || ok != (tt.says != "") || ok && !strings.Contains(no.Why, tt.says) {
 				t.Errorf("%v, and the pod runs %q", err, revision)
@@ -290,7 +296,7 @@ func TestAnUpgradeInPlaceBeginsOnceItsImagesAreThere(t *testing.T) {
 			never := &placed{}
 			again := p
 			again.images = never
-			if err := again.Begin(t.Context(), cloud.pod, refused); tt.says != "" && (err == nil || never.asked != nil) {
+			if err := again.Begin(t.Context(), cloud.pod, refused, first); tt.says != "" && (err == nil || never.asked != nil) {
 				t.Errorf("an upgrade that cannot be in place: %v, and %q are placed", err, never.asked)
 			}
 			if tt.images != nil && tt.checks == "" && (!slices.Equal(tt.images.asked, []string{"app:v2", "app:v1"}) || (tt.images.changes == 1) != (err == nil)) {

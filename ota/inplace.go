@@ -18,8 +18,9 @@ import (
 type InPlace interface {
 	// Begin upgrades a pod to its target. When it returns nil, that survives a crash, and kubelet is about to replace containers;
 	// an upgrade to this revision that is on probation is not a new one. It returns a *NotInPlaceError if it does nothing, for
-	// a reason that the owner is to know.
-	Begin(ctx context.Context, pod *corev1.Pod, target api.Target) error
+	// a reason that the owner is to know. first is called before the upgrade counts, once nothing else is in its way, and its
+	// error is returned.
+	Begin(ctx context.Context, pod *corev1.Pod, target api.Target, first func() error) error
 	// Check returns a *NotInPlaceError if it would do nothing, whichever images are on the node.
 	Check(pod *corev1.Pod, target api.Target) error
 	// GoBack has a pod return to the version that it has in the cloud, and reports false if the node cannot do that by itself.
@@ -54,7 +55,6 @@ func (s *server) startOffline(ctx context.Context, pod *corev1.Pod, when When) (
 		return accepted{}, err
 	case why == "":
 		s.withdrawQueued(pod)
-		s.withdrawRollback(pod)
 		return accepted{code: http.StatusOK, text: "Start updating pod " + nameOf(pod).String() + api.OfflineInPlace}, nil
 	}
 	if !s.queues() {
@@ -83,7 +83,12 @@ func (s *server) beginInPlace(ctx context.Context, pod *corev1.Pod) (why string,
 		return notMarked, nil
 	}
 	target, _ := api.NextOf(pod)
-	err := s.InPlace.Begin(ctx, pod, target)
+	err := s.InPlace.Begin(ctx, pod, target, func() error {
+		if s.Rollbacks == nil {
+			return nil
+		}
+		return s.Rollbacks.Withdraw(nameOf(pod)) // the pod stays, and the cloud would roll it back once it has followed
+	})
 	no, ok := errors.AsType[*NotInPlaceError](err)
 	switch {
 	case ok && len(no.Missing) > 0:

@@ -27,7 +27,12 @@ type placing struct {
 	states    []api.Upgrade
 }
 
-func (p *placing) Begin(_ context.Context, pod *corev1.Pod, t api.Target) error {
+func (p *placing) Begin(_ context.Context, pod *corev1.Pod, t api.Target, first func() error) error {
+	if p.err == nil {
+		if err := first(); err != nil {
+			return err
+		}
+	}
 	p.begun = append(p.begun, "upgrade "+pod.Name+" to "+t.Revision)
 	return p.err
 }
@@ -96,8 +101,8 @@ func TestUpgradesInPlace(t *testing.T) {
 			inPlace: placing{runs: "new"}, pod: pullable(marked(""), condition(api.ReconciledCondition, corev1.ConditionFalse, "app:2 is not admitted")), online: true,
 			code: 403, says: "was upgraded in place to revision new, and the cloud cannot follow: app:2 is not admitted; the admin can mend that",
 		},
-		"it is on probation, and the cloud is back":                       {inPlace: placing{runs: "new", probation: true}, pod: pullable(marked("")), online: true, code: 409, says: "wait until it is known whether the new version works"},
-		"it runs another revision, and the cloud is back":                 {inPlace: placing{runs: "other"}, pod: pullable(marked("")), online: true, code: 200, says: "Start updating pod default/web-1"},
+		"it is on probation, and the cloud is back":       {inPlace: placing{runs: "new", probation: true}, pod: pullable(marked("")), online: true, code: 409, says: "wait until it is known whether the new version works"},
+		"it runs another revision, and the cloud is back": {inPlace: placing{runs: "other"}, pod: pullable(marked("")), online: true, code: 200, says: "Start updating pod default/web-1"},
 		"images are missing": {
 			inPlace: placing{err: &NotInPlaceError{Why: "images", Missing: []string{"app:1", "app:2"}}}, pod: pullable(marked("")),
 			code: 409, says: "these are not: app:1, app:2; POST …/imagepull", begun: began,
@@ -130,6 +135,29 @@ func TestUpgradesInPlace(t *testing.T) {
 			}
 			if wantsEnd := got.code == 200 && !tt.online; (queue.cancelled > 0) != wantsEnd && !tt.online {
 				t.Errorf("a queued upgrade was withdrawn %d times", queue.cancelled)
+			}
+		})
+	}
+}
+
+// The pod that its owner upgrades stays: a wish for an earlier revision would come true once the cloud has followed.
+func TestARollbackIsWithdrawnBeforeAnUpgradeInPlaceBegins(t *testing.T) {
+	for name, tt := range map[string]struct {
+		full   error
+		no     error
+		code   int
+		begun  int
+		wished string
+	}{
+		"it begins":             {nil, nil, 200, 1, "withdraw default/web-1"},
+		"the disk is full":      {io.ErrShortWrite, nil, 500, 0, "withdraw default/web-1"},
+		"it cannot be in place": {nil, &NotInPlaceError{Why: "images", Missing: []string{"app:2"}}, 409, 1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			own, r := &placing{err: tt.no}, &ran{full: tt.full}
+			url := (&cloud{list: podList(pullable(marked("")))}).start(t, Options{InPlace: own, Rollbacks: r, Offline: func() string { return sinceWhen }})
+			if got := call(t, http.MethodPost, url+upgradeWeb1); got.code != tt.code || len(own.begun) != tt.begun || strings.Join(r.noted, ", ") != tt.wished {
+				t.Errorf("%d %s, begun %q, wishes: %q", got.code, got.body, own.begun, r.noted)
 			}
 		})
 	}
