@@ -56,7 +56,7 @@ func ownerOf(pod *corev1.Pod, maxHold time.Duration, now time.Time) Owner {
 		o.Waiting = &w
 	}
 	if c := api.Condition(pod, api.RolledBackCondition); c != nil {
-		if o.RolledBack = c.Status == corev1.ConditionTrue; !o.RolledBack {
+		if o.RolledBack = c.Status == corev1.ConditionTrue; c.Status == corev1.ConditionFalse { // Unknown until the controller answers
 			o.RollbackRefused = text(c.Message)
 		}
 	}

@@ -31,7 +31,7 @@ func mark(pod *corev1.Pod, t corev1.PodConditionType, status corev1.ConditionSta
 }
 
 // decided has a node whose owner holds its pod, two where an upgrade waits for its time, one that was
-// rolled back, and one whose rollback is refused. The last has done nothing.
+// rolled back, and one whose rollback is refused. The last has just asked for one.
 func decided(strategy string) *world {
 	w := newWorld(strategy, nil).fleet("a", 6, rollout.WaitingForOwner, "").because(rollout.ReasonWaitingForOwners, "")
 	annotate(w.pods[0], api.HoldAnnotation, holdFor(-time.Hour, 3*time.Hour, "unloading"))
@@ -39,6 +39,7 @@ func decided(strategy string) *world {
 	annotate(w.pods[2], api.WaitingAnnotation, api.Waiting{Revision: newRevision, Window: "02:00-05:00", TimeZone: "Europe/Berlin"}.Encode())
 	mark(w.pods[3], api.RolledBackCondition, corev1.ConditionTrue, "")
 	mark(w.pods[4], api.RolledBackCondition, corev1.ConditionFalse, "more than images differs")
+	mark(w.pods[5], api.RolledBackCondition, corev1.ConditionUnknown, api.Message("old"))
 	return w
 }
 
