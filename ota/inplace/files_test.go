@@ -97,26 +97,6 @@ func TestAFolderThatCannotBeReadHasNothingUpgraded(t *testing.T) {
 	}
 }
 
-func TestANodeWithoutUpgradesInPlaceShowsNoMetric(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	j, err := inplace.Open(inplace.Options{
-		Dir: t.TempDir(), Online: func() bool { return false }, Changed: func() {}, Event: func(*corev1.ObjectReference, string, string, string) {},
-		Registerer: registry, Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n, err := testutil.GatherAndCount(registry); n != 0 || err != nil {
-		t.Errorf("%d, %v", n, err)
-	}
-	if err := j.Begin(pod(), target); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := testutil.GatherAndCount(registry, "edgehub_offline_upgrades"); n != 8 || err != nil {
-		t.Errorf("with one: %d, %v", n, err)
-	}
-}
-
 // Each second, it is tried again.
 func TestADiskThatIsFullIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

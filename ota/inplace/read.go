@@ -238,7 +238,7 @@ func (r *Record) condition() corev1.PodCondition {
 	return c
 }
 
-// collector counts the records by state. A node that has none shows no metric.
+// collector counts the records by state.
 func (j *Journal) collector() prometheus.Collector {
 	return collector{j, prometheus.NewDesc("edgehub_offline_upgrades",
 		"Pods that were upgraded in place without the cloud, by state; Damaged are records that could not be read, and whose pods run as the cloud has them.",
@@ -250,17 +250,13 @@ type collector struct {
 	desc    *prometheus.Desc
 }
 
-// Describe implements prometheus.Collector. It describes nothing, so that a registry accepts a metric that is not always there.
-func (c collector) Describe(chan<- *prometheus.Desc) {}
+// Describe implements prometheus.Collector.
+func (c collector) Describe(out chan<- *prometheus.Desc) { out <- c.desc }
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(out chan<- prometheus.Metric) {
-	records, damaged := c.journal.all(), c.journal.damaged()
-	if len(records)+damaged == 0 {
-		return
-	}
-	count := map[State]int{Shown: 0, Probation: 0, Passed: 0, Offered: 0, Confirmed: 0, Undoing: 0, Undone: 0, "Damaged": damaged}
-	for _, r := range records {
+	count := map[State]int{Shown: 0, Probation: 0, Passed: 0, Offered: 0, Confirmed: 0, Undoing: 0, Undone: 0, "Damaged": c.journal.damaged()}
+	for _, r := range c.journal.all() {
 		count[r.State]++
 	}
 	for state, n := range count {

@@ -47,6 +47,8 @@ load 1m
   edgehub_imagepull_images{instance="n1",state="Failed"} 0x600
   edgehub_ota_upgrades_total{instance="n1",code="503"} 0+1x600
   edgehub_ota_upgrades_total{instance="n1",code="501"} 0+1x600
+  edgehub_offline_upgrades{instance="n1",state="Confirmed"} 1x600
+  edgehub_offline_upgrades{instance="n1",state="Offered"} 0x600
   edgehub_controller_leader{instance="c1"} 1x600
   edgehub_controller_leader{instance="c2"} 0x600
   edgehub_controller_reconciles_total{instance="c1",result="success"} 0+100x600
@@ -108,6 +110,8 @@ func TestAlertsFireWhenTheyShouldAndAtNoOtherTime(t *testing.T) {
 		"a rollout that stands still":          {[]string{`edgehub_controller_rollout_nodes{instance="c1",namespace="a",daemonset="d",state="updated"} 5x600`}, []string{"EdgehubRolloutNoProgress"}},
 		"a pod that the cloud cannot follow":   {[]string{`edgehub_controller_unreconciled_pods{instance="c1",namespace="a",kind="DaemonSet",name="d"} 1x600`}, []string{"EdgehubOfflineUpgradeNotReconciled"}},
 		"one that it follows late":             {[]string{`edgehub_controller_unreconciled_pods{instance="c1",namespace="a",kind="DaemonSet",name="d"} 1x10 stale`}, nil},
+		"an upgrade that the cloud ignores":    {[]string{`edgehub_offline_upgrades{instance="n1",state="Offered"} 1x600`}, []string{"EdgehubOfflineUpgradeNotFollowed"}},
+		"a damaged record of an upgrade":       {[]string{`edgehub_offline_upgrades{instance="n1",state="Damaged"} 1x600`}, []string{"EdgehubOfflineUpgradeNotFollowed"}},
 		"pods that would be evicted":           {[]string{`edgehub_controller_autonomy_nodes{instance="c1",state="pending"} 1x600`}, []string{"EdgehubAutonomyNotApplied"}},
 		"an annotation that cannot be read":    {[]string{`edgehub_controller_autonomy_nodes{instance="c1",state="invalid"} 1x600`}, []string{"EdgehubAutonomyNotApplied"}},
 		"a node that does not come back":       {[]string{`edgehub_controller_autonomy_longest_outage_seconds{instance="c1"} 600000+60x600`}, []string{"EdgehubAutonomousNodeAway"}},
