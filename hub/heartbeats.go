@@ -27,8 +27,9 @@ type heartbeats struct {
 	upgrades *upgrades
 	log      *slog.Logger
 
-	mu   sync.Mutex // held while they are reported, so that no heartbeat passes meanwhile
-	last time.Time  // when that ended
+	mu     sync.Mutex // held while they are reported, so that no heartbeat passes meanwhile
+	last   time.Time  // when that ended
+	failed string     // why it failed then, or ""
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -62,8 +63,12 @@ func (h *heartbeats) report(ctx context.Context) {
 		h.upgrades.inPlace.Offer()
 		err = h.upgrades.reporter.Now(ctx, h.upgrades.inPlace.Report)
 	}
+	failed := ""
 	if err != nil {
-		h.log.Warn("upgrades in place could not be reported before a heartbeat; it is tried again", "err", err)
+		failed = err.Error()
 	}
-	h.last = time.Now()
+	if failed != "" && failed != h.failed { // some last for hours, as a refusal by a webhook
+		h.log.Warn("upgrades in place could not be reported before a heartbeat; it is tried again with the next ones", "err", failed)
+	}
+	h.last, h.failed = time.Now(), failed
 }
