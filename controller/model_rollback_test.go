@@ -34,6 +34,16 @@ func (m *model) wish(node, image string) {
 	})
 }
 
+// ownersUpgrade has all nodes' owners upgrade.
+func (m *model) ownersUpgrade() {
+	m.api.with(func() {
+		for _, pods := range m.podsLocked() {
+			m.api.endLocked(pods[0].DeepCopy())
+		}
+	})
+	time.Sleep(time.Minute)
+}
+
 // report sets the Ready condition of the pods on a node, in place of its kubelet.
 func (m *model) report(node string, ready corev1.ConditionStatus) {
 	m.api.with(func() {
@@ -83,12 +93,7 @@ func TestModelAnOwnerGoesBackUntilTheNextRevision(t *testing.T) {
 					if strategy == rolling {
 						return
 					}
-					m.api.with(func() { // the owners upgrade
-						for _, pods := range m.podsLocked() {
-							m.api.endLocked(pods[0].DeepCopy())
-						}
-					})
-					time.Sleep(time.Minute)
+					m.ownersUpgrade()
 				}
 				upgradeAll("app:2")
 				before := m.pod("n1")
@@ -329,12 +334,7 @@ func TestModelManyOwnersGoBackWhileAWebhookIsSlow(t *testing.T) {
 		m.start()
 		m.setImage("app:2")
 		time.Sleep(time.Minute)
-		m.api.with(func() {
-			for _, pods := range m.podsLocked() {
-				m.api.endLocked(pods[0].DeepCopy())
-			}
-		})
-		time.Sleep(time.Minute)
+		m.ownersUpgrade()
 		m.api.with(func() { m.api.faults.slow = 5 * time.Second })
 		for i := range nodes {
 			m.wish(fmt.Sprintf("n%d", i+1), "app:1")
