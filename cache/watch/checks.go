@@ -118,7 +118,7 @@ func (c *checks) current(ctx context.Context, v *view.View, template *http.Reque
 		return "", err
 	}
 	defer last.running.Release(1)
-	known := last.version != "" && !last.began.Before(after)
+	known := last.version != "" && last.began.After(after)
 	if !known || versions.Compare(last.version, least) < 0 && !last.proves(of) {
 		began := time.Now()
 		current, err := c.list(ctx, v, template)
