@@ -25,7 +25,7 @@
 // confirmed it: apiservers may lag. Any other images are somebody's decision, and pass. Connectivity never decides.
 //
 // kubelet's watch may stay open for minutes, and its hub may die between a file and the event for it. So each of its watches
-// begins with the pods of all records that are not settled ([Journal.Changes]), those that were undone as well.
+// begins with the pods of all records but Confirmed ones ([Journal.Changes]), those that were undone as well.
 //
 // # Probation
 //

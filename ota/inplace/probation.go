@@ -257,11 +257,6 @@ func (r *Record) runsAgain(pod *corev1.Pod) bool {
 	})
 }
 
-// hasBegun reports whether a new container was seen. If none was and the old ones run, kubelet may be about to replace them all the same.
-func (r *Record) hasBegun() bool {
-	return slices.ContainsFunc(r.Containers, func(c Container) bool { return c.Last != "" })
-}
-
 func statusOf(pod *corev1.Pod, container string) *corev1.ContainerStatus {
 	for i := range pod.Status.ContainerStatuses {
 		if s := &pod.Status.ContainerStatuses[i]; s.Name == container {

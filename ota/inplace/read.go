@@ -39,13 +39,14 @@ func (j *Journal) Images(pod types.UID, version string, have map[string]string) 
 }
 
 // Changes returns the pods of which kubelet may have read something else since a generation, 0 for all, and the present
-// generation. changed is closed when there are others. A pod that kubelet certainly runs as it is to be shown is not among all.
+// generation. changed is closed when there are others. What was undone stays among all: kubelet may start the new image once more before
+// it has read that, and its status does not tell.
 func (j *Journal) Changes(since uint64) (pods map[types.UID]types.NamespacedName, generation uint64, changed <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	pods = map[types.UID]types.NamespacedName{}
 	for uid, r := range j.records {
-		if settled := r.State == Confirmed || r.State == Undone && since == 0 && r.hasBegun(); j.shown[uid] > since && !settled {
+		if r.State != Confirmed && j.shown[uid] > since {
 			pods[uid] = r.Pod
 		}
 	}

@@ -382,6 +382,60 @@ func TestProbation(t *testing.T) {
 	}
 }
 
+// Kubelet replaces one container after the other, and each may be the one that does not work.
+func TestAnUpgradeOfTwoContainers(t *testing.T) {
+	both := func(app, other string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			runs(app)(p)
+			second := p.Status.ContainerStatuses[0]
+			second.Name, second.ContainerID = "other", other
+			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, second)
+		}
+	}
+	other := func(change func(*corev1.ContainerStatus)) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { both("B", "P")(p); change(&p.Status.ContainerStatuses[1]) }
+	}
+	to := target
+	to.InPlace = []api.ImageChange{{Name: "app", From: was, To: becomes}, {Name: "other", From: "other:v1", To: "other:v2"}}
+	pass, news := checked("", nil), map[string]string{"app": becomes, "other": "other:v2"}
+	for name, tt := range map[string]struct {
+		events []event
+		want   inplace.State
+		reason string
+	}{
+		"the second is yet to be replaced": {[]event{seen(both("B", "O")), after(time.Minute), pass}, inplace.Probation, ""},
+		"both run":                         {[]event{seen(both("B", "O")), seen(both("B", "P")), after(10 * time.Second), pass}, inplace.Passed, ""},
+		"the second crashes":               {[]event{seen(both("B", "P")), seen(other(func(s *corev1.ContainerStatus) { s.ContainerID, s.RestartCount = "S", 3 }))}, inplace.Undoing, api.ReasonCrashed},
+		"kubelet lacks the image of the second": {[]event{seen(other(func(s *corev1.ContainerStatus) {
+			s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImageNeverPull", Message: `"other:v2"`}}
+		}))}, inplace.Undoing, api.ReasonNoImage},
+		"the limit passes, and the second is the old one":     {[]event{seen(both("B", "O")), after(limit), after(30 * time.Second)}, inplace.Undoing, api.ReasonNotReady},
+		"the owner goes back before the second is replaced":   {[]event{seen(both("B", "O")), back, seen(both("C", "O"))}, inplace.Undone, api.ReasonUndone},
+		"the owner goes back, and the second is the new one":  {[]event{seen(both("B", "P")), back, seen(both("C", "P"))}, inplace.Undoing, api.ReasonUndone},
+		"the cloud has the new images":                        {[]event{seen(both("B", "P"), image(becomes), version("20"), func(p *corev1.Pod) { p.Spec.Containers[1].Image = "other:v2" })}, inplace.Confirmed, ""},
+		"somebody has set one of the new images in the cloud": {[]event{seen(both("B", "P"), image(becomes), version("20"))}, inplace.Confirmed, api.ReasonCloudOthers},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := inplace.Begin(nil, pod(both("A", "O")), to, "boot-0", time.Unix(100, 0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := r.Show("11", map[string]string{"app": was, "other": "other:v1"}); !maps.Equal(got, news) {
+				t.Errorf("kubelet is shown %v", got)
+			}
+			if got := r.Show("11", map[string]string{"app": becomes, "other": "other:v1"}); got != nil {
+				t.Errorf("of an object with one of the images, kubelet is shown %v", got)
+			}
+			for _, e := range tt.events {
+				r = e(r)
+			}
+			if r.State != tt.want || r.Reason != tt.reason {
+				t.Errorf("%s %s (%s)", r.State, r.Reason, r.Message)
+			}
+		})
+	}
+}
+
 // limit is the probation's of a pod without probes: the grace of a container, the margin, and MinReady.
 const limit = 30*time.Second + time.Minute + inplace.MinReady
 

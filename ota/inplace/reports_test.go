@@ -110,6 +110,10 @@ func TestWhatWasUndoneIsSaid(t *testing.T) {
 		if p := pod(); r.Effective([]*corev1.Pod{p})[0] != p {
 			t.Error("the pod is said to run the new version")
 		}
+		r.open(t)
+		if err := r.Check(pod(runs("C")), target); !isNotPossible(err) || !strings.Contains(err.Error(), "the pod came back from it") {
+			t.Errorf("after a restart it may be tried again: %v", err)
+		}
 		other := pod()
 		other.UID = "another"
 		if r.Describe(other); api.Condition(other, api.UpgradedOfflineCondition) != nil {
