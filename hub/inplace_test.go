@@ -56,6 +56,14 @@ func newInPlaceCloud() *inPlaceCloud {
 	}}
 }
 
+// has sets the version and the image of the pod.
+func (c *inPlaceCloud) has(version, image string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pod = c.pod.DeepCopy()
+	c.pod.ResourceVersion, c.pod.Spec.Containers[0].Image = version, image
+}
+
 func (c *inPlaceCloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	c.mu.Lock()
@@ -68,14 +76,14 @@ func (c *inPlaceCloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case q.Has("watch"):
 		if q.Has("sendInitialEvents") {
 			_ = json.NewEncoder(w).Encode(map[string]any{"type": "ADDED", "object": c.pod})
-			fmt.Fprint(w, `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"5","annotations":{"k8s.io/initial-events-end":"true"}}}}`)
+			fmt.Fprintf(w, `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":%q,"annotations":{"k8s.io/initial-events-end":"true"}}}}`, c.pod.ResourceVersion)
 		}
 		_ = http.NewResponseController(w).Flush()
 		c.mu.Unlock()
 		<-r.Context().Done()
 		c.mu.Lock()
 	case r.URL.Path == "/api/v1/pods":
-		_ = json.NewEncoder(w).Encode(corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: metav1.ListMeta{ResourceVersion: "5"}, Items: []corev1.Pod{*c.pod}})
+		_ = json.NewEncoder(w).Encode(corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: metav1.ListMeta{ResourceVersion: c.pod.ResourceVersion}, Items: []corev1.Pod{*c.pod}})
 	case r.URL.Path == "/api/v1/namespaces/d/pods/p":
 		_ = json.NewEncoder(w).Encode(c.pod)
 	default:
@@ -203,6 +211,10 @@ func TestKubeletIsShownAnUpgradeInPlace(t *testing.T) {
 		state, _ := h.upgrades.inPlace.State(name)
 		return strings.Contains(state.Message, "the new version runs")
 	})
+	others()
+	if code, body := n.askCloud(t, nodesPods); code != http.StatusOK || !strings.Contains(body, `"containerID":"B"`) {
+		t.Errorf("who is not kubelet does not read what kubelet has reported: %d %s", code, body)
+	}
 	if ok, err := h.upgrades.inPlace.GoBack("u"); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
@@ -357,6 +369,67 @@ func TestAnUpgradeThatCannotBeInPlaceWaitsAndSaysWhy(t *testing.T) {
 	}
 }
 
+// writeRecord has a hub that starts find an upgrade in place of d/p.
+func (n *node) writeRecord(t *testing.T, record inplace.Record) {
+	t.Helper()
+	text, err := json.Marshal(record)
+	if err == nil {
+		err = os.MkdirAll(n.path("root/upgrades/inplace"), 0o700)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.write(t, "root/upgrades/inplace/d_u.json", text)
+}
+
+// The backup is of before the cloud has followed, and at a later version than that.
+func TestARestoredStoreHasKubeletShownTheUpgradeAgain(t *testing.T) {
+	n, cloud := newInPlaceNode(t)
+	target, _ := api.NextOf(cloud.pod)
+	record, err := inplace.Begin(nil, cloud.pod, target, "", time.Unix(100, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	record.State, record.Confirmed = inplace.Confirmed, "20"
+	n.writeRecord(t, record)
+	cloud.has("30", "app:v2")
+	h, _ := n.start(t)
+	until(t, "the hub knows the node's pods", h.upgrades.pods.Synced)
+	if got := n.kubeletIsShown(t); got != "app:v2" {
+		t.Fatalf("kubelet is shown %s", got)
+	}
+	cloud.has("25", "app:v1")
+	if got := n.kubeletIsShown(t); got != "app:v2" {
+		t.Errorf("of a restored store, kubelet is shown %s", got)
+	}
+	if pods := h.upgrades.inPlace.Unreconciled(); len(pods) != 1 {
+		t.Errorf("the cloud is to follow again, for %v", pods)
+	}
+}
+
+// Without the old image, there is no way back.
+func TestTheImagesOfAnUpgradeInPlaceAreNeeded(t *testing.T) {
+	n, cloud := newInPlaceNode(t)
+	n.config.RuntimeEndpoint = n.path("no-containerd.sock")
+	h, err := n.hub()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	target, _ := api.NextOf(cloud.pod)
+	if err := h.upgrades.inPlace.Begin(cloud.pod, target); err != nil {
+		t.Fatal(err)
+	}
+	p, want := h.upgrades.images.puller, []string{"app:v1", "app:v2"}
+	if needed, others := p.Needed(), p.Others(); !slices.Equal(needed, want) || !slices.Equal(others, want) {
+		t.Errorf("%q are needed, and %q stay", needed, others)
+	}
+}
+
 // A machine that starts with the cloud there, after an upgrade without it: the cloud's controllers act on the node's pods
 // once the node's heartbeat comes.
 func TestTheCloudIsToldBeforeTheFirstHeartbeat(t *testing.T) {
@@ -367,15 +440,11 @@ func TestTheCloudIsToldBeforeTheFirstHeartbeat(t *testing.T) {
 		t.Fatal(err)
 	}
 	record.State = inplace.Passed
-	text, err := json.Marshal(record)
-	if err == nil {
-		err = os.MkdirAll(n.path("root/upgrades/inplace"), 0o700)
+	n.writeRecord(t, record)
+	h, _ := n.start(t)
+	if got := n.kubeletIsShown(t); got != "app:v2" { // the first thing that it reads, of a cloud that has not followed
+		t.Errorf("kubelet is shown %s", got)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.write(t, "root/upgrades/inplace/d_u.json", text)
-	n.start(t)
 	const lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"
 	until(t, "a heartbeat has come to the cloud", func() bool {
 		n.asKubelet(t, http.MethodPut, lease, "{}", "application/json")
@@ -387,6 +456,10 @@ func TestTheCloudIsToldBeforeTheFirstHeartbeat(t *testing.T) {
 	until(t, "the owner's page has the pod", func() bool {
 		_, body := n.ask(t, http.MethodGet, api.Apps, "")
 		return strings.Contains(body, `"images":["app:v2"]`) && strings.Contains(body, `"state":"Passed"`) && !strings.Contains(body, `"update"`)
+	})
+	until(t, "the history has what runs, or else a rollback would skip a version", func() bool {
+		_, ran := h.upgrades.history.Previous(cloud.pod, "new")
+		return ran
 	})
 	if _, body := n.ask(t, http.MethodGet, api.Pods, ""); !strings.Contains(body, `"type":"PodUpgradedOffline","status":"True"`) {
 		t.Errorf("GET /pods: %s", body)
