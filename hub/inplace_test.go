@@ -64,6 +64,13 @@ func (c *inPlaceCloud) has(version, image string) {
 	c.pod.ResourceVersion, c.pod.Spec.Containers[0].Image = version, image
 }
 
+// got returns the changes that were sent to it.
+func (c *inPlaceCloud) got() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.patches)
+}
+
 func (c *inPlaceCloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	c.mu.Lock()
@@ -433,41 +440,58 @@ func TestTheImagesOfAnUpgradeInPlaceAreNeeded(t *testing.T) {
 // A machine that starts with the cloud there, after an upgrade without it: the cloud's controllers act on the node's pods
 // once the node's heartbeat comes.
 func TestTheCloudIsToldBeforeTheFirstHeartbeat(t *testing.T) {
-	n, cloud := newInPlaceNode(t)
-	target, _ := api.NextOf(cloud.pod)
-	record, err := inplace.Begin(nil, cloud.pod, target, "", time.Unix(100, 0))
-	if err != nil {
-		t.Fatal(err)
+	const lease, status = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1", "/api/v1/nodes/n1/status"
+	for name, tt := range map[string]struct {
+		state        inplace.State
+		method, path string // of the heartbeat
+		condition    string
+		annotated    bool
+	}{
+		"it has passed, and a lease":       {inplace.Passed, http.MethodPut, lease, `"status":"True"`, true},
+		"it has passed, and a node status": {inplace.Passed, http.MethodPatch, status, `"status":"True"`, true},
+		"on probation":                     {inplace.Shown, http.MethodPut, lease, `"status":"Unknown"`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, cloud := newInPlaceNode(t)
+			target, _ := api.NextOf(cloud.pod)
+			record, err := inplace.Begin(nil, cloud.pod, target, "", time.Unix(100, 0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			record.State = tt.state
+			n.writeRecord(t, record)
+			h, _ := n.start(t)
+			until(t, "a heartbeat has come to the cloud", func() bool {
+				n.asKubelet(t, tt.method, tt.path, "{}", "application/strategic-merge-patch+json")
+				return slices.ContainsFunc(cloud.got(), func(p string) bool { return strings.HasPrefix(p, tt.path) })
+			})
+			want := `"apps.openyurt.io/upgraded-offline":"{\"revision\":\"new\",\"from\":\"old\",\"images\":[{\"name\":\"app\",\"image\":\"app:v2\"}],`
+			if first := cloud.got()[0]; !strings.HasPrefix(first, "/api/v1/namespaces/d/pods/p/status ") || !strings.Contains(first, tt.condition) ||
+				!strings.Contains(first, `"PodUpgradedOffline"`) || strings.Contains(first, want) != tt.annotated {
+				t.Errorf("before the heartbeat the cloud gets %q", cloud.got())
+			}
+			if got := n.kubeletIsShown(t); got != "app:v2" { // the first that it reads, of a cloud that has not followed
+				t.Errorf("kubelet is shown %s", got)
+			}
+			if tt.annotated {
+				n.showsWhatRuns(t, h, cloud.pod)
+			}
+		})
 	}
-	record.State = inplace.Passed
-	n.writeRecord(t, record)
-	h, _ := n.start(t)
-	if got := n.kubeletIsShown(t); got != "app:v2" { // the first thing that it reads, of a cloud that has not followed
-		t.Errorf("kubelet is shown %s", got)
-	}
-	const lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"
-	until(t, "a heartbeat has come to the cloud", func() bool {
-		n.asKubelet(t, http.MethodPut, lease, "{}", "application/json")
-		cloud.mu.Lock()
-		defer cloud.mu.Unlock()
-		return slices.ContainsFunc(cloud.patches, func(p string) bool { return strings.HasPrefix(p, lease) })
-	})
-	// The owner is shown what runs.
+}
+
+// showsWhatRuns fails if the owner is not shown what a pod runs, as the history has it.
+func (n *node) showsWhatRuns(t *testing.T, h *Hub, pod *corev1.Pod) {
+	t.Helper()
 	until(t, "the owner's page has the pod", func() bool {
 		_, body := n.ask(t, http.MethodGet, api.Apps, "")
 		return strings.Contains(body, `"images":["app:v2"]`) && strings.Contains(body, `"state":"Passed"`) && !strings.Contains(body, `"update"`)
 	})
 	until(t, "the history has what runs, or else a rollback would skip a version", func() bool {
-		_, ran := h.upgrades.history.Previous(cloud.pod, "new")
+		_, ran := h.upgrades.history.Previous(pod, "new")
 		return ran
 	})
 	if _, body := n.ask(t, http.MethodGet, api.Pods, ""); !strings.Contains(body, `"type":"PodUpgradedOffline","status":"True"`) {
 		t.Errorf("GET /pods: %s", body)
-	}
-	cloud.mu.Lock()
-	defer cloud.mu.Unlock()
-	want := `"apps.openyurt.io/upgraded-offline":"{\"revision\":\"new\",\"from\":\"old\",\"images\":[{\"name\":\"app\",\"image\":\"app:v2\"}],`
-	if first := cloud.patches[0]; !strings.HasPrefix(first, "/api/v1/namespaces/d/pods/p/status ") || !strings.Contains(first, want) || !strings.Contains(first, `"PodUpgradedOffline"`) {
-		t.Errorf("before the heartbeat the cloud gets %q", cloud.patches)
 	}
 }
