@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -125,7 +126,10 @@ func (d *inPlace) restartHub() {
 	}
 }
 
-// TestUpgradeInPlace upgrades a pod without the cloud, has hub and kubelet die, and gives the cloud back, which follows. The
+// servesWithin is how long the new version may take besides the grace of the old one.
+const servesWithin = 3 * time.Second
+
+// TestUpgradeInPlace upgrades a pod without the cloud, has hub, containerd and kubelet die, and gives the cloud back, which follows. The
 // container of the new version is the same all the time. The controller marks the pod before, and gives it what it runs afterwards.
 func TestUpgradeInPlace(t *testing.T) {
 	d := newInPlace(t, "in-place", "node1", "")
@@ -135,11 +139,17 @@ func TestUpgradeInPlace(t *testing.T) {
 	t.Logf("POST upgrade was answered after %v", time.Since(began).Round(time.Millisecond))
 	took := d.serves("one", began)
 	t.Logf("the new version serves after %v", took.Round(time.Millisecond))
+	if grace := time.Duration(*d.started.pod.Spec.TerminationGracePeriodSeconds) * time.Second; took > servesWithin+grace {
+		t.Errorf("the new version serves after %v, want %v and the old one's grace of %v", took, servesWithin, grace)
+	}
 	d.post(api.UpgradePath(d.ns, d.started.pod.Name), http.StatusOK, "(offline, in place)")
 	d.restartHub()
+	if err := errors.Join(d.node.ContainerdProcess().Kill(), d.node.ContainerdProcess().Start(t.Context())); err != nil {
+		t.Fatal(err)
+	}
 	awaitUpstream(t, d.node, 0)
 	d.awaitUpgrade(api.Done)
-	d.stays("after the hub was killed")
+	d.stays("after the hub and containerd were killed")
 	others := d.steady(map[string]started{"the upgraded pod": d.started})
 	if err := d.node.KubeletProcess().Restart(t.Context()); err != nil {
 		t.Fatal(err)
@@ -192,6 +202,7 @@ func TestTheWayBackInPlace(t *testing.T) {
 	if _, ok := pod.Annotations[api.UpgradedOfflineAnnotation]; ok {
 		t.Error("the cloud is asked to follow")
 	}
+	d.expectRestarts(pod, 2) // one in each direction
 	d.stays("after the cloud is back")
 }
 
