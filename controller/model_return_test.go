@@ -303,6 +303,26 @@ func TestModelARolloutDeletesNoPodThatWasUpgradedOfflineBeforeItHasFollowed(t *t
 	}
 }
 
+// A store that was restored has the pod of before, without a report. The node shows kubelet what ran, and reports again.
+func TestModelAPodOfARestoredStoreFollowsAgain(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := newOfflineModel(t, 3)
+		before := m.pod("n1")
+		m.upgradesOffline("n1", "app:2")
+		started := m.ran(before).restarted
+		for range 2 {
+			m.hubReports("n1", "app:2", corev1.ConditionTrue)
+			time.Sleep(10 * time.Minute)
+			m.expectReturn(before, "app:2", corev1.ConditionFalse, "", "")
+			m.api.with(func() { m.api.putLocked("pods", before.DeepCopy()) })
+			time.Sleep(time.Second)
+		}
+		if m.ran(before).restarted != started {
+			t.Error("a container was restarted")
+		}
+	})
+}
+
 // A node that was taken over has the controller send a few requests, and no more.
 func TestModelANodeThatReportsAllTheTimeCausesNoStorm(t *testing.T) {
 	simulate(t, func(t *testing.T) {

@@ -139,8 +139,8 @@ func TestAHubThatIsKilledAnywhereGoesOn(t *testing.T) {
 			{do: update(runs("B"), readiness(corev1.ConditionFalse)), shows: news, state: api.InProgress},
 			{do: update(runs("B")), runs: 10 * time.Second, shows: news, state: api.Done},
 			{runs: time.Hour, shows: news, state: api.Done},
-			{do: online, runs: time.Second, shows: news, state: api.Done},
-			{do: update(runs("A")), shows: news, state: api.Done}, // the cloud's old status
+			{do: online, runs: time.Hour, shows: news, state: api.Done}, // the cloud refuses it for so long
+			{do: update(runs("A")), shows: news, state: api.Done},       // the cloud's old status
 			{do: update(runs("B"), image(becomes), version("20")), shows: news, state: api.Done},
 		},
 		"it does not work": {
