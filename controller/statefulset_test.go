@@ -3,6 +3,7 @@ package controller_test
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -319,6 +320,40 @@ func goesBackInAStatefulSet(t *testing.T, site string) {
 	if got := db.events("RollbackFailed"); got != "" {
 		t.Errorf("Events: %q", got)
 	}
+}
+
+// It is marked, and gets what its node reports that it runs.
+func TestModelAStatefulSetsPodIsUpgradedWithoutTheCloud(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := newAskingModel(t, 1, 1, "OTA")
+		db := m.addStatefulSet("OTA", "n1")
+		db.change(func(sts *appsv1.StatefulSet) {
+			sts.Annotations[api.OfflineUpgradeAnnotation] = api.OfflineUpgradeInPlace
+			sts.Generation++
+		})
+		db.observe("app:2")
+		m.start()
+		one, two := revisionOf("app:1"), revisionOf("app:2")
+		need := "True " + two + " to app:2, 7 s"
+		db.expect("before the outage", need, need)
+		var uid types.UID
+		db.changePod(0, func(pod *corev1.Pod) {
+			if next, _ := api.NextOf(pod); !slices.Equal(next.InPlace, []api.ImageChange{{Name: "app", From: "app:1", To: "app:2"}}) {
+				t.Errorf("it is marked with %+v", next)
+			}
+			uid = pod.UID
+			report := api.OfflineUpgrade{Revision: two, From: one, Images: []api.TargetImage{{Name: "app", Image: "app:2"}}, Since: metav1.Now()}
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, api.UpgradedOfflineAnnotation, report.Encode())
+			c := corev1.PodCondition{Type: api.UpgradedOfflineCondition, Status: corev1.ConditionTrue, Reason: api.ReasonPassed, Message: api.Message(two)}
+			pod.Status.Conditions = append(pod.Status.Conditions, c)
+		})
+		db.expect("its node has reported", "False "+two, need)
+		db.changePod(0, func(pod *corev1.Pod) {
+			if pod.UID != uid || pod.Spec.Containers[0].Image != "app:2" || pod.Labels[appsv1.ControllerRevisionHashLabelKey] != two {
+				t.Errorf("pod %s has %s and labels %v, want the same pod with app:2", pod.UID, pod.Spec.Containers[0].Image, pod.Labels)
+			}
+		})
+	})
 }
 
 // Keys of both kinds share a queue, and may have the same namespace and name.
