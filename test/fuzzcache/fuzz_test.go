@@ -113,13 +113,14 @@ func (f *follower) differences(want map[string]*state) string {
 }
 
 // has reports whether the client has what there is. Statuses that the node has reported may
-// still be shown until the cloud was there for long enough.
+// still be shown until the cloud was there for long enough, and in a table until the pod changes: the hub relays a watch of
+// one, whose client has listed without the cloud.
 func (f *follower) has(want map[string]*state, settled bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	got, want := maps.Clone(f.items), maps.Clone(want)
 	for key := range f.shown {
-		if f.shown[key] && !settled {
+		if f.shown[key] && (!settled || f.f.table()) {
 			delete(got, key)
 			delete(want, key)
 		}
