@@ -47,13 +47,13 @@ type inPlaceAnswer struct {
 	upgrade string // as JSON; another upgrade of the pod, as of other images, is another question
 	why     string // it cannot be; "" if it can, or if that is not known
 	final   bool   // it is not asked again
-	// retry is when it is asked again, unless final: admission has refused, and an admin may mend that, or it has not said, as while a
-	// webhook is down.
+	// retry is when it is asked again, unless final: admission has refused, and an admin may change that, or has not answered, as while
+	// a webhook is down.
 	retry backoff.Retry
 }
 
 // inPlaceOf returns which of the pods in old may be upgraded to target while the cloud is away. The apiserver is asked for each pod and
-// target until it admits, some at a time. What it has said stands in the pod's mark: another controller does not ask again about what was
+// target until it admits, some at a time. The last answer stands in the pod's mark: another controller does not ask again about what was
 // admitted, and leaves the other marks as they are until it has asked.
 func (s *scope) inPlaceOf(ctx context.Context, revisions *rollback.Revisions, target api.Target, old []*corev1.Pod) func(*corev1.Pod) status.InPlace {
 	before, now := s.state.inPlace, time.Now()

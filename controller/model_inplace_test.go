@@ -45,7 +45,7 @@ func (m *model) dryRuns() int {
 	return len(m.api.dryRuns)
 }
 
-// admitPatches has admission say this of patches that change the image.
+// admitPatches has admission answer this to patches that change the image.
 func (m *model) admitPatches(say func(after *corev1.Pod) error) {
 	m.api.with(func() {
 		m.api.tried = func(before, after *corev1.Pod) error {

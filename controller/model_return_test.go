@@ -402,7 +402,7 @@ func TestModelADeletionThatIsSentAgainHeedsTheReport(t *testing.T) {
 	}
 }
 
-// Without its hub, a node that is Ready never says what became of an upgrade. A node that is away may.
+// Without its hub, a node that is Ready never reports the outcome of an upgrade. One that is away may do so when it returns.
 func TestModelANodeThatDoesNotReportIsNoticed(t *testing.T) {
 	for name, status := range map[string]corev1.ConditionStatus{
 		"its probation does not end": corev1.ConditionUnknown,
@@ -448,7 +448,7 @@ func TestModelANodeThatDoesNotReportIsNoticed(t *testing.T) {
 	}
 }
 
-// A node may write a report on its own pods, also on those of a workload that says nothing of upgrades in place.
+// A node may write a report on its own pods, also on those of a workload without the annotation for upgrades in place.
 func TestModelAReportCountsForNothingWithoutTheAnnotation(t *testing.T) {
 	simulate(t, func(t *testing.T) {
 		m := newOfflineModel(t, 3)

@@ -350,7 +350,7 @@ func TestModelManyOwnersGoBackWhileAWebhookIsSlow(t *testing.T) {
 	})
 }
 
-// A pod that is of the earlier revision in the cloud alone is not rolled back: its owner is told what is in the way.
+// A pod that is of the earlier revision in the cloud alone is not rolled back: the condition has the reason.
 func TestModelAPodThatRunsWhatTheCloudRefusesIsNotRolledBack(t *testing.T) {
 	simulate(t, func(t *testing.T) {
 		m := newOfflineModel(t, 3)

@@ -15,7 +15,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
-// reportWithin is how long a node may be Ready before it says what became of an upgrade: a probation takes half an hour at most, besides
+// reportWithin is how long a node may be Ready before it reports the outcome of an upgrade: a probation takes half an hour at most, besides
 // minReadySeconds and the owner's checks (package ota/inplace), and a hub may be stopped for some hours while somebody works on the node.
 const reportWithin = 6 * time.Hour
 

@@ -21,7 +21,7 @@ type inPlace struct {
 	images placer
 	// check returns why kubelet may not use an image of a pod, with this ID, without the network.
 	check func(ctx context.Context, pod *corev1.Pod, image, id string) error
-	// ownersChecks says why the checks of the node's owner cannot be run.
+	// ownersChecks returns why the checks of the node's owner cannot be run.
 	ownersChecks interface{ Possible(context.Context) error }
 }
 
@@ -96,8 +96,8 @@ func (u *upgrades) runChecks(ctx context.Context, pod *corev1.Pod) (failed strin
 	})
 }
 
-// firstFailed has checks run until a required one fails, and returns that. Those that may fail are told.
-func firstFailed(results iter.Seq2[checks.Result, error], log *slog.Logger, tell func(failure string)) (string, error) {
+// firstFailed has checks run until a required one fails, and returns that. Failures of the others are logged and reported as Events.
+func firstFailed(results iter.Seq2[checks.Result, error], log *slog.Logger, report func(failure string)) (string, error) {
 	for r, err := range results {
 		switch {
 		case err != nil:
@@ -108,7 +108,7 @@ func firstFailed(results iter.Seq2[checks.Result, error], log *slog.Logger, tell
 			return r.Failure(), nil
 		default:
 			log.Warn("a check of the owner's has failed, which it may", "check", r.Check, "why", r.Message)
-			tell(r.Failure())
+			report(r.Failure())
 		}
 	}
 	return "", nil

@@ -150,7 +150,7 @@ func (a *API) InPlace(pod *corev1.Pod) bool {
 	return a.server.mayBeInPlace(pod) && a.server.InPlace.Check(pod, target) == nil
 }
 
-// describe gives a pod, which is the caller's own, what there is to say of its upgrade in place.
+// describe adds the condition and annotation of its upgrade in place to a pod, which is the caller's own.
 func (s *server) describe(pod *corev1.Pod) {
 	if s.InPlace != nil {
 		s.InPlace.Describe(pod)

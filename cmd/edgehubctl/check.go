@@ -58,7 +58,7 @@ func check(ctx context.Context, c *call) (err error) {
 	return err
 }
 
-// podToCheck returns the pod that checks are told of, as the cloud has it.
+// podToCheck returns the pod for the environment of the checks, as the cloud has it.
 func (c *call) podToCheck(ctx context.Context) (*corev1.Pod, error) {
 	pods, err := c.hub.Pods(ctx)
 	if err != nil {

@@ -21,7 +21,7 @@ type Return struct {
 	Reason, Message string
 }
 
-// AwaitsNode reports whether the pod's node has yet to say what became of the upgrade.
+// AwaitsNode reports whether the pod's node has yet to report the outcome of the upgrade.
 func (u Return) AwaitsNode() bool { return u.Unsettled != "" && u.Reason == "" && u.Revision == "" }
 
 // ReturnOf returns what becomes of pod. permitted is whether its workload permits upgrades in place now.

@@ -27,7 +27,7 @@
 // A node that was taken over may report what it likes, of its own pods. It has the controller change them to revisions that the workload has, from which only images differ,
 // and which the pod would have had if the node had asked for an upgrade or a rollback; never to an image that no revision has. It can
 // keep the controller from replacing them, too, as it can keep them running whatever the controller does. Where the workload does not
-// permit upgrades in place, a report changes nothing; where the workload has no annotation about them, nothing is said of it either.
+// permit upgrades in place, a report changes nothing; where the workload has no annotation about them, it gives no condition, Event or alert either.
 //
 // Everything here is safe for concurrent use.
 package rollback

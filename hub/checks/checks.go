@@ -56,11 +56,11 @@ type Result struct {
 	Message  string `json:"message,omitempty"` // why it has not passed, one line with the last one that it wrote
 }
 
-// Failure says that a check has not passed, and why.
+// Failure returns that a check has not passed, and why, in one line.
 func (r Result) Failure() string { return fmt.Sprintf("check %s has failed: %s", r.Check, r.Message) }
 
 // Run runs all checks, one after the other, and ends early if the caller has seen enough. The error is why it is not known whether a
-// required check passes. pod is passed to them as it runs; nil: they are told of none.
+// required check passes. pod, as it runs, is in their environment; nil: none is.
 func (r *Runner) Run(ctx context.Context, pod *corev1.Pod) iter.Seq2[Result, error] {
 	return func(yield func(Result, error) bool) {
 		all, err := r.list()
@@ -168,7 +168,7 @@ func (r *Runner) distrust(info fs.FileInfo) string {
 	return ""
 }
 
-// environment returns what a check is told of a pod.
+// environment returns the variables that describe a pod to a check.
 func environment(pod *corev1.Pod) []string {
 	if pod == nil {
 		return nil

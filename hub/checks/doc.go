@@ -3,7 +3,7 @@
 //
 // # Who owns what
 //
-// The owner owns /etc/edgehub/check: programs in required.d must pass, those in wanted.d may fail, and are told. Whoever can write
+// The owner owns /etc/edgehub/check: programs in required.d must pass, those in wanted.d may fail, which is reported. Whoever can write
 // one is root on this node, so that only root may. Anything else in these folders is refused by its name, and a refused one of
 // required.d has failed: one that is left out would be a check that nobody misses.
 //

@@ -160,7 +160,7 @@ func (r *Runner) failure(ctx context.Context, unit string) (how string, known bo
 		how = fmt.Sprintf("it has not ended within %v", cmp.Or(r.Limit, MaxTime))
 	case result == "oom-kill":
 		how = "it was killed: it needs more than " + maxMemory + " of memory"
-	case result == "signal" && status == "9": // control groups of version 1 tell systemd nothing
+	case result == "signal" && status == "9": // systemd learns nothing of it from control groups of version 1
 		how = "it was killed by signal 9, as one that needs more than " + maxMemory + " of memory may be"
 	case result == "signal", result == "core-dump":
 		how = "it was killed by signal " + status

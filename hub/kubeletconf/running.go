@@ -39,7 +39,7 @@ func ReadRunning(proc, rootDir string, into any) error {
 	return Read(roots[0], flags, into)
 }
 
-// isRoots reports whether the real user of a process is root. The owner of its folder does not tell: that is root, too, where
+// isRoots reports whether the real user of a process is root. The owner of its folder is no proof: that is root, too, where
 // the process must not be traced.
 func isRoots(process string) bool {
 	status, err := os.ReadFile(filepath.Join(process, "status"))

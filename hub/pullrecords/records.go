@@ -1,4 +1,4 @@
-// Package pullrecords tells whether kubelet starts a container from an image that is on the node, or asks the image's registry
+// Package pullrecords finds out whether kubelet starts a container from an image that is on the node, or asks the image's registry
 // first, which takes the network.
 //
 // From Kubernetes 1.35 on (KubeletEnsureSecretPulledImages), kubelet keeps a record of each image that it has pulled: by the

@@ -40,7 +40,7 @@ func (j *Journal) Images(pod types.UID, version string, have map[string]string) 
 
 // Changes returns the pods of which kubelet may have read something else since a generation, 0 for all, and the present
 // generation. changed is closed when there are others. What was undone stays among all: kubelet may start the new image once more before
-// it has read that, and its status does not tell.
+// it has read that, and its status does not show it.
 func (j *Journal) Changes(since uint64) (pods map[types.UID]types.NamespacedName, generation uint64, changed <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

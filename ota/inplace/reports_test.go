@@ -93,7 +93,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// What the node went back from by itself is not tried again, and the owner is told.
+// What the node went back from by itself is not tried again, and the answer has the reason.
 func TestWhatWasUndoneIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -109,7 +109,7 @@ func (w *world) cutOff(hole bool) (mend func()) {
 	}
 }
 
-// isLost reports whether the hub says itself that it can reach no apiserver.
+// isLost reports whether the hub can reach no apiserver, by its own metric.
 func (w *world) isLost() bool {
 	_, text := rawclient.Ask(w.t.Context(), http.MethodGet, w.hub.API+"/metrics")
 	up, ok, err := metric.Sum(text, "edgehub_upstream_up")
