@@ -13,10 +13,10 @@ import (
 	"github.com/edgehub-io/edgehub/cache"
 	"github.com/edgehub-io/edgehub/cache/identity"
 	"github.com/edgehub-io/edgehub/hub/access"
-	"github.com/edgehub-io/edgehub/hub/bundle"
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/eventlog"
 	"github.com/edgehub-io/edgehub/hub/ownnode"
+	"github.com/edgehub-io/edgehub/hub/support"
 	"github.com/edgehub-io/edgehub/hub/systemd"
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/ota/page"
@@ -151,4 +151,4 @@ func (h *Hub) apiOptions(client *ota.Pods, metrics http.Handler, r prometheus.Re
 }
 
 // AddToBundle adds parts to each support bundle. It is called before Run.
-func (h *Hub) AddToBundle(parts ...bundle.Part) { h.shown.extra = append(h.shown.extra, parts...) }
+func (h *Hub) AddToBundle(parts ...support.Part) { h.shown.extra = append(h.shown.extra, parts...) }

@@ -12,9 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/edgehub-io/edgehub/hub/bundle"
 	"github.com/edgehub-io/edgehub/hub/config"
 	"github.com/edgehub-io/edgehub/hub/eventlog"
+	"github.com/edgehub-io/edgehub/hub/support"
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/missing"
@@ -32,7 +32,7 @@ type shown struct {
 	apps    *page.AppSources
 	events  *eventlog.Log
 	metrics http.Handler
-	extra   []bundle.Part // see Hub.AddToBundle
+	extra   []support.Part // see Hub.AddToBundle
 }
 
 func newShown(c *config.Config, version string, s *state, u *upgrades, starts *ota.API, events *eventlog.Log, metrics http.Handler) *shown {
@@ -56,7 +56,7 @@ func (s *shown) page(c *config.Config, log *slog.Logger) *page.Page {
 		Apps:     s.apps.List,
 		Node:     s.node,
 		Events:   s.events.List,
-		Bundle:   func(ctx context.Context, w io.Writer) error { return bundle.Write(ctx, w, s.bundleParts()) },
+		Bundle:   func(ctx context.Context, w io.Writer) error { return support.Write(ctx, w, s.bundleParts()) },
 		Tokens:   webtoken.Open(filepath.Join(c.RootDir, "web-tokens.json"), upstream.Plausible, log),
 		Logger:   log,
 	})
@@ -79,19 +79,19 @@ func (s *shown) node() api.NodeState {
 
 // bundleParts are what a support bundle has of the hub. None has a secret: they are what programs of the
 // node may read anyway, and the cache is described without its contents.
-func (s *shown) bundleParts() []bundle.Part {
-	asJSON := func(name string, read func() any) bundle.Part {
-		return bundle.Part{Name: name, Write: func(_ context.Context, w io.Writer) error {
+func (s *shown) bundleParts() []support.Part {
+	asJSON := func(name string, read func() any) support.Part {
+		return support.Part{Name: name, Write: func(_ context.Context, w io.Writer) error {
 			encoder := json.NewEncoder(w)
 			encoder.SetIndent("", "  ")
 			return encoder.Encode(read())
 		}}
 	}
-	return append([]bundle.Part{
+	return append([]support.Part{
 		asJSON("node.json", func() any { return s.node() }),
 		asJSON("apps.json", func() any { return s.apps.List() }),
 		asJSON("events.json", func() any { return s.events.List() }),
 		asJSON("cache.json", func() any { return s.state.ofCache() }),
-		{Name: "metrics.txt", Write: bundle.Answer(s.metrics)},
+		{Name: "metrics.txt", Write: support.Answer(s.metrics)},
 	}, s.extra...)
 }

@@ -19,8 +19,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/edgehub-io/edgehub/hub/bundle"
 	"github.com/edgehub-io/edgehub/hub/config"
+	"github.com/edgehub-io/edgehub/hub/support"
 	"github.com/edgehub-io/edgehub/ota/api"
 )
 
@@ -276,12 +276,12 @@ func TestASupportBundleHasTheStateAndNoSecrets(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"kind":"Secret","apiVersion":"v1","metadata":{"namespace":"d","name":"s","resourceVersion":"1"},"data":{"k":"c2VzYW1l"}}`)
 	})
-	var lines bundle.Ring
+	var lines support.Ring
 	h, err := New(n.config, "edgehub/test", prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.AddToBundle(bundle.Part{Name: "log.txt", Write: lines.CopyTo}, bundle.Flags([]string{"--server-addr=https://admin:flags-password@10.0.0.1:6443", "--bootstrap-token", "flags-token"}))
+	h.AddToBundle(support.Part{Name: "log.txt", Write: lines.CopyTo}, support.Flags([]string{"--server-addr=https://admin:flags-password@10.0.0.1:6443", "--bootstrap-token", "flags-token"}))
 	n.run(t, h)
 	read := func(query string, headers ...string) string {
 		t.Helper()

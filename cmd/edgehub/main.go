@@ -16,8 +16,8 @@ import (
 
 	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/hub"
-	"github.com/edgehub-io/edgehub/hub/bundle"
 	"github.com/edgehub-io/edgehub/hub/config"
+	"github.com/edgehub-io/edgehub/hub/support"
 )
 
 //go:embed help
@@ -43,12 +43,12 @@ func run(ctx context.Context, args []string) error {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	var lines bundle.Ring // first, since writing to it does not fail
+	var lines support.Ring // first, since writing to it does not fail
 	h, err := hub.New(c, "edgehub/"+cli.Version(), registry, logs.Logger(io.MultiWriter(&lines, os.Stderr)))
 	if err != nil {
 		return err
 	}
-	h.AddToBundle(bundle.Part{Name: "log.txt", Write: lines.CopyTo}, bundle.Flags(args))
+	h.AddToBundle(support.Part{Name: "log.txt", Write: lines.CopyTo}, support.Flags(args))
 	defer boundMemory(ctx)()
 	return h.Run(ctx)
 }

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/cli"
-	"github.com/edgehub-io/edgehub/hub/bundle"
+	"github.com/edgehub-io/edgehub/hub/support"
 	"github.com/edgehub-io/edgehub/ota"
 	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/page"
@@ -189,14 +189,14 @@ func TestRealHandlersOfThePage(t *testing.T) {
 	t.Chdir(t.TempDir())
 	event := api.Event{Namespace: "shop", Kind: "Pod", Name: "web-1", Type: "Normal", Reason: "Pulled", Message: "image is here", Last: ago(3 * time.Hour)}
 	broken := false
-	parts := []bundle.Part{{Name: "log.txt", Write: func(_ context.Context, w io.Writer) error {
+	parts := []support.Part{{Name: "log.txt", Write: func(_ context.Context, w io.Writer) error {
 		_, err := io.CopyN(w, rand.Reader, mib) // more than is buffered on the way
 		return err
 	}}}
 	h := realHandlers(t, func(*ota.Options) {}, page.Options{
 		Events: func() api.EventList { return api.EventList{Items: []api.Event{event}} },
 		Bundle: func(ctx context.Context, w io.Writer) error {
-			err := bundle.Write(ctx, w, parts)
+			err := support.Write(ctx, w, parts)
 			if broken {
 				err = errors.New("a disk that cannot be read")
 			}

@@ -8,7 +8,7 @@ const module = "github.com/edgehub-io/edgehub"
 // it. Imports go one way: cmd → hub → cache, proxy, ota, imagepull. These four do
 // not know each other: hub connects them, by functions and small interfaces.
 var layers = map[string][]string{
-	"cmd/edgehub": {"cmd/edgehub/install", "cmd/internal", "hub", "hub/bundle", "hub/config"},
+	"cmd/edgehub": {"cmd/edgehub/install", "cmd/internal", "hub", "hub/config", "hub/support"},
 	"cmd/edgehub/install": { // not hub: it checks flags, and starts nothing
 		"cmd/edgehub/install/apiserver", "cmd/edgehub/install/dummyif", "cmd/edgehub/install/files", "cmd/edgehub/install/firewall",
 		"cmd/edgehub/install/kubelet", "cmd/edgehub/install/systemctl", "hub/binding", "hub/config", "cache/durable", "hub/heldimages", "hub/kubeconfig", "hub/nodeca", "hub/podroute", "imagepull/engine", "ota/api", "ota/inplace", "proxy/transform",
@@ -27,12 +27,11 @@ var layers = map[string][]string{
 	"cmd/kubectl-edgehub":           {"cmd/internal", "controller/autonomy", "controller/daemonset", "controller/rollout", "controller/workload", "ota/api"},
 	"cmd/internal":                  {},
 	"hub": {
-		"cache", "cache/identity", "cache/derived", "hub/access", "hub/binding", "hub/bundle", "hub/checks", "hub/config", "hub/credentials", "hub/csrf", "cache/durable", "hub/eventlog", "hub/feed", "hub/heldimages", "hub/nodeca", "hub/ownnode", "hub/podroute", "hub/pullrecords", "hub/servertls", "hub/systemd", "hub/traffic",
+		"cache", "cache/identity", "cache/derived", "hub/access", "hub/binding", "hub/checks", "hub/config", "hub/credentials", "hub/csrf", "cache/durable", "hub/eventlog", "hub/feed", "hub/heldimages", "hub/nodeca", "hub/ownnode", "hub/podroute", "hub/pullrecords", "hub/servertls", "hub/support", "hub/systemd", "hub/traffic",
 		"imagepull", "imagepull/apiserver", "imagepull/engine", "imagepull/engine/diskspace", "ota", "ota/coreclient", "ota/history", "ota/hold", "ota/inplace", "ota/missing", "ota/api", "ota/nodepods", "ota/page", "ota/podfiles", "ota/podreport", "ota/queue", "ota/rollback", "ota/webtoken", "proxy", "proxy/authn", "proxy/topology", "proxy/transform", "proxy/upstream",
 	},
 	"hub/access":      {"cache/quota", "hub/config", "hub/csrf", "hub/peer", "ota/api", "proxy/authn", "proxy/limits"},
 	"hub/binding":     {"cache/durable", "proxy/authn", "proxy/upstream"},
-	"hub/bundle":      {},
 	"hub/checks":      {"ota/api"},                                // edgehubctl check does the same
 	"hub/eventlog":    {"cache/convert", "cache/wire", "ota/api"}, // Events in the encodings that clients use
 	"hub/ownnode":     {"cache/convert", "cache/wire", "ota/api"}, // the Node in the encodings that clients use
@@ -50,6 +49,7 @@ var layers = map[string][]string{
 	"hub/podroute":    {"imagepull/engine", "ota/api", "proxy/transform"}, // edgehub install asks the same
 	"hub/pullrecords": {"hub/kubeletconf", "imagepull/keyring"},           // it reads what kubelet writes
 	"hub/servertls":   {"hub/config", "cache/durable", "hub/csrf", "hub/kubeconfig", "proxy/authn"},
+	"hub/support":     {},
 	"hub/systemd":     {},
 	"hub/feed":        {"proxy/topology"}, // it reads through the hub, as any client
 	// It changes what some clients read, between proxy and cache: neither knows it. It reads bodies

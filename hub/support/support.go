@@ -1,6 +1,6 @@
-// Package bundle writes support bundles: what an admin wants to see of a node that is far away, in one file,
+// Package support writes support bundles: what an admin wants to see of a node that is far away, in one file,
 // without secrets.
-package bundle
+package support
 
 import (
 	"archive/tar"
