@@ -3,11 +3,13 @@ package controller_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -105,6 +107,41 @@ func TestModelPodsAreMarkedForUpgradesWithoutTheCloudAndAskedForOnce(t *testing.
 				t.Errorf("%s, once it is not permitted: %+v", node, target)
 			}
 		}
+	})
+}
+
+// The target of a pod has the number of its revision, also where admission was asked for it. Another number is no other question.
+func TestModelTargetsHaveTheNumberOfTheirRevision(t *testing.T) {
+	simulate(t, func(t *testing.T) {
+		m := newOfflineModel(t, 2)
+		expect := func(when string, want map[string]int64) {
+			t.Helper()
+			time.Sleep(time.Minute)
+			got := map[string]int64{}
+			for node, target := range m.targets() {
+				if got[node] = target.Number; !target.Admitted {
+					t.Errorf("%s, the target of the pod on %s is not what admission makes of it", when, node)
+				}
+			}
+			if !maps.Equal(got, want) {
+				t.Errorf("%s: got %v, want %v", when, got, want)
+			}
+		}
+		expect("the second revision", map[string]int64{"n1": 2, "n2": 2})
+		asked, tried := m.asked(), m.dryRuns()
+		m.api.with(func() {
+			revision := m.api.objects["controllerrevisions"][namespace+"/"+daemonSetName+"-app-2"].DeepCopyObject().(*appsv1.ControllerRevision)
+			revision.Revision = 7
+			m.api.putLocked("controllerrevisions", revision)
+		})
+		expect("it has another number", map[string]int64{"n1": 7, "n2": 7})
+		if m.asked() != asked || m.dryRuns() != tried {
+			t.Errorf("the apiserver was asked for %d pods and %d patches again", m.asked()-asked, m.dryRuns()-tried)
+		}
+		m.api.with(func() { m.api.endLocked(m.podsLocked()["n1"][0].DeepCopy()) }) // its owner upgrades
+		expect("one is up to date", map[string]int64{"n2": 7})
+		m.setImage("app:1")
+		expect("an undo", map[string]int64{"n1": 8})
 	})
 }
 

@@ -137,6 +137,9 @@ func (db database) marks() map[string]string {
 			db.t.Error(err)
 		} else if ok {
 			out[pod.Name] += fmt.Sprintf(" to %s, %d s", t.Containers[0].Image, t.MinReadySeconds)
+			if r := db.api.objects["controllerrevisions"][namespace+"/"+t.Revision].(*appsv1.ControllerRevision); t.Number != r.Revision {
+				out[pod.Name] += fmt.Sprintf(", number %d", t.Number)
+			}
 			if t.Blocked != "" || t.Requests != nil {
 				out[pod.Name] += " if its node has room"
 			}

@@ -100,12 +100,14 @@ func (s *scope) successorOf(ctx context.Context, revision *appsv1.ControllerRevi
 }
 
 // admitted returns target with what admission makes of it: webhooks and policies rewrite images and add containers,
-// and LimitRanges requests. As long as nobody has been asked, it is the template's.
+// and LimitRanges requests. As long as nobody has been asked, it is the template's. The number is the revision's at present,
+// and no reason to ask again.
 func (s *scope) admitted(target api.Target) api.Target {
 	t := &s.state.successor
 	if t.target.Revision == target.Revision {
+		number := target.Number
 		target = t.target
-		target.Admitted = true
+		target.Number, target.Admitted = number, true
 	}
 	target.Asks = t.answers
 	return target

@@ -72,5 +72,7 @@ func TargetOf(revision *appsv1.ControllerRevision) (api.Target, error) {
 	if len(data.Spec.Template.Spec.Containers) == 0 {
 		return api.Target{}, fmt.Errorf("read ControllerRevision %s: no containers in its pod template", name)
 	}
-	return api.NewTarget(hash, &data.Spec.Template.Spec), nil
+	target := api.NewTarget(hash, &data.Spec.Template.Spec)
+	target.Number = revision.Revision
+	return target, nil
 }

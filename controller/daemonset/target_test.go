@@ -8,7 +8,7 @@ import (
 )
 
 func TestTargetOf(t *testing.T) {
-	r := revision("abc", 1, "ds-uid", true)
+	r := revision("abc", 7, "ds-uid", true)
 	r.Data.Raw = []byte(`{"spec":{"template":{"$patch":"replace","spec":{
 		"containers":[{"name":"app","image":"app:2"},{"name":"side","image":"side:1"}],
 		"initContainers":[{"name":"init","image":"init:1"}],
@@ -18,7 +18,7 @@ func TestTargetOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"revision":"abc","containers":[{"name":"app","image":"app:2"},{"name":"side","image":"side:1"}],` +
+	const want = `{"revision":"abc","number":7,"containers":[{"name":"app","image":"app:2"},{"name":"side","image":"side:1"}],` +
 		`"initContainers":[{"name":"init","image":"init:1"}],"imagePullSecrets":["pull"]}`
 	if got := target.Encode(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

@@ -53,7 +53,7 @@ func newTarget(hash string) Marker {
 func free(*corev1.Pod) string { return "" }
 
 func imagesOf(hash string) api.Target {
-	return api.Target{Revision: hash, Containers: []api.TargetImage{{Name: "app", Image: "app:" + hash}}}
+	return api.Target{Revision: hash, Number: 7, Containers: []api.TargetImage{{Name: "app", Image: "app:" + hash}}}
 }
 
 func TestPatchLeadsToTheWantedMark(t *testing.T) {
@@ -161,7 +161,7 @@ func TestPrepullTargetsKeepTheirTime(t *testing.T) {
 				got = patched(t, got, patch)
 			}
 			target, ok, err := api.TargetOf(got)
-			if !ok || err != nil || target.Revision != "new" || target.Prepull == nil || !target.Prepull.Time.Equal(tt.want) {
+			if !ok || err != nil || target.Revision != "new" || target.Number != 7 || target.Prepull == nil || !target.Prepull.Time.Equal(tt.want) {
 				t.Errorf("got %+v, %t, %v; want since %v", target, ok, err, tt.want)
 			}
 			later := NewPrepullMarker(imagesOf("new"), api.DefaultPolicy(), nil, free, now.Add(time.Hour))
@@ -192,7 +192,7 @@ func TestPatchIsWhatTheHubUnderstands(t *testing.T) {
 		t.Errorf("the condition names revision %q, want new", r)
 	}
 	target, ok, err := api.TargetOf(got)
-	if err != nil || !ok || target.Revision != "new" || target.Containers[0].Image != "app:new" {
+	if err != nil || !ok || target.Revision != "new" || target.Number != 7 || target.Containers[0].Image != "app:new" {
 		t.Errorf("got target %+v, %v, %v", target, ok, err)
 	}
 }

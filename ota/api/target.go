@@ -62,6 +62,9 @@ const messagePrefix = "controllerrevision: "
 type Target struct {
 	// Revision is the value of the label controller-revision-hash on pods of this revision.
 	Revision string `json:"revision"`
+	// Number is the .revision of the ControllerRevision, and 0 if an older controller has written the target. The newest of a
+	// workload has the greatest, so `kubectl rollout undo` gives the same Revision another.
+	Number int64 `json:"number,omitempty"`
 	// Containers and InitContainers are in the order of the pod template.
 	Containers     []TargetImage `json:"containers"`
 	InitContainers []TargetImage `json:"initContainers,omitempty"`
@@ -145,7 +148,7 @@ func (t Target) WithoutNode() Target {
 	return t
 }
 
-// NewTarget returns the target for the revision with this hash and pod template.
+// NewTarget returns the target for the revision with this hash and pod template, without Number.
 func NewTarget(revision string, template *corev1.PodSpec) Target {
 	images := func(containers []corev1.Container) []TargetImage {
 		var out []TargetImage
@@ -194,7 +197,8 @@ func (t Target) Images() []TargetImage {
 }
 
 // SameButNames reports whether t has the images, in their order, and all else that other has, whatever the names of
-// containers are: webhooks that inject one may give it another name each time.
+// containers are: webhooks that inject one may give it another name each time. Number is not compared: it is the revision's, and
+// says nothing about pods.
 func (t Target) SameButNames(other Target) bool {
 	images := func(t Target) (all [][]string) {
 		for _, list := range [][]TargetImage{t.InitContainers, t.Containers, t.Volumes} {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,6 +23,7 @@ func TestTargetSurvivesThePod(t *testing.T) {
 			{Name: "model", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "model:v2"}}},
 		},
 	})
+	want.Number = 7
 	got, ok, err := TargetOf(podWith(map[string]string{TargetAnnotation: want.Encode()}))
 	if err != nil || !ok {
 		t.Fatalf("got %t, %v", ok, err)
@@ -30,10 +32,31 @@ func TestTargetSurvivesThePod(t *testing.T) {
 		t.Errorf("got %s, want %s", got.Encode(), want.Encode())
 	}
 	// What older and newer versions read of each other.
-	const onTheWire = `{"revision":"new","containers":[{"name":"app","image":"app:v2"},{"name":"side","image":"side:v2"}],` +
+	const onTheWire = `{"revision":"new","number":7,"containers":[{"name":"app","image":"app:v2"},{"name":"side","image":"side:v2"}],` +
 		`"initContainers":[{"name":"setup","image":"setup:v2"}],"volumes":[{"name":"model","image":"model:v2"}],"imagePullSecrets":["registry"]}`
 	if want.Encode() != onTheWire {
 		t.Errorf("got %s, want %s", want.Encode(), onTheWire)
+	}
+}
+
+func TestWhichTargetsAreTheSameButForNames(t *testing.T) {
+	target := NewTarget("new", &corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:v2"}, {Name: "mesh-1", Image: "mesh:v1"}}})
+	for name, tt := range map[string]struct {
+		change func(*Target)
+		same   bool
+	}{
+		"nothing":             {func(*Target) {}, true},
+		"a container's name":  {func(t *Target) { t.Containers[1].Name = "mesh-2" }, true},
+		"the number":          {func(t *Target) { t.Number = 8 }, true}, // admission knows none
+		"an image":            {func(t *Target) { t.Containers[1].Image = "mesh:v2" }, false},
+		"the revision's hash": {func(t *Target) { t.Revision = "newer" }, false},
+	} {
+		other := target
+		other.Containers = slices.Clone(target.Containers)
+		tt.change(&other)
+		if got := target.SameButNames(other); got != tt.same {
+			t.Errorf("%s differs: got %t", name, got)
+		}
 	}
 }
 
