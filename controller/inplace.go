@@ -59,7 +59,7 @@ func (s *scope) inPlaceOf(ctx context.Context, revisions *rollback.Revisions, ta
 	before, now := s.state.inPlace, time.Now()
 	s.state.inPlace = map[types.UID]inPlaceAnswer{}
 	out := map[types.UID]status.InPlace{}
-	if !s.options.InPlace || s.successors == nil {
+	if !s.options.Policy.InPlace || s.successors == nil {
 		old = nil
 	}
 	for _, pod := range old {

@@ -32,7 +32,11 @@ func TestModelPodsGetThePolicyAndLoseIt(t *testing.T) {
 		expect(api.Policy{MaxHold: time.Hour, History: 1})
 		m.rollsOut("app:2") // the new pods get it as well
 		expect(api.Policy{MaxHold: time.Hour, History: 1})
+		m.annotate(api.OfflineUpgradeAnnotation, "InPlace")
+		expect(api.Policy{MaxHold: time.Hour, History: 1, InPlace: true})
 		m.annotate(strategyKey, "OTA")
+		expect(api.Policy{MaxHold: time.Hour, History: 1, Rollback: true, InPlace: true})
+		m.annotate(api.OfflineUpgradeAnnotation, "Queue")
 		expect(api.Policy{MaxHold: time.Hour, History: 1, Rollback: true})
 		m.annotate(strategyKey, rolling)
 		expect(api.Policy{MaxHold: time.Hour, History: 1})

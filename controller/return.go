@@ -37,7 +37,7 @@ func (s *scope) bringBack(ctx context.Context, revisions *rollback.Revisions, po
 	}
 	backoff.Retain(pods)
 	for _, pod := range pods {
-		back := revisions.ReturnOf(pod, s.options.InPlace)
+		back := revisions.ReturnOf(pod, s.options.Policy.InPlace)
 		patch := back.Patch(pod)
 		now := before[pod.UID]
 		switch {

@@ -37,7 +37,7 @@ func (s *scope) rollBack(ctx context.Context, revisions *rollback.Revisions, pod
 	s.askForEarlier(ctx, revisions, pods)
 	var patches []status.PodPatch
 	for _, pod := range pods {
-		if _, reports := pod.Annotations[api.UpgradedOfflineAnnotation]; s.options.InPlace && reports || revisions.ReturnOf(pod, s.options.InPlace).Unsettled != "" {
+		if _, reports := pod.Annotations[api.UpgradedOfflineAnnotation]; s.options.Policy.InPlace && reports || revisions.ReturnOf(pod, s.options.Policy.InPlace).Unsettled != "" {
 			continue // its owner went back from what it runs, and bringBack would give it that again
 		}
 		if patch := revisions.Patch(pod, s.options.Policy); patch != nil {

@@ -118,6 +118,7 @@ func (db database) marks() map[string]string {
 	db.api.mu.Lock()
 	defer db.api.mu.Unlock()
 	out := map[string]string{}
+	_, inPlace := db.api.objects["statefulsets"][namespace+"/"+daemonSetName].(*appsv1.StatefulSet).Annotations[api.OfflineUpgradeAnnotation]
 	for _, o := range db.api.objects["pods"] {
 		pod := o.(*corev1.Pod)
 		if pod.OwnerReferences[0].Kind != "StatefulSet" {
@@ -129,7 +130,7 @@ func (db database) marks() map[string]string {
 		}
 		policy, err := api.PolicyOf(pod)
 		annotation, annotated := pod.Annotations[api.PolicyAnnotation]
-		want := api.Policy{MaxHold: api.DefaultMaxHold, Rollback: true, History: 1}
+		want := api.Policy{MaxHold: api.DefaultMaxHold, Rollback: true, History: 1, InPlace: inPlace}
 		if marked := out[pod.Name] != "unmarked"; err != nil || marked != annotated || marked && policy != want {
 			out[pod.Name] += ", policy " + annotation
 		}

@@ -127,7 +127,7 @@ func (s *step) planAndDelete(ctx context.Context) podclient.DeleteResult {
 	expected := s.state.rollout.expected
 	again := expected.Observed(s.pods, func(pod *corev1.Pod) bool { return s.unsettled(pod) != "" }, s.now)
 	for i := range again {
-		again[i].Unchanged = s.options.InPlace
+		again[i].Unchanged = s.options.Policy.InPlace
 	}
 	s.plan = s.newPlan()
 	s.state.throttle.Took(s.now, time.Now())
@@ -141,7 +141,7 @@ func (s *step) planAndDelete(ctx context.Context) podclient.DeleteResult {
 
 // unsettled returns why a pod must not be deleted because of what its node did while the cloud was away, "" if it may be.
 func (s *step) unsettled(pod *corev1.Pod) string {
-	return s.revisions.ReturnOf(pod, s.options.InPlace).Unsettled
+	return s.revisions.ReturnOf(pod, s.options.Policy.InPlace).Unsettled
 }
 
 func (s *step) newPlan() rollout.Plan {

@@ -123,6 +123,6 @@ func (pl *planner) replace(c candidate) {
 	if held != "" {
 		reason += ", though " + held
 	}
-	pl.plan.Delete = append(pl.plan.Delete, Deletion{Pod: c.pod, NotReady: !c.ready, Reason: reason, Held: held, Unchanged: pl.in.Options.InPlace, unavailable: c.unavailable})
+	pl.plan.Delete = append(pl.plan.Delete, Deletion{Pod: c.pod, NotReady: !c.ready, Reason: reason, Held: held, Unchanged: pl.in.Options.Policy.InPlace, unavailable: c.unavailable})
 	pl.setState(c.node, nil, Unavailable, "its old pod is replaced now")
 }

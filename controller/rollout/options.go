@@ -50,9 +50,6 @@ type Options struct {
 	PrepullTimeout time.Duration
 	// Policy is what node owners may do with the pods.
 	Policy api.Policy
-	// InPlace is whether they may upgrade pods while the cloud is away, with OTA, and so whether a pod that was upgraded
-	// then keeps what it runs, with any strategy.
-	InPlace bool
 }
 
 // Amount is a number, or a percentage of something.
@@ -80,10 +77,8 @@ func (a Amount) String() string {
 // does not matter. The error is one line that names each annotation with a wrong
 // value, the value, and what to write instead.
 func ParseOptions(annotations map[string]string) (Options, error) {
-	o := Options{MaxUnavailable: DefaultMaxUnavailable, PrepullTimeout: DefaultPrepullTimeout}
-	var policyErr, inPlaceErr error
-	o.Policy, policyErr = api.ParsePolicy(annotations, false)
-	o.InPlace, inPlaceErr = api.ParseOfflineUpgrade(annotations)
+	policy, policyErr := api.ParsePolicy(annotations, false)
+	o := Options{MaxUnavailable: DefaultMaxUnavailable, PrepullTimeout: DefaultPrepullTimeout, Policy: policy}
 	err := problems(
 		parse(annotations, api.MaxUnavailableAnnotation, &o.MaxUnavailable, parseMaxUnavailable),
 		parse(annotations, api.PartitionAnnotation, &o.Partition, parseAmount),
@@ -92,7 +87,7 @@ func ParseOptions(annotations map[string]string) (Options, error) {
 		parse(annotations, api.ContinueAnnotation, &o.Continue, parseContinue),
 		parse(annotations, api.PrepullAnnotation, &o.Prepull, parseBool),
 		parse(annotations, api.PrepullTimeoutAnnotation, &o.PrepullTimeout, parsePrepullTimeout),
-		policyErr, inPlaceErr,
+		policyErr,
 	)
 	if err != nil {
 		return Options{}, err
@@ -100,17 +95,15 @@ func ParseOptions(annotations map[string]string) (Options, error) {
 	return o, nil
 }
 
-// ParseOTA is ParseOptions for the strategy OTA. Only Prepull, Policy, InPlace and Continue count with it.
+// ParseOTA is ParseOptions for the strategy OTA. Only Prepull, Policy and Continue count with it.
 func ParseOTA(annotations map[string]string) (Options, error) {
-	var o Options
 	policy, policyErr := api.ParsePolicy(annotations, true)
-	inPlace, inPlaceErr := api.ParseOfflineUpgrade(annotations)
+	o := Options{Policy: policy}
 	err := problems(parse(annotations, api.PrepullAnnotation, &o.Prepull, parseBool),
-		parse(annotations, api.ContinueAnnotation, &o.Continue, parseContinue), policyErr, inPlaceErr)
+		parse(annotations, api.ContinueAnnotation, &o.Continue, parseContinue), policyErr)
 	if err != nil {
 		return Options{}, err
 	}
-	o.Policy, o.InPlace = policy, inPlace
 	return o, nil
 }
 

@@ -82,8 +82,9 @@ func TestPolicyIsThatOfTheStrategy(t *testing.T) {
 	}
 	annotations := map[string]string{
 		api.MaxHoldAnnotation: "2h", api.OwnerRollbackAnnotation: "Denied", api.RollbackHistoryAnnotation: "3",
+		api.OfflineUpgradeAnnotation: "InPlace",
 	}
-	want := api.Policy{MaxHold: 2 * time.Hour, History: 3}
+	want := api.Policy{MaxHold: 2 * time.Hour, History: 3, InPlace: true}
 	for name, parse := range map[string]func(map[string]string) (Options, error){"a rollout": ParseOptions, "OTA": ParseOTA} {
 		if o, err := parse(annotations); err != nil || o.Policy != want {
 			t.Errorf("%s: got %+v, %v", name, o.Policy, err)
@@ -130,6 +131,7 @@ func TestWrongOptionsAreQuotedWithWhatToWrite(t *testing.T) {
 		{api.MaxHoldAnnotation, "1d", "a duration such as 36h, at most 8760h, or 0s"},
 		{api.OwnerRollbackAnnotation, "true", "Allowed or Denied"},
 		{api.RollbackHistoryAnnotation, "11", "from 0 to 10"},
+		{api.OfflineUpgradeAnnotation, "yes", "InPlace or Queue"},
 	}
 	for _, tt := range tests {
 		_, err := ParseOptions(map[string]string{tt.key: tt.value})

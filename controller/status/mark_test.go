@@ -198,7 +198,7 @@ func TestPatchIsWhatTheHubUnderstands(t *testing.T) {
 }
 
 func TestPodsGetThePolicyWhereItIsNotTheDefault(t *testing.T) {
-	policy := api.Policy{MaxHold: time.Hour, Rollback: true}
+	policy := api.Policy{MaxHold: time.Hour, Rollback: true, InPlace: true}
 	m := NewMarker(imagesOf("new"), policy, nil, free)
 	for _, hash := range []string{"old", "new"} {
 		pod := podAt(hash)

@@ -69,7 +69,7 @@ func TestOnlyPodsOfThePlanAskTheirNodesToPull(t *testing.T) {
 func TestPodsOfARolloutGetThePolicy(t *testing.T) {
 	pod := podAt("old")
 	none := func(types.UID) bool { return false }
-	for _, policy := range []api.Policy{{MaxHold: time.Hour}, api.DefaultPolicy()} { // set, and removed
+	for _, policy := range []api.Policy{{MaxHold: time.Hour, InPlace: true}, api.DefaultPolicy()} { // set, and removed
 		want := policy.Encode()
 		patches := RolloutPatches(NewMarker(imagesOf("new"), policy, nil, free), &rollout.Plan{Revision: "new"}, []*corev1.Pod{pod}, none, now)
 		if len(patches) != 1 {

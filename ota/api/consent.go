@@ -72,6 +72,9 @@ type Policy struct {
 	// Rollback permits an earlier revision; History is for how many the node retains images.
 	Rollback bool `json:"rollback,omitempty"`
 	History  int  `json:"history"`
+	// InPlace permits upgrades in place while the cloud is away: OfflineUpgradeAnnotation. With a strategy other than OTA, the
+	// controller offers none, but a pod that was upgraded so keeps what it runs.
+	InPlace bool `json:"inPlace,omitempty"`
 }
 
 // DefaultPolicy is that of a pod without PolicyAnnotation.
@@ -79,8 +82,12 @@ func DefaultPolicy() Policy { return Policy{MaxHold: DefaultMaxHold, History: 1}
 
 // ParsePolicy reads a workload's annotations. ota is whether its strategy is OTA.
 func ParsePolicy(annotations map[string]string, ota bool) (Policy, error) {
+	inPlace, err := ParseOfflineUpgrade(annotations)
+	if err != nil {
+		return Policy{}, err
+	}
 	p := DefaultPolicy()
-	p.Rollback = ota
+	p.Rollback, p.InPlace = ota, inPlace
 	invalid := func(key, want string) error {
 		return fmt.Errorf("annotation %s is %.60q: write %s", key, annotations[key], want)
 	}

@@ -46,15 +46,19 @@ func TestParsePolicy(t *testing.T) {
 		want        Policy
 		problem     string // a part of the error
 	}{
-		"nothing, with a rollout": {nil, false, Policy{DefaultMaxHold, false, 1}, ""},
-		"nothing, with OTA":       {nil, true, Policy{DefaultMaxHold, true, 1}, ""},
-		"rollbacks in a rollout":  {map[string]string{OwnerRollbackAnnotation: " allowed\n"}, false, Policy{DefaultMaxHold, true, 1}, ""},
-		"no rollbacks with OTA":   {map[string]string{OwnerRollbackAnnotation: "Denied"}, true, Policy{DefaultMaxHold, false, 1}, ""},
-		"no holds":                {map[string]string{MaxHoldAnnotation: "0s"}, false, Policy{0, false, 1}, ""},
-		"all":                     {map[string]string{MaxHoldAnnotation: "1.5h", RollbackHistoryAnnotation: "010"}, true, Policy{90 * time.Minute, true, 10}, ""},
+		"nothing, with a rollout": {nil, false, Policy{DefaultMaxHold, false, 1, false}, ""},
+		"nothing, with OTA":       {nil, true, Policy{DefaultMaxHold, true, 1, false}, ""},
+		"rollbacks in a rollout":  {map[string]string{OwnerRollbackAnnotation: " allowed\n"}, false, Policy{DefaultMaxHold, true, 1, false}, ""},
+		"no rollbacks with OTA":   {map[string]string{OwnerRollbackAnnotation: "Denied"}, true, Policy{DefaultMaxHold, false, 1, false}, ""},
+		"no holds":                {map[string]string{MaxHoldAnnotation: "0s"}, false, Policy{0, false, 1, false}, ""},
+		"in place, in a rollout":  {map[string]string{OfflineUpgradeAnnotation: " inplace\n"}, false, Policy{DefaultMaxHold, false, 1, true}, ""},
+		"in place, with OTA":      {map[string]string{OfflineUpgradeAnnotation: "InPlace"}, true, Policy{DefaultMaxHold, true, 1, true}, ""},
+		"queued":                  {map[string]string{OfflineUpgradeAnnotation: "Queue"}, true, Policy{DefaultMaxHold, true, 1, false}, ""},
+		"all":                     {map[string]string{MaxHoldAnnotation: "1.5h", RollbackHistoryAnnotation: "010"}, true, Policy{90 * time.Minute, true, 10, false}, ""},
 		"a hold for ever":         {map[string]string{MaxHoldAnnotation: "8760h1s"}, true, Policy{}, "max-hold is \"8760h1s\": write a duration"},
 		"a hold below nothing":    {map[string]string{MaxHoldAnnotation: "-1h"}, true, Policy{}, "write a duration"},
 		"neither yes nor no":      {map[string]string{OwnerRollbackAnnotation: "yes"}, true, Policy{}, "write Allowed or Denied"},
+		"some word":               {map[string]string{OfflineUpgradeAnnotation: "yes"}, true, Policy{}, "write InPlace or Queue"},
 		"too much history":        {map[string]string{RollbackHistoryAnnotation: "11"}, true, Policy{}, "write a number from 0 to 10"},
 	}
 	for name, tt := range tests {
@@ -64,5 +68,22 @@ func TestParsePolicy(t *testing.T) {
 				t.Errorf("got %+v and %v, want %+v and %q", got, err, tt.want, tt.problem)
 			}
 		})
+	}
+}
+
+func TestPolicySurvivesThePod(t *testing.T) {
+	// What older and newer versions read of each other.
+	for policy, onTheWire := range map[Policy]string{
+		DefaultPolicy():                                      "",
+		{MaxHold: time.Hour, Rollback: true}:                 `{"maxHold":3600000000000,"rollback":true,"history":0}`,
+		{MaxHold: DefaultMaxHold, History: 1, InPlace: true}: `{"maxHold":86400000000000,"history":1,"inPlace":true}`,
+	} {
+		if got := policy.Encode(); got != onTheWire {
+			t.Errorf("got %s, want %s", got, onTheWire)
+		}
+		got, err := PolicyOf(podWith(map[string]string{PolicyAnnotation: policy.EncodeWith(map[string]string{"old": ""})}))
+		if err != nil || got != policy {
+			t.Errorf("got %+v, %v, want %+v", got, err, policy)
+		}
 	}
 }
