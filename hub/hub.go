@@ -143,6 +143,7 @@ func (h *Hub) apiOptions(client *ota.Pods, metrics http.Handler, r prometheus.Re
 		Holds:        h.upgrades.holds,
 		Rollbacks:    h.upgrades.rollbacks,
 		InPlace:      h.upgrades.inPlaceAPI(),
+		Bundles:      h.upgrades.bundles,
 		Deleted:      h.upgrades.missing.Deleted,
 		Metrics:      metrics,
 		Registerer:   r,

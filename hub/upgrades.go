@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +18,7 @@ import (
 	"github.com/edgehub-io/edgehub/hub/pullrecords"
 	"github.com/edgehub-io/edgehub/imagepull/apiserver"
 	"github.com/edgehub-io/edgehub/ota"
+	"github.com/edgehub-io/edgehub/ota/bundle"
 	"github.com/edgehub-io/edgehub/ota/coreclient"
 	"github.com/edgehub-io/edgehub/ota/history"
 	"github.com/edgehub-io/edgehub/ota/hold"
@@ -38,6 +40,7 @@ type upgrades struct {
 	reporter  *podreport.Reporter
 	history   *history.History
 	inPlace   *inplace.Journal
+	bundles   *bundle.Store
 	records   pullrecords.Records
 	checks    *checks.Runner
 	images    *images
@@ -78,6 +81,13 @@ func (u *upgrades) open(c *config.Config, client *ota.Pods, userAgent string, r 
 	if u.history, err = history.Open(dir("history"), log); err != nil {
 		return err
 	}
+	u.bundles, err = bundle.OpenStore(bundle.Options{
+		Dir: dir("bundles"), Pods: u.pods.AsInCloud, Online: func() bool { return u.cloud.offline() == "" }, Changed: u.pods.Changed, Event: u.cluster.Event, Logger: log,
+	})
+	if err != nil {
+		return err
+	}
+	u.pods.ShowAs(u.bundles.Offered)
 	u.checks = &checks.Runner{Dir: checks.Dir, Scratch: dir("checks")}
 	u.inPlace, err = inplace.Open(inplace.Options{
 		Dir: c.InPlaceDir(), Boot: ownnode.BootID(), Online: online, Changed: u.reporter.Changed,
@@ -86,7 +96,7 @@ func (u *upgrades) open(c *config.Config, client *ota.Pods, userAgent string, r 
 	if err != nil {
 		return err
 	}
-	if u.images, err = newImages(c, userAgent, u.cluster, online, u.history.Images, u.inPlace.Retain, u.reporter.Changed, r, log); err != nil {
+	if u.images, err = newImages(c, userAgent, u.cluster, online, u.otherImages, u.inPlace.Retain, u.reporter.Changed, r, log); err != nil {
 		return err
 	}
 	if u.holds, err = hold.New(hold.Options{Dir: dir("hold"), Pods: u.pods, Registerer: r, Logger: log}); err != nil {
@@ -115,6 +125,11 @@ func (u *upgrades) open(c *config.Config, client *ota.Pods, userAgent string, r 
 	return err
 }
 
+// otherImages returns those that stay on the node, as far as there is room, besides pre-pulled ones: of earlier revisions, and of what bundles offer.
+func (u *upgrades) otherImages() []string {
+	return slices.Concat(u.history.Images(), u.bundles.Images())
+}
+
 // run runs all parts until ctx ends. carryOut carries out what is in the queue.
 func (u *upgrades) run(ctx context.Context, carryOut func(context.Context, ota.Attempt) error) {
 	var all sync.WaitGroup
@@ -122,6 +137,7 @@ func (u *upgrades) run(ctx context.Context, carryOut func(context.Context, ota.A
 	all.Go(func() { u.queue.Run(ctx, carryOut) })
 	all.Go(func() { u.history.Run(ctx, u.images.othersChanged) })
 	all.Go(func() { u.inPlace.Run(ctx) })
+	all.Go(func() { u.followKeys(ctx) })
 	all.Go(func() { u.rollbacks.Run(ctx) })
 	all.Go(func() { u.images.run(ctx) })
 	all.Go(func() {
@@ -146,6 +162,7 @@ func (u *upgrades) podsChanged(pods []*corev1.Pod) {
 
 // cloudReturned is called when the cloud is back. It does not block.
 func (u *upgrades) cloudReturned() {
+	u.pods.Changed() // bundles offer nothing any more
 	u.images.cloudReturned()
 	u.queue.CloudReturned()
 	u.inPlace.CloudReturned()

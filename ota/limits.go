@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+
+	"github.com/edgehub-io/edgehub/ota/api"
 )
 
 // maxBody bounds the body of a request, in bytes. No request needs a body, but some programs
@@ -18,6 +20,10 @@ const MaxHeaderBytes = 16 << 10
 // net/http would read up to 256 KiB of it after the answer.
 func limitBody(next http.Handler) http.Handler {
 	return handler(func(w http.ResponseWriter, r *http.Request) error {
+		if r.URL.Path == api.UpgradeBundles && r.Method == http.MethodPost { // which reads it, within its own limit
+			next.ServeHTTP(w, r)
+			return nil
+		}
 		if err := discardBody(w, r); err != nil {
 			w.Header().Set("Connection", "close") // the rest is not read
 			return err

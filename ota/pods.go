@@ -28,7 +28,8 @@ const (
 // nodePods are the pods of one node. Callers share its lists. It is safe for concurrent use.
 type nodePods struct {
 	*Pods
-	node string
+	node    string
+	offered func(*corev1.Pod) *corev1.Pod // see Bundles
 
 	mu   sync.Mutex
 	pace *rate.Limiter
@@ -43,8 +44,8 @@ type listing struct {
 	err   error
 }
 
-func newNodePods(pods *Pods, node string) *nodePods {
-	return &nodePods{Pods: pods, node: node, pace: rate.NewLimiter(rate.Every(listEvery), listsAtOnce)}
+func newNodePods(pods *Pods, node string, offered func(*corev1.Pod) *corev1.Pod) *nodePods {
+	return &nodePods{Pods: pods, node: node, offered: offered, pace: rate.NewLimiter(rate.Every(listEvery), listsAtOnce)}
 }
 
 // List lists the pods in the cloud, or in the cache while that is away. The list began when it was called, or later, and is the caller's own.
@@ -89,7 +90,11 @@ func (p *nodePods) since(earliest time.Time) (_ *listing, wait time.Duration) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), cloudTimeout) // whoever asked first may leave
 		defer cancel()
-		l.list, l.err = p.Pods.List(ctx, p.node)
+		if l.list, l.err = p.Pods.List(ctx, p.node); l.err == nil {
+			for i := range l.list.Items {
+				l.list.Items[i] = *p.offered(&l.list.Items[i])
+			}
+		}
 		close(l.done)
 	}()
 	return l, 0

@@ -156,7 +156,7 @@ func TestCallersShareTheListOfPods(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pods := newNodePods(client, "node-1")
+		pods := newNodePods(client, "node-1", func(pod *corev1.Pod) *corev1.Pod { return pod })
 		ask := func() {
 			before := lists.Load()
 			list, err := pods.List(t.Context())

@@ -62,6 +62,8 @@ type Options struct {
 	NoQueueing bool
 	// InPlace carries out upgrades while the cloud is away. Nil means that none is.
 	InPlace InPlace
+	// Bundles are the signed bundles of the node. Nil means that their path does not exist.
+	Bundles Bundles
 	// Holds are the holds of pods. Nil means that their paths do not exist.
 	Holds Holds
 	// Rollbacks has what there is to go back to. Nil means that its paths do not exist.
@@ -139,7 +141,11 @@ func New(o Options) (*API, error) {
 		return nil, err
 	}
 	stopping, drain := context.WithCancel(context.Background())
-	s := &server{Options: o, pods: newNodePods(o.Pods, o.NodeName), upgrades: upgrades, rollbacks: rollbacks, watches: make(chan struct{}, maxWatches), stopping: stopping}
+	offered := func(pod *corev1.Pod) *corev1.Pod { return pod }
+	if o.Bundles != nil {
+		offered = o.Bundles.Offered
+	}
+	s := &server{Options: o, pods: newNodePods(o.Pods, o.NodeName, offered), upgrades: upgrades, rollbacks: rollbacks, watches: make(chan struct{}, maxWatches), stopping: stopping}
 	return &API{limitBody(s.routes()), s, drain}, nil
 }
 
@@ -166,6 +172,9 @@ func (s *server) routes() http.Handler {
 		pull = methods{http.MethodPost: none, http.MethodGet: none, http.MethodDelete: none}
 	}
 	r.Handle(api.ImagePullPattern, pull)
+	if s.Bundles != nil {
+		r.Handle(api.UpgradeBundles, methods{http.MethodPost: s.takeBundle, http.MethodGet: only(s.listBundles)})
+	}
 	if s.Holds != nil {
 		r.Handle(api.HoldPattern, methods{http.MethodPost: ofPod(s.hold, api.ForParam, api.ReasonParam), http.MethodGet: ofPod(s.showHold), http.MethodDelete: ofPod(s.removeHold)})
 	}
@@ -211,6 +220,6 @@ func (s *server) readyz(w http.ResponseWriter, _ *http.Request) error {
 
 func unknownPath(_ http.ResponseWriter, r *http.Request) error {
 	return failf(http.StatusNotFound,
-		"no such path: %.200q; there are the owner's page at /, GET /pods, GET /v1/healthz, GET /v1/readyz, GET /metrics, GET /debug/cache, GET /openyurt.io/v1/apps, …/node, …/events, …/stream, …/bundle, …/imagepulls and …/upgrades, POST /openyurt.io/v1/web/codes and …/web/tokens, POST, GET and DELETE /openyurt.io/v1/namespaces/{namespace}/pods/{pod}/upgrade, …/imagepull and …/hold, POST …/rollback, and GET …/history",
+		"no such path: %.200q; there are the owner's page at /, GET /pods, GET /v1/healthz, GET /v1/readyz, GET /metrics, GET /debug/cache, GET /openyurt.io/v1/apps, …/node, …/events, …/stream, …/bundle, …/imagepulls, …/upgrades and …/upgradebundles, POST /openyurt.io/v1/upgradebundles, POST /openyurt.io/v1/web/codes and …/web/tokens, POST, GET and DELETE /openyurt.io/v1/namespaces/{namespace}/pods/{pod}/upgrade, …/imagepull and …/hold, POST …/rollback, and GET …/history",
 		r.URL.Path)
 }

@@ -48,7 +48,7 @@ func (p *Pods) Follow(ctx context.Context, wanted *Query, ready func(), send fun
 		return cmp.Or(cmp.Compare(a.Object.Namespace, b.Object.Namespace), cmp.Compare(a.Object.Name, b.Object.Name))
 	})
 	for _, e := range first {
-		if ctx.Err() != nil || !send(e.own()) {
+		if ctx.Err() != nil || !send(p.own(e)) {
 			return nil
 		}
 	}
@@ -57,7 +57,7 @@ func (p *Pods) Follow(ctx context.Context, wanted *Query, ready func(), send fun
 		case <-ctx.Done():
 			return nil
 		case e := <-f.events:
-			if ctx.Err() != nil || !send(e.own()) { // one before it may be missing
+			if ctx.Err() != nil || !send(p.own(e)) { // one before it may be missing
 				return nil
 			}
 		}
@@ -65,8 +65,8 @@ func (p *Pods) Follow(ctx context.Context, wanted *Query, ready func(), send fun
 }
 
 // own returns an event whose object is the caller's.
-func (e Event) own() Event {
-	e.Object = e.Object.DeepCopy()                                     // even to encode a quantity writes into it
+func (p *Pods) own(e Event) Event {
+	e.Object = p.shownAs(e.Object).DeepCopy()                          // even to encode a quantity writes into it
 	e.Object.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"} // decoding leaves it out
 	return e
 }

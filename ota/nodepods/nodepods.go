@@ -26,6 +26,7 @@ const settleTime = 100 * time.Millisecond
 type Pods struct {
 	informer cache.SharedIndexInformer
 	dirty    chan struct{} // one message stands for any number of changes
+	shownAs  func(*corev1.Pod) *corev1.Pod
 }
 
 // New returns the pods of a node. client is for the core group, with the node's identity: a node
@@ -33,14 +34,18 @@ type Pods struct {
 // date. Run has to run for the pods to be known.
 func New(client rest.Interface, node string) (*Pods, error) {
 	source := cache.NewListWatchFromClient(client, "pods", metav1.NamespaceAll, fields.OneTermEqualSelector("spec.nodeName", node))
-	p := &Pods{informer: cache.NewSharedIndexInformer(source, &corev1.Pod{}, 0, nil), dirty: make(chan struct{}, 1)}
+	p := &Pods{informer: cache.NewSharedIndexInformer(source, &corev1.Pod{}, 0, nil), dirty: make(chan struct{}, 1), shownAs: func(pod *corev1.Pod) *corev1.Pod { return pod }}
 	_, err := p.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { p.notify() }, UpdateFunc: func(_, _ any) { p.notify() }, DeleteFunc: func(any) { p.notify() },
+		AddFunc: func(any) { p.Changed() }, UpdateFunc: func(_, _ any) { p.Changed() }, DeleteFunc: func(any) { p.Changed() },
 	})
 	return p, err
 }
 
-func (p *Pods) notify() {
+// ShowAs has Get, All, Run and Follow return what f makes of a pod: the pod itself, which f must not change, or a copy. It is called before Run.
+func (p *Pods) ShowAs(f func(*corev1.Pod) *corev1.Pod) { p.shownAs = f }
+
+// Changed has Run call its function again, as when what ShowAs makes of the pods is something else. It does not block.
+func (p *Pods) Changed() {
 	select {
 	case p.dirty <- struct{}{}:
 	default:
@@ -77,13 +82,26 @@ func (p *Pods) Synced() bool { return p.informer.HasSynced() }
 // Get returns a pod, read-only, or nil. It returns nil for all pods until they are known.
 func (p *Pods) Get(name types.NamespacedName) *corev1.Pod {
 	object, _, _ := p.informer.GetStore().GetByKey(name.String())
-	pod, _ := object.(*corev1.Pod)
-	return pod
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return nil
+	}
+	return p.shownAs(pod)
 }
 
 // All returns all pods, read-only.
 func (p *Pods) All() []*corev1.Pod {
-	var pods []*corev1.Pod
+	pods := p.asInCloud()
+	for i, pod := range pods {
+		pods[i] = p.shownAs(pod)
+	}
+	return pods
+}
+
+// AsInCloud is All without ShowAs, and returns false if the pods are not known yet.
+func (p *Pods) AsInCloud() (pods []*corev1.Pod, known bool) { return p.asInCloud(), p.Synced() }
+
+func (p *Pods) asInCloud() (pods []*corev1.Pod) {
 	for _, object := range p.informer.GetStore().List() {
 		if pod, ok := object.(*corev1.Pod); ok {
 			pods = append(pods, pod)

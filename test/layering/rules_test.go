@@ -28,7 +28,7 @@ var layers = map[string][]string{
 	"cmd/internal":                  {},
 	"hub": {
 		"cache", "cache/identity", "cache/derived", "hub/access", "hub/binding", "hub/checks", "hub/config", "hub/credentials", "hub/csrf", "cache/durable", "hub/eventlog", "hub/feed", "hub/heldimages", "hub/nodeca", "hub/ownnode", "hub/podroute", "hub/pullrecords", "hub/servertls", "hub/support", "hub/systemd", "hub/traffic",
-		"imagepull", "imagepull/apiserver", "imagepull/engine", "imagepull/engine/diskspace", "ota", "ota/coreclient", "ota/history", "ota/hold", "ota/inplace", "ota/missing", "ota/api", "ota/nodepods", "ota/page", "ota/podfiles", "ota/podreport", "ota/queue", "ota/rollback", "ota/webtoken", "proxy", "proxy/authn", "proxy/topology", "proxy/transform", "proxy/upstream",
+		"imagepull", "imagepull/apiserver", "imagepull/engine", "imagepull/engine/diskspace", "ota", "ota/bundle", "ota/coreclient", "ota/history", "ota/hold", "ota/inplace", "ota/missing", "ota/api", "ota/nodepods", "ota/page", "ota/podfiles", "ota/podreport", "ota/queue", "ota/rollback", "ota/webtoken", "proxy", "proxy/authn", "proxy/topology", "proxy/transform", "proxy/upstream",
 	},
 	"hub/access":      {"cache/quota", "hub/config", "hub/csrf", "hub/peer", "ota/api", "proxy/authn", "proxy/limits"},
 	"hub/binding":     {"cache/durable", "proxy/authn", "proxy/upstream"},
@@ -62,7 +62,8 @@ var layers = map[string][]string{
 	"proxy/upstream":  {"proxy/authn", "proxy/upstream/liveness"}, // not proxy, which it does not need
 	// Connections know their apiserver by an interface of their own.
 	"proxy/upstream/liveness": {},
-	"ota":                     {"ota/coreclient", "ota/api", "ota/nodepods", "ota/params", "ota/schedule"},
+	"ota":                     {"ota/bundle", "ota/coreclient", "ota/api", "ota/nodepods", "ota/params", "ota/schedule"},
+	"ota/bundle":              {"cache/durable", "ota/api", "ota/podfiles"}, // kubectl edgehub signs what the hub verifies
 	"ota/coreclient":          {},
 	"ota/nodepods":            {"ota/api", "ota/params"},
 	"ota/params":              {},
@@ -197,21 +198,23 @@ var chosen = map[string]dependency{
 	"golang.org/x/term":                      {only: []string{"cmd/internal", "cmd/edgehubctl", "cmd/edgehubctl/cri"}},                                           // whether somebody watches, and how wide the window is
 
 	// To speak with containerd and with registries as CRI does.
-	"github.com/containerd/containerd/v2":           {only: engineLayers},                                                                                                                          // its client, and the resolver that reads certs.d
-	"github.com/containerd/containerd/api":          {only: []string{"imagepull/engine"}},                                                                                                          // its events
-	"github.com/containerd/errdefs":                 {only: engineLayers},                                                                                                                          // what its errors are
-	"github.com/containerd/log":                     {only: []string{"imagepull/engine"}},                                                                                                          // to silence its client, which logs requests
-	"github.com/containerd/platforms":               {only: engineLayers},                                                                                                                          // which image of an index CRI takes
-	"github.com/containerd/typeurl/v2":              {only: []string{"imagepull/engine"}},                                                                                                          // how its events are packed
-	"github.com/distribution/reference":             {only: append([]string{"imagepull/engineapi", "imagepull/keyring"}, engineLayers...)},                                                         // how kubelet and CRI read an image's name
-	"github.com/opencontainers/go-digest":           {only: append([]string{"imagepull"}, engineLayers...)},                                                                                        // types of what containerd keeps
-	"github.com/opencontainers/image-spec":          {only: append([]string{"imagepull/engineapi"}, engineLayers...)},                                                                              // the same
-	"github.com/sirupsen/logrus":                    {only: []string{"imagepull/engine"}},                                                                                                          // the type of the log that is silenced
-	"golang.org/x/time":                             {only: append([]string{"cache/spool", "controller/successor", "ota", "ota/podreport", "proxy/transform", "proxy/upstream"}, engineLayers...)}, // limits on Events per second, on questions to admission, on lists, on bandwidth and on lines in the log
-	"github.com/pelletier/go-toml/v2":               {only: []string{"imagepull/engine/daemon"}},                                                                                                   // containerd's configuration; its client reads hosts.toml with it
-	"golang.org/x/net/http2":                        {only: []string{"hub"}},                                                                                                                       // a limit on HTTP/2's headers that is not HTTP/1.1's
-	"golang.org/x/net/http/httpproxy":               {only: []string{"proxy/transform", "imagepull/engine/daemon"}},                                                                                // which proxy a request takes, by another process's environment
-	"google.golang.org/protobuf/encoding/protowire": {only: []string{"proxy/transform"}},                                                                                                           // one field of a protobuf message is replaced, the others stay byte by byte
-	"google.golang.org/grpc":                        {only: []string{"cmd/edgehubctl/cri", "imagepull/engine"}},                                                                                    // one connection for containerd's API and CRI's
-	"k8s.io/cri-api":                                {only: []string{"cmd/edgehubctl/cri", "imagepull/engine"}},                                                                                    // which snapshotter CRI uses, and where; containers of this node
+	"github.com/containerd/containerd/v2":                    {only: engineLayers},                                                                                                                          // its client, and the resolver that reads certs.d
+	"github.com/containerd/containerd/api":                   {only: []string{"imagepull/engine"}},                                                                                                          // its events
+	"github.com/containerd/errdefs":                          {only: engineLayers},                                                                                                                          // what its errors are
+	"github.com/containerd/log":                              {only: []string{"imagepull/engine"}},                                                                                                          // to silence its client, which logs requests
+	"github.com/containerd/platforms":                        {only: engineLayers},                                                                                                                          // which image of an index CRI takes
+	"github.com/containerd/typeurl/v2":                       {only: []string{"imagepull/engine"}},                                                                                                          // how its events are packed
+	"github.com/distribution/reference":                      {only: append([]string{"imagepull/engineapi", "imagepull/keyring"}, engineLayers...)},                                                         // how kubelet and CRI read an image's name
+	"github.com/opencontainers/go-digest":                    {only: append([]string{"imagepull", "ota/bundle"}, engineLayers...)},                                                                          // types of what containerd keeps
+	"github.com/opencontainers/image-spec":                   {only: append([]string{"imagepull/engineapi"}, engineLayers...)},                                                                              // the same
+	"github.com/sirupsen/logrus":                             {only: []string{"imagepull/engine"}},                                                                                                          // the type of the log that is silenced
+	"golang.org/x/time":                                      {only: append([]string{"cache/spool", "controller/successor", "ota", "ota/podreport", "proxy/transform", "proxy/upstream"}, engineLayers...)}, // limits on Events per second, on questions to admission, on lists, on bandwidth and on lines in the log
+	"github.com/pelletier/go-toml/v2":                        {only: []string{"imagepull/engine/daemon"}},                                                                                                   // containerd's configuration; its client reads hosts.toml with it
+	"github.com/secure-systems-lab/go-securesystemslib/dsse": {only: []string{"ota/bundle"}},                                                                                                                // the format of signed bundles
+	"sigs.k8s.io/yaml":                                       {only: []string{"ota/bundle"}},                                                                                                                // the keys in a ConfigMap, which people write
+	"golang.org/x/net/http2":                                 {only: []string{"hub"}},                                                                                                                       // a limit on HTTP/2's headers that is not HTTP/1.1's
+	"golang.org/x/net/http/httpproxy":                        {only: []string{"proxy/transform", "imagepull/engine/daemon"}},                                                                                // which proxy a request takes, by another process's environment
+	"google.golang.org/protobuf/encoding/protowire":          {only: []string{"proxy/transform"}},                                                                                                           // one field of a protobuf message is replaced, the others stay byte by byte
+	"google.golang.org/grpc":                                 {only: []string{"cmd/edgehubctl/cri", "imagepull/engine"}},                                                                                    // one connection for containerd's API and CRI's
+	"k8s.io/cri-api":                                         {only: []string{"cmd/edgehubctl/cri", "imagepull/engine"}},                                                                                    // which snapshotter CRI uses, and where; containers of this node
 }
