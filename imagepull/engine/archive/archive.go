@@ -201,6 +201,20 @@ func whole(part *io.SectionReader, name string, limit int64) ([]byte, error) {
 	return text, nil
 }
 
+// Member returns a whole file that is about the images, as somebody else has written it, and false if there is none of this name. A
+// link does not stand for it. It fails with an *engineapi.Error if it is one, or has more than limit bytes.
+func (a *Archive) Member(name string, limit int64) (text []byte, ok bool, err error) {
+	if _, isLink := a.links[name]; isLink {
+		return nil, false, corrupt("its %s is a link: somebody has tampered with it", name)
+	}
+	part, ok := a.files[name]
+	if !ok {
+		return nil, false, nil
+	}
+	text, err = whole(part, name, limit)
+	return text, err == nil, err
+}
+
 // part returns a file by its path, or that to which a link of this path leads: one link, as docker writes them.
 func (a *Archive) part(name string) (*io.SectionReader, bool) {
 	name = path.Clean(name)

@@ -235,6 +235,47 @@ func TestFilesThatAreRefused(t *testing.T) {
 	}
 }
 
+func TestMember(t *testing.T) {
+	const name = "about.json"
+	typed := func(flag byte) func(*tar.Header) {
+		return func(h *tar.Header) { h.Typeflag, h.Linkname, h.Size = flag, "index.json", 0 }
+	}
+	tests := map[string]struct {
+		entries []entry
+		want    string // "": there is none
+		says    string // what an error says
+	}{
+		"it is there":               {[]entry{{name: name, text: "1234"}}, "1234", ""},
+		"it is there, behind ./":    {[]entry{{name: "./" + name, text: "1234"}}, "1234", ""},
+		"there is none":             {nil, "", ""},
+		"elsewhere":                 {[]entry{{name: "x/" + name, text: "1234"}}, "", ""},
+		"a folder":                  {[]entry{{name: name + "/", change: typed(tar.TypeDir)}}, "", ""},
+		"it is too large":           {[]entry{{name: name, text: "12345"}}, "", "has 5 B, and may have 4 B at most"},
+		"a link":                    {[]entry{{name: name, link: "other"}, {name: "other", text: "1234"}}, "", "is a link"},
+		"a link to nothing":         {[]entry{{name: name, link: "other"}}, "", "is a link"},
+		"a hard link":               {[]entry{{name: name, change: typed(tar.TypeLink)}}, "", "neither a file nor a folder"},
+		"a path that leads upward":  {[]entry{{name: "../" + name, text: "1234"}}, "", "outside"},
+		"it is there twice":         {[]entry{{name: name, text: "1234"}, {name: "./" + name, text: "5678"}}, "", "twice"},
+		"a file, and a link to one": {[]entry{{name: name, text: "1234"}, {name: name, link: "other"}}, "", "twice"},
+	}
+	for title, tt := range tests {
+		t.Run(title, func(t *testing.T) {
+			var got []byte
+			ok := false
+			a, err := Open(bytes.NewReader(pack(t, append(tt.entries, index("app:2"))...)))
+			if err == nil {
+				got, ok, err = a.Member(name, 4)
+			}
+			if failure, _ := errors.AsType[*engineapi.Error](err); tt.says != "" && (failure == nil || failure.Reason != engineapi.Corrupt || !strings.Contains(failure.Error(), tt.says)) {
+				t.Errorf("got %v, want it to say %q", err, tt.says)
+			}
+			if string(got) != tt.want || ok != (tt.want != "") || (err != nil) != (tt.says != "") {
+				t.Errorf("got %q, %v, %v", got, ok, err)
+			}
+		})
+	}
+}
+
 // TestWhatNoPodNamesIsNotRead lets damage of one image, or its size, not matter to another.
 func TestWhatNoPodNamesIsNotRead(t *testing.T) {
 	config := configOf("one")
