@@ -225,9 +225,9 @@ func TestRealHandlersOfThePage(t *testing.T) {
 	}
 }
 
-// rollable is for a pod of revision 6e0a that may be rolled back.
+// rollable is for a pod of revision 6e0a that may be rolled back, and upgraded in place.
 func rollable(p *corev1.Pod) {
 	p.Spec.NodeName = "n"
 	p.Labels[appsv1.ControllerRevisionHashLabelKey] = "6e0a"
-	p.Annotations = map[string]string{api.PolicyAnnotation: `{"rollback":true}`}
+	p.Annotations = map[string]string{api.PolicyAnnotation: `{"rollback":true,"inPlace":true}`}
 }

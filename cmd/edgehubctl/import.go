@@ -21,6 +21,7 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engine/archive"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/ota/api"
+	"github.com/edgehub-io/edgehub/ota/bundle"
 )
 
 // imported is one image of the output of import as JSON, an interface to scripts.
@@ -51,13 +52,6 @@ func importFrom(ctx context.Context, c *call, path string) error {
 	if err != nil {
 		return err
 	}
-	node, err := cri.Open(c.container.endpoint, c.pace) // says in plain words why containerd cannot be asked
-	if err != nil {
-		return err
-	}
-	if err := node.Close(); err != nil {
-		return err
-	}
 	file := os.Stdin
 	if path != "-" {
 		if file, err = os.Open(path); err != nil {
@@ -65,14 +59,26 @@ func importFrom(ctx context.Context, c *call, path string) error {
 		}
 		defer func() { _ = file.Close() }() // only read
 	}
-	all, err := c.importImages(ctx, file, imagesOf(pods))
+	all, envelope, err := c.importImages(ctx, file, pods)
 	if err != nil && ctx.Err() != nil {
 		return c.unfinished(ctx, "reading it", "Nothing of it was imported")
 	}
 	if err != nil {
 		return fmt.Errorf("nothing of %s was imported: %w", cmp.Or(strings.TrimPrefix(path, "-"), "stdin"), err)
 	}
+	if envelope != nil {
+		return c.offer(ctx, envelope, all)
+	}
 	return c.adopt(ctx, all)
+}
+
+// noRuntime returns in plain words why containerd cannot be asked, nil if it can.
+func (c *call) noRuntime() error {
+	node, err := cri.Open(c.container.endpoint, c.pace)
+	if err != nil {
+		return err
+	}
+	return node.Close()
 }
 
 // imagesOf returns the images that pods name, by their full names, and for each the pods whose next versions do.
@@ -94,20 +100,60 @@ func imagesOf(pods []*corev1.Pod) map[string][]string {
 	return all
 }
 
-// importImages imports the images of a file that pods name.
-func (c *call) importImages(ctx context.Context, file *os.File, named map[string][]string) ([]imported, error) {
-	report, began := c.progressReporter(), time.Now()
+// importImages imports the images of a file that pods name, or those of a signed bundle, whose envelope it returns.
+func (c *call) importImages(ctx context.Context, file *os.File, pods []*corev1.Pod) (_ []imported, envelope []byte, err error) {
+	const withoutImages = 4 * bundle.MaxSize // more than such a bundle has, the only one that can do without containerd
+	noRuntime := c.noRuntime()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	show, began := c.progressReporter(), time.Now()
+	report := func(format string, values ...any) { show(fmt.Sprintf(format, values...), time.Since(began)) }
 	plain, err := c.plain(ctx, file, func(n int64) {
-		report(fmt.Sprintf("%s read", cli.Size(n&^(64<<20-1))), time.Since(began))
+		if noRuntime != nil && n > withoutImages {
+			cancel(noRuntime)
+			return
+		}
+		report("%s read", cli.Size(n&^(64<<20-1)))
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { _ = plain.Close() }() // only read from now on
 	a, err := archive.Open(plain)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	envelope, signed, err := a.Member(bundle.FileName, bundle.MaxSize)
+	if err != nil {
+		return nil, nil, err
+	}
+	var wanted []engine.Wanted
+	var named map[string][]string
+	if signed {
+		wanted, err = c.signedImages(ctx, a, envelope)
+	} else {
+		named = imagesOf(pods)
+		wanted, err = c.namedImages(a, named)
+	}
+	if err != nil || len(wanted) == 0 {
+		return []imported{}, envelope, err
+	}
+	if noRuntime != nil {
+		return nil, nil, noRuntime
+	}
+	images, err := c.bring(ctx, a, wanted, report)
+	if err != nil {
+		return nil, nil, err
+	}
+	var all []imported
+	for _, i := range images {
+		all = append(all, imported{Image: i.Name, Digest: i.Target.Digest.String(), Bytes: i.Size, Pods: named[i.Name]})
+	}
+	return all, envelope, nil
+}
+
+// namedImages returns the images of a file that pods name, of which there is one at least.
+func (c *call) namedImages(a *archive.Archive, named map[string][]string) ([]engine.Wanted, error) {
 	var wanted []engine.Wanted
 	for _, name := range slices.Sorted(maps.Keys(named)) {
 		target, ok, err := a.Find(name)
@@ -118,25 +164,20 @@ func (c *call) importImages(ctx context.Context, file *os.File, named map[string
 			wanted = append(wanted, engine.Wanted{Image: name, Target: target, Ahead: len(named[name]) > 0})
 		}
 	}
-	if err := c.leftOut(a, named, wanted); err != nil {
-		return nil, err
-	}
+	return wanted, c.leftOut(a, named, wanted)
+}
+
+// bring has the engine bring images into containerd, all or none.
+func (c *call) bring(ctx context.Context, a *archive.Archive, wanted []engine.Wanted, report func(format string, values ...any)) ([]engineapi.Image, error) {
 	e, err := engine.New(engine.Options{Address: c.container.endpoint, MinFree: c.minFree})
 	if err != nil {
 		return nil, err
 	}
 	images, err := e.Import(ctx, a, wanted, func(image string, p engineapi.Progress) {
 		tenth := cli.Percent(p.Done, p.Total) / 10 * 10
-		report(fmt.Sprintf("%s: %d%% of %s", image, tenth, cli.Size(p.Total)), time.Since(began))
+		report("%s: %d%% of %s", image, tenth, cli.Size(p.Total))
 	})
-	if err := errors.Join(err, e.Close()); err != nil {
-		return nil, err
-	}
-	var all []imported
-	for _, i := range images {
-		all = append(all, imported{Image: i.Name, Digest: i.Target.Digest.String(), Bytes: i.Size, Pods: named[i.Name]})
-	}
-	return all, nil
+	return images, errors.Join(err, e.Close())
 }
 
 // plain returns a file as archive.Open needs it, or what the end of ctx is about: a pipe may bring nothing for hours.
@@ -180,11 +221,12 @@ func (c *call) leftOut(a *archive.Archive, named map[string][]string, wanted []e
 	return fmt.Errorf("it has %s, which no pod of this node names: %s", cmp.Or(strings.Join(names, ", "), "no image"), advice)
 }
 
-// adopt has the hub retain what was imported ahead, and waits until it does.
-func (c *call) adopt(ctx context.Context, all []imported) error {
+// adopt has the hub retain what was imported ahead, and waits until it does. here are the full names of images that are on the node anyway.
+func (c *call) adopt(ctx context.Context, all []imported, here ...string) error {
 	pods := map[string]bool{}
 	var text strings.Builder
 	for _, i := range all {
+		here = append(here, i.Image)
 		for _, pod := range i.Pods {
 			pods[pod] = true
 		}
@@ -195,12 +237,12 @@ func (c *call) adopt(ctx context.Context, all []imported) error {
 	}
 	var errs []error
 	for _, word := range slices.Sorted(maps.Keys(pods)) {
-		errs = append(errs, c.adoptFor(ctx, word, all))
+		errs = append(errs, c.adoptFor(ctx, word, here))
 	}
 	return errors.Join(errs...)
 }
 
-func (c *call) adoptFor(ctx context.Context, word string, all []imported) error {
+func (c *call) adoptFor(ctx context.Context, word string, here []string) error {
 	pod, err := c.podNamed(word)
 	if err != nil {
 		return err
@@ -216,7 +258,7 @@ func (c *call) adoptFor(ctx context.Context, word string, all []imported) error 
 	var missing []string // which may need a registry that does not answer: nobody waits for these
 	for _, i := range state.Images {
 		full, _ := engineapi.Normalize(i.Image) // what is no name is missing, too
-		if i.State != api.Ready && !slices.ContainsFunc(all, func(one imported) bool { return one.Image == full }) {
+		if i.State != api.Ready && !slices.Contains(here, full) {
 			missing = append(missing, i.Image)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -39,15 +40,26 @@ func layoutOf(t *testing.T, names ...string) string {
 	for i, name := range names {
 		list += fmt.Sprintf(`%.*s{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"sha256:%064d","size":9,"annotations":{"org.opencontainers.image.ref.name":%q}}`, min(i, 1), ",", i, name)
 	}
-	text := `{"manifests":[` + list + `]}`
+	return tarOf(t, `index.json={"manifests":[`+list+`]}`)
+}
+
+// tarOf writes a tar of files, NAME=TEXT, and returns its path.
+func tarOf(t *testing.T, files ...string) string {
+	t.Helper()
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
-	err := w.WriteHeader(&tar.Header{Name: "index.json", Mode: 0o644, Size: int64(len(text))})
-	if err == nil {
-		_, err = w.Write([]byte(text))
+	for _, f := range files {
+		name, text, _ := strings.Cut(f, "=")
+		err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text))})
+		if err == nil {
+			_, err = io.WriteString(w, text)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	path := filepath.Join(t.TempDir(), "images.tar")
-	if err := errors.Join(err, w.Close(), os.WriteFile(path, out.Bytes(), 0o600)); err != nil {
+	if err := errors.Join(w.Close(), os.WriteFile(path, out.Bytes(), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -74,7 +86,7 @@ func TestImportsThatAreRefused(t *testing.T) {
 	}
 	t.Run("without containerd", func(t *testing.T) {
 		h := newFakeHub(t).on("GET", "/pods", podList(waiting))
-		h.edgehubctl(t, "import", "--container-runtime-endpoint", "/none/s", "x").has(t, cli.Failed, "", "run this on the node itself")
+		h.edgehubctl(t, "import", "--container-runtime-endpoint", "/none/s", layoutOf(t, "r.example/app:2")).has(t, cli.Failed, "", "run this on the node itself")
 	})
 }
 

@@ -3,6 +3,7 @@
 package hubclient
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -105,7 +106,11 @@ func (s *UnreachableError) Unwrap() error { return s.err }
 // Do returns an answer of 200 or 202, whose body the caller closes, or a *APIError, or a
 // *UnreachableError.
 func (h *Client) Do(ctx context.Context, method, path string) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, method, h.URL()+path, http.NoBody)
+	return h.do(ctx, method, path, nil)
+}
+
+func (h *Client) do(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, h.URL()+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, cli.WrongUse("--address=%q: %w", h.address, err)
 	}
@@ -140,11 +145,11 @@ func (h *Client) Do(ctx context.Context, method, path string) (*http.Response, e
 	return nil, &cli.Error{Code: refusal.exitCode(), Err: refusal}
 }
 
-// whole returns the whole body of an answer, its code, and its header.
-func (h *Client) whole(ctx context.Context, method, path string) (body []byte, code int, header http.Header, err error) {
+// whole sends a body, which may be nil, and returns the whole body of the answer, its code, and its header.
+func (h *Client) whole(ctx context.Context, method, path string, send []byte) (body []byte, code int, header http.Header, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, &UnreachableError{h.address, fmt.Errorf("no answer within %v", answerTimeout)})
 	defer cancel()
-	response, err := h.Do(ctx, method, path)
+	response, err := h.do(ctx, method, path, send)
 	if err != nil {
 		return nil, 0, nil, err
 	}
@@ -170,7 +175,7 @@ func (h *Client) Ask(ctx context.Context, method, path string) (string, error) {
 
 // Send is Ask, and returns whether what was asked for waits, or goes on by itself: the answer is 202.
 func (h *Client) Send(ctx context.Context, method, path string) (answer string, waits bool, err error) {
-	body, code, header, err := h.whole(ctx, method, path)
+	body, code, header, err := h.whole(ctx, method, path, nil)
 	switch {
 	case err != nil && ctx.Err() != nil && method != http.MethodGet:
 		return "", false, fmt.Errorf("%w; the hub may carry out %s %s all the same", err, method, path)
@@ -192,7 +197,16 @@ func (h *Client) Read(ctx context.Context, path string, into any) error {
 
 // Decode sends a request, and decodes the answer.
 func (h *Client) Decode(ctx context.Context, method, path string, into any) error {
-	body, _, _, err := h.whole(ctx, method, path)
+	return h.decode(ctx, method, path, nil, into)
+}
+
+// Post sends a POST with a body, and decodes the answer.
+func (h *Client) Post(ctx context.Context, path string, body []byte, into any) error {
+	return h.decode(ctx, http.MethodPost, path, body, into)
+}
+
+func (h *Client) decode(ctx context.Context, method, path string, send []byte, into any) error {
+	body, _, _, err := h.whole(ctx, method, path, send)
 	if err != nil {
 		return err
 	}
