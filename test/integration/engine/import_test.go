@@ -25,6 +25,12 @@ import (
 // importFile imports one image of a file.
 func (r *rig) importFile(ctx context.Context, path, image string, ahead bool) (engineapi.Image, error) {
 	r.Helper()
+	return r.importAs(ctx, path, image, image, ahead)
+}
+
+// importAs imports one image of a file under another name than that by which it is found there.
+func (r *rig) importAs(ctx context.Context, path, by, image string, ahead bool) (engineapi.Image, error) {
+	r.Helper()
 	file, err := os.Open(path)
 	r.must(err)
 	defer func() { _ = file.Close() }()
@@ -32,13 +38,13 @@ func (r *rig) importFile(ctx context.Context, path, image string, ahead bool) (e
 	if err != nil {
 		return engineapi.Image{}, err
 	}
-	target, ok, err := a.Find(image)
+	target, ok, err := a.Find(by)
 	if err != nil {
 		return engineapi.Image{}, err
 	}
 	if !ok {
 		names, _ := a.Names()
-		r.Fatalf("%s is not found in %v", image, names)
+		r.Fatalf("%s is not found in %v", by, names)
 	}
 	last := engineapi.Progress{Total: -1}
 	all, err := r.newEngine(nil).Import(ctx, a, []engine.Wanted{{Image: image, Target: target, Ahead: ahead}}, func(_ string, p engineapi.Progress) { last = p })
@@ -234,12 +240,18 @@ func TestRefusedFilesLeaveNothing(t *testing.T) {
 			r.ctr("images", "label", sandbox, "io.cri-containerd.pinned=pinned")
 		}
 		before := r.state()
-		refuse := func(name, path, reference string, reason engineapi.Reason, says string) {
-			for _, ahead := range []bool{true, false} {
-				_, err := r.importFile(r.Context(), path, reference, ahead)
+		refuse := func(name string, image v1.Image, reference string, change func([]pulltest.File) []pulltest.File, reason engineapi.Reason, says string) {
+			digest, _ := hashes(r, image)
+			named := pulltest.Tar(r.T, change(pulltest.Layout(r.T, image, reference)))
+			bundled := pulltest.Tar(r.T, change(pulltest.Layout(r.T, image, "harmless/app:1"))) // what a bundle names, it does by digest
+			for _, as := range []struct {
+				path, by string
+				ahead    bool
+			}{{named, reference, true}, {named, reference, false}, {bundled, "@" + digest, true}} {
+				_, err := r.importAs(r.Context(), as.path, as.by, reference, as.ahead)
 				r.says(r.reason(err, reason), says)
 				if after := r.state(); after != before {
-					r.Errorf("%s: before it was\n%s\nand after it\n%s", name, before, after)
+					r.Errorf("%s, by %s: before it was\n%s\nand after it\n%s", name, as.by, before, after)
 				}
 			}
 		}
@@ -248,7 +260,7 @@ func TestRefusedFilesLeaveNothing(t *testing.T) {
 			image, err := images.New(images.Platform(tt.platform), layers...)
 			r.must(err)
 			reference := cmp.Or(tt.image, r.registry.Reference("app", "2"))
-			refuse(name, pulltest.Tar(r.T, tt.files(pulltest.Layout(r.T, image, reference))), reference, tt.reason, tt.says)
+			refuse(name, image, reference, tt.files, tt.reason, tt.says)
 		}
 		image, err := images.New(images.Platform("amd64"), layers...)
 		r.must(err)
@@ -257,8 +269,7 @@ func TestRefusedFilesLeaveNothing(t *testing.T) {
 		slices.Reverse(config.RootFS.DiffIDs)
 		image, err = mutate.ConfigFile(image, config)
 		r.must(err)
-		reference := r.registry.Reference("app", "2")
-		refuse("layers that are not what the configuration says", pulltest.Tar(r.T, pulltest.Layout(r.T, image, reference)), reference, engineapi.Corrupt, "save the image again")
+		refuse("layers that are not what the configuration says", image, r.registry.Reference("app", "2"), same, engineapi.Corrupt, "save the image again")
 	})
 }
 

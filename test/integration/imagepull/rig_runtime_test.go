@@ -35,17 +35,22 @@ func (r *rig) awaitImage(reference string) {
 	}
 }
 
+// ctr runs ctr in the namespace of CRI.
+func (r *rig) ctr(args ...string) string {
+	r.Helper()
+	out, err := exec.CommandContext(r.Context(), "ctr", append([]string{"--address", r.containerd.Socket(), "--namespace", "k8s.io"}, args...)...).CombinedOutput()
+	if err != nil {
+		r.Fatalf("ctr %v: %v: %s", args, err, out)
+	}
+	return string(out)
+}
+
 // holds returns the lines of ctr about leases and labels of retained images, and about pinned images.
 func (r *rig) holds() []string {
 	r.Helper()
 	var out []string
 	for _, args := range [][]string{{"leases", "ls"}, {"images", "ls"}} {
-		text, err := exec.CommandContext(r.Context(), "ctr",
-			append([]string{"--address", r.containerd.Socket(), "--namespace", "k8s.io"}, args...)...).CombinedOutput()
-		if err != nil {
-			r.Fatalf("ctr %v: %v: %s", args, err, text)
-		}
-		for line := range strings.Lines(string(text)) {
+		for line := range strings.Lines(r.ctr(args...)) {
 			if strings.Contains(line, "edgehub") || strings.Contains(line, "pinned") {
 				out = append(out, strings.TrimSpace(line))
 			}
