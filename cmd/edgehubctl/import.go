@@ -21,7 +21,6 @@ import (
 	"github.com/edgehub-io/edgehub/imagepull/engine/archive"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
 	"github.com/edgehub-io/edgehub/ota/api"
-	"github.com/edgehub-io/edgehub/ota/bundle"
 )
 
 // imported is one image of the output of import as JSON, an interface to scripts.
@@ -102,7 +101,7 @@ func imagesOf(pods []*corev1.Pod) map[string][]string {
 
 // importImages imports the images of a file that pods name, or those of a signed bundle, whose envelope it returns.
 func (c *call) importImages(ctx context.Context, file *os.File, pods []*corev1.Pod) (_ []imported, envelope []byte, err error) {
-	const withoutImages = 4 * bundle.MaxSize // more than such a bundle has, the only one that can do without containerd
+	const withoutImages = 4 * api.MaxUpgradeBundle // more than such a bundle has, the only one that can do without containerd
 	noRuntime := c.noRuntime()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -123,7 +122,7 @@ func (c *call) importImages(ctx context.Context, file *os.File, pods []*corev1.P
 	if err != nil {
 		return nil, nil, err
 	}
-	envelope, signed, err := a.Member(bundle.FileName, bundle.MaxSize)
+	envelope, signed, err := a.Member(api.UpgradeBundleFile, api.MaxUpgradeBundle)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -46,7 +46,7 @@ const aManifest = "blobs/sha256/000000000000000000000000000000000000000000000000
 // signedFile writes a signed bundle with the blobs of images, whatever its list of images calls them.
 func signedFile(t *testing.T, blobs ...string) string {
 	t.Helper()
-	return tarOf(t, append([]string{`index.json={"manifests":[]}`, bundle.FileName + "=" + anEnvelope}, blobs...)...)
+	return tarOf(t, append([]string{`index.json={"manifests":[]}`, api.UpgradeBundleFile + "=" + anEnvelope}, blobs...)...)
 }
 
 // aTaken is a bundle that the hub offers to pod shop/web-1.
@@ -79,7 +79,7 @@ func TestSignedBundlesThatAreRefused(t *testing.T) {
 		return sends(aTaken(withImages(map[string]string{"app:2": digest})))
 	}
 	another := strings.TrimSuffix(aDigest, "1") + "2"
-	const signed = bundle.FileName + "=" + anEnvelope
+	const signed = api.UpgradeBundleFile + "=" + anEnvelope
 	const index = `index.json={"manifests":[{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"` + aDigest + `","size":2,"annotations":{"org.opencontainers.image.ref.name":"app:2"}}]}`
 	tests := map[string]struct {
 		file   string
@@ -96,7 +96,7 @@ func TestSignedBundlesThatAreRefused(t *testing.T) {
 			"the file lacks image docker.io/library/app@" + another + " with digest " + aDigest,
 		},
 		"a name that is none":          {signedFile(t, aManifest), sends(aTaken(withImages(map[string]string{"App": aDigest}))), cli.Failed, "this is not the name of an image"},
-		"an envelope that is too long": {tarOf(t, index, signed+strings.Repeat(" ", bundle.MaxSize)), names(aDigest), cli.Failed, "at most"},
+		"an envelope that is too long": {tarOf(t, index, signed+strings.Repeat(" ", api.MaxUpgradeBundle)), names(aDigest), cli.Failed, "at most"},
 		"a hub that knows none":        {signedFile(t), answersWith(http.StatusNotFound, "no such path"), cli.Failed, "no such path"},
 	}
 	for name, tt := range tests {
@@ -290,11 +290,11 @@ func TestRealBundles(t *testing.T) {
 	}
 	h := realHandlers(t, func(o *ota.Options) { o.Bundles = store }, page.Options{})
 	changed := strings.Replace(string(envelope), `"payload":"e`, `"payload":"f`, 1)
-	h.edgehubctl(t, "import", tarOf(t, "index.json={}", bundle.FileName+"="+changed)).has(t, cli.NotNow, "", "was imported: the bundle is refused: none of the keys that this node knows has signed it")
+	h.edgehubctl(t, "import", tarOf(t, "index.json={}", api.UpgradeBundleFile+"="+changed)).has(t, cli.NotNow, "", "was imported: the bundle is refused: none of the keys that this node knows has signed it")
 	if taken := store.List(); len(taken) > 0 {
 		t.Errorf("it has taken %+v", taken)
 	}
-	h.edgehubctl(t, "import", tarOf(t, "index.json={}", bundle.FileName+"="+string(envelope))).
+	h.edgehubctl(t, "import", tarOf(t, "index.json={}", api.UpgradeBundleFile+"="+string(envelope))).
 		has(t, cli.Done, offlineText+b.Expires.Local().Format(time.RFC3339)+": offered to pod shop/web-1\n", "")
 	if taken := store.List(); len(taken) != 1 {
 		t.Errorf("it has taken %+v", taken)

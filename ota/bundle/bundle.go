@@ -36,6 +36,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -99,6 +100,9 @@ func (b *Bundle) check() error {
 	for image, d := range b.Images {
 		if err := d.Validate(); err != nil || !slices.ContainsFunc(b.Target.Images(), func(i api.TargetImage) bool { return i.Image == image }) {
 			return fmt.Errorf("image %.200q is none of its revision's, or has no digest", image)
+		}
+		if _, by, named := strings.Cut(image, "@"); named && by != d.String() {
+			return fmt.Errorf("image %.200q has another digest in its file", image)
 		}
 	}
 	return nil

@@ -86,15 +86,20 @@ func TestWhatIsNoUpgradeIsNeitherSignedNorOpened(t *testing.T) {
 		t.Fatal(b, by, err)
 	}
 	for name, change := range map[string]func(*Bundle){
-		"no UID":                    func(b *Bundle) { b.UID = "" },
-		"another kind":              func(b *Bundle) { b.Kind = "Deployment" },
-		"no number":                 func(b *Bundle) { b.Target.Number = 0 },
-		"no container":              func(b *Bundle) { b.Target.Containers = nil },
-		"no base":                   func(b *Bundle) { b.Bases = nil },
-		"a base without a change":   func(b *Bundle) { b.Bases["v0"] = nil },
-		"a change to another":       func(b *Bundle) { b.Bases["v1"][0].To = "app:v3" },
-		"a change of nothing":       func(b *Bundle) { b.Bases["v1"][0].From = "app:v2" },
-		"a digest of another":       func(b *Bundle) { b.Images["other"] = digest.FromString("other") },
+		"no UID":                  func(b *Bundle) { b.UID = "" },
+		"another kind":            func(b *Bundle) { b.Kind = "Deployment" },
+		"no number":               func(b *Bundle) { b.Target.Number = 0 },
+		"no container":            func(b *Bundle) { b.Target.Containers = nil },
+		"no base":                 func(b *Bundle) { b.Bases = nil },
+		"a base without a change": func(b *Bundle) { b.Bases["v0"] = nil },
+		"a change to another":     func(b *Bundle) { b.Bases["v1"][0].To = "app:v3" },
+		"a change of nothing":     func(b *Bundle) { b.Bases["v1"][0].From = "app:v2" },
+		"a digest of another":     func(b *Bundle) { b.Images["other"] = digest.FromString("other") },
+		"another digest than named": func(b *Bundle) {
+			image := "app@" + digest.FromString("a").String()
+			b.Target.Containers[0].Image, b.Bases["v1"][0].To = image, image
+			b.Images = map[string]digest.Digest{image: digest.FromString("b")}
+		},
 		"a digest that is none":     func(b *Bundle) { b.Images["app:v2"] = "sha256:../../etc" },
 		"ends before it begins":     func(b *Bundle) { b.Expires = b.Issued.Add(-time.Second) },
 		"counts for too long":       func(b *Bundle) { b.Expires = b.Issued.Add(MaxValidity + time.Second) },

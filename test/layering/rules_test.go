@@ -20,7 +20,7 @@ var layers = map[string][]string{
 	"cmd/edgehub/install/files":     {"cache/durable"},
 	"cmd/edgehub/install/systemctl": {},
 	"cmd/edgehub-controller":        {"cmd/internal", "controller", "controller/autonomy"},
-	"cmd/edgehubctl":                {"cmd/edgehubctl/cri", "cmd/edgehubctl/hubclient", "cmd/edgehubctl/view", "cmd/internal", "hub/checks", "imagepull/engine", "imagepull/engine/archive", "imagepull/engineapi", "ota/api", "ota/bundle"}, // root's import needs no hub to write to containerd
+	"cmd/edgehubctl":                {"cmd/edgehubctl/cri", "cmd/edgehubctl/hubclient", "cmd/edgehubctl/view", "cmd/internal", "hub/checks", "imagepull/engine", "imagepull/engine/archive", "imagepull/engineapi", "ota/api"}, // root's import needs no hub to write to containerd
 	"cmd/edgehubctl/hubclient":      {"cmd/internal", "ota/api"},
 	"cmd/edgehubctl/view":           {"cmd/internal", "ota/api"}, // it describes, and sends no requests
 	"cmd/edgehubctl/cri":            {"cmd/internal"},            // it asks containerd, and neither hub nor cloud

@@ -98,7 +98,7 @@ func TestImportOfASignedBundle(t *testing.T) {
 	same := func(*bundle.Bundle) {}
 	file := func(envelope []byte, change func([]pulltest.File) []pulltest.File) string {
 		files := pulltest.Layout(t, image, "harmless/app:1") // what the file calls it does not count
-		return pulltest.Tar(t, append(change(files), pulltest.File{Name: bundle.FileName, Text: envelope}))
+		return pulltest.Tar(t, append(change(files), pulltest.File{Name: api.UpgradeBundleFile, Text: envelope}))
 	}
 	whole := func(f []pulltest.File) []pulltest.File { return f }
 	r.eventually("the hub knows the key and the pod", func() bool { return r.verifies(signed(same)) == http.StatusOK })
