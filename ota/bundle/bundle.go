@@ -156,7 +156,7 @@ func Open(envelope []byte, keys []Key) (Bundle, Key, error) {
 	if err := b.check(); err != nil {
 		return Bundle{}, key, refuse("what key %s has signed is no upgrade: %v", key.Name, err)
 	}
-	if !key.mayFor(b.Namespace) {
+	if !key.MayFor(b.Namespace) {
 		return Bundle{}, key, refuse("key %s may not sign for namespace %s: ConfigMap %s/%s names those that it may", key.Name, b.Namespace, KeysNamespace, KeysName)
 	}
 	return b, key, nil

@@ -86,8 +86,8 @@ func parseKey(name, value string) (Key, error) {
 	return Key{name, public, v.Namespaces, v.NotAfter}, nil
 }
 
-// mayFor reports whether it may sign for a namespace.
-func (k Key) mayFor(namespace string) bool {
+// MayFor reports whether it may sign for a namespace.
+func (k Key) MayFor(namespace string) bool {
 	return slices.Contains(k.Namespaces, namespace) || slices.Contains(k.Namespaces, "*")
 }
 
