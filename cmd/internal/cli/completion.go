@@ -91,6 +91,9 @@ func (p *Program) values(ctx context.Context, flag, typed string) []string {
 	for _, c := range p.Commands {
 		if len(words) == 0 || words[0] == c.Name {
 			all = append(all, c.Outputs...)
+			if c.WritesFile && len(words) > 0 {
+				all = append(all, Files(typed)...)
+			}
 		}
 	}
 	return slices.Compact(slices.Sorted(slices.Values(all)))

@@ -36,6 +36,8 @@ type Command struct {
 	Name string
 	// Outputs are the values of --output, beside none. nil: the command does not have that flag.
 	Outputs []string
+	// WritesFile is whether --output is the name of a file instead.
+	WritesFile bool
 	// Flags are those that are not for all commands.
 	Flags []string
 	// Args returns what may follow before, for completion; nil: nothing.
@@ -166,7 +168,7 @@ func (p *Program) check(c *Command) (err error) {
 		switch {
 		case !p.takes(c, f.Name):
 			err = fmt.Errorf("--%s is no flag of %s", f.Name, c.Name)
-		case f.Name == "output" && !slices.Contains(append(c.Outputs, ""), f.Value.String()):
+		case f.Name == "output" && !c.WritesFile && !slices.Contains(append(c.Outputs, ""), f.Value.String()):
 			err = fmt.Errorf("--output=%q: want %s, or leave it out", f.Value, strings.Join(c.Outputs, " or "))
 		}
 	})
@@ -183,7 +185,7 @@ func (p *Program) takes(c *Command, flag string) bool {
 func (p *Program) Takers(flag string) []string {
 	var names []string
 	for _, c := range p.Commands {
-		if slices.Contains(c.Flags, flag) || flag == "output" && c.Outputs != nil {
+		if slices.Contains(c.Flags, flag) || flag == "output" && (c.Outputs != nil || c.WritesFile) {
 			names = append(names, c.Name)
 		}
 	}
