@@ -24,7 +24,8 @@ var layers = map[string][]string{
 	"cmd/edgehubctl/hubclient":      {"cmd/internal", "ota/api"},
 	"cmd/edgehubctl/view":           {"cmd/internal", "ota/api"}, // it describes, and sends no requests
 	"cmd/edgehubctl/cri":            {"cmd/internal"},            // it asks containerd, and neither hub nor cloud
-	"cmd/kubectl-edgehub":           {"cmd/internal", "controller/autonomy", "controller/daemonset", "controller/rollout", "controller/workload", "ota/api"},
+	"cmd/kubectl-edgehub":           {"cmd/internal", "cmd/kubectl-edgehub/imagetar", "controller/autonomy", "controller/daemonset", "controller/rollout", "controller/workload", "ota/api", "ota/bundle"},
+	"cmd/kubectl-edgehub/imagetar":  {"imagepull/engineapi"}, // it asks registries, and no cluster
 	"cmd/internal":                  {},
 	"hub": {
 		"cache", "cache/identity", "cache/derived", "hub/access", "hub/binding", "hub/checks", "hub/config", "hub/credentials", "hub/csrf", "cache/durable", "hub/eventlog", "hub/feed", "hub/heldimages", "hub/nodeca", "hub/ownnode", "hub/podroute", "hub/pullrecords", "hub/servertls", "hub/support", "hub/systemd", "hub/traffic",
@@ -202,11 +203,11 @@ var chosen = map[string]dependency{
 	"github.com/containerd/containerd/api":                   {only: []string{"imagepull/engine"}},                                                                                                          // its events
 	"github.com/containerd/errdefs":                          {only: engineLayers},                                                                                                                          // what its errors are
 	"github.com/containerd/log":                              {only: []string{"imagepull/engine"}},                                                                                                          // to silence its client, which logs requests
-	"github.com/containerd/platforms":                        {only: engineLayers},                                                                                                                          // which image of an index CRI takes
+	"github.com/containerd/platforms":                        {only: append([]string{"cmd/kubectl-edgehub/imagetar"}, engineLayers...)},                                                                     // which image of an index CRI takes
 	"github.com/containerd/typeurl/v2":                       {only: []string{"imagepull/engine"}},                                                                                                          // how its events are packed
 	"github.com/distribution/reference":                      {only: append([]string{"imagepull/engineapi", "imagepull/keyring"}, engineLayers...)},                                                         // how kubelet and CRI read an image's name
-	"github.com/opencontainers/go-digest":                    {only: append([]string{"imagepull", "ota/bundle"}, engineLayers...)},                                                                          // types of what containerd keeps
-	"github.com/opencontainers/image-spec":                   {only: append([]string{"imagepull/engineapi"}, engineLayers...)},                                                                              // the same
+	"github.com/opencontainers/go-digest":                    {only: append([]string{"cmd/kubectl-edgehub", "cmd/kubectl-edgehub/imagetar", "imagepull", "ota/bundle"}, engineLayers...)},                   // types of what containerd keeps
+	"github.com/opencontainers/image-spec":                   {only: append([]string{"cmd/kubectl-edgehub/imagetar", "imagepull/engineapi"}, engineLayers...)},                                              // the same
 	"github.com/sirupsen/logrus":                             {only: []string{"imagepull/engine"}},                                                                                                          // the type of the log that is silenced
 	"golang.org/x/time":                                      {only: append([]string{"cache/spool", "controller/successor", "ota", "ota/podreport", "proxy/transform", "proxy/upstream"}, engineLayers...)}, // limits on Events per second, on questions to admission, on lists, on bandwidth and on lines in the log
 	"github.com/pelletier/go-toml/v2":                        {only: []string{"imagepull/engine/daemon"}},                                                                                                   // containerd's configuration; its client reads hosts.toml with it
@@ -217,4 +218,5 @@ var chosen = map[string]dependency{
 	"google.golang.org/protobuf/encoding/protowire":          {only: []string{"proxy/transform"}},                                                                                                           // one field of a protobuf message is replaced, the others stay byte by byte
 	"google.golang.org/grpc":                                 {only: []string{"cmd/edgehubctl/cri", "imagepull/engine"}},                                                                                    // one connection for containerd's API and CRI's
 	"k8s.io/cri-api":                                         {only: []string{"cmd/edgehubctl/cri", "imagepull/engine"}},                                                                                    // which snapshotter CRI uses, and where; containers of this node
+	"github.com/google/go-containerregistry":                 {only: []string{"cmd/kubectl-edgehub/imagetar"}},                                                                                              // registries with the logins of docker and podman; containerd's resolver knows none
 }
