@@ -26,6 +26,7 @@ type call struct {
 	output  string
 	timeout time.Duration
 	ready   bool // not to wait for nodes that are not
+	signing bundleFlags
 
 	out, err io.Writer
 }
@@ -34,9 +35,10 @@ func (c *call) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVarP(&c.watch, "watch", "w", false, "wait until nothing is left to do")
 	fs.BoolVar(&c.nodes, "nodes", false, "print a row for each node")
 	fs.BoolVarP(&c.all, "all-namespaces", "A", false, "a line for each DaemonSet and StatefulSet that opted in, of all namespaces")
-	fs.StringVarP(&c.output, "output", "o", "", "json prints JSON, for programs; empty: text")
+	fs.StringVarP(&c.output, "output", "o", "", "json prints JSON, for programs; empty: text. With bundle: the file to write; -: stdout")
 	fs.DurationVar(&c.timeout, "timeout", 0, "how long --watch waits at most; 0: without limit")
 	fs.BoolVar(&c.ready, "ready-only", false, "do not wait with --watch for nodes that are not Ready")
+	c.signing.addFlags(fs)
 	c.connection.addFlags(fs)
 }
 
@@ -49,6 +51,7 @@ func (c *call) program() *cli.Program {
 		{Name: "pause", Args: c.workloadNames(isPausable), Run: c.onDaemonSet(pause)},
 		{Name: "resume", Args: c.workloadNames(isPausable), Run: c.onDaemonSet(resume)},
 		{Name: "nodes", Outputs: json, Args: c.nodeNames(false), Run: c.showNodes},
+		{Name: "bundle", WritesFile: true, Flags: []string{"key", "valid-for", "images", "platform"}, Args: c.workloadNames(permitsInPlace), Run: c.bundle},
 		{Name: "release", Args: c.nodeNames(true), Run: c.release},
 		p.Completion(c.out),
 	}

@@ -17,8 +17,10 @@ import (
 
 func (c *call) flagValues(ctx context.Context, flag, typed string) []string {
 	switch flag {
-	case "kubeconfig", "certificate-authority", "client-certificate", "client-key":
+	case "kubeconfig", "certificate-authority", "client-certificate", "client-key", "key":
 		return cli.Files(typed)
+	case "platform":
+		return []string{"linux/amd64", "linux/arm64", "linux/arm/v7"}
 	case "context":
 		return slices.Sorted(maps.Keys(c.kubeconfig().Contexts))
 	case "cluster":

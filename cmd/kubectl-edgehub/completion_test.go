@@ -33,7 +33,7 @@ func useCluster(t *testing.T) {
 		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSetList"},
 		Items:    []appsv1.DaemonSet{managed("log", "OTA"), managed("plain", ""), managed("typo", "Adv"), managed("web", "AdvancedRollingUpdate")},
 	})
-	db := appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "db", Annotations: map[string]string{api.StrategyAnnotation: "OTA"}}}
+	db := appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "db", Annotations: map[string]string{api.StrategyAnnotation: "OTA", api.OfflineUpgradeAnnotation: "InPlace"}}}
 	db.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
 	answer("/apis/apps/v1/namespaces/default/statefulsets", appsv1.StatefulSetList{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSetList"},
@@ -82,7 +82,7 @@ func managed(name, strategy string) appsv1.DaemonSet {
 func TestCompletion(t *testing.T) {
 	useCluster(t)
 	tests := map[string]struct{ words, want string }{
-		"nothing yet":                         {"", "status pause resume nodes release completion help"},
+		"nothing yet":                         {"", "status pause resume nodes bundle release completion help"},
 		"the beginning of a command":          {"pa", "pause"},
 		"a DaemonSet":                         {"status ", "ds/log ds/typo ds/web sts/db"},
 		"the beginning of a DaemonSet":        {"status ds/w", "ds/web"},
@@ -111,6 +111,12 @@ func TestCompletion(t *testing.T) {
 		"a node":                              {"nodes ", "edge1 edge2"},
 		"a second node":                       {"nodes edge1 ", ""},
 		"a node that can be released":         {"release ", "edge2"},
+		"a workload that can be upgraded":     {"bundle ", "sts/db"},
+		"a file to write":                     {"bundle -o completion_t", "completion_test.go"},
+		"a file to write behind =":            {"bundle --output=completion_t", "--output=completion_test.go"},
+		"a key":                               {"bundle --key completion_t", "completion_test.go"},
+		"a platform":                          {"bundle --platform linux/arm6", "linux/arm64"},
+		"flags of bundle":                     {"bundle --p", "--password --platform --proxy-url"},
 		"flags of nodes":                      {"nodes --o", "--output"},
 		"flags before the command":            {"--w", "--watch"},
 		"a kubeconfig that is not there":      {"--kubeconfig /nowhere status ", ""},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/edgehub-io/edgehub/cmd/internal/cli"
@@ -94,19 +93,11 @@ func evaluateAll(ctx context.Context, c *cluster, workloads []workload.Object) (
 	check := leaseCheck{c: c}
 	reports := []*progress.Report{}
 	for _, w := range workloads {
-		selector, err := selectorOf(w)
+		pods, err := podsOf(ctx, c, w)
 		if err != nil {
 			return nil, err
 		}
-		list, err := c.client.CoreV1().Pods(w.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: selector})
-		if err != nil {
-			return nil, err
-		}
-		var pods []*corev1.Pod
-		for i := range list.Items {
-			pods = append(pods, &list.Items[i])
-		}
-		r, err := evaluate(ctx, c, &check, w, controlled(w, pods))
+		r, err := evaluate(ctx, c, &check, w, pods)
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,6 +86,24 @@ func selectorOf(w workload.Object) (string, error) {
 		return "", fmt.Errorf("selector of %s: %w", progress.NameOf(w), err)
 	}
 	return selector.String(), nil
+}
+
+// podsOf returns the pods that w controls, by name.
+func podsOf(ctx context.Context, c *cluster, w workload.Object) ([]*corev1.Pod, error) {
+	selector, err := selectorOf(w)
+	if err != nil {
+		return nil, err
+	}
+	list, err := c.client.CoreV1().Pods(w.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, err
+	}
+	var pods []*corev1.Pod
+	for i := range list.Items {
+		pods = append(pods, &list.Items[i])
+	}
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	return controlled(w, pods), nil
 }
 
 func (s *source) start(ctx context.Context) error {

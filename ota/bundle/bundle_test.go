@@ -173,7 +173,7 @@ func TestKeysThatCannotBeReadDoNotCount(t *testing.T) {
 		"b-time": strings.Replace(good, "notAfter", "#", 1), "b-pem": "publicKey: abc\nnamespaces: [shop]\nnotAfter: 2001-01-01T00:00:00Z",
 		"b-kind": "publicKey: |\n  -----BEGIN PUBLIC KEY-----\n  AAAA\n  -----END PUBLIC KEY-----\nnamespaces: [shop]\nnotAfter: 2001-01-01T00:00:00Z",
 	})
-	if len(keys) != 1 || keys[0].Name != "alice" || !keys[0].mayFor("factory") || keys[0].mayFor("other") || keys[0].NotAfter.Year() != 2001 {
+	if len(keys) != 1 || keys[0].Name != "alice" || !keys[0].MayFor("factory") || keys[0].MayFor("other") || keys[0].NotAfter.Year() != 2001 {
 		t.Errorf("%+v", keys)
 	}
 	if err == nil || strings.Count(err.Error(), "does not count") != 7 {
