@@ -32,10 +32,7 @@ func newInPlace(t *testing.T, ns, node, image string) *inPlace {
 	t.Helper()
 	d := &inPlace{daemon: newDaemon(t, ns, node)}
 	d.old = d.daemon.pod.Spec.Containers[0].Image
-	permit := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, api.OfflineUpgradeAnnotation, api.OfflineUpgradeInPlace)
-	if _, err := env.client.AppsV1().DaemonSets(ns).Patch(t.Context(), "app", types.MergePatchType, []byte(permit), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	d.permit()
 	if image == "" {
 		d.release("one", megabyte)
 	} else {
@@ -47,22 +44,40 @@ func newInPlace(t *testing.T, ns, node, image string) *inPlace {
 	d.awaitReady()
 	d.started = d.running(d.daemon.pod.Name)
 	want := []api.ImageChange{{Name: "app", From: d.old, To: d.image}}
-	eventually(t, "the node knows that the pod can be upgraded in place", func(ctx context.Context) string {
+	d.awaitOnNode("the pod can be upgraded in place", func(pod *corev1.Pod) string {
+		next, ok := api.NextOf(pod)
+		if !ok || !slices.Equal(next.InPlace, want) {
+			return fmt.Sprintf("%t, %+v, %q", ok, next.InPlace, next.NotInPlace)
+		}
+		return ""
+	})
+	return d
+}
+
+// permit permits upgrades in place.
+func (d *inPlace) permit() {
+	d.t.Helper()
+	permit := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, api.OfflineUpgradeAnnotation, api.OfflineUpgradeInPlace)
+	if _, err := env.client.AppsV1().DaemonSets(d.ns).Patch(d.t.Context(), "app", types.MergePatchType, []byte(permit), metav1.PatchOptions{}); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// awaitOnNode waits until the node shows the pod as wanted: differs returns in which way it is not.
+func (d *inPlace) awaitOnNode(what string, differs func(*corev1.Pod) string) {
+	d.t.Helper()
+	eventually(d.t, "the node knows: "+what, func(ctx context.Context) string {
 		pods, err := podsOf(ctx, d.node)
 		if err != nil {
 			return err.Error()
 		}
 		for i := range pods.Items {
-			if next, ok := api.NextOf(&pods.Items[i]); ok && pods.Items[i].UID == d.started.pod.UID {
-				if slices.Equal(next.InPlace, want) {
-					return ""
-				}
-				return fmt.Sprintf("it knows %+v, %q", next.InPlace, next.NotInPlace)
+			if pods.Items[i].UID == d.started.pod.UID {
+				return differs(&pods.Items[i])
 			}
 		}
-		return "it does not know the pod's target"
+		return "it does not know the pod"
 	})
-	return d
 }
 
 // serves waits until another container serves a version at the same address, and returns how long it took.
