@@ -36,11 +36,12 @@ type Owner struct {
 
 // OfflineUpgrade is what a pod runs that the cloud does not have, as its node reports it.
 type OfflineUpgrade struct {
-	// Since, Revision and Images are nil and empty while the node does not know yet whether the new version works.
+	// Since, Revision and Images are nil and empty while the node does not know yet whether the new version works, and if it
+	// does not report them.
 	Since    *metav1.Time      `json:"since,omitempty"`
 	Revision string            `json:"revision,omitempty"`
 	Images   []api.TargetImage `json:"images,omitempty"`
-	// Problem is why the cloud cannot follow.
+	// Problem is why the cloud cannot follow; "" while it may.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -69,7 +70,9 @@ func offlineUpgradeOf(pod *corev1.Pod) *OfflineUpgrade {
 	text := func(s string) string { return daemonset.Truncate(s, api.MaxHoldReason) }
 	c, reconciled := api.Condition(pod, api.UpgradedOfflineCondition), api.Condition(pod, api.ReconciledCondition)
 	u, reported, err := api.OfflineUpgradeOf(pod)
-	if !reported && (c == nil || c.Status != corev1.ConditionUnknown) {
+	onProbation := c != nil && c.Status == corev1.ConditionUnknown
+	cannotFollow := reconciled != nil && reconciled.Status == corev1.ConditionFalse // also without a report, api.ReasonNoReport
+	if !reported && !onProbation && !cannotFollow {
 		return nil
 	}
 	out := &OfflineUpgrade{}
@@ -79,15 +82,18 @@ func offlineUpgradeOf(pod *corev1.Pod) *OfflineUpgrade {
 			out.Images = append(out.Images, api.TargetImage{Name: text(i.Name), Image: text(i.Image)})
 		}
 	}
-	if reconciled != nil && reconciled.Status == corev1.ConditionFalse {
+	if cannotFollow {
 		out.Problem = text(reconciled.Message)
 	}
 	return out
 }
 
-// words are for a line.
+// words are for a line; none if all that is known is the problem.
 func (u *OfflineUpgrade) words() string {
-	if u.Since == nil {
+	switch {
+	case u.Since == nil && u.Problem != "":
+		return ""
+	case u.Since == nil:
 		return "on probation"
 	}
 	var images []string

@@ -44,7 +44,8 @@ func decided(strategy string) *world {
 }
 
 func TestStatusShowsWhichPodsWereUpgradedOffline(t *testing.T) {
-	w := newWorld("OTA", nil).fleet("a", 4, rollout.WaitingForOwner, "").because(rollout.ReasonWaitingForOwners, "")
+	const silent = "its node has not reported what became of the upgrade"
+	w := newWorld("OTA", nil).fleet("a", 7, rollout.WaitingForOwner, "").because(rollout.ReasonWaitingForOwners, "")
 	report := func(image string) string {
 		return api.OfflineUpgrade{Revision: newRevision, From: "old", Images: []api.TargetImage{{Name: "app", Image: image}}, Since: metav1.NewTime(start)}.Encode()
 	}
@@ -54,13 +55,22 @@ func TestStatusShowsWhichPodsWereUpgradedOffline(t *testing.T) {
 	annotate(w.pods[2], api.UpgradedOfflineAnnotation, report("\x1b[31m"))
 	mark(w.pods[2], api.ReconciledCondition, corev1.ConditionFalse, "denied\nby a policy")
 	mark(w.pods[3], api.UpgradedOfflineCondition, corev1.ConditionTrue, "") // reconciled
+	// The node does not report what it runs, or whether that works.
+	for i, status := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionUnknown} {
+		mark(w.pods[4+i], api.UpgradedOfflineCondition, status, "")
+		mark(w.pods[4+i], api.ReconciledCondition, corev1.ConditionFalse, silent)
+	}
+	annotate(w.pods[6], api.UpgradedOfflineAnnotation, "{")
+	mark(w.pods[6], api.ReconciledCondition, corev1.ConditionFalse, "the annotation is invalid")
 	r := w.evaluate(t)
-	if on := r.text(200); !strings.Contains(on, "\n    offline          3  a1 since 2026-01-01T10:00:00Z: shop/app:2, a2 on probation, a3 since 2026-01-01T10:00:00Z: \"\\x1b[31m\"\n") {
+	if on := r.text(200); !strings.Contains(on, "\n    offline          6  a1 since 2026-01-01T10:00:00Z: shop/app:2, a2 on probation, a3 since 2026-01-01T10:00:00Z: \"\\x1b[31m\", a5, a6 and 1 more\n") {
 		t.Errorf("got\n%s", on)
 	}
 	for i, want := range []string{
 		"upgraded offline since 2026-01-01T10:00:00Z: shop/app:2", "upgraded offline on probation",
 		`upgraded offline since 2026-01-01T10:00:00Z: "\x1b[31m", the cloud cannot follow: "denied\nby a policy"`, "",
+		`upgraded offline, the cloud cannot follow: "` + silent + `"`, `upgraded offline, the cloud cannot follow: "` + silent + `"`,
+		`upgraded offline, the cloud cannot follow: "the annotation is invalid"`,
 	} {
 		if got := r.Nodes[i].reasons(); got != want {
 			t.Errorf("node %s: got %q, want %q", r.Nodes[i].Node, got, want)
