@@ -37,7 +37,12 @@ func (n *Node) PowerOn(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	// As systemd does: kubelet ends if containerd listens and has not set up its CRI yet.
+	return n.StartKubelet(ctx)
+}
+
+// StartKubelet starts kubelet soon after containerd, and again if it ends, as systemd does: it ends if containerd listens and
+// has not set up its CRI yet.
+func (n *Node) StartKubelet(ctx context.Context) error {
 	err := n.kubelet.Start(ctx)
 	for range kubeletRestarts {
 		if err == nil || ctx.Err() != nil {
