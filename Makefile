@@ -197,7 +197,7 @@ attack: ## send forged, foreign and old credentials at random, for SECONDS; SEED
 
 # The first run on a host also builds Kubernetes.
 .PHONY: crash-upgrade
-crash-upgrade: build ## kill hub, kubelet, controller or node while upgrades wait for the cloud, 25 s for four rounds; ROUNDS=200, FIRST_SEED=n, PODS=100; root needed
+crash-upgrade: build ## kill hub, kubelet, containerd, controller or node while upgrades wait for the cloud, 25 s for four rounds; ROUNDS=200, FIRST_SEED=n, PODS=100; root needed
 	@if (( EUID != 0 )); then echo "this starts containerd and kubelet, which needs root: sudo make crash-upgrade" >&2; exit 1; fi
 	@.ci/packages $(node_packages)
 	cd test && UPGRADE_ROUNDS=$(ROUNDS) FIRST_SEED=$(FIRST_SEED) PODS=$(PODS) go test -count=1 -parallel 4 -timeout 4h -v ./chaos/upgrade

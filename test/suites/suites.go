@@ -206,7 +206,7 @@ func all() []suite {
 			steps: []step{inTest("-race", "./chaos/rollout")},
 		},
 		{
-			name: "upgrades", what: "upgrades that wait for the cloud, and hub, kubelet, controller and node killed at random; UPGRADE_ROUNDS=8", kubernetes: true,
+			name: "upgrades", what: "upgrades that wait for the cloud, and hub, kubelet, containerd, controller and node killed at random; UPGRADE_ROUNDS=8", kubernetes: true,
 			root: true, nodes: true, programs: true, random: true, answers: everywhere,
 			packages: machines, env: map[string]string{"UPGRADE_ROUNDS": "8"},
 			steps: []step{inTest("-parallel=4", "./chaos/upgrade")},

@@ -1,5 +1,5 @@
 // Package upgrade_test is a randomized test of upgrades that wait for the cloud: each of a node's pods
-// is upgraded while the cloud is away, some in place and at once, the cloud changes its mind about some, and hub, kubelet,
+// is upgraded while the cloud is away, some in place and at once, the cloud changes its mind about some, and hub, kubelet, containerd,
 // edgehub-controller or the whole node are killed while the requests come in or the cloud comes back.
 //
 // Whatever is killed, each upgrade that still applies is carried out once, and none that does not.
