@@ -48,7 +48,7 @@ func newBundleKey(t *testing.T, namespace string) (file string) {
 		t.Fatal(err)
 	}
 	der, err = x509.MarshalPKIXPublicKey(public)
-	value, _ := json.Marshal(map[string]any{"publicKey": string(encode("PUBLIC KEY", der, err)), "namespaces": []string{namespace}, "notAfter": time.Now().Add(time.Hour)})
+	value, _ := json.Marshal(map[string]any{"publicKey": string(encode("PUBLIC KEY", der, err)), "namespaces": []string{namespace}, "notAfter": time.Now().AddDate(1, 0, 0)})
 	keys := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "edgehub-bundle-keys"}, Data: map[string]string{"alice": string(value)}}
 	if _, err := env.client.CoreV1().ConfigMaps("kube-system").Create(t.Context(), keys, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -74,12 +74,14 @@ func TestANewVersionFromAFile(t *testing.T) {
 	key := newBundleKey(t, "from-a-file")
 	d := &inPlace{daemon: newDaemon(t, "from-a-file", "node1")}
 	d.old = d.daemon.pod.Spec.Containers[0].Image
+	d.cut("refused")
+	giveBack(t, d.node) // it reads the keys
 	d.permit()
-	d.restartHub() // it reads the keys
 	d.started = d.running(d.daemon.pod.Name)
-	d.awaitOnNode("the pod's policy permits upgrades in place", func(pod *corev1.Pod) string {
-		if policy, err := api.PolicyOf(pod); err != nil || !policy.InPlace {
-			return fmt.Sprintf("%+v, %v", policy, err)
+	eventually(t, "the node has followed that the pod may be upgraded in place", func(ctx context.Context) string {
+		code, body := rawclient.Ask(ctx, http.MethodGet, d.node.APIURL()+api.Pods+"?watch=true&timeoutSeconds=1&fieldSelector=metadata.namespace%3D"+d.ns)
+		if code != http.StatusOK || !strings.Contains(body, `\"inPlace\":true`) {
+			return fmt.Sprint(code, " ", body)
 		}
 		return ""
 	})
@@ -138,7 +140,11 @@ func TestANewVersionFromAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	changed := bytes.Clone(content)
-	changed[len(changed)/2] ^= 1
+	at := bytes.Index(changed, []byte("blobs/sha256/"+d.layer.Hex)) // the header of a layer that the node does not have
+	if at < 0 {
+		t.Fatal("the file lacks the new layer")
+	}
+	changed[at+512+1000] ^= 1
 	damaged := filepath.Join(t.TempDir(), "damaged.bundle")
 	if err := os.WriteFile(damaged, changed, 0o600); err != nil {
 		t.Fatal(err)
