@@ -51,6 +51,8 @@ const (
 	PayloadType = "application/vnd.edgehub.upgrade.v1+json"
 	// MaxValidity is for how long a bundle counts at most, so that one that is lost is no danger for years.
 	MaxValidity = 90 * 24 * time.Hour
+	// maxSignatures bounds what a caller without a key has the node do: each signature is tried with each key.
+	maxSignatures = 4
 )
 
 // Bundle is what is signed: an upgrade of the pods of a workload, whose images alone differ.
@@ -141,6 +143,9 @@ func Open(envelope []byte, keys []Key) (Bundle, Key, error) {
 	}
 	if e.PayloadType != PayloadType {
 		return Bundle{}, Key{}, refuse("it is of type %.100q, and this hub reads %s", e.PayloadType, PayloadType)
+	}
+	if len(e.Signatures) > maxSignatures {
+		return Bundle{}, Key{}, refuse("it has %d signatures, and may have %d", len(e.Signatures), maxSignatures)
 	}
 	if len(keys) == 0 {
 		return Bundle{}, Key{}, refuse("this node knows no key of its cluster's: the admin names the keys in ConfigMap %s/%s, and the node reads it while the cloud is there", KeysNamespace, KeysName)

@@ -145,6 +145,11 @@ func TestAChangedEnvelopeIsRefused(t *testing.T) {
 			t.Fatalf("byte %d is another: %v", i, err)
 		}
 	}
+	many := e
+	for range maxSignatures {
+		many.Signatures = append(many.Signatures, e.Signatures[0])
+	}
+	signatures, _ := json.Marshal(many)
 	for name, tt := range map[string]struct {
 		envelope []byte
 		keys     []Key
@@ -153,6 +158,7 @@ func TestAChangedEnvelopeIsRefused(t *testing.T) {
 		"not JSON":                  {[]byte("{"), keys, "no signed bundle"},
 		"no signature":              {[]byte(`{"payloadType":"` + PayloadType + `","payload":"e30=","signatures":[]}`), keys, "no signed bundle"},
 		"a signature that is none":  {[]byte(`{"payloadType":"` + PayloadType + `","payload":"e30=","signatures":[{"sig":"!"}]}`), keys, "none of the keys"},
+		"signed again and again":    {signatures, keys, "5 signatures, and may have 4"},
 		"longer than any":           {append(sign(t, newBundle(), key), make([]byte, api.MaxUpgradeBundle)...), keys, "no signed bundle"},
 		"something else is signed":  {signAny(t, "text/plain", "{}", key), keys, "of type"},
 		"what is signed is no JSON": {signAny(t, PayloadType, "{", key), keys, "cannot be read"},

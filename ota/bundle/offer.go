@@ -31,14 +31,13 @@ func (s *Store) Offered(pod *corev1.Pod) *corev1.Pod {
 
 // of returns the bundle of a pod's workload that counts, nil if there is none.
 func (s *Store) of(pod *corev1.Pod) *record {
+	r := s.last(ownerOf(pod))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.records[ownerOf(pod)]
 	if r == nil || s.expired(r, s.now()) != "" {
 		return nil
 	}
-	one := *r
-	return &one
+	return r
 }
 
 // Images returns those that bundles offer to pods of the node, as pods name them: they stay on the node when the cloud is back, and has yet

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -179,6 +180,9 @@ func (s *Store) Take(envelope []byte) (api.UpgradeBundle, error) {
 	if err != nil {
 		return api.UpgradeBundle{}, err
 	}
+	if last := s.last(r.bundle.UID); last != nil && reflect.DeepEqual(last.bundle, r.bundle) {
+		return s.describe(last), nil // whoever sends it again and again costs neither writes nor Events
+	}
 	next := s.raised(r.bundle.Issued)
 	err = s.write(next) // the time is certain even if the bundle is not taken
 	if err == nil {
@@ -203,6 +207,18 @@ func (s *Store) Take(envelope []byte) (api.UpgradeBundle, error) {
 	}
 	s.Changed()
 	return out, nil
+}
+
+// last returns the bundle of a workload that was taken last, nil if there is none.
+func (s *Store) last(workload types.UID) *record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.records[workload]
+	if r == nil {
+		return nil
+	}
+	one := *r
+	return &one
 }
 
 // diskError is that of a bundle that could not be written down.
@@ -254,31 +270,44 @@ func (s *Store) prune() {
 // verified returns the record of a bundle that may be taken.
 func (s *Store) verified(envelope []byte) (record, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	b, key, err := Open(envelope, s.keys)
+	keys := s.keys
+	s.mu.Unlock()
+	b, key, err := Open(envelope, keys) // whoever reads pods does not wait for that
 	if err != nil {
 		return record{}, err
 	}
 	r := record{Envelope: envelope, Taken: time.Now().UTC().Round(0), bundle: b, key: key}
-	now := s.now()
-	if b.Issued.After(now) {
-		now = b.Issued // its key says so
-	}
-	if why := s.expired(&r, now); why != "" {
-		return record{}, refuse("%s", why)
-	}
-	if last := s.records[b.UID]; last != nil {
-		switch {
-		case b.Target.Number < last.bundle.Target.Number:
-			return record{}, refuse("it brings revision number %d of %s, and this node has taken number %d", b.Target.Number, b.workload(), last.bundle.Target.Number)
-		case b.Target.Number == last.bundle.Target.Number && !b.sameContent(&last.bundle):
-			return record{}, refuse("it brings another revision with number %d of %s than the bundle that this node has taken: was the cluster restored from a backup? An admin can make a later revision", b.Target.Number, b.workload())
-		}
+	if err := s.mayCount(&r); err != nil {
+		return record{}, err
 	}
 	if why := s.wrongFor(&r); why != "" {
 		return record{}, refuse("%s", why)
 	}
 	return r, nil
+}
+
+// mayCount fails for a bundle that has expired, or is older than the last one of its workload.
+func (s *Store) mayCount(r *record) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b, now := &r.bundle, s.now()
+	if b.Issued.After(now) {
+		now = b.Issued // its key says so
+	}
+	if why := s.expired(r, now); why != "" {
+		return refuse("%s", why)
+	}
+	if last := s.records[b.UID]; last != nil {
+		switch {
+		case b.Target.Number < last.bundle.Target.Number:
+			return refuse("it brings revision number %d of %s, and this node has taken number %d", b.Target.Number, b.workload(), last.bundle.Target.Number)
+		case b.Target.Number == last.bundle.Target.Number && !b.sameContent(&last.bundle):
+			return refuse("it brings another revision with number %d of %s than the bundle that this node has taken: was the cluster restored from a backup? An admin can make a later revision", b.Target.Number, b.workload())
+		case b.Target.Number == last.bundle.Target.Number && b.Issued.Before(last.bundle.Issued):
+			return refuse("it was issued at %s, and this node has taken one with the same revision of %s that was issued later", b.Issued.UTC().Format(time.RFC3339), b.workload())
+		}
+	}
+	return nil
 }
 
 // sameContent reports whether two bundles bring the same.

@@ -220,6 +220,7 @@ func TestABundleIsRefused(t *testing.T) {
 		"an older revision":            {after(later("v3", 8), newBundle()), "has taken number 8"},
 		"a later revision":             {after(newBundle(), later("v3", 8)), ""},
 		"the same again, made later":   {after(newBundle(), func() Bundle { b := newBundle(); b.Expires = b.Expires.Add(time.Hour); return b }()), ""},
+		"the same again, made earlier": {after(newBundle(), func() Bundle { b := newBundle(); b.Issued = b.Issued.Add(-time.Second); return b }()), "was issued later"},
 		"the same number, another":     {after(newBundle(), later("v3", 7)), "another revision with number 7"},
 		"the same number, other image": {after(newBundle(), func() Bundle { b := later("v3", 7); b.Target.Revision = "v2"; return b }()), "another revision with number 7"},
 		"another UID":                  {with(func(b *Bundle) { b.UID = "x" }), "no pod of this node is of DaemonSet shop/web with UID x"},
@@ -272,6 +273,30 @@ func TestABundleIsRefused(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Whoever may call could wear out the disk otherwise.
+func TestABundleThatIsSentAgainIsNoNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, newPod(nil))
+		time.Sleep(25 * time.Hour)
+		first, err := n.Take(sign(t, newBundle(), newKey('a')))
+		if err != nil {
+			t.Fatal(err)
+		}
+		events, changes := len(n.events), n.changes
+		if err := os.RemoveAll(n.dir); err != nil { // nothing can be written
+			t.Fatal(err)
+		}
+		for range 3 {
+			time.Sleep(time.Hour)
+			n.pods = []*corev1.Pod{newPod(nil)}
+			b, err := n.Take(append(sign(t, newBundle(), newKey('a')), '\n'))
+			if err != nil || b.Revision != first.Revision || len(b.Pods) != 1 || len(n.events) != events || n.changes != changes {
+				t.Errorf("%+v, %v, %q, %d changes", b, err, n.events, n.changes-changes)
+			}
+		}
+	})
 }
 
 // floor has the cloud say the keys at a time.
