@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -192,6 +193,7 @@ func (s *Store) Take(envelope []byte) (api.UpgradeBundle, error) {
 		return api.UpgradeBundle{}, &diskError{err}
 	}
 	s.mu.Lock()
+	maps.DeleteFunc(s.records, func(_ types.UID, other *record) bool { return fileOf(&other.bundle) == fileOf(&r.bundle) }) // also of a workload that was made anew
 	s.records[r.bundle.UID] = &r
 	s.trust, s.loaded = next, time.Now()
 	s.mu.Unlock()

@@ -299,6 +299,33 @@ func TestABundleThatIsSentAgainIsNoNews(t *testing.T) {
 	})
 }
 
+// A DaemonSet that was deleted and made anew has the same file.
+func TestTheBundleOfAWorkloadThatWasMadeAnewStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, newPod(nil))
+		both := map[string]string{"alice": entry(t, newKey('a'), "[shop]", "2000-12-01T00:00:00Z"), "bob": entry(t, newKey('b'), "[shop]", "2000-12-01T00:00:00Z")}
+		n.setKeys(both)
+		time.Sleep(25 * time.Hour)
+		if _, err := n.Take(sign(t, newBundle(), newKey('a'))); err != nil {
+			t.Fatal(err)
+		}
+		n.pods = []*corev1.Pod{newPod(func(p *corev1.Pod) { p.OwnerReferences[0].UID = "x" })}
+		anew := newBundle()
+		anew.UID = "x"
+		if _, err := n.Take(sign(t, anew, newKey('b'))); err != nil || len(n.List()) != 1 {
+			t.Fatalf("%v, %+v", err, n.List())
+		}
+		delete(both, "alice")
+		n.setKeys(both)
+		for range 2 {
+			if got := n.List(); len(got) != 1 || got[0].UID != "x" || n.image(n.pods[0]) != "app:v2" {
+				t.Errorf("%+v", got)
+			}
+			n.restart()
+		}
+	})
+}
+
 // floor has the cloud say the keys at a time.
 func (n *node) floor(at time.Time) {
 	n.t.Helper()
