@@ -163,6 +163,15 @@ func NoWayBack(pod *corev1.Pod, revision string) string {
 	return "the cluster does not have that revision any more (revisionHistoryLimit): the admin can roll out that version again"
 }
 
+// WasNewest reports whether a revision is one that the cluster has, and was the newest before another, as a pod's PolicyAnnotation says;
+// false if that is not known.
+func WasNewest(pod *corev1.Pod, revision string) bool {
+	var p podPolicy
+	_, err := decode(pod, PolicyAnnotation, &p)
+	_, was := p.Revisions[revision]
+	return err == nil && was
+}
+
 // PolicyOf reads a pod's PolicyAnnotation. A value that cannot be read is an error, and permits
 // nothing.
 func PolicyOf(pod *corev1.Pod) (Policy, error) {

@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -79,6 +80,8 @@ func (s *Store) offers(r *record, pod *corev1.Pod) (offers bool, why string) {
 		return false, fmt.Sprintf("the cloud has offered it another revision with number %d: was the cluster restored from a backup? An admin can make a later revision", mark.Number)
 	case markErr == nil && marked && mark.Number == 0:
 		return false, "the cloud has offered it a revision without a number, so that nobody knows which is newer: the controller in the cloud is older than this hub"
+	case !marked && api.WasNewest(pod, b.Target.Revision) && b.Issued.Before(s.read()): // its number says nothing: that of the pod's own is not known
+		return false, fmt.Sprintf("the cloud has gone back from revision %s since the bundle was issued at %s", b.Target.Revision, b.Issued.UTC().Format(time.RFC3339))
 	case !known:
 		return false, fmt.Sprintf("it is of revision %q, and more than images may differ between that and what the bundle brings", revisionOf(pod))
 	}
@@ -88,6 +91,13 @@ func (s *Store) offers(r *record, pod *corev1.Pod) (offers bool, why string) {
 		}
 	}
 	return !marked || mark.Number < b.Target.Number, ""
+}
+
+// read returns when the cloud was there last, by its own clock. mu is not held.
+func (s *Store) read() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.trust.Read
 }
 
 func imageOf(pod *corev1.Pod, container string) string {

@@ -112,6 +112,13 @@ func marked(revision string, number int64) func(*corev1.Pod) {
 	}
 }
 
+// rolledBack is a pod of the newest revision, v1, that the cloud came back to from v2.
+func rolledBack(pod *corev1.Pod) {
+	policy := api.DefaultPolicy()
+	policy.InPlace = true
+	pod.Annotations[api.PolicyAnnotation] = policy.EncodeWith(map[string]string{"v2": ""})
+}
+
 // later brings another revision.
 func later(revision string, number int64) Bundle {
 	b := newBundle()
@@ -234,10 +241,15 @@ func TestABundleIsRefused(t *testing.T) {
 		"the cloud has the same":       {podIs(marked("v2", 7)), ""},
 		"the cloud reuses the number":  {podIs(marked("v3", 7)), "another revision with number 7"},
 		"the cloud gives no numbers":   {podIs(marked("v3", 0)), "older than this hub"},
-		"no pods are known":            {when(func(n *node) { n.unknown = true }), "does not know the pods"},
-		"expired":                      {with(func(b *Bundle) { b.Issued, b.Expires = b.Issued.Add(-48*time.Hour), b.Issued }), "it counted until"},
-		"a clock that was set back":    {when(func(n *node) { n.floor(issued.Add(31 * 24 * time.Hour)) }), "it counted until"},
-		"and a restart":                {when(func(n *node) { n.floor(issued.Add(31 * 24 * time.Hour)); n.restart() }), "it counted until"},
+		"the cloud has gone back from it": {when(func(n *node) {
+			n.pods = []*corev1.Pod{newPod(rolledBack)}
+			n.floor(issued.Add(time.Hour))
+		}), "the cloud has gone back from revision v2 since"},
+		"and comes back to it":      {podIs(rolledBack), ""},
+		"no pods are known":         {when(func(n *node) { n.unknown = true }), "does not know the pods"},
+		"expired":                   {with(func(b *Bundle) { b.Issued, b.Expires = b.Issued.Add(-48*time.Hour), b.Issued }), "it counted until"},
+		"a clock that was set back": {when(func(n *node) { n.floor(issued.Add(31 * 24 * time.Hour)) }), "it counted until"},
+		"and a restart":             {when(func(n *node) { n.floor(issued.Add(31 * 24 * time.Hour)); n.restart() }), "it counted until"},
 		"a clock that was set ahead": {func(t *testing.T, _ *node) []byte {
 			time.Sleep(40 * 24 * time.Hour)
 			return sign(t, newBundle(), alice)
