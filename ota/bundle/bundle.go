@@ -41,6 +41,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/ota/api"
@@ -88,6 +89,9 @@ func (b *Bundle) check() error {
 		return errors.New("it names no revision with number, containers, and what it may be upgraded from")
 	case b.Issued.IsZero() || validity <= 0 || validity > MaxValidity:
 		return fmt.Errorf("it counts from %s until %s: it may for %v at most", b.Issued.Format(time.RFC3339), b.Expires.Format(time.RFC3339), MaxValidity)
+	}
+	if _, _, err := api.TargetOf(api.WithTarget(&corev1.Pod{}, b.Target, "", time.Time{})); err != nil {
+		return fmt.Errorf("no pod can be marked with its revision: %w", err)
 	}
 	for base, changes := range b.Bases {
 		for _, c := range changes {

@@ -86,10 +86,15 @@ func TestWhatIsNoUpgradeIsNeitherSignedNorOpened(t *testing.T) {
 		t.Fatal(b, by, err)
 	}
 	for name, change := range map[string]func(*Bundle){
-		"no UID":                  func(b *Bundle) { b.UID = "" },
-		"another kind":            func(b *Bundle) { b.Kind = "Deployment" },
-		"no number":               func(b *Bundle) { b.Target.Number = 0 },
-		"no container":            func(b *Bundle) { b.Target.Containers = nil },
+		"no UID":       func(b *Bundle) { b.UID = "" },
+		"another kind": func(b *Bundle) { b.Kind = "Deployment" },
+		"no number":    func(b *Bundle) { b.Target.Number = 0 },
+		"no container": func(b *Bundle) { b.Target.Containers = nil },
+		"more images than a pod has": func(b *Bundle) {
+			for range 100 {
+				b.Target.Volumes = append(b.Target.Volumes, api.TargetImage{Name: "v", Image: "v:1"})
+			}
+		},
 		"no base":                 func(b *Bundle) { b.Bases = nil },
 		"a base without a change": func(b *Bundle) { b.Bases["v0"] = nil },
 		"a change to another":     func(b *Bundle) { b.Bases["v1"][0].To = "app:v3" },
