@@ -176,6 +176,20 @@ func TestAChangedEnvelopeIsRefused(t *testing.T) {
 	}
 }
 
+func TestAKeyMayBeNamedTwice(t *testing.T) {
+	key := newKey('a')
+	keys, err := ParseKeys(map[string]string{
+		"a-factory": entry(t, key, "[factory]", "2003-01-01T00:00:00Z"), "b-shop": entry(t, key, "[shop]", "2001-01-01T00:00:00Z"),
+		"c-shop": entry(t, key, "[shop]", "2002-01-01T00:00:00Z"), "d-shop": entry(t, key, "[shop]", "2001-01-01T00:00:00Z"), "e-other": entry(t, newKey('b'), "[shop]", "2004-01-01T00:00:00Z"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, by, err := Open(sign(t, newBundle(), key), keys); err != nil || by.Name != "c-shop" {
+		t.Errorf("it counts as signed by %q, %v", by.Name, err)
+	}
+}
+
 func TestKeysThatCannotBeReadDoNotCount(t *testing.T) {
 	key := newKey('a')
 	good := entry(t, key, "[shop, factory]", `"2001-01-01T00:00:00Z"`)
