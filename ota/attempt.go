@@ -63,7 +63,7 @@ func (a *API) Upgrade(ctx context.Context, attempt Attempt) error {
 		return withVerdict(Unknown, err)
 	}
 	pod, err := s.withPods(ctx, attempt.Pod, true, func(limited context.Context, pods []corev1.Pod, pod *corev1.Pod) error {
-		err := check(pod, attempt.checkUID, as(Gone, checkNotDeleting), as(Void, checkNeed), as(Void, attempt.checkRevision), s.checkRuns, s.checkUpgrade)
+		err := check(pod, attempt.checkUID, as(Gone, checkNotDeleting), as(Void, checkNeed), as(Void, attempt.checkRevision), checkCloudsTarget, s.checkRuns, s.checkUpgrade)
 		if err == nil {
 			_, err = s.checkSuccessor(limited, ctx, pods, pod) // what is not known is logged
 		}

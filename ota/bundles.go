@@ -26,6 +26,15 @@ func (s *server) listBundles(w http.ResponseWriter, _ *http.Request) error {
 	return writeJSON(w, api.UpgradeBundleList{Items: s.Bundles.List()}, "")
 }
 
+// checkCloudsTarget fails if it is a bundle that offers the pod its upgrade. The pod was read while the cloud was away. Another comes in
+// place of a pod that is deleted, and the cloud decides of which revision.
+func checkCloudsTarget(pod *corev1.Pod) error {
+	if !bundle.IsOffered(pod) {
+		return nil
+	}
+	return failf(http.StatusServiceUnavailable, "pod %s was not upgraded: a bundle offers it another version, and the cloud, which is back just now, may have one, too: send the request again", nameOf(pod))
+}
+
 // takeBundle takes the bundle in the body, or only verifies it. Whoever may call may carry a bundle: what counts is its signature.
 func (s *server) takeBundle(w http.ResponseWriter, r *http.Request) error {
 	values, err := params.Parse(r.URL.RawQuery, api.DryRunParam)

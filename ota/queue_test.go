@@ -156,6 +156,40 @@ func TestTheCloudGoesAwayDuringARequest(t *testing.T) {
 	}
 }
 
+// offering stands for a bundle that offers revision new to all pods.
+type offering struct{ Bundles }
+
+func (offering) Offered(pod *corev1.Pod) *corev1.Pod {
+	return api.WithTarget(pod, api.Target{Revision: "new", Containers: []api.TargetImage{{Name: "app", Image: "app:2"}}}, "OfferedByBundle", time.Now())
+}
+
+// The cloud returns after the pod was read without it. Another comes in place of a pod that is deleted, and the cloud decides of which revision.
+func TestWhatABundleOffersIsNoReasonToDeleteAPod(t *testing.T) {
+	current := upgradable(condition(api.NeedCondition, corev1.ConditionFalse, api.Message("old")))
+	for name, tt := range map[string]struct {
+		queue Queue
+		code  int
+		says  string
+	}{
+		"it waits for what the cloud says": {new(waiting), http.StatusAccepted, queuedText},
+		"without a queue":                  {nil, http.StatusServiceUnavailable, "the cloud, which is back just now, may have one, too: send the request again"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &cloud{list: podList(current), delete: func(http.ResponseWriter, *http.Request) { t.Error("the pod was deleted") }}
+			o := c.options(t, Options{Queue: tt.queue, Bundles: offering{}})
+			call(t, "POST", serve(t, o)+upgradeWeb1).wants(t, tt.code, tt.says)
+			a, err := New(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = a.Upgrade(t.Context(), Attempt{Pod: nameOf(current), UID: current.UID, Revision: "new", Begin: func() error { t.Error("it has begun"); return nil }})
+			if err == nil || VerdictOf(err) != NotYet {
+				t.Errorf("%v, verdict %d", err, VerdictOf(err))
+			}
+		})
+	}
+}
+
 func TestParametersOfAnUpgrade(t *testing.T) {
 	for query, says := range map[string]string{
 		"when=now":                   `pod default/web-1 was not upgraded: "when" is no parameter: there are at, window, tz and force`,

@@ -123,6 +123,12 @@ func (s *server) start(ctx, caller context.Context, pods []corev1.Pod, pod *core
 	if s.Offline() != "" && (s.queues() || s.mayBeInPlace(pod)) {
 		return s.startOffline(ctx, pod, when)
 	}
+	if err := checkCloudsTarget(pod); err != nil {
+		if s.queues() {
+			return s.queue(pod, when)
+		}
+		return accepted{}, err
+	}
 	if missing := s.Unregistered(); missing != "" && s.queues() {
 		done, err := s.queue(pod, when)
 		done.text = fmt.Sprintf("Upgrade of pod %s queued: %s", nameOf(pod), missing)

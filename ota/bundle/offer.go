@@ -15,6 +15,12 @@ import (
 // reasonOffered is the reason of PodNeedUpgrade as a bundle sets it.
 const reasonOffered = "OfferedByBundle"
 
+// IsOffered reports whether Offered has marked a pod, so that the cloud may have another target for it.
+func IsOffered(pod *corev1.Pod) bool {
+	need := api.Condition(pod, api.NeedCondition)
+	return need != nil && need.Reason == reasonOffered
+}
+
 // Offered returns a pod as the controller would have marked it for the revision that a bundle offers while the cloud is away: a copy, or the
 // pod itself if none does.
 func (s *Store) Offered(pod *corev1.Pod) *corev1.Pod {
