@@ -61,7 +61,9 @@ func (s *server) takeBundle(w http.ResponseWriter, r *http.Request) error {
 	_, refused := errors.AsType[*bundle.RefusedError](err)
 	switch {
 	case refused:
-		s.Logger.Warn("a signed bundle was refused", "why", oneLine(err))
+		if left, ok := s.refusals.allow(refusalKind{"bundle", http.StatusForbidden}); ok {
+			s.Logger.Warn("a signed bundle was refused", "why", oneLine(err), "others", left)
+		}
 		return failf(http.StatusForbidden, "%w", err)
 	case bundle.IsDisk(err):
 		return failf(http.StatusInternalServerError, "the bundle was not taken, since that could not be written down: %w", err)

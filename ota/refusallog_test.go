@@ -3,12 +3,17 @@ package ota
 import (
 	"bytes"
 	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/edgehub-io/edgehub/ota/api"
+	"github.com/edgehub-io/edgehub/ota/bundle"
 )
 
 func TestRefusalsDoNotFillTheLog(t *testing.T) {
@@ -41,4 +46,24 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 			t.Errorf("a minute later: %s", got)
 		}
 	})
+}
+
+// refusing stands for bundles that no key has signed.
+type refusing struct{ Bundles }
+
+func (refusing) Take([]byte) (api.UpgradeBundle, error) {
+	return api.UpgradeBundle{}, &bundle.RefusedError{Why: "nobody has signed it"}
+}
+
+func (refusing) Offered(pod *corev1.Pod) *corev1.Pod { return pod }
+
+func TestRefusedBundlesDoNotFillTheLog(t *testing.T) {
+	var logged bytes.Buffer
+	url := (&cloud{list: podList()}).start(t, Options{Bundles: refusing{}, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+	for range refusalsAtOnce + 5 {
+		call(t, "POST", url+api.UpgradeBundles).wants(t, http.StatusForbidden, "nobody has signed it")
+	}
+	if n := strings.Count(logged.String(), "nobody has signed it"); n != refusalsAtOnce {
+		t.Errorf("%d lines, want %d", n, refusalsAtOnce)
+	}
 }
