@@ -15,9 +15,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/bundle"
+	"github.com/edgehub-io/edgehub/ota/inplace"
 )
 
 // bundleKeys is the ConfigMap with the public half of a key.
@@ -39,6 +41,18 @@ func bundleKeys(t *testing.T, key ed25519.PrivateKey) *corev1.ConfigMap {
 	}
 }
 
+// withKeys is an apiserver that has the ConfigMap, too.
+func withKeys(keys *corev1.ConfigMap, cloud http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/v1/namespaces/kube-system/configmaps/edgehub-bundle-keys" {
+			cloud.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(keys)
+	}
+}
+
 // A bundle brings a version to a node that the cloud has never told of it.
 func TestABundleOffersAVersionThatTheCloudHasNotToldOf(t *testing.T) {
 	n, cloud := newInPlaceNode(t)
@@ -48,14 +62,7 @@ func TestABundleOffersAVersionThatTheCloudHasNotToldOf(t *testing.T) {
 	cloud.pod.Status.Conditions = cloud.pod.Status.Conditions[:1]
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	keys := bundleKeys(t, key)
-	n.api.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/api/v1/namespaces/kube-system/configmaps/edgehub-bundle-keys" {
-			cloud.ServeHTTP(w, r)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(keys)
-	})
+	n.api.Config.Handler = withKeys(keys, cloud)
 	change := api.ImageChange{Name: "app", From: "app:v1", To: "app:v2"}
 	now := time.Now().UTC().Truncate(time.Second)
 	b := bundle.Bundle{
@@ -163,5 +170,59 @@ func TestKeysAreReadOfTheApiserverAlone(t *testing.T) {
 		if (err == nil) != tt.ok || tt.ok && (len(data) != tt.keys || at.Year() != 2006) {
 			t.Errorf("%s: %d keys at %v, %v", name, len(data), at, err)
 		}
+	}
+}
+
+// An offer is nothing that the cloud has decided, and each time another object.
+func TestAnOfferEndsNeitherAWishNorARecord(t *testing.T) {
+	n, cloud := newInPlaceNode(t)
+	target, _ := api.NextOf(cloud.pod)
+	record, err := inplace.Begin(nil, cloud.pod, target, "", time.Unix(100, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	record.State, record.Confirmed = inplace.Confirmed, "5"
+	n.writeRecord(t, record)
+	policy := api.DefaultPolicy()
+	policy.InPlace = true
+	cloud.pod.Labels["controller-revision-hash"], cloud.pod.Spec.Containers[0].Image = "new", "app:v2"
+	cloud.pod.Annotations = map[string]string{api.PolicyAnnotation: policy.Encode()}
+	cloud.pod.Status.Conditions[1] = corev1.PodCondition{Type: api.NeedCondition, Status: corev1.ConditionFalse, Message: api.Message("new")}
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	keys := bundleKeys(t, key)
+	n.api.Config.Handler = withKeys(keys, cloud)
+	h, _ := n.start(t)
+	n.kubeletIsShown(t)
+	u := h.upgrades
+	until(t, "the hub knows the node's pods", u.pods.Synced)
+	now := time.Now().UTC().Truncate(time.Second)
+	b := bundle.Bundle{
+		Kind: "DaemonSet", Namespace: "d", Name: "p", UID: "o", Issued: now, Expires: now.Add(time.Hour),
+		Target: api.Target{Revision: "newer", Number: 3, Containers: []api.TargetImage{{Name: "app", Image: "app:v3"}}},
+		Bases:  map[string][]api.ImageChange{"new": {{Name: "app", From: "app:v2", To: "app:v3"}}},
+	}
+	envelope, err := b.Sign(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the bundle is taken", func() bool { _, err := u.bundles.Take(envelope); return err == nil })
+	n.loseCloud(t, h)
+	name := types.NamespacedName{Namespace: "d", Name: "p"}
+	if err := u.rollbacks.Request(cloud.pod, api.Target{Revision: "old"}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		u.podsChanged(u.pods.All())
+		if shown, ok := api.NextOf(u.pods.Get(name)); !ok || shown.Revision != "newer" {
+			t.Fatalf("the pod is offered %+v", shown)
+		}
+		if wish, _ := u.rollbacks.State(name); wish.State != api.WaitingForCloud {
+			t.Errorf("the wish for the earlier version is %+v", wish)
+		}
+	}
+	u.inPlace.StoreRestored() // what the hub has of the pod is of the store before
+	u.podsChanged(u.pods.All())
+	if runs, _ := u.inPlace.Runs("u"); runs != "new" {
+		t.Error("the cloud is not told again of what runs")
 	}
 }

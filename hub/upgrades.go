@@ -110,7 +110,7 @@ func (u *upgrades) open(c *config.Config, client *ota.Pods, userAgent string, r 
 		return err
 	}
 	wishes := rollback.Options{
-		Dir: dir("rollback"), History: u.history, Pods: u.pods.All, Online: online, Changed: u.reporter.Changed, Logger: log,
+		Dir: dir("rollback"), History: u.history, Pods: func() []*corev1.Pod { pods, _ := u.pods.AsInCloud(); return pods }, Online: online, Changed: u.reporter.Changed, Logger: log,
 	}
 	if u.images.puller != nil {
 		wishes.Images = u.images.puller
@@ -150,12 +150,13 @@ func (u *upgrades) run(ctx context.Context, carryOut func(context.Context, ota.A
 
 // podsChanged is called with the node's pods once they are known and after changes.
 func (u *upgrades) podsChanged(pods []*corev1.Pod) {
-	u.inPlace.Update(pods)
+	inCloud, _ := u.pods.AsInCloud() // an offer ends no wish, and the journal tells an object that it has seen from another
+	u.inPlace.Update(inCloud)
 	u.images.podsChanged(pods)
 	u.holds.PodsChanged()
 	u.queue.Wake()
 	u.history.Update(u.inPlace.Effective(pods))
-	u.rollbacks.Update(pods)
+	u.rollbacks.Update(inCloud)
 	u.missing.Update(pods)
 	u.reporter.Changed()
 }

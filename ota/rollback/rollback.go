@@ -57,7 +57,7 @@ type Options struct {
 	History *history.History
 	// Images is nil if nothing is known of them.
 	Images Images
-	// Pods returns all pods of the node, read-only, once Update has been called.
+	// Pods returns all pods of the node as the cloud has them, read-only, once Update has been called.
 	Pods func() []*corev1.Pod
 	// Online reports whether the cloud can be reached.
 	Online func() bool
@@ -157,7 +157,7 @@ func (r *Rollbacks) Request(pod *corev1.Pod, target api.Target) error {
 	name := nameOf(pod)
 	have := r.get(name)
 	w := wish{UID: pod.UID, Version: pod.ResourceVersion, State: api.InProgress, Rollback: api.Rollback{
-		Revision: target.Revision, From: have.newest(pod), Requested: metav1.NewTime(time.Now().UTC().Truncate(time.Second)),
+		Revision: target.Revision, From: have.newest(pod, targetOf(r.asInCloud(pod))), Requested: metav1.NewTime(time.Now().UTC().Truncate(time.Second)),
 	}}
 	switch {
 	case w.From == "":
@@ -198,7 +198,7 @@ func (r *Rollbacks) Report(pod *corev1.Pod) podreport.Report {
 	return report
 }
 
-// Update compares the wishes with the pods of the node. It must be called with all of them,
+// Update compares the wishes with the pods of the node. It must be called with all of them as the cloud has them,
 // read-only, when they are known and after changes.
 func (r *Rollbacks) Update(pods []*corev1.Pod) {
 	r.disk.Lock()
@@ -370,11 +370,21 @@ func targetOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// newest returns the newest revision that a pod names. In a rollout, the controller marks only pods
+// asInCloud returns a pod without what a bundle offers it: the cloud is not to read that in the wish.
+func (r *Rollbacks) asInCloud(pod *corev1.Pod) *corev1.Pod {
+	pods := r.options.Pods()
+	i := slices.IndexFunc(pods, func(p *corev1.Pod) bool { return p.UID == pod.UID && p.ResourceVersion == pod.ResourceVersion })
+	if i < 0 {
+		return pod
+	}
+	return pods[i]
+}
+
+// newest returns the newest revision that a pod with this target names. In a rollout, the controller marks only pods
 // that it is about to replace: then it is the pod's own, or that before the rollback that stands.
-func (w wish) newest(pod *corev1.Pod) string {
+func (w wish) newest(pod *corev1.Pod, target string) string {
 	own := pod.Labels[appsv1.ControllerRevisionHashLabelKey]
-	if target := targetOf(pod); target != "" {
+	if target != "" {
 		return target
 	}
 	if w.UID == pod.UID && !w.Over && w.Revision == own {

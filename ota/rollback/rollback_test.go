@@ -382,3 +382,20 @@ func TestARequestThatCannotBeWrittenIsRefused(t *testing.T) {
 	}
 	want(t, "then", n.shows(t, podAt("v2")), "none")
 }
+
+// What a bundle offers is not what the cloud has. The wish goes there.
+func TestAWishNamesTheTargetOfTheCloud(t *testing.T) {
+	n := newNode(t)
+	n.online = false
+	inCloud := podAt("v2", upToDate("v2"))
+	n.pods = []*corev1.Pod{inCloud}
+	n.request(t, podAt("v2", outdated("v3")), "v1") // as a bundle marks it
+	n.Update(n.pods)
+	want(t, "the wish", n.shows(t, inCloud), "WaitingForCloud to v1, reports v2>v1: it starts when the cloud can be reached")
+	n.online = true
+	n.Update(n.pods)
+	want(t, "the wish when the cloud is back", n.shows(t, inCloud), "InProgress to v1, reports v2>v1: it waits for edgehub-controller")
+	n.pods = []*corev1.Pod{podAt("v2", upToDate("v2"), version("9"))} // the watch is behind
+	n.request(t, podAt("v2", outdated("v3")), "v1")
+	want(t, "the wish, if the caller knows more", n.shows(t, inCloud), "InProgress to v1, reports v3>v1: it waits for edgehub-controller")
+}
