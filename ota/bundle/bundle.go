@@ -19,7 +19,7 @@
 //
 // A node's clock may stand, or be set back. A [Store] goes by the later of the clock and of the latest time that it has proof of: that of
 // the cloud's answer, or when a bundle was issued that it has verified. The next answer of the cloud corrects it, so that neither a clock that
-// once ran ahead nor an admin's does harm for long.
+// once ran ahead nor an admin's does harm for long. Of a clock that begins at the same time with each boot only the time since counts.
 //
 // # What it offers
 //

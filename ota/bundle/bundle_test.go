@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -128,6 +129,16 @@ func TestWhatIsNoUpgradeIsNeitherSignedNorOpened(t *testing.T) {
 	}
 }
 
+func TestABundleThatNoNodeReadsIsNotSigned(t *testing.T) {
+	b := newBundle()
+	for i := range 3000 {
+		b.Bases[strings.Repeat("x", 100)+strconv.Itoa(i)] = b.Bases["v1"]
+	}
+	if _, err := b.Sign(newKey('a')); err == nil || !strings.Contains(err.Error(), "may have") {
+		t.Error(err)
+	}
+}
+
 // Whatever is changed of an envelope, nobody has signed that.
 func TestAChangedEnvelopeIsRefused(t *testing.T) {
 	key := newKey('a')
@@ -164,7 +175,7 @@ func TestAChangedEnvelopeIsRefused(t *testing.T) {
 		"no signature":              {[]byte(`{"payloadType":"` + PayloadType + `","payload":"e30=","signatures":[]}`), keys, "no signed bundle"},
 		"a signature that is none":  {[]byte(`{"payloadType":"` + PayloadType + `","payload":"e30=","signatures":[{"sig":"!"}]}`), keys, "none of the keys"},
 		"signed again and again":    {signatures, keys, "5 signatures, and may have 4"},
-		"longer than any":           {append(sign(t, newBundle(), key), make([]byte, api.MaxUpgradeBundle)...), keys, "no signed bundle"},
+		"longer than any":           {append(sign(t, newBundle(), key), strings.Repeat(" ", api.MaxUpgradeBundle)...), keys, "no signed bundle"},
 		"something else is signed":  {signAny(t, "text/plain", "{}", key), keys, "of type"},
 		"what is signed is no JSON": {signAny(t, PayloadType, "{", key), keys, "cannot be read"},
 		"another key":               {sign(t, newBundle(), newKey('b')), keys, "none of the keys"},

@@ -171,6 +171,10 @@ func TestABundleIsOfferedWhileTheCloudIsAway(t *testing.T) {
 		if got := n.image(newPod(marked("v1b", 6))); got != "app:v2" {
 			t.Errorf("the cloud has offered an earlier one, and it is offered %q", got)
 		}
+		n.pods = []*corev1.Pod{newPod(func(p *corev1.Pod) { p.Labels["controller-revision-hash"] = "v2" })}
+		if b := n.List()[0]; len(b.Pods) > 0 || !strings.Contains(b.Problem, "it is of revision v2 already") {
+			t.Errorf("it runs: %+v", b)
+		}
 		time.Sleep(30 * 24 * time.Hour)
 		if n.image(pod) != "" || len(n.Images()) > 0 || !strings.Contains(n.List()[0].Problem, "it counted until") {
 			t.Errorf("after it has expired: %+v", n.List())
@@ -229,6 +233,7 @@ func TestABundleIsRefused(t *testing.T) {
 		"the same again, made later":   {after(newBundle(), func() Bundle { b := newBundle(); b.Expires = b.Expires.Add(time.Hour); return b }()), ""},
 		"the same again, made earlier": {after(newBundle(), func() Bundle { b := newBundle(); b.Issued = b.Issued.Add(-time.Second); return b }()), "was issued later"},
 		"the same number, another":     {after(newBundle(), later("v3", 7)), "another revision with number 7"},
+		"the same number, other hash":  {after(newBundle(), func() Bundle { b := newBundle(); b.Target.Revision = "v2b"; return b }()), "another revision with number 7"},
 		"the same number, other image": {after(newBundle(), func() Bundle { b := later("v3", 7); b.Target.Revision = "v2"; return b }()), "another revision with number 7"},
 		"another UID":                  {with(func(b *Bundle) { b.UID = "x" }), "no pod of this node is of DaemonSet shop/web with UID x"},
 		"another base":                 {podIs(func(p *corev1.Pod) { p.Labels["controller-revision-hash"] = "v0" }), `it is of revision "v0", and more than images may differ`},
@@ -245,11 +250,33 @@ func TestABundleIsRefused(t *testing.T) {
 			n.pods = []*corev1.Pod{newPod(rolledBack)}
 			n.floor(issued.Add(time.Hour))
 		}), "the cloud has gone back from revision v2 since"},
-		"and comes back to it":      {podIs(rolledBack), ""},
-		"no pods are known":         {when(func(n *node) { n.unknown = true }), "does not know the pods"},
-		"expired":                   {with(func(b *Bundle) { b.Issued, b.Expires = b.Issued.Add(-48*time.Hour), b.Issued }), "it counted until"},
-		"a clock that was set back": {when(func(n *node) { n.floor(issued.Add(31 * 24 * time.Hour)) }), "it counted until"},
-		"and a restart":             {when(func(n *node) { n.floor(issued.Add(31 * 24 * time.Hour)); n.restart() }), "it counted until"},
+		"and comes back to it": {podIs(rolledBack), ""},
+		"and offers an earlier one since": {when(func(n *node) {
+			n.pods = []*corev1.Pod{newPod(func(p *corev1.Pod) { rolledBack(p); marked("v1b", 6)(p) })}
+			n.floor(issued.Add(time.Hour))
+		}), ""},
+		"what the cloud offers cannot be read": {podIs(func(p *corev1.Pod) { p.Annotations[api.TargetAnnotation] = "{" }), ""},
+		"no pods are known":                    {when(func(n *node) { n.unknown = true }), "does not know the pods"},
+		"expired":                              {with(func(b *Bundle) { b.Issued, b.Expires = b.Issued.Add(-48*time.Hour), b.Issued }), "it counted until"},
+		"a clock that was set back":            {when(func(n *node) { n.floor(issued.Add(31 * 24 * time.Hour)) }), "it counted until"},
+		"and a restart":                        {when(func(n *node) { n.floor(issued.Add(31 * 24 * time.Hour)); n.restart() }), "it counted until"},
+		"and time that has passed since":       {when(func(n *node) { n.floor(issued.Add(29 * 24 * time.Hour)); time.Sleep(2 * 24 * time.Hour) }), "it counted until"},
+		"and a bundle that was taken then": {func(t *testing.T, n *node) []byte {
+			n.floor(issued.Add(29 * 24 * time.Hour))
+			time.Sleep(2 * 24 * time.Hour)
+			return after(func() Bundle { b := newBundle(); b.Expires = b.Expires.Add(time.Hour * 240); return b }(), newBundle())(t, n)
+		}, "it counted until"},
+		"keys that are read again after some time": {func(t *testing.T, n *node) []byte {
+			time.Sleep(20 * 24 * time.Hour)
+			n.floor(time.Now())
+			return sign(t, newBundle(), alice)
+		}, ""},
+		"issued when its key counts no longer": {with(func(b *Bundle) {
+			b.Issued = time.Date(2000, 12, 1, 0, 0, 0, 0, time.UTC)
+			b.Expires = b.Issued.Add(time.Hour)
+		}), "key alice, which has signed it, counted until"},
+		"expired just now":         {with(func(b *Bundle) { b.Expires = issued.Add(time.Hour) }), "it counted until"},
+		"a key that has just done": {keysAre(alice, "[shop]", "2000-01-02T01:00:00Z"), "counted until"},
 		"a clock that was set ahead": {func(t *testing.T, _ *node) []byte {
 			time.Sleep(40 * 24 * time.Hour)
 			return sign(t, newBundle(), alice)
@@ -346,69 +373,6 @@ func (n *node) floor(at time.Time) {
 	}
 }
 
-// What the cloud says corrects a floor that some bundle has raised, and a clock that was ahead.
-func TestTheCloudCorrectsTheTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t, newPod(nil))
-		ahead := newBundle()
-		ahead.Issued = issued.Add(80 * 24 * time.Hour)
-		ahead.Expires = ahead.Issued.Add(time.Hour)
-		if _, err := n.Take(sign(t, ahead, newKey('a'))); err != nil {
-			t.Fatal(err)
-		}
-		next := later("v3", 8)
-		if _, err := n.Take(sign(t, next, newKey('a'))); err == nil {
-			t.Fatal("the time that a key has signed does not count")
-		}
-		n.floor(issued)
-		if _, err := n.Take(sign(t, next, newKey('a'))); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-func TestAKeyThatIsRemovedTakesItsBundlesAlong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pod := newPod(nil)
-		n := newNode(t, pod)
-		take := func() {
-			t.Helper()
-			if _, err := n.Take(sign(t, newBundle(), newKey('a'))); err != nil || n.image(pod) != "app:v2" {
-				t.Fatal(err, n.image(pod))
-			}
-		}
-		alice := entry(t, newKey('a'), "[shop]", "2000-12-01T00:00:00Z")
-		for name, data := range map[string]map[string]string{
-			"no ConfigMap":    nil,
-			"another key":     {"bob": entry(t, newKey('b'), "[shop]", "2000-12-01T00:00:00Z")},
-			"other namespace": {"alice": entry(t, newKey('a'), "[factory]", "2000-12-01T00:00:00Z")},
-		} {
-			take()
-			before := n.changes
-			n.setKeys(data)
-			for range 2 {
-				if n.image(pod) != "" || n.changes == before || len(n.List()) > 0 {
-					t.Errorf("%s: %q, %+v", name, n.image(pod), n.List())
-				}
-				n.restart()
-			}
-			n.setKeys(map[string]string{"alice": alice})
-			if n.image(pod) != "" {
-				t.Errorf("%s: it is back", name)
-			}
-		}
-		take()
-		n.setKeys(map[string]string{"alicia": alice, "bob": "…"}) // another name is the same key
-		if n.image(pod) != "app:v2" || n.List()[0].Key != "alicia" {
-			t.Errorf("%+v", n.List())
-		}
-		time.Sleep(MaxKeysAge + time.Hour)
-		if n.image(pod) != "" {
-			t.Error("it counts without its key")
-		}
-	})
-}
-
 // A bundle that cannot be written down is not taken: the next hub would not know the floor.
 func TestABundleThatCannotBeWrittenIsNotTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -486,11 +450,13 @@ func TestFloorsOfOtherWorkloadsAreForgotten(t *testing.T) {
 			b.UID, b.Name, b.Issued, b.Expires = types.UID("x"), "api", time.Now(), time.Now().Add(time.Hour)
 			return sign(t, b, newKey('a'))
 		}
-		for _, want := range []int{2, 1} {
+		here, gone := slices.Concat(n.pods, []*corev1.Pod{newPod(nil)}), n.pods
+		for i, want := range []int{2, 2, 1} {
+			n.pods = [][]*corev1.Pod{here, here, gone}[i]
 			if _, err := n.Take(other()); err != nil || len(n.List()) != want {
 				t.Errorf("%v, and there are %d bundles, want %d", err, len(n.List()), want)
 			}
-			time.Sleep(MaxValidity)
+			time.Sleep([]time.Duration{MaxValidity, time.Hour, 0}[i])
 		}
 		n.restart()
 		if got := n.List(); len(got) != 1 || got[0].Name != "api" {
