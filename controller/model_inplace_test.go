@@ -110,13 +110,21 @@ func TestModelPodsAreMarkedForUpgradesWithoutTheCloudAndAskedForOnce(t *testing.
 	})
 }
 
-// The target of a pod has the number of its revision, also where admission was asked for it. Another number is no other question.
+// The target of a pod has the number of its revision, also where admission was asked for it, and all pods have that of the newest. Another number is no
+// other question.
 func TestModelTargetsHaveTheNumberOfTheirRevision(t *testing.T) {
 	simulate(t, func(t *testing.T) {
 		m := newOfflineModel(t, 2)
-		expect := func(when string, want map[string]int64) {
+		expect := func(when string, newest int64, want map[string]int64) {
 			t.Helper()
 			time.Sleep(time.Minute)
+			m.api.with(func() {
+				for node, pods := range m.podsLocked() {
+					if policy, err := api.PolicyOf(pods[0]); err != nil || policy.Newest != newest {
+						t.Errorf("%s, the pod on %s: %+v, %v", when, node, policy, err)
+					}
+				}
+			})
 			got := map[string]int64{}
 			for node, target := range m.targets() {
 				if got[node] = target.Number; !target.Admitted {
@@ -127,21 +135,21 @@ func TestModelTargetsHaveTheNumberOfTheirRevision(t *testing.T) {
 				t.Errorf("%s: got %v, want %v", when, got, want)
 			}
 		}
-		expect("the second revision", map[string]int64{"n1": 2, "n2": 2})
+		expect("the second revision", 2, map[string]int64{"n1": 2, "n2": 2})
 		asked, tried := m.asked(), m.dryRuns()
 		m.api.with(func() {
 			revision := m.api.objects["controllerrevisions"][namespace+"/"+daemonSetName+"-app-2"].DeepCopyObject().(*appsv1.ControllerRevision)
 			revision.Revision = 7
 			m.api.putLocked("controllerrevisions", revision)
 		})
-		expect("it has another number", map[string]int64{"n1": 7, "n2": 7})
+		expect("it has another number", 7, map[string]int64{"n1": 7, "n2": 7})
 		if m.asked() != asked || m.dryRuns() != tried {
 			t.Errorf("the apiserver was asked for %d pods and %d patches again", m.asked()-asked, m.dryRuns()-tried)
 		}
 		m.api.with(func() { m.api.endLocked(m.podsLocked()["n1"][0].DeepCopy()) }) // its owner upgrades
-		expect("one is up to date", map[string]int64{"n2": 7})
+		expect("one is up to date", 7, map[string]int64{"n2": 7})
 		m.setImage("app:1")
-		expect("an undo", map[string]int64{"n1": 8})
+		expect("an undo", 8, map[string]int64{"n1": 8})
 	})
 }
 

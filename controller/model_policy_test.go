@@ -33,9 +33,9 @@ func TestModelPodsGetThePolicyAndLoseIt(t *testing.T) {
 		m.rollsOut("app:2") // the new pods get it as well
 		expect(api.Policy{MaxHold: time.Hour, History: 1})
 		m.annotate(api.OfflineUpgradeAnnotation, "InPlace")
-		expect(api.Policy{MaxHold: time.Hour, History: 1, InPlace: true})
+		expect(api.Policy{MaxHold: time.Hour, History: 1, InPlace: true, Newest: 2})
 		m.annotate(strategyKey, "OTA")
-		expect(api.Policy{MaxHold: time.Hour, History: 1, Rollback: true, InPlace: true})
+		expect(api.Policy{MaxHold: time.Hour, History: 1, Rollback: true, InPlace: true, Newest: 2})
 		m.annotate(api.OfflineUpgradeAnnotation, "Queue")
 		expect(api.Policy{MaxHold: time.Hour, History: 1, Rollback: true})
 		m.annotate(strategyKey, rolling)

@@ -118,7 +118,11 @@ func (db database) marks() map[string]string {
 	db.api.mu.Lock()
 	defer db.api.mu.Unlock()
 	out := map[string]string{}
-	_, inPlace := db.api.objects["statefulsets"][namespace+"/"+daemonSetName].(*appsv1.StatefulSet).Annotations[api.OfflineUpgradeAnnotation]
+	want := api.Policy{MaxHold: api.DefaultMaxHold, Rollback: true, History: 1}
+	sts := db.api.objects["statefulsets"][namespace+"/"+daemonSetName].(*appsv1.StatefulSet)
+	if _, want.InPlace = sts.Annotations[api.OfflineUpgradeAnnotation]; want.InPlace {
+		want.Newest = db.api.objects["controllerrevisions"][namespace+"/"+sts.Status.UpdateRevision].(*appsv1.ControllerRevision).Revision
+	}
 	for _, o := range db.api.objects["pods"] {
 		pod := o.(*corev1.Pod)
 		if pod.OwnerReferences[0].Kind != "StatefulSet" {
@@ -130,7 +134,6 @@ func (db database) marks() map[string]string {
 		}
 		policy, err := api.PolicyOf(pod)
 		annotation, annotated := pod.Annotations[api.PolicyAnnotation]
-		want := api.Policy{MaxHold: api.DefaultMaxHold, Rollback: true, History: 1, InPlace: inPlace}
 		if marked := out[pod.Name] != "unmarked"; err != nil || marked != annotated || marked && policy != want {
 			out[pod.Name] += ", policy " + annotation
 		}

@@ -57,7 +57,7 @@ func withKeys(keys *corev1.ConfigMap, cloud http.Handler) http.HandlerFunc {
 func TestABundleOffersAVersionThatTheCloudHasNotToldOf(t *testing.T) {
 	n, cloud := newInPlaceNode(t)
 	policy := api.DefaultPolicy()
-	policy.InPlace = true
+	policy.InPlace, policy.Newest = true, 1
 	cloud.pod.Annotations = map[string]string{api.PolicyAnnotation: policy.Encode()}
 	cloud.pod.Status.Conditions = cloud.pod.Status.Conditions[:1]
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
@@ -184,7 +184,7 @@ func TestAnOfferEndsNeitherAWishNorARecord(t *testing.T) {
 	record.State, record.Confirmed = inplace.Confirmed, "5"
 	n.writeRecord(t, record)
 	policy := api.DefaultPolicy()
-	policy.InPlace = true
+	policy.InPlace, policy.Newest = true, 2
 	cloud.pod.Labels["controller-revision-hash"], cloud.pod.Spec.Containers[0].Image = "new", "app:v2"
 	cloud.pod.Annotations = map[string]string{api.PolicyAnnotation: policy.Encode()}
 	cloud.pod.Status.Conditions[1] = corev1.PodCondition{Type: api.NeedCondition, Status: corev1.ConditionFalse, Message: api.Message("new")}

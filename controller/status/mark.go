@@ -97,6 +97,9 @@ type Marker struct {
 // NewMarker returns one for nodes that pull images when their owner asks for it. revisions are those of the
 // DaemonSet. blocked returns Target.Blocked for a pod that needs an upgrade.
 func NewMarker(t api.Target, policy api.Policy, revisions *rollback.Revisions, blocked func(*corev1.Pod) string) Marker {
+	if policy.InPlace {
+		policy.Newest = t.Number
+	}
 	return Marker{
 		revision: t.Revision, policy: policyEncoder(policy, revisions), blocked: blocked,
 		decide: func(pod *corev1.Pod) rollback.Decision { return revisions.Decide(pod, policy) },

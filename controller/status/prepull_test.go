@@ -70,6 +70,9 @@ func TestPodsOfARolloutGetThePolicy(t *testing.T) {
 	pod := podAt("old")
 	none := func(types.UID) bool { return false }
 	for _, policy := range []api.Policy{{MaxHold: time.Hour, InPlace: true}, api.DefaultPolicy()} { // set, and removed
+		if policy.InPlace {
+			policy.Newest = 7
+		}
 		want := policy.Encode()
 		patches := RolloutPatches(NewMarker(imagesOf("new"), policy, nil, free), &rollout.Plan{Revision: "new"}, []*corev1.Pod{pod}, none, now)
 		if len(patches) != 1 {

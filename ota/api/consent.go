@@ -75,6 +75,8 @@ type Policy struct {
 	// InPlace permits upgrades in place while the cloud is away: OfflineUpgradeAnnotation. With a strategy other than OTA, the
 	// controller offers none, but a pod that was upgraded so keeps what it runs.
 	InPlace bool `json:"inPlace,omitempty"`
+	// Newest is the number of the workload's newest revision, if InPlace: a node takes no older one from a bundle.
+	Newest int64 `json:"newest,omitempty"`
 }
 
 // DefaultPolicy is that of a pod without PolicyAnnotation.
@@ -161,15 +163,6 @@ func NoWayBack(pod *corev1.Pod, revision string) string {
 		return "" // to the cloud it is the pod's own revision, and only images differ
 	}
 	return "the cluster does not have that revision any more (revisionHistoryLimit): the admin can roll out that version again"
-}
-
-// WasNewest reports whether a revision is one that the cluster has, and was the newest before another, as a pod's PolicyAnnotation says;
-// false if that is not known.
-func WasNewest(pod *corev1.Pod, revision string) bool {
-	var p podPolicy
-	_, err := decode(pod, PolicyAnnotation, &p)
-	_, was := p.Revisions[revision]
-	return err == nil && was
 }
 
 // PolicyOf reads a pod's PolicyAnnotation. A value that cannot be read is an error, and permits

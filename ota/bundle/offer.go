@@ -2,7 +2,6 @@ package bundle
 
 import (
 	"fmt"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -72,7 +71,8 @@ func (s *Store) offers(r *record, pod *corev1.Pod) (offers bool, why string) {
 	b := &r.bundle
 	base, known := b.Bases[revisionOf(pod)]
 	policy, err := api.PolicyOf(pod)
-	mark, marked, markErr := api.TargetOf(pod)
+	mark, isMarked := api.NextOf(pod)
+	isMarked = isMarked && mark.Revision == b.Target.Revision
 	switch {
 	case ownerOf(pod) != b.UID:
 		return false, "it is of another workload"
@@ -80,14 +80,12 @@ func (s *Store) offers(r *record, pod *corev1.Pod) (offers bool, why string) {
 		return false, fmt.Sprintf("it is of revision %s already", b.Target.Revision)
 	case err != nil || !policy.InPlace:
 		return false, fmt.Sprintf("its %s does not permit upgrades without the cloud, as far as this node knows: the annotation %s: %s does", b.Kind, api.OfflineUpgradeAnnotation, api.OfflineUpgradeInPlace)
-	case markErr == nil && marked && mark.Number > b.Target.Number:
-		return false, fmt.Sprintf("the cloud has offered it revision number %d, and the bundle brings number %d, which is older", mark.Number, b.Target.Number)
-	case markErr == nil && marked && mark.Number == b.Target.Number && mark.Revision != b.Target.Revision:
-		return false, fmt.Sprintf("the cloud has offered it another revision with number %d: was the cluster restored from a backup? An admin can make a later revision", mark.Number)
-	case markErr == nil && marked && mark.Number == 0:
-		return false, "the cloud has offered it a revision without a number, so that nobody knows which is newer: the controller in the cloud is older than this hub"
-	case !marked && api.WasNewest(pod, b.Target.Revision) && b.Issued.Before(s.read()): // its number says nothing: that of the pod's own is not known
-		return false, fmt.Sprintf("the cloud has gone back from revision %s since the bundle was issued at %s", b.Target.Revision, b.Issued.UTC().Format(time.RFC3339))
+	case policy.Newest > b.Target.Number:
+		return false, fmt.Sprintf("the cloud's newest revision had number %d when the node was told last, and the bundle brings number %d, which is older", policy.Newest, b.Target.Number)
+	case policy.Newest == b.Target.Number && !isMarked:
+		return false, fmt.Sprintf("the cloud has another revision with number %d: was the cluster restored from a backup? An admin can make a later revision", policy.Newest)
+	case policy.Newest == 0:
+		return false, "the cloud has not said what number its newest revision has: the controller there is older than this hub"
 	case !known:
 		return false, fmt.Sprintf("it is of revision %q, and more than images may differ between that and what the bundle brings", revisionOf(pod))
 	}
@@ -96,14 +94,7 @@ func (s *Store) offers(r *record, pod *corev1.Pod) (offers bool, why string) {
 			return false, fmt.Sprintf("its container %.63q has image %.200q, and its revision %q has %.200q", c.Name, image, revisionOf(pod), c.From)
 		}
 	}
-	return !marked || mark.Number < b.Target.Number, ""
-}
-
-// read returns when the cloud was there last, by its own clock. mu is not held.
-func (s *Store) read() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.trust.Read
+	return policy.Newest < b.Target.Number, ""
 }
 
 func imageOf(pod *corev1.Pod, container string) string {

@@ -89,7 +89,7 @@ func equal(a, b *corev1.Pod) bool {
 // newPod is one of DaemonSet shop/web, of revision v1.
 func newPod(change func(*corev1.Pod)) *corev1.Pod {
 	policy := api.DefaultPolicy()
-	policy.InPlace = true
+	policy.InPlace, policy.Newest = true, 6
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: "web-1", UID: "p", Labels: map[string]string{"controller-revision-hash": "v1"},
@@ -109,14 +109,17 @@ func marked(revision string, number int64) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		t := api.Target{Revision: revision, Number: number, Containers: []api.TargetImage{{Name: "app", Image: "app:" + revision}}}
 		*pod = *api.WithTarget(pod, t, "UpgradeAvailable", time.Now())
+		newestIs(number)(pod)
 	}
 }
 
-// rolledBack is a pod of the newest revision, v1, that the cloud came back to from v2.
-func rolledBack(pod *corev1.Pod) {
-	policy := api.DefaultPolicy()
-	policy.InPlace = true
-	pod.Annotations[api.PolicyAnnotation] = policy.EncodeWith(map[string]string{"v2": ""})
+// newestIs has the number of the newest revision in the cloud be another.
+func newestIs(number int64) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		policy, _ := api.PolicyOf(pod)
+		policy.Newest = number
+		pod.Annotations[api.PolicyAnnotation] = policy.Encode()
+	}
 }
 
 // later brings another revision.
@@ -228,33 +231,27 @@ func TestABundleIsRefused(t *testing.T) {
 			time.Sleep(MaxKeysAge)
 			return with(func(b *Bundle) { b.Issued, b.Expires = time.Now(), time.Now().Add(time.Hour) })(t, nil)
 		}, "has read the keys of its cluster"},
-		"an older revision":            {after(later("v3", 8), newBundle()), "has taken number 8"},
-		"a later revision":             {after(newBundle(), later("v3", 8)), ""},
-		"the same again, made later":   {after(newBundle(), func() Bundle { b := newBundle(); b.Expires = b.Expires.Add(time.Hour); return b }()), ""},
-		"the same again, made earlier": {after(newBundle(), func() Bundle { b := newBundle(); b.Issued = b.Issued.Add(-time.Second); return b }()), "was issued later"},
-		"the same number, another":     {after(newBundle(), later("v3", 7)), "another revision with number 7"},
-		"the same number, other hash":  {after(newBundle(), func() Bundle { b := newBundle(); b.Target.Revision = "v2b"; return b }()), "another revision with number 7"},
-		"the same number, other image": {after(newBundle(), func() Bundle { b := later("v3", 7); b.Target.Revision = "v2"; return b }()), "another revision with number 7"},
-		"another UID":                  {with(func(b *Bundle) { b.UID = "x" }), "no pod of this node is of DaemonSet shop/web with UID x"},
-		"another base":                 {podIs(func(p *corev1.Pod) { p.Labels["controller-revision-hash"] = "v0" }), `it is of revision "v0", and more than images may differ`},
-		"another image than its base":  {podIs(func(p *corev1.Pod) { p.Spec.Containers[0].Image = "app:debug" }), `has image "app:debug"`},
-		"it runs already":              {podIs(func(p *corev1.Pod) { p.Labels["controller-revision-hash"] = "v2" }), "it is of revision v2 already"},
-		"the pod is terminating":       {podIs(func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now()} }), "no pod of this node"},
-		"no annotation":                {podIs(func(p *corev1.Pod) { p.Annotations = nil }), "does not permit upgrades without the cloud"},
-		"a policy that is none":        {podIs(func(p *corev1.Pod) { p.Annotations[api.PolicyAnnotation] = "{" }), "does not permit upgrades without the cloud"},
-		"the cloud has a later one":    {podIs(marked("v3", 8)), "revision number 8, and the bundle brings number 7"},
-		"the cloud has the same":       {podIs(marked("v2", 7)), ""},
-		"the cloud reuses the number":  {podIs(marked("v3", 7)), "another revision with number 7"},
-		"the cloud gives no numbers":   {podIs(marked("v3", 0)), "older than this hub"},
-		"the cloud has gone back from it": {when(func(n *node) {
-			n.pods = []*corev1.Pod{newPod(rolledBack)}
-			n.floor(issued.Add(time.Hour))
-		}), "the cloud has gone back from revision v2 since"},
-		"and comes back to it": {podIs(rolledBack), ""},
-		"and offers an earlier one since": {when(func(n *node) {
-			n.pods = []*corev1.Pod{newPod(func(p *corev1.Pod) { rolledBack(p); marked("v1b", 6)(p) })}
-			n.floor(issued.Add(time.Hour))
-		}), ""},
+		"an older revision":                    {after(later("v3", 8), newBundle()), "has taken number 8"},
+		"a later revision":                     {after(newBundle(), later("v3", 8)), ""},
+		"the same again, made later":           {after(newBundle(), func() Bundle { b := newBundle(); b.Expires = b.Expires.Add(time.Hour); return b }()), ""},
+		"the same again, made earlier":         {after(newBundle(), func() Bundle { b := newBundle(); b.Issued = b.Issued.Add(-time.Second); return b }()), "was issued later"},
+		"the same number, another":             {after(newBundle(), later("v3", 7)), "another revision with number 7"},
+		"the same number, other hash":          {after(newBundle(), func() Bundle { b := newBundle(); b.Target.Revision = "v2b"; return b }()), "another revision with number 7"},
+		"the same number, other image":         {after(newBundle(), func() Bundle { b := later("v3", 7); b.Target.Revision = "v2"; return b }()), "another revision with number 7"},
+		"another UID":                          {with(func(b *Bundle) { b.UID = "x" }), "no pod of this node is of DaemonSet shop/web with UID x"},
+		"another base":                         {podIs(func(p *corev1.Pod) { p.Labels["controller-revision-hash"] = "v0" }), `it is of revision "v0", and more than images may differ`},
+		"another image than its base":          {podIs(func(p *corev1.Pod) { p.Spec.Containers[0].Image = "app:debug" }), `has image "app:debug"`},
+		"it runs already":                      {podIs(func(p *corev1.Pod) { p.Labels["controller-revision-hash"] = "v2" }), "it is of revision v2 already"},
+		"the pod is terminating":               {podIs(func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now()} }), "no pod of this node"},
+		"no annotation":                        {podIs(func(p *corev1.Pod) { p.Annotations = nil }), "does not permit upgrades without the cloud"},
+		"a policy that is none":                {podIs(func(p *corev1.Pod) { p.Annotations[api.PolicyAnnotation] = "{" }), "does not permit upgrades without the cloud"},
+		"the cloud has a later one":            {podIs(marked("v3", 8)), "number 8 when the node was told last"},
+		"the cloud has the same":               {podIs(marked("v2", 7)), ""},
+		"the cloud reuses the number":          {podIs(marked("v3", 7)), "another revision with number 7"},
+		"the cloud gives no numbers":           {podIs(marked("v3", 0)), "older than this hub"},
+		"the cloud has gone back from it":      {podIs(newestIs(8)), "number 8 when the node was told last"},
+		"it is another of that number":         {podIs(newestIs(7)), "another revision with number 7"},
+		"the cloud has an earlier one":         {podIs(marked("v1b", 6)), ""},
 		"what the cloud offers cannot be read": {podIs(func(p *corev1.Pod) { p.Annotations[api.TargetAnnotation] = "{" }), ""},
 		"no pods are known":                    {when(func(n *node) { n.unknown = true }), "does not know the pods"},
 		"expired":                              {with(func(b *Bundle) { b.Issued, b.Expires = b.Issued.Add(-48*time.Hour), b.Issued }), "it counted until"},
