@@ -152,8 +152,9 @@ func (c *Container) follow(s *corev1.ContainerStatus) (running bool) {
 	return s.State.Running != nil && !c.Free
 }
 
-// noImage are the reasons for which kubelet has no container because of its image.
-var noImage = []string{"ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "ImageInspectError", "InvalidImageName", "RegistryUnavailable", "SignatureValidationFailed"}
+// noImage are the reasons for which kubelet has no container because of its image. ImageInspectError is none: containerd did not answer, as
+// while it starts.
+var noImage = []string{"ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "RegistryUnavailable", "SignatureValidationFailed"}
 
 // lacksImage returns why kubelet cannot use the new image, or "". That it cannot use the old one is no reason to go back to it.
 func (c *Container) lacksImage(s *corev1.ContainerStatus, changes []api.ImageChange) string {

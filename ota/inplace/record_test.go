@@ -140,6 +140,7 @@ func TestEveryEventInEveryState(t *testing.T) {
 		"a third container runs":               {seen(runs("C")), moves{shown: probation, undoing: undone}},
 		"no container has a status":            {seen(func(p *corev1.Pod) { p.Status = corev1.PodStatus{} }), nil},
 		"kubelet lacks the new image":          {seen(waits("A", "ErrImageNeverPull", `Container image "app:v2" is not present with pull policy of Never`)), moves{shown: undoing}},
+		"containerd does not answer":           {seen(waits("A", "ImageInspectError", `Failed to inspect image "app:v2": connection refused`)), nil},
 		"kubelet lacks the old image":          {seen(waits("A", "ImagePullBackOff", `Back-off pulling image "app:v1"`)), nil},
 		"time passes":                          {after(time.Second), nil},
 		"the limit passes":                     {after(24 * time.Hour), moves{shown: undoing, probation: undoing}},
