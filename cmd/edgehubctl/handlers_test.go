@@ -229,5 +229,5 @@ func TestRealHandlersOfThePage(t *testing.T) {
 func rollable(p *corev1.Pod) {
 	p.Spec.NodeName = "n"
 	p.Labels[appsv1.ControllerRevisionHashLabelKey] = "6e0a"
-	p.Annotations = map[string]string{api.PolicyAnnotation: `{"rollback":true,"inPlace":true}`}
+	p.Annotations = map[string]string{api.PolicyAnnotation: `{"rollback":true,"inPlace":true,"newest":6}`}
 }

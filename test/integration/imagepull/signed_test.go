@@ -86,7 +86,7 @@ func TestImportOfASignedBundle(t *testing.T) {
 	d := r.daemonSet("web")
 	d.change(reference)
 	pod := r.namespace + "/" + d.pod.Name
-	d.patchPod(env.controller, d.pod, map[string]any{"metadata": map[string]any{"annotations": map[string]string{api.PolicyAnnotation: api.Policy{InPlace: true}.Encode()}}})
+	d.patchPod(env.controller, d.pod, map[string]any{"metadata": map[string]any{"annotations": map[string]string{api.PolicyAnnotation: api.Policy{InPlace: true, Newest: 1}.Encode()}}})
 
 	signed := func(change func(*bundle.Bundle)) []byte {
 		b := d.bundleFor(reference, map[string]digest.Digest{reference: manifest})
