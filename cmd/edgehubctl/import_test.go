@@ -50,7 +50,11 @@ func tarOf(t *testing.T, files ...string) string {
 	w := tar.NewWriter(&out)
 	for _, f := range files {
 		name, text, _ := strings.Cut(f, "=")
-		err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text))})
+		header := &tar.Header{Name: name, Mode: 0o644, Size: int64(len(text))}
+		if to, isLink := strings.CutPrefix(text, "-> "); isLink {
+			*header, text = tar.Header{Name: name, Typeflag: tar.TypeSymlink, Linkname: to}, ""
+		}
+		err := w.WriteHeader(header)
 		if err == nil {
 			_, err = io.WriteString(w, text)
 		}

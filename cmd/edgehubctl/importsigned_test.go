@@ -95,9 +95,15 @@ func TestSignedBundlesThatAreRefused(t *testing.T) {
 			signedFile(t, aManifest, strings.Replace(aManifest, "1=", "2=", 1)), sends(aTaken(withImages(map[string]string{"app@" + another: aDigest}))), cli.Failed,
 			"the file lacks image docker.io/library/app@" + another + " with digest " + aDigest,
 		},
-		"a name that is none":          {signedFile(t, aManifest), sends(aTaken(withImages(map[string]string{"App": aDigest}))), cli.Failed, "this is not the name of an image"},
-		"an envelope that is too long": {tarOf(t, index, signed+strings.Repeat(" ", api.MaxUpgradeBundle)), names(aDigest), cli.Failed, "at most"},
-		"a hub that knows none":        {signedFile(t), answersWith(http.StatusNotFound, "no such path"), cli.Failed, "no such path"},
+		"a name that is none":                              {signedFile(t, aManifest), sends(aTaken(withImages(map[string]string{"App": aDigest}))), cli.Failed, "this is not the name of an image"},
+		"by the hub, behind ./":                            {tarOf(t, index, "./"+signed, aManifest), refused, cli.NotNow, "was imported: the bundle is refused: "},
+		"a link to what is signed":                         {tarOf(t, index, strings.Replace(signed, api.UpgradeBundleFile, "x", 1), api.UpgradeBundleFile+"=-> x"), names(aDigest), cli.Failed, "was imported: its edgehub-bundle.json is a link: somebody has tampered with it"},
+		"a link out of the file instead of what is signed": {tarOf(t, index, api.UpgradeBundleFile+"=-> ../../etc/passwd"), names(aDigest), cli.Failed, "is a link: somebody has tampered with it"},
+		"a path that leads out of the file":                {tarOf(t, index, signed, "../../etc/cron.d/x=x"), names(aDigest), cli.Failed, "which would be outside of it: somebody has tampered with it"},
+		"a link instead of an image":                       {tarOf(t, index, signed, strings.Replace(aManifest, "={}", "=-> /etc/passwd", 1)), names(aDigest), cli.Failed, "the file lacks image docker.io/library/app:2"},
+		"what is signed is there twice":                    {tarOf(t, index, signed, "./"+signed), names(aDigest), cli.Failed, "twice, and nobody knows which counts"},
+		"an envelope that is too long":                     {tarOf(t, index, signed+strings.Repeat(" ", api.MaxUpgradeBundle)), names(aDigest), cli.Failed, "at most"},
+		"a hub that knows none":                            {signedFile(t), answersWith(http.StatusNotFound, "no such path"), cli.Failed, "no such path"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
