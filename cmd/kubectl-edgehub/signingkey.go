@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/x509"
@@ -67,12 +68,13 @@ func (c *call) keyFor(ctx context.Context, to *cluster, public ed25519.PublicKey
 // keyName is the name of a key by that of its file, as a ConfigMap permits it.
 func keyName(path string) string {
 	base := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
-	return strings.Map(func(r rune) rune {
+	base = strings.Map(func(r rune) rune {
 		if strings.ContainsRune("-._", r) || r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
 			return r
 		}
 		return '-'
 	}, base)
+	return cmp.Or(strings.Trim(base, "."), "key")
 }
 
 // entry is a key as it stands in the data of the ConfigMap.
