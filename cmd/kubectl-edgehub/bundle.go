@@ -115,7 +115,11 @@ func (c *call) bundleOf(ctx context.Context, to *cluster, n named, key ed25519.P
 	if err != nil {
 		return err
 	}
-	b, warnings, err := readMarks(w, pods)
+	revisions, err := revisionsOf(ctx, to, w)
+	if err != nil {
+		return err
+	}
+	b, warnings, err := readMarks(w, pods, revisions)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -39,10 +40,11 @@ import (
 // the cluster's keys. The admin has alice's.
 type field struct {
 	call
-	ds    *appsv1.DaemonSet
-	pods  []*corev1.Pod
-	keys  map[string]string // nil: there is no ConfigMap
-	nodes map[string]string // architectures, by name
+	ds        *appsv1.DaemonSet
+	pods      []*corev1.Pod
+	revisions []*appsv1.ControllerRevision // older, old, and new
+	keys      map[string]string            // nil: there is no ConfigMap
+	nodes     map[string]string            // architectures, by name
 
 	forbidden string // resource
 	private   ed25519.PrivateKey
@@ -65,15 +67,35 @@ func newField(t *testing.T) *field {
 			OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: "web", UID: ds.UID, Controller: new(true)}},
 		}}
 		pod.Spec.NodeName = "node-" + name
+		pod.Spec.Containers = []corev1.Container{{Name: "web", Image: "registry.example/web:" + base}, {Name: "log", Image: "registry.example/log:1"}}
 		f.pods = append(f.pods, pod)
 		f.mark(len(f.pods)-1, func(target *api.Target) {
 			target.Prepull, target.Blocked, target.Asks, target.Answered, target.Unknown = &metav1.Time{Time: time.Unix(1e9, 0)}, name+" has no room", true, name, "a webhook is down"
 			target.InPlace = []api.ImageChange{{Name: "web", From: "registry.example/web:" + base, To: "registry.example/web:2"}}
 		})
 	}
+	for i, hash := range []string{"older", "old", "new"} {
+		f.revise(hash, int64(i)+5, strings.Replace("registry.example/web:"+hash, "new", "2", 1))
+	}
 	f.keys = map[string]string{"alice": keyEntry(t, public, "[shop, bank]", "2100-01-01T00:00:00Z")}
 	f.output, f.signing = filepath.Join(t.TempDir(), "web.bundle"), bundleFlags{key: "keys/alice@edge.pem", validFor: time.Hour}
 	return f
+}
+
+// revise adds a revision.
+func (f *field) revise(hash string, number int64, image string) {
+	spec := corev1.PodSpec{
+		InitContainers: []corev1.Container{{Name: "init", Image: "registry.example/web:2"}},
+		Containers:     []corev1.Container{{Name: "web", Image: image}, {Name: "log", Image: "registry.example/log:1"}},
+	}
+	text, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"spec": spec}}})
+	if err != nil {
+		panic("encode template: " + err.Error())
+	}
+	r := &appsv1.ControllerRevision{Revision: number, Data: runtime.RawExtension{Raw: text}}
+	r.Namespace, r.Name, r.OwnerReferences = "shop", "web-"+hash, f.pods[0].OwnerReferences
+	r.Labels = map[string]string{"app": "web", appsv1.ControllerRevisionHashLabelKey: hash}
+	f.revisions = append(f.revisions, r)
 }
 
 // mark changes what the controller has written on a pod.
@@ -106,6 +128,12 @@ func (f *field) run(ctx context.Context, platforms ...imagetar.Platform) (code i
 	for _, pod := range f.pods {
 		objects = append(objects, pod)
 	}
+	for _, r := range f.revisions {
+		objects = append(objects, r)
+	}
+	foreign := f.revisions[0].DeepCopy() // of a workload of that name that was deleted
+	foreign.Name, foreign.OwnerReferences = "web-z", nil
+	foreign.Labels[appsv1.ControllerRevisionHashLabelKey] = "old"
 	other := f.pods[0].DeepCopy() // of somebody else
 	other.Name, other.OwnerReferences = "other", nil
 	if f.keys != nil {
@@ -116,9 +144,9 @@ func (f *field) run(ctx context.Context, platforms ...imagetar.Platform) (code i
 		n.Status.NodeInfo.OperatingSystem, n.Status.NodeInfo.Architecture = "linux", architecture
 		objects = append(objects, n)
 	}
-	client := fake.NewClientset(append(objects, other)...)
+	client := fake.NewClientset(append(objects, other, foreign)...)
 	if f.forbidden != "" {
-		client.PrependReactor("get", f.forbidden, func(a clienttesting.Action) (bool, runtime.Object, error) {
+		client.PrependReactor("*", f.forbidden, func(a clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewForbidden(a.GetResource().GroupResource(), "x", errors.New("no"))
 		})
 	}
@@ -209,6 +237,43 @@ func TestBundleToStdout(t *testing.T) {
 	}
 }
 
+// full is a disk that takes some bytes.
+type full struct{ left int }
+
+func (f *full) Write(p []byte) (int, error) {
+	if f.left -= len(p); f.left < 0 {
+		return 0, syscall.ENOSPC
+	}
+	return len(p), nil
+}
+
+func TestADiskThatIsFull(t *testing.T) {
+	for left := range 7 {
+		out := &full{512 * left} // it takes seven, of which the last two only end it
+		write := func(to io.Writer) error {
+			return imagetar.Write(t.Context(), io.MultiWriter(to, out), imagetar.File{Name: "x"}, nil, nil)
+		}
+		path := filepath.Join(t.TempDir(), "web.bundle")
+		if _, err := writeFile(path, nil, write); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("after %d blocks: %v", left, err)
+		}
+		if left, err := os.ReadDir(filepath.Dir(path)); len(left) > 0 || err != nil {
+			t.Errorf("it has left %v, %v", left, err)
+		}
+		if _, err := writeFile("-", out, write); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("to stdout: %v", err)
+		}
+	}
+}
+
+func TestTheNameOfAKey(t *testing.T) {
+	for path, want := range map[string]string{"alice.pem": "alice", "keys.d/alice": "alice", "alice@edge.pem": "alice-edge", "ä.b.pem": "-.b", ".pem": "key", "..pem": "key"} {
+		if got := keyName(path); got != want {
+			t.Errorf("%s: got %q, want %q", path, got, want)
+		}
+	}
+}
+
 func TestBundleWithWarnings(t *testing.T) {
 	tests := map[string]struct {
 		change func(*field)
@@ -218,9 +283,17 @@ func TestBundleWithWarnings(t *testing.T) {
 		"another base is not in place":      {func(f *field) { f.refuse(2, "the volumes differ") }, "warning: pods of revision older cannot be upgraded with it: the volumes differ (1 pod, such as shop/web-c)\n", 1},
 		"one pod of a base is not in place": {func(f *field) { f.refuse(1, "the pod has ended") }, "", 2},
 		"the keys may not be read":          {func(f *field) { f.forbidden = "configmaps" }, "warning: it is not known whether nodes take this key: configmaps \"x\" is forbidden: no\n", 2},
-		"a pod is up to date":               {func(f *field) { f.pods[2].Annotations, f.pods[2].Status.Conditions = nil, nil }, "", 1},
-		"a report of the controller":        {func(f *field) { say(f.ds, rollout.ReasonUpdating) }, "", 2},
-		"every namespace":                   {func(f *field) { f.keys["alice"] = strings.Replace(f.keys["alice"], "[shop, bank]", `["*"]`, 1) }, "", 2},
+		"a pod that ends":                   {func(f *field) { f.pods[2].Status.Phase = corev1.PodFailed }, "warning: pods of revision older cannot be upgraded with it: the pod has ended (1 pod, such as shop/web-c)\n", 1},
+		"an image that admission adds": {func(f *field) {
+			for i := range f.pods {
+				f.mark(i, func(target *api.Target) {
+					target.Containers = append(target.Containers, api.TargetImage{Name: "proxy", Image: "mesh.example/proxy"})
+				})
+			}
+		}, "warning: it names image mesh.example/proxy of proxy, too, which is not in the pod template: admission adds it, as far as the pods are marked\n", 2},
+		"a pod is up to date":        {func(f *field) { f.pods[2].Annotations, f.pods[2].Status.Conditions = nil, nil }, "", 1},
+		"a report of the controller": {func(f *field) { say(f.ds, rollout.ReasonUpdating) }, "", 2},
+		"every namespace":            {func(f *field) { f.keys["alice"] = strings.Replace(f.keys["alice"], "[shop, bank]", `["*"]`, 1) }, "", 2},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -277,12 +350,36 @@ func TestNoBundle(t *testing.T) {
 		"the controller has yet to ask":          {each(func(f *field, pod int) { f.refuse(pod, "") }), []string{"the controller has yet to ask the apiserver, try again in some seconds (3 pods, such as shop/web-a)"}},
 		"the controller has yet to see a change": {func(f *field) { say(f.ds, rollout.ReasonComplete); f.ds.Generation++ }, []string{"yet to see the last change of daemonset shop/web: try again"}},
 		"another revision of one pod": {func(f *field) { f.mark(1, func(target *api.Target) { target.Revision = "newer" }) },
-			[]string{"some are marked for revision new (number 7), and some for newer (number 7); try again in some seconds"}},
-		"another number of one pod":      {func(f *field) { f.mark(1, func(target *api.Target) { target.Number = 8 }) }, []string{"revision new (number 7), and some for new (number 8); try again in some seconds"}},
-		"no number":                      {each(func(f *field, pod int) { f.mark(pod, func(target *api.Target) { target.Number = 0 }) }), []string{"shop/web-a without the number of its revision: it is older than this plugin, upgrade it"}},
-		"two pods of a base that differ": {func(f *field) { f.mark(1, func(target *api.Target) { target.InPlace[0].From = "x" }) }, []string{"error: pods web-a and web-b of daemonset shop/web are of revision old, and other images of them would change"}},
-		"changes that are not in the revision": {each(func(f *field, pod int) { f.mark(pod, func(target *api.Target) { target.InPlace[0].To = "x" }) }),
-			[]string{"error: sign the bundle of daemonset shop/web: what changes from revision"}},
+			[]string{"error: pod shop/web-b is marked for revision newer (number 7), and the newest of daemonset shop/web is new (number 7): try again in some seconds; if that stays, somebody else than the controller has written its annotation apps.openyurt.io/upgrade-target, which deploy/admission prevents"}},
+		"another number of all pods":                {each(func(f *field, pod int) { f.mark(pod, func(target *api.Target) { target.Number = 1e9 }) }), []string{"marked for revision new (number 1000000000), and the newest of daemonset shop/web is new (number 7)"}},
+		"a number that another revision has by now": {func(f *field) { f.revise("newest", 8, "registry.example/web:3") }, []string{"marked for revision new (number 7), and the newest of daemonset shop/web is newest (number 8)"}},
+		"a target of one pod that differs":          {func(f *field) { f.mark(1, func(target *api.Target) { target.MinReadySeconds++ }) }, []string{"error: the controller is marking the pods of daemonset shop/web anew, shop/web-b otherwise than shop/web-a: try again"}},
+		"images that no revision has": {each(func(f *field, pod int) {
+			f.mark(pod, func(target *api.Target) {
+				target.Containers[0].Image, target.InPlace[0].To = "evil.example/x", "evil.example/x"
+			})
+		}), []string{"error: pod shop/web-a is marked with an upgrade in place that the revisions of daemonset shop/web do not permit (an admission policy gives new pods another image for container web than the pod template): try again in some seconds; if that stays"}},
+		"images of another container": {each(func(f *field, pod int) {
+			f.mark(pod, func(target *api.Target) {
+				target.InPlace = append(target.InPlace, api.ImageChange{Name: "log", From: "registry.example/log:1", To: "evil.example/x"})
+				target.Containers[1].Image = "evil.example/x"
+			})
+		}), []string{"do not permit (these are not the images that differ)"}},
+		"a base that no revision is": {func(f *field) { f.revisions = f.revisions[1:] }, []string{"error: pod shop/web-c is marked with", "(the pod's own revision is not in the history)"}},
+		"a base with another template": {func(f *field) {
+			r := f.revisions[1]
+			r.Data.Raw = bytes.Replace(r.Data.Raw, []byte(`"template":{"spec":{"`), []byte(`"template":{"spec":{"hostPID":true,"`), 1)
+		}, []string{"(spec.hostPID differs between the two revisions)"}},
+		"a pod that somebody has changed": {func(f *field) { f.pods[0].Spec.Containers[0].Image = "evil.example/x" }, []string{"(container web has another image than its revision"}},
+		"no revision of its own": {func(f *field) {
+			for _, r := range f.revisions {
+				r.OwnerReferences = nil
+			}
+		}, []string{"error: Kubernetes has yet to make the revision of the last change of daemonset shop/web: try again in some seconds"}},
+		"revisions that may not be listed":     {func(f *field) { f.forbidden = "controllerrevisions" }, []string{"error: controllerrevisions.apps \"x\" is forbidden"}},
+		"no number":                            {each(func(f *field, pod int) { f.mark(pod, func(target *api.Target) { target.Number = 0 }) }), []string{"shop/web-a without the number of its revision: it is older than this plugin, upgrade it"}},
+		"changes from another image":           {func(f *field) { f.mark(1, func(target *api.Target) { target.InPlace[0].From = "x" }) }, []string{"error: pod shop/web-b is marked with", "(these are not the images that differ)"}},
+		"changes that are not in the revision": {each(func(f *field, pod int) { f.mark(pod, func(target *api.Target) { target.InPlace[0].To = "x" }) }), []string{"(these are not the images that differ)"}},
 		"no keys": {func(f *field) { f.keys = nil },
 			[]string{"kubectl apply -f - <<'EOF'\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  namespace: kube-system\n  name: edgehub-bundle-keys\ndata:\n  alice-edge: |\n    publicKey: |\n      -----BEGIN PUBLIC KEY-----\n", "    namespaces: [\"shop\"]\n    notAfter: " + inAYear + "EOF\n", "error: there is no ConfigMap kube-system/edgehub-bundle-keys"}},
 		"another key": {func(f *field) { _, f.private, _ = ed25519.GenerateKey(nil) },
@@ -325,6 +422,10 @@ func TestBundleOnTheCommandLine(t *testing.T) {
 	if err := os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	revisions := appsv1.ControllerRevisionList{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "ControllerRevisionList"}}
+	for _, r := range f.revisions {
+		revisions.Items = append(revisions.Items, *r)
+	}
 	pods := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
 	for _, pod := range f.pods {
 		pods.Items = append(pods.Items, *pod)
@@ -332,6 +433,7 @@ func TestBundleOnTheCommandLine(t *testing.T) {
 	f.ds.TypeMeta = metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"}
 	answers := map[string]any{
 		"/apis/apps/v1/namespaces/shop/daemonsets/web":                  f.ds,
+		"/apis/apps/v1/namespaces/shop/controllerrevisions":             revisions,
 		"/api/v1/namespaces/shop/pods":                                  pods,
 		"/api/v1/namespaces/kube-system/configmaps/edgehub-bundle-keys": corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, Data: f.keys},
 	}
@@ -362,5 +464,28 @@ func TestBundleOnTheCommandLine(t *testing.T) {
 	}
 	if got := f.written(t, file); got.Issued.Sub(then).Abs() > 2*time.Second || got.Expires.Sub(got.Issued) != time.Hour || got.Target.Number != 7 {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestMarksOfAStatefulSet are by the names of its ControllerRevisions, and its status names the newest, whatever number another has.
+func TestMarksOfAStatefulSet(t *testing.T) {
+	f := newField(t)
+	sts := &appsv1.StatefulSet{ObjectMeta: f.ds.ObjectMeta}
+	sts.Status.UpdateRevision = "web-new"
+	f.revise("left", 9, "registry.example/web:left")
+	for _, r := range f.revisions {
+		r.OwnerReferences[0].Kind = "StatefulSet"
+	}
+	for i := range f.pods {
+		f.pods[i].Labels[appsv1.ControllerRevisionHashLabelKey] = "web-" + revisionOf(f.pods[i])
+		f.mark(i, func(target *api.Target) { target.Revision = "web-new" })
+	}
+	b, warnings, err := readMarks(sts, f.pods, f.revisions)
+	if err != nil || len(warnings) > 0 || b.Kind != "StatefulSet" || b.Target.Revision != "web-new" || len(b.Bases["web-old"]) != 1 || len(b.Bases["web-older"]) != 1 {
+		t.Errorf("got %+v, %q, %v", b, warnings, err)
+	}
+	sts.Status.UpdateRevision = "web-left"
+	if _, _, err := readMarks(sts, f.pods, f.revisions); err == nil || !strings.Contains(err.Error(), "the newest of statefulset shop/web is web-left (number 9)") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -75,15 +75,15 @@ func (f *field) useRegistry(t *testing.T, answer func(*http.Request) (status int
 	}
 	web, log = push("web:2", "linux/amd64", "linux/arm64"), push("log:latest", "linux/arm64")
 	started = true
-	for i := range f.pods {
-		f.mark(i, func(target *api.Target) {
-			for _, list := range [][]api.TargetImage{target.InitContainers, target.Containers} {
-				for j := range list {
-					list[j].Image = strings.TrimSuffix(strings.Replace(list[j].Image, "registry.example", host, 1), ":1")
-				}
-			}
-			target.InPlace[0].To = target.Containers[0].Image
-		})
+	named := strings.NewReplacer("registry.example", host, "log:1", "log").Replace
+	for _, pod := range f.pods {
+		pod.Annotations[api.TargetAnnotation] = named(pod.Annotations[api.TargetAnnotation])
+		for i := range pod.Spec.Containers {
+			pod.Spec.Containers[i].Image = named(pod.Spec.Containers[i].Image)
+		}
+	}
+	for _, r := range f.revisions {
+		r.Data.Raw = []byte(named(string(r.Data.Raw)))
 	}
 	return web, log
 }

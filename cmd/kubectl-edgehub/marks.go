@@ -12,6 +12,7 @@ import (
 	"github.com/edgehub-io/edgehub/cmd/internal/cli"
 	"github.com/edgehub-io/edgehub/cmd/kubectl-edgehub/progress"
 	"github.com/edgehub-io/edgehub/controller/daemonset"
+	"github.com/edgehub-io/edgehub/controller/rollback"
 	"github.com/edgehub-io/edgehub/controller/rollout"
 	"github.com/edgehub-io/edgehub/controller/workload"
 	"github.com/edgehub-io/edgehub/ota/api"
@@ -41,15 +42,28 @@ func mayBundle(w workload.Object) error {
 
 func revisionOf(pod *corev1.Pod) string { return pod.Labels[appsv1.ControllerRevisionHashLabelKey] }
 
+// notTheController ends an error about a mark that is not as the controller would write it.
+const notTheController = "try again in some seconds; if that stays, somebody else than the controller has written its annotation " + api.TargetAnnotation + ", which deploy/admission prevents"
+
 // readMarks returns the upgrade that the controller has written on the pods of w, by name, and what people should know about pods that
-// cannot have it.
-func readMarks(w workload.Object, pods []*corev1.Pod) (_ *bundle.Bundle, warnings []string, err error) {
+// cannot have it. Whoever may write pods may forge that, so it has to be what the revisions of w say.
+func readMarks(w workload.Object, pods []*corev1.Pod, revisions []*appsv1.ControllerRevision) (_ *bundle.Bundle, warnings []string, err error) {
 	b := &bundle.Bundle{Kind: string(workload.KindOf(w)), Namespace: w.GetNamespace(), Name: w.GetName(), UID: w.GetUID(), Bases: map[string][]api.ImageChange{}}
 	what := progress.NameOf(w)
 	if said, current := rollout.ReportOn(w); said != nil && !current {
 		return nil, nil, fmt.Errorf("the controller has yet to see the last change of %s: try again in some seconds", what)
 	}
-	admitted, refused := map[string]*corev1.Pod{}, map[string][]refusal{} // by base
+	newest := workload.TargetRevision(w, revisions)
+	if newest == nil {
+		return nil, nil, fmt.Errorf("Kubernetes has yet to make the revision of the last change of %s: try again in some seconds", what)
+	}
+	template, err := daemonset.TargetOf(newest)
+	if err != nil {
+		return nil, nil, err
+	}
+	history := rollback.NewRevisions(template.Revision, revisions, nil) // only rollbacks ask who restarts sidecars
+	var first *corev1.Pod
+	refused := map[string][]refusal{} // by base
 	for _, pod := range pods {
 		target, ok := api.NextOf(pod)
 		if !ok {
@@ -60,27 +74,40 @@ func readMarks(w workload.Object, pods []*corev1.Pod) (_ *bundle.Bundle, warning
 		switch {
 		case target.Number <= 0:
 			return nil, nil, fmt.Errorf("the controller has marked pod %s/%s without the number of its revision: it is older than this plugin, upgrade it", pod.Namespace, pod.Name)
-		case b.Target.Number == 0:
-			b.Target = target
+		case target.Revision != template.Revision || target.Number != template.Number:
+			return nil, nil, fmt.Errorf("pod %s/%s is marked for revision %s (number %d), and the newest of %s is %s (number %d): %s",
+				pod.Namespace, pod.Name, target.Revision, target.Number, what, template.Revision, template.Number, notTheController)
+		case first == nil:
+			first, b.Target = pod, target
 		case target.Encode() != b.Target.Encode():
-			return nil, nil, fmt.Errorf("the controller is marking the pods of %s anew: some are marked for revision %s (number %d), and some for %s (number %d); try again in some seconds",
-				what, b.Target.Revision, b.Target.Number, target.Revision, target.Number)
+			return nil, nil, fmt.Errorf("the controller is marking the pods of %s anew, %s/%s otherwise than %s/%s: try again in some seconds", what, pod.Namespace, pod.Name, first.Namespace, first.Name)
 		}
-		switch other := admitted[base]; {
-		case len(changes) == 0:
+		if len(changes) > 0 {
+			why = api.NotInPlace(pod, changes) // by now
+		}
+		if len(changes) == 0 || why != "" {
 			refused[base] = append(refused[base], refusal{pod, why})
-		case other == nil:
-			admitted[base], b.Bases[base] = pod, changes
-		case !slices.Equal(b.Bases[base], changes):
-			return nil, nil, fmt.Errorf("pods %s and %s of %s are of revision %s, and other images of them would change: admission makes them different, so no bundle is for both",
-				other.Name, pod.Name, what, base)
+			continue
 		}
+		found, problem := history.InPlace(pod, target)
+		if problem == "" && !slices.Equal(found.Changes, changes) {
+			problem = "these are not the images that differ"
+		}
+		if problem != "" {
+			return nil, nil, fmt.Errorf("pod %s/%s is marked with an upgrade in place that the revisions of %s do not permit (%s): %s", pod.Namespace, pod.Name, what, problem, notTheController)
+		}
+		b.Bases[base] = changes
 	}
 	var all []refusal
 	for _, base := range slices.Sorted(maps.Keys(refused)) {
 		all = append(all, refused[base]...)
-		if admitted[base] == nil {
+		if b.Bases[base] == nil {
 			warnings = append(warnings, fmt.Sprintf("pods of revision %s cannot be upgraded with it: %s", base, mostly(refused[base])))
+		}
+	}
+	for _, i := range b.Target.Images() {
+		if !slices.Contains(template.Images(), i) {
+			warnings = append(warnings, fmt.Sprintf("it names image %s of %s, too, which is not in the pod template: admission adds it, as far as the pods are marked", i.Image, i.Name))
 		}
 	}
 	switch {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -106,6 +107,23 @@ func podsOf(ctx context.Context, c *cluster, w workload.Object) ([]*corev1.Pod, 
 	return controlled(w, pods), nil
 }
 
+// revisionsOf returns the ControllerRevisions that w controls.
+func revisionsOf(ctx context.Context, c *cluster, w workload.Object) ([]*appsv1.ControllerRevision, error) {
+	selector, err := selectorOf(w)
+	if err != nil {
+		return nil, err
+	}
+	list, err := c.client.AppsV1().ControllerRevisions(w.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, err
+	}
+	var out []*appsv1.ControllerRevision
+	for i := range list.Items {
+		out = append(out, &list.Items[i])
+	}
+	return controlled(w, out), nil
+}
+
 func (s *source) start(ctx context.Context) error {
 	synced := make(chan struct{})
 	var all []cache.DoneChecker
@@ -190,9 +208,9 @@ func (s *source) now() (workload.Object, []*corev1.Pod, error) {
 	return all[0], controlled(all[0], listOf[*corev1.Pod](s.pods)), nil
 }
 
-// controlled returns those of pods that w controls, in their array.
-func controlled(w workload.Object, pods []*corev1.Pod) []*corev1.Pod {
-	return slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return !daemonset.Controls(w, pod) })
+// controlled returns those of objects that w controls, in their array.
+func controlled[T metav1.Object](w workload.Object, objects []T) []T {
+	return slices.DeleteFunc(objects, func(o T) bool { return !daemonset.Controls(w, o) })
 }
 
 func listOf[T any](informer cache.SharedIndexInformer) []T {

@@ -24,7 +24,7 @@ var layers = map[string][]string{
 	"cmd/edgehubctl/hubclient":      {"cmd/internal", "ota/api"},
 	"cmd/edgehubctl/view":           {"cmd/internal", "ota/api"}, // it describes, and sends no requests
 	"cmd/edgehubctl/cri":            {"cmd/internal"},            // it asks containerd, and neither hub nor cloud
-	"cmd/kubectl-edgehub":           {"cmd/internal", "cmd/kubectl-edgehub/imagetar", "controller/autonomy", "controller/daemonset", "controller/rollout", "controller/workload", "ota/api", "ota/bundle"},
+	"cmd/kubectl-edgehub":           {"cmd/internal", "cmd/kubectl-edgehub/imagetar", "controller/autonomy", "controller/daemonset", "controller/rollback", "controller/rollout", "controller/workload", "ota/api", "ota/bundle"},
 	"cmd/kubectl-edgehub/imagetar":  {"imagepull/engineapi"}, // it asks registries, and no cluster
 	"cmd/internal":                  {},
 	"hub": {
