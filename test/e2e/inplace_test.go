@@ -30,7 +30,14 @@ type inPlace struct {
 // newInPlace has an image on the node, that of version one if it is empty, and waits until the controller has marked the pod.
 func newInPlace(t *testing.T, ns, node, image string) *inPlace {
 	t.Helper()
-	d := &inPlace{daemon: newDaemon(t, ns, node)}
+	return newDaemon(t, ns, node).inPlace(image)
+}
+
+// inPlace is newInPlace of a daemon.
+func (of *daemon) inPlace(image string) *inPlace {
+	t, ns := of.t, of.ns
+	t.Helper()
+	d := &inPlace{daemon: of}
 	d.old = d.daemon.pod.Spec.Containers[0].Image
 	d.permit()
 	if image == "" {
@@ -236,5 +243,30 @@ func TestAVersionThatCrashesIsUndoneInPlace(t *testing.T) {
 	}
 	giveBack(t, d.node)
 	d.awaitCondition(api.ReasonCrashed)
+	d.stays("after the cloud is back")
+}
+
+// TestAVersionThatIsNeverReadyIsUndoneInPlace upgrades to a version that runs, and whose readiness probe fails.
+func TestAVersionThatIsNeverReadyIsUndoneInPlace(t *testing.T) {
+	of := newDaemon(t, "in-place-unready", "node3")
+	patchTemplate(t, of.ns, "app", `{"containers":[{"name":"app","readinessProbe":{"httpGet":{"path":"/readyz","port":8080},"periodSeconds":1,"failureThreshold":1}}]}`)
+	of.awaitMark()
+	of.post(api.UpgradePath(of.ns, of.pod.Name), http.StatusOK, "Start updating pod ")
+	of.pod = readyPodOn(t, of.ns, of.node.Name(), of.pod.UID)
+	d := of.inPlace(env.Image("unready"))
+	d.cut("refused")
+	began := time.Now()
+	upgrade := api.UpgradePath(d.ns, d.started.pod.Name)
+	d.post(upgrade, http.StatusOK, "(offline, in place)")
+	d.serves("unready", began)
+	d.awaitUpgrade(api.Dropped)
+	t.Logf("undone after %v; the old version serves after %v", time.Since(began).Round(time.Millisecond), d.serves("v1", began).Round(time.Millisecond))
+	d.post(upgrade, http.StatusAccepted, "was tried without the cloud, and the pod came back from it: ")
+	if code, body := rawclient.Ask(t.Context(), http.MethodDelete, d.node.APIURL()+upgrade); code != http.StatusOK {
+		t.Errorf("DELETE upgrade: %d %s", code, body)
+	}
+	giveBack(t, d.node)
+	pod := d.awaitCondition(api.ReasonNotReady)
+	d.expectRestarts(pod, 2) // one in each direction
 	d.stays("after the cloud is back")
 }
