@@ -375,7 +375,7 @@ func TestNoBundle(t *testing.T) {
 			for _, r := range f.revisions {
 				r.OwnerReferences = nil
 			}
-		}, []string{"error: Kubernetes has yet to make the revision of the last change of daemonset shop/web: try again in some seconds"}},
+		}, []string{"error: there is no revision of the last change of daemonset shop/web yet: try again in some seconds"}},
 		"revisions that may not be listed":     {func(f *field) { f.forbidden = "controllerrevisions" }, []string{"error: controllerrevisions.apps \"x\" is forbidden"}},
 		"no number":                            {each(func(f *field, pod int) { f.mark(pod, func(target *api.Target) { target.Number = 0 }) }), []string{"shop/web-a without the number of its revision: it is older than this plugin, upgrade it"}},
 		"changes from another image":           {func(f *field) { f.mark(1, func(target *api.Target) { target.InPlace[0].From = "x" }) }, []string{"error: pod shop/web-b is marked with", "(these are not the images that differ)"}},

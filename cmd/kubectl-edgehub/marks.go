@@ -55,7 +55,7 @@ func readMarks(w workload.Object, pods []*corev1.Pod, revisions []*appsv1.Contro
 	}
 	newest := workload.TargetRevision(w, revisions)
 	if newest == nil {
-		return nil, nil, fmt.Errorf("Kubernetes has yet to make the revision of the last change of %s: try again in some seconds", what)
+		return nil, nil, fmt.Errorf("there is no revision of the last change of %s yet: try again in some seconds", what)
 	}
 	template, err := daemonset.TargetOf(newest)
 	if err != nil {

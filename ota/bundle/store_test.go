@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"encoding/json"
 	"errors"
@@ -83,7 +84,7 @@ func (n *node) image(pod *corev1.Pod) string {
 func equal(a, b *corev1.Pod) bool {
 	x, _ := json.Marshal(a)
 	y, _ := json.Marshal(b)
-	return string(x) == string(y)
+	return bytes.Equal(x, y)
 }
 
 // newPod is one of DaemonSet shop/web, of revision v1.
