@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// keysEvery is how often the keys for signed bundles are read while the cloud is there, and keysAgain after an answer that says nothing.
+	// keysEvery is how often the keys for signed bundles are read while the cloud is there, and keysAgain after a failure.
 	keysEvery, keysAgain = time.Hour, time.Minute
 	keysTimeout          = 30 * time.Second
 	// maxKeys is more than a ConfigMap has, in bytes.
 	maxKeys = 2 << 20
 )
 
-// followKeys has the bundles go by the keys that the cloud has, at each return and while it is there, until ctx ends.
+// followKeys reads the keys for signed bundles from the cloud, at each return and once an hour, until ctx ends.
 func (u *upgrades) followKeys(ctx context.Context) {
 	ctx = authn.AsNode(ctx)
 	for failing := false; u.cloud.binding.AwaitMaySend(ctx) == nil; {
@@ -53,8 +53,8 @@ func (u *upgrades) followKeys(ctx context.Context) {
 	}
 }
 
-// readKeys returns the data of the ConfigMap with the keys, nil if there is none or the node may not read it, and when the cloud said that, by
-// its own clock. The request goes to an apiserver past the cache, which answers offline, too.
+// readKeys returns the data of the ConfigMap with the keys, nil if there is none or the node may not read it, and when that was read, by
+// the cloud's clock. The request goes to an apiserver past the cache, which answers offline, too.
 func readKeys(ctx context.Context, cloud http.RoundTripper) (map[string]string, time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, keysTimeout)
 	defer cancel()
@@ -87,7 +87,7 @@ func readKeys(ctx context.Context, cloud http.RoundTripper) (map[string]string, 
 			err = errors.New("it is another object") // what stands between has answered
 		}
 		return object.Data, at, err
-	case http.StatusNotFound, http.StatusForbidden: // the apiserver itself says so
+	case http.StatusNotFound, http.StatusForbidden: // only if it is the answer of an apiserver, and not of a proxy
 		if err := json.Unmarshal(body, &status); err == nil && (status.Reason == metav1.StatusReasonNotFound || status.Reason == metav1.StatusReasonForbidden) {
 			return nil, at, nil
 		}

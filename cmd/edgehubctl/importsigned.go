@@ -75,7 +75,7 @@ func (c *call) offer(ctx context.Context, envelope []byte, all []imported) error
 	if err := c.adopt(ctx, all, o.here...); err != nil || len(all) > 0 {
 		return err
 	}
-	return o.sayMissing(ctx)
+	return o.printMissing(ctx)
 }
 
 // bundleText is a line about a bundle that the hub has taken.
@@ -97,7 +97,7 @@ type offered struct {
 	here   []string // full names of images that its pods run now
 }
 
-// look looks at its pods, and says which of them do not need its version.
+// look finds out which of its pods need its version, and prints the others.
 func (o *offered) look(pods []*corev1.Pod) {
 	for _, pod := range pods {
 		word := pod.Namespace + "/" + pod.Name
@@ -121,8 +121,8 @@ func (o *offered) addHere(image string) {
 	}
 }
 
-// sayMissing says which images of its version are not known to be on the node. Nobody has asked the hub to pull them.
-func (o *offered) sayMissing(ctx context.Context) error {
+// printMissing prints which images of its version are not known to be on the node. The hub was not asked to pull them.
+func (o *offered) printMissing(ctx context.Context) error {
 	pulls, err := o.hub.ImagePulls(ctx)
 	if err != nil {
 		return err

@@ -158,7 +158,7 @@ func (c *call) bundleOf(ctx context.Context, to *cluster, n named, key ed25519.P
 	if err != nil {
 		return err
 	}
-	c.tellBundle(b, keyName, images, size)
+	c.printBundle(b, keyName, images, size)
 	return nil
 }
 
@@ -205,7 +205,7 @@ func resolve(ctx context.Context, source *imagetar.Source, b *bundle.Bundle, pla
 	return out, nil
 }
 
-// copied returns a function that tells how many bytes are copied, from time to time.
+// copied returns a function that prints how many bytes are copied, every progressEvery.
 func (c *call) copied() func(done, total int64) {
 	last := time.Now()
 	return func(done, total int64) {
@@ -254,8 +254,8 @@ func (c *counter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// tellBundle says what is in the file.
-func (c *call) tellBundle(b *bundle.Bundle, key string, images []*imagetar.Image, size int64) {
+// printBundle prints what is in the file.
+func (c *call) printBundle(b *bundle.Bundle, key string, images []*imagetar.Image, size int64) {
 	out, file := c.out, c.output
 	if file == "-" {
 		out, file = c.err, "FILE"

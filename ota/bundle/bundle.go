@@ -25,8 +25,8 @@
 //
 // The [Store] shows a pod, while the cloud is away, as the controller would have marked it, to the hub itself and in GET /pods: whatever
 // upgrades pods then treats it as any other. Nothing of it is sent to the cloud, which knows better when it is back. The bundle stays
-// as the floor of its workload: neither an older revision nor another one of the same number is taken then. What the controller has said
-// of the newest revision, on each pod, is such a floor as well.
+// as the floor of its workload: neither an older revision nor another one of the same number is taken then. The number of
+// the newest revision, which the controller writes in the policy of each pod, is such a floor as well.
 package bundle
 
 import (

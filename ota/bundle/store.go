@@ -26,7 +26,7 @@ import (
 // eventOffered is the reason of an Event about a pod to which a bundle offers a revision.
 const eventOffered = "UpgradeOffered"
 
-// Options are the options of Open. All are required. The functions must be safe for concurrent use.
+// Options are the options of OpenStore. All are required. The functions must be safe for concurrent use.
 type Options struct {
 	Dir string // in which files are kept
 	// Pods returns the node's pods as the cloud has them, read-only, and false while they are not known.
@@ -61,7 +61,7 @@ type record struct {
 	key    Key
 }
 
-// trust is the file with what the cloud said last of the keys.
+// trust is the content of keys.json: the ConfigMap as it was read last, and when.
 type trust struct {
 	Keys map[string]string `json:"keys"` // data of the ConfigMap
 	Read time.Time         `json:"read"` // by the cloud's clock; zero: never
@@ -113,7 +113,7 @@ func (s *Store) write(t trust) error {
 
 func (s *Store) trustPath() string { return filepath.Join(s.Dir, trustFile) }
 
-// fileOf returns the file of a bundle's workload: no name begins with a kind and a dot by chance, as all do.
+// fileOf returns the key of a workload's file: a DaemonSet and a StatefulSet may have the same name, so the kind is a part of it.
 func fileOf(b *Bundle) types.NamespacedName {
 	return types.NamespacedName{Namespace: b.Namespace, Name: strings.ToLower(b.Kind) + "." + b.Name}
 }
@@ -127,8 +127,8 @@ func (s *Store) now() time.Time {
 	return clock
 }
 
-// SetKeys has the store go by the data of the ConfigMap, as the cloud said at a time by its own clock; nil if there is none, or the node
-// may not read it. Bundles that none of the keys has signed are gone.
+// SetKeys replaces the keys by the data of the ConfigMap, which was read at a time by the cloud's clock; nil if there is no ConfigMap, or the
+// node may not read it. Bundles that none of the keys has signed are removed.
 func (s *Store) SetKeys(data map[string]string, at time.Time) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -294,7 +294,7 @@ func (s *Store) mayCount(r *record) error {
 	defer s.mu.Unlock()
 	b, now := &r.bundle, s.now()
 	if b.Issued.After(now) {
-		now = b.Issued // its key says so
+		now = b.Issued // the key that has signed it vouches for that time
 	}
 	if why := s.expired(r, now); why != "" {
 		return refuse("%s", why)
