@@ -2,6 +2,7 @@ package cache
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -60,6 +61,72 @@ func TestALeaseThatIsGoneDoesNotComeBackAfterAKill(t *testing.T) {
 			}
 		})
 	}
+}
+
+// kubelet reads a pod before each write of its status. That a new one was refused to it for a moment, and then was not, may be half on
+// disk when the hub is killed.
+func TestANewPodThatWasRefusedForAMomentBeforeAKill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTrapRig(t)
+		w.lists(urlPodsOfNode, "100")
+		w.watches(urlPodsOfNode+"&watch=true&allowWatchBookmarks=true&resourceVersion=100", podEvent("ADDED", "a", "110"))
+		w.does(urlPodA, http.StatusForbidden, "{}")
+		time.Sleep(4 * time.Second)
+		w.does(urlPodA, http.StatusOK, podJSON("a", "110"))
+		k := w.killed()
+		if got := k.reads(urlPodA); got != "a=110" {
+			t.Fatalf("it is %q", got)
+		}
+		reportStatus(t, k.Cache, "a", "10.0.0.1")
+	})
+}
+
+// A refused pod is read as far as the node's list of its pods is, and no further.
+func TestARefusedPodThatAListOfTheNodeHas(t *testing.T) {
+	refused := func(w *trapRig) { w.does(urlPodA, http.StatusForbidden, "{}") }
+	a50 := podJSON("a", "50")
+	playTraps(t, map[string]trap{
+		"it has": {func(w *trapRig) {
+			w.lists(urlPodsOfNode, "100", a50)
+			refused(w)
+		}, answers{urlPodA: "a=50", metadata + urlPodA: "a=50"}},
+		"it has, and so many others are refused that all are": {func(w *trapRig) {
+			w.lists(urlPodsOfNode, "100", a50)
+			for i := range 1100 {
+				w.does(modelURL(fmt.Sprintf("q%04d", i)), http.StatusForbidden, "{}")
+			}
+		}, answers{urlPodA: "a=50", modelURL("q0007"): "503|403"}},
+		"it has, and is refused": {func(w *trapRig) {
+			w.lists(urlPodsOfNode, "100", a50)
+			w.does(urlPodA, http.StatusOK, a50)
+			refused(w)
+			w.does(urlPodsOfNode, http.StatusForbidden, "{}")
+		}, answers{urlPodA: "403", urlPodsOfNode: "403"}},
+		"it had": {func(w *trapRig) {
+			w.lists(urlPodsOfNode, "100", a50)
+			w.watches(urlPodsOfNode+"&watch=true&allowWatchBookmarks=true&resourceVersion=100", podEvent("DELETED", "a", "110"))
+			refused(w)
+		}, answers{urlPodA: "403"}},
+		"it has older": {func(w *trapRig) {
+			w.lists(urlPodsOfNode, "100", a50)
+			w.does(urlPodA, http.StatusOK, podJSON("a", "60"))
+			refused(w)
+		}, answers{urlPodA: "403"}},
+		"it has as metadata": {func(w *trapRig) {
+			w.does(metadatas+urlPodsOfNode, http.StatusOK, onlyMetadata(podsJSON("100", a50)))
+			refused(w)
+		}, answers{urlPodA: "403"}},
+		"only lists of no node have": {func(w *trapRig) {
+			w.lists(urlRed, "100", a50)
+			w.lists(urlPods+"?fieldSelector=spec.nodeName%21%3Dn", "100", a50)
+			refused(w)
+		}, answers{urlPodA: "403"}},
+		"another user's has": {func(w *trapRig) {
+			w.onText("list", http.StatusOK, podsJSON("100", a50))
+			ask(as(w.Context(), "coredns"), w.T, w.Cache, http.MethodGet, urlPodsOfNode)
+			refused(w)
+		}, answers{urlPodA: "403"}},
+	})
 }
 
 // What the file knows of an object that was only shown in between still holds.

@@ -115,6 +115,16 @@ func (k *Key) Selects(pod *corev1.Pod) bool {
 	})
 }
 
+// OfNode reports whether the view selects pods of one node.
+func (k *Key) OfNode() bool {
+	selector, err := fields.ParseSelector(k.Fields)
+	if err != nil || k.Group != "" || k.Resource != "pods" {
+		return false
+	}
+	node, _ := selector.RequiresExactMatch("spec.nodeName")
+	return node != ""
+}
+
 // Lasting reports whether an object stays in the view for as long as it exists, because
 // nothing that the view selects by can change.
 func (k *Key) Lasting() bool {

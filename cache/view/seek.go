@@ -144,6 +144,17 @@ func (k *known) hide(version string, rev *Revision) {
 	}
 }
 
+// isOnNode reports whether the node's list of its pods shows the object as its newest copy does. Then the node reads no more by a GET,
+// whatever was refused to one: a new pod is, for a moment, since the apiserver's Node authorizer knows the pod later than the watch
+// shows it. The read that succeeds next may be lost on disk, or may not come before an outage.
+func (k *known) isOnNode() bool {
+	newest := newestOf(k.live)
+	return slices.ContainsFunc(k.live, func(c Copy) bool {
+		v := c.view
+		return v != nil && v.Key.User == query.NodeUser && v.Key.OfNode() && c.Whole() && c.Version == newest && v.usableLocked()
+	})
+}
+
 func newestOf(copies []Copy) string {
 	version := ""
 	for i := range copies {
@@ -161,7 +172,8 @@ func newestOf(copies []Copy) string {
 //     deletion, or if a complete view that has to have it does not.
 //   - If it is unknown whether an object is gone, its copies are in doubt: they are not
 //     served, and prove nothing, until a view shows a later state.
-//   - An object that was refused to a GET stays refused until a GET of it succeeds.
+//   - An object that was refused to a GET stays refused until a GET of it succeeds, except a pod that the node reads in the
+//     list of its pods: see isOnNode.
 //   - Absence must be proven at a version as new as everything that was seen. What was seen and not kept
 //     remains as a floor: no view below it proves absence.
 func (s *Views) Seek(q *query.Query) ([]Copy, error) {
@@ -172,6 +184,7 @@ func (s *Views) Seek(q *query.Query) ([]Copy, error) {
 	defer r.unlock()
 	k := r.lookLocked(q.Namespace, q.Member())
 	switch {
+	case k.isOnNode():
 	case k.Refused:
 		return nil, ErrDenied
 	case r.ByName && !k.Allowed:
