@@ -1,6 +1,7 @@
 package main
 
 import (
+	"archive/tar"
 	"bytes"
 	"compress/gzip"
 	"crypto/ed25519"
@@ -73,6 +74,22 @@ var (
 	marked = pod("shop", "web-1", oldRevision, running("a=app:1", "b=side:1"), targetOf("a=app:2", "b=side:1"), needs(corev1.ConditionTrue, newRevision))
 )
 
+// hugeFile writes files to a tar, and the header of another one that is said to have an exabyte.
+func hugeFile(t *testing.T, files ...string) string {
+	t.Helper()
+	path := tarOf(t, files...)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := bytes.NewBuffer(text[:len(text)-1024]) // without the two blocks that end it
+	err = tar.NewWriter(out).WriteHeader(&tar.Header{Name: strings.TrimSuffix(aManifest, "={}"), Mode: 0o644, Size: 1 << 60})
+	if err := errors.Join(err, os.WriteFile(path, out.Bytes(), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 func TestSignedBundlesThatAreRefused(t *testing.T) {
 	refused := answersWith(http.StatusForbidden, "the bundle is refused: none of the keys that this node knows has signed it")
 	names := func(digest string) http.HandlerFunc {
@@ -81,6 +98,10 @@ func TestSignedBundlesThatAreRefused(t *testing.T) {
 	another := strings.TrimSuffix(aDigest, "1") + "2"
 	const signed = api.UpgradeBundleFile + "=" + anEnvelope
 	const index = `index.json={"manifests":[{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"` + aDigest + `","size":2,"annotations":{"org.opencontainers.image.ref.name":"app:2"}}]}`
+	many := []string{index, signed}
+	for i := range 20_000 {
+		many = append(many, fmt.Sprintf("blobs/sha256/%064x=", i))
+	}
 	tests := map[string]struct {
 		file   string
 		verify http.HandlerFunc
@@ -103,6 +124,10 @@ func TestSignedBundlesThatAreRefused(t *testing.T) {
 		"a link instead of an image":                       {tarOf(t, index, signed, strings.Replace(aManifest, "={}", "=-> /etc/passwd", 1)), names(aDigest), cli.Failed, "the file lacks image docker.io/library/app:2"},
 		"what is signed is there twice":                    {tarOf(t, index, signed, "./"+signed), names(aDigest), cli.Failed, "twice, and nobody knows which counts"},
 		"an envelope that is too long":                     {tarOf(t, index, signed+strings.Repeat(" ", api.MaxUpgradeBundle)), names(aDigest), cli.Failed, "at most"},
+		"a list of images that is too long":                {tarOf(t, index+strings.Repeat(" ", 1<<20), signed), names(aDigest), cli.Failed, "at most"},
+		"a manifest that is too long":                      {signedFile(t, aManifest+strings.Repeat(" ", 4<<20)), names(aDigest), cli.Failed, "at most"},
+		"more files than any bundle has":                   {tarOf(t, many...), names(aDigest), cli.Failed, "was imported: it has more than 20000 files"},
+		"a file that is said to be huge":                   {hugeFile(t, index, signed), names(aDigest), cli.Failed, "was imported: it ends in the middle, after 3 files"},
 		"a hub that knows none":                            {signedFile(t), answersWith(http.StatusNotFound, "no such path"), cli.Failed, "no such path"},
 	}
 	for name, tt := range tests {

@@ -23,6 +23,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/opencontainers/go-digest"
@@ -91,7 +92,7 @@ func (a *Archive) list() error {
 			return nil
 		case errors.Is(err, tar.ErrHeader) || errors.Is(err, io.EOF):
 			return corrupt("it is no tar, or is damaged after %d files", n)
-		case errors.Is(err, io.ErrUnexpectedEOF):
+		case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.EINVAL): // where it is said to end, no file system has anything
 			return corrupt("it ends in the middle, after %d files: it was not copied to its end", n)
 		case err != nil:
 			return fmt.Errorf("read it after %d files: %w", n, err)

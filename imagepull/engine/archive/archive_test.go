@@ -375,6 +375,19 @@ func TestPlain(t *testing.T) {
 	}
 }
 
+// TestAFullDisk is said to be what it is, also where nothing is to stay free.
+func TestAFullDisk(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = full.Close() }()
+	err = spool(t.Context(), full, strings.NewReader("x"), t.TempDir(), 0, func(int64) {})
+	if engineapi.AsError(err).Reason != engineapi.NoSpace {
+		t.Error(err)
+	}
+}
+
 func zstdOf(t *testing.T, text []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer

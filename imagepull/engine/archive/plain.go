@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 
 	"github.com/containerd/containerd/v2/pkg/archive/compression"
 
@@ -61,7 +62,7 @@ func spool(ctx context.Context, to io.Writer, from io.Reader, folder string, min
 		sum += n
 		copied(sum)
 		switch room, _ := diskspace.At(folder); {
-		case room.Total > 0 && room.Available(minFree) < 0:
+		case errors.Is(err, syscall.ENOSPC), room.Total > 0 && room.Available(minFree) < 0:
 			return engineapi.Errorf(engineapi.NoSpace, "after %s, %s has too little room, of which %d%% are to stay free; put a tar that is not compressed on the stick, and name it, or set TMPDIR",
 				engineapi.Amount(sum), folder, minFree)
 		case errors.Is(err, io.EOF):

@@ -1,18 +1,11 @@
 package engine
 
 import (
-	"archive/tar"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"syscall"
 	"testing"
 	"time"
-
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/edgehub-io/edgehub/imagepull/engine"
 	"github.com/edgehub-io/edgehub/imagepull/engineapi"
@@ -37,7 +30,7 @@ func TestGzipBomb(t *testing.T) {
 		"of files": {30_000, 0, "size=96m,nr_inodes=20000", func(s syscall.Statfs_t) int { return int(s.Ffree * 100 / s.Files) }},
 	}
 	for name, bomb := range bombs {
-		layer, err := zeros(bomb.files, bomb.size)
+		layer, err := pulltest.Zeros(bomb.files, bomb.size)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,25 +64,6 @@ func TestGzipBomb(t *testing.T) {
 			})
 		}
 	}
-}
-
-// zeros is a layer of files that hold nothing but zeros: little on the line, and much on a disk.
-func zeros(files int, size int64) (v1.Layer, error) {
-	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
-		r, w := io.Pipe()
-		go func() {
-			archive := tar.NewWriter(w)
-			var err error
-			for i := 0; i < files && err == nil; i++ {
-				err = archive.WriteHeader(&tar.Header{Name: fmt.Sprintf("%05d/%05d", i/1000, i), Typeflag: tar.TypeReg, Mode: 0o644, Size: size})
-				if err == nil {
-					_, err = archive.Write(make([]byte, size))
-				}
-			}
-			_ = w.CloseWithError(errors.Join(err, archive.Close()))
-		}()
-		return r, nil
-	}, tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
 }
 
 func statfs(t *testing.T, folder string) (s syscall.Statfs_t) {

@@ -311,7 +311,7 @@ func TestAnImportThatIsInterrupted(t *testing.T) {
 // TestAnImportWithoutRoom leaves the disk as it was: it is refused before a layer is written, or ended when it is unpacked.
 func TestAnImportWithoutRoom(t *testing.T) {
 	cluster.NeedRoot(t)
-	bomb, err := zeros(30_000, 4<<10)
+	bomb, err := pulltest.Zeros(30_000, 4<<10)
 	if err != nil {
 		t.Fatal(err)
 	}

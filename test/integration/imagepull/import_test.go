@@ -3,6 +3,7 @@ package imagepull
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -27,7 +28,7 @@ func (r *rig) importCommand(ctx context.Context, args ...string) *exec.Cmd {
 	r.Helper()
 	args = append([]string{"import", "--min-free=0", "--container-runtime-endpoint=unix://" + r.containerd.Socket()}, args...)
 	cmd := exec.CommandContext(ctx, env.ctlBin, args...)
-	cmd.Env = append(os.Environ(), "EDGEHUB_ADDRESS="+strings.TrimPrefix(r.hub.API, "http://"), "TMPDIR="+r.TempDir())
+	cmd.Env = append(os.Environ(), "EDGEHUB_ADDRESS="+strings.TrimPrefix(r.hub.API, "http://"), "TMPDIR="+cmp.Or(r.spool, r.TempDir()))
 	return cmd
 }
 

@@ -25,14 +25,21 @@ type rig struct {
 	namespace  string
 	containerd *cluster.Containerd
 	registry   *images.Registry
+	spool      string // TMPDIR of imports; empty: one of each
 }
 
 // newRig returns a node with containerd, whose hub the test starts; test/integration/engine tests each version of
 // containerd. args are additional flags of the hub.
 func newRig(t *testing.T, args ...string) *rig {
 	t.Helper()
+	return newRigIn(t, "", args...)
+}
+
+// newRigIn is newRig with a folder for what containerd stores.
+func newRigIn(t *testing.T, dir string, args ...string) *rig {
+	t.Helper()
 	cluster.NeedRoot(t)
-	containerd, registry := pulltest.StartContainerd(t, cluster.ContainerdOptions{Version: cluster.Containerd2}), pulltest.ServeRegistry(t)
+	containerd, registry := pulltest.StartContainerd(t, cluster.ContainerdOptions{Version: cluster.Containerd2, Dir: dir}), pulltest.ServeRegistry(t)
 	if err := containerd.Trust(registry); err != nil {
 		t.Fatal(err)
 	}

@@ -6,11 +6,13 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"net/http"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/opencontainers/go-digest"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +23,7 @@ import (
 	"github.com/edgehub-io/edgehub/ota/bundle"
 	"github.com/edgehub-io/edgehub/test/cluster/images"
 	"github.com/edgehub-io/edgehub/test/internal/pulltest"
+	"github.com/edgehub-io/edgehub/test/internal/smalldisk"
 )
 
 // signingKey makes a key that nodes may read and that may sign for the rig's namespace, before its hub starts.
@@ -73,13 +76,21 @@ func (r *rig) verifies(envelope []byte) int {
 // other, a restart of the hub changes nothing. When the cloud is back, it decides.
 func TestImportOfASignedBundle(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newRigIn(t, smalldisk.Mount(t, 96))
+	r.spool = smalldisk.Mount(t, 32)
 	key := r.signingKey()
 	image, err := images.New(images.Platform("amd64"), r.layer(1, 6<<20))
 	r.must(err)
-	hash, err := image.Digest()
+	zeros, err := pulltest.Zeros(30_000, 4<<10)
 	r.must(err)
-	manifest := digest.Digest(hash.String())
+	bomb, err := images.New(images.Platform("amd64"), zeros)
+	r.must(err)
+	digestOf := func(image v1.Image) digest.Digest {
+		hash, err := image.Digest()
+		r.must(err)
+		return digest.Digest(hash.String())
+	}
+	manifest := digestOf(image)
 	reference := r.registry.Reference("app", "2")
 	r.must(r.registry.Down())
 	r.hub.Start()
@@ -96,9 +107,12 @@ func TestImportOfASignedBundle(t *testing.T) {
 		return envelope
 	}
 	same := func(*bundle.Bundle) {}
-	file := func(envelope []byte, change func([]pulltest.File) []pulltest.File) string {
+	fileOf := func(image v1.Image, envelope []byte, change func([]pulltest.File) []pulltest.File) string {
 		files := pulltest.Layout(t, image, "harmless/app:1") // what the file calls it does not count
 		return pulltest.Tar(t, append(change(files), pulltest.File{Name: api.UpgradeBundleFile, Text: envelope}))
+	}
+	file := func(envelope []byte, change func([]pulltest.File) []pulltest.File) string {
+		return fileOf(image, envelope, change)
 	}
 	whole := func(f []pulltest.File) []pulltest.File { return f }
 	r.eventually("the hub knows the key and the pod", func() bool { return r.verifies(signed(same)) == http.StatusOK })
@@ -118,6 +132,11 @@ func TestImportOfASignedBundle(t *testing.T) {
 		f[len(f)-1].Text[1000] ^= 1
 		return f
 	}
+	zipped := func(path string) string {
+		r.must(exec.CommandContext(t.Context(), "gzip", path).Run())
+		return path + ".gz"
+	}
+	ofBomb := signed(func(b *bundle.Bundle) { b.Images[reference] = digestOf(bomb) })
 	for what, tt := range map[string]struct {
 		path string
 		code int
@@ -130,8 +149,15 @@ func TestImportOfASignedBundle(t *testing.T) {
 		"the image of sandboxes": {
 			file(signed(func(b *bundle.Bundle) { *b = d.bundleFor(sandbox, map[string]digest.Digest{sandbox: manifest}) }), whole), 1, "the sandboxes of all pods run",
 		},
+		// Both are a hundred times as large on a disk.
+		"a layer of which more comes than fits": {fileOf(bomb, ofBomb, whole), 1, "leaves too little room"},
+		"a file of which more comes than fits": {
+			zipped(file(signed(same), func(f []pulltest.File) []pulltest.File {
+				return append(f, pulltest.File{Name: "zeros", Text: make([]byte, 64<<20)})
+			})), 1, "too little room",
+		},
 	} {
-		if text, code := r.importFile(nil, tt.path); code != tt.code || !strings.Contains(text, tt.says) || !strings.Contains(text, "nothing of "+tt.path+" was imported") {
+		if text, code := r.importFile(nil, "--min-free=20", tt.path); code != tt.code || !strings.Contains(text, tt.says) || !strings.Contains(text, "nothing of "+tt.path+" was imported") {
 			t.Errorf("%s: exit code %d: %s", what, code, text)
 		}
 		if after := r.content(); after != before {
