@@ -1,14 +1,18 @@
 package hub
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,9 +21,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/edgehub-io/edgehub/imagepull"
 	"github.com/edgehub-io/edgehub/ota/api"
 	"github.com/edgehub-io/edgehub/ota/bundle"
 	"github.com/edgehub-io/edgehub/ota/inplace"
+	"github.com/edgehub-io/edgehub/ota/nodepods"
 )
 
 // bundleKeys is the ConfigMap with the public half of a key.
@@ -225,4 +231,45 @@ func TestAnOfferEndsNeitherAWishNorARecord(t *testing.T) {
 	if runs, _ := u.inPlace.Runs("u"); runs != "new" {
 		t.Error("the cloud is not told again of what runs")
 	}
+}
+
+// noImages is a containerd without images.
+type noImages struct{ imagepull.Engine }
+
+func (noImages) Retained(context.Context) ([]string, error) { return nil, nil }
+
+func (noImages) Removals(ctx context.Context, _ func(string)) { <-ctx.Done() }
+
+// Of what a bundle brings, images may be on the node, where kubelet would remove them.
+func TestTheImagesThatABundleNamesAreLookedForAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looks := 0
+		puller, err := imagepull.New(imagepull.Options{
+			Dir: t.TempDir(), Engine: noImages{}, Online: func() bool { return false }, Changed: func() {}, Logger: slog.New(slog.DiscardHandler),
+			Others: func() []string {
+				looks++
+				return nil
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods, err := nodepods.New(nil, "n1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		defer running.Wait()
+		defer cancel()
+		running.Go(func() { puller.Run(ctx) })
+		synctest.Wait()
+		before := looks
+		u := &upgrades{pods: pods, images: &images{puller: puller}}
+		u.offersChanged()
+		synctest.Wait()
+		if looks != before+1 {
+			t.Errorf("they were looked for %d times", looks-before)
+		}
+	})
 }

@@ -82,7 +82,7 @@ func (u *upgrades) open(c *config.Config, client *ota.Pods, userAgent string, r 
 		return err
 	}
 	u.bundles, err = bundle.OpenStore(bundle.Options{
-		Dir: dir("bundles"), Pods: u.pods.AsInCloud, Online: func() bool { return u.cloud.offline() == "" }, Changed: u.pods.Changed, Event: u.cluster.Event, Logger: log,
+		Dir: dir("bundles"), Pods: u.pods.AsInCloud, Online: func() bool { return u.cloud.offline() == "" }, Changed: u.offersChanged, Event: u.cluster.Event, Logger: log,
 	})
 	if err != nil {
 		return err
@@ -123,6 +123,12 @@ func (u *upgrades) open(c *config.Config, client *ota.Pods, userAgent string, r 
 		Node: func(ctx context.Context) (*corev1.Node, error) { return client.Node(ctx, c.NodeName) },
 	})
 	return err
+}
+
+// offersChanged is called when bundles offer pods something else.
+func (u *upgrades) offersChanged() {
+	u.pods.Changed()
+	u.images.othersChanged()
 }
 
 // otherImages returns those that stay on the node, as far as there is room, besides pre-pulled ones: of earlier revisions, and of what bundles offer.
