@@ -12,9 +12,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // credentials of every kind that kubectl knows
 	"k8s.io/klog/v2"
@@ -26,7 +24,7 @@ import (
 var help embed.FS
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := cli.UntilEnded()
 	defer stop()
 	os.Exit(run(ctx, filepath.Base(os.Args[0]), os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -83,6 +83,16 @@ func Finish(w io.Writer, prefix string, err error) int {
 	return code
 }
 
+// UntilEnded returns a context that ends when the user or the system ends the program: by SIGINT, SIGTERM, or the end of its terminal,
+// which nohup has it ignore.
+func UntilEnded() (context.Context, context.CancelFunc) {
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		ends = append(ends, syscall.SIGHUP)
+	}
+	return signal.NotifyContext(context.Background(), ends...)
+}
+
 // Main runs a program that works until it is stopped by SIGINT or SIGTERM, and returns its exit code.
 func Main(name string, run func(ctx context.Context, args []string) error) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
