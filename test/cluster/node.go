@@ -26,7 +26,7 @@ const (
 )
 
 // Node is one node: a hub on the host, and in namespaces of their own a
-// containerd and a kubelet that knows no other apiserver than the hub.
+// containerd and a kubelet that knows no other apiserver than the hub. It has a boot ID of its own once it was powered on again.
 type Node struct {
 	cluster *Cluster
 	name    string
@@ -34,6 +34,7 @@ type Node struct {
 
 	link       *link.Link
 	hub        *Process
+	hubStarter *launcher
 	sandbox    *sandbox
 	containerd *Process
 	kubelet    *Process
@@ -110,10 +111,13 @@ func (c *Cluster) newNode(number int) (*Node, error) {
 		return nil, err
 	}
 	// From here on n is returned even with an error: it has a link to close.
-	if n.hub, err = n.newHub(); err != nil {
+	if n.sandbox, err = c.newSandbox(n.name); err != nil {
 		return n, err
 	}
-	if n.sandbox, err = c.newSandbox(n.name); err != nil {
+	if n.hubStarter, err = n.newHubLauncher(); err != nil {
+		return n, err
+	}
+	if n.hub, err = n.newHub(); err != nil {
 		return n, err
 	}
 	if n.containerd, err = n.newContainerd(); err != nil {
@@ -136,7 +140,7 @@ func (n *Node) newHub() (*Process, error) {
 	if err := config.write(n.NodeKubeconfig()); err != nil {
 		return nil, err
 	}
-	return n.cluster.newProcess(n.name+"/hub", func() *exec.Cmd {
+	hub := n.cluster.newProcess(n.name+"/hub", func() *exec.Cmd {
 		args := []string{
 			"--node-name=" + n.name,
 			"--server-addr=" + server,
@@ -157,7 +161,9 @@ func (n *Node) newHub() (*Process, error) {
 			args = append(args, more(n.name)...)
 		}
 		return command(n.cluster.options.HubBin, args...)
-	}, func(ctx context.Context) error { return get(ctx, n.cluster.http, n.APIURL()+"/v1/healthz") }), nil
+	}, func(ctx context.Context) error { return get(ctx, n.cluster.http, n.APIURL()+"/v1/healthz") })
+	hub.start = n.hubStarter.start
+	return hub, nil
 }
 
 // newProcess describes a process inside the node.
@@ -244,6 +250,9 @@ func (n *Node) stop() error {
 	}
 	if n.hub != nil {
 		errs = append(errs, n.hub.Kill())
+	}
+	if n.hubStarter != nil {
+		n.hubStarter.close()
 	}
 	return errors.Join(append(errs, n.link.Close())...)
 }

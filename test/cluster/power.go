@@ -26,8 +26,11 @@ func (n *Node) PowerOff() error {
 }
 
 // PowerOn starts what PowerOff has ended, and returns when hub, containerd and
-// kubelet serve. It asks nothing of the apiserver, which may be out of reach.
+// kubelet serve. The node has another boot ID then. It asks nothing of the apiserver, which may be out of reach.
 func (n *Node) PowerOn(ctx context.Context) error {
+	if err := n.newBoot(); err != nil {
+		return err
+	}
 	if err := n.cluster.cgroups.create(n.name); err != nil {
 		return err
 	}

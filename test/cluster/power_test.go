@@ -1,9 +1,11 @@
 package cluster_test
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,6 +32,7 @@ func TestContainersThatAreKilledAndNodesThatLosePowerComeBack(t *testing.T) {
 		t.Error("a container that is not there was killed")
 	}
 
+	boot := bootOf(t, c)
 	if err := node.PowerOff(); err != nil {
 		t.Fatal(err)
 	}
@@ -40,6 +43,25 @@ func TestContainersThatAreKilledAndNodesThatLosePowerComeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	nextInstance(t, c, second)
+	hubs := strings.TrimSpace(readFile(t, fmt.Sprintf("/proc/%d/root/proc/sys/kernel/random/boot_id", node.HubProcess().PID())))
+	if hubs == boot {
+		t.Errorf("the hub sees the boot %s as before", boot)
+	}
+	for began := time.Now(); bootOf(t, c) != hubs; time.Sleep(100 * time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatalf("after a minute kubelet reports the boot %s, and the hub sees %s", bootOf(t, c), hubs)
+		}
+	}
+}
+
+// bootOf is the boot ID that the node's kubelet reports.
+func bootOf(t *testing.T, c *cluster.Cluster) string {
+	t.Helper()
+	node, err := clientFor(t, c.AdminConfig()).CoreV1().Nodes().Get(t.Context(), "node1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node.Status.NodeInfo.BootID
 }
 
 func podOf(t *testing.T, c *cluster.Cluster) *corev1.Pod {

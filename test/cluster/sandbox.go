@@ -15,10 +15,14 @@ import (
 	"github.com/edgehub-io/edgehub/test/cluster/internal/nodeplan"
 )
 
+// bootIDSetting is the ID of the machine's boot, another one after each PowerOn.
+const bootIDSetting = "kernel/random/boot_id"
+
 // privateSysctls are the settings of the kernel that kubelet and the network
-// plugins change. In a node they are plain files that start with the host's
+// plugins change, and the boot ID. In a node they are plain files that start with the host's
 // values: the host's own never change, so that there is nothing to put back.
 var privateSysctls = []string{
+	bootIDSetting,
 	"kernel/keys/root_maxbytes",
 	"kernel/keys/root_maxkeys",
 	"kernel/panic",
@@ -27,6 +31,9 @@ var privateSysctls = []string{
 	"vm/overcommit_memory",
 	"vm/panic_on_oom",
 }
+
+// sysctlFolder is where a node's folder has privateSysctls.
+const sysctlFolder = "sysctl"
 
 // sandbox is the process and mount namespaces of one node. Its first process
 // ends everything in it when it ends; see package nodeinit.
@@ -106,7 +113,7 @@ func (c *Cluster) newSandbox(node string) (*sandbox, error) {
 			return nil, err
 		}
 	}
-	sysctls, err := copySysctls(c.path(node, "sysctl"))
+	sysctls, err := copySysctls(c.path(node, sysctlFolder))
 	if err != nil {
 		return nil, err
 	}

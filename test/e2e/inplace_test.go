@@ -109,16 +109,26 @@ func (d *inPlace) stays(when string) {
 }
 
 // awaitUpgrade waits until the node shows the pod's upgrade in a state.
-func (d *inPlace) awaitUpgrade(state api.UpgradeState) {
+func (d *inPlace) awaitUpgrade(state api.UpgradeState) (u api.Upgrade) {
 	d.t.Helper()
 	eventually(d.t, "the upgrade is "+string(state), func(ctx context.Context) string {
-		code, body := rawclient.Ask(ctx, http.MethodGet, upgradeURL(d.node, d.ns, d.started.pod.Name))
-		var u api.Upgrade
-		if err := json.Unmarshal([]byte(body), &u); err != nil || code != http.StatusOK || u.State != state {
-			return fmt.Sprint(code, " ", body, " ", err)
+		var err error
+		if u, err = d.upgradeNow(ctx); err == nil && u.State != state {
+			err = fmt.Errorf("it is %s: %s", u.State, u.Message)
 		}
-		return ""
+		return words(err)
 	})
+	return u
+}
+
+// upgradeNow is the pod's upgrade as the node shows it.
+func (d *inPlace) upgradeNow(ctx context.Context) (u api.Upgrade, err error) {
+	code, body := rawclient.Ask(ctx, http.MethodGet, upgradeURL(d.node, d.ns, d.started.pod.Name))
+	if code != http.StatusOK {
+		return u, fmt.Errorf("GET upgrade: %d %s", code, body)
+	}
+	err = json.Unmarshal([]byte(body), &u)
+	return u, err
 }
 
 // awaitCondition waits until the cloud has PodUpgradedOffline, and returns the pod.
@@ -146,6 +156,22 @@ func (d *inPlace) restartHub() {
 	if err := d.node.HubProcess().Start(d.t.Context()); err != nil {
 		d.t.Fatal(err)
 	}
+}
+
+// losesPower turns the machine off and on while the new version is on probation, and returns when the pod serves a version, perhaps at
+// another address.
+func (d *inPlace) losesPower(serves string) {
+	d.t.Helper()
+	if u, err := d.upgradeNow(d.t.Context()); err != nil || u.State != api.InProgress {
+		d.t.Fatalf("the upgrade is %s: %s, %v; this test shows nothing", u.State, u.Message, err)
+	}
+	if err := errors.Join(d.node.PowerOff(), d.node.PowerOn(d.t.Context())); err != nil {
+		d.t.Fatal(err)
+	}
+	now := d.find(d.started.pod.Name)
+	d.ip, d.started.pod = now.ip, d.started.pod.DeepCopy()
+	d.started.pod.Status.PodIP = now.ip
+	d.serves(serves, time.Now())
 }
 
 // servesWithin is how long the new version may take besides the grace of the old one.
@@ -269,4 +295,50 @@ func TestAVersionThatIsNeverReadyIsUndoneInPlace(t *testing.T) {
 	pod := d.awaitCondition(api.ReasonNotReady)
 	d.expectRestarts(pod, 2) // one in each direction
 	d.stays("after the cloud is back")
+}
+
+// TestUpgradeInPlaceGoesOnAfterAPowerCut turns the machine off while the new version is on probation, which goes on with it afterwards.
+func TestUpgradeInPlaceGoesOnAfterAPowerCut(t *testing.T) {
+	d := newInPlace(t, "in-place-power", "node1", "")
+	d.cut("black hole")
+	d.post(api.UpgradePath(d.ns, d.started.pod.Name), http.StatusOK, "(offline, in place)")
+	d.serves("one", time.Now())
+	d.losesPower("one")
+	d.awaitUpgrade(api.Done)
+	giveBack(t, d.node)
+	pod := d.awaitCondition(api.ReasonReconciled)
+	d.expectRestarts(pod, 2) // by the upgrade, and by the machine
+	d.stays("after the cloud is back")
+}
+
+// TestAVersionThatRebootsTheMachineIsUndoneInPlace turns the machine off again and again while the new version is on probation, as one
+// does that makes it hang. The owner is told why the old one is back.
+func TestAVersionThatRebootsTheMachineIsUndoneInPlace(t *testing.T) {
+	d := newInPlace(t, "in-place-reboots", "node2", "")
+	d.cut("refused")
+	upgrade := api.UpgradePath(d.ns, d.started.pod.Name)
+	d.post(upgrade, http.StatusOK, "(offline, in place)")
+	d.serves("one", time.Now())
+	for _, serves := range []string{"one", "one", "v1"} {
+		d.losesPower(serves)
+	}
+	const why = "the machine has started 3 times since, and the pod was not Ready for 10s"
+	if u := d.awaitUpgrade(api.Dropped); !strings.Contains(u.Message, why) {
+		t.Errorf("the owner reads %q", u.Message)
+	}
+	d.post(upgrade, http.StatusAccepted, "was tried without the cloud, and the pod came back from it: "+why)
+	if code, body := rawclient.Ask(t.Context(), http.MethodDelete, d.node.APIURL()+upgrade); code != http.StatusOK {
+		t.Errorf("DELETE upgrade: %d %s", code, body)
+	}
+	giveBack(t, d.node)
+	pod := d.awaitCondition(api.ReasonRebooted)
+	d.expectRestarts(pod, 4) // by the upgrade, and by the machine
+	d.stays("after the cloud is back")
+	eventually(t, "the cloud has the Event", func(ctx context.Context) string {
+		list, err := env.client.CoreV1().Events(d.ns).List(ctx, metav1.ListOptions{FieldSelector: "reason=OfflineUpgradeUndone,involvedObject.uid=" + string(pod.UID)})
+		if err != nil || len(list.Items) != 1 || !strings.Contains(list.Items[0].Message, why) {
+			return fmt.Sprintf("%v, %+v", err, list)
+		}
+		return ""
+	})
 }
