@@ -22,6 +22,7 @@
 // delays and swallows. Every Process can be killed, frozen and restarted:
 // APIServer, Node.HubProcess, Node.KubeletProcess, Node.ContainerdProcess, ….
 // Node.KillContainer kills a container, and Node.PowerOff all that runs on a node.
+// RestoreStore puts etcd back to a backup.
 // Registry, where all images come from, is slow, breaks off, refuses and asks for
 // passwords; see package images.
 //

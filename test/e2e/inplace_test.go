@@ -62,7 +62,7 @@ func (of *daemon) inPlace(image string) *inPlace {
 }
 
 // permit permits upgrades in place.
-func (d *inPlace) permit() {
+func (d *daemon) permit() {
 	d.t.Helper()
 	permit := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, api.OfflineUpgradeAnnotation, api.OfflineUpgradeInPlace)
 	if _, err := env.client.AppsV1().DaemonSets(d.ns).Patch(d.t.Context(), "app", types.MergePatchType, []byte(permit), metav1.PatchOptions{}); err != nil {
