@@ -77,7 +77,7 @@ func TestANewVersionFromAFile(t *testing.T) {
 	d.cut("refused")
 	giveBack(t, d.node) // it reads the keys
 	d.permit()
-	d.started = d.running(d.daemon.pod.Name)
+	d.start()
 	eventually(t, "the node has followed that the pod may be upgraded in place", func(ctx context.Context) string {
 		code, body := rawclient.Ask(ctx, http.MethodGet, d.node.APIURL()+api.Pods+"?watch=true&timeoutSeconds=1&fieldSelector=metadata.namespace%3D"+d.ns)
 		if code != http.StatusOK || !strings.Contains(body, `\"inPlace\":true`) {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -49,7 +51,7 @@ func (of *daemon) inPlace(image string) *inPlace {
 	}
 	d.pull()
 	d.awaitReady()
-	d.started = d.running(d.daemon.pod.Name)
+	d.start()
 	want := []api.ImageChange{{Name: "app", From: d.old, To: d.image}}
 	d.awaitOnNode("the pod can be upgraded in place", func(pod *corev1.Pod) string {
 		next, ok := api.NextOf(pod)
@@ -59,6 +61,16 @@ func (of *daemon) inPlace(image string) *inPlace {
 		return ""
 	})
 	return d
+}
+
+// start waits until the pod runs, and gives its volume a file.
+func (d *inPlace) start() {
+	d.t.Helper()
+	d.started = d.running(d.daemon.pod.Name)
+	volume := filepath.Join(env.Dir(), d.node.Name(), "var-lib", "kubelet", "pods", string(d.started.pod.UID), "volumes", "kubernetes.io~empty-dir", keptVolume)
+	if err := os.WriteFile(filepath.Join(volume, "file"), []byte(d.started.pod.Name), 0o644); err != nil {
+		d.t.Fatal(err)
+	}
 }
 
 // permit permits upgrades in place.
@@ -87,7 +99,7 @@ func (d *inPlace) awaitOnNode(what string, differs func(*corev1.Pod) string) {
 	})
 }
 
-// serves waits until another container serves a version at the same address, and returns how long it took.
+// serves waits until another container serves a version at the same address, with the volume, and returns how long it took.
 func (d *inPlace) serves(version string, began time.Time) time.Duration {
 	d.t.Helper()
 	answers(d.t, d.started.pod, version)
@@ -97,14 +109,18 @@ func (d *inPlace) serves(version string, began time.Time) time.Duration {
 		d.t.Fatalf("instance %q, %v; it was %q", instance, err, d.instance)
 	}
 	d.instance = instance
+	d.stays("with version " + version)
 	return took
 }
 
-// stays fails if the pod's container is another one by now.
+// stays fails if the pod's container is another one by now, or has not the volume.
 func (d *inPlace) stays(when string) {
 	d.t.Helper()
 	if instance, err := answerOf(d.t.Context(), d.ip, "instance"); err != nil || instance != d.instance {
 		d.t.Errorf("%s: instance %q, %v; it was %q", when, instance, err, d.instance)
+	}
+	if content, err := answerOf(d.t.Context(), d.ip, "file/"+keptVolume+"/file"); content != d.started.pod.Name {
+		d.t.Errorf("%s: the volume's file has %q, %v", when, content, err)
 	}
 }
 
@@ -226,6 +242,7 @@ func TestUpgradeInPlace(t *testing.T) {
 		return ""
 	})
 	others()
+	d.stays("after the cloud is back")
 }
 
 // TestTheWayBackInPlace goes back without the cloud: when the owner wants it. Before that, kubelet would ask the registry for the

@@ -35,11 +35,16 @@ type daemon struct {
 	revision string
 }
 
+// keptVolume is a volume of each daemon's pod, and where the container has it.
+const keptVolume = "kept"
+
 func newDaemon(t *testing.T, ns, node string, secrets ...string) *daemon {
 	t.Helper()
 	d := &daemon{edge: newEdge(t, ns, node)}
 	ds := otaDaemonSet("app")
 	ds.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+	ds.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: keptVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	ds.Spec.Template.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: keptVolume, MountPath: "/" + keptVolume}}
 	// It stays where kubelet makes room.
 	ds.Spec.Template.Spec.PriorityClassName = "system-node-critical"
 	for _, secret := range secrets {
