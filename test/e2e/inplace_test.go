@@ -74,11 +74,11 @@ func (d *inPlace) start() {
 }
 
 // permit permits upgrades in place.
-func (d *daemon) permit() {
-	d.t.Helper()
+func (of *daemon) permit() {
+	of.t.Helper()
 	permit := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, api.OfflineUpgradeAnnotation, api.OfflineUpgradeInPlace)
-	if _, err := env.client.AppsV1().DaemonSets(d.ns).Patch(d.t.Context(), "app", types.MergePatchType, []byte(permit), metav1.PatchOptions{}); err != nil {
-		d.t.Fatal(err)
+	if _, err := env.client.AppsV1().DaemonSets(of.ns).Patch(of.t.Context(), "app", types.MergePatchType, []byte(permit), metav1.PatchOptions{}); err != nil {
+		of.t.Fatal(err)
 	}
 }
 
