@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -323,16 +324,35 @@ func TestStopEndsWatchesAndWaitsForRequests(t *testing.T) {
 	})
 	_, stop := n.start(t)
 	url := "http://" + n.config.ProxyAddress + "/api/v1/pods"
+	late, err := net.Dial("tcp", n.config.ProxyAddress) // is accepted before the next
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Close()
 	list, watch := begin(t, url), begin(t, url+"?watch=true")
 
 	ended := make(chan error, 1)
 	go func() { ended <- stop() }()
+	for err == nil {
+		var conn net.Conn
+		if conn, err = net.Dial("tcp", n.config.ProxyAddress); err == nil {
+			conn.Close()
+		}
+	}
+	if _, err := io.WriteString(late, "GET /api/v1/pods HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+		t.Error(err)
+	}
 	if rest, err := io.ReadAll(watch); len(rest) > 0 || err != nil {
 		t.Errorf("the watch ended with %q, %v", rest, err)
 	}
 	close(release)
 	if rest, err := io.ReadAll(list); string(rest) != "end" || err != nil {
 		t.Errorf("the list under way ended with %q, %v", rest, err)
+	}
+	if res, err := http.ReadResponse(bufio.NewReader(late), nil); err != nil {
+		t.Errorf("who had connected and sent its request when the hub stopped got %v", err)
+	} else if body, err := io.ReadAll(res.Body); string(body) != "begin end" || err != nil {
+		t.Errorf("who had connected got %s, %q, %v", res.Status, body, err)
 	}
 	if err := <-ended; err != nil {
 		t.Errorf("Run: %v", err)

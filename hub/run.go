@@ -59,22 +59,32 @@ func (p port) run() error {
 	if p.server.TLSConfig != nil {
 		serve = func(l net.Listener) error { return p.server.ServeTLS(l, "", "") }
 	}
-	if err := serve(p.listener); !errors.Is(err, http.ErrServerClosed) {
+	if err := serve(p.listener); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) { // stop closes the listener first
 		return fmt.Errorf("serve %s: %w", p.name, err)
 	}
 	return nil
 }
 
-// stop ends watches at once, gives everything else the grace period, upgraded connections
-// (exec, port-forward) included, and then cancels what is left. The in-process port is
-// closed last: an upgrade in progress on the node's API still needs it.
+// stop has those who have just connected send their request, ends watches, gives everything else the grace period, upgraded
+// connections (exec, port-forward) included, and then cancels what is left. The in-process port is closed last: an upgrade in progress on
+// the node's API still needs it.
 func (h *Hub) stop() {
 	h.state.serving.Store(false)
 	h.systemd.Notify("STOPPING=1")
 	h.log.Info("hub stops", "grace", h.config.ShutdownGrace)
+	own, others := h.ports.all[0], h.ports.all[1:]
+	begins, cancel := context.WithTimeout(context.Background(), h.config.ShutdownGrace)
+	defer cancel()
+	for _, p := range others {
+		p.listener.Close()
+	}
+	for _, p := range others {
+		if l, ok := p.listener.(*access.Listener); ok {
+			l.AwaitRequests(begins)
+		}
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), h.config.ShutdownGrace)
 	defer cancel()
-	own, others := h.ports.all[0], h.ports.all[1:]
 	// No connection is reused from here on: a watch that ends and is reopened at once must not
 	// reach this process again.
 	var closed sync.WaitGroup

@@ -39,6 +39,10 @@ type limitedConn struct {
 	peer   string          // whose it is otherwise
 	shares []*limits.Share // of those that are not the node's; all three are as they were when it was accepted
 
+	accepted time.Time
+	begun    chan struct{} // closed when the first request has arrived, or the connection is closed
+	begins   sync.Once
+
 	closed atomic.Bool
 	active atomic.Bool  // a request is under way
 	unread atomic.Int64 // of maxBegin, while none is
@@ -69,8 +73,11 @@ func (c *limitedConn) leave() {
 }
 
 func newConn(tcp *net.TCPConn, of *Listener) *limitedConn {
-	c := &limitedConn{TCPConn: tcp, of: of}
+	c := &limitedConn{TCPConn: tcp, of: of, accepted: time.Now(), begun: make(chan struct{})}
 	c.unread.Store(maxBegin)
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	of.mute[c] = struct{}{}
 	return c
 }
 
@@ -162,7 +169,18 @@ func (c *limitedConn) endTurn() {
 	}
 }
 
+// hasBegun notes that the first request has arrived, or that none will.
+func (c *limitedConn) hasBegun() {
+	c.begins.Do(func() {
+		close(c.begun)
+		c.of.mu.Lock()
+		defer c.of.mu.Unlock()
+		delete(c.of.mute, c)
+	})
+}
+
 func (c *limitedConn) Close() error {
+	c.hasBegun()
 	if c.closed.CompareAndSwap(false, true) {
 		c.of.open.Add(-1)
 		c.of.budget.open.Add(-1)
@@ -190,6 +208,7 @@ func ConnState(conn net.Conn, state http.ConnState) {
 	case http.StateNew:
 		c.begin(isTLS)
 	case http.StateActive:
+		c.hasBegun()
 		c.active.Store(true)
 		c.endTurn()
 	case http.StateIdle:

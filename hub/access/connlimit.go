@@ -1,10 +1,13 @@
 package access
 
 import (
+	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -82,7 +85,14 @@ type Listener struct {
 	closing  sync.Once
 	closed   chan struct{} // closed by Close
 	done     chan struct{} // closed when nothing will be accepted any more
+
+	mu   sync.Mutex
+	mute map[*limitedConn]struct{} // those that have sent no request yet
 }
+
+// muteTimeout is how long a client that has connected may wait before it sends a request. Then net/http takes its connection for an
+// idle one, which Shutdown closes.
+const muteTimeout = 5 * time.Second
 
 // lastAccept is how long after Close a connection waits for an Accept. A server that stops calls
 // it at once.
@@ -102,6 +112,7 @@ func newListener(l *net.TCPListener, b *Budget, forPods bool, identify Identify,
 	return &Listener{
 		TCPListener: l, budget: b, shares: shares, free: free, max: all, identify: identify, log: log, logLimit: newLogLimit(), refused: refused,
 		checking: make(chan struct{}, together), accepted: make(chan acceptResult), closed: make(chan struct{}), done: make(chan struct{}),
+		mute: map[*limitedConn]struct{}{},
 	}
 }
 
@@ -120,6 +131,26 @@ func (l *Listener) Accept() (net.Conn, error) {
 func (l *Listener) Close() error {
 	l.closing.Do(func() { close(l.closed) })
 	return l.TCPListener.Close()
+}
+
+// AwaitRequests returns when all connections have sent their first request, or have been open for muteTimeout, or ctx ends. It is called
+// after Close and before Shutdown, after which net/http answers no request that it reads, and clients see the end of the connection.
+func (l *Listener) AwaitRequests(ctx context.Context) {
+	select {
+	case <-l.done:
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	mute := slices.Collect(maps.Keys(l.mute))
+	l.mu.Unlock()
+	for _, c := range mute {
+		select {
+		case <-c.begun:
+		case <-time.After(time.Until(c.accepted.Add(muteTimeout))):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // Full reports whether all connections that are not reserved are taken.

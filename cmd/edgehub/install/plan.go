@@ -120,7 +120,7 @@ func (p *plan) values(ctx context.Context, args, extra []string, k *kubelet.Kube
 		comment = "\n# Pods reach the hub at the addresses of " + p.options.DummyIfName + ", which outlives this unit."
 		address = "\n" + strings.Join(lines, "\n")
 	}
-	const afterGrace = 15 * time.Second // for requests that are cut, and the cache's last write
+	const afterGrace = 15 * time.Second // for who has just connected, requests that are cut, and the cache's last write
 	return []string{
 		"{{BINARY}}", binaryFile, "{{ENV_FILE}}", envFile, "{{KUBELET_ENV}}", kubeletEnvFile, "{{KUBECONFIG}}", p.options.Kubeconfig,
 		"{{ARGS}}", strings.Join(args, " "), "{{EXTRA}}", strings.Join(extra, " "),
