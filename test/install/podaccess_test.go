@@ -122,8 +122,10 @@ func TestPodAccess(t *testing.T) {
 		}},
 		{"an uninstall leaves the hub to the pods that use it, and an install takes that back", func(n *node) {
 			n.contains(n.must(hub, "uninstall", "--dry-run"), deletion(cni), "ip link delete dev "+dummy, "nothing was changed")
+			roots, token := agent.roots(n), agent.get(n, "/file"+tokenFile)
 			n.uninstallWaits(hub, agent, cni)
-			n.usesHub(agent)
+			n.certificateIsForPods(roots) // kubelet may have taken the hub's CA out of the pod's file by now
+			n.readsSecretWith(roots, token)
 			n.hasInterface(true)
 			n.contains(n.must(hub, "install"), "the hub is still there", "restarting kubelet")
 			n.restart(cni)
@@ -249,19 +251,25 @@ func (n *node) usesHub(w *workload) {
 		n.t.Errorf("pod %s trusts %d CAs", w.name, got)
 	}
 	n.readsSecret(w, "https://"+host+":"+port)
-	n.certificateIsForPods(w)
+	n.certificateIsForPods(w.roots(n))
 	// Its own token is not the node's: the Service is as the apiserver has it.
 	service := w.ask(n, "https://"+host+":"+port+"/api/v1/namespaces/default/services/kubernetes")
 	n.contains(service, apiserverIP)
 	n.lacks(service, hubIP)
 }
 
-// certificateIsForPods fails the test unless the hub's certificates are signed by a CA that a pod
-// trusts: for all names of the apiserver, to whoever asks for one, and else for its addresses.
-func (n *node) certificateIsForPods(w *workload) {
+// roots are the CAs that the workload's pod trusts now.
+func (w *workload) roots(n *node) *x509.CertPool {
 	n.t.Helper()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(w.get(n, "/file"+caFile)))
+	return roots
+}
+
+// certificateIsForPods fails the test unless the hub's certificates are signed by a CA that a pod
+// trusts: for all names of the apiserver, to whoever asks for one, and else for its addresses.
+func (n *node) certificateIsForPods(roots *x509.CertPool) {
+	n.t.Helper()
 	for asked, names := range map[string][]string{
 		"kubernetes.default.svc": {"kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "kubernetes"},
 		hubIP:                    {apiserverIP, hubIP, hubIPv6}, // which no client sends
@@ -297,10 +305,29 @@ func (n *node) readsSecret(w *workload, server string) {
 	n.contains(w.ask(n, server+"/api/v1/namespaces/kube-system/secrets/for-agents"), `"for-agents"`)
 }
 
+// readsSecretWith is readsSecret of a program that has read its CAs and token when it started.
+func (n *node) readsSecretWith(roots *x509.CertPool, token string) {
+	n.t.Helper()
+	client := &http.Client{Transport: &http.Transport{
+		DialContext: n.Dial, DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+	}}
+	req, err := http.NewRequestWithContext(n.t.Context(), http.MethodGet, "https://"+hubIP+":10268/api/v1/namespaces/kube-system/secrets/for-agents", http.NoBody)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	res, err := client.Do(req)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	n.contains(readAll(res.Body), `"for-agents"`)
+}
+
 // ask has a pod send a request, with its own token and the CAs that it has.
 func (w *workload) ask(n *node, url string) string {
 	n.t.Helper()
-	return w.get(n, "/ask?token=/var/run/secrets/kubernetes.io/serviceaccount/token&url="+url)
+	return w.get(n, "/ask?token="+tokenFile+"&url="+url)
 }
 
 // get returns the answer of the workload's pod to a request.

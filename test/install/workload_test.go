@@ -16,7 +16,10 @@ import (
 	"github.com/edgehub-io/edgehub/test/internal/poll"
 )
 
-const caFile = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
+const (
+	caFile    = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
+	tokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+)
 
 // workload is a DaemonSet or ReplicaSet whose one pod runs the test app.
 type workload struct {

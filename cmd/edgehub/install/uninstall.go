@@ -175,7 +175,8 @@ func (j *journal) stillUsed(ctx context.Context, out io.Writer) error {
 	if err != nil || len(behind) == 0 {
 		return err
 	}
-	fmt.Fprintln(out, "pods use the hub until they restart. Delete one when the one before is Ready again:")
+	fmt.Fprintln(out, "pods use the hub until they restart. Restart them soon: one that reads its CAs anew, as client-go of Kubernetes 1.36 does, no longer trusts it.\n"+
+		"Delete one when the one before is Ready again:")
 	printRestarts(out, behind)
 	return fmt.Errorf("pod %s/%s and %d others use it", behind[0].Namespace, behind[0].Name, len(behind)-1)
 }
