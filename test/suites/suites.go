@@ -132,7 +132,7 @@ func all() []suite {
 			steps: makeEach("lint"),
 		},
 		{
-			name: "races", what: "all unit tests, and the packages of api, with the race detector", kubernetes: true,
+			name: "races", what: "all unit tests, and the packages of api, with the race detector", programs: true, kubernetes: true,
 			packages: compilers,
 			answers:  []string{"cache", "proxy", "ota", "imagepull", "test"},
 			steps: []step{
@@ -152,7 +152,7 @@ func all() []suite {
 				"./integration/dist", "./integration/imagepull")},
 		},
 		{
-			name: "rollout", what: "rollouts, the controller, autonomy and kubectl edgehub, with the race detector", kubernetes: true,
+			name: "rollout", what: "rollouts, the controller, autonomy and kubectl edgehub, with the race detector", programs: true, kubernetes: true,
 			packages: compilers,
 			steps:    []step{inTest("-race", "-p=1", "-skip="+measured, "./integration/rollout", "./integration/controller", "./integration/autonomy", "./integration/plugin", "./integration/rollback")},
 		},
