@@ -322,9 +322,10 @@ func (r *round) check(a *app) {
 		return
 	}
 	// The one restart is that of the upgrade. If containerd, or kubelet itself, dies when a container is made and not started, kubelet makes
-	// another one, and counts both: the one before has not ended, then.
+	// another one, and counts both: the last one that had run is not a new one, then.
 	status, most := &pod.Status.ContainerStatuses[0], 1
-	if status.LastTerminationState.Terminated == nil {
+	last, old := status.LastTerminationState.Terminated, a.pod.Status.ContainerStatuses[0].ContainerID
+	if last == nil || last.Reason == "StartError" || last.ContainerID == old {
 		most += r.kills("containerd", "kubelet", "both")
 	}
 	if n := int(status.RestartCount); n < 1 || n > most {
