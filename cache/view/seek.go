@@ -144,9 +144,10 @@ func (k *known) hide(version string, rev *Revision) {
 	}
 }
 
-// isOnNode reports whether the node's list of its pods shows the object as its newest copy does. Then the node reads no more by a GET,
-// whatever was refused to one: a new pod is, for a moment, since the apiserver's Node authorizer knows the pod later than the watch
-// shows it. The read that succeeds next may be lost on disk, or may not come before an outage.
+// isOnNode reports whether the node's own list of its pods has the object, and no copy is newer. A GET gives the node nothing then that
+// the list does not, so that an earlier refusal of a GET does not count. The apiserver refuses a new pod for a moment, since its Node
+// authorizer learns of the pod later than the node's watch; the GET that succeeds may be lost when the hub is killed, or not come before
+// an outage.
 func (k *known) isOnNode() bool {
 	newest := newestOf(k.live)
 	return slices.ContainsFunc(k.live, func(c Copy) bool {

@@ -169,8 +169,8 @@ func (c *limitedConn) endTurn() {
 	}
 }
 
-// hasBegun notes that the first request has arrived, or that none will.
-func (c *limitedConn) hasBegun() {
+// endMute ends the wait for the first request: it has arrived, or none will.
+func (c *limitedConn) endMute() {
 	c.begins.Do(func() {
 		close(c.begun)
 		c.of.mu.Lock()
@@ -180,7 +180,7 @@ func (c *limitedConn) hasBegun() {
 }
 
 func (c *limitedConn) Close() error {
-	c.hasBegun()
+	c.endMute()
 	if c.closed.CompareAndSwap(false, true) {
 		c.of.open.Add(-1)
 		c.of.budget.open.Add(-1)
@@ -208,7 +208,7 @@ func ConnState(conn net.Conn, state http.ConnState) {
 	case http.StateNew:
 		c.begin(isTLS)
 	case http.StateActive:
-		c.hasBegun()
+		c.endMute()
 		c.active.Store(true)
 		c.endTurn()
 	case http.StateIdle:
