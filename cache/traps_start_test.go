@@ -102,6 +102,11 @@ func TestARefusedPodThatAListOfTheNodeHas(t *testing.T) {
 			refused(w)
 			w.does(urlPodsOfNode, http.StatusForbidden, "{}")
 		}, answers{urlPodA: "403", urlPodsOfNode: "403"}},
+		"it has, and is behind what its client has": {func(w *trapRig) {
+			w.lists(urlPodsOfNode, "100", a50)
+			refused(w)
+			w.does(urlPodsOfNode+"&limit=5&continue=next", http.StatusOK, podsJSON("120"))
+		}, answers{urlPodA: "403", urlPodsOfNode: "503"}},
 		"it had": {func(w *trapRig) {
 			w.lists(urlPodsOfNode, "100", a50)
 			w.watches(urlPodsOfNode+"&watch=true&allowWatchBookmarks=true&resourceVersion=100", podEvent("DELETED", "a", "110"))
