@@ -16,11 +16,11 @@ import (
 
 const (
 	samplePeriod = time.Second
-	// mostCPU is how much CPU the hub may take between cuts, as a multiple of what its clients
-	// take, which are in this process and get the same events: a percentage of a core differs
-	// with the machine. It takes 2.3 times as much; with a garbage collector that runs without
-	// end, as with GOMEMLIMIT=40MiB, below what is in use, 11 times.
-	mostCPU = 4.0
+	// mostCPU bounds the CPU time that the hub takes between cuts, as a multiple of that of its
+	// clients. They run in this process and get the same events, so a slow machine slows both.
+	// The hub takes 2.1 to 2.3 times as much, and 11 times with GOMEMLIMIT=40MiB, which is
+	// less than it uses, so that its garbage collector runs all the time.
+	mostCPU = 3.0
 	// settled is how long after a cut the hub is taken to be as it is between cuts: its
 	// watches are resumed within two seconds.
 	settled = 6 * time.Second
