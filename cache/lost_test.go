@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -71,6 +73,7 @@ func TestTheClientOfAViewThatIsLostIsAskedToListIt(t *testing.T) {
 	}
 }
 
+// Whoever watches it hears everything, as without the hub.
 func TestNobodyIsAskedToListWhatIsNotKept(t *testing.T) {
 	for name, tt := range map[string]struct{ accept, url string }{
 		"a table":                        {asTable + ",application/json", urlWatch + "&resourceVersion=100"},
@@ -89,9 +92,14 @@ func TestNobodyIsAskedToListWhatIsNotKept(t *testing.T) {
 				})
 			}
 			w := startWatch(context.WithValue(t.Context(), acceptKey{}, tt.accept), t, c, tt.url)
-			send(t, <-u.feeds, podEvent("ADDED", "a", "110"))
-			time.Sleep(time.Hour)
-			if got := w.heard(t); got != "ADDED:a=110" {
+			feed := <-u.feeds
+			var want []string
+			for version := range 60 {
+				send(t, feed, podEvent("ADDED", "a", strconv.Itoa(110+version)))
+				want = append(want, fmt.Sprintf("ADDED:a=%d", 110+version))
+				time.Sleep(time.Minute)
+			}
+			if got := w.heardEvents(t); !slices.Equal(got, want) {
 				t.Errorf("the client heard %q", got)
 			}
 		})

@@ -102,8 +102,8 @@ func (c *client) openWatch(ctx context.Context, r *rand.Rand, fl *follower, path
 	c.w.did("watches opened")
 	err = c.follow(fl, res, floor)
 	ended := time.Now()
-	if (socket || fl.f.table() || c.sight.forgotten(ended)) && c.w.weatherOf(began, ended) != fair {
-		return // what is not held breaks with its link, as a watch of somebody whom the hub does not know yet
+	if socket || fl.f.table() || c.sight.forgotten(ended) && c.w.weatherOf(began, ended) != fair {
+		return // it is not held, or its user not known yet: it breaks with its connection
 	}
 	if !errors.Is(err, io.EOF) && ctx.Err() == nil && !fl.lost && fl.items != nil && !c.w.hubDown(began, ended.Add(time.Second)) {
 		c.w.report("a watch that broke", "%s, %s: after %v: %v", c.name, path, ended.Sub(began).Round(time.Millisecond), err)
