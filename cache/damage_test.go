@@ -176,25 +176,61 @@ func TestDamageIsRepairedBeforeAnybodyMeetsIt(t *testing.T) {
 	}
 }
 
-// A list after a restart, which has the disk checked, changes nothing: a client from before it need not list again.
-func TestAListAfterARestartExpiresNoWatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
-		c, stop := runIn(t, dir, u)
-		for _, version := range []string{"100", "120"} {
-			u.shows(version, podJSON("a", "50"))
+// A list after a restart has the disk checked, and comes out as the one before. A client of a version that the view was followed to
+// has the same, and need not list again. One of a version in between does: what it has may have come and gone, and a hub that was
+// killed knows nothing of it.
+func TestWhoListsAgainAfterAListThatChangesNothing(t *testing.T) {
+	type step func(t *testing.T, u *upstream, c *Cache)
+	list := func(version, a string) step {
+		return func(t *testing.T, u *upstream, c *Cache) {
+			u.shows(version, podJSON("a", a))
 			get(t, c, urlPods)
-			stop()
-			c, stop = runIn(t, dir, u)
 		}
-		u.goAway()
-		w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion=110&timeoutSeconds=1")
-		<-w.done
-		if got := w.heard(t); got != "BOOKMARK:=120" {
-			t.Errorf("a client at version 110 got %q", got)
+	}
+	follow := func(from, event string) step {
+		return func(t *testing.T, u *upstream, c *Cache) {
+			w := startWatch(t.Context(), t, c, urlWatch+"&resourceVersion="+from)
+			send(t, <-u.feeds, event)
+			synctest.Wait()
+			w.stop()
+			<-w.done
 		}
-		stop()
-	})
+	}
+	for name, tt := range map[string]struct {
+		steps        []step // after a list at 100 that was followed to 120
+		client, want string
+	}{
+		"at the view's version":               {[]step{list("120", "50")}, "110", "BOOKMARK:=120"},
+		"later, a client of before":           {[]step{list("130", "50")}, "110", "BOOKMARK:=130"},
+		"later, a client of the view's":       {[]step{list("130", "50")}, "120", "BOOKMARK:=130"},
+		"later, a client of in between":       {[]step{list("130", "50")}, "125", "ERROR:410"},
+		"later, a client that is ahead":       {[]step{list("130", "50")}, "131", ""},
+		"twice, a client of before":           {[]step{list("130", "50"), list("140", "50")}, "120", "BOOKMARK:=140"},
+		"twice, a client below the first":     {[]step{list("130", "50"), list("140", "50")}, "125", "ERROR:410"},
+		"twice, a client above the first":     {[]step{list("130", "50"), list("140", "50")}, "135", "ERROR:410"},
+		"twice the same, a client of between": {[]step{list("130", "50"), list("130", "50")}, "125", "ERROR:410"},
+		"followed before it, a client of before": {
+			[]step{list("120", "50"), follow("120", podBookmark("125", false)), list("130", "50")}, "122", "BOOKMARK:=130",
+		},
+		"after a change, a client of that": {
+			[]step{list("130", "50"), follow("130", podEvent("MODIFIED", "a", "150")), list("160", "150")}, "150", "BOOKMARK:=160",
+		},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			u, dir := newUpstream(), filepath.Join(t.TempDir(), "cache")
+			for _, do := range append([]step{list("100", "50"), follow("100", podBookmark("120", false))}, tt.steps...) {
+				c, stop := runIn(t, dir, u)
+				do(t, u, c)
+				stop()
+			}
+			u.goAway()
+			w := startWatch(t.Context(), t, startIn(t, dir, u), urlWatch+"&timeoutSeconds=1&resourceVersion="+tt.client)
+			<-w.done
+			if got := w.heard(t); got != tt.want {
+				t.Errorf("a client of version %s got %q, want %q", tt.client, got, tt.want)
+			}
+		})
+	}
 }
 
 // Invariant 15: where an object's bytes are damaged, what needs them is refused until it is read again,

@@ -246,11 +246,15 @@ func (b *Builder) replaceLocked(version string) {
 	}
 	v.of.highest.Raise(version)
 	same := v.hasStateLocked() && versions.Compare(version, before) >= 0 && b.isUnchangedLocked()
+	changed, unfollowed := version, span{}
+	if same {
+		changed, unfollowed = v.header.Changed, v.header.Unfollowed.with(before, version)
+	}
 	v.stale.Store(false)
 	v.version, v.complete = version, true
 	v.header = viewHeader{
 		APIVersion: b.Meta.APIVersion, Kind: b.Meta.Kind, Item: b.Kind, Sorted: b.Meta.Sorted,
-		Changed: v.header.Changed, Updated: headerTime(),
+		Changed: changed, Unfollowed: unfollowed, Updated: headerTime(),
 	}
 	if same && !b.hasBytes() {
 		v.saveHeaderLocked()
@@ -258,9 +262,6 @@ func (b *Builder) replaceLocked(version string) {
 	}
 	if !same && !v.Key.Lasting() { // members that the list does not have may still exist
 		v.of.raiseLocked(before)
-	}
-	if !same {
-		v.header.Changed = version
 	}
 	members := make([]Member, 0, len(b.Items))
 	for name, item := range b.Items {

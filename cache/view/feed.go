@@ -216,7 +216,7 @@ func (f *Feed) changeLocked(ev *Event) {
 		v.set(name, rev)
 		update.Put = []wal.Row{rev.row(name, ev.Object)}
 	}
-	v.header.Changed = ev.Version
+	v.header.Changed, v.header.Unfollowed = ev.Version, span{}
 	v.saveLocked(update, v.of.mayWait() && had && ev.Object != nil)
 }
 

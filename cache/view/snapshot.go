@@ -8,13 +8,13 @@ import (
 
 	wal "github.com/edgehub-io/edgehub/cache/log"
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
 // Snapshot is a view's members at one version, whose bytes are read through its reader.
 type Snapshot struct {
 	Version string
-	Changed string
 	Meta    wire.ListMeta
 	Members []Member // shared and read-only; the slice itself may be shortened
 	// Encoding is the one in which members are read if they have it, and else in the other one.
@@ -22,8 +22,16 @@ type Snapshot struct {
 	part     *part // see Narrow
 	Reader   *wal.Reader
 
-	view *View
-	sums []wal.Sum // of Next
+	view       *View
+	sums       []wal.Sum // of Next
+	changed    string    // see viewHeader
+	unfollowed span
+}
+
+// UnchangedSince reports whether a client that had the members at a version, which is lower than the snapshot's, has them as they
+// are now.
+func (s *Snapshot) UnchangedSince(version string) bool {
+	return versions.Compare(version, s.changed) >= 0 && !s.unfollowed.has(version)
 }
 
 // Close closes the reader. It must be called once.
@@ -39,7 +47,7 @@ func (v *View) Snapshot(e wire.Encoding) *Snapshot {
 		return nil
 	}
 	return &Snapshot{
-		Version: v.version, Changed: v.header.Changed, Reader: reader,
+		Version: v.version, Reader: reader, changed: v.header.Changed, unfollowed: v.header.Unfollowed,
 		Meta:    wire.ListMeta{TypeMeta: v.header.typeMeta(), ListMeta: metav1.ListMeta{ResourceVersion: v.version}, Sorted: v.header.Sorted},
 		Members: v.share(), Encoding: e, view: v,
 	}

@@ -11,6 +11,7 @@ import (
 
 	wal "github.com/edgehub-io/edgehub/cache/log"
 	"github.com/edgehub-io/edgehub/cache/query"
+	"github.com/edgehub-io/edgehub/cache/versions"
 	"github.com/edgehub-io/edgehub/cache/wire"
 )
 
@@ -39,9 +40,10 @@ type viewHeader struct {
 	Sorted     bool   `json:"sorted,omitempty"`     // see wire.ListMeta
 	// Updated is when an apiserver last confirmed or changed the view.
 	Updated time.Time `json:"updated,omitzero"`
-	// Changed is the version of the last change of a member: no member has changed between
-	// it and the view's version.
+	// Changed is the version of the last change of a member that is known.
 	Changed string `json:"changed,omitempty"`
+	// Unfollowed are versions since then of which nothing is known.
+	Unfollowed span `json:"unfollowed,omitzero"`
 	// Denied is set when the apiserver last refused the query, or did not know the kind: the
 	// view answers nothing.
 	Denied bool `json:"denied,omitempty"`
@@ -51,6 +53,30 @@ type viewHeader struct {
 	Seen string `json:"seen,omitempty"`
 	// Boot is the boot ID of the node when this was written.
 	Boot string `json:"boot,omitempty"`
+}
+
+// span is what lies between two versions, both excluded. A list at the second one came out as the view was at the first: members
+// may have changed in between, and changed back.
+type span struct {
+	After  string `json:"after"`
+	Before string `json:"before"`
+}
+
+// with returns the shortest span that has s and what lies between two versions that follow it.
+func (s span) with(after, before string) span {
+	if after == before {
+		return s
+	}
+	if s.After == "" {
+		s.After = after
+	}
+	s.Before = before
+	return s
+}
+
+// has reports whether a version is in the span.
+func (s span) has(version string) bool {
+	return s.After != "" && versions.Compare(version, s.After) > 0 && versions.Compare(version, s.Before) < 0
 }
 
 // savedHeader is the header's row.

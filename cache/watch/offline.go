@@ -50,11 +50,12 @@ func (s *stream) openOffline(r *answer.Request, src *answer.Source, snap *view.S
 		s.initial, s.at = false, snap.Version
 		s.replayInitial() // damage in the first piece is a status, and no stream that breaks off
 		return s.err      // replay closes the snapshot
-	case versions.Compare(s.at, snap.Changed) < 0:
-		s.expire()
-	case versions.Compare(s.at, snap.Version) < 0: // no changes in between
+	case versions.Compare(s.at, snap.Version) >= 0: // it waits for what comes
+	case snap.UnchangedSince(s.at):
 		s.at = snap.Version
 		s.sendBookmark()
+	default:
+		s.expire()
 	}
 	snap.Close()
 	return err
