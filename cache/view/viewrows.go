@@ -40,9 +40,10 @@ type viewHeader struct {
 	Sorted     bool   `json:"sorted,omitempty"`     // see wire.ListMeta
 	// Updated is when an apiserver last confirmed or changed the view.
 	Updated time.Time `json:"updated,omitzero"`
-	// Changed is the version of the last change of a member that is known.
+	// Changed is the version of the last known change of a member: between it and the view's version no member has changed,
+	// unless within Unfollowed.
 	Changed string `json:"changed,omitempty"`
-	// Unfollowed are versions since then of which nothing is known.
+	// Unfollowed is where the view has no events, only a list that has the same members as before.
 	Unfollowed span `json:"unfollowed,omitzero"`
 	// Denied is set when the apiserver last refused the query, or did not know the kind: the
 	// view answers nothing.
@@ -55,14 +56,14 @@ type viewHeader struct {
 	Boot string `json:"boot,omitempty"`
 }
 
-// span is what lies between two versions, both excluded. A list at the second one came out as the view was at the first: members
-// may have changed in between, and changed back.
+// span has the versions between two, without these. At both the members are the same; in between they may have changed, and
+// changed back.
 type span struct {
 	After  string `json:"after"`
 	Before string `json:"before"`
 }
 
-// with returns the shortest span that has s and what lies between two versions that follow it.
+// with returns the shortest span that has all versions of s, and those between two later ones.
 func (s span) with(after, before string) span {
 	if after == before {
 		return s
